@@ -1,0 +1,29 @@
+"""The one tree of errors that a user can cause. Everything else that is raised is a bug in einnet."""
+
+
+class EinNetError(Exception):
+    """Base of all errors with a message for the user: quotes the user's own notation and says what to do."""
+
+
+class ParseError(EinNetError):
+    """Text that is no expression. Points at the line and column."""
+
+
+class ModelError(EinNetError):
+    """A model file or graph that cannot be read. Names the file or the node."""
+
+
+class CertificateError(EinNetError):
+    """A derivation step whose two sides are not the same tensor."""
+
+
+class ArtifactError(EinNetError):
+    """An optimized program on disk that cannot be read or does not fit this machine."""
+
+
+class BackendError(EinNetError):
+    """A library or device that is missing or refuses a request."""
+
+
+class UsageError(EinNetError):
+    """A wrong argument of a public function or of the command line."""

@@ -1,0 +1,82 @@
+"""The tensor program: a DAG of scoped expressions and opaque nodes, weights kept apart from the network (workload = (F, Θ))."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Union
+
+import numpy as np
+
+from einnet.expr.nodes import Scope, Tensor, tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """output = scope; `origin` names the ONNX nodes it stands for, for messages ("Conv 'layer1.0.conv1'")."""
+
+    output: Tensor
+    scope: Scope
+    origin: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(tensors(self.scope))
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return (self.output,)
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A node kept as it is: a serialised one-node ONNX model, run by ONNX Runtime. A barrier for derivation."""
+
+    outputs: tuple[Tensor, ...]
+    inputs: tuple[str, ...]
+    model: bytes
+    origin: tuple[str, ...] = ()
+
+
+ProgramNode = Union[Node, Opaque]
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Nodes in an order in which producers come first.
+
+    Tensor names are identifiers of the expression language; `names` maps those that stand for a model input or output back to the ONNX
+    name. `outputs` are (ONNX name, tensor name) pairs, so that one tensor can be given out twice.
+    """
+
+    inputs: tuple[Tensor, ...]
+    nodes: tuple[ProgramNode, ...]
+    outputs: tuple[tuple[str, str], ...]
+    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    title: str = "model"
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor of the program by name: inputs, node results, and what scopes read."""
+        found = {t.name: t for t in self.inputs}
+        for node in self.nodes:
+            if isinstance(node, Node):
+                found.update(tensors(node.scope))
+            found.update({t.name: t for t in node.outputs})
+        return found
+
+    def producers(self) -> dict[str, ProgramNode]:
+        """Which node computes a tensor."""
+        return {t.name: node for node in self.nodes for t in node.outputs}
+
+    def users(self) -> dict[str, list[ProgramNode]]:
+        """Which nodes read a tensor, each once, in order."""
+        found: dict[str, list[ProgramNode]] = {}
+        for node in self.nodes:
+            for name in node.inputs:
+                found.setdefault(name, []).append(node)
+        return found
+
+    def expression_nodes(self) -> Iterator[Node]:
+        """The nodes that are expressions."""
+        return (n for n in self.nodes if isinstance(n, Node))
