@@ -1,0 +1,194 @@
+"""The three number systems in which expressions are evaluated: machine numbers, exact rationals, residues modulo 2^61 - 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from einnet.errors import UsageError
+from einnet.expr import modular
+from einnet.expr.nodes import Number
+
+Array = NDArray[Any]
+
+
+class Arithmetic(Protocol):
+    """Operations on arrays that broadcast against each other."""
+
+    dtype: np.dtype[Any]
+    contracts: bool
+    """`np.einsum` computes sums of products in this system."""
+
+    def number(self, value: Number) -> Array: ...
+    def values(self, array: Array) -> Array: ...
+    def integers(self, array: Array, den: int) -> Array: ...
+    def add(self, a: Array, b: Array) -> Array: ...
+    def multiply(self, a: Array, b: Array) -> Array: ...
+    def divide(self, a: Array, b: Array) -> Array: ...
+    def call(self, name: str, args: tuple[Array, ...]) -> Array: ...
+    def reduce(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array: ...
+
+
+def _erf(x: Array) -> Array:
+    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x)).astype(np.asarray(x).dtype)
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.asarray(np.exp(-np.logaddexp(0, -x)))
+
+
+_MACHINE: dict[str, Callable[..., Array]] = {
+    "relu": lambda x: np.maximum(x, 0), "exp": np.exp, "log": np.log, "tanh": np.tanh, "sigmoid": _sigmoid, "erf": _erf, "sqrt": np.sqrt,
+    "abs": np.abs, "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "round": np.rint, "sin": np.sin, "cos": np.cos,
+    "softplus": lambda x: np.logaddexp(0, x), "not": lambda x: x == 0, "max": np.maximum, "min": np.minimum, "pow": np.power, "less": np.less,
+    "equal": np.equal,
+}  # fmt: skip
+
+
+class Machine:
+    """Numbers of a numpy type, rounded as numpy does."""
+
+    contracts = True
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = np.dtype(dtype)
+
+    def number(self, value: Number) -> Array:
+        return np.asarray(float(value)).astype(self.dtype)
+
+    def values(self, array: Array) -> Array:
+        return np.asarray(array, dtype=self.dtype)
+
+    def integers(self, array: Array, den: int) -> Array:
+        return np.asarray(array / den if den != 1 else array).astype(self.dtype)
+
+    def add(self, a: Array, b: Array) -> Array:
+        return np.asarray(a + b)
+
+    def multiply(self, a: Array, b: Array) -> Array:
+        return np.asarray(a * b)
+
+    def divide(self, a: Array, b: Array) -> Array:
+        return np.asarray(a / b).astype(self.dtype)
+
+    def call(self, name: str, args: tuple[Array, ...]) -> Array:
+        return np.asarray(_MACHINE[name](*args)).astype(self.dtype)
+
+    def reduce(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+        if not axes:
+            return array
+        how = {"sum": np.sum, "max": np.max, "min": np.min}[kind]
+        return np.asarray(how(array, axis=axes)).astype(self.dtype)
+
+
+def _round_half_even(x: Number) -> Number:
+    return x if isinstance(x, float) else Fraction(round(Fraction(x)))
+
+
+_EXACT: dict[str, Callable[..., Number]] = {
+    "relu": lambda x: max(x, Fraction(0)), "abs": abs, "sign": lambda x: Fraction((x > 0) - (x < 0)),
+    "floor": lambda x: Fraction(math.floor(x)), "ceil": lambda x: Fraction(math.ceil(x)), "round": _round_half_even,
+    "not": lambda x: Fraction(x == 0), "max": max, "min": min, "less": lambda x, y: Fraction(x < y), "equal": lambda x, y: Fraction(x == y),
+}  # fmt: skip
+
+
+def _rational(x: Any) -> Number:
+    if isinstance(x, float) and math.isinf(x):
+        return x
+    return Fraction(x)
+
+
+class Exact:
+    """Rationals of any size (`fractions.Fraction` in object arrays). Slow; for small boxes."""
+
+    dtype = np.dtype(object)
+    contracts = False
+
+    def number(self, value: Number) -> Array:
+        return np.asarray(value, dtype=object)
+
+    def values(self, array: Array) -> Array:
+        plain = np.asarray(array)
+        out = np.empty(plain.shape, dtype=object)
+        out.reshape(-1)[:] = [_rational(x) for x in plain.reshape(-1).tolist()]
+        return out
+
+    def integers(self, array: Array, den: int) -> Array:
+        return np.asarray(self.values(array) / Fraction(den), dtype=object)
+
+    def add(self, a: Array, b: Array) -> Array:
+        return np.asarray(a + b, dtype=object)
+
+    def multiply(self, a: Array, b: Array) -> Array:
+        return np.asarray(a * b, dtype=object)
+
+    def divide(self, a: Array, b: Array) -> Array:
+        return np.asarray(a / b, dtype=object)
+
+    def call(self, name: str, args: tuple[Array, ...]) -> Array:
+        if name not in _EXACT:
+            raise UsageError(f"{name} has no exact value on rationals; evaluate in float64 or mod")
+        return np.asarray(np.frompyfunc(_EXACT[name], len(args), 1)(*args), dtype=object)
+
+    def reduce(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+        if not axes:
+            return array
+        how = {"sum": np.add, "max": np.maximum, "min": np.minimum}[kind]
+        return np.asarray(how.reduce(array, axis=axes), dtype=object)
+
+
+class Modular:
+    """Residues modulo 2^61 - 1, with functions as in `einnet.expr.modular`."""
+
+    dtype = np.dtype(np.uint64)
+    contracts = False
+
+    def number(self, value: Number) -> Array:
+        return np.asarray(modular.residue(value))
+
+    def values(self, array: Array) -> Array:
+        plain = np.asarray(array)
+        return plain if plain.dtype == np.uint64 else modular.from_integers(plain)
+
+    def integers(self, array: Array, den: int) -> Array:
+        whole = modular.from_integers(np.asarray(array))
+        return whole if den == 1 else modular.multiply(whole, np.asarray(modular.residue(Fraction(1, den))))
+
+    def add(self, a: Array, b: Array) -> Array:
+        return modular.add(a, b)
+
+    def multiply(self, a: Array, b: Array) -> Array:
+        return modular.multiply(a, b)
+
+    def divide(self, a: Array, b: Array) -> Array:
+        return modular.multiply(a, modular.inverse(b))
+
+    def call(self, name: str, args: tuple[Array, ...]) -> Array:
+        return modular.call(name, args)
+
+    def reduce(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+        if not axes:
+            return array
+        if kind == "sum":
+            return modular.total(array, axes)
+        return modular.from_order((np.max if kind == "max" else np.min)(modular.order(array), axis=axes))
+
+
+def arithmetic(dtype: str) -> Arithmetic:
+    """The number system of a name: "int" (exact rationals), "mod", or a numpy type.
+
+    Raises UsageError for any other name.
+    """
+    if dtype == "int":
+        return Exact()
+    if dtype == "mod":
+        return Modular()
+    try:
+        return Machine(dtype)
+    except TypeError:
+        raise UsageError(f"{dtype!r} is no number system: expected a numpy type, 'int' or 'mod'") from None
