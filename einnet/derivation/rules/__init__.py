@@ -1,0 +1,12 @@
+"""All rules, in search order. This tuple is the registry: what is not in it does not exist."""
+
+from einnet.derivation.rule import Rule
+from einnet.derivation.rules.fold import fold
+from einnet.derivation.rules.merge import merge
+from einnet.derivation.rules.relax import relax
+from einnet.derivation.rules.relayout import relayout
+from einnet.derivation.rules.substitute import substitute_loops, substitute_sums
+from einnet.derivation.rules.sum_split import sum_split
+from einnet.derivation.rules.tighten import tighten
+
+RULES: tuple[Rule, ...] = (sum_split, substitute_loops, substitute_sums, merge, tighten, relax, relayout, fold)

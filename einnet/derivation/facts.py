@@ -1,0 +1,149 @@
+"""Box facts about scopes that guards ask for: where a body can be nonzero, whether a read stays inside, which factors a product has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from einnet.expr.index import Index, Range, bounds, var
+from einnet.expr.nodes import Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, is_weight
+
+KEEPS_ZERO = frozenset({"relu", "tanh", "erf", "sqrt", "abs", "sign", "floor", "ceil", "round", "sin"})
+"""Functions with f(0) = 0."""
+
+EVERYWHERE: Range = (-(1 << 60), 1 << 60)
+NOWHERE: Range = (0, 0)
+
+
+def factors(body: Body) -> tuple[Body, ...]:
+    """The factors of a product; a body that is no product is its own factor."""
+    return body.args if isinstance(body, Mul) else (body,)
+
+
+def product_reads(body: Body) -> tuple[Read, ...] | None:
+    """The reads of a pure product of reads, or None."""
+    found = factors(body)
+    return tuple(f for f in found if isinstance(f, Read)) if all(isinstance(f, Read) for f in found) else None
+
+
+def box_of(read: Read) -> tuple[Range, ...]:
+    """The box of what is read."""
+    return read.base.box
+
+
+def inside(read: Read, ranges: Mapping[str, Range]) -> bool:
+    """The read never leaves the box (interval reasoning; False means "not proven")."""
+    return all(in_range(e, box, ranges) for e, box in zip(read.index, box_of(read)))
+
+
+def in_range(e: Index, box: Range, ranges: Mapping[str, Range]) -> bool:
+    """e is an integer in [lo, hi) over the whole box of iterators."""
+    if e.den != 1:
+        return False
+    lo, hi = bounds(e, ranges)
+    return box[0] <= lo and hi < box[1]
+
+
+def support(body: Body, name: str, ranges: Mapping[str, Range]) -> Range:
+    """An enclosure of the values of iterator `name` at which the body can be nonzero, the others ranging over their boxes."""
+    match body:
+        case Read(_, index, fill) if fill == 0:
+            found = EVERYWHERE
+            for e, box in zip(index, box_of(body)):
+                found = _meet(found, _solve(e, box, name, ranges))
+            return found
+        case Mul(args):
+            found = EVERYWHERE
+            for a in args:
+                found = _meet(found, support(a, name, ranges))
+            return found
+        case Div(num, _):
+            return support(num, name, ranges)
+        case Call(function, (arg,)) if function in KEEPS_ZERO:
+            return support(arg, name, ranges)
+        case Add(args):
+            return _join(support(a, name, ranges) for a in args)
+        case Select(_, then, other):
+            return _join((support(then, name, ranges), support(other, name, ranges)))
+        case Const(v) if v == 0:
+            return NOWHERE
+    return EVERYWHERE
+
+
+def _meet(a: Range, b: Range) -> Range:
+    lo, hi = max(a[0], b[0]), min(a[1], b[1])
+    return (lo, hi) if lo < hi else NOWHERE
+
+
+def _join(parts: Iterable[Range]) -> Range:
+    full = [p for p in parts if p[0] < p[1]]
+    return (min(p[0] for p in full), max(p[1] for p in full)) if full else NOWHERE
+
+
+def _solve(e: Index, box: Range, name: str, ranges: Mapping[str, Range]) -> Range:
+    """Values of `name` for which e can lie in the box."""
+    c = e.coefficient(name)
+    rest = Index(tuple((a, k) for a, k in e.terms if a != name), e.const)
+    if not c or name in rest.names():
+        return EVERYWHERE
+    lo, hi = bounds(rest, ranges)
+    low, high = box[0] * e.den - hi, (box[1] - 1) * e.den - lo
+    if c < 0:
+        low, high, c = -high, -low, -c
+    return -((-low) // c), high // c + 1
+
+
+def zero_outside(body: Body, name: str, wanted: Range, ranges: Mapping[str, Range]) -> bool:
+    """The body is 0 wherever `name` leaves `wanted`."""
+    lo, hi = support(body, name, ranges)
+    return lo >= hi or (wanted[0] <= lo and hi <= wanted[1])
+
+
+def zero_when_fractional(body: Body, name: str, den: int) -> bool:
+    """The body is 0 where `name` is a fraction with a denominator that divides den: a factor reads at an index that is then fractional."""
+    for f in factors(body):
+        if isinstance(f, Read) and f.fill == 0:
+            for e in f.index:
+                c = e.coefficient(name)
+                if e.den == 1 and c in (1, -1) and name not in Index(tuple((a, k) for a, k in e.terms if a != name)).names():
+                    return True
+    return False
+
+
+def hull(functions: Iterable[Index], ranges: Mapping[str, Range]) -> tuple[Range, ...]:
+    """The box hull of the image of index functions, half-open."""
+    return tuple((lo, hi + 1) for lo, hi in (bounds(e, ranges) for e in functions))
+
+
+def is_copy(scope: Scope) -> bool:
+    """L[x] A[f(x)]: moves data, computes nothing."""
+    return not scope.sums and isinstance(scope.body, Read) and scope.reduce == "sum"
+
+
+def linear_reads(body: Body) -> list[Read]:
+    """Reads that stand in a linear position: factors of a term, with no other scope between."""
+    match body:
+        case Read():
+            return [body]
+        case Mul(args):
+            return [a for a in args if isinstance(a, Read)]
+        case Add(args):
+            return [r for a in args for r in linear_reads(a)]
+        case Div(num, _):
+            return linear_reads(num)
+    return []
+
+
+def normal_ranges(iters: Iterable[Iter]) -> dict[str, Range]:
+    """Ranges by name."""
+    return {i.name: i.range for i in iters}
+
+
+def operand_is_weight(read: Read) -> bool:
+    """What is read is known at compile time."""
+    return is_weight(read)
+
+
+def shift_to_zero(iters: Iterable[Iter]) -> tuple[tuple[Iter, ...], dict[str, Index]]:
+    """The iterators with ranges that start at 0, and the substitution that does it."""
+    moved = {i.name: var(i.name) + i.lo for i in iters if i.lo}
+    return tuple(Iter(i.name, 0, i.extent) for i in iters), moved

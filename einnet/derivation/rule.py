@@ -1,0 +1,58 @@
+"""What a rule is: an equation with a guard. Rules know no vendor operator, no model, no iterator name and no size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from einnet.expr.nodes import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A rule that does not apply, and why."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One result of a rule: the whole scope after it, and the parameters that repeat it."""
+
+    scope: Scope
+    parameters: str
+    kind: str = "exact"
+    bound: float | None = None
+
+
+Outcome = Rewrite | Refused
+Apply = Callable[[Scope], Iterator[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A derivation rule. `equation` and `guard` are what `einnet rules` prints; `kind` is the numerical class of a step."""
+
+    name: str
+    equation: str
+    guard: str
+    kind: str
+    apply: Apply
+    family: str = "intra"
+
+    def __call__(self, scope: Scope) -> Iterator[Outcome]:
+        return self.apply(scope)
+
+    def rewrites(self, scope: Scope) -> Iterator[Rewrite]:
+        """The results, refusals left out."""
+        return (r for r in self.apply(scope) if isinstance(r, Rewrite))
+
+
+def rule(name: str, *, guard: str, kind: str = "exact", family: str = "intra") -> Callable[[Apply], Rule]:
+    """Make a rule of a generator whose docstring's first line is the equation."""
+
+    def wrap(f: Apply) -> Rule:
+        equation = (f.__doc__ or "").strip().splitlines()[0]
+        return Rule(name, equation, guard, kind, f, family)
+
+    return wrap

@@ -1,0 +1,99 @@
+"""fold: arithmetic identities on constants, and iterators of extent 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.expr.index import as_index, simplify
+from einnet.expr.nodes import (
+    Add, Body, Call, Cond, Const, Div, Mul, Scope, Select, Val, children, make_add, make_mul, map_indices, rebuild, substitute_body, used_names,
+)  # fmt: skip
+
+
+@rule("fold", guard="exact arithmetic on constants; extent-1 sums; iterators that the body does not use")
+def fold(e: Scope) -> Iterator[Outcome]:
+    """0*f = 0, 1*f = f, f+0 = f, Σ[y<1] f(y) = f(0), f(f) = f for idempotent functions"""
+    result = folded(e)
+    yield Refused("nothing to fold") if result == e else Rewrite(result, "all")
+
+
+def folded(e: Scope) -> Scope:
+    """All identities applied to the scope itself (not to those it reads)."""
+    units = {i.name: as_index(i.lo) for i in e.sums if i.extent == 1}
+    body = substitute_body(e.body, units) if units else e.body
+    ranges = e.ranges
+    body = simplify_body(map_indices(body, lambda ix: simplify(ix, ranges)))
+    sums = tuple(i for i in e.sums if i.name not in units)
+    if e.reduce == "sum":
+        used = used_names(body)
+        count = 1
+        for i in sums:
+            if i.name not in used:
+                count *= i.extent
+        sums = tuple(i for i in sums if i.name in used)
+        body = body if count == 1 else simplify_body(make_mul((Const(Fraction(count)), body)))
+    elif e.reduce in ("max", "min"):
+        used = used_names(body)
+        sums = tuple(i for i in sums if i.name in used)
+    reduce = e.reduce if sums else "sum"
+    return e if (sums, body, reduce) == (e.sums, e.body, e.reduce) else replace(e, sums=sums, body=body, reduce=reduce)
+
+
+def simplify_body(body: Body) -> Body:
+    """Constants and neutral elements, bottom up."""
+    args = children(body)
+    if args:
+        body = rebuild(body, tuple(simplify_body(a) for a in args))
+    match body:
+        case Val(index) if index.is_const and index.den == 1:
+            return Const(Fraction(index.const))
+        case Add(args):
+            return _sum(args)
+        case Mul(args):
+            return _product(args)
+        case Div(num, Const(v)) if v == 1:
+            return num
+        case Div(Const(a), Const(b)) if b != 0 and not isinstance(a, float) and not isinstance(b, float):
+            return Const(a / b)
+        case Call(name, (Call(inner, _) as arg,)) if name == inner and name in ("relu", "abs", "floor", "ceil", "round", "sign"):
+            return arg
+        case Call("relu", (Const(v),)):
+            return Const(max(v, Fraction(0)))
+        case Select(conds, then, other):
+            return _select(body, conds, then, other)
+    return body
+
+
+def _select(body: Select, conds: tuple[Cond, ...], then: Body, other: Body) -> Body:
+    if then == other:
+        return then
+    known = [c for c in conds if c.index.is_const and c.index.den == 1]
+    if any((c.index.const != 0) if c.equal else (c.index.const < 0) for c in known):
+        return other
+    rest = tuple(c for c in conds if c not in known)
+    return then if not rest else Select(rest, then, other) if len(rest) < len(conds) else body
+
+
+def _sum(args: tuple[Body, ...]) -> Body:
+    flat = make_add(args)
+    args = flat.args if isinstance(flat, Add) else (flat,)
+    constants = [a.value for a in args if isinstance(a, Const) and not isinstance(a.value, float)]
+    rest = [a for a in args if not (isinstance(a, Const) and not isinstance(a.value, float))]
+    total = sum(constants, Fraction(0))
+    return make_add((*rest, Const(total))) if total or not rest else make_add(rest)
+
+
+def _product(args: tuple[Body, ...]) -> Body:
+    flat = make_mul(args)
+    args = flat.args if isinstance(flat, Mul) else (flat,)
+    constants = [a.value for a in args if isinstance(a, Const) and not isinstance(a.value, float)]
+    rest = [a for a in args if not (isinstance(a, Const) and not isinstance(a.value, float))]
+    total = Fraction(1)
+    for v in constants:
+        total *= v
+    if total == 0:
+        return Const(Fraction(0))
+    return make_mul((Const(total), *rest)) if total != 1 or not rest else make_mul(rest)

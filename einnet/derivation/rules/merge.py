@@ -1,0 +1,87 @@
+"""merge: remove a scope by putting its body where it is read (traversal merging, vertical fusion without reduction)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from einnet.derivation.facts import factors, linear_reads, zero_outside, zero_when_fractional
+from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.expr.index import bounds, simplify
+from einnet.expr.nodes import (
+    Add, Body, Const, Mul, Read, Scope, children, make_add, make_mul, map_indices, map_reads, reads, rebuild, rename_apart, substitute_body,
+)  # fmt: skip
+
+
+@rule("merge", guard="Φ stays in Z, or g is 0 outside Z; a scope with a sum must be read in a linear position of a sum")
+def merge(e: Scope) -> Iterator[Outcome]:
+    """L[x] Σ[y] u*{L[z] Σ[w] g}[Φ(x,y)] = L[x] Σ[y,w] u*g(Φ(x,y))
+
+    One result for every scope that is read (paper section 4.1, traversal merging; section 4.2, expression fusion).
+    """
+    seen: set[Read] = set()
+    for n, r in enumerate(r for r in reads(e.body) if isinstance(r.base, Scope)):
+        if r not in seen:
+            seen.add(r)
+            result = merge_read(e, r)
+            yield result if isinstance(result, Refused) else Rewrite(result, f"scope={n}", _kind(r))
+    if not seen:
+        yield Refused("no scope is read here")
+
+
+def _kind(r: Read) -> str:
+    return "reassociation" if isinstance(r.base, Scope) and r.base.sums else "exact"
+
+
+def merge_read(e: Scope, r: Read) -> Scope | Refused:
+    """Put the body of the scope that r reads in place of r (everywhere it is read so)."""
+    assert isinstance(r.base, Scope)
+    inner = rename_apart(r.base, e.ranges)
+    why = outside_problem(e, r, inner)
+    if why:
+        return Refused(why)
+    mapping = {i.name: ix for i, ix in zip(inner.loops, r.index)}
+    ranges = {**e.ranges, **{i.name: i.range for i in inner.sums}}
+    body = map_indices(substitute_body(inner.body, mapping), lambda ix: simplify(ix, ranges))
+    if not inner.sums and inner.reduce == "sum":
+        return Scope(e.loops, e.sums, flatten(map_reads(e.body, lambda other: body if other == r else other)), e.reduce)
+    if inner.reduce != e.reduce:
+        return Refused(f"a {inner.reduce} reduction does not merge into a {e.reduce}")
+    if e.reduce == "sum":
+        if r not in linear_reads(e.body) or isinstance(e.body, Add) or sum(f == r for f in factors(e.body)) != 1:
+            return Refused("the scope has a sum and is not read as one factor of the body")
+        others = [f for f in factors(e.body) if f != r]
+        return Scope(e.loops, (*e.sums, *inner.sums), make_mul((*others, body)), e.reduce)
+    if e.body != r:
+        return Refused(f"the scope has a {e.reduce} reduction and is not the whole body")
+    return Scope(e.loops, (*e.sums, *inner.sums), body, e.reduce)
+
+
+def outside_problem(e: Scope, r: Read, inner: Scope) -> str:
+    """Why reading outside the inner box is not covered by the inner body, or ''."""
+    ranges = e.ranges
+    wide = {i.name: i.range for i in inner.sums}
+    for i, ix in zip(inner.loops, r.index):
+        lo, hi = bounds(ix, ranges)
+        wide[i.name] = (min(lo, i.lo), max(hi + 1, i.hi))
+    for i, ix in zip(inner.loops, r.index):
+        if ix.den != 1 and not (r.fill == 0 and zero_when_fractional(inner.body, i.name, ix.den)):
+            return f"the index of {i.name} can be fractional and the inner body does not vanish there"
+        if i.range != wide[i.name]:
+            if r.fill != 0:
+                return f"the scope is read outside its box with the fill {r.fill}"
+            if not zero_outside(inner.body, i.name, i.range, wide):
+                return f"the index of {i.name} leaves [{i.lo},{i.hi}) and the inner body is not 0 there"
+    return ""
+
+
+def flatten(body: Body) -> Body:
+    """Nested sums and products as one."""
+    match body:
+        case Mul(args):
+            return make_mul(flatten(a) for a in args)
+        case Add(args):
+            return make_add(flatten(a) for a in args)
+        case Const() | Read():
+            return body
+    args = children(body)
+    return rebuild(body, tuple(flatten(a) for a in args)) if args else body

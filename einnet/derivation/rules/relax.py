@@ -1,0 +1,32 @@
+"""relax: widen a summation range over points where the body is 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from einnet.derivation.facts import zero_outside
+from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.expr.nodes import Iter, Scope
+
+FACTORS = (2, 3)
+"""A sum is widened to the next multiple of these; tightest first."""
+
+
+@rule("relax", guard="the body is 0 on the points that are added")
+def relax(e: Scope) -> Iterator[Outcome]:
+    """L[x] Σ[y<Y] f = L[x] Σ[y<Y'] f, Y' the next multiple of a small factor"""
+    found = False
+    if e.reduce != "sum":
+        yield Refused(f"a {e.reduce} reduction has no neutral zeros")
+        return
+    for i in e.sums:
+        for hi in sorted({i.lo + -(-i.extent // d) * d for d in FACTORS if 1 < d < i.extent} - {i.hi}):
+            if zero_outside(e.body, i.name, i.range, {**e.ranges, i.name: (i.lo, hi)}):
+                found = True
+                wide = Iter(i.name, i.lo, hi)
+                yield Rewrite(replace(e, sums=tuple(wide if k == i else k for k in e.sums)), f"{i.name}<{hi}")
+            else:
+                yield Refused(f"the body is not provably 0 at {i.hi} <= {i.name} < {hi}")
+    if not found:
+        yield Refused("no summation range has a wider multiple")

@@ -1,0 +1,56 @@
+"""tighten: shrink ranges to where the body can be nonzero and where it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from einnet.derivation.facts import NOWHERE, support
+from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.expr.index import bounds
+from einnet.expr.nodes import Iter, Read, Scope, map_reads, reads
+
+
+@rule("tighten", guard="the body is 0, or nobody reads, on the points that are dropped")
+def tighten(e: Scope) -> Iterator[Outcome]:
+    """L[x<X] Σ[y<Y] g*{L[z<Z] f}[Φ] = L[x<X] Σ[y<Y'] g*{L[z<Z'] f}[Φ]
+
+    Y' and Z' are the tightest boxes outside of which the body is provably 0 or, for Z', not read.
+    """
+    result = tightened(e)
+    yield Refused("every range is tight already") if result == e else Rewrite(result, "all")
+
+
+def tightened(e: Scope) -> Scope:
+    """Sums of e and loops of the scopes that e reads, as tight as interval reasoning shows."""
+    sums = tuple(_shrink(i, support(e.body, i.name, e.ranges)) for i in e.sums) if e.reduce == "sum" else e.sums
+    e = replace(e, sums=sums) if sums != e.sums else e
+    needed: dict[Scope, list[tuple[int, int]]] = {}
+    for r in reads(e.body):
+        if isinstance(r.base, Scope):
+            hulls = [(lo, hi + 1) for lo, hi in (bounds(ix, e.ranges) for ix in r.index)]
+            old = needed.get(r.base)
+            needed[r.base] = hulls if old is None else [(min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(old, hulls)]
+    narrowed = {s: _narrow(s, box) for s, box in needed.items() if all(r.fill == 0 for r in reads(e.body) if r.base == s)}
+    if all(s is t for s, t in narrowed.items()):
+        return e
+    return replace(e, body=map_reads(e.body, lambda r: Read(narrowed[r.base], r.index, r.fill) if isinstance(r.base, Scope) and r.base in narrowed else r))
+
+
+def _narrow(s: Scope, box: list[tuple[int, int]]) -> Scope:
+    loops = []
+    for i, (lo, hi) in zip(s.loops, box):
+        i = Iter(i.name, *_meet(i, (lo, hi)))
+        if s.reduce == "sum":
+            i = _shrink(i, support(s.body, i.name, s.ranges))
+        loops.append(i)
+    return s if tuple(loops) == s.loops else replace(s, loops=tuple(loops))
+
+
+def _meet(i: Iter, wanted: tuple[int, int]) -> tuple[int, int]:
+    lo, hi = max(i.lo, wanted[0]), min(i.hi, wanted[1])
+    return (lo, hi) if lo < hi else (i.lo, i.lo + 1)
+
+
+def _shrink(i: Iter, found: tuple[int, int]) -> Iter:
+    return i if found == NOWHERE else Iter(i.name, *_meet(i, found))

@@ -1,0 +1,193 @@
+"""Matching towards Matmul and batched Matmul: c[b, m, n] = Σ_k a[b, m, k] b[b, k, n] with free strides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from einnet.derivation.facts import product_reads
+from einnet.expr.index import var
+from einnet.expr.nodes import Iter, Read, Scope, Tensor, is_weight, used_names
+from einnet.instantiate.address import Address, address_of, flat_index, name_of
+from einnet.instantiate.collapse import Dimension, collapse
+from einnet.instantiate.kernels import Matmul, View
+from einnet.instantiate.match import Match, Mismatch
+from einnet.instantiate.tables import A_B, A_OUT, ALL, B_OUT, Group, Table
+
+
+def match_matmul(scope: Scope, table: Table) -> Match | list[Mismatch]:
+    """The (batched) Matmul that computes a sum of products of two reads, or the mismatches left."""
+    operands = product_reads(scope.body)
+    assert operands is not None and len(operands) == 2
+    problems = skew_problems(scope, operands)
+    if problems:
+        return problems
+    iters = [i for i in (*scope.loops, *scope.sums) if i.extent > 1]
+    groups = {i.name: group_of(i, operands, scope) for i in iters}
+    if not any(g == A_B for g in groups.values()):
+        return [Mismatch("nothing is summed over both operands")]
+    orders = [relayout_order(scope, operands, n, groups) for n in (0, 1)]
+    addresses: list[Address] = []
+    for n, r in enumerate(operands):
+        found = address_of(r, scope.ranges)
+        if isinstance(found, str):
+            problems.append(Mismatch(found, "relayout", operand=n, order=orders[n]))
+        else:
+            addresses.append(found)
+    if not table.batched and any(g == ALL for g in groups.values()):
+        batch = next(n for n, g in groups.items() if g == ALL)
+        problems.append(Mismatch(f"iterator {batch} stands in both operands and in the result"))
+    if problems:
+        return problems
+    out = flat_index([var(i.name) for i in scope.loops], scope.box, scope.ranges)
+    out_strides = {name: c for name, c in out.terms if isinstance(name, str)}
+    return _assemble(scope, table, operands, addresses, out_strides, groups, orders)
+
+
+def skew_problems(scope: Scope, operands: Sequence[Read]) -> list[Mismatch]:
+    """Index functions that add two loops: a skew takes one of them out of the operand."""
+    loops = {i.name for i in scope.loops if i.extent > 1}
+    found: list[Mismatch] = []
+    for r in operands:
+        for ix in r.index:
+            mine = [a for a, _ in ix.terms if isinstance(a, str) and a in loops]
+            if len(mine) > 1 and not any(m.index == ix for m in found):
+                others = [o for o in operands if o is not r]
+                free = [n for n in mine if abs(ix.coefficient(n)) == 1 and not any(n in used_names(o) for o in others)]
+                text = f"a dimension of {name_of(r)} adds the loops {', '.join(mine)}"
+                found.append(Mismatch(text, "skew", iterator=free[0], index=ix) if free and ix.names() <= loops | _units(scope) else Mismatch(text))
+    return [m for m in found if m.fix == "skew"]
+
+
+def _units(scope: Scope) -> frozenset[str]:
+    return frozenset(i.name for i in scope.loops if i.extent == 1)
+
+
+def group_of(i: Iter, operands: Sequence[Read], scope: Scope) -> Group:
+    """Membership of an iterator in (A, B, result)."""
+    return i.name in used_names(operands[0]), i.name in used_names(operands[1]), i in scope.loops
+
+
+def relayout_order(scope: Scope, operands: Sequence[Read], n: int, groups: Mapping[str, Group]) -> tuple[str, ...]:
+    """Dimensions of a copy of operand n: batch, own loops in the result's order, summation iterators in the order of the leading operand."""
+    own = used_names(operands[n])
+    loops = [i.name for i in scope.loops if i.name in own]
+    batch = [x for x in loops if groups.get(x) == ALL]
+    lead = next((r for r in operands if not is_weight(r)), operands[0])
+    position = {name: p for p, ix in enumerate(lead.index) for name in sorted(ix.names())}
+    sums = sorted((i.name for i in scope.sums if i.name in own), key=lambda x: position.get(x, len(position)))
+    return (*batch, *(x for x in loops if x not in batch), *sums)
+
+
+def _assemble(
+    scope: Scope,
+    table: Table,
+    operands: Sequence[Read],
+    addresses: Sequence[Address],
+    out: Mapping[str, int],
+    groups: Mapping[str, Group],
+    orders: Sequence[tuple[str, ...]],
+) -> Match | list[Mismatch]:
+    members = {g: [i for i in (*scope.loops, *scope.sums) if groups.get(i.name) == g] for g in (A_OUT, B_OUT, A_B, ALL)}
+    a, b = addresses[0].strides, addresses[1].strides
+    innermost = min(out, key=lambda name: out[name]) if out else ""
+    swapped = groups.get(innermost) == A_OUT
+    if groups.get(innermost) == ALL:
+        order = tuple(i.name for g in (ALL, A_OUT, B_OUT) for i in members[g]) + _rest(scope, members)
+        return [Mismatch(f"the result's innermost loop {innermost} is a batch loop", "permute", order=order)]
+    if swapped:
+        a, b, operands, addresses, orders = b, a, operands[::-1], addresses[::-1], orders[::-1]
+        members = {A_OUT: members[B_OUT], B_OUT: members[A_OUT], A_B: members[A_B], ALL: members[ALL]}
+    rows, columns = collapse(members[A_OUT], (a, out)), collapse(members[B_OUT], (b, out))
+    depth, batches = collapse(members[A_B], (a, b)), collapse(members[ALL], (a, b, out))
+    if not table.batched and (len(rows) > 1 or len(columns) > 1):
+        return _spread(scope, operands, orders, members, (a, b, out), swapped)
+    if len(depth) > 1:
+        n = _cheaper(operands)
+        text = f"the summation iterators do not nest alike in both operands ({name_of(operands[n])} would be copied)"
+        return [Mismatch(text, "relayout", operand=_number(n, swapped), order=orders[n])]
+    row = max(rows, key=lambda d: d.extent, default=Dimension((), 1, (0, 0)))
+    column = columns[-1] if columns else Dimension((), 1, (0, 1))
+    k = depth[0] if depth else Dimension((), 1, (1, 1))
+    for n, (own, summed) in enumerate(((row.strides[0], k.strides[0]), (column.strides[0], k.strides[1]))):
+        if 1 not in (own, summed):
+            return [Mismatch(f"{name_of(operands[n])} has no unit stride", "relayout", operand=_number(n, swapped), order=orders[n])]
+    kernel = _kernel(row, column, k, batches, [r for r in rows if r is not row], columns[:-1], addresses)
+    bases: tuple[Tensor | Scope, ...] = tuple(r.base for r in operands)
+    roles = [("m", row.names), ("n", column.names), ("k", k.names)]
+    if table.batched:
+        extra = tuple(x for d in (*batches, *(r for r in rows if r is not row), *columns[:-1]) for x in d.names)
+        roles.append(("b", extra))
+    return Match(table.name, kernel, bases, tuple(roles))
+
+
+def _rest(scope: Scope, members: Mapping[Group, list[Iter]]) -> tuple[str, ...]:
+    taken = {i.name for found in members.values() for i in found}
+    return tuple(i.name for i in scope.loops if i.name not in taken)
+
+
+def _number(n: int, swapped: bool) -> int:
+    return 1 - n if swapped else n
+
+
+def _cheaper(operands: Sequence[Read]) -> int:
+    """Which operand to copy: the weight, since that happens at compile time."""
+    return 1 if is_weight(operands[1]) or not is_weight(operands[0]) else 0
+
+
+def _spread(
+    scope: Scope,
+    operands: Sequence[Read],
+    orders: Sequence[tuple[str, ...]],
+    members: Mapping[Group, list[Iter]],
+    strides: tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]],
+    swapped: bool,
+) -> list[Mismatch]:
+    """Rows or columns that are no single dimension: first the result's order is mended, then the operands'."""
+    found: list[Mismatch] = []
+    a, b, out = strides
+    if len(collapse(members[A_OUT], (out,))) > 1 or len(collapse(members[B_OUT], (out,))) > 1:
+        order = tuple(i.name for g in (A_OUT, B_OUT) for i in members[g])
+        found.append(Mismatch("the rows or columns of the result are not adjacent", "permute", order=(*_rest(scope, members), *order)))
+    for n, (own, group) in enumerate(((a, A_OUT), (b, B_OUT))):
+        wanted = [i.name for i in members[group]]
+        actual = [x for d in collapse(members[group], (own,)) for x in d.names]
+        if len(collapse(members[group], (own,))) > 1 or actual != wanted:
+            found.append(
+                Mismatch(f"the {'rows' if n == 0 else 'columns'} do not nest in {name_of(operands[n])}", "relayout", operand=_number(n, swapped), order=orders[n])
+            )
+    return found or [Mismatch("rows or columns do not nest alike in operand and result")]
+
+
+def _kernel(
+    row: Dimension,
+    column: Dimension,
+    k: Dimension,
+    batches: Sequence[Dimension],
+    rows: Sequence[Dimension],
+    columns: Sequence[Dimension],
+    addresses: Sequence[Address],
+) -> Matmul:
+    shape_a = [*(d.extent for d in batches), *(d.extent for d in rows), *(1 for _ in columns)]
+    shape_b = [*(d.extent for d in batches), *(1 for _ in rows), *(d.extent for d in columns)]
+    shape_c = [*(d.extent for d in batches), *(d.extent for d in rows), *(d.extent for d in columns)]
+    stride_a = [*(d.strides[0] for d in batches), *(d.strides[0] for d in rows), *(0 for _ in columns)]
+    stride_b = [*(d.strides[1] for d in batches), *(0 for _ in rows), *(d.strides[0] for d in columns)]
+    stride_c = [*(d.strides[2] for d in batches), *(d.strides[1] for d in rows), *(d.strides[1] for d in columns)]
+
+    def view(buffer: str, outer: list[int], outer_strides: list[int], shape: tuple[int, int], strides: tuple[int, int], offset: int) -> View:
+        full, given = (*outer, *shape), (*outer_strides, *strides)
+        reach = max((n * s for n, s in zip(full, given)), default=1)
+        return View(buffer, full, tuple(s if n > 1 else max(reach, 1) for n, s in zip(full, given)), offset)
+
+    def unit(n: int, s: int, other: int) -> int:
+        return s if n > 1 else other
+
+    m_a, k_a = unit(row.extent, row.strides[0], 0), unit(k.extent, k.strides[0], 1)
+    k_b, n_b = unit(k.extent, k.strides[1], 0), unit(column.extent, column.strides[0], 1)
+    m_c, n_c = unit(row.extent, row.strides[1], 0), unit(column.extent, column.strides[1], 1)
+    del m_c
+    return Matmul(
+        view("0", shape_a, stride_a, (row.extent, k.extent), (m_a, k_a), addresses[0].offset),
+        view("1", shape_b, stride_b, (k.extent, column.extent), (k_b, n_b), addresses[1].offset),
+        view("out", shape_c, stride_c, (row.extent, column.extent), (row.strides[1], n_c), 0),
+    )

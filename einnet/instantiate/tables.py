@@ -1,0 +1,43 @@
+"""Iterator mapping tables (paper table 2): which iterators of a vendor operator stand in which of its operands A, B and its result.
+
+A table is data. What an iterator's group means is decided by membership alone; how many dimensions a group may spread over, and what its
+index functions may look like, are the table's other columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Group = tuple[bool, bool, bool]
+"""Membership in (A, B, result)."""
+
+A_OUT: Group = (True, False, True)
+B_OUT: Group = (False, True, True)
+A_B: Group = (True, True, False)
+ALL: Group = (True, True, True)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One vendor operator with two operands.
+
+    `roles` names the groups; `windows`: A may be read at loop·stride + tap·dilation - pad, outside its box too, for taps among the A,B
+    group; `batched`: roles may spread over several strided dimensions beside the main one.
+    """
+
+    name: str
+    roles: tuple[tuple[str, Group], ...]
+    windows: bool
+    batched: bool
+    attributes: str
+
+
+MATMUL = Table("Matmul", (("m", A_OUT), ("n", B_OUT), ("k", A_B)), False, False, "leading dimensions, transposes")
+BATCHED_MATMUL = Table(
+    "BatchedMatmul", (("m", A_OUT), ("n", B_OUT), ("k", A_B), ("b", ALL)), False, True, "leading dimensions, transposes, batch strides (broadcast)"
+)
+CONV = Table(
+    "Conv", (("n, spatial", A_OUT), ("f", B_OUT), ("c, taps", A_B), ("g", ALL)), True, False, "stride, dilation, asymmetric padding, groups, transposed"
+)
+
+TABLES: tuple[Table, ...] = (MATMUL, BATCHED_MATMUL, CONV)
