@@ -1,0 +1,54 @@
+# make demo    optimize ResNet-18 from nothing        make test       what CI runs
+# make lint    ruff, mypy, import-linter only         make test-slow  the tests that a default run leaves out
+# make bench   ours against other engines             make clean      forget everything that was built
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: demo test lint test-slow bench clean
+
+PYTHON ?= python3
+BIN := .venv/bin
+DEMO := build/demo
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+THREADS ?= $(shell nproc)
+
+demo: .venv/stamp-core
+	@mkdir -p $(DEMO)
+	$(BIN)/python -m benchmarks.models resnet18 --batch 1 --seed 0 -o $(DEMO)/resnet18.onnx
+	$(BIN)/einnet optimize $(DEMO)/resnet18.onnx -o $(DEMO)/resnet18.einnet --threads $(THREADS) --json $(DEMO)/report.json
+
+test: lint
+	@echo "Left out here: slow (make test-slow), gpu (pytest -m gpu, on a CUDA machine), bench (pytest -m bench, on a quiet machine)."
+	$(BIN)/python -m pytest -q
+
+lint: .venv/stamp-dev
+	$(BIN)/ruff check einnet benchmarks tests
+	$(BIN)/mypy --strict einnet
+	$(BIN)/lint-imports
+
+test-slow: .venv/stamp-dev
+	$(BIN)/python -m pytest -q -m slow
+
+bench: .venv/stamp-bench
+	$(BIN)/python -m benchmarks.baselines --threads $(THREADS) -o build/bench/baselines.json
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+.venv/stamp-core: pyproject.toml | .venv/bin/python
+	$(PIP) install --quiet -e .
+	@touch $@
+
+.venv/stamp-dev: pyproject.toml | .venv/bin/python
+	$(PIP) install --quiet -e '.[dev]'
+	@touch $@ .venv/stamp-core
+
+.venv/stamp-bench: pyproject.toml | .venv/bin/python
+	$(PIP) install --quiet -e '.[bench]'
+	@touch $@ .venv/stamp-core
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "einnet needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "$(PYTHON) cannot make an environment; install its venv module" >&2; exit 1; }
