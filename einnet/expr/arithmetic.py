@@ -82,8 +82,9 @@ class Machine:
     def reduce(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
         if not axes:
             return array
-        how = {"sum": np.sum, "max": np.max, "min": np.min}[kind]
-        return np.asarray(how(array, axis=axes)).astype(self.dtype)
+        if kind == "sum":
+            return np.asarray(np.sum(array, axis=axes)).astype(self.dtype)
+        return np.asarray(np.max(array, axis=axes) if kind == "max" else np.min(array, axis=axes))
 
 
 def _round_half_even(x: Number) -> Number:

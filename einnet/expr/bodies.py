@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import reduce
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from einnet.errors import UsageError
 from einnet.expr.arithmetic import Arithmetic, Array
 from einnet.expr.index import Index
-from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Mul, Read, Select, Val
+from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Mul, Read, Scope, Select, Val
 
 Integers = NDArray[np.int64]
 Environment = Mapping[str, Integers]
@@ -86,3 +88,16 @@ def flat_address(index: tuple[Index, ...], box: tuple[tuple[int, int], ...], env
             at = np.where(ok, at, lo)
         address = address * (hi - lo) + (at - lo)
     return address, inside
+
+
+def reduced(system: Arithmetic, kind: str, product: Array, rank: int, shape: tuple[int, ...]) -> Array:
+    """Reduce the axes from `rank` on; `shape` has the full extents, of which the array has 1 where it does not vary."""
+    product = product.reshape((1,) * (len(shape) - product.ndim) + product.shape)
+    done = system.reduce(kind, product, tuple(a for a in range(rank, len(shape)) if product.shape[a] > 1)).reshape(product.shape[:rank])
+    repeats = prod(shape[a] for a in range(rank, len(shape)) if product.shape[a] == 1) if kind == "sum" else 1
+    return done if repeats == 1 else system.multiply(done, system.number(Fraction(repeats)))
+
+
+def terms(s: Scope) -> tuple[Body, ...]:
+    """Bodies whose reductions add up to the scope's."""
+    return s.body.args if s.reduce == "sum" and isinstance(s.body, Add) else (s.body,)

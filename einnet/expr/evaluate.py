@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from einnet.errors import UsageError
 from einnet.expr.arithmetic import Arithmetic, Array, arithmetic
-from einnet.expr.bodies import Environment, flat_address, values
+from einnet.expr.bodies import Environment, flat_address, reduced, terms, values
 from einnet.expr.index import Range, bounds
-from einnet.expr.nodes import Add, Body, Mul, Read, Scope, Tensor, neutral, tensors, used_names
+from einnet.expr.nodes import Body, Mul, Read, Scope, Tensor, neutral, tensors, used_names
 
 _CHUNK = 1 << 21
 """Elements of the largest intermediate array."""
@@ -65,7 +65,7 @@ class _Evaluation:
         """Write the part of the result that `ranges` covers."""
         name = self.widest(s, ranges)
         if name is None:
-            out[...] = self.reduced(s, ranges)
+            out[...] = self.whole(s, ranges)
             return
         lo, hi = ranges[name]
         middle = (lo + hi) // 2
@@ -83,7 +83,7 @@ class _Evaluation:
 
     def widest(self, s: Scope, ranges: Ranges) -> str | None:
         """The iterator to split so that intermediate arrays get smaller, loops before sums; None when they are small."""
-        parts = [p for t in _terms(s) for p in (_factors(t) if self.system.contracts else (t,))]
+        parts = [p for t in terms(s) for p in (_factors(t) if self.system.contracts else (t,))]
         names = max((used_names(p) for p in parts), key=lambda used: _size(used, ranges))
         if _size(names, ranges) <= _CHUNK:
             return None
@@ -94,30 +94,21 @@ class _Evaluation:
         loops = [i.name for i in s.loops if i.name in names and extent(i.name) > 1]
         return max(loops or names, key=extent)
 
-    def reduced(self, s: Scope, ranges: Ranges) -> Array:
+    def whole(self, s: Scope, ranges: Ranges) -> Array:
         """The reduction over all sums, as an array that broadcasts to the loops."""
         names = (*(i.name for i in s.loops), *(i.name for i in s.sums))
         view = _View(self, ranges, names)
-        return reduce(self.system.add, (self.term(s, t, view) for t in _terms(s)))
+        return reduce(self.system.add, (self.term(s, t, view) for t in terms(s)))
 
     def term(self, s: Scope, term: Body, view: _View) -> Array:
-        rank = len(s.loops)
+        rank, axes = len(s.loops), len(view.shape)
         factors = [values(f, view.env, self.system, view.read) for f in _factors(term)]
-        axes = len(s.loops) + len(s.sums)
-        factors = [f.reshape((1,) * (axes - f.ndim) + f.shape) for f in factors]
         if s.reduce == "sum" and s.sums and len(factors) > 1 and self.system.contracts:
+            factors = [f.reshape((1,) * (axes - f.ndim) + f.shape) for f in factors]
             done = _contract(factors, rank, view.shape)
-        else:
-            product = reduce(self.system.multiply, factors)
-            done = self.system.reduce(s.reduce, product, tuple(a for a in range(rank, axes) if product.shape[a] > 1))
-            kept = [n for a, n in enumerate(product.shape) if a < rank]
-            done = done.reshape(kept)
-            factors = [product]
-        if s.reduce == "sum":
             repeats = prod(view.shape[a] for a in range(rank, axes) if all(f.shape[a] == 1 for f in factors))
-            if repeats != 1:
-                done = self.system.multiply(done, self.system.number(Fraction(repeats)))
-        return done
+            return self.system.multiply(done, self.system.number(Fraction(repeats)))
+        return reduced(self.system, s.reduce, reduce(self.system.multiply, factors), rank, view.shape)
 
 
 class _View:
@@ -158,11 +149,6 @@ class _View:
         return as_strided(origin, shape, steps, writeable=False)
 
 
-def _terms(s: Scope) -> tuple[Body, ...]:
-    """Bodies whose reductions add up to the scope's."""
-    return s.body.args if s.reduce == "sum" and isinstance(s.body, Add) else (s.body,)
-
-
 def _factors(term: Body) -> tuple[Body, ...]:
     return term.args if isinstance(term, Mul) else (term,)
 
@@ -189,6 +175,6 @@ def _contract(factors: list[Array], rank: int, shape: tuple[int, ...]) -> Array:
     kept = sorted({a for axes in used for a in axes if a < rank})
     operands: list[Any] = []
     for f, axes in zip(factors, used):
-        operands += [f.reshape([f.shape[a] for a in axes]) if f.flags.c_contiguous else f[tuple(slice(None) if a in axes else 0 for a in range(f.ndim))], axes]
+        operands += [f[tuple(slice(None) if a in axes else 0 for a in range(f.ndim))], axes]
     result = np.einsum(*operands, kept, optimize=("greedy", _CHUNK))
     return np.asarray(result).reshape([shape[a] if a in kept else 1 for a in range(rank)])

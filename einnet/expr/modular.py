@@ -114,7 +114,7 @@ def total(a: Residues, axes: tuple[int, ...]) -> Residues:
         return a
     high = (a >> _S32).sum(axis=axes, dtype=np.uint64)
     low = (a & np.uint64((1 << 32) - 1)).sum(axis=axes, dtype=np.uint64)
-    return _fold(_multiply(_fold(high), np.uint64(1 << 32)) + _fold(low))
+    return _fold(_multiply(_fold(high), np.asarray(np.uint64(1 << 32))) + _fold(low))
 
 
 def order(a: Residues) -> NDArray[np.int64]:
