@@ -1,0 +1,1 @@
+"""ONNX operators as expressions: one family per module, one explicit registry in `registry`."""

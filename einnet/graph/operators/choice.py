@@ -1,0 +1,96 @@
+"""Where with a constant mask: regions of the mask become affine conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from itertools import combinations
+
+import numpy as np
+
+from einnet.expr.index import Index, var
+from einnet.expr.nodes import Body, Cond, Const, Iter, Scope, Select
+from einnet.graph.operators.forms import broadcast, loops_of
+from einnet.graph.operators.op import Function, Op, Result, Unsupported, number
+
+
+def progression(e: Index, hits: np.ndarray, low: int) -> tuple[Cond, ...] | None:
+    """Conditions on e for an arithmetic progression of values; `hits[k]` is the mask at e = low + k. None if it is none."""
+    where = np.flatnonzero(hits)
+    if not where.size:
+        return (Cond(Index((), -1)),)
+    step = int(where[1] - where[0]) if where.size > 1 else 1
+    first, last = int(where[0]), int(where[-1])
+    if not np.array_equal(where, np.arange(first, last + 1, step)):
+        return None
+    conds = []
+    if first - step >= 0:
+        conds.append(Cond(e - (low + first)))
+    if last + step < hits.size:
+        conds.append(Cond(low + last - e))
+    if step > 1:
+        conds.append(Cond((e - (low + first)) % step, True))
+    return tuple(conds)
+
+
+def box(mask: np.ndarray, loops: Sequence[Iter]) -> tuple[Cond, ...] | None:
+    """A mask that is a product of progressions, one per dimension."""
+    sides = [mask.any(axis=tuple(a for a in range(mask.ndim) if a != k)) for k in range(mask.ndim)]
+    if not sides or not np.array_equal(reduce(np.multiply.outer, sides), mask):
+        return None
+    found: list[Cond] = []
+    for side, loop in zip(sides, loops):
+        conds = progression(var(loop.name), side, 0)
+        if conds is None:
+            return None
+        found.extend(conds)
+    return tuple(found)
+
+
+def bands(mask: np.ndarray, loops: Sequence[Iter]) -> Iterator[tuple[Cond, ...]]:
+    """Masks that depend on the sum or difference of two iterators alone: triangles, bands, dilated bands."""
+    for a, b in combinations(range(mask.ndim), 2):
+        if any(n > 1 for k, n in enumerate(mask.shape) if k not in (a, b)):
+            continue
+        plane = mask.reshape(mask.shape[a], mask.shape[b])
+        rows, columns = np.indices(plane.shape)
+        for sign in (-1, 1):
+            level = columns + sign * rows
+            low = int(level.min())
+            hits = np.zeros(int(level.max()) - low + 1, dtype=bool)
+            hits[level[plane] - low] = True
+            if np.array_equal(hits[level - low], plane):
+                conds = progression(var(loops[b].name) + var(loops[a].name) * sign, hits, low)
+                if conds is not None:
+                    yield conds
+
+
+def conditions(mask: np.ndarray, loops: Sequence[Iter]) -> tuple[Cond, ...] | None:
+    """Affine conditions that hold exactly where the mask does. `loops` are aligned with its last dimension."""
+    tail = loops[len(loops) - mask.ndim :]
+    if mask.all():
+        return ()
+    return box(mask, tail) or next(bands(mask, tail), None)
+
+
+def where(op: Op) -> Result:
+    """select(region, x, y) for a constant mask whose true or false part is a box, a triangle or a (dilated) band."""
+    mask = op.constant(0).astype(bool)
+    loops = loops_of(op.out.shape)
+
+    def operand(position: int) -> Body:
+        value = op.input(position).value
+        if value is not None and value.size == 1 and np.isinf(value).all():
+            return Const(number(float(value.reshape(-1)[0])))
+        return broadcast(op, position, loops)
+
+    conds = conditions(mask, loops)
+    if conds is not None:
+        return Scope(loops, (), Select(conds, operand(1), operand(2)) if conds else operand(1))
+    conds = conditions(~mask, loops)
+    if conds is not None:
+        return Scope(loops, (), Select(conds, operand(2), operand(1)) if conds else operand(2))
+    return Unsupported("the mask is no box, triangle or band")
+
+
+CHOICE: dict[str, Function] = {"Where": where}

@@ -1,0 +1,75 @@
+"""Which operator types have expressions, and the one way from a node to its scopes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from einnet.expr.nodes import Scope, Tensor
+from einnet.graph.operators.activation import ACTIVATIONS
+from einnet.graph.operators.choice import CHOICE
+from einnet.graph.operators.contraction import einsum, gemm, matmul
+from einnet.graph.operators.convolution import conv, conv_transpose
+from einnet.graph.operators.elementwise import ELEMENTWISE
+from einnet.graph.operators.movement import MOVEMENT
+from einnet.graph.operators.normalization import NORMALIZATION
+from einnet.graph.operators.op import Function, Inexpressible, Op, Unsupported
+from einnet.graph.operators.pooling import POOLING
+from einnet.graph.operators.reduction import REDUCTIONS
+from einnet.graph.operators.resize import RESIZE
+from einnet.graph.operators.slicing import SLICING
+
+OPERATORS: dict[str, Function] = {
+    "Conv": conv,
+    "ConvTranspose": conv_transpose,
+    "MatMul": matmul,
+    "Gemm": gemm,
+    "Einsum": einsum,
+    **ELEMENTWISE,
+    **ACTIVATIONS,
+    **REDUCTIONS,
+    **POOLING,
+    **NORMALIZATION,
+    **MOVEMENT,
+    **SLICING,
+    **RESIZE,
+    **CHOICE,
+}
+"""Operators of the ONNX standard domain by type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A node as expressions: intermediate tensors and outputs in order, and arrays that are new."""
+
+    chain: tuple[tuple[Tensor, Scope], ...]
+    weights: dict[str, np.ndarray]
+
+
+def lower(op: Op) -> Lowered | Unsupported:
+    """The expressions of a node, or why there are none. Only float32 tensors have expressions."""
+    function = OPERATORS.get(op.op_type)
+    if function is None:
+        return Unsupported(f"{op.op_type} has no expression")
+    for operand in op.inputs:
+        if operand is not None and operand.value is None and operand.tensor.dtype != "f32":
+            return Unsupported(f"it reads a tensor of type {operand.tensor.dtype}")
+    for tensor in op.outputs:
+        if tensor is not None and (tensor.dtype != "f32" or 0 in tensor.shape):
+            return Unsupported(f"its result is {tensor.dtype}{list(tensor.shape)}")
+    try:
+        result = function(op)
+    except Inexpressible as reason:
+        return Unsupported(str(reason))
+    if isinstance(result, Unsupported):
+        return result
+    scopes = result if isinstance(result, tuple) else (result,)
+    scopes += (None,) * (len(op.outputs) - len(scopes))
+    for tensor, scope in zip(op.outputs, scopes):
+        if tensor is not None and scope is None:
+            return Unsupported("an optional result is used")
+        if tensor is not None and scope is not None:
+            assert scope.shape == tensor.shape, (op.op_type, scope.shape, tensor.shape)
+            op.chain.append((tensor, scope))
+    return Lowered(tuple(op.chain), dict(op.weights))

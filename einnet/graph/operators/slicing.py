@@ -1,0 +1,175 @@
+"""Parts of tensors and their opposite: Slice, Split, Gather, Concat, Pad, Trilu."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isnan
+
+import numpy as np
+
+from einnet.expr.index import Index, var
+from einnet.expr.nodes import Body, Cond, Const, Number, Read, Scope, Select, Tensor
+from einnet.graph.operators.forms import loops_of, variables
+from einnet.graph.operators.op import Function, Inexpressible, Op, Result, Unsupported, number
+
+
+def slices(op: Op) -> Result:
+    """Y[i] = X[start + step·i]."""
+    x = op.input(0).tensor
+    starts = op.integers_of(1, "starts") or ()
+    ends = op.integers_of(2, "ends") or ()
+    axes = op.integers_of(3, "axes") or tuple(range(len(starts)))
+    steps = op.integers_of(4, "steps") or (1,) * len(starts)
+    loops = loops_of(op.out.shape)
+    index = list(variables(loops))
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        axis %= len(x.shape)
+        first = slice(start, end, step).indices(x.shape[axis])[0]
+        index[axis] = var(loops[axis].name) * step + first
+    return Scope(loops, (), Read(x, tuple(index)))
+
+
+def split(op: Op) -> Result:
+    """Each output is a part along the axis, one after the other."""
+    x = op.input(0).tensor
+    axis = op.integer("axis", 0) % len(x.shape)
+    results: list[Scope] = []
+    offset = 0
+    for tensor in op.outputs:
+        if tensor is None:
+            return Unsupported("a part without a name")
+        loops = loops_of(tensor.shape)
+        index = list(variables(loops))
+        index[axis] = index[axis] + offset
+        offset += tensor.shape[axis]
+        results.append(Scope(loops, (), Read(x, tuple(index))))
+    return tuple(results)
+
+
+def affine_of(values: np.ndarray) -> tuple[int, tuple[int, ...]] | None:
+    """Constant and coefficients of an integer array that is affine in its own indices, or None."""
+    origin = int(values[(0,) * values.ndim])
+    steps = tuple(int(np.take(values, 1, axis=k)[(0,) * (values.ndim - 1)]) - origin if n > 1 else 0 for k, n in enumerate(values.shape))
+    grid = np.indices(values.shape) if values.ndim else np.zeros((0,))
+    model = origin + sum(s * g for s, g in zip(steps, grid))
+    return (origin, steps) if np.array_equal(values, model) else None
+
+
+def gather(op: Op) -> Result:
+    """Y[.., j.., ..] = X[.., indices[j..], ..] for constant indices that are affine in their position."""
+    x = op.input(0).tensor
+    axis = op.integer("axis", 0) % len(x.shape)
+    values = op.constant(1).astype(np.int64)
+    values = np.where(values < 0, values + x.shape[axis], values)
+    if values.size and (values.min() < 0 or values.max() >= x.shape[axis]):
+        return Unsupported("an index is out of range")
+    found = affine_of(values)
+    if found is None:
+        return Unsupported("the indices are no affine function of their position")
+    origin, steps = found
+    loops = loops_of(op.out.shape)
+    inner = loops[axis : axis + values.ndim]
+    place = sum((var(i.name) * s for i, s in zip(inner, steps)), Index((), origin))
+    index = (*variables(loops[:axis]), place, *variables(loops[axis + values.ndim :]))
+    return Scope(loops, (), Read(x, index))
+
+
+def concat(op: Op) -> Result:
+    """The operands one after the other along the axis: conditions on the loop choose the operand."""
+    loops = loops_of(op.out.shape)
+    axis = op.integer("axis", 1) % len(loops)
+    parts: list[tuple[int, Body]] = []
+    offset = 0
+    for n in range(len(op.inputs)):
+        extent = op.input(n).shape[axis]
+        if extent:
+            index = list(variables(loops))
+            index[axis] = index[axis] - offset
+            parts.append((offset, op.read(n, index)))
+        offset += extent
+    body = parts[0][1]
+    for start, read in parts[1:]:
+        body = Select((Cond(var(loops[axis].name) - start),), read, body)
+    return Scope(loops, (), body)
+
+
+def pads_of(op: Op, rank: int) -> tuple[list[int], list[int]]:
+    """Padding before and after, per dimension."""
+    pads = op.integers_of(1, "pads") or op.integers("paddings") or (0,) * (2 * rank)
+    axes = tuple(a % rank for a in op.integers_of(3, "axes") or range(rank))
+    before, after = [0] * rank, [0] * rank
+    for k, axis in enumerate(axes):
+        before[axis], after[axis] = pads[k], pads[k + len(axes)]
+    return before, after
+
+
+def pad_value(op: Op) -> Number:
+    """The constant of a padding; infinities are fills too, nan is not."""
+    value = float(op.constant(2).reshape(-1)[0]) if op.given(2) else op.attributes.get("value", 0.0)
+    assert isinstance(value, float)
+    if isnan(value):
+        raise Inexpressible("padding with nan")
+    return number(value)
+
+
+def pad(op: Op) -> Result:
+    """Y[i] = X[i - before]; outside the operand there is the constant, the nearest element, the mirror image or the next period."""
+    x = op.input(0).tensor
+    mode = op.string("mode", "constant")
+    before, after = pads_of(op, len(x.shape))
+    if mode == "constant":
+        loops = loops_of(op.out.shape)
+        return Scope(loops, (), Read(x, tuple(e - b for e, b in zip(variables(loops), before)), pad_value(op)))
+    if mode not in ("edge", "reflect", "wrap"):
+        return Unsupported(f"mode {mode!r}")
+    moved = [axis for axis in range(len(x.shape)) if before[axis] or after[axis]]
+    if not moved:
+        loops = loops_of(x.shape)
+        return Scope(loops, (), Read(x, variables(loops)))
+    tensor = x
+    for axis in moved[:-1]:
+        tensor = op.step(pad_axis(tensor, axis, before[axis], after[axis], mode), f"pad{axis}")
+    return pad_axis(tensor, moved[-1], before[moved[-1]], after[moved[-1]], mode)
+
+
+def pad_axis(x: Tensor, axis: int, before: int, after: int, mode: str) -> Scope:
+    """One dimension padded with elements of the operand."""
+    n = x.shape[axis]
+    if mode == "reflect" and max(before, after) >= n:
+        raise Inexpressible("a reflection reaches beyond the whole operand")
+    shape = tuple(m + before + after if k == axis else m for k, m in enumerate(x.shape))
+    loops = loops_of(shape)
+    place = variables(loops)[axis] - before
+
+    def at_place(e: Index) -> Body:
+        return Read(x, tuple(e if k == axis else v for k, v in enumerate(variables(loops))))
+
+    if mode == "wrap":
+        return Scope(loops, (), at_place(place % n))
+    low, high = (Index(), Index((), n - 1)) if mode == "edge" else (-place, 2 * (n - 1) - place)
+    body = at_place(place)
+    if before > 0:
+        body = Select((Cond(place),), body, at_place(low))
+    if after > 0:
+        body = Select((Cond(place - n),), at_place(high), body)
+    return Scope(loops, (), body)
+
+
+def trilu(op: Op) -> Result:
+    """The upper or lower triangle of the last two dimensions, 0 elsewhere."""
+    x = op.input(0).tensor
+    offset = int(op.constant(1).reshape(-1)[0]) if op.given(1) else 0
+    loops = loops_of(x.shape)
+    above = var(loops[-1].name) - var(loops[-2].name) - offset
+    keep = Cond(above if op.integer("upper", 1) else -above)
+    return Scope(loops, (), Select((keep,), Read(x, variables(loops)), Const(Fraction(0))))
+
+
+SLICING: dict[str, Function] = {
+    "Slice": slices,
+    "Split": split,
+    "Gather": gather,
+    "Concat": concat,
+    "Pad": pad,
+    "Trilu": trilu,
+}
