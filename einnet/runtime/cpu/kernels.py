@@ -1,0 +1,231 @@
+"""Vendor kernels as oneDNN primitives: what layouts they take, what they pack, and what they refuse.
+
+`prepare` needs no memory: it asks the library for an implementation and reports what has to be stored. `Prepared.bind` gives it addresses.
+An implementation whose name holds `ref` is a silent fall-back hundreds of times slower; it is refused, so that a chooser sees no candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from einnet.instantiate.kernels import Conv, Matmul, Post, View, result_views
+from einnet.runtime.cpu import dnnl
+from einnet.runtime.cpu.dnnl import Desc, Refused
+from einnet.runtime.cpu.layouts import agree, broadcast, canonical_image, canonical_matrix, overlaps, permuted_strides, swapped
+
+ITEM = 4
+"""Bytes of an element; vendor kernels compute in float32."""
+
+VendorKernel = Matmul | Conv
+_Create = Callable[[Desc, Desc, Desc | None, Desc, Sequence[dnnl.PostOp]], dnnl.PrimitiveDesc]
+_Posts = tuple[tuple[dnnl.PostOp, View | None], ...]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A constant operand that the primitive reads in a layout of its own."""
+
+    view: View
+    source: Desc
+    target: Desc
+
+    def fill(self, address: Callable[[str], int], target: int) -> None:
+        """Write the packed copy at `target`, from the buffer's values."""
+        copy = dnnl.reorder(self.source, self.target)
+        pair = [(dnnl.ARG_SRC, self.source, address(self.view.buffer) + ITEM * self.view.offset), (dnnl.ARG_DST, self.target, target)]
+        scratch = copy.desc(dnnl.QUERY_SCRATCHPAD)
+        space = np.empty(scratch.nbytes + 1, np.uint8)
+        if scratch.nbytes:
+            pair.append((dnnl.ARG_SCRATCHPAD, scratch, space.ctypes.data))
+        dnnl.execute(dnnl.Primitive.of(copy), dnnl.new_stream(), dnnl.Arguments(pair))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A primitive without memory: arguments that read buffers, at most one packed operand, and bytes of scratch memory."""
+
+    primitive: dnnl.Primitive
+    implementation: str
+    operands: tuple[tuple[int, Desc, View], ...]
+    packed: Packed | None
+    scratch: Desc
+
+    def bind(self, address: Callable[[str], int], packed: int = 0, scratch: int = 0) -> dnnl.Arguments:
+        """The arguments for buffers that start at `address(name)`, the packed operand's copy and the scratch memory."""
+        bound = [(arg, desc, address(view.buffer) + ITEM * view.offset) for arg, desc, view in self.operands]
+        if self.packed:
+            bound.append((dnnl.ARG_WEIGHTS, self.packed.target, packed))
+        if self.scratch.nbytes:
+            bound.append((dnnl.ARG_SCRATCHPAD, self.scratch, scratch))
+        return dnnl.Arguments(bound)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A kernel in the library's terms: views with its logical shapes, and how to ask for an implementation."""
+
+    x: View
+    w: View
+    y: View
+    bias: View | None
+    posts: _Posts
+    pack: bool
+    create: _Create
+
+
+def prepare(kernel: VendorKernel, constants: Collection[str] = ()) -> Prepared:
+    """The fastest form of the kernel that the library has; weights in the `constants` buffers are packed.
+
+    Create it with the number of threads set that it will run with. Raises Refused with the reasons.
+    """
+    reasons: list[str] = []
+    (written,) = result_views(kernel)
+    if overlaps(written):
+        raise Refused(f"the result's strides {written.strides} for shape {written.shape} overlap")
+    for request in _matmul_forms(kernel, constants) if isinstance(kernel, Matmul) else _conv_forms(kernel, constants):
+        try:
+            return _build(request)
+        except Refused as e:
+            reasons.append(str(e))
+    raise Refused("; ".join(dict.fromkeys(reasons)))
+
+
+def _desc(view: View) -> Desc:
+    if any(s == 0 and n > 1 for s, n in zip(view.strides, view.shape, strict=True)):
+        raise Refused(f"stride 0 in a dimension that does not broadcast: shape {view.shape} strides {view.strides}")
+    return Desc.strided(view.shape, view.strides)
+
+
+def _build(request: _Request) -> Prepared:
+    x, w, y = _desc(request.x), _desc(request.w), _desc(request.y)
+    bias = _desc(request.bias) if request.bias else None
+    pd = request.create(x, Desc.any(request.w.shape) if request.pack else w, bias, y, [p for p, _ in request.posts])
+    name = pd.implementation
+    if "ref" in name:
+        layouts = ", ".join(f"{n} {v.shape} strides {v.strides}" for n, v in (("x", request.x), ("w", request.w), ("y", request.y)))
+        raise Refused(f"oneDNN has only its reference code {name} for {layouts}")
+    operands = [(dnnl.ARG_SRC, x, request.x), (dnnl.ARG_DST, y, request.y)]
+    if bias and request.bias:
+        operands.append((dnnl.ARG_BIAS, bias, request.bias))
+    for n, (post, view) in enumerate(request.posts):
+        if view and isinstance(post, dnnl.Binary):
+            operands.append((dnnl.post_argument(n), post.operand, view))
+    wanted = pd.desc(dnnl.QUERY_WEIGHTS)
+    packed = Packed(request.w, w, wanted) if request.pack and wanted != w else None
+    if not packed:
+        operands.append((dnnl.ARG_WEIGHTS, w, request.w))
+    return Prepared(dnnl.Primitive.of(pd), name, tuple(operands), packed, pd.desc(dnnl.QUERY_SCRATCHPAD))
+
+
+def _posts(posts: Sequence[Post], result: View, arrange: Callable[[View], View]) -> _Posts:
+    """Post-ops for a result view; operands (views with the kernel's result dimensions) go through `arrange`."""
+    found: list[tuple[dnnl.PostOp, View | None]] = []
+    for post in posts:
+        if post.operand is None:
+            found.append((dnnl.Eltwise(post.kind, post.alpha, post.beta), None))
+            continue
+        view = arrange(broadcast(post.operand))
+        if len(view.shape) != len(result.shape) or any(n not in (1, m) for n, m in zip(view.shape, result.shape, strict=True)):
+            raise Refused(f"operand of shape {view.shape} does not broadcast to the result {result.shape}")
+        same = view.buffer == result.buffer and view.offset == result.offset and view.shape == result.shape
+        if post.kind == "add" and same and agree(view.shape, view.strides, result.strides):
+            found.append((dnnl.Sum(), None))
+        else:
+            found.append((dnnl.Binary(post.kind, _desc(view)), view))
+    return tuple(found)
+
+
+def _split_bias(posts: tuple[Post, ...], channel: int) -> tuple[View | None, tuple[Post, ...]]:
+    """A first `add` whose operand varies along the dimension `channel` only, with stride 1, as a bias (that dimension alone); and the rest."""
+    if posts and posts[0].kind == "add" and posts[0].operand:
+        view = broadcast(posts[0].operand)
+        n = view.shape[channel]
+        if n > 1 and n == max(view.shape) and sum(m > 1 for m in view.shape) == 1 and view.strides[channel] == 1:
+            return View(view.buffer, (n,), (1,), view.offset), posts[1:]
+    return None, posts
+
+
+def _matmul_forms(kernel: Matmul, constants: Collection[str]) -> Iterator[_Request]:
+    """The product as it stands and transposed (b'·a' = c'), those with packed weights first; the result's rows must be contiguous."""
+    forms = []
+    kernel = _lifted(kernel) if _per_row(kernel) else kernel
+    for a, b, c, arrange in ((kernel.a, kernel.b, kernel.c, canonical_matrix),
+                             (swapped(kernel.b), swapped(kernel.a), swapped(kernel.c), lambda v: canonical_matrix(swapped(v)))):  # fmt: skip
+        x, w, y = (canonical_matrix(broadcast(v, keep=2)) for v in (a, b, c))
+        y = replace(y, strides=(*y.strides[:-1], 1)) if y.shape[-1] == 1 else y
+        if y.strides[-1] == 1:
+            forms += [(x, w, y, arrange, pack) for pack in {w.buffer in constants, False}]
+    if not forms:
+        raise Refused(f"the result has no contiguous dimension: shape {kernel.c.shape} strides {kernel.c.strides}")
+    for x, w, y, arrange, pack in sorted(forms, key=lambda form: not form[4]):
+        bias, rest = _split_bias(tuple(replace(p, operand=p.operand and arrange(p.operand)) for p in kernel.post), -1)
+        if bias:
+            ones = (1,) * (len(y.shape) - 1)
+            bias = replace(bias, shape=(*ones, *bias.shape), strides=(*(bias.shape[0] for _ in ones), 1))
+        yield _Request(x, w, y, bias, _posts(rest, y, lambda v: v), pack, dnnl.matmul)
+
+
+def _per_row(kernel: Matmul) -> bool:
+    """A product of matrices with a post-op operand that varies along one dimension of the result only."""
+    return len(kernel.c.shape) == 2 and any(p.operand and max(p.operand.shape) > 1 == min(p.operand.shape) for p in kernel.post)
+
+
+def _lifted(kernel: Matmul) -> Matmul:
+    """The same as a batch of one: the library's fast code takes an operand per row of the result in batched products only."""
+
+    def lift(v: View) -> View:
+        return replace(v, shape=(1, *v.shape), strides=(max(n * s for n, s in zip(v.shape, v.strides, strict=True)), *v.strides))
+
+    post = tuple(replace(p, operand=p.operand and lift(p.operand)) for p in kernel.post)
+    return Matmul(lift(kernel.a), lift(kernel.b), lift(kernel.c), post)
+
+
+def _conv_forms(kernel: Conv, constants: Collection[str]) -> Iterator[_Request]:
+    """The convolution with exact padding, with packed weights if they are constant, and with the weights as they stand."""
+    kernel, pads = _exact_padding(kernel)
+    w = kernel.w if kernel.w.shape[0] > 1 else replace(kernel.w, shape=kernel.w.shape[1:], strides=kernel.w.strides[1:])
+    x, y = canonical_image(broadcast(kernel.x)), canonical_image(kernel.y)
+    if x.shape != kernel.x.shape:
+        raise Refused(f"a convolution's input cannot be broadcast: shape {kernel.x.shape} strides {kernel.x.strides}")
+
+    def create(x: Desc, w: Desc, bias: Desc | None, y: Desc, posts: Sequence[dnnl.PostOp]) -> dnnl.PrimitiveDesc:
+        return dnnl.convolution(x, w, bias, y, kernel.strides, kernel.dilations, pads, posts, kernel.transposed)
+
+    bias, rest = _split_bias(kernel.post, 1)
+    posts = _posts(rest, y, lambda v: _like(v, y))
+    for pack in (True, False) if kernel.w.buffer in constants else (False,):
+        yield _Request(x, w, y, bias, posts, pack, create)
+
+
+def _like(view: View, result: View) -> View:
+    """An operand of a convolution's post-op, with the memory order of the result where extent-1 dimensions leave the choice."""
+    order = sorted(range(len(result.shape)), key=lambda d: -result.strides[d])
+    strides = permuted_strides(view.shape, order)
+    return replace(view, strides=strides) if agree(view.shape, view.strides, strides) else view
+
+
+def _exact_padding(kernel: Conv) -> tuple[Conv, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The padding that makes extents fit exactly; what is read of x beyond that, or before its start, is cut from its view.
+
+    The extent of y is what counts: the end padding follows from it. It may be negative, by less than a stride.
+    """
+    x, begins, ends = kernel.x, list(kernel.pads_begin), []
+    for d, (stride, dilation, begin) in enumerate(zip(kernel.strides, kernel.dilations, kernel.pads_begin, strict=True)):
+        taps = (kernel.w.shape[3 + d] - 1) * dilation + 1
+        small, large = (kernel.x, kernel.y) if kernel.transposed else (kernel.y, kernel.x)
+        extent = large.shape[2 + d]
+        end = (small.shape[2 + d] - 1) * stride + taps - begin - extent
+        if kernel.transposed and (begin < 0 or end <= -stride):
+            raise Refused(f"a transposed convolution whose result reaches beyond its taps: padding {begin}, {end} in dimension {d}")
+        if not kernel.transposed:
+            cut_front, cut_back = max(0, -begin), -end if end <= -stride else 0
+            if extent <= cut_front + cut_back:
+                raise Refused(f"nothing of x is read in dimension {d}")
+            shape = tuple(n - cut_front - cut_back if e == 2 + d else n for e, n in enumerate(x.shape))
+            x = replace(x, shape=shape, offset=x.offset + cut_front * x.strides[2 + d])
+            begins[d], end = max(begin, 0), end + cut_back
+        ends.append(end)
+    return replace(kernel, x=x), (tuple(begins), tuple(ends))
