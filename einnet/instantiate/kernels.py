@@ -133,6 +133,13 @@ def dense_view(buffer: str, shape: tuple[int, ...]) -> View:
     return View(buffer, shape, dense_strides(shape))
 
 
+def strided_view(buffer: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> View:
+    """A view whose dimensions of extent 1, which never move, get the stride that vendor libraries expect there: 1 in the last, else the reach."""
+    reach = max((n * abs(s) for n, s in zip(shape, strides) if n > 1), default=1)
+    last = len(shape) - 1
+    return View(buffer, shape, tuple(s if n > 1 else (1 if d == last else reach) for d, (n, s) in enumerate(zip(shape, strides))), offset)
+
+
 def operand_views(kernel: Kernel) -> tuple[View, ...]:
     """Everything the kernel reads, post operands included."""
     match kernel:

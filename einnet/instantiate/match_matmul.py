@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from einnet.derivation.facts import product_reads
-from einnet.expr.index import var
+from einnet.expr.index import Index, var
 from einnet.expr.nodes import Iter, Read, Scope, Tensor, is_weight, used_names
 from einnet.instantiate.address import Address, address_of, flat_index, name_of
 from einnet.instantiate.collapse import Dimension, collapse
-from einnet.instantiate.kernels import Matmul, View
+from einnet.instantiate.kernels import Matmul, strided_view
 from einnet.instantiate.match import Match, Mismatch
 from einnet.instantiate.tables import A_B, A_OUT, ALL, B_OUT, Group, Table
 
@@ -50,12 +50,22 @@ def skew_problems(scope: Scope, operands: Sequence[Read]) -> list[Mismatch]:
     for r in operands:
         for ix in r.index:
             mine = [a for a, _ in ix.terms if isinstance(a, str) and a in loops]
-            if len(mine) > 1 and not any(m.index == ix for m in found):
+            if len(mine) > 1 and not _separates(ix, scope) and not any(m.index == ix for m in found):
                 others = [o for o in operands if o is not r]
                 free = [n for n in mine if abs(ix.coefficient(n)) == 1 and not any(n in used_names(o) for o in others)]
                 text = f"a dimension of {name_of(r)} adds the loops {', '.join(mine)}"
                 found.append(Mismatch(text, "skew", iterator=free[0], index=ix) if free and ix.names() <= loops | _units(scope) else Mismatch(text))
     return [m for m in found if m.fix == "skew"]
+
+
+def _separates(ix: Index, scope: Scope) -> bool:
+    """Different values of the iterators give different indices, because each coefficient exceeds the reach of the smaller ones."""
+    reach = 0
+    for c, extent in sorted((abs(c), scope.ranges[a][1] - scope.ranges[a][0]) for a, c in ix.terms if isinstance(a, str)):
+        if c <= reach:
+            return False
+        reach += c * (extent - 1)
+    return ix.is_affine
 
 
 def _units(scope: Scope) -> frozenset[str]:
@@ -130,8 +140,8 @@ def _number(n: int, swapped: bool) -> int:
 
 
 def _cheaper(operands: Sequence[Read]) -> int:
-    """Which operand to copy: the weight, since that happens at compile time."""
-    return 1 if is_weight(operands[1]) or not is_weight(operands[0]) else 0
+    """Which operand to copy: one that is no copy yet; the weight, since that happens at compile time."""
+    return min((0, 1), key=lambda n: (isinstance(operands[n].base, Scope), not is_weight(operands[n]), -n))
 
 
 def _spread(
@@ -174,20 +184,8 @@ def _kernel(
     stride_b = [*(d.strides[1] for d in batches), *(0 for _ in rows), *(d.strides[0] for d in columns)]
     stride_c = [*(d.strides[2] for d in batches), *(d.strides[1] for d in rows), *(d.strides[1] for d in columns)]
 
-    def view(buffer: str, outer: list[int], outer_strides: list[int], shape: tuple[int, int], strides: tuple[int, int], offset: int) -> View:
-        full, given = (*outer, *shape), (*outer_strides, *strides)
-        reach = max((n * s for n, s in zip(full, given)), default=1)
-        return View(buffer, full, tuple(s if n > 1 else max(reach, 1) for n, s in zip(full, given)), offset)
-
-    def unit(n: int, s: int, other: int) -> int:
-        return s if n > 1 else other
-
-    m_a, k_a = unit(row.extent, row.strides[0], 0), unit(k.extent, k.strides[0], 1)
-    k_b, n_b = unit(k.extent, k.strides[1], 0), unit(column.extent, column.strides[0], 1)
-    m_c, n_c = unit(row.extent, row.strides[1], 0), unit(column.extent, column.strides[1], 1)
-    del m_c
     return Matmul(
-        view("0", shape_a, stride_a, (row.extent, k.extent), (m_a, k_a), addresses[0].offset),
-        view("1", shape_b, stride_b, (k.extent, column.extent), (k_b, n_b), addresses[1].offset),
-        view("out", shape_c, stride_c, (row.extent, column.extent), (row.strides[1], n_c), 0),
+        strided_view("0", (*shape_a, row.extent, k.extent), (*stride_a, row.strides[0], k.strides[0]), addresses[0].offset),
+        strided_view("1", (*shape_b, k.extent, column.extent), (*stride_b, k.strides[1], column.strides[0]), addresses[1].offset),
+        strided_view("out", (*shape_c, row.extent, column.extent), (*stride_c, row.strides[1], column.strides[1]), 0),
     )

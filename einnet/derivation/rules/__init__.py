@@ -5,8 +5,8 @@ from einnet.derivation.rules.fold import fold
 from einnet.derivation.rules.merge import merge
 from einnet.derivation.rules.relax import relax
 from einnet.derivation.rules.relayout import relayout
-from einnet.derivation.rules.substitute import substitute_loops, substitute_sums
+from einnet.derivation.rules.substitute import reorder_loops, substitute_loops, substitute_sums
 from einnet.derivation.rules.sum_split import sum_split
 from einnet.derivation.rules.tighten import tighten
 
-RULES: tuple[Rule, ...] = (sum_split, substitute_loops, substitute_sums, merge, tighten, relax, relayout, fold)
+RULES: tuple[Rule, ...] = (sum_split, substitute_loops, substitute_sums, reorder_loops, merge, tighten, relax, relayout, fold)

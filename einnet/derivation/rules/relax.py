@@ -6,22 +6,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from einnet.derivation.facts import zero_outside
+from einnet.derivation.rules.substitute import divisors
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.nodes import Iter, Scope
 
-FACTORS = (2, 3)
-"""A sum is widened to the next multiple of these; tightest first."""
-
-
 @rule("relax", guard="the body is 0 on the points that are added")
 def relax(e: Scope) -> Iterator[Outcome]:
-    """L[x] Σ[y<Y] f = L[x] Σ[y<Y'] f, Y' the next multiple of a small factor"""
+    """L[x] Σ[y<Y] f = L[x] Σ[y<Y'] f, Y' the next multiple of a divisor that the index functions of y show"""
     found = False
     if e.reduce != "sum":
         yield Refused(f"a {e.reduce} reduction has no neutral zeros")
         return
     for i in e.sums:
-        for hi in sorted({i.lo + -(-i.extent // d) * d for d in FACTORS if 1 < d < i.extent} - {i.hi}):
+        for hi in sorted({i.lo + -(-i.extent // d) * d for d in divisors(e, i.name) if d < i.extent} - {i.hi}):
             if zero_outside(e.body, i.name, i.range, {**e.ranges, i.name: (i.lo, hi)}):
                 found = True
                 wide = Iter(i.name, i.lo, hi)

@@ -2,8 +2,8 @@
 
     skew     t = a·h + b·r + c   from an operand's index that adds two loops
     split    h = d·h' + h''      from a stride, dilation, divisor or modulus d
-    fuse     m = W·h + w         from loops that are adjacent in an operand
-    permute                      to the order of an operand's dimensions
+    fuse     m = W·h + w         from loops that are adjacent in an operand (rule "reorder")
+    permute                      to the order of an operand's dimensions (rule "reorder")
 """
 
 from __future__ import annotations
@@ -27,11 +27,28 @@ def substitute_loops(e: Scope) -> Iterator[Outcome]:
         yield Refused("the scope only reads another scope: substitute in that one")
         return
     found = False
-    for outcome in (*skews(e), *splits(e), *fusions(e), *permutations(e)):
+    for outcome in (*skews(e), *splits(e)):
         found = True
         yield outcome
     if not found:
-        yield Refused("no index function adds loops, scales a loop or divides one, and the loops stand in the operands' order")
+        yield Refused("no index function adds two loops, scales a loop or divides one")
+
+
+@rule("reorder", guard="the map is a bijection of the loops' box")
+def reorder_loops(e: Scope) -> Iterator[Outcome]:
+    """L[h,w] f(h,w) = L[h,w] {L[m] f(m//W,m%W)}[W*h+w] = L[h,w] {L[w,h] f}[w,h]
+
+    Fuse neighbouring loops that are adjacent in an operand; permute the loops to the order of an operand's dimensions.
+    """
+    if is_copy(e):
+        yield Refused("the scope only copies")
+        return
+    found = False
+    for outcome in (*fusions(e), *permutations(e)):
+        found = True
+        yield outcome
+    if not found:
+        yield Refused("the loops stand in the operands' order and none are adjacent")
 
 
 def with_loops(e: Scope, new: tuple[Iter, ...], forward: tuple[Index, ...], backward: Mapping[str, Index]) -> Scope:
@@ -42,7 +59,7 @@ def with_loops(e: Scope, new: tuple[Iter, ...], forward: tuple[Index, ...], back
 
 
 def skews(e: Scope) -> Iterator[Rewrite]:
-    """One rewrite for every loop that an operand's index adds to another loop with coefficient ±1."""
+    """One rewrite for every loop that an operand's index adds to another loop with coefficient ±1 and that stands nowhere else."""
     seen: set[tuple[str, Index]] = set()
     loops = {i.name for i in e.loops}
     for r in reads(e.body):
@@ -51,7 +68,7 @@ def skews(e: Scope) -> Iterator[Rewrite]:
             if len(names) < 2 or any(isinstance(a, Floor) for a, _ in ix.terms) or not ix.names() <= loops:
                 continue
             for name in names:
-                if abs(ix.coefficient(name)) == 1 and (name, ix) not in seen:
+                if abs(ix.coefficient(name)) == 1 and (name, ix) not in seen and not any(name in o.names() for o in index_functions(e.body) if o != ix):
                     seen.add((name, ix))
                     result = skew(e, name, ix)
                     if result is not None:

@@ -1,0 +1,50 @@
+"""What is forced and no choice: identities folded, ranges tight, copies merged into their readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from einnet.derivation.facts import is_copy
+from einnet.derivation.rule import Refused
+from einnet.derivation.rules.fold import folded
+from einnet.derivation.rules.merge import merge_read
+from einnet.derivation.rules.tighten import tightened
+from einnet.derivation.steps import Step
+from einnet.expr.nodes import Read, Scope, reads
+
+Keep = Callable[[Scope], bool]
+
+
+def normalise(e: Scope, keep: Keep = lambda s: False) -> tuple[Scope, tuple[Step, ...]]:
+    """The root scope in normal form, with the steps that lead there.
+
+    Scopes that `keep` names stay materialised even if they only copy (a vendor kernel's operand, say).
+    """
+    steps: list[Step] = []
+    for _ in range(64):
+        before = e
+        e = _once(e, keep, steps)
+        if e is before:
+            return e, tuple(steps)
+    return e, tuple(steps)
+
+
+def _once(e: Scope, keep: Keep, steps: list[Step]) -> Scope:
+    for rule, f in (("fold", folded), ("tighten", tightened)):
+        new = f(e)
+        if new != e:
+            steps.append(Step(rule, "all", e, new))
+            return new
+    for n, r in enumerate(r for r in reads(e.body) if isinstance(r.base, Scope)):
+        if is_copy(r.base) and not keep(r.base) and _pays(e, r):
+            merged = merge_read(e, r)
+            if not isinstance(merged, Refused):
+                steps.append(Step("merge", f"scope={n}", e, merged))
+                return merged
+    return e
+
+
+def _pays(e: Scope, r: Read) -> bool:
+    """A copy of another scope always goes; a copy of a tensor stays in a reduction, where it is a relayout that somebody chose."""
+    assert isinstance(r.base, Scope) and isinstance(r.base.body, Read)
+    return isinstance(r.base.body.base, Scope) or not e.sums

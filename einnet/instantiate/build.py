@@ -1,0 +1,140 @@
+"""From an expression with vendor matches to kernels over buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from einnet.derivation.facts import is_copy
+from einnet.derivation.rule import Refused
+from einnet.derivation.rules.merge import merge_read
+from einnet.expr.index import Index
+from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads, tensors
+from einnet.instantiate.address import is_alias
+from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, View, dense_view
+from einnet.instantiate.match import Match
+from einnet.instantiate.posts import absorb
+
+
+@dataclass
+class Build:
+    """Kernels in order, the temporary buffers they need, and the constant buffers that are computed from weights once."""
+
+    kernels: list[Kernel] = field(default_factory=list)
+    temporaries: dict[str, Buffer] = field(default_factory=dict)
+    weights: dict[str, Scope] = field(default_factory=dict)
+
+
+def build(tree: Scope, matches: Mapping[Scope, Match], out: str) -> Build:
+    """Kernels that compute `tree` into the dense buffer `out`; tensors are dense buffers of their own name.
+
+    Scopes in `matches` become vendor kernels, weight-only scopes constants, the rest eOperators, pointwise tails going into the vendor
+    kernel before them where it has such an epilogue.
+    """
+    builder = _Builder(matches)
+    builder.emit(tree, out)
+    return builder.result
+
+
+class _Builder:
+    def __init__(self, matches: Mapping[Scope, Match]) -> None:
+        self.matches = dict(matches)
+        self.result = Build()
+        self.done: dict[Scope, str] = {}
+
+    def buffer_of(self, base: Tensor | Scope) -> str:
+        """The dense buffer that holds a tensor or a scope, computed now if need be."""
+        if isinstance(base, Tensor):
+            return base.name
+        if base in self.done:
+            return self.done[base]
+        if is_weight(base):
+            name = "w_" + base.key[:20]
+            self.result.weights[name] = base
+        elif is_alias(base):
+            assert isinstance(base.body, Read)
+            name = self.buffer_of(base.body.base)
+        else:
+            name = "t_" + base.key[:20]
+            self.result.temporaries[name] = Buffer(name, prod(base.shape), "f32", "temporary")
+            self.emit(base, name)
+        self.done[base] = name
+        return name
+
+    def emit(self, scope: Scope, out: str) -> None:
+        """Kernels that compute the scope into a buffer."""
+        if scope in self.matches:
+            self.vendor(self.matches[scope], out)
+            return
+        for r in reads(scope.body):
+            if isinstance(r.base, Scope) and r.base in self.matches:
+                match = self.matches[r.base]
+                posts = absorb(scope, r.base, _result(match.kernel), self.buffer_of)
+                if posts is not None:
+                    self.vendor(replace(match, kernel=replace(match.kernel, post=posts)), out)
+                    return
+        self.generated(scope, out)
+
+    def vendor(self, match: Match, out: str) -> None:
+        names = {str(n): self.buffer_of(base) for n, base in enumerate(match.operands)}
+        names["out"] = out
+
+        def bind(v: View) -> View:
+            return replace(v, buffer=names[v.buffer])
+
+        kernel = match.kernel
+        if isinstance(kernel, Matmul):
+            self.result.kernels.append(replace(kernel, a=bind(kernel.a), b=bind(kernel.b), c=bind(kernel.c)))
+        else:
+            assert isinstance(kernel, Conv)
+            self.result.kernels.append(replace(kernel, x=bind(kernel.x), w=bind(kernel.w), y=bind(kernel.y)))
+
+    def generated(self, scope: Scope, out: str) -> None:
+        scope = self.closed(scope)
+        operands = tuple((t.name, dense_view(t.name, t.shape)) for t in tensors(scope).values())
+        self.result.kernels.append(EOperator(scope, operands, dense_view(out, scope.shape)))
+
+    def closed(self, scope: Scope) -> Scope:
+        """The scope with everything that is materialised read from buffers, and with the rest of its inner scopes merged or kept inside."""
+        for _ in range(64):
+            r = next((r for r in reads(scope.body) if isinstance(r.base, Scope) and not self.materialised(r.base) and not r.base.sums), None)
+            merged = merge_read(scope, r) if r is not None else None
+            if merged is None or isinstance(merged, Refused):
+                break
+            scope = merged
+        body = map_reads(scope.body, lambda r: self.operand(r, scope))
+        return replace(scope, body=body)
+
+    def materialised(self, base: Scope) -> bool:
+        return base in self.matches or is_weight(base)
+
+    def operand(self, r: Read, reader: Scope) -> Read:
+        if isinstance(r.base, Tensor):
+            return r
+        if self.materialised(r.base) or (r.base.sums and not pointwise(r, reader)):
+            return from_buffer(r, self.buffer_of(r.base), is_weight(r.base))
+        return Read(self.closed(r.base), r.index, r.fill)
+
+
+def _result(kernel: Matmul | Conv) -> View:
+    return kernel.c if isinstance(kernel, Matmul) else kernel.y
+
+
+def from_buffer(r: Read, name: str, weight: bool) -> Read:
+    """The read of a scope as the read of a buffer that holds it."""
+    index: tuple[Index, ...] = tuple(ix - lo for ix, (lo, _) in zip(r.index, r.base.box))
+    shape = tuple(hi - lo for lo, hi in r.base.box)
+    return Read(Tensor(name, shape, "f32", weight), index, r.fill)
+
+
+def pointwise(r: Read, reader: Scope) -> bool:
+    """Every element of what is read is needed by few points of the reader: its indices are distinct loops, or a part of them (a row)."""
+    loops = {i.name for i in reader.loops}
+    names = [next(iter(ix.names())) if len(ix.terms) == 1 else None for ix in r.index if ix.terms]
+    return None not in names and len(set(names)) == len(names) and all(n in loops for n in names)
+
+
+def is_move(kernel: Kernel) -> bool:
+    """The kernel only moves data."""
+    return isinstance(kernel, EOperator) and is_copy(kernel.scope)

@@ -1,0 +1,208 @@
+"""Matching towards convolution: y[n, f, o] = Σ_{c, r} x[n, c, o·stride + r·dilation - pad] w[f, c, r], and its transposed form.
+
+The data operand is read dimension by dimension, because reading outside a dimension's box is padding; the weights and the result are
+compared as addresses, like in a Matmul.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from einnet.derivation.facts import in_range, product_reads
+from einnet.expr.index import Floor, Index, var
+from einnet.expr.nodes import Iter, Read, Scope, Tensor, used_names
+from einnet.instantiate.address import Address, address_of, flat_index, name_of
+from einnet.instantiate.collapse import Dimension, collapse
+from einnet.instantiate.kernels import Conv, dense_strides, strided_view
+from einnet.instantiate.match import Match, Mismatch
+
+MAX_SPATIAL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One spatial dimension: (stride·loop + dilation·tap - pad), or (loop - dilation·tap + pad) / stride where transposed."""
+
+    loop: Iter
+    tap: Iter | None
+    stride: int
+    dilation: int
+    pad: int
+    extent: int
+    step: int
+    transposed: bool
+
+
+def match_conv(scope: Scope) -> Match | list[Mismatch]:
+    """The convolution that computes a sum of products of two reads, or the mismatches left."""
+    operands = product_reads(scope.body)
+    assert operands is not None and len(operands) == 2
+    tried: list[list[Mismatch]] = []
+    for data, weight, n in ((operands[0], operands[1], 0), (operands[1], operands[0], 1)):
+        result = _match_ordered(scope, data, weight, n)
+        if isinstance(result, Match):
+            return result
+        tried.append(result)
+    return min(tried, key=lambda found: (any(m.fix == "none" for m in found), len(found)))
+
+
+def _match_ordered(scope: Scope, data: Read, weight: Read, n: int) -> Match | list[Mismatch]:
+    of_weight = used_names(weight)
+    sums = {i.name: i for i in scope.sums}
+    loops = {i.name: i for i in scope.loops}
+    strides = dense_strides(tuple(hi - lo for lo, hi in data.base.box))
+    windows: list[Window] = []
+    channels: list[Iter] = []
+    groups: list[Iter] = []
+    batches: list[Iter] = []
+    address: dict[str, int] = {}
+    offset = 0
+    for d, (ix, box, step) in enumerate(zip(data.index, data.base.box, strides)):
+        part = _dimension(ix, box, step, loops, sums, of_weight, scope)
+        if isinstance(part, str):
+            return [Mismatch(f"dimension {d} of {name_of(data)}: {part}")]
+        if isinstance(part, Window):
+            if part.tap is None and part.stride == 1 and not part.pad and not windows and not batches and part.extent == part.loop.extent:
+                batches.append(part.loop)
+                address[part.loop.name] = step
+            else:
+                windows.append(part)
+            continue
+        for name, c in part.terms:
+            assert isinstance(name, str)
+            address[name] = c * step
+            (channels if name in sums else groups).append(sums.get(name) or loops[name])
+        offset += step * (part.const + sum(c * (sums.get(str(a)) or loops[str(a)]).lo for a, c in part.terms) - box[0])
+    return _assemble(scope, data, weight, n, windows, batches, channels, groups, address, offset)
+
+
+def _dimension(
+    ix: Index, box: tuple[int, int], step: int, loops: Mapping[str, Iter], sums: Mapping[str, Iter], of_weight: frozenset[str], scope: Scope
+) -> Window | Index | str:
+    """What one dimension of the data is: a window, or an index of channel and group iterators, or the reason why neither."""
+    if any(isinstance(a, Floor) for a, _ in ix.terms):
+        return "floor division"
+    names = [str(a) for a, _ in ix.terms]
+    own = [x for x in names if x in loops and x not in of_weight and loops[x].extent > 1]
+    if not own:
+        if any(x in sums and x not in of_weight for x in names):
+            return "a summation iterator that the weights do not have"
+        return ix if ix.den == 1 and in_range(ix, box, scope.ranges) else "channels are read outside their box"
+    taps = [x for x in names if x in sums]
+    if len(own) > 1 or len(taps) > 1 or len(own) + len(taps) != len(names):
+        return f"the index of {len(names)} iterators is no window of one loop and one tap"
+    loop, tap = loops[own[0]], sums[taps[0]] if taps else None
+    a, b = ix.coefficient(loop.name), ix.coefficient(tap.name) if tap else 0
+    const = ix.const + a * loop.lo + (b * tap.lo if tap else 0) - box[0] * ix.den
+    extent = box[1] - box[0]
+    if ix.den == 1 and a > 0 and b >= 0:
+        return Window(loop, tap, a, max(b, 1), -const, extent, step, False)
+    if a == 1 and b <= 0:
+        return Window(loop, tap, ix.den, max(-b, 1), const, extent, step, True)
+    return "the window runs backwards"
+
+
+def _assemble(
+    scope: Scope,
+    data: Read,
+    weight: Read,
+    n: int,
+    windows: Sequence[Window],
+    batches: Sequence[Iter],
+    channels: Sequence[Iter],
+    groups: Sequence[Iter],
+    address: Mapping[str, int],
+    offset: int,
+) -> Match | list[Mismatch]:
+    if not 1 <= len(windows) <= MAX_SPATIAL:
+        return [Mismatch(f"{len(windows)} spatial dimensions, 1 to {MAX_SPATIAL} are wanted")]
+    if not any(w.tap or w.stride > 1 or w.pad for w in windows):
+        return [Mismatch("no dimension is a window")]
+    transposed = any(w.transposed and w.tap and w.tap.extent > 1 or w.transposed and w.stride > 1 for w in windows)
+    if transposed and any(not w.transposed and (w.tap is not None or w.stride > 1) for w in windows):
+        return [Mismatch("some dimensions are transposed windows, others are not")]
+    if transposed and any(w.pad < 0 for w in windows):
+        return [Mismatch("a transposed window with negative padding")]
+    outputs = [i for i in scope.loops if i.name in used_names(weight) and i.extent > 1 and i not in groups]
+    taps = [w.tap for w in windows if w.tap]
+    wanted = tuple(i.name for i in (*groups, *outputs, *channels, *taps) if i.extent > 1 or i in taps)
+    found = address_of(weight, scope.ranges)
+    if isinstance(found, str):
+        return [Mismatch(found, "relayout", operand=1 - n, order=wanted)]
+    out = {str(a): c for a, c in flat_index([var(i.name) for i in scope.loops], scope.box, scope.ranges).terms}
+    c_groups = collapse([i for i in channels if i.extent > 1], (found.strides, address))
+    f_groups = collapse(outputs, (found.strides, out))
+    g_groups = collapse([i for i in groups if i.extent > 1], (found.strides, address, out))
+    if max(len(c_groups), len(f_groups), len(g_groups)) > 1:
+        if tuple(x for x in wanted if x in found.strides) != _order(found):
+            return [Mismatch("channels do not nest in the weights", "relayout", operand=1 - n, order=wanted)]
+        return [Mismatch("channels do not nest in the data or the result")]
+    unit = Dimension((), 1, (1, 1, 1))
+    g, c, f = (x[0] if x else unit for x in (g_groups, c_groups, f_groups))
+    if g.extent > 1 and (c.extent > 1 and g.strides[1] != c.extent * c.strides[1] or f.extent > 1 and g.strides[2] != f.extent * f.strides[1]):
+        return [Mismatch("groups are not the outer part of the channels")]
+    return _finish(scope, data, weight, n, windows, batches, transposed, found, out, address, offset, g, c, f)
+
+
+def _order(found: Address) -> tuple[str, ...]:
+    return tuple(sorted(found.strides, key=lambda x: -abs(found.strides[x])))
+
+
+def _finish(
+    scope: Scope,
+    data: Read,
+    weight: Read,
+    n: int,
+    windows: Sequence[Window],
+    batches: Sequence[Iter],
+    transposed: bool,
+    weights: Address,
+    out: Mapping[str, int],
+    address: Mapping[str, int],
+    offset: int,
+    g: Dimension,
+    c: Dimension,
+    f: Dimension,
+) -> Match | list[Mismatch]:
+    batch = batches[0] if batches else None
+    shape_x, stride_x = [], []
+    ends: list[int] = []
+    begins: list[int] = []
+    for w in windows:
+        skip = max(-w.pad, 0)
+        begin, extent = max(w.pad, 0), w.extent - skip
+        taps = w.tap.extent if w.tap else 1
+        span = (taps - 1) * w.dilation + 1
+        if transposed:
+            end = (extent - 1) * w.stride + span - begin - w.loop.extent
+        else:
+            end = (w.loop.extent - 1) * w.stride + span - extent - begin
+            if end < 0:
+                extent = extent + end if -end >= w.stride else extent
+                end = 0
+        if extent <= 0:
+            return [Mismatch("the window reads nothing of the data")]
+        offset += skip * w.step
+        shape_x.append(extent)
+        stride_x.append(w.step)
+        begins.append(begin)
+        ends.append(end)
+    channel_stride = c.strides[1] if c.extent > 1 else g.strides[1] if g.extent > 1 else 1
+    filter_stride = f.strides[1] if f.extent > 1 else g.strides[2] if g.extent > 1 else 1
+    x = strided_view("0", (batch.extent if batch else 1, g.extent * c.extent, *shape_x), (address[batch.name] if batch else 0, channel_stride, *stride_x), offset)
+    y_shape = (batch.extent if batch else 1, g.extent * f.extent, *(w.loop.extent for w in windows))
+    y = strided_view("out", y_shape, (out[batch.name] if batch else 0, filter_stride, *(out[w.loop.name] for w in windows)))
+    w_shape = (g.extent, f.extent, c.extent, *(w.tap.extent if w.tap else 1 for w in windows))
+    w_strides = (g.strides[0], f.strides[0], c.strides[0], *(weights.strides.get(w.tap.name, 0) if w.tap else 0 for w in windows))
+    kernel = Conv(
+        x, strided_view("1", w_shape, w_strides, weights.offset), y,
+        tuple(w.stride for w in windows), tuple(w.dilation for w in windows), tuple(begins), tuple(ends), transposed,
+    )  # fmt: skip
+    bases: tuple[Tensor | Scope, ...] = (data.base, weight.base)
+    roles = (
+        ("n", (batch.name,) if batch else ()), ("o", tuple(w.loop.name for w in windows)), ("f", f.names), ("c", c.names),
+        ("r", tuple(w.tap.name for w in windows if w.tap)), ("g", g.names),
+    )  # fmt: skip
+    del n, scope
+    return Match("ConvTranspose" if transposed else "Conv", kernel, bases, roles)

@@ -1,0 +1,199 @@
+"""The space of forms: explorative derivation over groups of equal scopes (derivation.md section 4).
+
+The unit of search is the scope. A group is a set of scopes that denote the same tensor, found by applying rules to their roots; the scopes
+that they read are groups of their own, searched once wherever they stand, so that alternatives add up instead of multiplying. Converging
+derivation is tried towards every table at every member and does not count as depth.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from einnet.derivation.normalise import normalise
+from einnet.derivation.rule import Rule
+from einnet.derivation.rules import RULES
+from einnet.derivation.steps import Step
+from einnet.expr.nodes import Scope, is_weight, nested, walk
+from einnet.instantiate.match import match
+from einnet.instantiate.tables import TABLES, Table
+from einnet.search.converge import Converged, converge
+from einnet.search.work import BYTES, elements, flops, moved
+from einnet.search.forms import Form, after, converged_form, distinct, plain, substitute_child
+
+EXPLORED = ("sum-split", "substitute", "substitute-sum", "merge", "relax")
+"""Rules that are a choice. tighten and fold are applied always, reorder and relayout where converging derivation wants them."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the search may do.
+
+    `deadline` is a time.monotonic() value; `states` bounds the scopes visited. `balance` is the machine's FLOPs per byte moved: a scope whose
+    intermediate tensors cost more than `slack` times the whole of what it computes at that balance is not visited.
+    """
+
+    max_depth: int = 7
+    rules: tuple[str, ...] = EXPLORED
+    tables: tuple[Table, ...] = TABLES
+    converge: bool = True
+    fingerprint: bool = True
+    kinds: tuple[str, ...] = ("exact", "reassociation", "precision")
+    deadline: float = float("inf")
+    states: int = 20_000
+    balance: float = 10.0
+    slack: float = 4.0
+
+
+@dataclass
+class Statistics:
+    """Counts that do not depend on the machine."""
+
+    states: int = 0
+    duplicates: int = 0
+    cut: int = 0
+    converged: int = 0
+    stopped: str = ""
+
+
+@dataclass
+class Member:
+    """A scope of a group, with the steps from the group's first scope and the depth they count."""
+
+    scope: Scope
+    steps: tuple[Step, ...]
+    depth: int
+
+
+@dataclass
+class Group:
+    """Scopes that denote the same tensor."""
+
+    members: dict[str, Member] = field(default_factory=dict)
+    depth: int = -1
+    forms: list[Form] = field(default_factory=list)
+    busy: bool = False
+
+
+class Space:
+    """All forms of scopes, by group. One space serves a whole program: groups are shared between subprograms."""
+
+    def __init__(self, options: Options | None = None, progress: Callable[[Statistics], None] | None = None) -> None:
+        self.options = options or Options()
+        self.statistics = Statistics()
+        self.groups: dict[str, Group] = {}
+        self._progress = progress
+        self._rules: tuple[Rule, ...] = tuple(r for r in RULES if r.name in self.options.rules and r.kind in self.options.kinds)
+
+    def forms(self, scope: Scope, depth: int | None = None) -> list[Form]:
+        """Every form of the scope that derivations of at most `depth` explorative steps reach, the plain ones first."""
+        depth = self.options.max_depth if depth is None else depth
+        group = self.groups.setdefault(scope.key if self.options.fingerprint else scope.text(), Group())
+        if group.busy:
+            return []
+        if group.depth < depth:
+            group.busy = True
+            try:
+                self._explore(group, scope, depth)
+                group.forms = distinct(f for m in list(group.members.values()) for f in self._of_member(scope, m, depth))
+                group.depth = depth
+            finally:
+                group.busy = False
+        return group.forms if not group.forms or group.forms[0].start == scope else [Form(scope, f.tree, f.matches, f.steps) for f in group.forms]
+
+    def out_of_budget(self) -> bool:
+        """Time or states are used up; what has been found stays valid."""
+        if self.statistics.stopped:
+            return True
+        if time.monotonic() > self.options.deadline:
+            self.statistics.stopped = "time"
+        elif self.statistics.states >= self.options.states:
+            self.statistics.stopped = "states"
+        return bool(self.statistics.stopped)
+
+    def _explore(self, group: Group, scope: Scope, depth: int) -> None:
+        """Breadth first over the rules at the root, so that every member is known by its shortest derivation."""
+        group.members.clear()
+        first, steps = normalise(scope)
+        self._add(group, Member(first, steps, 0))
+        queue = deque(group.members.values())
+        limit = self.options.slack * (flops(first) + self.options.balance * BYTES * elements(first))
+        while queue and not self.out_of_budget():
+            member = queue.popleft()
+            if member.depth >= depth or is_weight(member.scope):
+                continue
+            for rule, rewrite in self._rewrites(member.scope):
+                step = Step(rule.name, rewrite.parameters, member.scope, rewrite.scope, (), rewrite.kind, rewrite.bound)
+                normal, more = normalise(rewrite.scope)
+                if moved(normal) * self.options.balance > limit:
+                    self.statistics.cut += 1
+                    continue
+                new = Member(normal, (*member.steps, step, *more), member.depth + 1)
+                if self._add(group, new):
+                    queue.append(new)
+
+    def _rewrites(self, scope: Scope) -> Iterator[tuple[Rule, object]]:  # type: ignore[type-arg]
+        for rule in self._rules:
+            for rewrite in rule.rewrites(scope):
+                if rewrite.kind in self.options.kinds:
+                    yield rule, rewrite
+
+    def _add(self, group: Group, member: Member) -> bool:
+        key = member.scope.key if self.options.fingerprint else f"{member.scope.text()}@{len(group.members)}"
+        if key in group.members:
+            self.statistics.duplicates += 1
+            return False
+        group.members[key] = member
+        self.statistics.states += 1
+        if self._progress and self.statistics.states % 64 == 0:
+            self._progress(self.statistics)
+        return True
+
+    def _of_member(self, start: Scope, member: Member, depth: int) -> Iterator[Form]:
+        left = depth - member.depth
+        for form in (plain(member.scope), *self._converged(member.scope)):
+            for complete in self._close(form, left):
+                yield after(member.steps, start, complete)
+
+    def _converged(self, scope: Scope) -> Iterator[Form]:
+        if not scope.sums:
+            return
+        for table in self.options.tables:
+            if self.options.converge:
+                found = converge(scope, table)
+            else:
+                result = match(scope, table)
+                found = result if isinstance(result, list) else Converged(scope, (), result, ())
+            if isinstance(found, Converged):
+                self.statistics.converged += 1
+                yield converged_form(scope, found)
+
+    def _close(self, form: Form, depth: int) -> Iterator[Form]:
+        """Choose a form for every scope that the generated parts read: all alternatives of one, with the first of the others."""
+        vendor = {s for s, _ in form.matches}
+        open_scopes = dict.fromkeys(s for s in walk(form.tree) if s is not form.tree and s not in vendor and any(t.sums for t in walk(s)) and not is_weight(s))
+        for s in vendor:
+            open_scopes.pop(s, None)
+        top = [s for s in open_scopes if not any(s is not t and s in walk(t) for t in open_scopes)]
+        top = [s for s in top if not any(s != v and v in walk(s) for v in vendor)]
+        if not top or self.out_of_budget():
+            yield form
+            return
+        alternatives = {s: self.forms(s, depth) or [plain(s)] for s in top}
+        best = form
+        for s in top:
+            best = substitute_child(best, s, alternatives[s][0])
+        yield best
+        for s in top:
+            for choice in alternatives[s][1:]:
+                mixed = form
+                for other in top:
+                    mixed = substitute_child(mixed, other, choice if other is s else alternatives[other][0])
+                yield mixed
+
+
+def reads_scopes(scope: Scope) -> bool:
+    """Some scope is read."""
+    return next(nested(scope), None) is not None

@@ -1,0 +1,36 @@
+"""How much an expression computes and moves: counts that depend on no device."""
+
+from __future__ import annotations
+
+from math import prod
+
+from einnet.expr.nodes import Add, Body, Call, Div, Mul, Scope, children, is_weight, nested, tensors, walk
+
+BYTES = 4
+"""Bytes of an element (f32)."""
+
+
+def points(scope: Scope) -> int:
+    """Points of the loops' and sums' box."""
+    return prod(i.extent for i in (*scope.loops, *scope.sums))
+
+
+def operations(body: Body) -> int:
+    """Arithmetic operations of one evaluation."""
+    own = len(body.args) - 1 if isinstance(body, (Add, Mul)) else 1 if isinstance(body, (Call, Div)) else 0
+    return own + sum(operations(a) for a in children(body))
+
+
+def flops(scope: Scope) -> int:
+    """Operations of the scope and of those inside it, weight-only ones left out."""
+    return sum(points(s) * (operations(s.body) + (1 if s.sums else 0)) for s in dict.fromkeys(walk(scope)) if not is_weight(s))
+
+
+def elements(scope: Scope) -> int:
+    """Elements read from tensors and written."""
+    return prod(scope.shape) + sum(prod(t.shape) for t in tensors(scope).values())
+
+
+def moved(scope: Scope) -> int:
+    """Bytes written and read again for the intermediate tensors of the scope, at least; weights are free."""
+    return sum(2 * BYTES * prod(s.shape) for s in dict.fromkeys(nested(scope)) if not is_weight(s))
