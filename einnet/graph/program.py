@@ -9,6 +9,7 @@ from typing import Union
 import numpy as np
 
 from einnet.expr.nodes import Scope, Tensor, tensors
+from einnet.graph.dtypes import dtype_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,17 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A node kept as it is: a serialised one-node ONNX model, run by ONNX Runtime. A barrier for derivation."""
+    """A node kept as it is: a serialised ONNX model, run by ONNX Runtime. A barrier for derivation.
+
+    The model's graph inputs and outputs stand in the order of `inputs` and `outputs`; it holds one node, or the few nodes between which
+    something else than a tensor passes. `why` says why there is no expression.
+    """
 
     outputs: tuple[Tensor, ...]
     inputs: tuple[str, ...]
     model: bytes
     origin: tuple[str, ...] = ()
+    why: str = ""
 
 
 ProgramNode = Union[Node, Opaque]
@@ -57,8 +63,10 @@ class Program:
     title: str = "model"
 
     def tensors(self) -> dict[str, Tensor]:
-        """Every tensor of the program by name: inputs, node results, and what scopes read."""
+        """Every tensor of the program by name: inputs, weights, node results, and what scopes read."""
         found = {t.name: t for t in self.inputs}
+        for name, value in self.weights.items():
+            found[name] = Tensor(name, value.shape, dtype_name(value.dtype) or str(value.dtype), True)
         for node in self.nodes:
             if isinstance(node, Node):
                 found.update(tensors(node.scope))

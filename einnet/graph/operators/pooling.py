@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import product
+from math import prod
 
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import INF, Body, Call, Const, Div, Iter, Read, Scope, make_mul
@@ -53,7 +54,7 @@ def average_pool(op: Op) -> Result:
     loops, taps = windows(op, win)
     total = op.step(Scope(loops, taps, Read(op.input(0).tensor, (var("n"), var("c"), *places(win)))), "sum")
     padded = bool(op.integer("count_include_pad", 0))
-    sizes = {a for a in map(_product, product(*map(set, tap_counts(win, padded))))}
+    sizes = set(map(prod, product(*map(set, tap_counts(win, padded)))))
     if len(sizes) == 1:
         return Scope(loops, (), divided(at(total, loops), sizes.pop()))
     low = win.before if padded else (0,) * len(win.kernel)
@@ -62,13 +63,6 @@ def average_pool(op: Op) -> Result:
     ones = Scope(box, (), Const(Fraction(1)))
     counts = op.step(Scope(loops[2:], taps, Read(ones, places(win))), "count")
     return Scope(loops, (), Div(at(total, loops), at(counts, loops[2:])))
-
-
-def _product(values: tuple[int, ...]) -> int:
-    total = 1
-    for v in values:
-        total *= v
-    return total
 
 
 def lp_pool(op: Op) -> Result:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from einnet.expr.nodes import Scope, Tensor
+from einnet.expr.nodes import Scope, Tensor, tensors
 from einnet.graph.operators.activation import ACTIVATIONS
 from einnet.graph.operators.choice import CHOICE
 from einnet.graph.operators.contraction import einsum, gemm, matmul
@@ -72,4 +72,8 @@ def lower(op: Op) -> Lowered | Unsupported:
         if tensor is not None and scope is not None:
             assert scope.shape == tensor.shape, (op.op_type, scope.shape, tensor.shape)
             op.chain.append((tensor, scope))
+    for _, scope in op.chain:
+        for read in tensors(scope).values():
+            if read.dtype != "f32":
+                return Unsupported(f"it reads a tensor of type {read.dtype}")
     return Lowered(tuple(op.chain), dict(op.weights))

@@ -1,0 +1,33 @@
+"""Names of tensors in the notation, made from ONNX names."""
+
+from __future__ import annotations
+
+import re
+
+from einnet.expr.nodes import FUNCTIONS, REDUCTIONS
+
+_RESERVED = {"L", "Σ", "inf", "val", "select", "weight", *REDUCTIONS, *FUNCTIONS}
+
+
+def identifier(name: str) -> str:
+    """A readable identifier of the notation: letters, digits and single underscores."""
+    text = re.sub(r"\W+|_+", "_", name, flags=re.ASCII).strip("_") or "t"
+    if text[0].isdigit():
+        text = f"t{text}"
+    return f"{text}_" if text in _RESERVED else text
+
+
+class Namer:
+    """Hands out identifiers, each once."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+
+    def __call__(self, name: str) -> str:
+        base = identifier(name)
+        found, count = base, 1
+        while found in self.taken:
+            count += 1
+            found = f"{base}_{count}"
+        self.taken.add(found)
+        return found
