@@ -1,0 +1,133 @@
+"""An ONNX graph as a torch.fx module, for the operators of the benchmark models. Eager runs it as written, torch.compile traces through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+import torch.nn.functional as F
+from onnx import helper, numpy_helper
+from torch import fx
+
+Attributes = dict[str, Any]
+Build = Callable[[fx.Graph, list[Any], Attributes], fx.Node]
+"""From operands, fx nodes or the numpy value of a constant that is an argument in torch, and attributes to the node's translation."""
+
+
+def _symmetric(pads: list[int]) -> list[int]:
+    half = len(pads) // 2
+    if pads[:half] != pads[half:]:
+        raise ValueError(f"asymmetric pads {pads}: torch has symmetric ones only")
+    return pads[:half]
+
+
+def _conv(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
+    x, weight, bias = (*operands, None)[:3]
+    return graph.call_function(F.conv2d, (x, weight, bias, a["strides"], _symmetric(a["pads"]), a["dilations"], a["group"]))
+
+
+def _conv_transpose(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
+    x, weight, bias = (*operands, None)[:3]
+    return graph.call_function(F.conv_transpose2d, (x, weight, bias, a["strides"], _symmetric(a["pads"]), a["output_padding"]))
+
+
+def _max_pool(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
+    return graph.call_function(F.max_pool2d, (operands[0], a["kernel_shape"], a["strides"], _symmetric(a["pads"])))
+
+
+def _gemm(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
+    if (a["alpha"], a["beta"], a.get("transA", 0), a["transB"]) != (1.0, 1.0, 0, 1):
+        raise ValueError(f"Gemm with {a}: torch's linear layer is alpha = beta = 1, transB = 1")
+    return graph.call_function(F.linear, tuple(operands))
+
+
+def _batch_norm(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
+    x, scale, shift, mean, variance = operands
+    return graph.call_function(F.batch_norm, (x, mean, variance, scale, shift, False, 0.0, a["epsilon"]))
+
+
+def _prelu(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
+    x, slope = operands
+    return graph.call_function(F.prelu, (x, graph.call_method("flatten", (slope,))))
+
+
+def _gather(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
+    """Entries of one axis, which becomes the axes of the index."""
+    x, rows = operands
+    flat = graph.call_function(torch.index_select, (x, a["axis"], graph.call_method("flatten", (rows,))))
+    return graph.call_method("unflatten", (flat, a["axis"], graph.call_function(getattr, (rows, "shape"))))
+
+
+def _pad(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
+    """ONNX lists all begins, then all ends, first axis first; torch pairs them, last axis first."""
+    x, values = operands
+    begins, ends = values.reshape(2, -1).tolist()
+    return graph.call_function(F.pad, (x, [p for pair in reversed(list(zip(begins, ends, strict=True))) for p in pair]))
+
+
+def _resize(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
+    return graph.call_function(F.interpolate, (operands[0], operands[-1].tolist()[2:]), {"mode": "bilinear", "align_corners": True})
+
+
+def _call(function: Callable[..., torch.Tensor], *keys: str) -> Build:
+    """A function of the operands and of these attributes, in order."""
+    return lambda graph, operands, a: graph.call_function(function, (*operands, *(a[key] for key in keys)))
+
+
+BUILDERS: dict[str, Build] = {
+    "Add": _call(torch.add),
+    "BatchNormalization": _batch_norm,
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "Flatten": _call(torch.flatten, "axis"),
+    "Gather": _gather,
+    "Gemm": _gemm,
+    "GlobalAveragePool": lambda graph, operands, a: graph.call_function(torch.mean, (operands[0], (2, 3), True)),
+    "MatMul": _call(torch.matmul),
+    "MaxPool": _max_pool,
+    "Mul": _call(torch.mul),
+    "PRelu": _prelu,
+    "Pad": _pad,
+    "Relu": _call(torch.relu),
+    "Reshape": lambda graph, operands, a: graph.call_function(torch.reshape, (operands[0], operands[1].tolist())),
+    "Resize": _resize,
+    "Softmax": _call(torch.softmax, "axis"),
+    "Tanh": _call(torch.tanh),
+    "Transpose": _call(torch.permute, "perm"),
+}
+
+STATIC = ("Reshape", "Pad", "Resize")
+"""Operators whose constants are arguments in torch, not tensors."""
+
+
+def to_torch(model: onnx.ModelProto, layout: torch.memory_format = torch.contiguous_format) -> fx.GraphModule:
+    """The model as a module with its inputs as positional arguments and a tuple as result; four-dimensional weights in `layout`.
+
+    ValueError, with the node's name, for an operator or attribute that the benchmark models do not have.
+    """
+    root, graph = torch.nn.Module(), fx.Graph()
+    constants = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    values: dict[str, fx.Node] = {i.name: graph.placeholder(f"input{n}") for n, i in enumerate(model.graph.input)}
+
+    def tensor(name: str) -> fx.Node:
+        if name not in values:
+            value = torch.from_numpy(constants[name].copy())
+            root.register_buffer(f"weight{len(values)}", value.to(memory_format=layout) if value.dim() == 4 else value)
+            values[name] = graph.get_attr(f"weight{len(values)}")
+        return values[name]
+
+    for node in model.graph.node:
+        if node.op_type not in BUILDERS:
+            raise ValueError(f"{node.op_type} '{node.name}': no torch translation")
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        static: dict[str, np.ndarray] = constants if node.op_type in STATIC else {}
+        operands = [static[name] if name in static else tensor(name) for name in node.input if name]
+        try:
+            values[node.output[0]] = BUILDERS[node.op_type](graph, operands, attributes)
+        except ValueError as error:
+            raise ValueError(f"{node.op_type} '{node.name}': {error}") from error
+    graph.output(tuple(values[o.name] for o in model.graph.output))
+    return fx.GraphModule(root, graph)
