@@ -1,0 +1,279 @@
+"""The inlining normal form: what is left of an expression when scopes, and all freedom in writing indices and sums, are taken away.
+
+Nested sums are inlined where they stand in a linear position, products of sums are expanded, and each term takes the canonical form of
+`einnet.expr.canonical`. What is non-linear (functions, division, max) holds normal forms; a sum or max under it is closed over just the iterators
+that it uses. Two scopes with equal keys of their normal forms are the same tensor; the converse does not hold in general.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache, reduce
+
+from einnet.expr.canonical import canonical, text_of
+from einnet.expr.index import Index, Range, var
+from einnet.expr.nodes import (
+    Add, Body, Call, Cond, Const, Div, Iter, Mul, Read, Scope, Select, Tensor, Val, fresh, indices, neutral, rename_apart, substitute_body,
+)  # fmt: skip
+from einnet.expr.terms import (
+    KEEPS_ZERO, Term, added, box_conditions, divisor_condition, inequality, product_body, scaled, split_conditions,
+)  # fmt: skip
+
+_MOST_TERMS = 512
+
+Box = Mapping[str, Range]
+
+
+class OutOfReach(Exception):
+    """The expression expands to more terms than the normal form handles."""
+
+
+@lru_cache(maxsize=1 << 12)
+def inline(scope: Scope) -> Scope:
+    """The normal form. Raises OutOfReach where it would have more than a few hundred terms."""
+    if scope.reduce != "sum":
+        return _reduction(scope)
+    return _assembled(scope.loops, _terms_of(scope))
+
+
+@lru_cache(maxsize=1 << 12)
+def _terms_of(scope: Scope) -> tuple[Term, ...]:
+    """Canonical terms over the loops that add up to a sum scope."""
+    box = {i.name: i.range for i in scope.loops}
+    terms = _expand(scope.body, dict(scope.ranges))
+    return tuple(_collected((replace(t, sums=(*scope.sums, *t.sums)) for t in terms), box))
+
+
+@lru_cache(maxsize=1 << 12)
+def _reduction(scope: Scope) -> Scope:
+    """The normal form of a max or min scope; reductions of the same kind right below are merged into it."""
+    zero, body = neutral(scope.reduce), _flat(scope.body, dict(scope.ranges))
+    term = Term(sums=scope.sums, factors=(body,), absorbing=zero)
+    while True:
+        (body,) = term.factors
+        if isinstance(body, Select) and body.other == Const(zero):
+            conds, divisors = split_conditions(body.conds)
+            term = replace(term, conds=(*term.conds, *conds), divisors=(*term.divisors, *divisors), factors=(body.then,))
+        elif isinstance(body, Read) and isinstance(body.base, Scope) and body.base.reduce == scope.reduce:
+            inner = _renamed(body.base, {*scope.ranges, *(i.name for i in term.sums)})
+            mapping = dict(zip((i.name for i in inner.loops), body.index, strict=True))
+            term = replace(term, sums=(*term.sums, *inner.sums), factors=(substitute_body(inner.body, mapping),))
+        else:
+            break
+    done = _canonical(term, {i.name: i.range for i in scope.loops})
+    if done is None:
+        return Scope(scope.loops, (), Const(zero))
+    if not done.sums:
+        return _assembled(scope.loops, tuple(_collected(_expand(product_body(done), dict(scope.ranges)), scope.ranges)))
+    return Scope(scope.loops, done.sums, product_body(done), scope.reduce)
+
+
+def _renamed(scope: Scope, used: Iterable[str]) -> Scope:
+    """The scope with iterators named apart."""
+    return rename_apart(scope, used)
+
+
+def _canonical(term: Term, box: Box) -> Term | None:
+    """The canonical form, with the non-linear factors normalised over the iterators that it chose."""
+    done = canonical(term, box)
+    if done is None or all(f in term.factors for f in done.factors):
+        return done
+    ranges = done.ranges(box)
+    return replace(done, factors=tuple(f if f in term.factors else _opaque(f, ranges) for f in done.factors))
+
+
+def _collected(terms: Iterable[Term], box: Box) -> list[Term]:
+    """Canonical terms, like ones added up, sorted."""
+    found: dict[str, Term] = {}
+    for t in terms:
+        done = _canonical(t, box)
+        if done is not None:
+            text = text_of(done, box)
+            known = found.get(text)
+            found[text] = replace(done, coefficient=done.coefficient + known.coefficient) if known else done
+    return [found[text] for text in sorted(found) if found[text].coefficient]
+
+
+def _assembled(loops: tuple[Iter, ...], terms: tuple[Term, ...]) -> Scope:
+    """The scope that adds up some terms."""
+    if len(terms) == 1:
+        return Scope(loops, terms[0].sums, scaled(terms[0].coefficient, product_body(terms[0])))
+    return Scope(loops, (), _joined(terms, {i.name: i.range for i in loops}))
+
+
+def _joined(terms: Iterable[Term], box: Box) -> Body:
+    """The sum of canonical terms as a body; terms with sums are closed."""
+    return added([scaled(t.coefficient, _closed(t, box) if t.sums else product_body(t)) for t in terms])
+
+
+def _closed(term: Term, box: Box) -> Read:
+    """A term with sums as a read of a scope over the iterators that it uses."""
+    used = term.names()
+    loops = tuple(Iter(n, *box[n]) for n in box if n in used)
+    return Read(Scope(loops, term.sums, product_body(term)), indices(loops))
+
+
+def _flat(body: Body, box: Box) -> Body:
+    """The normal form of a body in a non-linear position."""
+    return _joined(_collected(_expand(body, box), box), box)
+
+
+def _opaque(body: Body, box: Box) -> Body:
+    """A factor that is not expanded, with its operands in normal form."""
+    match body:
+        case Call(name, args):
+            return Call(name, tuple(_flat(a, box) for a in args))
+        case Div(num, den):
+            return Div(num, _flat(den, box))
+        case Select(conds, then, other):
+            return Select(conds, _flat(then, box), _flat(other, box))
+        case Read(Scope() as scope, index, fill):
+            return _reclosed(scope, index, box) if fill == 0 else body
+    return body
+
+
+def _reclosed(scope: Scope, index: tuple[Index, ...], box: Box) -> Body:
+    """A read, inside its box, of a max or min scope as the read of one over the iterators that the index uses."""
+    used = frozenset().union(*(e.names() for e in index))
+    loops = tuple(Iter(n, *box[n]) for n in box if n in used)
+    inner = _renamed(scope, used)
+    mapping = dict(zip((i.name for i in inner.loops), index, strict=True))
+    done = _reduction(Scope(loops, inner.sums, substitute_body(inner.body, mapping), inner.reduce))
+    return Read(done, indices(loops)) if done.reduce != "sum" else done.body
+
+
+def _expand(body: Body, box: Box) -> list[Term]:
+    """Terms, not yet canonical, that add up to a body over the iterators of `box`."""
+    match body:
+        case Const(v):
+            return [Term(factors=(body,))] if isinstance(v, float) else [Term(v)] if v else []
+        case Val(index):
+            parts = [Term(Fraction(c, index.den), factors=(Val(Index(((a, 1),), 0, 1)),)) for a, c in index.terms]
+            return parts + ([Term(Fraction(index.const, index.den))] if index.const else [])
+        case Read(base, index, fill):
+            return [Term(factors=(body,))] if isinstance(base, Tensor) else _expand_read(base, index, fill, box)
+        case Add(args):
+            return _limited([t for a in args for t in _expand(a, box)])
+        case Mul(args):
+            return reduce(lambda left, right: _product(left, right, box), (_expand(a, box) for a in args), [Term()])
+        case Div(num, den):
+            return _product(_expand(num, box), _reciprocal(den, box), box)
+        case Call(name, args):
+            return _expand_call(name, args, box)
+        case Select(conds, then, other):
+            return _expand_select(conds, then, other, box)
+    raise TypeError(f"not a body: {body!r}")
+
+
+def _limited(terms: list[Term]) -> list[Term]:
+    if len(terms) > _MOST_TERMS:
+        raise OutOfReach(f"more than {_MOST_TERMS} terms")
+    return terms
+
+
+def _product(left: list[Term], right: list[Term], box: Box) -> list[Term]:
+    """All products, the sums of the right factors named apart."""
+    if len(left) * len(right) > _MOST_TERMS:
+        raise OutOfReach(f"more than {_MOST_TERMS} terms")
+    result = []
+    for a in left:
+        taken = {*box, *(i.name for i in a.sums)}
+        for b in right:
+            c = _apart(b, taken)
+            result.append(
+                Term(a.coefficient * c.coefficient, a.sums + c.sums, a.conds + c.conds, a.divisors + c.divisors, a.factors + c.factors)
+            )
+    return result
+
+
+def _apart(term: Term, taken: Iterable[str]) -> Term:
+    """The term with its sums named differently from `taken`."""
+    used = set(taken)
+    if all(i.name not in used for i in term.sums):
+        return term
+    own = {i.name for i in term.sums}
+    renamed: dict[str, str] = {}
+    for i in term.sums:
+        if i.name in used:
+            renamed[i.name] = fresh(i.name, used | own)
+            own.add(renamed[i.name])
+    sums = tuple(Iter(renamed.get(i.name, i.name), i.lo, i.hi) for i in term.sums)
+    return term.substitute({old: var(new) for old, new in renamed.items()}, sums)
+
+
+def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float, box: Box) -> list[Term]:
+    """A read of a scope: its terms at the index, where that lies in the box, and the fill elsewhere."""
+    conds, divisors = box_conditions(index, scope.box, box)
+    if scope.reduce == "sum":
+        mapping = dict(zip((i.name for i in scope.loops), index, strict=True))
+        taken = {*box, *mapping}
+        inner = []
+        for t in _terms_of(scope):
+            named = _apart(t, taken)
+            inner.append(named.substitute(mapping, named.sums))
+    else:
+        reduced = _reclosed(scope, index, box)
+        inner = [Term(factors=(reduced,))] if isinstance(reduced, Read) else _expand(reduced, box)
+    if not conds and not divisors:
+        return inner
+    if isinstance(fill, float):
+        where = (*conds, *map(divisor_condition, divisors))
+        return [Term(factors=(Select(where, _joined(_collected(inner, box), box), Const(fill)),))]
+    guarded = [replace(t, conds=t.conds + conds, divisors=t.divisors + divisors) for t in inner]
+    return guarded + ([Term(fill), Term(-fill, conds=conds, divisors=divisors)] if fill else [])
+
+
+def _reciprocal(den: Body, box: Box) -> list[Term]:
+    """1 / den; factors of the denominator stand alone."""
+    terms = _collected(_expand(den, box), box)
+    if len(terms) != 1 or terms[0].sums or terms[0].conds or terms[0].divisors:
+        return [Term(factors=(Div(Const(Fraction(1)), _joined(terms, box)),))]
+    one = Const(Fraction(1))
+    return [Term(1 / terms[0].coefficient, factors=tuple(Div(one, f) for f in terms[0].factors))]
+
+
+def _expand_call(name: str, args: tuple[Body, ...], box: Box) -> list[Term]:
+    """A function of normal forms. Where f(0) = 0, conditions common to all terms of the argument stand outside."""
+    if len(args) == 1 and name in KEEPS_ZERO:
+        terms = _collected(_expand(args[0], box), box)
+        if not terms:
+            return []
+        conds = tuple(c for c in terms[0].conds if all(not t.sums and c in t.conds for t in terms))
+        divisors = tuple(d for d in terms[0].divisors if all(not t.sums and d in t.divisors for t in terms))
+        bare = [
+            replace(t, conds=tuple(c for c in t.conds if c not in conds), divisors=tuple(d for d in t.divisors if d not in divisors)) for t in terms
+        ]
+        return [Term(conds=conds, divisors=divisors, factors=(Call(name, (_joined(bare, box),)),))]
+    return [Term(factors=(Call(name, tuple(_flat(a, box) for a in args)),))]
+
+
+def _expand_select(where: tuple[Cond, ...], then: Body, other: Body, box: Box) -> list[Term]:
+    """[c] then + (1 - [c]) other, by a complement where there is one condition; infinities are not taken apart."""
+    conds, divisors = split_conditions(where)
+    if _infinite(then) or _infinite(other):
+        return [Term(factors=(Select(where, _flat(then, box), _flat(other, box)),))]
+    inside = [replace(t, conds=t.conds + conds, divisors=t.divisors + divisors) for t in _expand(then, box)]
+    outside = _expand(other, box)
+    if len(conds) == 1 and not divisors and not conds[0].equal:
+        complement = inequality(-conds[0].index - 1)
+        return _limited(inside + [replace(t, conds=(*t.conds, complement)) for t in outside])
+    negative = [replace(t, coefficient=-t.coefficient, conds=t.conds + conds, divisors=t.divisors + divisors) for t in outside]
+    return _limited(inside + outside + negative)
+
+
+def _infinite(body: Body) -> bool:
+    """The body is, or may be through a fill, infinite."""
+    match body:
+        case Const(v):
+            return isinstance(v, float)
+        case Read(_, _, fill):
+            return isinstance(fill, float)
+        case Add(args) | Mul(args) | Call(_, args):
+            return any(map(_infinite, args))
+        case Div(num, den):
+            return _infinite(num) or _infinite(den)
+        case Select(_, then, other):
+            return _infinite(then) or _infinite(other)
+    return False

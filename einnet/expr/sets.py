@@ -1,0 +1,160 @@
+"""Questions about integer points of boxes under quasi-affine conditions. The one module that talks to isl.
+
+Interval arithmetic answers first; isl, memoised and with a bounded number of operations, answers the rest. True means proven; where the
+bound is reached the answer is False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import islpy
+
+from einnet.expr.index import Index, Range, bounds
+from einnet.expr.nodes import Cond
+
+_OPERATIONS = 200_000
+_CONTEXT = islpy.Context()
+
+Box = tuple[tuple[str, Range], ...]
+
+
+def implied(cond: Cond, given: Iterable[Cond], ranges: Mapping[str, Range]) -> bool:
+    """`cond` holds at all points of the box at which `given` holds."""
+    lo, hi = bounds(_numerator(cond.index), ranges)
+    if (lo == hi == 0) if cond.equal else lo >= 0:
+        return True
+    known = tuple(given)
+    if cond in known:
+        return True
+    if not cond.equal:
+        for k in known:
+            gap = _numerator(cond.index) - _numerator(k.index)
+            if bounds(gap, ranges)[0] >= 0:
+                return True
+    if not known and cond.index.is_affine:
+        return False
+    names = _connected(cond.index.names(), known)
+    near = frozenset(k for k in known if k.index.names() & names)
+    return _implied(cond, near, _box(names, ranges))
+
+
+def empty(conds: Iterable[Cond], ranges: Mapping[str, Range]) -> bool:
+    """No point of the box satisfies all conditions."""
+    known = tuple(conds)
+    for c in known:
+        lo, hi = bounds(_numerator(c.index), ranges)
+        if hi < 0 or (c.equal and lo > 0):
+            return True
+    if any(hi <= lo for lo, hi in ranges.values()):
+        return True
+    if len(known) <= 1 and all(c.index.is_affine and not c.equal for c in known):
+        return False
+    names = frozenset().union(*(c.index.names() for c in known))
+    return _empty(frozenset(known), _box(names, ranges))
+
+
+def injective(functions: Iterable[Index], ranges: Mapping[str, Range]) -> bool:
+    """No two points of the box have the same image; fractional values count as values."""
+    return _injective(tuple(functions), _box(frozenset(ranges), ranges))
+
+
+def hull(functions: Iterable[Index], ranges: Mapping[str, Range], conds: Iterable[Cond] = ()) -> tuple[Range, ...] | None:
+    """The least box that holds the image of the points at which the conditions hold; None where there is no point.
+
+    Falls back to the interval hull where isl's bound is reached.
+    """
+    maps, known = tuple(functions), tuple(conds)
+    if not known and all(e.is_affine for e in maps):
+        if any(hi <= lo for lo, hi in ranges.values()):
+            return None
+        return tuple((lo, hi + 1) for lo, hi in (bounds(e, ranges) for e in maps))
+    return _hull(maps, frozenset(known), _box(frozenset(ranges), ranges))
+
+
+def _numerator(e: Index) -> Index:
+    return e if e.den == 1 else Index(e.terms, e.const, 1)
+
+
+def _box(names: frozenset[str], ranges: Mapping[str, Range]) -> Box:
+    return tuple((n, ranges[n]) for n in sorted(names))
+
+
+def _connected(names: frozenset[str], conds: Iterable[Cond]) -> frozenset[str]:
+    """The names that conditions tie to `names`, directly or through others."""
+    groups = [c.index.names() for c in conds]
+    while True:
+        wider = names.union(*(g for g in groups if g & names))
+        if wider == names:
+            return names
+        names = wider
+
+
+def _expression(e: Index, names: Mapping[str, str]) -> str:
+    parts = [f"{c}*{names[a]}" if isinstance(a, str) else f"{c}*floor(({_expression(a.num, names)})/{a.den})" for a, c in e.terms]
+    return " + ".join((*parts, str(e.const)))
+
+
+def _condition(c: Cond, names: Mapping[str, str]) -> str:
+    text = _expression(_numerator(c.index), names)
+    return f"0 = {text}" if c.equal else f"0 <= {text}"
+
+
+def _set(conds: Iterable[Cond], box: Box) -> Any:
+    names = {n: f"x{k}" for k, (n, _) in enumerate(box)}
+    parts = [f"{lo} <= {names[n]} < {hi}" for n, (lo, hi) in box] + [_condition(c, names) for c in conds]
+    text = f"{{ [{', '.join(names.values())}] : {' and '.join(parts) or '1 = 1'} }}"
+    return islpy.Set.read_from_str(_CONTEXT, text)
+
+
+def _map(functions: tuple[Index, ...], box: Box) -> Any:
+    names = {n: f"x{k}" for k, (n, _) in enumerate(box)}
+    image = ", ".join(_expression(_numerator(e), names) for e in functions)
+    return islpy.Map.read_from_str(_CONTEXT, f"{{ [{', '.join(names.values())}] -> [{image}] }}")
+
+
+def _start() -> None:
+    _CONTEXT.set_max_operations(_OPERATIONS)
+    _CONTEXT.reset_operations()
+
+
+@lru_cache(maxsize=1 << 15)
+def _implied(cond: Cond, known: frozenset[Cond], box: Box) -> bool:
+    negated = [Cond(-_numerator(cond.index) - 1)]
+    if cond.equal:
+        negated.append(Cond(_numerator(cond.index) - 1))
+    return all(_empty(known | {n}, box) for n in negated)
+
+
+@lru_cache(maxsize=1 << 15)
+def _empty(conds: frozenset[Cond], box: Box) -> bool:
+    _start()
+    try:
+        return bool(_set(conds, box).is_empty())
+    except islpy.Error:
+        return False
+
+
+@lru_cache(maxsize=1 << 12)
+def _injective(functions: tuple[Index, ...], box: Box) -> bool:
+    _start()
+    try:
+        return bool(_map(functions, box).intersect_domain(_set((), box)).is_injective())
+    except islpy.Error:
+        return False
+
+
+@lru_cache(maxsize=1 << 12)
+def _hull(functions: tuple[Index, ...], conds: frozenset[Cond], box: Box) -> tuple[Range, ...] | None:
+    _start()
+    try:
+        image = _set(conds, box).apply(_map(functions, box))
+        if image.is_empty():
+            return None
+        ends = [(image.dim_min_val(k).to_python(), image.dim_max_val(k).to_python()) for k in range(len(functions))]
+        return tuple((-(-lo // e.den), hi // e.den + 1) for e, (lo, hi) in zip(functions, ends, strict=True))
+    except islpy.Error:
+        ranges = dict(box)
+        return tuple((lo, hi + 1) for lo, hi in (bounds(e, ranges) for e in functions))
