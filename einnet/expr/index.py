@@ -36,7 +36,8 @@ class Index(NamedTuple):
     def __add__(self, other: Index | int) -> Index:  # type: ignore[override]
         return combine((self, 1), (as_index(other), 1))
 
-    __radd__ = __add__
+    def __radd__(self, other: int) -> Index:
+        return self + other
 
     def __sub__(self, other: Index | int) -> Index:
         return combine((self, 1), (as_index(other), -1))
@@ -47,7 +48,8 @@ class Index(NamedTuple):
     def __mul__(self, factor: int) -> Index:  # type: ignore[override]
         return combine((self, factor))
 
-    __rmul__ = __mul__  # type: ignore[assignment]
+    def __rmul__(self, factor: int) -> Index:  # type: ignore[override]
+        return self * factor
 
     def __neg__(self) -> Index:
         return combine((self, -1))

@@ -115,7 +115,7 @@ class Call:
 class Cond(NamedTuple):
     """`index >= 0`, or `index == 0` where `equal`. A fractional index satisfies neither `==` nor is it compared specially in `>=`."""
 
-    index: Index
+    index: Index  # type: ignore[assignment]
     equal: bool = False
 
 
@@ -185,7 +185,8 @@ class Scope:
 
 def neutral(reduce: str) -> Number:
     """The neutral element of a reduction."""
-    return {"sum": Fraction(0), "max": -INF, "min": INF}[reduce]
+    elements: dict[str, Number] = {"sum": Fraction(0), "max": -INF, "min": INF}
+    return elements[reduce]
 
 
 def children(body: Body) -> tuple[Body, ...]:

@@ -71,8 +71,8 @@ def print_index(e: Index, order: Sequence[str] = ()) -> str:
     text = ""
     for _, kind, c, name in parts:
         sign = "-" if c < 0 else "+" if text else ""
-        factor = "" if abs(c) == 1 else f"{abs(c)}*"
-        text += f"{sign}{factor}{f'({name})' if factor and kind else name}"
+        times = "" if abs(c) == 1 else f"{abs(c)}*"
+        text += f"{sign}{times}{f'({name})' if times and kind else name}"
     if e.const or not text:
         lone = rest.const
         text += (f"{lone:+d}" if text else str(lone)) if lone or not text else ""
