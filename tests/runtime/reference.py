@@ -10,7 +10,7 @@ import numpy as np
 from einnet.instantiate.kernels import Conv, Matmul, Post, View, dense_strides
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.kernels import VendorKernel, prepare
-from einnet.runtime.cpu.layouts import span
+from einnet.runtime.memory import span
 
 
 def window(view: View, buffers: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -65,7 +65,7 @@ def run_vendor(kernel: VendorKernel, buffers: Mapping[str, np.ndarray], constant
     prepared, stream = prepare(kernel, constants), dnnl.new_stream()
     keep = [aligned(prepared.scratch.nbytes + 1, "u1"), aligned(prepared.packed.target.nbytes if prepared.packed else 1, "u1")]
     if prepared.packed:
-        prepared.packed.fill(lambda name: buffers[name].ctypes.data, keep[1].ctypes.data)
+        prepared.packed.fill(buffers[prepared.packed.view.buffer].ctypes.data, keep[1].ctypes.data)
     dnnl.execute(prepared.primitive, stream, prepared.bind(lambda name: buffers[name].ctypes.data, keep[1].ctypes.data, keep[0].ctypes.data))
     return prepared.implementation
 

@@ -12,7 +12,7 @@ from einnet.instantiate.kernels import Conv, Matmul, Post, View
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.kernels import prepare
-from einnet.runtime.cpu.layouts import span
+from einnet.runtime.memory import span
 from tests.runtime.reference import aligned, compute, layout, run_vendor, window
 
 pytestmark = pytest.mark.skipif(dnnl.available() is not None, reason=str(dnnl.available()))
@@ -88,7 +88,8 @@ def test_matmul_operand_posts(shape: tuple[int, int], kind: str) -> None:
 
 def conv(
     n: int = 1, groups: int = 1, c: int = 16, f: int = 32, size: tuple[int, ...] = (9, 11), taps: tuple[int, ...] = (3, 3),
-    stride: int = 1, dilation: int = 1, pads: tuple[int, int] = (1, 1), last: bool = True, transposed: bool = False, out_pad: int = 0, post: tuple[Post, ...] = (),
+    stride: int = 1, dilation: int = 1, pads: tuple[int, int] = (1, 1), last: bool = True,
+    transposed: bool = False, out_pad: int = 0, post: tuple[Post, ...] = (),
 ) -> Conv:  # fmt: skip
     rank = len(size)
     reach = [(t - 1) * dilation + 1 for t in taps]
@@ -105,7 +106,8 @@ def conv(
 
 CONVS = [
     conv(), conv(n=2, c=3, f=5), conv(last=False), conv(stride=2), conv(stride=2, pads=(0, 1)), conv(dilation=2, pads=(2, 2)),
-    conv(taps=(1, 1), pads=(0, 0)), conv(taps=(5, 1), pads=(0, 0)), conv(taps=(7, 7), pads=(3, 3), stride=2, c=3, f=64), conv(groups=4, c=8, f=8), conv(groups=16, c=1, f=1),
+    conv(taps=(1, 1), pads=(0, 0)), conv(taps=(5, 1), pads=(0, 0)), conv(taps=(7, 7), pads=(3, 3), stride=2, c=3, f=64),
+    conv(groups=4, c=8, f=8), conv(groups=16, c=1, f=1),
     conv(size=(13,), taps=(3,)), conv(size=(5, 6, 7), taps=(3, 3, 3)), conv(pads=(2, 0)), conv(pads=(-1, 2), taps=(3, 3), n=1),
     conv(taps=(1, 1), pads=(0, 0), stride=3),
     conv(f=1), conv(groups=2, c=3, f=5, n=2), conv(size=(1, 1), taps=(1, 1), pads=(0, 0), n=3),
@@ -125,7 +127,8 @@ TRANSPOSED = [
     conv(transposed=True, stride=2, out_pad=1, size=(4, 5)), conv(transposed=True, stride=2, taps=(4, 4), size=(4, 4), f=3, last=False),
     conv(transposed=True, groups=2, c=8, f=8, stride=2, size=(4, 4)), conv(transposed=True, taps=(4, 4), pads=(0, 0), size=(1, 1), c=64),
     conv(transposed=True, dilation=2, size=(4, 5)), conv(transposed=True, size=(6,), taps=(3,), stride=2),
-    conv(transposed=True, taps=(9, 9), pads=(4, 4), stride=4, out_pad=3, size=(5, 5), f=1), conv(transposed=True, stride=2, pads=(0, 1), size=(4, 5)),
+    conv(transposed=True, taps=(9, 9), pads=(4, 4), stride=4, out_pad=3, size=(5, 5), f=1),
+    conv(transposed=True, stride=2, pads=(0, 1), size=(4, 5)),
 ]  # fmt: skip
 
 

@@ -32,10 +32,10 @@ class Packed:
     source: Desc
     target: Desc
 
-    def fill(self, address: Callable[[str], int], target: int) -> None:
-        """Write the packed copy at `target`, from the buffer's values."""
+    def fill(self, source: int, target: int) -> None:
+        """Write the packed copy at the address `target`, from the buffer that starts at the address `source`."""
         copy = dnnl.reorder(self.source, self.target)
-        pair = [(dnnl.ARG_SRC, self.source, address(self.view.buffer) + ITEM * self.view.offset), (dnnl.ARG_DST, self.target, target)]
+        pair = [(dnnl.ARG_SRC, self.source, source + ITEM * self.view.offset), (dnnl.ARG_DST, self.target, target)]
         scratch = copy.desc(dnnl.QUERY_SCRATCHPAD)
         space = np.empty(scratch.nbytes + 1, np.uint8)
         if scratch.nbytes:
@@ -185,7 +185,7 @@ def _lifted(kernel: Matmul) -> Matmul:
 
 def _conv_forms(kernel: Conv, constants: Collection[str]) -> Iterator[_Request]:
     """The convolution with exact padding, with packed weights if they are constant, and with the weights as they stand."""
-    kernel, pads = _exact_padding(kernel)
+    kernel, pads = exact_padding(kernel)
     w = kernel.w if kernel.w.shape[0] > 1 else replace(kernel.w, shape=kernel.w.shape[1:], strides=kernel.w.strides[1:])
     x, y = canonical_image(broadcast(kernel.x)), canonical_image(kernel.y)
     if x.shape != kernel.x.shape:
@@ -207,7 +207,7 @@ def _like(view: View, result: View) -> View:
     return replace(view, strides=strides) if agree(view.shape, view.strides, strides) else view
 
 
-def _exact_padding(kernel: Conv) -> tuple[Conv, tuple[tuple[int, ...], tuple[int, ...]]]:
+def exact_padding(kernel: Conv) -> tuple[Conv, tuple[tuple[int, ...], tuple[int, ...]]]:
     """The padding that makes extents fit exactly; what is read of x beyond that, or before its start, is cut from its view.
 
     The extent of y is what counts: the end padding follows from it. It may be negative, by less than a stride.

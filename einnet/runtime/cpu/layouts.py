@@ -68,8 +68,3 @@ def overlaps(view: View) -> bool:
             return True
         reach = stride * (extent - 1) + reach
     return False
-
-
-def span(view: View) -> int:
-    """Elements from the buffer's start to the end of the view."""
-    return 0 if 0 in view.shape else view.offset + 1 + sum(s * (n - 1) for s, n in zip(view.strides, view.shape, strict=True))

@@ -1,0 +1,99 @@
+"""Generated kernels as object code: TVM's part of the CPU runtime. The only module of the runtime that imports tvm, and only when called."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from einnet.errors import BackendError
+from einnet.instantiate.kernels import EOperator
+from einnet.runtime.cpu.link import ObjectFile
+from einnet.runtime.cpu.support import SUPPORT_IR
+
+_C_CALL = 1
+"""Marks a function as lowered to the C calling convention: it is exported under its own name and takes plain words."""
+
+
+def available() -> str | None:
+    """None if TVM can be imported, else why not."""
+    try:
+        import tvm  # noqa: F401
+    except Exception as e:  # a broken installation raises many things
+        return f"TVM cannot be imported ({e}): `pip install apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1`"
+    return None
+
+
+def _require() -> None:
+    reason = available()
+    if reason:
+        raise BackendError(reason)
+
+
+def _object(module: Any) -> bytes:
+    """The module's object file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernels.o"
+        module.write_to_file(str(path), "o")
+        data = path.read_bytes()
+    ObjectFile(data)
+    return data
+
+
+@cache
+def support_object() -> bytes:
+    """The functions of `support`, compiled."""
+    _require()
+    import tvm_ffi
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "support.ll"
+        path.write_text(SUPPORT_IR)
+        return _object(tvm_ffi.load_module(str(path)))
+
+
+def entry_symbol(name: str) -> str:
+    """The exported function of the kernel `name`: `int(int64*)` over the addresses of its operands and then its result."""
+    return f"einnet_kernel_{name}"
+
+
+def compile_functions(functions: Mapping[str, Any]) -> bytes:
+    """One object file that exports `entry_symbol(name)` for each TVM PrimFunc on raw pointers."""
+    _require()
+    import tvm
+    from tvm.target import Target
+
+    module = tvm.IRModule()
+    for name, function in functions.items():
+        callee = tvm.ir.GlobalVar(name)
+        module[callee] = function.without_attr("global_symbol")
+        module[tvm.ir.GlobalVar(entry_symbol(name))] = _entry(name, module.get_global_var(name), function)
+    return _object(tvm.compile(module, target=Target.from_device("cpu")).mod)
+
+
+def _entry(name: str, callee: Any, function: Any) -> Any:
+    """int entry(int64* words): call the kernel with the words as pointers, return 0."""
+    from tvm import ir, tirx
+
+    words = tirx.Var("words", ir.PointerType(ir.PrimType("int64")))
+    table = tirx.decl_buffer((max(len(function.params), 1),), "int64", "table")
+    arguments = [tirx.call_intrin("handle", "tirx.reinterpret", table[n]) for n in range(len(function.params))]
+    call = ir.Call(callee, arguments, ret_ty=function.ret_type)
+    body = tirx.SeqStmt([tirx.stmt.DeclBuffer(table, data=words), tirx.Evaluate(call), tirx.stmt.Return(tirx.const(0, "int32"))])
+    attributes = {"global_symbol": entry_symbol(name), "calling_conv": _C_CALL}
+    return tirx.PrimFunc([words], body, ret_type=ir.PrimType("int32")).with_attr(attributes)
+
+
+def compile_operators(operators: Mapping[str, EOperator], threads: int) -> bytes:
+    """One object file with the kernels of the eOperators, for that number of threads."""
+    from einnet.instantiate.codegen import lower
+
+    return compile_functions({name: lower(op, name, threads).primfunc for name, op in operators.items()})
+
+
+def operator_names(operators: Sequence[EOperator]) -> tuple[str, ...]:
+    """A name for each eOperator, equal for equal ones."""
+    return tuple("e" + hashlib.blake2b(repr(op).encode(), digest_size=12).hexdigest() for op in operators)

@@ -1,0 +1,62 @@
+"""Vendor kernels where oneDNN cannot load: the same kernel data as an ONNX Runtime session, views copied to and from dense order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from einnet.graph.onnx_vendor import conv_model, matmul_model
+from einnet.instantiate.kernels import Conv, Matmul, Post, View
+from einnet.runtime import ort
+from einnet.runtime.cpu.kernels import VendorKernel, exact_padding
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def vendor_call(kernel: VendorKernel, array: Callable[[View], Array], threads: int) -> Callable[[], None]:
+    """A call that computes the kernel on the arrays that `array` gives for views. Raises Refused or BackendError if it cannot be done."""
+    model, operands, result = _matmul(kernel, array) if isinstance(kernel, Matmul) else _conv(kernel, array)
+    dense = [np.empty(o.shape, np.float32) for o in operands]
+    y = np.empty(result.shape, np.float32)
+    run = ort.opaque_call(model, dense, [y], threads, type(kernel).__name__)
+    posts = [_post(p, array) for p in kernel.post]
+
+    def call() -> None:
+        for target, source in zip(dense, operands, strict=True):
+            target[...] = source
+        run()
+        value = y
+        for post in posts:
+            value = post(value)
+        result[...] = value
+
+    return call
+
+
+def _matmul(kernel: Matmul, array: Callable[[View], Array]) -> tuple[bytes, Sequence[Array], Array]:
+    return matmul_model(kernel.a.shape, kernel.b.shape, kernel.c.shape), (array(kernel.a), array(kernel.b)), array(kernel.c)
+
+
+def _conv(kernel: Conv, array: Callable[[View], Array]) -> tuple[bytes, Sequence[Array], Array]:
+    exact, pads = exact_padding(kernel)
+    groups, f, c, *taps = kernel.w.shape
+    x, w = array(exact.x), array(kernel.w)
+    w = w.swapaxes(1, 2) if kernel.transposed else w
+    flat = (groups * c, f, *taps) if kernel.transposed else (groups * f, c, *taps)
+    model = conv_model(x.shape, flat, kernel.y.shape, groups, kernel.strides, kernel.dilations, pads, kernel.transposed)
+    return model, (x, w.reshape(flat)), array(kernel.y)
+
+
+def _post(post: Post, array: Callable[[View], Array]) -> Callable[[Array], Array]:
+    """The element function or the operation with an operand, in numpy."""
+    if post.operand is not None:
+        operand = array(post.operand)
+        return (lambda y: y + operand) if post.kind == "add" else (lambda y: y * operand)
+    alpha, beta = np.float32(post.alpha), np.float32(post.beta)
+    functions: dict[str, Callable[[Array], Array]] = {
+        "relu": lambda y: np.where(y > 0, y, alpha * y), "tanh": np.tanh, "sigmoid": lambda y: 1 / (1 + np.exp(-y)),
+        "clip": lambda y: np.clip(y, alpha, beta), "linear": lambda y: alpha * y + beta,
+    }  # fmt: skip
+    return functions[post.kind]

@@ -1,0 +1,242 @@
+"""A plan made executable: memory laid out, weights packed, kernels compiled and bound; an inference is one native call.
+
+Where the plan has nodes that ONNX Runtime runs, the program is a sequence of native segments and such nodes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from einnet.errors import UsageError
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, View, operand_views
+from einnet.runtime import memory, ort
+from einnet.runtime.cpu import compile as codegen
+from einnet.runtime.cpu import dnnl, fallback
+from einnet.runtime.cpu.kernels import Packed, Prepared, prepare
+from einnet.runtime.cpu.support import Native, Steps
+from einnet.runtime.cpu.threads import limited, resolve_threads
+from einnet.runtime.timing import Timing, summarize
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Object code of a program: the support functions, and the generated kernels (None if there are none)."""
+
+    support: bytes
+    kernels: bytes | None
+
+
+def build_code(plan: Plan, threads: int) -> Code:
+    """Compile what the plan's eOperators need, equal ones once."""
+    operators = [k for k in plan.kernels if isinstance(k, EOperator)]
+    names = dict(zip(codegen.operator_names(operators), operators, strict=True))
+    return Code(codegen.support_object(), codegen.compile_operators(names, threads) if names else None)
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """One kernel of a program, what runs it, and how long it takes inside the program."""
+
+    kernel: Kernel
+    implementation: str
+    timing: Timing
+
+
+class Executable:
+    """A program for the CPU. Calls from several threads are safe and run one after the other.
+
+    `code` is what `build_code` gave for the same plan and threads, where it is at hand. Raises UsageError for a malformed plan, Refused for
+    a kernel without a fast implementation, BackendError where a library is missing.
+    """
+
+    def __init__(self, plan: Plan, threads: int | None = None, *, code: Code | None = None) -> None:
+        memory.check_plan(plan)
+        self.plan, self.threads = plan, resolve_threads(threads)
+        self.code = code or build_code(plan, self.threads)
+        self._lock = threading.Lock()
+        self._native = Native(self.code.support, [self.code.kernels] if self.code.kernels else [])
+        self._prepare()
+        self._allocate()
+        self._bind()
+
+    # -------------------------------------------------------------------------------------------------------------- building
+
+    def _prepare(self) -> None:
+        """Ask for the vendor kernels' implementations."""
+        constants = {b.name for b in self.plan.buffers if b.role == "constant"}
+        self._prepared: dict[int, Prepared] = {}
+        if dnnl.available() is None:
+            self._stream = dnnl.new_stream()
+            with limited(self.threads):
+                for n, kernel in enumerate(self.plan.kernels):
+                    if isinstance(kernel, (Matmul, Conv)):
+                        self._prepared[n] = prepare(kernel, constants)
+
+    def _allocate(self) -> None:
+        """One arena by lifetimes, scratch memory included; constants that are read as they are, and one packed copy per layout, in a region."""
+        plan = self.plan
+        scratch = [self._prepared[n].scratch.nbytes if n in self._prepared else 0 for n in range(len(plan.kernels))]
+        arena = memory.place(memory.lifetimes(plan, scratch))
+        packed = self._share_packed()
+        nbytes, read = memory.sizes(plan), self._read_unpacked()
+        kept = {b.name: nbytes[b.name] for b in plan.buffers if b.role == "constant" and b.name in read}
+        region = memory.stack({**kept, **{f"packed:{n}": p.target.nbytes for n, p in enumerate(packed)}})
+        self.arena_bytes, self.constant_bytes = arena.nbytes, region.nbytes
+        self._arena, self._region = memory.allocate(arena.nbytes), memory.allocate(region.nbytes)
+        self._places = {name: (self._arena, offset) for name, offset in arena.offsets.items()}
+        self._places.update({name: (self._region, offset) for name, offset in region.offsets.items()})
+        self._fill(kept, packed)
+
+    def _share_packed(self) -> list[Packed]:
+        """The distinct packed operands; `_packed_of` maps steps to them."""
+        found: list[Packed] = []
+        self._packed_of: dict[int, int] = {}
+        for n, prepared in self._prepared.items():
+            if prepared.packed:
+                equal = (i for i, p in enumerate(found) if p.view == prepared.packed.view and p.target == prepared.packed.target)
+                self._packed_of[n] = next(equal, len(found))
+                if self._packed_of[n] == len(found):
+                    found.append(prepared.packed)
+        return found
+
+    def _read_unpacked(self) -> set[str]:
+        """Buffers that some step reads where they lie, or that are given out."""
+        read = {v.buffer for _, v in self.plan.outputs}
+        for n, kernel in enumerate(self.plan.kernels):
+            prepared = self._prepared.get(n)
+            if prepared:
+                read.update(view.buffer for _, _, view in prepared.operands)
+            else:
+                read.update(v.buffer for v in operand_views(kernel))
+        return read
+
+    def _fill(self, kept: Mapping[str, int], packed: Sequence[Packed]) -> None:
+        """Write the constants and the packed copies."""
+        types = {b.name: memory.storage_dtype(b.dtype) for b in self.plan.buffers}
+        for name in kept:
+            self._array(View(name, (self.plan.constants[name].size,), (1,)), types[name])[...] = self.plan.constants[name].reshape(-1)
+        for n, p in enumerate(packed):
+            source = np.ascontiguousarray(self.plan.constants[p.view.buffer], np.float32).reshape(-1)
+            p.fill(source.ctypes.data, self._address(f"packed:{n}"))
+
+    def _address(self, name: str) -> int:
+        block, offset = self._places[name]
+        return int(block.ctypes.data) + offset
+
+    def _array(self, view: View, dtype: np.dtype[Any]) -> Array:
+        """A view as a numpy array on the program's memory."""
+        block, offset = self._places[view.buffer]
+        flat = block[offset : offset + (len(block) - offset) // dtype.itemsize * dtype.itemsize].view(dtype)[view.offset :]
+        return np.lib.stride_tricks.as_strided(flat, view.shape, [s * dtype.itemsize for s in view.strides])
+
+    def _bind(self) -> None:
+        types = {b.name: memory.storage_dtype(b.dtype) for b in self.plan.buffers}
+        self._keep: list[dnnl.Arguments] = []
+        self._segments: list[Steps | Callable[[], None]] = []
+        self._labels: list[tuple[int, str]] = []
+        pending: list[tuple[int, Sequence[int]]] = []
+        names: list[str] = []
+        operators = [k for k in self.plan.kernels if isinstance(k, EOperator)]
+        symbols = iter(codegen.operator_names(operators))
+
+        def flush() -> None:
+            if pending:
+                self._segments.append(Steps(self._native, pending, self.threads, names))
+                pending.clear()
+                names.clear()
+
+        for n, kernel in enumerate(self.plan.kernels):
+            match kernel:
+                case EOperator():
+                    symbol = codegen.entry_symbol(next(symbols))
+                    words = [self._address(v.buffer) for v in (*(v for _, v in kernel.operands), kernel.out)]
+                    pending.append((self._native.image.address(symbol), words))
+                    label = "generated"
+                case OpaqueCall():
+                    flush()
+                    inputs, outputs = ([self._array(v, types[v.buffer]) for v in views] for views in (kernel.inputs, kernel.outputs))
+                    self._segments.append(ort.opaque_call(kernel.model, inputs, outputs, self.threads, kernel.origin))
+                    label = "onnxruntime"
+                case _ if n in self._prepared:
+                    pending.append((self._native.vendor, self._vendor_words(n)))
+                    label = self._prepared[n].implementation
+                case _:
+                    flush()
+                    self._segments.append(fallback.vendor_call(kernel, lambda v: self._array(v, types[v.buffer]), self.threads))
+                    label = "onnxruntime"
+            if pending:
+                names.append(f"kernel {n} ({type(kernel).__name__})")
+            self._labels.append((n, label))
+        flush()
+        self._inputs = [(name, self._array(v, types[v.buffer])) for name, v in self.plan.inputs]
+        self._outputs = [(name, self._array(v, types[v.buffer])) for name, v in self.plan.outputs]
+
+    def _vendor_words(self, n: int) -> Sequence[int]:
+        prepared = self._prepared[n]
+        packed = self._address(f"packed:{self._packed_of[n]}") if n in self._packed_of else 0
+        scratch = self._address(f"scratch:{n}") if f"scratch:{n}" in self._places else 0
+        arguments = prepared.bind(self._address, packed, scratch)
+        self._keep.append(arguments)
+        return prepared.primitive.pointer, self._stream.pointer, arguments.count, arguments.address
+
+    # -------------------------------------------------------------------------------------------------------------- running
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self._inputs)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self._outputs)
+
+    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs by name. Raises UsageError for a missing or unknown name, a wrong shape or element type."""
+        expected = self.input_names
+        unknown, missing = sorted(set(inputs) - set(expected)), [n for n in expected if n not in inputs]
+        if unknown or missing:
+            problem = f"unknown input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
+            raise UsageError(f"{problem}; the program takes {', '.join(expected) or 'no inputs'}")
+        return dict(zip(self.output_names, self.run(*(np.asarray(inputs[n]) for n in expected)), strict=True))
+
+    def run(self, *arrays: Array) -> list[Array]:
+        """Outputs in order, for inputs in order: copy in, run, copy out."""
+        if len(arrays) != len(self._inputs):
+            raise UsageError(f"{len(arrays)} inputs given; the program takes {len(self._inputs)}: {', '.join(self.input_names)}")
+        with self._lock:
+            for (name, target), array in zip(self._inputs, arrays):
+                if array.shape != target.shape or array.dtype != target.dtype:
+                    raise UsageError(f"input {name!r} is {array.dtype}{list(array.shape)}; expected {target.dtype}{list(target.shape)}")
+                target[...] = array
+            for segment in self._segments:
+                segment()
+            return [source.copy() for _, source in self._outputs]
+
+    def execute(self) -> None:
+        """Run on what is in memory already, without copies: what timing measures."""
+        with self._lock:
+            for segment in self._segments:
+                segment()
+
+    def profile(self, repeats: int = 20) -> list[KernelTime]:
+        """The time of every kernel, run in the program's order, so that operands are as warm or cold as they are in an inference."""
+        samples: list[list[float]] = []
+        with self._lock:
+            for _ in range(repeats + 1):
+                times: list[float] = []
+                for segment in self._segments:
+                    if isinstance(segment, Steps):
+                        times.extend(segment.profile())
+                    else:
+                        start = time.perf_counter()
+                        segment()
+                        times.append(time.perf_counter() - start)
+                samples.append(times)
+        return [KernelTime(self.plan.kernels[n], label, summarize([s[i] for s in samples[1:]])) for i, (n, label) in enumerate(self._labels)]

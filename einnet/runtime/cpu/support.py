@@ -1,0 +1,213 @@
+"""The few native functions under every program, as LLVM IR (no C compiler is needed), and their Python side.
+
+A step is a pair of words: a function `int(int64*)` and the address of its argument words. A program is an array of steps; running it is one
+native call, whatever the number of steps. The functions also carry generated parallel loops over to the OpenMP pool.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+from collections.abc import Sequence
+
+import numpy as np
+
+from einnet.errors import BackendError
+from einnet.runtime.cpu.link import Image
+from einnet.runtime.cpu.threads import find_symbol
+
+LAUNCH_POINTER, LAUNCH_FUNCTION, VENDOR_FUNCTION = "__TVMBackendParallelLaunch", "einnet_launch", "einnet_vendor"
+
+SUPPORT_IR = r"""
+%team = type { ptr, i32 }
+%job = type { ptr, ptr, i32 }
+%step = type { ptr, ptr }
+declare void @GOMP_parallel(ptr, ptr, i32, i32)
+declare i32 @omp_get_thread_num()
+declare i32 @omp_get_num_threads()
+declare i32 @omp_get_max_threads()
+declare void @omp_set_num_threads(i32)
+declare i32 @clock_gettime(i32, ptr)
+declare i32 @dnnl_primitive_execute(ptr, ptr, i32, ptr)
+declare void @llvm.x86.sse2.clflush(ptr)
+declare void @llvm.x86.sse2.mfence()
+
+; every thread of the team calls the job's function with its number; a failure is kept in the job
+define internal void @work(ptr %job) {
+entry:
+  %team = alloca %team
+  %me = call i32 @omp_get_thread_num()
+  %all = call i32 @omp_get_num_threads()
+  store ptr null, ptr %team
+  %size = getelementptr %team, ptr %team, i32 0, i32 1
+  store i32 %all, ptr %size
+  %function = load ptr, ptr %job
+  %data.at = getelementptr %job, ptr %job, i32 0, i32 1
+  %data = load ptr, ptr %data.at
+  %status = call i32 %function(i32 %me, ptr %team, ptr %data)
+  %failed = icmp ne i32 %status, 0
+  br i1 %failed, label %keep, label %done
+keep:
+  %status.at = getelementptr %job, ptr %job, i32 0, i32 2
+  store i32 %status, ptr %status.at
+  br label %done
+done:
+  ret void
+}
+
+; the code generator's parallel loop on the pool; 0 tasks stands for as many as threads are set
+define i32 @einnet_launch(ptr %function, ptr %data, i32 %tasks) {
+  %job = alloca %job
+  store ptr %function, ptr %job
+  %data.at = getelementptr %job, ptr %job, i32 0, i32 1
+  store ptr %data, ptr %data.at
+  %status.at = getelementptr %job, ptr %job, i32 0, i32 2
+  store i32 0, ptr %status.at
+  call void @GOMP_parallel(ptr @work, ptr %job, i32 %tasks, i32 0)
+  %status = load i32, ptr %status.at
+  ret i32 %status
+}
+
+; words: primitive, stream, number of arguments, arguments
+define i32 @einnet_vendor(ptr %words) {
+  %stream.at = getelementptr i64, ptr %words, i64 1
+  %count.at = getelementptr i64, ptr %words, i64 2
+  %arguments.at = getelementptr i64, ptr %words, i64 3
+  %primitive = load ptr, ptr %words
+  %stream = load ptr, ptr %stream.at
+  %count = load i32, ptr %count.at
+  %arguments = load ptr, ptr %arguments.at
+  %status = call i32 @dnnl_primitive_execute(ptr %primitive, ptr %stream, i32 %count, ptr %arguments)
+  ret i32 %status
+}
+
+; 0, or one more than the number of the step that failed
+define i64 @einnet_run(ptr %steps, i64 %count, i32 %threads) {
+entry:
+  %before = call i32 @omp_get_max_threads()
+  call void @omp_set_num_threads(i32 %threads)
+  br label %head
+head:
+  %n = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %n, %count
+  br i1 %more, label %body, label %done
+body:
+  %step = getelementptr %step, ptr %steps, i64 %n
+  %words.at = getelementptr %step, ptr %step, i32 0, i32 1
+  %function = load ptr, ptr %step
+  %words = load ptr, ptr %words.at
+  %status = call i32 %function(ptr %words)
+  %next = add i64 %n, 1
+  %failed = icmp ne i32 %status, 0
+  br i1 %failed, label %done, label %head
+done:
+  %result = phi i64 [ 0, %head ], [ %next, %body ]
+  call void @omp_set_num_threads(i32 %before)
+  ret i64 %result
+}
+
+define internal i64 @now() {
+  %time = alloca { i64, i64 }
+  %status = call i32 @clock_gettime(i32 1, ptr %time)
+  %nano.at = getelementptr { i64, i64 }, ptr %time, i32 0, i32 1
+  %seconds = load i64, ptr %time
+  %nano = load i64, ptr %nano.at
+  %scaled = mul i64 %seconds, 1000000000
+  %sum = add i64 %scaled, %nano
+  ret i64 %sum
+}
+
+; each step on its own and in order, nanoseconds into %times
+define i64 @einnet_profile(ptr %steps, i64 %count, i32 %threads, ptr %times) {
+entry:
+  %before = call i32 @omp_get_max_threads()
+  call void @omp_set_num_threads(i32 %threads)
+  br label %head
+head:
+  %n = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %n, %count
+  br i1 %more, label %body, label %done
+body:
+  %step = getelementptr %step, ptr %steps, i64 %n
+  %words.at = getelementptr %step, ptr %step, i32 0, i32 1
+  %function = load ptr, ptr %step
+  %words = load ptr, ptr %words.at
+  %start = call i64 @now()
+  %status = call i32 %function(ptr %words)
+  %stop = call i64 @now()
+  %elapsed = sub i64 %stop, %start
+  %time.at = getelementptr i64, ptr %times, i64 %n
+  store i64 %elapsed, ptr %time.at
+  %next = add i64 %n, 1
+  %failed = icmp ne i32 %status, 0
+  br i1 %failed, label %done, label %head
+done:
+  %result = phi i64 [ 0, %head ], [ %next, %body ]
+  call void @omp_set_num_threads(i32 %before)
+  ret i64 %result
+}
+
+; write back and drop the cache lines of [%start, %start + %bytes) on all cores
+define void @einnet_flush(ptr %start, i64 %bytes) {
+entry:
+  br label %head
+head:
+  %at = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %at, %bytes
+  br i1 %more, label %body, label %done
+body:
+  %line = getelementptr i8, ptr %start, i64 %at
+  call void @llvm.x86.sse2.clflush(ptr %line)
+  %next = add i64 %at, 64
+  br label %head
+done:
+  call void @llvm.x86.sse2.mfence()
+  ret void
+}
+"""
+
+
+def _find(name: str) -> int | None:
+    """`find_symbol`, except that a program may be linked without oneDNN: then no step calls it."""
+    return find_symbol(name) or (0 if name == "dnnl_primitive_execute" else None)
+
+
+class Native:
+    """Linked code: the functions above and the generated kernels of `objects`."""
+
+    def __init__(self, support: bytes, objects: Sequence[bytes] = ()) -> None:
+        self.image = Image([support, *objects], _find, {LAUNCH_POINTER: LAUNCH_FUNCTION})
+        address = self.image.address
+        self.vendor = address(VENDOR_FUNCTION)
+        self._run = C.CFUNCTYPE(C.c_int64, C.c_void_p, C.c_int64, C.c_int)(address("einnet_run"))
+        self._profile = C.CFUNCTYPE(C.c_int64, C.c_void_p, C.c_int64, C.c_int, C.c_void_p)(address("einnet_profile"))
+        self.flush = C.CFUNCTYPE(None, C.c_void_p, C.c_int64)(address("einnet_flush"))
+
+
+class Steps:
+    """A sequence of native steps; each is a function's address and its argument words."""
+
+    def __init__(self, native: Native, steps: Sequence[tuple[int, Sequence[int]]], threads: int, names: Sequence[str] = ()) -> None:
+        self._native, self._names = native, tuple(names)
+        self._words = [(C.c_int64 * max(len(words), 1))(*words) for _, words in steps]
+        flat = [word for (function, _), words in zip(steps, self._words, strict=True) for word in (function, C.addressof(words))]
+        self._array = (C.c_int64 * max(len(flat), 1))(*flat)
+        self._call, self._threads, self._count = native._run, threads, len(steps)
+        self._arguments = (C.c_void_p(C.addressof(self._array)), C.c_int64(len(steps)), C.c_int(threads))
+
+    def __call__(self) -> None:
+        """Run all steps in one native call. Raises BackendError if a vendor kernel reports a failure."""
+        failed = self._call(*self._arguments)
+        if failed:
+            self._fail(failed)
+
+    def profile(self) -> np.ndarray:
+        """Run all steps; seconds of each."""
+        times = np.zeros(max(self._count, 1), np.int64)
+        failed = self._native._profile(*self._arguments, times.ctypes.data)
+        if failed:
+            self._fail(failed)
+        return times[: self._count] * 1e-9
+
+    def _fail(self, number: int) -> None:
+        name = self._names[number - 1] if number <= len(self._names) else f"step {number}"
+        raise BackendError(f"{name} failed at run time")

@@ -1,0 +1,127 @@
+"""ONNX Runtime: reference results and baseline of whole models, and the nodes that it runs inside a program. Imported when first used.
+
+Sessions use as many threads as they are told and do not spin while they wait, so that they leave the cores to the program's own pool.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from einnet.errors import BackendError, UsageError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_TYPES = {"float": "f4", "double": "f8", "float16": "f2", "bool": "?"}
+_TYPES.update({f"{u}int{b}": f"{u or 'i'}{b // 8}" for u in ("", "u") for b in (8, 16, 32, 64)})
+
+
+def available() -> str | None:
+    """None if ONNX Runtime can be imported, else why not."""
+    try:
+        import onnxruntime  # noqa: F401
+    except Exception as e:  # a broken installation raises many things
+        return f"ONNX Runtime cannot be imported ({e}): `pip install onnxruntime`"
+    return None
+
+
+def version() -> str | None:
+    """The version of ONNX Runtime, None if it is not installed."""
+    if available():
+        return None
+    import onnxruntime
+
+    return str(onnxruntime.__version__)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An input or output of a session; unknown sizes are names or None."""
+
+    name: str
+    shape: tuple[int | str | None, ...]
+    dtype: np.dtype[Any] | None
+
+
+def _argument(value: Any) -> Argument:
+    match = re.fullmatch(r"tensor\((\w+)\)", value.type)
+    dtype = np.dtype(_TYPES[match[1]]) if match and match[1] in _TYPES else None
+    return Argument(value.name, tuple(value.shape or ()), dtype)
+
+
+class Session:
+    """A model in ONNX Runtime, on the CPU. `spin` lets its threads wait actively, as its own defaults do: for baselines."""
+
+    def __init__(self, model: bytes | str | Path, threads: int, *, spin: bool = False, title: str = "the model") -> None:
+        reason = available()
+        if reason:
+            raise BackendError(reason)
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.log_severity_level = 3
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
+        source = model if isinstance(model, bytes) else str(model)
+        try:
+            self.session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        except Exception as e:
+            raise BackendError(f"ONNX Runtime does not accept {title}: {e}") from e
+        self.title = title
+        self.inputs = tuple(_argument(v) for v in self.session.get_inputs())
+        self.outputs = tuple(_argument(v) for v in self.session.get_outputs())
+
+    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """All outputs by name. Raises UsageError if ONNX Runtime does not take the inputs."""
+        try:
+            results = self.session.run(None, dict(inputs))
+        except Exception as e:
+            raise UsageError(f"ONNX Runtime cannot run {self.title} on these inputs: {e}") from e
+        return {a.name: r for a, r in zip(self.outputs, results, strict=True)}
+
+    def bind(self, inputs: Sequence[Array], outputs: Sequence[Array | None]) -> Callable[[], None]:
+        """A call that reads and writes these arrays in place (dense, row-major), in the session's order; None lets ONNX Runtime allocate."""
+        binding = self.session.io_binding()
+        for argument, array in zip(self.inputs, inputs, strict=True):
+            binding.bind_input(argument.name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+        for argument, target in zip(self.outputs, outputs, strict=True):
+            if target is None:
+                binding.bind_output(argument.name, "cpu")
+            else:
+                binding.bind_output(argument.name, "cpu", 0, target.dtype, target.shape, target.ctypes.data)
+        keep, run = (*inputs, *outputs), self.session.run_with_iobinding
+
+        def call() -> None:
+            assert keep is not None
+            run(binding)
+
+        return call
+
+
+def opaque_call(model: bytes, inputs: Sequence[Array], outputs: Sequence[Array], threads: int, origin: str) -> Callable[[], None]:
+    """A node of a program: its model bound to the program's memory. Raises BackendError that names the ONNX node."""
+    session = Session(model, threads, title=origin)
+    for kind, wanted, given in (("input", session.inputs, inputs), ("output", session.outputs, outputs)):
+        if len(wanted) != len(given):
+            raise BackendError(f"{origin}: the node has {len(wanted)} {kind}s, the program gives {len(given)}")
+    call = session.bind(inputs, outputs)
+
+    def run() -> None:
+        try:
+            call()
+        except Exception as e:
+            raise BackendError(f"{origin} failed in ONNX Runtime: {e}") from e
+
+    return run
+
+
+def baseline(model: bytes | str | Path, inputs: Mapping[str, Array], threads: int) -> Callable[[], None]:
+    """The whole model as ONNX Runtime runs it best (IO binding, its own waiting policy), for timing against."""
+    session = Session(model, threads, spin=True)
+    given = [np.ascontiguousarray(inputs[a.name]) for a in session.inputs]
+    return session.bind(given, [None] * len(session.outputs))

@@ -1,0 +1,83 @@
+"""Times as medians with their spread, and interleaved comparisons with a noise floor."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds: the median of `n` samples and half the distance between their quartiles. An estimate has n = 0."""
+
+    median: float
+    spread: float
+    n: int
+
+    @property
+    def estimated(self) -> bool:
+        return self.n == 0
+
+
+def summarize(samples: Sequence[float]) -> Timing:
+    """Median and quartiles of at least one sample."""
+    if len(samples) < 2:
+        return Timing(samples[0], 0.0, 1)
+    low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return Timing(middle, (high - low) / 2, len(samples))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Samples of several callables taken in turns. `again` are those of the first one, run a second time in every round."""
+
+    samples: Mapping[str, tuple[float, ...]]
+    again: tuple[float, ...]
+
+    @property
+    def timings(self) -> dict[str, Timing]:
+        return {name: summarize(s) for name, s in self.samples.items()}
+
+    def ratio(self, name: str, base: str) -> Timing:
+        """time(name) / time(base), round by round."""
+        return summarize([a / b for a, b in zip(self.samples[name], self.samples[base], strict=True)])
+
+    @property
+    def noise(self) -> float:
+        """How far a ratio may be from 1 and mean nothing: what the first callable shows against itself, median plus spread, at least 1 %."""
+        first = next(iter(self.samples.values()))
+        same = summarize([a / b for a, b in zip(self.again, first, strict=True)])
+        return max(abs(same.median - 1) + same.spread, 0.01)
+
+
+def compare(callables: Mapping[str, Callable[[], object]], budget_s: float = 2.0, *, least: int = 5, most: int = 1000) -> Comparison:
+    """Time callables in turns, A B C A', A B C A'..., for about `budget_s` seconds but at least `least` and at most `most` rounds.
+
+    Short calls are repeated inside a sample, so that a sample of the shortest takes about a millisecond.
+    """
+    names = list(callables)
+    order = [*callables.values(), callables[names[0]]]
+    repeats = [_repeats(call) for call in order[:-1]]
+    repeats.append(repeats[0])
+    rounds: list[list[float]] = []
+    end = time.perf_counter() + budget_s
+    while len(rounds) < least or (time.perf_counter() < end and len(rounds) < most):
+        rounds.append([_sample(call, count) for call, count in zip(order, repeats, strict=True)])
+    columns = [tuple(column) for column in zip(*rounds, strict=True)]
+    return Comparison(dict(zip(names, columns[:-1], strict=True)), columns[-1])
+
+
+def _repeats(call: Callable[[], object]) -> int:
+    """Warm up, then how many calls make a sample."""
+    call()
+    elapsed = min(_sample(call, 1) for _ in range(3))
+    return max(1, min(1000, round(1e-3 / max(elapsed, 1e-7))))
+
+
+def _sample(call: Callable[[], object], repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - start) / repeats

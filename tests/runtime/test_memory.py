@@ -1,0 +1,43 @@
+"""The arena: what lives at the same time does not overlap."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from einnet.runtime.memory import ALIGNMENT, Lifetime, align_up, allocate, place
+
+items = st.lists(st.tuples(st.integers(0, 5000), st.integers(-1, 20), st.integers(0, 8)), max_size=40).map(
+    lambda rows: [Lifetime(f"b{n}", size, first, first + length) for n, (size, first, length) in enumerate(rows)]
+)
+
+
+@given(items)
+def test_living_buffers_do_not_overlap(found: list[Lifetime]) -> None:
+    arena = place(found)
+    spans = [(arena.offsets[i.name], arena.offsets[i.name] + i.nbytes, i) for i in found]
+    assert all(start % ALIGNMENT == 0 and end <= arena.nbytes for start, end, _ in spans)
+    for n, (start, end, item) in enumerate(spans):
+        for other_start, other_end, other in spans[:n]:
+            if item.first <= other.last and other.first <= item.last:
+                assert end <= other_start or other_end <= start or item.nbytes == 0 or other.nbytes == 0
+
+
+@given(items)
+def test_the_arena_is_no_larger_than_everything_and_no_smaller_than_any_moment(found: list[Lifetime]) -> None:
+    arena = place(found)
+    size = {i.name: align_up(max(i.nbytes, 1)) for i in found}
+    moments = [sum(size[i.name] for i in found if i.first <= t <= i.last) for t in range(-1, 30)]
+    assert max(moments) <= arena.nbytes <= sum(size.values())
+
+
+def test_a_chain_needs_two_buffers() -> None:
+    assert place([Lifetime(f"t{n}", 1000, n, n + 1) for n in range(10)]).nbytes == 2 * align_up(1000)
+
+
+def test_allocated_memory_is_zero_and_aligned() -> None:
+    for n in (0, 1, 4096, 100_000):
+        block = allocate(n)
+        assert len(block) == n
+        assert not block.any()
+        assert n == 0 or block.ctypes.data % 4096 == 0

@@ -1,0 +1,169 @@
+"""Executables: one native call, opaque nodes between native segments, errors of callers, concurrent calls."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from einnet.errors import UsageError
+from einnet.instantiate.kernels import Buffer, Plan, View, dense_view
+from einnet.runtime.cpu import dnnl, support
+from einnet.runtime.cpu.program import Code, Executable, build_code
+from einnet.runtime.cpu.support import Native, Steps
+from einnet.runtime.cpu.threads import find_symbol
+from tests.runtime.plans import expected_two_layers, residual_block, two_layers, with_opaque_nodes
+from tests.runtime.reference import compute
+
+
+@pytest.fixture(scope="module")
+def code() -> Code:
+    return build_code(two_layers(), 1)
+
+
+def random(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_two_layers_are_one_native_call(code: Code, threads: int) -> None:
+    plan = two_layers()
+    program = Executable(plan, threads, code=code)
+    (segment,) = program._segments
+    assert isinstance(segment, Steps)
+    for seed in range(3):
+        x = random((4, 32), seed)
+        np.testing.assert_allclose(program({"x": x})["y"], expected_two_layers(plan, x), rtol=1e-4, atol=1e-4)
+        np.testing.assert_array_equal(program.run(x)[0], program({"x": x})["y"])
+
+
+def test_a_shared_weight_is_packed_once_and_its_plain_copy_is_not_kept(code: Code) -> None:
+    plan = residual_block()
+    program = Executable(plan, 2, code=code)
+    if dnnl.available() is None:
+        assert program.constant_bytes <= plan.constants["w"].nbytes + 64
+    x = random((1, 12, 12, 16))
+    buffers = {b.name: np.zeros(b.size, np.float32) for b in plan.buffers}
+    buffers["x"][:] = x.reshape(-1)
+    buffers["w"][:] = plan.constants["w"]
+    for kernel in plan.kernels:
+        np.lib.stride_tricks.as_strided(buffers[kernel.y.buffer], kernel.y.shape, [4 * s for s in kernel.y.strides])[...] = compute(kernel, buffers)
+    np.testing.assert_allclose(program({"x": x})["y"], buffers["y"].reshape(1, 12, 12, 16), rtol=1e-3, atol=1e-3)
+
+
+def test_the_arena_reuses_memory(code: Code) -> None:
+    deep, shallow = (Executable(residual_block(layers=n), 1, code=code) for n in (10, 4))
+    assert deep.arena_bytes == shallow.arena_bytes
+
+
+def test_opaque_nodes_of_other_types_between_segments(code: Code) -> None:
+    plan = with_opaque_nodes()
+    program = Executable(plan, 1, code=code)
+    assert [isinstance(s, Steps) for s in program._segments] == [True, False, False, True]
+    x = random((4, 8))
+    result = program({"x": x})
+    t = x.astype(np.float64) @ plan.constants["w"].reshape(8, 10)
+    places = np.argsort(-t, axis=1)[:, :3]
+    np.testing.assert_array_equal(result["places"], places)
+    assert result["places"].dtype == np.int64
+    assert result["mask"].dtype == np.bool_
+    assert not result["mask"].any()
+    np.testing.assert_allclose(result["y"], np.take_along_axis(t, places, 1) @ plan.constants["w2"].reshape(3, 5), rtol=1e-4, atol=1e-4)
+
+
+def test_outputs_may_be_inputs_constants_and_views(code: Code) -> None:
+    plan = two_layers()
+    outputs = (*plan.outputs, ("same", dense_view("x", (4, 32))), ("bias", dense_view("b1", (48,))), ("row", View("y", (16,), (1,), 16)))
+    program = Executable(replace(plan, outputs=outputs), 1, code=code)
+    x = random((4, 32))
+    result = program({"x": x})
+    np.testing.assert_array_equal(result["same"], x)
+    np.testing.assert_array_equal(result["bias"], plan.constants["b1"])
+    np.testing.assert_array_equal(result["row"], result["y"][1])
+
+
+def test_results_are_copies(code: Code) -> None:
+    program = Executable(two_layers(), 1, code=code)
+    first = program({"x": random((4, 32), 1)})["y"]
+    kept = first.copy()
+    program({"x": random((4, 32), 2)})
+    np.testing.assert_array_equal(first, kept)
+
+
+def test_a_caller_is_told_what_is_wrong(code: Code) -> None:
+    program = Executable(two_layers(), 1, code=code)
+    with pytest.raises(UsageError, match="'x' is missing"):
+        program({})
+    with pytest.raises(UsageError, match="unknown input 'z'"):
+        program({"x": random((4, 32)), "z": random((1,))})
+    with pytest.raises(UsageError, match=r"float32\[4, 31\]; expected float32\[4, 32\]"):
+        program({"x": random((4, 31))})
+    with pytest.raises(UsageError, match="float64"):
+        program({"x": np.zeros((4, 32))})
+    with pytest.raises(UsageError, match="takes 1"):
+        program.run()
+
+
+def test_concurrent_calls_are_correct(code: Code) -> None:
+    plan = two_layers(m=16, k=64, h=256, n=64)
+    program = Executable(plan, 2, code=code)
+    failures: list[str] = []
+
+    def work(seed: int) -> None:
+        x = random((16, 64), seed)
+        expected = expected_two_layers(plan, x)
+        results = [program.run(x)[0] for _ in range(50)]
+        failures.extend(f"thread {seed}" for y in results if not np.allclose(y, expected, rtol=1e-3, atol=1e-3))
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert not failures
+
+
+def test_native_code_links_without_onednn(code: Code, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(support, "find_symbol", lambda name: None if name.startswith("dnnl") else find_symbol(name))
+    Steps(Native(code.support), [], 1)()
+
+
+def test_profile_has_every_kernel(code: Code) -> None:
+    program = Executable(with_opaque_nodes(), 1, code=code)
+    rows = program.profile(repeats=3)
+    assert [r.kernel for r in rows] == list(program.plan.kernels)
+    assert all(r.timing.median > 0 and r.timing.n == 3 for r in rows)
+    assert [r.implementation for r in rows][1:3] == ["onnxruntime", "onnxruntime"]
+
+
+@pytest.mark.parametrize("plan", [two_layers(), residual_block(size=6), with_opaque_nodes()], ids=["matmul", "conv", "opaque"])
+def test_without_onednn_onnx_runtime_runs_the_vendor_kernels(plan: Plan, code: Code, monkeypatch: pytest.MonkeyPatch) -> None:
+    if dnnl.available():
+        pytest.skip("nothing to compare with")
+    name, view = plan.inputs[0]
+    x = random(view.shape)
+    expected = Executable(plan, 1, code=code)({name: x})
+    monkeypatch.setattr(dnnl, "available", lambda: "taken away by a test")
+    result = Executable(plan, 1, code=code)({name: x})
+    for key, value in expected.items():
+        np.testing.assert_allclose(result[key], value, rtol=1e-4, atol=1e-4)
+
+
+BAD = {
+    "beyond buffer x": lambda p: replace(p, inputs=(("x", dense_view("x", (5, 32))),)),
+    "does not declare": lambda p: replace(p, buffers=tuple(b for b in p.buffers if b.name != "t")),
+    "before anything is written": lambda p: replace(p, kernels=p.kernels[1:]),
+    "needs 48 values": lambda p: replace(p, constants={k: v for k, v in p.constants.items() if k != "b1"}),
+    "one name": lambda p: replace(p, buffers=(*p.buffers, p.buffers[0])),
+    "writes to the constant": lambda p: replace(p, kernels=(*p.kernels, replace(p.kernels[1], c=dense_view("w1", (4, 16))))),
+    "no storage": lambda p: replace(p, buffers=(*p.buffers, Buffer("s", 1, "string", "temporary"))),
+    "nothing is written": lambda p: replace(p, kernels=()),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_malformed_plans_are_refused(message: str, code: Code) -> None:
+    with pytest.raises(UsageError, match=message):
+        Executable(BAD[message](two_layers()), 1, code=code)
