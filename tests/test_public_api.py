@@ -22,6 +22,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "sympy": ("einnet.expr.algebra",),
     "onnx": ("einnet.graph.onnx*",),
     "onnx_ir": ("einnet.graph.onnx*",),
+    "google": ("einnet.graph.onnx*",),
     "onnxruntime": ("einnet.runtime.*",),
     "tvm": ("einnet.instantiate.*", "einnet.runtime.*"),
     "tvm_ffi": ("einnet.instantiate.*", "einnet.runtime.*"),
