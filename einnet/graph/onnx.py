@@ -12,9 +12,11 @@ import onnx_ir as ir
 from einnet.errors import ModelError
 from einnet.expr.nodes import Tensor
 from einnet.graph.naming import Namer
-from einnet.graph.onnx_flat import Fact, FlatNode, Flattener, build_model
+from einnet.graph.onnx_flat import FlatNode, Flattener
 from einnet.graph.onnx_groups import Groups, live
-from einnet.graph.onnx_read import Shapes, Source, read
+from einnet.graph.onnx_infer import Fact, build_model
+from einnet.graph.onnx_read import Source, read
+from einnet.graph.onnx_shapes import Shapes
 from einnet.graph.operators.op import Attribute, Op, Operand, Unsupported
 from einnet.graph.operators.registry import lower
 from einnet.graph.program import Node, Opaque, Program, ProgramNode
@@ -72,7 +74,8 @@ class _Lowering:
     def tensor(self, fact: Fact) -> Tensor:
         """The program's tensor for a value; a constant becomes a weight."""
         if fact not in self.tensors:
-            assert fact.dtype is not None and fact.shape is not None
+            assert fact.dtype is not None
+            assert fact.shape is not None
             tensor = Tensor(self.namer(fact.name), fact.shape, fact.dtype, fact.value is not None)
             self.tensors[fact] = tensor
             if fact.value is not None:
@@ -98,7 +101,8 @@ class _Lowering:
         values = [node.reads.get(str(v.name)) if v is not None else None for v in node.node.inputs]
         inputs = tuple(None if f is None else Operand(self.tensor(f), f.value) for f in values)
         outputs = tuple(self.tensor(f) if f is not None and f in outside else None for f in node.outputs)
-        op = Op(node.node.op_type, self.version(node.node), inputs, outputs, attributes(node.node), self.namer)
+        shapes = tuple(None if f is None else f.shape for f in node.outputs)
+        op = Op(node.node.op_type, self.version(node.node), inputs, outputs, attributes(node.node), self.namer, shapes)
         lowered = lower(op)
         if isinstance(lowered, Unsupported):
             return lowered

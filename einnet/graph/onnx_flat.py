@@ -16,38 +16,14 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 from einnet.errors import ModelError
-from einnet.graph.dtypes import dtype_name
+from einnet.graph.onnx_infer import STANDARD, Fact, build_model, infer
 from einnet.graph.onnx_read import first_line
+from einnet.graph.onnx_shapes import SYMBOLS, dimension
 
 _FOLD_ELEMENTS = 1 << 24
 """Elements of the largest array that evaluation of constants may create, where it is larger than its operands."""
 
 _RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
-_STANDARD = ("", "ai.onnx")
-
-
-@dataclass(eq=False)
-class Fact:
-    """What is known of one value: its ONNX name, element type, static shape, its contents if it is constant, and its type as inferred."""
-
-    name: str
-    elem: ir.DataType | None
-    shape: tuple[int, ...] | None
-    value: np.ndarray | None = None
-    type: onnx.TypeProto | None = None
-
-    @property
-    def dtype(self) -> str | None:
-        """The short type name if such a tensor may cross between kernels."""
-        try:
-            return None if self.elem is None else dtype_name(self.elem.numpy())
-        except TypeError:
-            return None
-
-    @property
-    def crosses(self) -> bool:
-        """A tensor of a plain type and a static shape."""
-        return self.dtype is not None and self.shape is not None
 
 
 @dataclass(eq=False)
@@ -65,7 +41,7 @@ class FlatNode:
 
     @property
     def standard(self) -> bool:
-        return self.node.domain in _STANDARD
+        return self.node.domain in STANDARD
 
 
 def captured(node: ir.Node) -> dict[str, ir.Value]:
@@ -96,48 +72,6 @@ def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
                 yield from subgraphs(child)
 
 
-def refine(fact: Fact, inferred: onnx.TypeProto | None) -> None:
-    """Take over what inference found."""
-    if inferred is None or inferred.WhichOneof("value") is None:
-        return
-    fact.type = inferred
-    if not inferred.HasField("tensor_type"):
-        fact.elem = fact.shape = None
-        return
-    tensor = inferred.tensor_type
-    if tensor.elem_type:
-        fact.elem = ir.DataType(tensor.elem_type)
-    if tensor.HasField("shape") and all(d.HasField("dim_value") for d in tensor.shape.dim):
-        fact.shape = tuple(d.dim_value for d in tensor.shape.dim)
-
-
-def build_model(
-    model: ir.Model,
-    nodes: Sequence[onnx.NodeProto],
-    inputs: Iterable[tuple[str, Fact]],
-    held: Iterable[tuple[str, Fact]],
-    outputs: Iterable[tuple[str, Fact | None]],
-) -> onnx.ModelProto:
-    """A model of a few nodes: typed inputs, constants as initialisers, outputs typed where that is known."""
-
-    def info(name: str, fact: Fact | None) -> onnx.ValueInfoProto:
-        if fact is not None and fact.elem is not None and fact.shape is not None:
-            return onnx.helper.make_tensor_value_info(name, int(fact.elem), fact.shape)
-        if fact is not None and fact.type is not None:
-            return onnx.helper.make_value_info(name, fact.type)
-        return onnx.helper.make_empty_tensor_value_info(name)
-
-    graph = onnx.helper.make_graph(
-        list(nodes),
-        "opaque",
-        [info(name, fact) for name, fact in inputs],
-        [info(name, fact) for name, fact in outputs],
-        [onnx.numpy_helper.from_array(fact.value, name) for name, fact in held if fact.value is not None],
-    )
-    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in model.graph.opset_imports.items()]
-    return onnx.helper.make_model(graph, opset_imports=imports, ir_version=min(model.ir_version, 10))
-
-
 class Flattener:
     """Walks the nodes in order and keeps a fact for every value."""
 
@@ -146,7 +80,7 @@ class Flattener:
         self.title = title
         self.facts: dict[ir.Value, Fact] = {}
         self.nodes: list[FlatNode] = []
-        self.symbols: dict[str, int] = model.graph.meta["symbols"]
+        self.symbols: dict[str, int] = model.graph.meta[SYMBOLS]
         for value in model.graph.inputs:
             assert value.shape is not None
             self.facts[value] = Fact(str(value.name), value.dtype, tuple(int(n) for n in value.shape.numpy()))
@@ -174,7 +108,7 @@ class Flattener:
 
     def alias(self, node: ir.Node) -> bool:
         """Identity, Dropout at inference and casts to the same type are other names of their operand."""
-        if node.domain not in _STANDARD or node.op_type not in ("Identity", "Dropout", "Cast"):
+        if node.domain not in STANDARD or node.op_type not in ("Identity", "Dropout", "Cast"):
             return False
         source = self.fact(node, 0)
         if source is None or any(v.name and (v.uses() or v.is_graph_output()) for v in node.outputs[1:]):
@@ -190,7 +124,7 @@ class Flattener:
     def branch(self, node: ir.Node) -> bool:
         """A conditional with a constant condition is the branch taken."""
         condition = self.fact(node, 0)
-        if node.op_type != "If" or node.domain not in _STANDARD or condition is None or condition.value is None:
+        if node.op_type != "If" or node.domain not in STANDARD or condition is None or condition.value is None:
             return False
         graph = node.attributes["then_branch" if bool(condition.value.reshape(-1)[0]) else "else_branch"].as_graph()
         self.constants(graph)
@@ -202,7 +136,7 @@ class Flattener:
     def shape_of(self, node: ir.Node) -> bool:
         """Shape and Size of a tensor of static shape are constants."""
         source = self.fact(node, 0)
-        if node.domain not in _STANDARD or node.op_type not in ("Shape", "Size") or source is None or source.shape is None:
+        if node.domain not in STANDARD or node.op_type not in ("Shape", "Size") or source is None or source.shape is None:
             return False
         if node.op_type == "Size":
             value = np.array(prod(source.shape), dtype=np.int64)
@@ -218,7 +152,7 @@ class Flattener:
         reads |= {name: self.facts[v] for name, v in captured(node).items()}
         proto = ir.serde.serialize_node(node)
         outputs = tuple(v if v.name else None for v in node.outputs)
-        facts = self.infer(node, proto, reads, outputs)
+        facts = self.types(node, proto, reads, outputs)
         if all(f.value is not None for f in reads.values()) and node.op_type not in _RANDOM:
             self.evaluate(proto, reads, facts)
         for value, fact in zip(outputs, facts):
@@ -227,26 +161,21 @@ class Flattener:
         if not all(f is None or f.value is not None for f in facts):
             self.nodes.append(FlatNode(node, reads, facts, proto))
 
-    def infer(self, node: ir.Node, proto: onnx.NodeProto, reads: dict[str, Fact], outputs: Sequence[ir.Value | None]) -> tuple[Fact | None, ...]:
+    def types(self, node: ir.Node, proto: onnx.NodeProto, reads: dict[str, Fact], outputs: Sequence[ir.Value | None]) -> tuple[Fact | None, ...]:
         """Types by ONNX shape inference on the one node, else as the model declares them."""
         small = {name for name, f in reads.items() if f.value is not None and f.value.size <= 4096 and f.crosses}
         given = [(n, f) for n, f in reads.items() if n not in small]
         held = [(n, f) for n, f in reads.items() if n in small]
         model = build_model(self.model, [proto], given, held, [(str(v.name), None) for v in outputs if v is not None])
-        failure = ""
-        try:
-            inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
-            types = {o.name: o.type for o in inferred.graph.output}
-        except Exception as error:  # inference raises its own and checker types
-            failure, types = first_line(error), {}
-        facts = []
+        types, failure = infer(model)
+        facts: list[Fact | None] = []
         for value in outputs:
             if value is None:
                 facts.append(None)
                 continue
             fact = self.declared(value)
-            refine(fact, types.get(str(value.name)))
-            if failure and not fact.crosses and node.domain in _STANDARD and all(f.crosses for f in reads.values()):
+            fact.refine(types.get(str(value.name)))
+            if failure and not fact.crosses and node.domain in STANDARD and all(f.crosses for f in reads.values()):
                 raise ModelError(f"{self.title}: {node.op_type} {node.name or ''!r}: {failure}")
             facts.append(fact)
         return tuple(facts)
@@ -255,7 +184,8 @@ class Flattener:
         """What the model itself says of a value."""
         shape: tuple[int, ...] | None = None
         if value.shape is not None and not isinstance(value.type, (ir.SequenceType, ir.OptionalType)):
-            dims = [d if isinstance(d, int) else self.symbols.get(d.value or "") for d in value.shape]
+            named = [dimension(d) for d in value.shape]
+            dims = [self.symbols.get(d) if isinstance(d, str) else d for d in named]
             shape = None if None in dims else tuple(d for d in dims if d is not None)
         plain = value.type is None or isinstance(value.type, ir.TensorType)
         return Fact(str(value.name), value.dtype if plain else None, shape if plain else None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
-from einnet.graph.onnx_flat import Fact, FlatNode
+from einnet.graph.onnx_flat import FlatNode
+from einnet.graph.onnx_infer import Fact
 
 
 def live(nodes: Sequence[FlatNode], outputs: Iterable[Fact]) -> list[FlatNode]:

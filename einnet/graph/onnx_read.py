@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Union
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx_ir.passes import common
 
 from einnet.errors import ModelError
+from einnet.graph.onnx_shapes import Shapes, fix_inputs
 
-Shapes = Mapping[str, tuple[int, ...]]
 Source = Union[str, Path, onnx.ModelProto, ir.Model]
 
 
@@ -50,7 +49,7 @@ def read(source: Source, shapes: Shapes | None = None) -> ir.Model:
         _check(model)
     except Exception as error:  # onnx-ir and the checker raise many types for a malformed graph
         raise ModelError(f"{title}: not a valid ONNX model: {first_line(error)}") from error
-    _fix_shapes(model.graph, shapes or {}, title)
+    fix_inputs(model.graph, shapes or {}, title)
     return model
 
 
@@ -70,52 +69,16 @@ def _check(model: ir.Model) -> None:
     for name, value in held.items():
         if value.const_value is None:
             raise ValueError(f"initializer {name!r} has no value")
-        value.dtype, value.shape = value.const_value.dtype, value.const_value.shape
+        value.dtype, value.shape = value.const_value.dtype, ir.Shape(value.const_value.shape.numpy())
     count = len(graph.inputs)
     graph.initializers.clear()
     graph.inputs.extend(held.values())
     try:
-        onnx.checker.check_model(ir.to_proto(model))
+        proto = ir.to_proto(model)
+        for output in proto.graph.output:  # runtimes accept outputs without a shape, the checker does not
+            if output.type.HasField("tensor_type"):
+                output.type.tensor_type.shape.SetInParent()
+        onnx.checker.check_model(proto)
     finally:
         del graph.inputs[count:]
         graph.initializers.update(held)
-
-
-def _fix_shapes(graph: ir.Graph, shapes: Shapes, title: str) -> None:
-    """Make every input's shape static by the user's shapes; a symbol bound by one input is bound for all."""
-    inputs = {value.name: value for value in graph.inputs}
-    for name in shapes:
-        if name not in inputs:
-            raise ModelError(f"{title}: no input {name!r} to give a shape to (inputs: {', '.join(map(str, inputs)) or 'none'})")
-    symbols: dict[str, int] = {}
-    for name, shape in shapes.items():
-        declared = inputs[name].shape
-        if declared is None:
-            inputs[name].shape = ir.Shape(shape)
-            continue
-        if len(declared) != len(shape):
-            raise ModelError(f"{title}: input {name!r} has {len(declared)} dimensions, the given shape {_text(shape)} has {len(shape)}")
-        for axis, (dim, n) in enumerate(zip(declared, shape)):
-            fixed = dim if isinstance(dim, int) else symbols.setdefault(dim.value, n) if dim.value else n
-            if fixed != n:
-                raise ModelError(f"{title}: dimension {axis} of input {name!r} is {fixed}, not {n} as in the given shape {_text(shape)}")
-        inputs[name].shape = ir.Shape(shape)
-    for name, value in inputs.items():
-        if isinstance(value.type, (ir.SequenceType, ir.OptionalType)) or value.dtype is None:
-            raise ModelError(f"{title}: input {name!r} is not a tensor")
-        if value.shape is None:
-            raise ModelError(f"{title}: the rank of input {name!r} is unknown; give its shape, as in --shape {name}=1x3x224x224")
-        found = [dim if isinstance(dim, int) else symbols.get(dim.value or "") for dim in value.shape]
-        for axis, n in enumerate(found):
-            if n is None:
-                symbol = f" ({value.shape[axis].value!r})" if getattr(value.shape[axis], "value", None) else ""
-                example = "x".join(str(m) if m is not None else "1" for m in found)
-                raise ModelError(
-                    f"{title}: dimension {axis}{symbol} of input {name!r} is unknown; give it a size, as in --shape {name}={example}"
-                )
-        value.shape = ir.Shape(found)
-    graph.meta["symbols"] = symbols
-
-
-def _text(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape))

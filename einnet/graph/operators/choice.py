@@ -35,8 +35,8 @@ def progression(e: Index, hits: np.ndarray, low: int) -> tuple[Cond, ...] | None
 
 def box(mask: np.ndarray, loops: Sequence[Iter]) -> tuple[Cond, ...] | None:
     """A mask that is a product of progressions, one per dimension."""
-    sides = [mask.any(axis=tuple(a for a in range(mask.ndim) if a != k)) for k in range(mask.ndim)]
-    if not sides or not np.array_equal(reduce(np.multiply.outer, sides), mask):
+    sides = [np.asarray(mask.any(axis=tuple(a for a in range(mask.ndim) if a != k))) for k in range(mask.ndim)]
+    if not sides or not np.array_equal(np.asarray(reduce(np.multiply.outer, sides)), mask):
         return None
     found: list[Cond] = []
     for side, loop in zip(sides, loops):

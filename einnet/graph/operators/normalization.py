@@ -68,7 +68,7 @@ def instance_normalization(op: Op) -> Result:
 
 
 def group_normalization(op: Op) -> Result:
-    """Over the channels of a group and space; scale and shift belong to groups before opset 21, to channels from then on."""
+    """Over the channels of a group and space; scale and shift belong to channels (opset 21; the older form was withdrawn)."""
     x = op.input(0).tensor
     groups = op.integer("num_groups", 1)
     size = x.shape[1] // groups
@@ -88,8 +88,7 @@ def group_normalization(op: Op) -> Result:
     centred = op.step(Scope(loops, (), subtract(at(x, loops), read(average, loops[0].name, group))), "centred")
     variance = mean(square(Read(centred, inside)), "variance")
     inverse = op.step(Scope(grouped, (), inverse_deviation(at(variance, grouped), op.real("epsilon", 1e-5))), "inverse")
-    place = group if op.version < 21 else var(loops[1].name)
-    scale, shift = (read(op.input(n).tensor, place) for n in (1, 2))
+    scale, shift = (channel_read(op.input(n).tensor, loops, 1) for n in (1, 2))
     return Scope(loops, (), make_add((make_mul((at(centred, loops), read(inverse, loops[0].name, group), scale)), shift)))
 
 

@@ -50,7 +50,7 @@ class Operand:
 class Op:
     """One node on its way to expressions.
 
-    `inputs` and `outputs` hold None where an optional one is absent. Functions of operators append intermediate tensors through `step`
+    `inputs` and `outputs` hold None where an optional one is absent or unused; `shapes` are those of all outputs. Functions of operators append intermediate tensors through `step`
     and new compile-time arrays through `weight`, and return the scope of each output.
     """
 
@@ -60,6 +60,7 @@ class Op:
     outputs: tuple[Tensor | None, ...]
     attributes: Mapping[str, Attribute]
     fresh: Callable[[str], str]
+    shapes: tuple[tuple[int, ...] | None, ...] = ()
     chain: list[tuple[Tensor, Scope]] = field(default_factory=list)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
 

@@ -104,7 +104,7 @@ def over_space(function: Function) -> Function:
         rank = len(op.input(0).shape)
         if rank < 3:
             return Unsupported("pooling without spatial dimensions")
-        whole = Op(op.op_type, op.version, op.inputs, op.outputs, {"axes": tuple(range(2, rank))}, op.fresh, op.chain, op.weights)
+        whole = Op(op.op_type, op.version, op.inputs, op.outputs, {"axes": tuple(range(2, rank))}, op.fresh, op.shapes, op.chain, op.weights)
         return function(whole)
 
     return pool

@@ -64,7 +64,7 @@ def lower(op: Op) -> Lowered | Unsupported:
         return Unsupported(str(reason))
     if isinstance(result, Unsupported):
         return result
-    scopes = result if isinstance(result, tuple) else (result,)
+    scopes: tuple[Scope | None, ...] = result if isinstance(result, tuple) else (result,)
     scopes += (None,) * (len(op.outputs) - len(scopes))
     for tensor, scope in zip(op.outputs, scopes):
         if tensor is not None and scope is None:

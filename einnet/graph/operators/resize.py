@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import floor
+from math import ceil, floor
 
 import numpy as np
 
@@ -42,10 +42,15 @@ class Coordinates:
         if self.mode == "pytorch_half_pixel" and self.target == 1:
             return np.float32(0)
         base = np.float32((one + half) / self.ratio) - half
-        if self.mode == "half_pixel_symmetric":
-            adjustment = np.float32(self.target) / (self.ratio * np.float32(self.size))
-            return np.float32(np.float32(self.size) / np.float32(2) * (np.float32(1) - adjustment) + base)
         return np.float32(base)
+
+    def machine(self, o: int) -> list[float]:
+        """The positions that an implementation in float32 may come to."""
+        if self.mode != "half_pixel_symmetric":
+            return [float(self.rounded(o))]
+        ratio = float(self.ratio)
+        wide = self.size / 2 * (1 - self.target / (ratio * self.size)) + (o + 0.5) / ratio - 0.5
+        return [wide, float(np.float32(wide))]
 
     def index(self, name: str) -> Index:
         """The position as a (fractional) index function."""
@@ -101,12 +106,11 @@ def nearest_index(position: Index, mode: str) -> Index:
     return -((half - position) // 1) if mode == "round_prefer_floor" else (position + half) // 1
 
 
-def nearest_float(x: np.float32, mode: str) -> int:
+def nearest_float(x: float, mode: str) -> int:
     if mode in ("floor", "ceil"):
-        return int(np.floor(x) if mode == "floor" else np.ceil(x))
-    low = floor(float(x))
-    up = float(x) - low > 0.5 or (float(x) - low == 0.5 and mode == "round_prefer_ceil")
-    return low + up
+        return floor(x) if mode == "floor" else ceil(x)
+    up = x - floor(x) > 0.5 or (x - floor(x) == 0.5 and mode == "round_prefer_ceil")
+    return floor(x) + up
 
 
 def nearest(op: Op, axes: list[Coordinates]) -> Result:
@@ -124,7 +128,7 @@ def nearest(op: Op, axes: list[Coordinates]) -> Result:
         place = simplify(nearest_index(axis.index(loop.name), mode), {loop.name: loop.range})
         for o in range(axis.target):
             exact = nearest_index(Index((), *_ratio(axis.exact(o))), mode).const
-            if _clamp(exact, axis.size) != _clamp(nearest_float(axis.rounded(o), mode), axis.size):
+            if any(_clamp(exact, axis.size) != _clamp(nearest_float(x, mode), axis.size) for x in axis.machine(o)):
                 return Unsupported("positions that fall elsewhere in float32 than in exact arithmetic")
         places.append(place)
     return Scope(loops, (), clamped(x, places, loops))

@@ -35,13 +35,13 @@ def split(op: Op) -> Result:
     axis = op.integer("axis", 0) % len(x.shape)
     results: list[Scope] = []
     offset = 0
-    for tensor in op.outputs:
-        if tensor is None:
-            return Unsupported("a part without a name")
-        loops = loops_of(tensor.shape)
+    for shape in op.shapes:
+        if shape is None:
+            return Unsupported("a part of unknown size")
+        loops = loops_of(shape)
         index = list(variables(loops))
         index[axis] = index[axis] + offset
-        offset += tensor.shape[axis]
+        offset += shape[axis]
         results.append(Scope(loops, (), Read(x, tuple(index))))
     return tuple(results)
 
