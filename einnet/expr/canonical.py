@@ -9,7 +9,7 @@ from itertools import islice, permutations, product
 from einnet.expr import sets
 from einnet.expr.index import Floor, Index, Range, bounds, substitute, var
 from einnet.expr.key import canonical_form
-from einnet.expr.lattice import anchored
+from einnet.expr.lattice import anchored, rows
 from einnet.expr.nodes import Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, Val, fresh
 from einnet.expr.terms import Divisor, Term, divisor_condition, inequality, product_body, reduced_divisor, simplified, supports, with_plain_fills
 
@@ -42,11 +42,22 @@ def _settled(term: Term, box: Box) -> Term | None:
         term = simplified(term, box)
         if _vanishes(term, box):
             return None
-        new = _without_free(term) or _eliminated(term) or _without_floors(term, box) or _without_residues(term, box) or _fused(term, box)
+        new = _changed(term, box)
         if new is None:
             break
         term = new
     return term
+
+
+def _changed(term: Term, box: Box) -> Term | None:
+    return (
+        _without_free(term)
+        or _eliminated(term)
+        or _divided(term)
+        or _without_floors(term, box)
+        or _without_residues(term, box)
+        or _fused(term, box)
+    )
 
 
 def _finished(term: Term, box: Box) -> Term | None:
@@ -113,6 +124,23 @@ def _eliminated(term: Term) -> Term | None:
     return None
 
 
+def _divided(term: Term) -> Term | None:
+    """Conditions 0 <= e - d*y < d are all that is said of y: exactly y = floor(e/d) counts."""
+    for i in term.sums:
+        if any(i.name in e.names() for f in term.factors for e in rows(f)) or any(i.name in num.names() for num, _ in term.divisors):
+            continue
+        about = [c.index for c in term.conds if i.name in c.index.names()]
+        if len(about) != 2 or any(c.equal for c in term.conds):
+            continue
+        lower, upper = sorted(about, key=lambda e: e.coefficient(i.name))
+        d, rest = -lower.coefficient(i.name), _loose(lower, i.name)
+        if d > 0 and rest is not None and lower + upper == Index((), d - 1, 1):
+            ends = (inequality(rest - d * i.lo), inequality(d * i.hi - 1 - rest))
+            others = tuple(c for c in term.conds if c.index not in about)
+            return replace(term, sums=tuple(j for j in term.sums if j != i), conds=tuple(dict.fromkeys((*others, *ends))))
+    return None
+
+
 def _floors(e: Index) -> Iterator[Floor]:
     for a, _ in e.terms:
         if isinstance(a, Floor):
@@ -120,11 +148,19 @@ def _floors(e: Index) -> Iterator[Floor]:
             yield from _floors(a.num)
 
 
+def _all_indices(term: Term) -> Iterator[Index]:
+    """The index functions of the term, nested scopes looked through."""
+    for f in term.factors:
+        yield from rows(f)
+    yield from (c.index for c in term.conds)
+    yield from (num for num, _ in term.divisors)
+
+
 def _without_floors(term: Term, box: Box) -> Term | None:
     """floor((y+k)/d) makes the iterator y two: y + k = d*q + r."""
     sums = {i.name: i for i in term.sums}
     found: dict[str, Floor] = {}
-    for e in term.indices():
+    for e in _all_indices(term):
         for a in _floors(e):
             if len(a.num.terms) == 1:
                 name, c = a.num.terms[0]
@@ -171,7 +207,7 @@ def _fused(term: Term, box: Box) -> Term | None:
             for c in (b.extent, -b.extent):
                 joined = fresh(b.name, {*box, *(i.name for i in term.sums)})
                 mapping = {b.name: var(joined) - c * var(a.name)}
-                if all(a.name not in substitute(e, mapping).names() for e in term.indices()):
+                if all(a.name not in substitute(e, mapping).names() for e in _all_indices(term)):
                     ends = (c * a.lo, c * (a.hi - 1))
                     new = Iter(joined, min(ends) + b.lo, max(ends) + b.hi)
                     return term.substitute(mapping, (*(i for i in term.sums if i not in (a, b)), new))

@@ -15,10 +15,36 @@ from functools import lru_cache, reduce
 from einnet.expr.canonical import canonical, text_of
 from einnet.expr.index import Index, Range, var
 from einnet.expr.nodes import (
-    Add, Body, Call, Cond, Const, Div, Iter, Mul, Read, Scope, Select, Tensor, Val, fresh, indices, neutral, rename_apart, substitute_body,
+    Add,
+    Body,
+    Call,
+    Cond,
+    Const,
+    Div,
+    Iter,
+    Mul,
+    Read,
+    Scope,
+    Select,
+    Tensor,
+    Val,
+    fresh,
+    indices,
+    neutral,
+    rename_apart,
+    substitute_body,
 )  # fmt: skip
 from einnet.expr.terms import (
-    KEEPS_ZERO, Term, added, box_conditions, divisor_condition, inequality, product_body, scaled, split_conditions,
+    KEEPS_ZERO,
+    Term,
+    added,
+    box_conditions,
+    divisor_condition,
+    inequality,
+    product_body,
+    scaled,
+    simplified,
+    split_conditions,
 )  # fmt: skip
 
 _MOST_TERMS = 512
@@ -35,15 +61,15 @@ def inline(scope: Scope) -> Scope:
     """The normal form. Raises OutOfReach where it would have more than a few hundred terms."""
     if scope.reduce != "sum":
         return _reduction(scope)
-    return _assembled(scope.loops, _terms_of(scope))
+    box = {i.name: i.range for i in scope.loops}
+    return _assembled(scope.loops, tuple(_collected(_open_terms(scope), box)))
 
 
 @lru_cache(maxsize=1 << 12)
-def _terms_of(scope: Scope) -> tuple[Term, ...]:
-    """Canonical terms over the loops that add up to a sum scope."""
+def _open_terms(scope: Scope) -> tuple[Term, ...]:
+    """Terms over the loops that add up to a sum scope, with the sums as they are written; indices are simplified over the scope's box."""
     box = {i.name: i.range for i in scope.loops}
-    terms = _expand(scope.body, dict(scope.ranges))
-    return tuple(_collected((replace(t, sums=(*scope.sums, *t.sums)) for t in terms), box))
+    return tuple(simplified(replace(t, sums=(*scope.sums, *t.sums)), box) for t in _expand(scope.body, dict(scope.ranges)))
 
 
 @lru_cache(maxsize=1 << 12)
@@ -81,7 +107,8 @@ def _canonical(term: Term, box: Box) -> Term | None:
     if done is None or all(f in term.factors for f in done.factors):
         return done
     ranges = done.ranges(box)
-    return replace(done, factors=tuple(f if f in term.factors else _opaque(f, ranges) for f in done.factors))
+    renew = _opaque if done.absorbing == 0 else _flat
+    return replace(done, factors=tuple(f if f in term.factors else renew(f, ranges) for f in done.factors))
 
 
 def _collected(terms: Iterable[Term], box: Box) -> list[Term]:
@@ -210,7 +237,7 @@ def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float,
         mapping = dict(zip((i.name for i in scope.loops), index, strict=True))
         taken = {*box, *mapping}
         inner = []
-        for t in _terms_of(scope):
+        for t in _open_terms(scope):
             named = _apart(t, taken)
             inner.append(named.substitute(mapping, named.sums))
     else:

@@ -46,7 +46,7 @@ def anchored(term: Term, order: Iterable[Body], box: Mapping[str, Range]) -> Ter
     Iterators inside floor divisions stay. The old ranges become conditions.
     """
     matrix = [Index(e.terms, e.const, 1) for f in order for e in rows(f)]
-    fixed = in_floors((*term.indices(), *matrix))
+    fixed = in_floors((*term.indices(), *(e for f in term.factors for e in rows(f))))
     change = _Change([i.name for i in term.sums if i.name not in fixed])
     for row in matrix:
         change.pivot(row)

@@ -37,10 +37,10 @@ def evaluate_at(scope: Scope, points: NDArray[np.int64], seed: int) -> Residues:
     return result
 
 
-def work(scope: Scope) -> int:
-    """Body evaluations needed for one point, an upper bound."""
-    below = sum(work(r.base) for r in reads(scope.body) if isinstance(r.base, Scope))
-    return prod(i.extent for i in scope.sums) * (1 + below)
+def work(scope: Scope, points: int) -> int:
+    """Body evaluations needed for some points, at most; a nested scope is evaluated at no more points than it has."""
+    here = points * prod(i.extent for i in scope.sums)
+    return here + sum(work(r.base, min(here, prod(r.base.shape))) for r in reads(scope.body) if isinstance(r.base, Scope))
 
 
 def _at(s: Scope, points: NDArray[np.int64], seed: int) -> Residues:

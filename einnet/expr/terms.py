@@ -11,8 +11,30 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
 
-from einnet.expr.index import Index, Range, bounds, moduli, simplify, substitute
-from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Iter, Mul, Number, Read, Select, index_functions, map_indices, map_leaves
+from einnet.expr.index import Index, Range, bounds, moduli, simplify, substitute, var
+from einnet.expr.nodes import (
+    Add,
+    Body,
+    Call,
+    Cond,
+    Const,
+    Div,
+    Iter,
+    Mul,
+    Number,
+    Read,
+    Scope,
+    Select,
+    Tensor,
+    index_functions,
+    indices,
+    map_indices,
+    map_leaves,
+    map_reads,
+    rename_apart,
+    substitute_body,
+    used_names,
+)  # fmt: skip
 
 KEEPS_ZERO = frozenset({"relu", "tanh", "erf", "sqrt", "abs", "sign", "floor", "ceil", "round", "sin"})
 """Functions with f(0) = 0."""
@@ -134,7 +156,7 @@ def supports(factors: Iterable[Body], absorbing: Number) -> tuple[list[Cond], li
     divisors: list[Divisor] = []
     for f in factors:
         match f:
-            case Read(base, index, fill) if fill == absorbing:
+            case Read(Tensor() as base, index, fill) if fill == absorbing:
                 for e, (lo, hi) in zip(index, base.box, strict=True):
                     num = Index(e.terms, e.const, 1)
                     conds += [inequality(num - lo * e.den), inequality((hi - 1) * e.den - num)]
@@ -159,10 +181,26 @@ def _extend(conds: list[Cond], divisors: list[Divisor], more: tuple[list[Cond], 
 
 
 def simplified(term: Term, box: Mapping[str, Range]) -> Term:
-    """Floors that are constant over the ranges evaluated, iterators of one value replaced, and their sums dropped."""
+    """Floors that are constant over the ranges evaluated, iterators of one value replaced, and their sums dropped; nested scopes closed again."""
     ranges = term.ranges(box)
     done = term.map(lambda e: simplify(e, ranges))
-    return replace(done, sums=tuple(i for i in done.sums if i.extent != 1))
+    factors = tuple(map_reads(f, lambda r: closed_again(r, ranges)) for f in done.factors)
+    return replace(done, sums=tuple(i for i in done.sums if i.extent != 1), factors=factors)
+
+
+def closed_again(r: Read, ranges: Mapping[str, Range]) -> Read:
+    """A read of a nested scope, inside its box wherever that matters, as the read of one over just the iterators that then occur in it."""
+    scope = r.base
+    if isinstance(scope, Tensor) or all(e == var(i.name) for e, i in zip(r.index, scope.loops, strict=True)):
+        return r
+    inner = rename_apart(scope, frozenset().union(*(e.names() for e in r.index)))
+    body = substitute_body(inner.body, {i.name: e for i, e in zip(inner.loops, r.index, strict=True)})
+    own = {i.name for i in inner.sums}
+    within = {**ranges, **inner.ranges}
+    body = map_reads(map_indices(body, lambda e: simplify(e, {n: within[n] for n in e.names()})), lambda nested: closed_again(nested, within))
+    used = used_names(body) - own
+    loops = tuple(Iter(n, *ranges[n]) for n in ranges if n in used)
+    return Read(Scope(loops, inner.sums, body, scope.reduce), indices(loops))
 
 
 def with_plain_fills(body: Body, ranges: Mapping[str, Range]) -> Body:
