@@ -45,12 +45,14 @@ class Coordinates:
         return np.float32(base)
 
     def machine(self, o: int) -> list[float]:
-        """The positions that an implementation in float32 may come to."""
+        """The positions that an implementation in float32 may come to.
+
+        For the symmetric form, whose terms cancel, the order of operations decides unless the scale is exact.
+        """
         if self.mode != "half_pixel_symmetric":
             return [float(self.rounded(o))]
-        ratio = float(self.ratio)
-        wide = self.size / 2 * (1 - self.target / (ratio * self.size)) + (o + 0.5) / ratio - 0.5
-        return [wide, float(np.float32(wide))]
+        slack = 0.0 if Fraction(float(self.ratio)) == 1 / self.factor else 1e-5
+        return [float(self.exact(o)) - slack, float(self.exact(o)) + slack]
 
     def index(self, name: str) -> Index:
         """The position as a (fractional) index function."""
