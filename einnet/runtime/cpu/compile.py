@@ -13,6 +13,7 @@ from einnet.errors import BackendError
 from einnet.instantiate.kernels import EOperator
 from einnet.runtime.cpu.link import ObjectFile
 from einnet.runtime.cpu.support import SUPPORT_IR
+from einnet.runtime.serial import canonical, kernel_json
 
 _C_CALL = 1
 """Marks a function as lowered to the C calling convention: it is exported under its own name and takes plain words."""
@@ -96,4 +97,8 @@ def compile_operators(operators: Mapping[str, EOperator], threads: int) -> bytes
 
 def operator_names(operators: Sequence[EOperator]) -> tuple[str, ...]:
     """A name for each eOperator, equal for equal ones."""
-    return tuple("e" + hashlib.blake2b(repr(op).encode(), digest_size=12).hexdigest() for op in operators)
+    return tuple("e" + hashlib.blake2b(canonical(kernel_json(op, _no_blob)).encode(), digest_size=12).hexdigest() for op in operators)
+
+
+def _no_blob(_: bytes) -> int:
+    raise AssertionError("an eOperator has no model")

@@ -176,6 +176,8 @@ class Executable:
                 names.append(f"kernel {n} ({type(kernel).__name__})")
             self._labels.append((n, label))
         flush()
+        self._input_names, self._output_names = tuple(n for n, _ in self.plan.inputs), tuple(n for n, _ in self.plan.outputs)
+        self._expected = set(self._input_names)
         self._inputs = [(name, self._array(v, types[v.buffer])) for name, v in self.plan.inputs]
         self._outputs = [(name, self._array(v, types[v.buffer])) for name, v in self.plan.outputs]
 
@@ -191,20 +193,22 @@ class Executable:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        return tuple(name for name, _ in self._inputs)
+        return self._input_names
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        return tuple(name for name, _ in self._outputs)
+        return self._output_names
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Outputs by name. Raises UsageError for a missing or unknown name, a wrong shape or element type."""
-        expected = self.input_names
-        unknown, missing = sorted(set(inputs) - set(expected)), [n for n in expected if n not in inputs]
-        if unknown or missing:
-            problem = f"unknown input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
-            raise UsageError(f"{problem}; the program takes {', '.join(expected) or 'no inputs'}")
-        return dict(zip(self.output_names, self.run(*(np.asarray(inputs[n]) for n in expected)), strict=True))
+        if inputs.keys() != self._expected:
+            raise UsageError(self._misnamed(inputs))
+        return dict(zip(self._output_names, self.run(*[np.asarray(inputs[n]) for n in self._input_names]), strict=True))
+
+    def _misnamed(self, inputs: Mapping[str, Array]) -> str:
+        unknown, missing = sorted(inputs.keys() - self._expected), [n for n in self._input_names if n not in inputs]
+        problem = f"unknown input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
+        return f"{problem}; the program takes {', '.join(self._input_names) or 'no inputs'}"
 
     def run(self, *arrays: Array) -> list[Array]:
         """Outputs in order, for inputs in order: copy in, run, copy out."""

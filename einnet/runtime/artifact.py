@@ -1,0 +1,162 @@
+"""Optimized programs on disk: `.einnet` files.
+
+A digest of the whole file, then a zip archive that any tool opens: `manifest.json` (plan, machine, versions, metadata), `constants/*.npy`,
+`models/*.onnx` (opaque nodes), `code/*.o`, `derivations/*.ein`. Nothing in it is executed before the digest is checked, but the file does
+contain machine code: load only files that you trust, as with any program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from einnet.errors import ArtifactError, UsageError
+from einnet.graph.dtypes import NUMPY
+from einnet.instantiate.kernels import Plan
+from einnet.runtime import machine
+from einnet.runtime.cpu import compile as codegen
+from einnet.runtime.cpu.program import Code, Executable, build_code
+from einnet.runtime.memory import check_plan
+from einnet.runtime.serial import Json, plan_from_json, plan_json
+
+_MAGIC, _FORMAT, _DIGEST = b"EINNET\x01\n", 1, 32
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A stored program. `code` is None where the stored code does not fit this machine; then `problem` says why."""
+
+    plan: Plan
+    threads: int
+    code: Code | None
+    metadata: Mapping[str, Any]
+    derivations: tuple[str, ...]
+    machine: Mapping[str, Any]
+    versions: Mapping[str, str]
+    problem: str | None = None
+
+    def executable(self, threads: int | None = None) -> Executable:
+        """The program, ready to run, on as many threads as it was optimized for or on others.
+
+        Code that does not fit is built again with TVM. Raises ArtifactError where that is not possible.
+        """
+        threads = threads or self.threads
+        code = self.code
+        if code is None:
+            missing = codegen.available()
+            if missing:
+                raise ArtifactError(f"{self.problem}; it cannot be built again: {missing}")
+            code = build_code(self.plan, threads)
+        return Executable(self.plan, threads, code=code)
+
+
+def save(
+    path: str | os.PathLike[str], plan: Plan, code: Code, metadata: Mapping[str, Any] | None = None, derivations: Sequence[str] = (), *, threads: int
+) -> None:
+    """Write the program under a temporary name, then rename. Raises ArtifactError if the path cannot be written; no half-written file stays."""
+    target = Path(path)
+    data = _archive(plan, code, dict(metadata or {}), derivations, threads)
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+            temporary = Path(file.name)
+            file.write(_MAGIC + hashlib.sha256(data).digest())
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+        temporary = None
+    except OSError as e:
+        raise ArtifactError(f"{target} cannot be written: {e.strerror or e}") from e
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    current = os.umask(0o022)
+    os.umask(current)
+    return current
+
+
+def _archive(plan: Plan, code: Code, metadata: dict[str, Any], derivations: Sequence[str], threads: int) -> memoryview:
+    models: list[bytes] = []
+
+    def blob(model: bytes) -> int:
+        models.append(model)
+        return len(models) - 1
+
+    manifest = {
+        "format": _FORMAT, "threads": threads, "machine": machine.description(), "versions": machine.versions(), "metadata": metadata,
+        "plan": plan_json(plan, blob), "constants": list(plan.constants), "derivations": len(derivations), "kernels": code.kernels is not None,
+    }  # fmt: skip
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
+        for n, values in enumerate(plan.constants.values()):
+            archive.writestr(f"constants/{n}.npy", _npy(values))
+        for n, model in enumerate(models):
+            archive.writestr(f"models/{n}.onnx", model)
+        archive.writestr("code/support.o", code.support)
+        if code.kernels is not None:
+            archive.writestr("code/kernels.o", code.kernels)
+        for n, text in enumerate(derivations):
+            archive.writestr(f"derivations/{n:03}.ein", text)
+    return buffer.getbuffer()
+
+
+def _npy(values: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.ascontiguousarray(values).reshape(-1), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def load(path: str | os.PathLike[str]) -> Loaded:
+    """Read a program. Raises ArtifactError if the file is missing, damaged, of another format or no program."""
+    source = Path(path)
+    try:
+        data = source.read_bytes()
+    except OSError as e:
+        raise ArtifactError(f"{source} cannot be read: {e.strerror or e}") from e
+    body = memoryview(data)[len(_MAGIC) + _DIGEST :]
+    if data[: len(_MAGIC)] != _MAGIC:
+        raise ArtifactError(f"{source} is no program of this version of einnet (the file does not start with {_MAGIC[:6].decode()})")
+    if hashlib.sha256(body).digest() != data[len(_MAGIC) : len(_MAGIC) + _DIGEST]:
+        raise ArtifactError(f"{source} is damaged or incomplete: its content does not match its digest")
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            return _read(archive)
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, OSError, UsageError) as e:
+        raise ArtifactError(f"{source} cannot be read: {e}") from e
+
+
+def _read(archive: zipfile.ZipFile) -> Loaded:
+    manifest: Json = json.loads(archive.read("manifest.json"))
+    if manifest["format"] != _FORMAT:
+        raise ArtifactError(f"the file has format {manifest['format']}, this version of einnet reads format {_FORMAT}")
+    constants = {name: _array(archive.read(f"constants/{n}.npy")) for n, name in enumerate(manifest["constants"])}
+    plan = plan_from_json(manifest["plan"], lambda n: archive.read(f"models/{int(n)}.onnx"), constants)
+    check_plan(plan)
+    problem = machine.misfit(manifest["machine"])
+    kernels = archive.read("code/kernels.o") if manifest["kernels"] else None
+    code = None if problem else Code(archive.read("code/support.o"), kernels)
+    derivations = tuple(archive.read(f"derivations/{n:03}.ein").decode() for n in range(manifest["derivations"]))
+    return Loaded(plan, int(manifest["threads"]), code, manifest["metadata"], derivations, manifest["machine"], manifest["versions"], problem)
+
+
+def _array(data: bytes) -> np.ndarray:
+    values = np.load(io.BytesIO(data), allow_pickle=False)
+    if values.ndim != 1 or values.dtype not in {np.dtype(t) for t in NUMPY.values()}:
+        raise ValueError(f"a constant of type {values.dtype} and shape {values.shape}")
+    return np.asarray(values)

@@ -1,0 +1,65 @@
+"""What a program was built on, and whether another machine can run its code."""
+
+from __future__ import annotations
+
+import platform
+import re
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from einnet.runtime.cpu import dnnl
+
+_ISA = re.compile(r"(sse|ssse|avx|fma|f16c|bmi|abm|popcnt|movbe|adx|aes|vaes|gfni|pclmul|vpclmul|sha|amx|xsave|clflushopt|clwb|rdrand|rdseed).*")
+_PACKAGES = ("einnet", "numpy", "apache-tvm", "apache-tvm-ffi", "onnxruntime")
+
+
+@cache
+def cpu_features() -> frozenset[str]:
+    """Instruction set extensions that the processor has, by the kernel's names."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return frozenset()
+    flags = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    return frozenset(f for f in flags[1].split() if _ISA.fullmatch(f)) if flags else frozenset()
+
+
+@cache
+def cpu_name() -> str:
+    """The processor's name, with family and model where virtual machines leave only a generic name."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor() or platform.machine()
+    fields = {key: re.search(rf"^{key}\s*:\s*(.*)$", text, re.MULTILINE) for key in ("model name", "cpu family", "model")}
+    return " ".join(m[1].strip() for m in fields.values() if m) or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """Versions of what is installed among the libraries that a program depends on."""
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    if dnnl.available() is None:
+        found["onednn"] = ".".join(map(str, dnnl.library().version))
+    return found
+
+
+def description() -> dict[str, object]:
+    """System, architecture, processor and its extensions."""
+    return {"system": platform.system(), "architecture": platform.machine(), "cpu": cpu_name(), "features": sorted(cpu_features())}
+
+
+def misfit(recorded: dict[str, object]) -> str | None:
+    """Why code built on the recorded machine does not run here, None if it does."""
+    for key in ("system", "architecture"):
+        if recorded[key] != description()[key]:
+            return f"built for {recorded['system']} {recorded['architecture']}, this is {platform.system()} {platform.machine()}"
+    features = recorded["features"]
+    assert isinstance(features, list)
+    missing = sorted(set(features) - cpu_features())
+    return f"built for {recorded['cpu']}; this processor lacks {' '.join(missing)}" if missing else None
