@@ -38,7 +38,7 @@ def variables(iters: Sequence[Iter]) -> tuple[Index, ...]:
 def broadcast_index(shape: Sequence[int], loops: Sequence[Iter]) -> tuple[Index, ...]:
     """Where a tensor of this shape is read at the loops of the result: aligned at the last dimension, extent 1 does not vary."""
     tail = loops[len(loops) - len(shape) :]
-    return tuple(ZERO if n == 1 else var(i.name) for n, i in zip(shape, tail))
+    return tuple(ZERO if n != i.extent else var(i.name) for n, i in zip(shape, tail))
 
 
 def broadcast(op: Op, position: int, loops: Sequence[Iter]) -> Body:

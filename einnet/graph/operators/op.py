@@ -50,8 +50,8 @@ class Operand:
 class Op:
     """One node on its way to expressions.
 
-    `inputs` and `outputs` hold None where an optional one is absent or unused; `shapes` are those of all outputs. Functions append intermediate tensors through `step`
-    and new compile-time arrays through `weight`, and return the scope of each output.
+    `inputs` and `outputs` hold None where an optional one is absent or unused; `shapes` are those of all outputs. Functions append
+    intermediate tensors through `step` and new compile-time arrays through `weight`, and return the scope of each output.
     """
 
     op_type: str

@@ -1,0 +1,90 @@
+"""Small rewrites of whole programs that the passes share: exchange tensors, drop what nobody uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from einnet.expr.index import var
+from einnet.expr.nodes import Body, Read, Scope, Tensor, map_reads
+from einnet.graph.program import Node, Program, ProgramNode
+
+Exchange = Mapping[str, Tensor | Scope]
+"""What stands in for a tensor, by its name."""
+
+
+def exchange_in(scope: Scope, exchange: Exchange) -> Scope:
+    """The scope with other tensors (or scopes) in place of those named, in nested scopes too."""
+    done: dict[Scope, Scope] = {}
+
+    def inside(s: Scope) -> Scope:
+        if s not in done:
+            body = map_reads(s.body, swap)
+            done[s] = s if body is s.body else replace(s, body=body)
+        return done[s]
+
+    def swap(r: Read) -> Body:
+        base = inside(r.base) if isinstance(r.base, Scope) else exchange.get(r.base.name, r.base)
+        return r if base is r.base else Read(base, r.index, r.fill)
+
+    return inside(scope)
+
+
+def exchange_tensors(program: Program, exchange: Mapping[str, Tensor]) -> Program:
+    """Read and give out other tensors of the same shape in place of those named."""
+    if not exchange:
+        return program
+
+    def name(old: str) -> str:
+        return exchange[old].name if old in exchange else old
+
+    nodes: list[ProgramNode] = []
+    for node in program.nodes:
+        if isinstance(node, Node):
+            scope = exchange_in(node.scope, exchange)
+            nodes.append(node if scope is node.scope else replace(node, scope=scope))
+        else:
+            nodes.append(replace(node, inputs=tuple(map(name, node.inputs))))
+    outputs = tuple((onnx, name(tensor)) for onnx, tensor in program.outputs)
+    return replace(program, nodes=tuple(nodes), outputs=outputs, names=names_of(program, outputs))
+
+
+def names_of(program: Program, outputs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """ONNX names of inputs and outputs by tensor; a tensor that is both keeps the input's."""
+    inputs = {t.name: program.names.get(t.name, t.name) for t in program.inputs}
+    return {tensor: onnx for onnx, tensor in reversed(tuple(outputs))} | inputs
+
+
+def prune(program: Program) -> Program:
+    """Without nodes and weights that no output depends on. An opaque node stays while any of its outputs is used."""
+    wanted = {tensor for _, tensor in program.outputs}
+    kept: list[ProgramNode] = []
+    for node in reversed(program.nodes):
+        if any(t.name in wanted for t in node.outputs):
+            kept.append(node)
+            wanted.update(node.inputs)
+    weights = {name: value for name, value in program.weights.items() if name in wanted}
+    return replace(program, nodes=tuple(reversed(kept)), weights=weights)
+
+
+def is_copy(scope: Scope) -> Tensor | None:
+    """The tensor of which the scope is an exact copy, box and all; else None."""
+    body = scope.body
+    if isinstance(body, Read) and isinstance(body.base, Tensor) and not scope.sums and body.index == tuple(var(i.name) for i in scope.loops):
+        return body.base if body.base.box == scope.box else None
+    return None
+
+
+class Fresh:
+    """Tensor names that the program does not use yet."""
+
+    def __init__(self, program: Program) -> None:
+        self.taken = set(program.tensors()) | set(program.weights)
+
+    def __call__(self, name: str) -> str:
+        found, count = name, 1
+        while found in self.taken:
+            count += 1
+            found = f"{name}_{count}"
+        self.taken.add(found)
+        return found

@@ -1,0 +1,172 @@
+"""Cut a program into subprograms: the pieces that derivation works on.
+
+An anchor is a contraction: a sum of products of tensors. Pointwise nodes after it join it; what is left groups along chains. Every
+piece has one output, and nothing inside it is used outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Union
+
+from einnet.expr.index import Index, as_index
+from einnet.expr.nodes import Mul, Read, Scope, Tensor, reads, tensors
+from einnet.graph.program import Node, Opaque, Program
+from einnet.graph.rewrite import exchange_in
+
+
+@dataclass(frozen=True)
+class Subprogram:
+    """Nodes in order, the last of which gives the output; what they read from outside; the whole as one nested scope."""
+
+    nodes: tuple[Node, ...]
+    output: Tensor
+    expression: Scope
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the tensors read from outside, by first occurrence."""
+        return tuple(tensors(self.expression))
+
+    @cached_property
+    def key(self) -> str:
+        """The canonical key of the expression with its tensors named t0, t1, ... by first occurrence."""
+        return anonymous(self.expression).key
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for node in self.nodes for name in node.origin))
+
+
+Piece = Union[Subprogram, Opaque]
+
+
+def anonymous(scope: Scope) -> Scope:
+    """The scope with its tensors named by first occurrence."""
+    return exchange_in(scope, {t.name: Tensor(f"t{n}", t.shape, t.dtype, t.weight) for n, t in enumerate(tensors(scope).values())})
+
+
+def pieces(program: Program) -> list[Piece]:
+    """Subprograms and opaque nodes, producers first."""
+    grouping = _Grouping(program)
+    found: list[Piece] = []
+    for position, node in enumerate(program.nodes):
+        if isinstance(node, Opaque):
+            found.append(node)
+        elif position in grouping.members:
+            found.append(combine([n for k in sorted(grouping.members[position]) if isinstance(n := program.nodes[k], Node)]))
+    return found
+
+
+def subprograms(program: Program) -> list[Subprogram]:
+    """The pieces that are expressions, producers first."""
+    return [piece for piece in pieces(program) if isinstance(piece, Subprogram)]
+
+
+def combine(nodes: Iterable[Node]) -> Subprogram:
+    """Nodes, producers first, as one subprogram whose output is that of the last."""
+    nodes = tuple(nodes)
+    inner: dict[str, Tensor | Scope] = {}
+    for node in nodes:
+        inner[node.output.name] = exchange_in(node.scope, inner)
+    expression = inner[nodes[-1].output.name]
+    assert isinstance(expression, Scope)
+    return Subprogram(nodes, nodes[-1].output, expression)
+
+
+def is_contraction(scope: Scope) -> bool:
+    """A sum of products of at least two reads."""
+    return bool(scope.sums) and scope.reduce == "sum" and isinstance(scope.body, Mul) and sum(1 for _ in reads(scope.body)) >= 2
+
+
+def is_permutation(read: Read, scope: Scope) -> bool:
+    """The read takes every loop of the scope once, in any order, over its whole range; a unit loop may be written as its value."""
+    box = tuple((0, n) for n in read.base.shape) if isinstance(read.base, Tensor) else read.base.box
+    loops = {as_index(i.name): i for i in scope.loops}
+    wide = [e for e, (lo, hi) in zip(read.index, box) if hi - lo > 1]
+    if len(set(wide)) != len(wide) or len(wide) != sum(i.extent > 1 for i in scope.loops):
+        return False
+    if any(e not in loops or loops[e].range != side for e, side in zip(read.index, box) if side[1] - side[0] > 1):
+        return False
+    return all(_unit(e, scope) == lo for e, (lo, hi) in zip(read.index, box) if hi - lo == 1)
+
+
+def _unit(e: Index, scope: Scope) -> int | None:
+    """The value of an index that is a constant or a unit loop."""
+    if e.is_const:
+        return e.const if e.den == 1 else None
+    found = [i.lo for i in scope.loops if i.extent == 1 and as_index(i.name) == e]
+    return found[0] if found else None
+
+
+def follows_pointwise(node: Node, name: str) -> bool:
+    """The node has no sum and reads the tensor of that name only at a permutation of its loops, in no nested scope."""
+    if node.scope.sums:
+        return False
+    found = False
+    for read in reads(node.scope.body):
+        if isinstance(read.base, Scope):
+            if name in tensors(read.base):
+                return False
+        elif read.base.name == name:
+            found = True
+            if not is_permutation(read, node.scope):
+                return False
+    return found
+
+
+class _Grouping:
+    """Which nodes stand together: `members` maps the position of a group's last node to the positions of all."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.outputs = {tensor for _, tensor in program.outputs}
+        self.position = {t.name: k for k, node in enumerate(program.nodes) for t in node.outputs}
+        self.users: dict[str, list[int]] = {}
+        for k, node in enumerate(program.nodes):
+            for name in node.inputs:
+                self.users.setdefault(name, []).append(k)
+        self.taken: set[int] = set()
+        self.members: dict[int, set[int]] = {}
+        anchors = [k for k, node in enumerate(program.nodes) if isinstance(node, Node) and is_contraction(node.scope)]
+        self.taken.update(anchors)
+        for k in reversed(anchors):
+            self.add(self.with_tail(k))
+        for k in reversed(range(len(program.nodes))):
+            if k not in self.taken and isinstance(program.nodes[k], Node):
+                self.add(self.cone(k))
+
+    def add(self, group: set[int]) -> None:
+        self.taken.update(group)
+        self.members[max(group)] = group
+
+    def with_tail(self, anchor: int) -> set[int]:
+        """The anchor and the pointwise nodes after it, as long as each value has that single user."""
+        group = {anchor}
+        last = anchor
+        while True:
+            name = self.program.nodes[last].outputs[0].name
+            users = self.users.get(name, [])
+            if name in self.outputs or len(users) != 1 or users[0] in self.taken:
+                return group
+            user = self.program.nodes[users[0]]
+            if not isinstance(user, Node) or not follows_pointwise(user, name):
+                return group
+            last = users[0]
+            group.add(last)
+
+    def cone(self, last: int) -> set[int]:
+        """A node and all free nodes before it whose values are used inside the group only."""
+        group = {last}
+        waiting = list(self.program.nodes[last].inputs)
+        while waiting:
+            name = waiting.pop()
+            k = self.position.get(name)
+            if k is None or k in group or k in self.taken or name in self.outputs or not isinstance(self.program.nodes[k], Node):
+                continue
+            if all(user in group for user in self.users[name]):
+                group.add(k)
+                waiting.extend(self.program.nodes[k].inputs)
+        return group
