@@ -29,11 +29,14 @@ def evaluate(scope: Scope, tensor_values: Mapping[str, NDArray[Any]], dtype: str
 
     Reads outside a box, or at a fractional index, give the read's fill. Every distinct nested scope is materialised once.
 
-    Raises UsageError for a tensor without values or with values of another shape.
+    Tensors that carry their own values need none in `tensor_values`. Raises UsageError for a tensor without values or with values of another shape.
     """
     system = arithmetic(dtype)
     held: dict[str, Array] = {}
     for name, t in tensors(scope).items():
+        if t.values is not None:
+            held[name] = np.array([system.number(v) for v in t.values], dtype=system.dtype).reshape(t.shape)
+            continue
         if name not in tensor_values:
             raise UsageError(f"no values for tensor {name}{list(t.shape)}")
         if tensor_values[name].shape != t.shape:
@@ -145,7 +148,7 @@ class _View:
         steps = [sum(e.coefficient(n) * step for e, step in zip(r.index, window.strides)) for n in self.names]
         used = frozenset().union(*(e.names() for e in r.index))
         shape = [extent if n in used else 1 for n, extent in zip(self.names, self.shape)]
-        origin = window[tuple(slice(f, None) for f in first)]
+        origin = window[(*(slice(f, None) for f in first), ...)]
         return as_strided(origin, shape, steps, writeable=False)
 
 
@@ -160,7 +163,7 @@ def _size(names: frozenset[str], ranges: Ranges) -> int:
 def _window(base: Array, box: tuple[Range, ...], hull: tuple[Range, ...], fill: Array) -> Array:
     """The part of a tensor in `hull`, with the fill where that lies outside the box."""
     if all(lo >= b and hi <= e for (lo, hi), (b, e) in zip(hull, box)):
-        return base[tuple(slice(lo - b, hi - b) for (lo, hi), (b, _) in zip(hull, box))]
+        return base[(*(slice(lo - b, hi - b) for (lo, hi), (b, _) in zip(hull, box)), ...)]
     out = np.full([hi - lo for lo, hi in hull], fill, dtype=base.dtype)
     common = [(max(lo, b), min(hi, e)) for (lo, hi), (b, e) in zip(hull, box)]
     if all(lo < hi for lo, hi in common):

@@ -69,7 +69,8 @@ def _body(body: Body, names: Mapping[str, str]) -> str:
             if isinstance(base, Scope):
                 name = base.key
             else:
-                name = f"{base.name}:{base.dtype}{'w' if base.weight else ''}{base.shape}"
+                given = "" if base.values is None else "=" + ",".join(map(str, base.values))
+                name = f"{base.name}:{base.dtype}{'w' if base.weight else ''}{base.shape}{given}"
             return f"{name}[{','.join(_index(i, names) for i in index)}|{fill}]"
         case Add(args):
             return f"+({','.join(sorted(_body(a, names) for a in args))})"

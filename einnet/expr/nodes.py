@@ -47,12 +47,17 @@ class Iter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A named array: box [0, n) in each dimension. `weight` marks values that are known at compile time."""
+    """A named array: box [0, n) in each dimension.
+
+    `weight` marks values that are known at compile time; `values` gives them, exact and row-major, where they belong to the expression itself
+    (the matrices of a bilinear algorithm).
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str = "f32"
     weight: bool = False
+    values: tuple[Fraction, ...] | None = None
 
     @property
     def box(self) -> tuple[Range, ...]:

@@ -33,7 +33,8 @@ def evaluate_at(scope: Scope, points: NDArray[np.int64], seed: int) -> Residues:
     inside = np.ones(len(points), dtype=np.bool_)
     for axis, (lo, hi) in enumerate(scope.box):
         inside &= (points[:, axis] >= lo) & (points[:, axis] < hi)
-    result[inside] = _at(scope, points[inside], seed)
+    with np.errstate(over="ignore"):
+        result[inside] = _at(scope, points[inside], seed)
     return result
 
 
@@ -80,8 +81,11 @@ def _block(s: Scope, points: NDArray[np.int64], ranges: dict[str, Range], seed: 
 
 def _read(r: Read, env: Environment, seed: int) -> Array:
     address, inside = flat_address(r.index, r.base.box, env)
-    if isinstance(r.base, Tensor):
-        found: Array = random_function(seed_of(seed, r.base.name), (address,))
+    if isinstance(r.base, Tensor) and r.base.values is not None:
+        table = np.array([residue(v) for v in r.base.values], dtype=np.uint64)
+        found: Array = np.take(table, np.clip(address, 0, len(table) - 1))
+    elif isinstance(r.base, Tensor):
+        found = random_function(seed_of(seed, r.base.name), (address,))
     else:
         found = _read_scope(r.base, address, inside, seed)
     return found if inside is None else np.where(inside, found, residue(r.fill))

@@ -4,6 +4,7 @@
     K : weight f32[3,3,64,64]
     L[h<56,w<56,f<64] Σ[c<64,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,f,c]
 
+A declaration may give a weight's exact values: `G : weight f32[2,2] = [1,0,1/2,-1]`.
 Grammar (scalar bodies):  sum: product (('+'|'-') product)*;  product: unary (('*'|'/') unary)*;  unary: '-' unary | atom;
 atom: number | read | `{scope}[..]` | name '(' args ')' | `val(index)` | `select(cond & cond, a, b)` | '(' sum ')'.
 `read` is `A[i,j]` with an optional fill `A[i,j]|-inf`. In an index `//` and `%` are floor division and remainder, `/` is exact division.
@@ -15,6 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 
 from einnet.errors import ParseError
 from einnet.expr.index import Index, Range, as_index, bounds, moduli, var
@@ -131,7 +133,8 @@ def print_scope(s: Scope) -> str:
 
 
 def print_declaration(t: Tensor) -> str:
-    return f"{t.name} : {'weight ' if t.weight else ''}{t.dtype}[{','.join(map(str, t.shape))}]"
+    given = "" if t.values is None else f" = [{','.join(map(print_number, t.values))}]"
+    return f"{t.name} : {'weight ' if t.weight else ''}{t.dtype}[{','.join(map(str, t.shape))}]{given}"
 
 
 def print_with_declarations(s: Scope) -> str:
@@ -234,11 +237,33 @@ class _Parser:
                 if shape:
                     self.expect(",")
                 shape.append(self.integer())
-            tensor = Tensor(name, tuple(shape), dtype, weight)
             if any(n < 0 for n in shape):
                 raise self.error(f"tensor {name} has a negative extent", at)
+            tensor = Tensor(name, tuple(shape), dtype, weight, self.given_values(prod(shape)) if self.take("=") else None)
+            if tensor.values is not None and not weight:
+                raise self.error(f"tensor {name} has values but is no weight", at)
             if self.declared.setdefault(name, tensor) != tensor:
                 raise self.error(f"tensor {name} is declared twice, differently", at)
+
+    def given_values(self, count: int) -> tuple[Fraction, ...]:
+        at = self.tokens[self.pos].at
+        self.expect("[")
+        values: list[Fraction] = []
+        while not self.take("]"):
+            if values:
+                self.expect(",")
+            v = self.number()
+            if self.take("/"):
+                below = self.number()
+                if isinstance(v, float) or isinstance(below, float) or not below:
+                    raise self.error("expected an exact rational", at)
+                v = v / below
+            if isinstance(v, float):
+                raise self.error("the values of a tensor are finite", at)
+            values.append(v)
+        if len(values) != count:
+            raise self.error(f"{len(values)} values for {count} elements", at)
+        return tuple(values)
 
     def iters(self) -> list[Iter]:
         self.expect("[")

@@ -121,6 +121,8 @@ def _assemble(
     for n, (own, summed) in enumerate(((row.strides[0], k.strides[0]), (column.strides[0], k.strides[1]))):
         if 1 not in (own, summed):
             return [Mismatch(f"{name_of(operands[n])} has no unit stride", "relayout", operand=_number(n, swapped), order=orders[n])]
+    if table.batched and not batches and len(rows) < 2 and len(columns) < 2:
+        return [Mismatch("no iterator is a batch: it is a plain Matmul")]
     kernel = _kernel(row, column, k, batches, [r for r in rows if r is not row], columns[:-1], addresses)
     bases: tuple[Tensor | Scope, ...] = tuple(r.base for r in operands)
     roles = [("m", row.names), ("n", column.names), ("k", k.names)]

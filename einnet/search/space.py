@@ -20,10 +20,10 @@ from einnet.expr.nodes import Scope, is_weight, nested, walk
 from einnet.instantiate.match import match
 from einnet.instantiate.tables import TABLES, Table
 from einnet.search.converge import Converged, converge
-from einnet.search.work import BYTES, elements, flops, moved
+from einnet.search.work import BYTES, applies_algorithm, elements, flops, intensity, moved
 from einnet.search.forms import Form, after, converged_form, distinct, plain, substitute_child
 
-EXPLORED = ("sum-split", "substitute", "substitute-sum", "merge", "relax")
+EXPLORED = ("sum-split", "substitute", "substitute-sum", "merge", "relax", "bilinear")
 """Rules that are a choice. tighten and fold are applied always, reorder and relayout where converging derivation wants them."""
 
 
@@ -32,7 +32,8 @@ class Options:
     """What the search may do.
 
     `deadline` is a time.monotonic() value; `states` bounds the scopes visited. `balance` is the machine's FLOPs per byte moved: a scope whose
-    intermediate tensors cost more than `slack` times the whole of what it computes at that balance is not visited.
+    intermediate tensors cost more than `slack` times the whole of what it computes at that balance is not visited. Scopes under `intensity`
+    FLOPs per element moved are left to code generation (paper section 5).
     """
 
     max_depth: int = 7
@@ -45,6 +46,7 @@ class Options:
     states: int = 20_000
     balance: float = 10.0
     slack: float = 4.0
+    intensity: float = 4.0
 
 
 @dataclass
@@ -122,7 +124,7 @@ class Space:
         limit = self.options.slack * (flops(first) + self.options.balance * BYTES * elements(first))
         while queue and not self.out_of_budget():
             member = queue.popleft()
-            if member.depth >= depth or is_weight(member.scope):
+            if member.depth >= depth or not self.worth(member.scope):
                 continue
             for rule, rewrite in self._rewrites(member.scope):
                 step = Step(rule.name, rewrite.parameters, member.scope, rewrite.scope, (), rewrite.kind, rewrite.bound)
@@ -133,6 +135,10 @@ class Space:
                 new = Member(normal, (*member.steps, step, *more), member.depth + 1)
                 if self._add(group, new):
                     queue.append(new)
+
+    def worth(self, scope: Scope) -> bool:
+        """Exploring can pay: the scope itself computes much for what it moves, and is no algorithm's transform (those are generated)."""
+        return not is_weight(scope) and intensity(scope) >= self.options.intensity and not applies_algorithm(scope)
 
     def _rewrites(self, scope: Scope) -> Iterator[tuple[Rule, object]]:  # type: ignore[type-arg]
         for rule in self._rules:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from einnet.expr.nodes import Add, Body, Call, Div, Mul, Scope, children, is_weight, nested, tensors, walk
+from einnet.expr.nodes import Add, Body, Call, Div, Mul, Scope, Tensor, children, is_weight, nested, reads, tensors, walk
 
 BYTES = 4
 """Bytes of an element (f32)."""
@@ -34,3 +34,15 @@ def elements(scope: Scope) -> int:
 def moved(scope: Scope) -> int:
     """Bytes written and read again for the intermediate tensors of the scope, at least; weights are free."""
     return sum(2 * BYTES * prod(s.shape) for s in dict.fromkeys(nested(scope)) if not is_weight(s))
+
+
+def intensity(scope: Scope) -> float:
+    """Operations of the scope itself, not of those inside it, for every element it reads and writes (paper section 5, intensity analysis)."""
+    bases = {r.base for r in reads(scope.body)}
+    touched = prod(scope.shape) + sum(prod(b.shape) for b in bases)
+    return points(scope) * (operations(scope.body) + (1 if scope.sums else 0)) / max(touched, 1)
+
+
+def applies_algorithm(scope: Scope) -> bool:
+    """A factor is a constant matrix of a bilinear algorithm: what remains of the scope is that algorithm's own transform."""
+    return any(isinstance(r.base, Tensor) and r.base.values is not None for r in reads(scope.body))

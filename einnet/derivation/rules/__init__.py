@@ -1,6 +1,7 @@
 """All rules, in search order. This tuple is the registry: what is not in it does not exist."""
 
 from einnet.derivation.rule import Rule
+from einnet.derivation.rules.bilinear import bilinear
 from einnet.derivation.rules.fold import fold
 from einnet.derivation.rules.merge import merge
 from einnet.derivation.rules.relax import relax
@@ -9,4 +10,4 @@ from einnet.derivation.rules.substitute import reorder_loops, substitute_loops, 
 from einnet.derivation.rules.sum_split import sum_split
 from einnet.derivation.rules.tighten import tighten
 
-RULES: tuple[Rule, ...] = (sum_split, substitute_loops, substitute_sums, reorder_loops, merge, tighten, relax, relayout, fold)
+RULES: tuple[Rule, ...] = (sum_split, substitute_loops, substitute_sums, reorder_loops, merge, tighten, relax, relayout, bilinear, fold)

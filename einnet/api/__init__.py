@@ -1,0 +1,1 @@
+"""What the public names of `einnet` do: optimize a model, load a result, parse and derive expressions, verify, report."""

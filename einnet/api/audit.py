@@ -1,0 +1,77 @@
+"""A stored program against the model that it claims to be: every derivation proven again, its numbers beside ONNX Runtime's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from einnet.api.stored import StoredProgram
+from einnet.derivation.check import check
+from einnet.errors import CertificateError, UsageError
+
+
+def audit(model: Any, stored: StoredProgram, seed: int = 0) -> dict[str, Any]:
+    """Verdict as plain data: `certificate` (derivations, steps, methods, problems), `verification` (errors by output) and `passed`.
+
+    A derivation is a problem where a step of it does not hold and where it starts from an expression that the model does not have.
+    Raises ModelError for a model that cannot be read, UsageError for one with other inputs or outputs than the program.
+    """
+    certificate = audit_certificate(model, stored)
+    verification = audit_numbers(model, stored, seed)
+    return {
+        "model": str(model),
+        "program": str(stored.path),
+        "certificate": certificate,
+        "verification": verification,
+        "passed": not certificate["problems"] and verification["passed"],
+    }
+
+
+def audit_certificate(model: Any, stored: StoredProgram) -> dict[str, Any]:
+    """Prove every step again, and look for every start among the model's own expressions."""
+    expressions = starts(model, stored)
+    problems: list[str] = []
+    methods: Counter[str] = Counter()
+    entries = stored.certificate.entries
+    for number, entry in enumerate(entries, 1):
+        if entry.derivation.start.key not in expressions:
+            problems.append(f"derivation {number} starts from an expression that the model does not have: {entry.derivation.start.text()}")
+        try:
+            methods.update(proof.method for proof in check(entry.derivation))
+        except CertificateError as error:
+            problems.append(f"derivation {number}, {error}")
+    return {"derivations": len(entries), "steps": sum(len(e.derivation.steps) for e in entries), "methods": dict(methods), "problems": problems}
+
+
+def starts(model: Any, stored: StoredProgram) -> set[str]:
+    """Keys of the expressions that derivations of the model may start from."""
+    from einnet.api.optimize import prepare
+    from einnet.graph.onnx import load
+    from einnet.graph.split import subprograms
+
+    return {part.expression.key for part in subprograms(prepare(load(model, shapes=shapes(stored))))}
+
+
+def audit_numbers(model: Any, stored: StoredProgram, seed: int) -> dict[str, Any]:
+    """Run the program and the model on the same random inputs."""
+    from einnet.api.optimize import TOLERANCE
+    from einnet.api.verify import compare_outputs, random_inputs
+    from einnet.graph.onnx_read import runnable
+    from einnet.runtime.ort import Session
+
+    session = Session(runnable(model, shapes(stored)), stored.loaded.threads, title=str(model))
+    for what, ours, theirs in (
+        ("inputs", set(stored.inputs), {a.name for a in session.inputs}),
+        ("outputs", {name for name, _ in stored.loaded.plan.outputs}, {a.name for a in session.outputs}),
+    ):
+        if ours != theirs:
+            raise UsageError(f"{stored.path} was made from another model: its {what} are {', '.join(sorted(ours))}; those of {model} are {', '.join(sorted(theirs))}")
+    inputs = random_inputs(stored.loaded.plan, seed)
+    return compare_outputs(stored(inputs), session(inputs), TOLERANCE[stored.report["settings"]["allow"]])
+
+
+def shapes(stored: StoredProgram) -> dict[str, tuple[int, ...]]:
+    """The shapes that the program was made for."""
+    return {name: shape for name, (_, shape) in stored.inputs.items()}
+
+

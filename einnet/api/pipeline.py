@@ -1,0 +1,140 @@
+"""From a program to a plan: subprograms searched, costed and chosen, one after the other, within a budget of time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Protocol
+
+from einnet.api.settings import Progress, Settings
+from einnet.expr.nodes import Scope
+from einnet.graph.program import Opaque, Program
+from einnet.graph.split import Subprogram, subprograms
+from einnet.instantiate.kernels import Kernel, Plan
+from einnet.search.candidates import Candidate, Choice, choose
+from einnet.search.plan import Assembly
+from einnet.search.space import EXPLORED, Options, Space, Statistics
+
+SEARCH_SHARE = 0.5
+"""Share of the time budget that exploring may use; measuring, compiling, checking and timing take the rest."""
+
+
+class Cost(Protocol):
+    """What the pipeline asks of a backend: seconds of kernels, estimated without running and measured."""
+
+    def estimate(self, kernel: Kernel) -> float: ...
+
+    def costs(self, kernels: Sequence[Kernel]) -> Sequence[float]: ...
+
+
+@dataclass
+class Result:
+    """One subprogram of the program and what was chosen for it (shared with every subprogram of the same key)."""
+
+    subprogram: Subprogram
+    names: Mapping[str, str]
+    choice: Choice
+    use_original: bool = False
+
+    @property
+    def candidate(self) -> Candidate:
+        return self.choice.original if self.use_original else self.choice.best
+
+    @property
+    def changed(self) -> bool:
+        """Something else than the model's own operators runs."""
+        return self.candidate is not self.choice.original
+
+
+@dataclass
+class Outcome:
+    """Everything the search decided."""
+
+    program: Program
+    results: list[Result]
+    states: int = 0
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    def plan(self, original: bool = False) -> Plan:
+        """The plan of the chosen candidates, or of the model's own operators."""
+        assembly = Assembly(self.program)
+        by_output = {r.subprogram.output.name: r for r in self.results}
+        for node in self.program.nodes:
+            if isinstance(node, Opaque):
+                assembly.opaque(node)
+            elif node.output.name in by_output:
+                r = by_output[node.output.name]
+                assembly.add((r.choice.original if original else r.candidate).build, r.names, node.output.name)
+        return assembly.finish()
+
+
+def search(program: Program, settings: Settings, cost: Cost, started: float) -> Outcome:
+    """Search every distinct subprogram once and choose a candidate for each.
+
+    Ctrl-C ends exploring: what remains is taken as the model has it, and the result is as good as it was until then.
+    """
+    parts = subprograms(program)
+    distinct: dict[str, Choice] = {}
+    results: list[Result] = []
+    notes: list[str] = []
+    total = len({p.key for p in parts})
+    states = 0
+    interrupted = False
+    for part in parts:
+        names = dict(part.names)
+        if part.key not in distinct:
+            remaining = started + SEARCH_SHARE * settings.time_budget - time.monotonic()
+            share = 0.0 if interrupted else max(remaining, 0.0) / max(total - len(distinct), 1)
+            over = interrupted or time.monotonic() - started > 0.8 * settings.time_budget
+            try:
+                choice = _one(part.expression, settings, cost, share, over, (len(distinct), total), started)
+            except KeyboardInterrupt:
+                interrupted = True
+                notes.append("interrupted: the remaining subprograms run as the model has them")
+                choice = _one(part.expression, settings, cost, 0.0, True, (len(distinct), total), started)
+            states += choice.states
+            distinct[part.key] = choice
+        results.append(Result(part, names, distinct[part.key]))
+    return Outcome(program, results, states, time.monotonic() - started, notes)
+
+
+def options(settings: Settings, share: float, over: bool) -> Options:
+    """Search options for one subprogram with `share` seconds; none are explored where the budget is used up."""
+    explore = settings.derive and not over
+    return Options(
+        max_depth=settings.max_depth if explore else 0,
+        rules=settings.rules or EXPLORED,
+        converge=settings.converge and explore,
+        fingerprint=settings.fingerprint,
+        kinds=settings.kinds,
+        deadline=time.monotonic() + share if explore else inf,
+    )
+
+
+def _one(expression: Scope, settings: Settings, cost: Cost, share: float, over: bool, place: tuple[int, int], started: float) -> Choice:
+    begin = time.monotonic()
+
+    def report(statistics: Statistics) -> None:
+        if settings.progress:
+            used = max(time.monotonic() - begin, 1e-9)
+            left = max(started + settings.time_budget - time.monotonic(), 0.0)
+            settings.progress(Progress("search", place[0], place[1], statistics.states, statistics.states / used, left=left))
+
+    space = Space(options(settings, share, over), report)
+    report(space.statistics)
+    forms = space.forms(expression)
+    choice = choose(expression, forms, cost.estimate, cost.costs)
+    choice.states, choice.seconds = space.statistics.states, time.monotonic() - begin
+    if space.statistics.stopped:
+        choice.notes.append(f"search stopped by the budget of {space.statistics.stopped}")
+    if settings.progress:
+        left = max(started + settings.time_budget - time.monotonic(), 0.0)
+        settings.progress(
+            Progress("search", place[0] + 1, place[1], choice.states, best=1e3 * choice.best.measured, original=1e3 * choice.original.measured, left=left)
+        )
+    return choice
+
+

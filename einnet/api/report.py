@@ -1,0 +1,145 @@
+"""The report: everything that was decided and measured, as plain JSON data."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+from einnet.api.certificate import Certificate
+from einnet.api.pipeline import Outcome, Result
+from einnet.api.settings import Settings
+from einnet.graph.program import Program
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul
+from einnet.instantiate.match import Match
+from einnet.search.candidates import Candidate, Choice
+
+LIBRARIES = ("einnet", "numpy", "onnx", "onnxruntime", "apache-tvm", "onednn-cpu-gomp", "islpy", "sympy")
+
+REPORTED = 12
+"""Candidates of a subprogram that are told of, beside the original and the best."""
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes and checks; libraries that are not installed are left out."""
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def describe(kernel: Kernel) -> str:
+    """One line for people: the kernel and its sizes."""
+    match kernel:
+        case Matmul(a, b, _, post):
+            batch = "x".join(str(max(p, q)) for p, q in zip(a.shape[:-2], b.shape[:-2]))
+            return f"Matmul {batch + ' x ' if batch else ''}{a.shape[-2]}x{a.shape[-1]}x{b.shape[-1]}{_posts(post)}"
+        case Conv(x=x, w=w, y=y, post=post, transposed=transposed, strides=strides, dilations=dilations):
+            name = "ConvTranspose" if transposed else "Conv"
+            taps = "x".join(map(str, w.shape[3:]))
+            extra = (f" g{w.shape[0]}" if w.shape[0] > 1 else "") + (f" s{strides[0]}" if max(strides) > 1 else "") + (f" d{dilations[0]}" if max(dilations) > 1 else "")
+            return f"{name}{taps}{extra} {x.shape[1]}@{'x'.join(map(str, x.shape[2:]))}->{y.shape[1]}{_posts(post)}"
+        case EOperator(scope=scope):
+            return f"eOperator {scope.text()}"
+    return f"ONNX Runtime: {kernel.origin}"
+
+
+def _posts(posts: tuple[Any, ...]) -> str:
+    return "".join(f"+{p.kind}" for p in posts)
+
+
+def build_report(
+    model: object,
+    program: Program,
+    outcome: Outcome,
+    settings: Settings,
+    times: Mapping[str, Any],
+    verification: Mapping[str, Any],
+    certificate: Certificate,
+    seconds: float,
+) -> dict[str, Any]:
+    """The REPORT that `--json` writes: times in ms, one entry for each subprogram."""
+    original, optimized, reference = (times[k].median * 1e3 for k in ("original", "optimized", "onnxruntime"))
+    return {
+        "model": str(model) if isinstance(model, str) or hasattr(model, "__fspath__") else program.title,
+        "backend": settings.backend,
+        "threads": settings.threads,
+        "versions": versions(),
+        "settings": {"max_depth": settings.max_depth, "time_budget": settings.time_budget, "allow": settings.allow, "derive": settings.derive, "seed": settings.seed},
+        "subprograms": [subprogram_report(r) for r in outcome.results],
+        "totals": {
+            "original_ms": original,
+            "onnxruntime_ms": reference,
+            "optimized_ms": optimized,
+            "speedup": reference / optimized,
+            "speedup_over_original": original / optimized,
+            "noise": times.get("noise", 0.0),
+            "search_s": outcome.seconds,
+            "total_s": seconds,
+            "states": outcome.states,
+        },
+        "spread_ms": {k: times[k].spread * 1e3 for k in ("original", "optimized", "onnxruntime")},
+        "certificate": {"derivations": len(certificate.entries), "steps": certificate.steps, "methods": certificate.methods()},
+        "verification": dict(verification),
+        "notes": outcome.notes,
+    }
+
+
+def subprogram_report(r: Result) -> dict[str, Any]:
+    """One subprogram: what it is, what was considered, what runs."""
+    choice, chosen = r.choice, r.candidate
+    return {
+        "key": r.subprogram.key,
+        "output": r.subprogram.output.name,
+        "nodes": [o for n in r.subprogram.nodes for o in n.origin],
+        "expression": choice.expression.text(),
+        "states": choice.states,
+        "forms": choice.forms,
+        "candidates": [{**candidate_report(c), "chosen": c is chosen, "original": c is choice.original} for c in reported(choice)],
+        "changed": r.changed,
+        "kernels": kernels_report(chosen),
+        "original_kernels": kernels_report(choice.original),
+        "operators": [match_text(m) for _, m in chosen.form.matches],
+        "steps": [{"rule": s.rule, "parameters": s.parameters, "kind": s.kind} for s in chosen.form.steps],
+        "predicted_ms": chosen.predicted * 1e3,
+        "measured_ms": finite(chosen.measured * 1e3),
+        "original_ms": finite(choice.original.measured * 1e3),
+        "search_s": choice.seconds,
+        "notes": choice.notes,
+    }
+
+
+def reported(choice: Choice) -> list[Candidate]:
+    """The candidates that the report and the artifact tell of: the cheapest ones, the original and the best."""
+    return [c for n, c in enumerate(choice.candidates) if n < REPORTED or c is choice.original or c is choice.best]
+
+
+def kernels_report(c: Candidate) -> list[dict[str, Any]]:
+    """The kernels of a candidate in order; ms is None where they were not measured one by one."""
+    seconds = c.seconds or (float("inf"),) * len(c.build.kernels)
+    return [{"kernel": describe(k), "ms": finite(1e3 * t)} for k, t in zip(c.build.kernels, seconds, strict=True)]
+
+
+def candidate_report(c: Candidate) -> dict[str, Any]:
+    """A candidate in one line each: operators, rules, cost in ms."""
+    return {
+        "operators": [match_text(m) for _, m in c.form.matches],
+        "kernels": [describe(k) for k in c.build.kernels],
+        "rules": c.rules,
+        "predicted_ms": finite(c.predicted * 1e3),
+        "measured_ms": finite(c.measured * 1e3),
+    }
+
+
+def match_text(m: Match) -> str:
+    """`Matmul(m=.., n=.., k=..)`."""
+    return str(m)
+
+
+def finite(x: float) -> float | None:
+    """None for what was not measured or cannot run: JSON has no infinity."""
+    return x if x < float("inf") else None

@@ -1,0 +1,66 @@
+"""What a user can ask of `optimize`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from einnet.derivation.rules import RULES
+from einnet.derivation.steps import KINDS
+from einnet.errors import UsageError
+
+BACKENDS = ("cpu",)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where an optimization stands. `best` and `original` are ms of the subprogram at hand; `left` seconds of the time budget."""
+
+    phase: str
+    done: int = 0
+    total: int = 0
+    states: int = 0
+    states_per_s: float = 0.0
+    best: float | None = None
+    original: float | None = None
+    left: float = 0.0
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of `einnet.optimize`; see there."""
+
+    max_depth: int = 7
+    time_budget: float = 120.0
+    threads: int | None = None
+    backend: str = "cpu"
+    allow: str = "reassociation"
+    derive: bool = True
+    converge: bool = True
+    fingerprint: bool = True
+    rules: tuple[str, ...] | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    seed: int = 0
+    progress: Callable[[Progress], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise UsageError(f"backend {self.backend!r} is not one of {', '.join(BACKENDS)}")
+        if self.allow not in KINDS:
+            raise UsageError(f"allow {self.allow!r} is not one of {', '.join(KINDS)}")
+        if self.max_depth < 0:
+            raise UsageError(f"max_depth must be 0 or more, not {self.max_depth}")
+        if not self.time_budget > 0:
+            raise UsageError(f"time_budget must be a positive number of seconds, not {self.time_budget}")
+        if self.threads is not None and self.threads < 1:
+            raise UsageError(f"threads must be 1 or more, not {self.threads}")
+        known = {r.name for r in RULES}
+        unknown = [r for r in self.rules or () if r not in known]
+        if unknown:
+            raise UsageError(f"no rule {unknown[0]!r}; `einnet rules` lists them: {', '.join(sorted(known))}")
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The numerical classes of steps that are allowed."""
+        return KINDS[: KINDS.index(self.allow) + 1]

@@ -1,0 +1,130 @@
+"""Optimizations on disk: what `Optimization.save` writes and `einnet.load` reads.
+
+Beside the program, the file holds the report, every derivation that the program stands on as `.ein` text, and how each step was proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from einnet.api.inputs import gather_inputs
+from einnet.api.plain import plain
+from einnet.errors import ArtifactError
+from einnet.runtime import artifact
+
+if TYPE_CHECKING:
+    from einnet.api.certificate import Certificate
+    from einnet.api.optimize import Optimization
+    from einnet.derivation.steps import Derivation
+    from einnet.runtime.cpu.program import Executable
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Considered:
+    """A derivation that does not run: `candidate` is its place among the candidates that the report lists for the subprogram `key`."""
+
+    key: str
+    candidate: int
+    derivation: Derivation
+    matches: tuple[str, ...]
+
+
+def store(optimization: Optimization, path: Path) -> Path:
+    """Write an optimization, whole or not at all. Raises ArtifactError where the path cannot be written."""
+    from einnet.api.report import reported
+    from einnet.derivation import einfile
+
+    used = optimization.certificate.entries
+    texts = [einfile.write(e.derivation, e.matches) for e in used]
+    proofs = [{"key": e.key, "proofs": [[p.method, p.details, p.points] for p in e.proofs]} for e in used]
+    considered: list[dict[str, object]] = []
+    for r in {r.subprogram.key: r for r in optimization.outcome.results}.values():
+        for n, c in enumerate(reported(r.choice)):
+            if c is not r.candidate and c.form.steps:
+                considered.append({"key": r.subprogram.key, "candidate": n})
+                texts.append(einfile.write(c.form.derivation, c.form.operators()))
+    metadata = plain({"report": optimization.report, "certificate": proofs, "considered": considered})
+    executable = optimization.executable
+    artifact.save(path, executable.plan, executable.code, metadata, texts, threads=executable.threads)
+    return path
+
+
+def load(path: str | Path) -> StoredProgram:
+    """Read what `Optimization.save` wrote.
+
+    Raises ArtifactError for a file that is missing, damaged or no program. The file contains machine code: load only what you trust.
+    """
+    loaded = artifact.load(path)
+    kinds = {"report": dict, "certificate": list, "considered": list}
+    if not all(isinstance(loaded.metadata.get(name), kind) for name, kind in kinds.items()):
+        raise ArtifactError(f"{path} holds a program but no report of an optimization")
+    return StoredProgram(Path(path), loaded)
+
+
+class StoredProgram:
+    """An optimized program from disk. Call it as an `Optimization` is called; it is bound to memory on the first call."""
+
+    def __init__(self, path: Path, loaded: artifact.Loaded) -> None:
+        self.path, self.loaded = path, loaded
+
+    def __repr__(self) -> str:
+        return f"<{self.path}: {self.report.get('model', 'a program')}, {len(self.loaded.plan.kernels)} kernels>"
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The report of the optimization, as `--json` writes it."""
+        return dict(self.loaded.metadata["report"])
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The derivations, and how each step was proven when the program was made. `einnet.api.audit` proves them again."""
+        from einnet.api.certificate import Certificate, Entry
+        from einnet.derivation import einfile
+        from einnet.derivation.check import Proof
+
+        entries = []
+        for text, recorded in zip(self.loaded.derivations, self.loaded.metadata["certificate"]):
+            file = einfile.parse(text)
+            entries.append(Entry(recorded["key"], file.derivation, tuple(Proof(*p) for p in recorded["proofs"]), file.matches))
+        return Certificate(tuple(entries))
+
+    @cached_property
+    def considered(self) -> list[Considered]:
+        """The derivations of the candidates that the report tells of and that do not run. They have not been checked."""
+        from einnet.derivation import einfile
+
+        files = map(einfile.parse, self.loaded.derivations[len(self.loaded.metadata["certificate"]) :])
+        recorded = self.loaded.metadata["considered"]
+        return [Considered(r["key"], r["candidate"], file.derivation, file.matches) for r, file in zip(recorded, files)]
+
+    @property
+    def derivations(self) -> list[Derivation]:
+        """The derivation of every distinct subprogram that was changed."""
+        changed = {s["key"] for s in self.report["subprograms"] if s["changed"]}
+        return [e.derivation for e in self.certificate.entries if e.key in changed]
+
+    @cached_property
+    def executable(self) -> Executable:
+        """The program bound to memory. Raises ArtifactError where neither the stored code fits this machine nor TVM can build it again."""
+        return self.loaded.executable()
+
+    @property
+    def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Element type and shape of every input, by name, in the model's order."""
+        types = {b.name: b.dtype for b in self.loaded.plan.buffers}
+        return {name: (types[view.buffer], view.shape) for name, view in self.loaded.plan.inputs}
+
+    def __call__(self, *args: Array | Mapping[str, Array], **inputs: Array) -> dict[str, Array]:
+        """Outputs by name, for a mapping of input names to arrays or for the arrays in the model's order.
+
+        Raises UsageError for wrong names, shapes or types.
+        """
+        return self.executable(gather_inputs(list(self.inputs), args, inputs))

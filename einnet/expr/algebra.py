@@ -1,0 +1,83 @@
+"""Exact matrices of bilinear algorithms (Toom-Cook), with their proof and their error bounds. The one module that knows sympy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import product
+
+Matrix = tuple[tuple[Fraction, ...], ...]
+
+POINTS = (Fraction(0), Fraction(1), Fraction(-1), Fraction(2), Fraction(-2), Fraction(1, 2), Fraction(-1, 2), Fraction(4), Fraction(-4), Fraction(1, 4), Fraction(-1, 4))
+"""Evaluation points in the order in which they are taken: small numerators and denominators keep rounding errors small. The last point is ∞."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bilinear:
+    """y[i] = Σ[p] A[i,p] · (Σ[r] G[p,r] g[r]) · (Σ[a] B[p,a] d[a]), the correlation Σ[r] d[i+r] g[r] for i < m, r < taps."""
+
+    m: int
+    taps: int
+    A: Matrix
+    G: Matrix
+    B: Matrix
+
+    @property
+    def products(self) -> int:
+        """Multiplications of transformed elements: m + taps - 1."""
+        return len(self.B)
+
+
+@lru_cache(maxsize=64)
+def toom_cook(m: int, taps: int) -> Bilinear:
+    """F(m, taps): the Toom-Cook correlation with m + taps - 1 products, exact and proven.
+
+    Raises ValueError where the points do not suffice.
+    """
+    from sympy import Poly, Rational, symbols
+
+    n = m + taps - 1
+    if m < 1 or taps < 1 or n - 1 > len(POINTS):
+        raise ValueError(f"no evaluation points for F({m},{taps})")
+    points = POINTS[: n - 1]
+    x = symbols("x")
+
+    def coefficients(roots: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
+        poly = Poly(1, x, domain="QQ")
+        for a in roots:
+            poly *= Poly(x - Rational(a.numerator, a.denominator), x, domain="QQ")
+        found = [Fraction(int(c.p), int(c.q)) for c in reversed(poly.all_coeffs())]
+        return tuple(found + [Fraction(0)] * (n - len(found)))
+
+    b = [coefficients(points[:k] + points[k + 1 :]) for k in range(n - 1)] + [coefficients(points)]
+    g, a = [], []
+    for k, point in enumerate(points):
+        scale = Fraction(1)
+        for other in points[:k] + points[k + 1 :]:
+            scale *= point - other
+        g.append(tuple(point**r / scale for r in range(taps)))
+        a.append(tuple(point**i for i in range(m)))
+    g.append((*(Fraction(0),) * (taps - 1), Fraction(1)))
+    a.append((*(Fraction(0),) * (m - 1), Fraction(1)))
+    for k in range(n):
+        lead = next(v for v in b[k] if v)
+        if lead < 0:
+            b[k], g[k] = tuple(-v for v in b[k]), tuple(-v for v in g[k])
+    result = Bilinear(m, taps, tuple(tuple(row[i] for row in a) for i in range(m)), tuple(g), tuple(b))
+    prove(result)
+    return result
+
+
+def prove(f: Bilinear) -> None:
+    """Check the Brent equations Σ[p] A[i,p]·G[p,r]·B[p,a] = [a = i + r] exactly. Raises ArithmeticError where one fails."""
+    for i, r, a in product(range(f.m), range(f.taps), range(f.products)):
+        total = sum((f.A[i][p] * f.G[p][r] * f.B[p][a] for p in range(f.products)), Fraction(0))
+        if total != (a == i + r):
+            raise ArithmeticError(f"F({f.m},{f.taps}) fails at i={i}, r={r}, a={a}: {total}")
+
+
+def growth(f: Bilinear) -> float:
+    """The greatest factor by which rounding errors grow against the direct sum: max over i of Σ[p] |A[i,p]|·‖G[p]‖₁·‖B[p]‖₁."""
+    norms = [sum(map(abs, g)) * sum(map(abs, b)) for g, b in zip(f.G, f.B)]
+    return float(max(sum(abs(v) * n for v, n in zip(row, norms)) for row in f.A))

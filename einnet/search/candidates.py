@@ -1,0 +1,92 @@
+"""Candidates: the forms of one subprogram as kernels with a cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from einnet.expr.nodes import Scope
+from einnet.instantiate.build import Build, build
+from einnet.instantiate.kernels import Kernel
+from einnet.search.forms import Form
+
+Estimate = Callable[[Kernel], float]
+Measure = Callable[[Sequence[Kernel]], Sequence[float]]
+"""Seconds of one run of each kernel, inf for one that cannot run well; the search knows no device beyond these two functions."""
+
+OUT = "out"
+
+
+@dataclass
+class Candidate:
+    """One way to run a subprogram. `predicted` and `measured` are seconds of all its kernels; measured is inf until it was measured."""
+
+    form: Form
+    build: Build
+    predicted: float = inf
+    measured: float = inf
+    seconds: tuple[float, ...] = ()
+
+    @property
+    def original(self) -> bool:
+        """No derivation step but normalisation: the operators as the model has them."""
+        return all(s.rule in ("fold", "tighten") for s in self.form.steps)
+
+    @property
+    def rules(self) -> list[str]:
+        """The rules of the derivation, in order."""
+        return [s.rule for s in self.form.steps]
+
+
+@dataclass
+class Choice:
+    """What was found for one subprogram: the candidates by cost, best first, the original among them."""
+
+    expression: Scope
+    candidates: list[Candidate]
+    original: Candidate
+    best: Candidate
+    states: int = 0
+    forms: int = 0
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+
+def candidates(forms: Sequence[Form], estimate: Estimate) -> list[Candidate]:
+    """Every form as kernels, by predicted cost; two forms with the same kernels are one candidate, known by the shorter derivation."""
+    found: dict[tuple[object, ...], Candidate] = {}
+    memo: dict[Kernel, float] = {}
+    for form in forms:
+        made = build(form.tree, dict(form.matches), OUT)
+        key = (*made.kernels, *sorted(made.weights))
+        if key in found and len(found[key].form.steps) <= len(form.steps):
+            continue
+        for k in made.kernels:
+            if k not in memo:
+                memo[k] = estimate(k)
+        found[key] = Candidate(form, made, sum(memo[k] for k in made.kernels))
+    return sorted(found.values(), key=lambda c: c.predicted)
+
+
+def choose(expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 10, gain: float = 0.03) -> Choice:
+    """Measure the original and the most promising candidates; take the fastest, the original unless another gains more than `gain`.
+
+    A candidate whose predicted cost exceeds three times the best measured one is not measured.
+    """
+    ranked = candidates(forms, estimate)
+    originals = [c for c in ranked if c.original]
+    assert originals, "the plain form is always a candidate"
+    wanted = dict.fromkeys(id(c) for c in (*originals[:2], *ranked[:most]))
+    chosen = [c for c in ranked if id(c) in wanted]
+    kernels = list(dict.fromkeys(k for c in chosen for k in c.build.kernels))
+    cost = dict(zip(kernels, measure(kernels)))
+    for c in chosen:
+        c.seconds = tuple(cost[k] for k in c.build.kernels)
+        c.measured = sum(c.seconds)
+    original = min(originals, key=lambda c: c.measured)
+    best = min(chosen, key=lambda c: c.measured)
+    if best.measured > original.measured * (1 - gain):
+        best = original
+    ordered = sorted(ranked, key=lambda c: (c.measured, c.predicted))
+    return Choice(expression, ordered, original, best, forms=len(forms))

@@ -1,0 +1,122 @@
+"""The chosen candidates of all subprograms as one plan over the program's buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from einnet.expr.evaluate import evaluate
+from einnet.expr.nodes import Scope, tensors
+from einnet.graph.program import Opaque, Program
+from einnet.instantiate.build import Build
+from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, Post, View, dense_view
+
+
+class Assembly:
+    """Collects kernels in program order; `finish` gives the plan."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.tensors = program.tensors()
+        self.kernels: list[Kernel] = []
+        self.temporaries: dict[str, Buffer] = {}
+        self.constants: dict[str, np.ndarray] = {}
+        self._weights: dict[tuple[str, tuple[str, ...]], str] = {}
+
+    def add(self, build: Build, names: Mapping[str, str], out: str) -> None:
+        """Append a subprogram's kernels; `names` maps the tensors of its expression to those of the program."""
+        prefix = f"s{len(self.kernels)}_"
+        mapping = {**names, "out": out}
+        for name, scope in build.weights.items():
+            mapping[name] = self.weight(scope, names)
+        for name, buffer in build.temporaries.items():
+            mapping[name] = prefix + name
+            self.temporaries[prefix + name] = replace(buffer, name=prefix + name)
+        self.kernels += [rebind(k, mapping) for k in build.kernels]
+
+    def weight(self, scope: Scope, names: Mapping[str, str]) -> str:
+        """The constant buffer with a weight-only scope's value, computed now, once for all its users."""
+        used = tuple(names[t] for t in tensors(scope))
+        key = (scope.key, used)
+        if key not in self._weights:
+            values = {t: self.program.weights[names[t]] for t in tensors(scope)}
+            name = f"w{len(self._weights)}"
+            while name in self.tensors:
+                name += "_"
+            self.constants[name] = np.ascontiguousarray(evaluate(scope, values, dtype="float32"), dtype=np.float32).reshape(-1)
+            self._weights[key] = name
+        return self._weights[key]
+
+    def opaque(self, node: Opaque) -> None:
+        """Append an opaque node."""
+        views = tuple(dense_view(n, self.tensors[n].shape if n in self.tensors else np.shape(self.program.weights[n])) for n in node.inputs)
+        outputs = tuple(dense_view(t.name, t.shape) for t in node.outputs)
+        self.kernels.append(OpaqueCall(node.model, views, outputs, ", ".join(node.origin)))
+
+    def finish(self) -> Plan:
+        """The plan: buffers for all that is used, constants flat."""
+        inputs = {t.name for t in self.program.inputs}
+        results = {t.name for node in self.program.nodes for t in node.outputs}
+        given_out = [tensor for _, tensor in self.program.outputs]
+        used = dict.fromkeys(v.buffer for k in self.kernels for v in views_of(k))
+        buffers: list[Buffer] = []
+        for name in dict.fromkeys((*inputs, *used, *given_out)):
+            if name in self.temporaries:
+                buffers.append(self.temporaries[name])
+            elif name in self.constants:
+                buffers.append(Buffer(name, self.constants[name].size, "f32", "constant"))
+            elif name in self.program.weights and name not in results and name not in inputs:
+                value = np.asarray(self.program.weights[name])
+                self.constants[name] = np.ascontiguousarray(value).reshape(-1)
+                dtype = self.tensors[name].dtype if name in self.tensors else dtype_of(value)
+                buffers.append(Buffer(name, value.size, dtype, "constant"))
+            else:
+                tensor = self.tensors[name]
+                role = "input" if name in inputs else "output" if name in given_out else "temporary"
+                buffers.append(Buffer(name, prod(tensor.shape), tensor.dtype, role))
+        outputs = tuple((onnx_name, dense_view(tensor, self._shape(tensor))) for onnx_name, tensor in self.program.outputs)
+        given = tuple((self.program.names.get(t.name, t.name), dense_view(t.name, t.shape)) for t in self.program.inputs)
+        return Plan(tuple(buffers), tuple(self.kernels), given, outputs, self.constants)
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        return self.tensors[name].shape if name in self.tensors else np.shape(self.program.weights[name])
+
+
+def dtype_of(value: np.ndarray) -> str:
+    """The language's name of an array's type."""
+    from einnet.graph.dtypes import dtype_name
+
+    name = dtype_name(value.dtype)
+    assert name is not None, value.dtype
+    return name
+
+
+def views_of(kernel: Kernel) -> Iterable[View]:
+    """Everything the kernel reads and writes."""
+    from einnet.instantiate.kernels import operand_views, result_views
+
+    return (*operand_views(kernel), *result_views(kernel))
+
+
+def rebind(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
+    """The kernel over other buffers."""
+
+    def view(v: View) -> View:
+        return replace(v, buffer=names.get(v.buffer, v.buffer))
+
+    def posts(given: Sequence[Post]) -> tuple[Post, ...]:
+        return tuple(replace(p, operand=view(p.operand)) if p.operand else p for p in given)
+
+    match kernel:
+        case Matmul():
+            return replace(kernel, a=view(kernel.a), b=view(kernel.b), c=view(kernel.c), post=posts(kernel.post))
+        case Conv():
+            return replace(kernel, x=view(kernel.x), w=view(kernel.w), y=view(kernel.y), post=posts(kernel.post))
+        case EOperator():
+            return replace(kernel, operands=tuple((n, view(v)) for n, v in kernel.operands), out=view(kernel.out))
+        case OpaqueCall():
+            return replace(kernel, inputs=tuple(map(view, kernel.inputs)), outputs=tuple(map(view, kernel.outputs)))
+    raise TypeError(kernel)
