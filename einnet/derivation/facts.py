@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from einnet.expr.index import Index, Range, bounds, var
-from einnet.expr.nodes import Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, is_weight
+from einnet.expr.nodes import Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, children, is_weight, used_names
 
 KEEPS_ZERO = frozenset({"relu", "tanh", "erf", "sqrt", "abs", "sign", "floor", "ceil", "round", "sin"})
 """Functions with f(0) = 0."""
+
+PARTIAL = frozenset({"log", "pow", "sqrt"})
+"""Functions without a finite value at some numbers."""
 
 EVERYWHERE: Range = (-(1 << 60), 1 << 60)
 NOWHERE: Range = (0, 0)
@@ -51,12 +54,12 @@ def support(body: Body, name: str, ranges: Mapping[str, Range]) -> Range:
             for e, box in zip(index, box_of(body)):
                 found = _meet(found, _solve(e, box, name, ranges))
             return found
-        case Mul(args):
+        case Mul(args) if all(finite(a, name) for a in args):
             found = EVERYWHERE
             for a in args:
                 found = _meet(found, support(a, name, ranges))
             return found
-        case Div(num, _):
+        case Div(num, den) if name not in used_names(den):
             return support(num, name, ranges)
         case Call(function, (arg,)) if function in KEEPS_ZERO:
             return support(arg, name, ranges)
@@ -67,6 +70,20 @@ def support(body: Body, name: str, ranges: Mapping[str, Range]) -> Range:
         case Const(v) if v == 0:
             return NOWHERE
     return EVERYWHERE
+
+
+def finite(body: Body, name: str) -> bool:
+    """The body is a number wherever `name` goes: 0 times it is 0, beyond the ranges too, where a divisor or an argument of log may be 0."""
+    match body:
+        case Const(v):
+            return not isinstance(v, float)
+        case Read(_, _, fill):
+            return not isinstance(fill, float) or name not in used_names(body)
+        case Div(num, den):
+            return finite(num, name) and name not in used_names(den)
+        case Call(function, _) if function in PARTIAL and name in used_names(body):
+            return False
+    return all(finite(a, name) for a in children(body))
 
 
 def _meet(a: Range, b: Range) -> Range:
@@ -98,15 +115,28 @@ def zero_outside(body: Body, name: str, wanted: Range, ranges: Mapping[str, Rang
     return lo >= hi or (wanted[0] <= lo and hi <= wanted[1])
 
 
-def zero_when_fractional(body: Body, name: str, den: int) -> bool:
-    """The body is 0 where `name` is a fraction with a denominator that divides den: a factor reads at an index that is then fractional."""
-    for f in factors(body):
-        if isinstance(f, Read) and f.fill == 0:
-            for e in f.index:
-                c = e.coefficient(name)
-                if e.den == 1 and c in (1, -1) and name not in Index(tuple((a, k) for a, k in e.terms if a != name)).names():
-                    return True
-    return False
+def fractions_left(body: Body, names: Collection[str]) -> list[str]:
+    """Those of `names` for which the body need not be 0 where they are no integers; [] if it is 0 wherever any of them is none.
+
+    A factor that reads at an index with exactly one fractional iterator, of coefficient ±1, is 0 there. Two of them can add up to an
+    integer, so an iterator counts beside another only once that other is known to be an integer.
+    """
+    found = factors(body)
+    left = [n for n in names if all(finite(f, n) for f in found)]
+    kept = [n for n in names if n not in left]
+    exact = [e for f in found if isinstance(f, Read) and f.fill == 0 for e in f.index if e.den == 1]
+    while left:
+        settled = next((n for n in left if any(_alone(e, n, (*left, *kept)) for e in exact)), None)
+        if settled is None:
+            break
+        left.remove(settled)
+    return [n for n in names if n in left or n in kept]
+
+
+def _alone(e: Index, name: str, fractional: Collection[str]) -> bool:
+    """e is ±name + rest, and the rest has none of the fractional iterators."""
+    rest = Index(tuple((a, k) for a, k in e.terms if a != name))
+    return e.coefficient(name) in (1, -1) and rest.names().isdisjoint(fractional) and name not in rest.names()
 
 
 def hull(functions: Iterable[Index], ranges: Mapping[str, Range]) -> tuple[Range, ...]:

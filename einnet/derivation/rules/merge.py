@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from einnet.derivation.facts import factors, linear_reads, zero_outside, zero_when_fractional
+from einnet.derivation.facts import factors, fractions_left, linear_reads, zero_outside
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import bounds, simplify
 from einnet.expr.nodes import (
@@ -63,14 +63,15 @@ def outside_problem(e: Scope, r: Read, inner: Scope) -> str:
     for i, ix in zip(inner.loops, r.index):
         lo, hi = bounds(ix, ranges)
         wide[i.name] = (min(lo, i.lo), max(hi + 1, i.hi))
-    for i, ix in zip(inner.loops, r.index):
-        if ix.den != 1 and not (r.fill == 0 and zero_when_fractional(inner.body, i.name, ix.den)):
-            return f"the index of {i.name} can be fractional and the inner body does not vanish there"
-        if i.range != wide[i.name]:
-            if r.fill != 0:
-                return f"the scope is read outside its box with the fill {r.fill}"
-            if not zero_outside(inner.body, i.name, i.range, wide):
-                return f"the index of {i.name} leaves [{i.lo},{i.hi}) and the inner body is not 0 there"
+    fractional = [i.name for i, ix in zip(inner.loops, r.index) if ix.den != 1]
+    left = fractions_left(inner.body, fractional) if r.fill == 0 else fractional
+    if left:
+        return f"the index of {left[0]} can be fractional and the inner body does not vanish there"
+    for i in (i for i in inner.loops if i.range != wide[i.name]):
+        if r.fill != 0:
+            return f"the scope is read outside its box with the fill {r.fill}"
+        if not zero_outside(inner.body, i.name, i.range, wide):
+            return f"the index of {i.name} leaves [{i.lo},{i.hi}) and the inner body is not 0 there"
     return ""
 
 
