@@ -53,6 +53,14 @@ def read(source: Source, shapes: Shapes | None = None) -> ir.Model:
     return model
 
 
+def runnable(source: Source) -> bytes | str:
+    """What ONNX Runtime takes to run the model as it is: its path, so that external data is found, or its bytes."""
+    if isinstance(source, (str, Path)):
+        return str(source)
+    proto = source if isinstance(source, onnx.ModelProto) else ir.to_proto(source)
+    return proto.SerializeToString()  # type: ignore[no-any-return]
+
+
 def _from_file(path: Path) -> onnx.ModelProto:
     try:
         return onnx.load(path, load_external_data=False)

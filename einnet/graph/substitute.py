@@ -18,7 +18,9 @@ class Refused:
     why: str
 
 
-def substitute(program: Program, old: Sequence[ProgramNode], new: Sequence[ProgramNode], weights: Mapping[str, np.ndarray] | None = None) -> Program | Refused:
+def substitute(
+    program: Program, old: Sequence[ProgramNode], new: Sequence[ProgramNode], weights: Mapping[str, np.ndarray] | None = None
+) -> Program | Refused:
     """The program with `new` in place of `old`; `weights` are added.
 
     A tensor that `old` computed and that is used elsewhere, or given out, must be computed by `new` with the same shape and type; tensors

@@ -1,0 +1,183 @@
+"""Storage order of tensors: what order they want, and a program in which they have it.
+
+An order lists the dimensions of the ONNX tensor as they are stored, outermost first. Scopes are closed functions of their loops, so a
+permuted tensor is the same scope with permuted loops, read at permuted indices; nothing else changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from einnet.expr.index import Index, var
+from einnet.expr.nodes import Body, Mul, Read, Scope, Tensor, indices, map_reads, reads
+from einnet.graph.operators.forms import loops_of
+from einnet.graph.program import Node, Opaque, Program, ProgramNode
+from einnet.graph.rewrite import Fresh
+
+Order = tuple[int, ...]
+
+
+def permuted(tensor: Tensor, order: Order, name: str) -> Tensor:
+    """The tensor as stored in that order."""
+    return replace(tensor, name=name, shape=tuple(tensor.shape[k] for k in order))
+
+
+def permute(program: Program, order: Mapping[str, Order]) -> Program:
+    """Store the named tensors in other orders.
+
+    Inputs and outputs of the program and of opaque nodes keep their ONNX order; a copy node stands between where the two differ.
+    Permuted weights are transposed at once.
+    """
+    orders = {name: perm for name, perm in order.items() if perm != tuple(range(len(perm)))}
+    return _Permutation(program, orders).program() if orders else program
+
+
+class _Permutation:
+    def __init__(self, program: Program, orders: Mapping[str, Order]) -> None:
+        self.source = program
+        self.orders = orders
+        self.fresh = Fresh(program)
+        self.weights: dict[str, np.ndarray] = dict(program.weights)
+        self.nodes: list[ProgramNode] = []
+        opaque_reads = {name for node in program.nodes if isinstance(node, Opaque) for name in node.inputs}
+        self.plain = opaque_reads | {name for _, name in program.outputs}
+        """Tensors that somebody reads in ONNX order."""
+        self.stored: dict[str, Tensor] = {}
+        tensors = program.tensors()
+        given = {t.name for t in program.inputs} | {t.name for n in program.nodes if isinstance(n, Opaque) for t in n.outputs}
+        for name, perm in orders.items():
+            both = name in self.plain or name in given
+            self.stored[name] = permuted(tensors[name], perm, self.fresh(f"{name}_permuted") if both else name)
+
+    def program(self) -> Program:
+        for tensor in self.source.inputs:
+            self.bring(tensor)
+        for name, value in self.source.weights.items():
+            if name in self.orders:
+                if name not in self.plain:
+                    del self.weights[name]
+                self.weights[self.stored[name].name] = np.ascontiguousarray(np.transpose(value, self.orders[name]))
+        for node in self.source.nodes:
+            if isinstance(node, Opaque):
+                self.nodes.append(node)
+                for tensor in node.outputs:
+                    self.bring(tensor)
+            else:
+                self.nodes.extend(self.rewritten(node))
+        return replace(self.source, nodes=tuple(self.nodes), weights=self.weights)
+
+    def bring(self, tensor: Tensor) -> None:
+        """Copy a tensor that arrives in ONNX order into its stored order."""
+        if tensor.name in self.orders:
+            perm, stored = self.orders[tensor.name], self.stored[tensor.name]
+            loops = loops_of(tensor.shape)
+            self.nodes.append(Node(stored, Scope(tuple(loops[k] for k in perm), (), Read(tensor, indices(loops)))))
+
+    def rewritten(self, node: Node) -> Iterator[Node]:
+        """The node over stored tensors, and a copy back where its result is also read in ONNX order."""
+        scope = self.scope(node.scope)
+        perm = self.orders.get(node.output.name)
+        if perm is None:
+            yield replace(node, scope=scope)
+            return
+        stored = self.stored[node.output.name]
+        yield replace(node, output=stored, scope=replace(scope, loops=tuple(scope.loops[k] for k in perm)))
+        if node.output.name in self.plain:
+            loops = loops_of(node.output.shape)
+            yield Node(node.output, Scope(loops, (), Read(stored, tuple(var(loops[k].name) for k in perm))), node.origin)
+
+    def scope(self, scope: Scope) -> Scope:
+        """The scope with its reads permuted, in nested scopes too."""
+
+        def swap(r: Read) -> Body:
+            if isinstance(r.base, Scope):
+                return replace(r, base=self.scope(r.base))
+            perm = self.orders.get(r.base.name)
+            return r if perm is None else Read(self.stored[r.base.name], tuple(r.index[k] for k in perm), r.fill)
+
+        return replace(scope, body=map_reads(scope.body, swap))
+
+
+def channels_last(program: Program) -> dict[str, Order]:
+    """Which tensors want their channels in the last dimension, as orders for `permute`.
+
+    Convolutions say so for their data and result; it spreads along reads that keep dimensions apart (pointwise, pooling, concatenation).
+    Tensors with fewer than three dimensions and weights are left alone.
+    """
+    channel: dict[str, int] = {}
+    tensors = program.tensors()
+
+    def learn(name: str, dimension: int | None) -> bool:
+        if dimension is None or name in channel or len(tensors[name].shape) < 3 or tensors[name].weight:
+            return False
+        channel[name] = dimension
+        return True
+
+    for node in program.expression_nodes():
+        found = convolution_channels(node.scope)
+        if found is not None:
+            data, source, target = found
+            learn(data.name, source)
+            learn(node.output.name, target)
+    changed = True
+    while changed:
+        changed = False
+        for node in program.expression_nodes():
+            for read in reads(node.scope.body):
+                if isinstance(read.base, Scope) or len(read.index) != len(node.scope.loops):
+                    continue
+                pairs = dimension_pairs(read.index, node.scope)
+                if read.base.name in channel:
+                    changed |= learn(node.output.name, pairs.get(channel[read.base.name]))
+                elif node.output.name in channel:
+                    back = {loop: k for k, loop in pairs.items()}
+                    changed |= learn(read.base.name, back.get(channel[node.output.name]))
+    last = {name: (*(k for k in range(len(tensors[name].shape)) if k != dim), dim) for name, dim in channel.items()}
+    return {name: perm for name, perm in last.items() if perm != tuple(range(len(perm)))}
+
+
+def dimension_pairs(index: Sequence[Index], scope: Scope) -> dict[int, int]:
+    """Dimensions of a read tensor by loops, {dimension: loop}; empty unless no dimension mixes loops and no loop serves two dimensions."""
+    position = {i.name: k for k, i in enumerate(scope.loops)}
+    pairs: dict[int, int] = {}
+    for dimension, e in enumerate(index):
+        loops = [position[name] for name in e.names() if name in position]
+        if len(loops) > 1 or any(loop in pairs.values() for loop in loops):
+            return {}
+        if loops:
+            pairs[dimension] = loops[0]
+    return pairs
+
+
+def convolution_channels(scope: Scope) -> tuple[Tensor, int, int] | None:
+    """The data operand of a convolution, the dimension of its channels, and that of the result's; None for anything else.
+
+    Loops that do not index the filter are positions; where the data is read at a position moved by a summation iterator, or strided, the
+    scope is a convolution. Channels are what both operands index by the same summation iterator alone.
+    """
+    if scope.reduce != "sum" or not isinstance(scope.body, Mul):
+        return None
+    factors = [a for a in scope.body.args if isinstance(a, Read) and isinstance(a.base, Tensor)]
+    if len(factors) != 2 or len(scope.body.args) != 2:
+        return None
+    loops, sums = {i.name for i in scope.loops}, {i.name for i in scope.sums}
+    for data, kernel in (factors, factors[::-1]):
+        shared = frozenset[str]().union(*(e.names() for e in kernel.index))
+        if not any(is_moved(e, loops - shared, sums) for e in data.index):
+            continue
+        source = [k for k, e in enumerate(data.index) if e.names() & sums and e.names() <= shared]
+        target = [k for k, i in enumerate(scope.loops) if i.name in shared]
+        if len(source) == 1 and len(target) == 1 and isinstance(data.base, Tensor):
+            return data.base, source[0], target[0]
+    return None
+
+
+def is_moved(e: Index, positions: set[str], sums: set[str]) -> bool:
+    """An index that takes a position together with a summation iterator, or with a stride."""
+    names = e.names()
+    if not names & positions:
+        return False
+    return bool(names & sums) or e.den != 1 or any(abs(c) != 1 for _, c in e.terms)
