@@ -10,11 +10,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds: the median of `n` samples and half the distance between their quartiles. An estimate has n = 0."""
+    """Seconds: the median of `n` samples and half the distance between their quartiles. An estimate has n = 0.
+
+    `clean` is False where other programs disturbed every sample; the median is then the fastest one, an upper bound.
+    """
 
     median: float
     spread: float
     n: int
+    clean: bool = True
 
     @property
     def estimated(self) -> bool:
@@ -24,9 +28,9 @@ class Timing:
 def summarize(samples: Sequence[float]) -> Timing:
     """Median and quartiles of at least one sample."""
     if len(samples) < 2:
-        return Timing(samples[0], 0.0, 1)
+        return Timing(float(samples[0]), 0.0, 1)
     low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
-    return Timing(middle, (high - low) / 2, len(samples))
+    return Timing(float(middle), float(high - low) / 2, len(samples))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,10 @@ _C_CALL = 1
 """Marks a function as lowered to the C calling convention: it is exported under its own name and takes plain words."""
 
 
+class NotGenerated(BackendError):
+    """An eOperator for which there is no generated code."""
+
+
 def available() -> str | None:
     """None if TVM can be imported, else why not."""
     try:
@@ -72,7 +76,10 @@ def compile_functions(functions: Mapping[str, Any]) -> bytes:
         callee = tvm.ir.GlobalVar(name)
         module[callee] = function.without_attr("global_symbol")
         module[tvm.ir.GlobalVar(entry_symbol(name))] = _entry(name, module.get_global_var(name), function)
-    return _object(tvm.compile(module, target=Target.from_device("cpu")).mod)
+    try:
+        return _object(tvm.compile(module, target=Target.from_device("cpu")).mod)
+    except RuntimeError as e:  # TVM's own errors are RuntimeErrors; the last line says what failed
+        raise BackendError(f"TVM cannot compile {', '.join(functions)}: {str(e).strip().splitlines()[-1]}") from e
 
 
 def _entry(name: str, callee: Any, function: Any) -> Any:
@@ -92,7 +99,7 @@ def compile_operators(operators: Mapping[str, EOperator], threads: int) -> bytes
     """One object file with the kernels of the eOperators, for that number of threads."""
     from einnet.instantiate.codegen import lower
 
-    return compile_functions({name: lower(op, name, threads).primfunc for name, op in operators.items()})
+    return compile_functions({name: lower(op, name, threads, aligned=True).primfunc for name, op in operators.items()})
 
 
 def operator_names(operators: Sequence[EOperator]) -> tuple[str, ...]:

@@ -45,13 +45,17 @@ class Packed:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A primitive without memory: arguments that read buffers, at most one packed operand, and bytes of scratch memory."""
+    """A kernel without memory: arguments that read buffers, at most one packed operand, and scratch memory."""
 
-    primitive: dnnl.Primitive
+    description: dnnl.PrimitiveDesc
     implementation: str
     operands: tuple[tuple[int, Desc, View], ...]
     packed: Packed | None
     scratch: Desc
+
+    def create(self) -> dnnl.Primitive:
+        """The code, for the number of threads that is set now; it should be the one that was set for `prepare`."""
+        return dnnl.Primitive.of(self.description)
 
     def bind(self, address: Callable[[str], int], packed: int = 0, scratch: int = 0) -> dnnl.Arguments:
         """The arguments for buffers that start at `address(name)`, the packed operand's copy and the scratch memory."""
@@ -79,7 +83,7 @@ class _Request:
 def prepare(kernel: VendorKernel, constants: Collection[str] = ()) -> Prepared:
     """The fastest form of the kernel that the library has; weights in the `constants` buffers are packed.
 
-    Create it with the number of threads set that it will run with. Raises Refused with the reasons.
+    Call it with the number of threads set that the kernel will run with. Raises Refused with the reasons.
     """
     reasons: list[str] = []
     (written,) = result_views(kernel)
@@ -91,6 +95,15 @@ def prepare(kernel: VendorKernel, constants: Collection[str] = ()) -> Prepared:
         except Refused as e:
             reasons.append(str(e))
     raise Refused("; ".join(dict.fromkeys(reasons)))
+
+
+def refusal(kernel: VendorKernel, constants: Collection[str] = ()) -> str | None:
+    """Why the library has no fast implementation, None if it has one."""
+    try:
+        prepare(kernel, constants)
+    except Refused as e:
+        return str(e)
+    return None
 
 
 def _desc(view: View) -> Desc:
@@ -117,7 +130,7 @@ def _build(request: _Request) -> Prepared:
     packed = Packed(request.w, w, wanted) if request.pack and wanted != w else None
     if not packed:
         operands.append((dnnl.ARG_WEIGHTS, w, request.w))
-    return Prepared(dnnl.Primitive.of(pd), name, tuple(operands), packed, pd.desc(dnnl.QUERY_SCRATCHPAD))
+    return Prepared(pd, name, tuple(operands), packed, pd.desc(dnnl.QUERY_SCRATCHPAD))
 
 
 def _posts(posts: Sequence[Post], result: View, arrange: Callable[[View], View]) -> _Posts:

@@ -53,19 +53,20 @@ class KernelTime:
 class Executable:
     """A program for the CPU. Calls from several threads are safe and run one after the other.
 
-    `code` is what `build_code` gave for the same plan and threads, where it is at hand. Raises UsageError for a malformed plan, Refused for
-    a kernel without a fast implementation, BackendError where a library is missing.
+    `code` is what `build_code` gave for the same plan and threads, where it is at hand, and `native` the same linked. Raises UsageError for a
+    malformed plan, Refused for a kernel without a fast implementation, BackendError where a library is missing.
     """
 
-    def __init__(self, plan: Plan, threads: int | None = None, *, code: Code | None = None) -> None:
+    def __init__(self, plan: Plan, threads: int | None = None, *, code: Code | None = None, native: Native | None = None) -> None:
         memory.check_plan(plan)
         self.plan, self.threads = plan, resolve_threads(threads)
         self.code = code or build_code(plan, self.threads)
         self._lock = threading.Lock()
-        self._native = Native(self.code.support, [self.code.kernels] if self.code.kernels else [])
-        self._prepare()
-        self._allocate()
-        self._bind()
+        self._native = native or Native(self.code.support, [self.code.kernels] if self.code.kernels else [])
+        with limited(self.threads):
+            self._prepare()
+            self._allocate()
+            self._bind()
 
     # -------------------------------------------------------------------------------------------------------------- building
 
@@ -75,10 +76,9 @@ class Executable:
         self._prepared: dict[int, Prepared] = {}
         if dnnl.available() is None:
             self._stream = dnnl.new_stream()
-            with limited(self.threads):
-                for n, kernel in enumerate(self.plan.kernels):
-                    if isinstance(kernel, (Matmul, Conv)):
-                        self._prepared[n] = prepare(kernel, constants)
+            for n, kernel in enumerate(self.plan.kernels):
+                if isinstance(kernel, (Matmul, Conv)):
+                    self._prepared[n] = prepare(kernel, constants)
 
     def _allocate(self) -> None:
         """One arena by lifetimes, scratch memory included; constants that are read as they are, and one packed copy per layout, in a region."""
@@ -139,7 +139,7 @@ class Executable:
 
     def _bind(self) -> None:
         types = {b.name: memory.storage_dtype(b.dtype) for b in self.plan.buffers}
-        self._keep: list[dnnl.Arguments] = []
+        self._keep: list[tuple[dnnl.Primitive, dnnl.Arguments]] = []
         self._segments: list[Steps | Callable[[], None]] = []
         self._labels: list[tuple[int, str]] = []
         pending: list[tuple[int, Sequence[int]]] = []
@@ -185,9 +185,9 @@ class Executable:
         prepared = self._prepared[n]
         packed = self._address(f"packed:{self._packed_of[n]}") if n in self._packed_of else 0
         scratch = self._address(f"scratch:{n}") if f"scratch:{n}" in self._places else 0
-        arguments = prepared.bind(self._address, packed, scratch)
-        self._keep.append(arguments)
-        return prepared.primitive.pointer, self._stream.pointer, arguments.count, arguments.address
+        primitive, arguments = prepared.create(), prepared.bind(self._address, packed, scratch)
+        self._keep.append((primitive, arguments))
+        return primitive.pointer, self._stream.pointer, arguments.count, arguments.address
 
     # -------------------------------------------------------------------------------------------------------------- running
 
@@ -229,18 +229,36 @@ class Executable:
             for segment in self._segments:
                 segment()
 
+    def randomize(self, seed: int = 0) -> None:
+        """Fill float inputs with random values, so that a timing does not run on zeros."""
+        rng = np.random.default_rng(seed)
+        with self._lock:
+            for _, target in self._inputs:
+                if target.dtype.kind == "f":
+                    target[...] = rng.uniform(-1, 1, target.shape)
+
+    def settle(self, cold: bool) -> None:
+        """Before a sample: drop the constants from all caches if `cold`, and wake the pool, which runs on between a program's kernels."""
+        with self._lock:
+            if cold and self.constant_bytes:
+                self._native.flush(self._region.ctypes.data, self.constant_bytes)
+            self._native.wake(self.threads)
+
+    def sample(self) -> list[float]:
+        """Run on what is in memory; seconds of every kernel."""
+        times: list[float] = []
+        with self._lock:
+            for segment in self._segments:
+                if isinstance(segment, Steps):
+                    times.extend(segment.profile())
+                else:
+                    start = time.perf_counter()
+                    segment()
+                    times.append(time.perf_counter() - start)
+        return times
+
     def profile(self, repeats: int = 20) -> list[KernelTime]:
         """The time of every kernel, run in the program's order, so that operands are as warm or cold as they are in an inference."""
-        samples: list[list[float]] = []
-        with self._lock:
-            for _ in range(repeats + 1):
-                times: list[float] = []
-                for segment in self._segments:
-                    if isinstance(segment, Steps):
-                        times.extend(segment.profile())
-                    else:
-                        start = time.perf_counter()
-                        segment()
-                        times.append(time.perf_counter() - start)
-                samples.append(times)
-        return [KernelTime(self.plan.kernels[n], label, summarize([s[i] for s in samples[1:]])) for i, (n, label) in enumerate(self._labels)]
+        self.sample()
+        samples = [self.sample() for _ in range(repeats)]
+        return [KernelTime(self.plan.kernels[n], label, summarize([s[i] for s in samples])) for i, (n, label) in enumerate(self._labels)]

@@ -146,6 +146,16 @@ done:
   ret i64 %result
 }
 
+define internal void @nothing(ptr %data) {
+  ret void
+}
+
+; an empty parallel region
+define void @einnet_wake(i32 %threads) {
+  call void @GOMP_parallel(ptr @nothing, ptr null, i32 %threads, i32 0)
+  ret void
+}
+
 ; write back and drop the cache lines of [%start, %start + %bytes) on all cores
 define void @einnet_flush(ptr %start, i64 %bytes) {
 entry:
@@ -180,6 +190,7 @@ class Native:
         self.vendor = address(VENDOR_FUNCTION)
         self._run = C.CFUNCTYPE(C.c_int64, C.c_void_p, C.c_int64, C.c_int)(address("einnet_run"))
         self._profile = C.CFUNCTYPE(C.c_int64, C.c_void_p, C.c_int64, C.c_int, C.c_void_p)(address("einnet_profile"))
+        self.wake = C.CFUNCTYPE(None, C.c_int)(address("einnet_wake"))
         self.flush = C.CFUNCTYPE(None, C.c_void_p, C.c_int64)(address("einnet_flush"))
 
 

@@ -1,0 +1,149 @@
+"""Costs of kernels on the CPU: from the profile database, else measured now, else estimated."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from einnet.expr.nodes import tensors
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, View, operand_views, result_views
+from einnet.runtime import machine
+from einnet.runtime.cpu import dnnl, roofline
+from einnet.runtime.cpu.kernels import refusal
+from einnet.runtime.cpu.measure import BUDGET_S, IsConstant, constant_buffers, measure
+from einnet.runtime.cpu.threads import resolve_threads
+from einnet.runtime.profile import ProfileDatabase, describe
+from einnet.runtime.serial import Json, kernel_json
+from einnet.runtime.timing import Timing
+
+MEASUREMENT = 1
+"""Raised when the way of measuring changes, so that old times are not mixed with new ones."""
+
+
+def kernel_key(kernel: Kernel, constants: frozenset[str]) -> Json:
+    """The kernel without names: buffers by order of appearance, an expression by its canonical key, models by digest; and what is constant."""
+    if isinstance(kernel, EOperator):
+        views = dict(kernel.operands)
+        declared = [t for name, t in tensors(kernel.scope).items() if name in views]
+        ordered = [views[t.name] for t in declared]
+        types: Json = [kernel.scope.key, *([t.dtype, t.weight] for t in declared)]
+        return ["eoperator", types, _abstract([*ordered, kernel.out], constants)]
+    views_of = [*operand_views(kernel), *result_views(kernel)]
+    value = kernel_json(kernel, lambda model: hashlib.blake2b(model, digest_size=16).hexdigest())
+    shapes = ("a", "b", "c", "x", "w", "y", "inputs", "outputs", "origin")
+    rest = {key: v for key, v in value.items() if key not in shapes}
+    if isinstance(kernel, (Matmul, Conv)):
+        rest["post"] = [[p.kind, p.operand is not None, p.alpha, p.beta] for p in kernel.post]
+    return [rest, _abstract(views_of, constants)]
+
+
+def _abstract(views: Sequence[View], constants: frozenset[str]) -> Json:
+    order: dict[str, int] = {}
+    return [[order.setdefault(v.buffer, len(order)), v.buffer in constants, list(v.shape), list(v.strides), v.offset] for v in views]
+
+
+@cache
+def _generator_version() -> str:
+    """A digest of the code generator's source: times of generated kernels hold for one version of it."""
+    import einnet.instantiate as package
+
+    folder = Path(str(package.__file__)).parent / "codegen"
+    state = hashlib.blake2b(digest_size=8)
+    for path in sorted(folder.glob("*.py")):
+        state.update(path.read_bytes())
+    return state.hexdigest()
+
+
+class CpuCost:
+    """Seconds of kernels on this CPU with `threads` threads.
+
+    `constant` says of a buffer's name whether it holds weights, which are packed and measured cold; a convolution's weights and the weight
+    tensors of eOperators are known without it. With `measure=False` nothing is run: what the database does not have is estimated.
+    """
+
+    def __init__(
+        self, threads: int | None = None, database: ProfileDatabase | None = None, measure: bool = True, *,
+        constant: IsConstant | None = None, budget_s: float = BUDGET_S,
+    ) -> None:  # fmt: skip
+        self.threads = resolve_threads(threads)
+        self.database = database or ProfileDatabase()
+        self.constant = constant
+        self._measures, self._budget = measure, budget_s
+        self._known: dict[Kernel, Timing] = {}
+        self._machine: roofline.Machine | None = None
+
+    def cost(self, kernel: Kernel) -> float:
+        """Seconds; infinite where there is no implementation worth running."""
+        return self.timing(kernel).median
+
+    def costs(self, kernels: Sequence[Kernel]) -> list[float]:
+        """Seconds of some kernels; what has to be generated is compiled together."""
+        return [t.median for t in self.timings(kernels)]
+
+    def timing(self, kernel: Kernel) -> Timing:
+        """The time with its spread; `estimated` where it was not measured."""
+        return self.timings([kernel])[0]
+
+    def timings(self, kernels: Sequence[Kernel]) -> list[Timing]:
+        """The times of some kernels."""
+        distinct = self._look_up(kernels)
+        missing = [k for k in distinct if k not in self._known]
+        if self._measures and missing:
+            times = measure(missing, self.threads, self.constant, self._budget)
+            self.database.put_many((self.describe(k), t) for k, t in zip(missing, times, strict=True))
+            self._known.update(zip(missing, times, strict=True))
+        return [self._known.get(k) or Timing(self._estimate(k), 0.0, 0) for k in kernels]
+
+    def estimate(self, kernel: Kernel) -> float:
+        """Seconds without running anything: the stored time if there is one, else a lower bound by computation and memory traffic."""
+        self._look_up([kernel])
+        known = self._known.get(kernel)
+        return known.median if known else self._estimate(kernel)
+
+    def describe(self, kernel: Kernel) -> Json:
+        """The kernel's key in the database."""
+        versions = {"measurement": str(MEASUREMENT)}
+        match kernel:
+            case EOperator():
+                versions["generator"] = _generator_version()
+                versions["tvm"] = machine.versions().get("apache-tvm", "none")
+            case OpaqueCall():
+                versions["onnxruntime"] = machine.versions().get("onnxruntime", "none")
+            case _:
+                versions["vendor"] = machine.versions().get("onednn") or "onnxruntime " + machine.versions().get("onnxruntime", "none")
+        return describe(kernel_key(kernel, constant_buffers(kernel, self.constant)), machine.cpu_name(), self.threads, versions)
+
+    @property
+    def machine(self) -> roofline.Machine:
+        """Peak, bandwidth and launch time, measured once and kept in the database."""
+        if self._machine is None:
+            self._machine = self._stored_machine()
+        return self._machine
+
+    def _stored_machine(self) -> roofline.Machine:
+        names = ("peak", "bandwidth", "launch")
+        versions = {"measurement": str(MEASUREMENT), "vendor": machine.versions().get("onednn", "none")}
+        keys = [describe(name, machine.cpu_name(), self.threads, versions) for name in names]
+        stored = self.database.get_many(keys)
+        if all(stored):
+            return roofline.Machine(*(t.median for t in stored if t))
+        found, clean = roofline.measure_machine(self.threads)
+        values = (found.peak, found.bandwidth, found.launch)
+        self.database.put_many((key, Timing(value, 0.0, 1, clean)) for key, value in zip(keys, values, strict=True))
+        return found
+
+    def _look_up(self, kernels: Sequence[Kernel]) -> list[Kernel]:
+        """Fill what is known from the database; the distinct kernels."""
+        distinct = list(dict.fromkeys(kernels))
+        unknown = [k for k in distinct if k not in self._known]
+        for kernel, stored in zip(unknown, self.database.get_many(self.describe(k) for k in unknown), strict=True):
+            if stored:
+                self._known[kernel] = stored
+        return distinct
+
+    def _estimate(self, kernel: Kernel) -> float:
+        if isinstance(kernel, (Matmul, Conv)) and dnnl.available() is None and refusal(kernel, constant_buffers(kernel, self.constant)):
+            return float("inf")
+        return roofline.estimate(kernel, self.machine)

@@ -1,0 +1,73 @@
+"""What this machine can do at best, and the least time that a kernel can take on it: estimates for kernels that were not measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from einnet.instantiate.codegen.cost import flops as scope_flops
+from einnet.instantiate.codegen.cost import moved_bytes
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, View, dense_view, operand_views, result_views
+from einnet.runtime.cpu.measure import measure
+
+VENDOR_SHARE, GENERATED_SHARE = 0.8, 0.1
+"""Shares of the multiply-add peak that vendor kernels and generated loops reach when memory does not bind them."""
+NARROW = 8
+"""Output channels below which vendor convolutions lose in proportion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Floating-point operations per second, bytes per second read from memory, seconds to start a kernel."""
+
+    peak: float
+    bandwidth: float
+    launch: float
+
+
+def _product(m: int, n: int, k: int) -> Matmul:
+    return Matmul(dense_view("a", (m, k)), dense_view("b", (k, n)), dense_view("c", (m, n)))
+
+
+def measure_machine(threads: int) -> tuple[Machine, bool]:
+    """Measure with three products: a square one for the peak, a vector by a large cold matrix for the bandwidth, a tiny one for the launch.
+
+    Also whether no other program disturbed it.
+    """
+    square, vector, tiny = (_product(*shape) for shape in ((768, 768, 768), (1, 4096, 4096), (1, 8, 8)))
+    timings = measure([square, vector, tiny], threads, lambda name: name == "b")
+    times = [t.median for t in timings]
+    return Machine(flops(square) / times[0], moved(vector) / times[1], times[2]), all(t.clean for t in timings)
+
+
+def _elements(view: View) -> int:
+    """Distinct elements of a view, dimensions of stride 0 counted once."""
+    return prod(n for n, s in zip(view.shape, view.strides, strict=True) if s)
+
+
+def moved(kernel: Kernel) -> int:
+    """Bytes that are read and written at least."""
+    if isinstance(kernel, EOperator):
+        return moved_bytes(kernel.scope)
+    return 4 * sum(_elements(v) for v in (*operand_views(kernel), *result_views(kernel)))
+
+
+def flops(kernel: Kernel) -> int:
+    """Floating-point operations, two for a multiply-add; 0 for an opaque node."""
+    match kernel:
+        case Matmul(a, _, c):
+            return 2 * prod(c.shape) * a.shape[-1]
+        case Conv():
+            _, f, c_in, *taps = kernel.w.shape
+            return 2 * prod(taps) * (prod(kernel.x.shape) * f if kernel.transposed else prod(kernel.y.shape) * c_in)
+        case EOperator(scope):
+            return scope_flops(scope)
+    return 0
+
+
+def estimate(kernel: Kernel, machine: Machine) -> float:
+    """Seconds: the largest of launch, computation and memory traffic."""
+    share = VENDOR_SHARE if isinstance(kernel, (Matmul, Conv)) else GENERATED_SHARE
+    if isinstance(kernel, Conv):
+        share *= min(1.0, kernel.w.shape[1] / NARROW)
+    return max(machine.launch, flops(kernel) / (share * machine.peak), moved(kernel) / machine.bandwidth)
