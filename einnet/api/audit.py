@@ -29,12 +29,14 @@ def audit(model: Any, stored: StoredProgram, seed: int = 0) -> dict[str, Any]:
 
 def audit_certificate(model: Any, stored: StoredProgram) -> dict[str, Any]:
     """Prove every step again, and look for every start among the model's own expressions."""
+    from einnet.graph.split import anonymous
+
     expressions = starts(model, stored)
     problems: list[str] = []
     methods: Counter[str] = Counter()
     entries = stored.certificate.entries
     for number, entry in enumerate(entries, 1):
-        if entry.derivation.start.key not in expressions:
+        if anonymous(entry.derivation.start).key not in expressions:
             problems.append(f"derivation {number} starts from an expression that the model does not have: {entry.derivation.start.text()}")
         try:
             methods.update(proof.method for proof in check(entry.derivation))
@@ -44,12 +46,12 @@ def audit_certificate(model: Any, stored: StoredProgram) -> dict[str, Any]:
 
 
 def starts(model: Any, stored: StoredProgram) -> set[str]:
-    """Keys of the expressions that derivations of the model may start from."""
+    """Keys of the expressions that derivations of the model may start from; names of tensors are no part of them."""
     from einnet.api.optimize import prepare
     from einnet.graph.onnx import load
     from einnet.graph.split import subprograms
 
-    return {part.expression.key for part in subprograms(prepare(load(model, shapes=shapes(stored))))}
+    return {part.key for part in subprograms(prepare(load(model, shapes=shapes(stored))))}
 
 
 def audit_numbers(model: Any, stored: StoredProgram, seed: int) -> dict[str, Any]:
@@ -59,13 +61,14 @@ def audit_numbers(model: Any, stored: StoredProgram, seed: int) -> dict[str, Any
     from einnet.graph.onnx_read import runnable
     from einnet.runtime.ort import Session
 
-    session = Session(runnable(model, shapes(stored)), stored.loaded.threads, title=str(model))
+    session = Session(runnable(model), stored.loaded.threads, title=str(model))
     for what, ours, theirs in (
         ("inputs", set(stored.inputs), {a.name for a in session.inputs}),
         ("outputs", {name for name, _ in stored.loaded.plan.outputs}, {a.name for a in session.outputs}),
     ):
         if ours != theirs:
-            raise UsageError(f"{stored.path} was made from another model: its {what} are {', '.join(sorted(ours))}; those of {model} are {', '.join(sorted(theirs))}")
+            both = f"its {what} are {', '.join(sorted(ours))}; those of {model} are {', '.join(sorted(theirs))}"
+            raise UsageError(f"{stored.path} was made from another model: {both}")
     inputs = random_inputs(stored.loaded.plan, seed)
     return compare_outputs(stored(inputs), session(inputs), TOLERANCE[stored.report["settings"]["allow"]])
 

@@ -1,0 +1,7 @@
+"""`python -m einnet` is the command `einnet`."""
+
+import sys
+
+from einnet.cli import main
+
+sys.exit(main())

@@ -1,0 +1,29 @@
+"""Arguments with a syntax of their own."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+
+def names(text: str) -> tuple[str, ...]:
+    """`a,b`"""
+    found = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not found:
+        raise argparse.ArgumentTypeError(f"expected names separated by commas, not {text!r}")
+    return found
+
+
+def shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """`name=1x3x224x224`; the name may hold any character, a scalar's shape is empty."""
+    name, equals, sizes = text.rpartition("=")
+    if not equals or not name or not re.fullmatch(r"(\d+(x\d+)*)?", sizes):
+        raise argparse.ArgumentTypeError(f"{text!r} is no shape: expected name=1x3x224x224")
+    return name, tuple(int(n) for n in sizes.split("x") if n)
+
+
+def assignment(text: str) -> str:
+    """`name=file`; where the name ends is known only with the program's input names."""
+    if "=" not in text.strip("="):
+        raise argparse.ArgumentTypeError(f"{text!r} is no input: expected name=file.npy")
+    return text

@@ -1,0 +1,148 @@
+"""Commands about stored programs: run, verify, explain."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from einnet.cli.arguments import assignment
+from einnet.cli.files import check_writable, write_json, write_whole
+from einnet.errors import UsageError
+
+if TYPE_CHECKING:
+    from einnet.api.stored import StoredProgram
+
+FAILED = 1
+
+
+def register(commands: Any) -> None:
+    """Add the family's commands."""
+    one = commands.add_parser("run", help="run a stored program on arrays from .npy files")
+    one.add_argument("program", metavar="OUT.einnet", type=Path)
+    one.add_argument("--input", dest="inputs", action="append", default=[], type=assignment, metavar="NAME=X.npy", help="an input; once for each")
+    one.add_argument("--output-dir", type=Path, default=Path(), metavar="DIR", help="where NAME.npy is written for each output (default: here)")
+    one.set_defaults(run=run)
+
+    one = commands.add_parser("verify", help="prove a stored program's derivations again and compare its numbers with ONNX Runtime's")
+    one.add_argument("model", metavar="MODEL.onnx", type=Path)
+    one.add_argument("program", metavar="OUT.einnet", type=Path)
+    one.add_argument("--seed", type=int, default=1, help="of the random inputs (default: 1)")
+    one.add_argument("--json", metavar="FILE", help="write the verdict as JSON; - is standard output")
+    one.set_defaults(run=verify)
+
+    one = commands.add_parser("explain", help="the derivations that a stored program stands on, step by step")
+    one.add_argument("program", metavar="OUT.einnet", type=Path)
+    one.add_argument("--all", action="store_true", help="prove and print the derivations of the candidates that were considered, too")
+    one.add_argument("--json", metavar="FILE", help="write them as JSON; - is standard output")
+    one.set_defaults(run=explain)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a program once and write its outputs."""
+    from einnet.api.stored import load
+
+    stored = load(options.program)
+    inputs = read_inputs(stored, options.inputs)
+    folder: Path = options.output_dir
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be made ({error.strerror or error})") from error
+    files = output_files(folder, [name for name, _ in stored.loaded.plan.outputs])
+    for path in files.values():
+        check_writable(path)
+    for name, value in stored(inputs).items():
+        write_whole(files[name], lambda file, value=value: np.save(file, value, allow_pickle=False))  # type: ignore[misc]
+        print(f"{name}: {value.dtype}[{','.join(map(str, value.shape))}] -> {files[name]}")
+    return 0
+
+
+def read_inputs(stored: StoredProgram, given: list[str]) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of `name=file` arguments. Raises UsageError for what is unknown, given twice, missing or no array."""
+    found: dict[str, np.ndarray[Any, Any]] = {}
+    for text in given:
+        name = max((n for n in stored.inputs if text.startswith(f"{n}=")), key=len, default=None)
+        if name is None:
+            raise UsageError(f"unknown input {text.partition('=')[0]!r}; the program takes {signature(stored)}")
+        if name in found:
+            raise UsageError(f"input {name!r} is given twice")
+        found[name] = read_array(Path(text[len(name) + 1 :]))
+    missing = [n for n in stored.inputs if n not in found]
+    if missing:
+        raise UsageError(f"input {missing[0]!r} is missing; the program takes {signature(stored)}")
+    return found
+
+
+def signature(stored: StoredProgram) -> str:
+    """The inputs: `--input x=FILE.npy with f32[1,3,224,224]`."""
+    return ", ".join(f"--input {n}=FILE.npy with {dtype}[{','.join(map(str, shape))}]" for n, (dtype, shape) in stored.inputs.items()) or "no inputs"
+
+
+def read_array(path: Path) -> np.ndarray[Any, Any]:
+    """A .npy file. Raises UsageError."""
+    try:
+        value = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except (ValueError, EOFError) as error:
+        raise UsageError(f"{path}: not a .npy file of numbers ({error})") from error
+    if not isinstance(value, np.ndarray):
+        raise UsageError(f"{path}: holds several arrays; expected one, as numpy.save writes it")
+    return value
+
+
+def output_files(folder: Path, names: list[str]) -> dict[str, Path]:
+    """A file for every output: its name, with what cannot stand in a file name replaced, and a number where two would be equal."""
+    found: dict[str, Path] = {}
+    for name in names:
+        stem = re.sub(r"[^\w.+=-]", "_", name).lstrip(".") or "output"
+        taken = set(found.values())
+        choices = [folder / f"{stem}.npy", *(folder / f"{stem}.{n}.npy" for n in range(1, len(names) + 1))]
+        found[name] = next(path for path in choices if path not in taken)
+    return found
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Print the verdict; exit code 1 where it is not "passed"."""
+    from einnet.api.audit import audit
+    from einnet.api.stored import load
+
+    verdict = audit(options.model, load(options.program), options.seed)
+    if options.json:
+        write_json(options.json, verdict)
+    if options.json != "-":
+        print("\n".join(verdict_lines(verdict)))
+    return 0 if verdict["passed"] else FAILED
+
+
+def verdict_lines(verdict: dict[str, Any]) -> list[str]:
+    """The verdict for people."""
+    proofs, numbers = verdict["certificate"], verdict["verification"]
+    counts = ", ".join(f"{n} {'by normal form' if m == 'inline' else 'at random points'}" for m, n in proofs["methods"].items())
+    lines = [f"derivations  {proofs['derivations']} with {proofs['steps']} steps" + (f": {counts}" if counts else "")]
+    lines += [f"  {problem}" for problem in proofs["problems"]]
+    for name, e in numbers["outputs"].items():
+        lines.append(f"output {name}  max error {e['max_abs']:.3g}, {e['max_rel']:.3g} of max|y|; allowed {numbers['tolerance']:g}")
+    return [*lines, "passed" if verdict["passed"] else "FAILED"]
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Print the derivations."""
+    from einnet.api.certificate import Entry
+    from einnet.api.stored import load
+    from einnet.derivation.check import check
+    from einnet.explore import text
+
+    stored = load(options.program)
+    others = stored.considered if options.all else []
+    considered = [(c.candidate, Entry(c.key, c.derivation, tuple(check(c.derivation)), c.matches)) for c in others]
+    told = text.story(stored.report, stored.certificate.entries, considered)
+    if options.json:
+        write_json(options.json, told)
+    if options.json != "-":
+        print(text.explain(told))
+    return 0

@@ -1,0 +1,70 @@
+"""Files that commands read and write. What is written is whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from einnet.api.plain import plain
+from einnet.errors import UsageError
+
+
+def check_writable(path: Path) -> None:
+    """Raise UsageError unless a file can be put at `path`. Leaves nothing behind."""
+    if path.is_dir():
+        raise UsageError(f"{path}: cannot be written (it is a folder)")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path}: cannot be written (it is no regular file)")
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:40]}."):
+            pass
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write through a temporary file beside `path` and rename it, so that nobody sees half a file. Raises UsageError where that fails."""
+    check_writable(path)
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                write(file)
+            os.chmod(name, 0o666 & ~_mask())
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def _mask() -> int:
+    """The process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def read_text(path: str) -> str:
+    """A text file, or standard input for "-". Raises UsageError."""
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not a text file in UTF-8") from None
+
+
+def write_json(target: str, data: object) -> None:
+    """JSON to a file, or to standard output for "-"."""
+    text = json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+    else:
+        write_whole(Path(target), lambda file: file.write(text.encode()))

@@ -1,0 +1,119 @@
+"""Commands about expressions and derivations: derive, rules, check."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from einnet.cli.arguments import names
+from einnet.cli.files import read_text, write_json
+from einnet.errors import CertificateError, EinNetError
+
+if TYPE_CHECKING:
+    from einnet.api.derive import DerivationTree, State
+
+
+def register(commands: Any) -> None:
+    """Add the family's commands."""
+    one = commands.add_parser("derive", help="show what an expression can be derived to")
+    one.add_argument("expression", metavar="EXPR", help="an expression, with declarations before it where wanted; - reads standard input")
+    one.add_argument("--max-depth", type=int, default=2, metavar="N", help="most explorative steps (default: 2)")
+    one.add_argument("--rules", type=names, metavar="A,B", help="only these rules (`einnet rules` lists them)")
+    one.add_argument("--states", type=int, default=5000, metavar="N", help="stop after so many expressions (default: 5000)")
+    one.add_argument("--json", metavar="FILE", help="write the tree as JSON; - is standard output")
+    one.set_defaults(run=derive)
+
+    one = commands.add_parser("rules", help="list the derivation rules")
+    one.add_argument("--json", metavar="FILE", help="write them as JSON; - is standard output")
+    one.set_defaults(run=rules)
+
+    one = commands.add_parser("check", help="prove every step of a derivation in a .ein file")
+    one.add_argument("file", metavar="FILE.ein", help="the derivation; - reads standard input")
+    one.add_argument("--json", metavar="FILE", help="write the proofs as JSON; - is standard output")
+    one.set_defaults(run=check)
+
+
+def derive(options: argparse.Namespace) -> int:
+    """Print the derivation tree."""
+    from einnet.api.derive import derive as derive_tree
+    from einnet.explore.text import tree
+
+    text = read_text("-") if options.expression == "-" else options.expression
+    found = derive_tree(text, options.max_depth, rules=options.rules, most=options.states)
+    if options.json:
+        write_json(options.json, tree_data(found))
+    if options.json != "-":
+        for line in tree([s.parent for s in found], [label(s) for s in found]):
+            print(line)
+        print(f"\n{len(found)} expressions, {len(found.forms)} ways to run the first. Vendor operators reached:")
+        for operator in operators(found):
+            print(f"  {operator}")
+    return 0
+
+
+def label(state: State) -> str:
+    """One state in the tree."""
+    how = f"{state.step.rule} {state.step.parameters}: " if state.step else ""
+    return f"#{state.number} {how}{state.expression.text()}"
+
+
+def operators(found: DerivationTree) -> list[str]:
+    """The vendor operators that some form holds, each once."""
+    return list(dict.fromkeys(o for form in found.forms for o in form.operators())) or ["none"]
+
+
+def tree_data(found: DerivationTree) -> dict[str, object]:
+    """The tree as plain data."""
+    states = [
+        {
+            "number": s.number,
+            "depth": s.depth,
+            "parent": None if s.parent < 0 else s.parent,
+            "rule": s.step.rule if s.step else None,
+            "parameters": s.step.parameters if s.step else None,
+            "path": list(s.step.path) if s.step else None,
+            "kind": s.step.kind if s.step else None,
+            "expression": s.expression.text(),
+            "key": str(s.expression.key),
+        }
+        for s in found
+    ]
+    return {"states": states, "forms": [{"operators": f.operators(), "expression": f.tree.text(), "steps": len(f.steps)} for f in found.forms]}
+
+
+def rules(options: argparse.Namespace) -> int:
+    """Print the rules in search order."""
+    from einnet.derivation.rules import RULES
+
+    if options.json:
+        write_json(options.json, [{"name": r.name, "equation": r.equation, "guard": r.guard, "class": r.kind, "family": r.family} for r in RULES])
+    if options.json != "-":
+        for r in RULES:
+            print(f"{r.name}   [{r.family}, {r.kind}]\n    {r.equation}\n    if {r.guard}\n")
+    return 0
+
+
+def check(options: argparse.Namespace) -> int:
+    """Print a proof for every step. CertificateError (exit code 1) at the first step that does not hold."""
+    from einnet.api.certificate import Entry
+    from einnet.derivation import check as checker
+    from einnet.derivation import einfile
+    from einnet.explore.text import derivation_story
+
+    text, title = read_text(options.file), "standard input" if options.file == "-" else Path(options.file).name
+    try:
+        file = einfile.parse(text)
+        proofs = checker.check(file.derivation)
+    except EinNetError as error:
+        if options.json and isinstance(error, CertificateError):
+            write_json(options.json, {"file": title, "passed": False, "problem": str(error), "point": getattr(error, "point", None)})
+        raise type(error)(f"{title}: {error}") from error
+    if options.json:
+        told = derivation_story(Entry("", file.derivation, tuple(proofs), file.matches))
+        write_json(options.json, {"file": title, "passed": True, **told})
+    if options.json != "-":
+        for number, (step, proof) in enumerate(zip(file.derivation.steps, proofs), 1):
+            print(f"{number}. {step.rule} {step.parameters}".rstrip() + f"   [{step.kind}]   {proof.method}: {proof.details}")
+        print(f"{title}: {len(proofs)} steps hold")
+    return 0

@@ -1,0 +1,69 @@
+"""The command optimize."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from einnet.cli.arguments import names, shape
+from einnet.cli.files import check_writable, write_json
+from einnet.errors import UsageError
+
+FAILED = 1
+
+
+def register(commands: Any) -> None:
+    """Add the command."""
+    one = commands.add_parser("optimize", help="derive, verify and time a faster program for an ONNX model")
+    one.add_argument("model", metavar="MODEL.onnx", type=Path)
+    one.add_argument("-o", "--output", metavar="OUT.einnet", type=Path, help="write the program, its derivations and the report")
+    one.add_argument("--max-depth", type=int, default=7, metavar="N", help="most explorative steps in a derivation (default: 7)")
+    one.add_argument("--time-budget", type=float, default=120.0, metavar="SECONDS", help="for the whole of it (default: 120)")
+    one.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: the physical cores)")
+    one.add_argument("--backend", metavar="NAME", help="cpu (default: EINNET_BACKEND, else cpu)")
+    one.add_argument("--allow", default="reassociation", metavar="CLASS", help="worst class of step: exact, reassociation (default), precision")
+    one.add_argument("--no-derive", dest="derive", action="store_false", help="the model's own operators only")
+    one.add_argument("--no-converge", dest="converge", action="store_false", help="no converging derivation towards vendor operators")
+    one.add_argument("--no-fingerprint", dest="fingerprint", action="store_false", help="no pruning of expressions that were met before")
+    one.add_argument("--rules", type=names, metavar="A,B", help="explore these rules only (`einnet rules` lists them)")
+    one.add_argument("--shape", dest="shapes", action="append", default=[], type=shape, metavar="NAME=1x3x224x224", help="an input's shape; one each")
+    one.add_argument("--seed", type=int, default=0, help="of the random inputs that verify and time (default: 0)")
+    one.add_argument("--json", metavar="REPORT", help="write the report as JSON; - is standard output, without the table")
+    one.add_argument("--quiet", action="store_true", help="no progress and no table")
+    one.set_defaults(run=optimize)
+
+
+def optimize(options: argparse.Namespace) -> int:
+    """Optimize a model; exit code 1 where the program that was found does not pass its verification."""
+    from einnet.api.optimize import optimize as optimize_model
+    from einnet.cli.progress import progress
+    from einnet.cli.summary import print_summary
+
+    chosen = settings(options)
+    for path in (options.output, Path(options.json) if options.json and options.json != "-" else None):
+        if path is not None:
+            check_writable(path)
+    with progress(options.quiet) as report:
+        result = optimize_model(options.model, chosen, progress=report)
+    passed = bool(result.report["verification"]["passed"])
+    if options.output and passed:
+        result.save(options.output)
+    if options.json:
+        write_json(options.json, result.report)
+    if not options.quiet and options.json != "-":
+        print_summary(result.report, options.output if passed else None)
+    return 0 if passed else FAILED
+
+
+def settings(options: argparse.Namespace) -> Any:
+    """The arguments as Settings. Raises UsageError for what makes no sense."""
+    from einnet.api.settings import Settings
+    from einnet.settings import backend
+
+    shapes = dict(options.shapes)
+    if len(shapes) < len(options.shapes):
+        given = [name for name, _ in options.shapes]
+        raise UsageError(f"--shape {next(n for n in given if given.count(n) > 1)} is given twice")
+    fields = ("max_depth", "time_budget", "threads", "allow", "derive", "converge", "fingerprint", "rules", "seed")
+    return Settings(**{name: getattr(options, name) for name in fields}, backend=options.backend or backend(), shapes=shapes)

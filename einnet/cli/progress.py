@@ -1,0 +1,49 @@
+"""Progress of an optimization on a terminal; nothing where the error stream is none."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from einnet.api.settings import Progress
+
+Report = Callable[[Progress], None]
+INTERVAL_S = 0.1
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Report | None]:
+    """A function that shows where an optimization stands, on one line that vanishes at the end; None where nothing is to be shown."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    # No refreshing thread: it would run beside what is being timed.
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[detail]}"))
+    with Bar(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+        task = bar.add_task("", total=None, detail="")
+        shown = 0.0
+
+        def report(p: Progress) -> None:
+            nonlocal shown
+            bar.update(task, description=p.phase, total=p.total or None, completed=p.done, detail=detail(p))
+            if p.phase != "search" or time.monotonic() - shown > INTERVAL_S:
+                bar.refresh()
+                shown = time.monotonic()
+
+        yield report
+
+
+def detail(p: Progress) -> str:
+    """`subprogram 3 of 17 · 1200 states/s · 0.12 ms, was 0.15 ms · 84 s left`"""
+    parts = [f"subprogram {min(p.done + 1, p.total)} of {p.total}"] if p.total else []
+    if p.states:
+        parts.append(f"{p.states_per_s:.0f} states/s" if p.states_per_s else f"{p.states} states")
+    if p.best is not None and p.original is not None:
+        parts.append(f"best {p.best:.3g} ms, original {p.original:.3g} ms")
+    return " · ".join([*parts, p.detail] if p.detail else parts) + f" · {p.left:.0f} s left"

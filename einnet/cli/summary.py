@@ -1,0 +1,70 @@
+"""The table at the end of an optimization."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from einnet.explore.text import ms
+
+PIPED_WIDTH = 160
+COLUMNS = (("", True), ("model nodes", False), ("original", True), ("chosen", True), ("runs as", False), ("by", False), ("cand.", True))
+"""Titles, and whether a column stands to the right."""
+
+
+def print_summary(report: Mapping[str, Any], saved: Path | None) -> None:
+    """A row for each distinct subprogram, then the totals."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title, right in COLUMNS:
+        table.add_column(title, justify="right" if right else "left", overflow="fold")
+    for row in rows(report):
+        table.add_row(*map(Text, row))
+    console.print(table)
+    for line in totals(report, saved):
+        console.print(Text(line), soft_wrap=True)
+
+
+def rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Cells of the table; equal subprograms share a row, the most expensive first."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for s in report["subprograms"]:
+        groups.setdefault(s["key"], []).append(s)
+    ordered = sorted(groups.values(), key=lambda g: -(g[0]["original_ms"] or 0.0) * len(g))
+    return [row(group) for group in ordered]
+
+
+def row(group: list[Mapping[str, Any]]) -> tuple[str, ...]:
+    """One row: times are those of one of the equal subprograms."""
+    s = group[0]
+    rules = ", ".join(dict.fromkeys(step["rule"] for step in s["steps"])) if s["changed"] else ""
+    kernels = " + ".join(shortened(k["kernel"]) for k in s["kernels"]) or "a view"
+    nodes = s["nodes"][0] + (f" +{len(s['nodes']) - 1}" if len(s["nodes"]) > 1 else "") if s["nodes"] else s["output"]
+    return (f"{len(group)}x", nodes, ms(s["original_ms"]), ms(s["measured_ms"]) if s["changed"] else "kept", kernels, rules, str(s["forms"]))
+
+
+def shortened(kernel: str, most: int = 60) -> str:
+    """A kernel's line, its end left out where it is long."""
+    return kernel if len(kernel) <= most else kernel[: most - 3] + "..."
+
+
+def totals(report: Mapping[str, Any], saved: Path | None) -> list[str]:
+    """Whole-program times, verification and certificate."""
+    t, v, c = report["totals"], report["verification"], report["certificate"]
+    proofs = ", ".join(f"{n} {'by normal form' if m == 'inline' else 'at random points'}" for m, n in c["methods"].items())
+    lines = ["", f"{report['model']}, {report['backend']}, {report['threads']} threads"]
+    lines.append(f"ONNX Runtime {ms(t['onnxruntime_ms'])}   model's own operators {ms(t['original_ms'])}   optimized {ms(t['optimized_ms'])}")
+    noise = f"   (noise {t['noise']:.1%})"
+    lines.append(f"speedup {t['speedup']:.2f}x over ONNX Runtime, {t['speedup_over_original']:.2f}x over the model's own operators{noise}")
+    verdict = "passed" if v["passed"] else "FAILED"
+    lines.append(f"verification {verdict}: max error {v['max_abs']:.2g}, {v['max_rel']:.2g} of max|y|, allowed {v['tolerance']:g}")
+    lines.append(f"certificate: {c['derivations']} derivations, {c['steps']} steps" + (f" proven ({proofs})" if proofs else ""))
+    lines.append(f"{t['states']} states in {t['search_s']:.1f} s of search, {t['total_s']:.1f} s in all")
+    lines += [f"note: {note}" for note in report["notes"]]
+    return [*lines, f"saved to {saved}" if saved else "not saved; -o OUT.einnet does that"]

@@ -1,0 +1,159 @@
+"""Derivations as people read them: a numbered proof, what runs because of it, and what else was considered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from einnet.derivation.check import Proof
+from einnet.derivation.steps import Derivation, Step
+
+Story = dict[str, Any]
+"""Plain data, what `einnet explain --json` writes."""
+
+
+class Told(Protocol):
+    """A derivation of the subprogram `key`, with the vendor operators that its end holds."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def derivation(self) -> Derivation: ...
+    @property
+    def matches(self) -> tuple[str, ...]: ...
+
+
+class Proven(Told, Protocol):
+    """A derivation with a proof for each step."""
+
+    @property
+    def proofs(self) -> tuple[Proof, ...]: ...
+
+
+def story(report: Mapping[str, Any], used: Iterable[Proven], considered: Iterable[tuple[int, Proven]] = ()) -> Story:
+    """What a report says about each distinct subprogram, joined with its derivations.
+
+    `considered` are derivations of candidates that do not run, by their place in the report's list of candidates.
+    """
+    by_key = {t.key: t for t in used}
+    others: dict[str, list[tuple[int, Proven]]] = {}
+    for n, told in considered:
+        others.setdefault(told.key, []).append((n, told))
+    chapters: dict[str, Story] = {}
+    for s in report["subprograms"]:
+        if s["key"] in chapters:
+            chapters[s["key"]]["nodes"].append(s["nodes"])
+            continue
+        chapter = {name: s[name] for name in SHOWN} | {"nodes": [s["nodes"]], "candidates": [dict(c) for c in s["candidates"]]}
+        if s["key"] in by_key:
+            chapter["derivation"] = derivation_story(by_key[s["key"]])
+        for n, told in others.get(s["key"], ()):
+            chapter["candidates"][n]["derivation"] = derivation_story(told)
+        chapters[s["key"]] = chapter
+    return {"model": report["model"], "totals": report["totals"], "subprograms": list(chapters.values())}
+
+
+SHOWN = ("key", "changed", "expression", "kernels", "original_kernels", "measured_ms", "original_ms", "states")
+
+
+def derivation_story(told: Proven) -> Story:
+    """A derivation as plain data, its steps numbered from 1."""
+    states = list(told.derivation.states())
+    parts = zip(told.derivation.steps, states[1:], told.proofs, strict=True)
+    steps = [step_story(n, step, state, proof) for n, (step, state, proof) in enumerate(parts, 1)]
+    return {"from": states[0].text(), "steps": steps, "kind": told.derivation.kind, "operators": list(told.matches)}
+
+
+def step_story(number: int, step: Step, after: Any, proof: Proof) -> Story:
+    """One step: the rule, where and with what it was applied, the whole expression after it, its class and its proof."""
+    proven = {"method": proof.method, "details": proof.details, "points": proof.points}
+    told = {"number": number, "rule": step.rule, "parameters": step.parameters, "path": list(step.path), "kind": step.kind, "bound": step.bound}
+    return {**told, "expression": after.text(), "proof": proven}
+
+
+# ------------------------------------------------------------------------------------------------------------------- as text
+
+
+def explain(told: Story) -> str:
+    """The story as text: changed subprograms first, each with its derivation, then those that run as the model has them."""
+    chapters = told["subprograms"]
+    changed, kept = [c for c in chapters if c["changed"]], [c for c in chapters if not c["changed"]]
+    number = iter(range(1, len(chapters) * 20))
+    lines = [f"{told['model']}: {len(chapters)} distinct subprograms; {len(changed)} run as something else than the model's own operators", ""]
+    for c in changed:
+        lines += [f"Derivation {next(number)}. {places(c['nodes'])}", ""]
+        lines += derivation_lines(c["derivation"], "  ") if "derivation" in c else []
+        lines += ["", *kernel_lines("runs as", c["kernels"], c["measured_ms"]), *kernel_lines("instead of", c["original_kernels"], c["original_ms"])]
+        lines += [*candidate_lines(c, number), ""]
+    if kept:
+        lines += ["Kept as the model has them", ""]
+    for c in kept:
+        lines += [f"  {places(c['nodes'])}", f"    {c['expression']}", *kernel_lines("runs as", c["kernels"], c["measured_ms"])]
+        lines += [*candidate_lines(c, number), ""]
+    return "\n".join(lines).rstrip()
+
+
+def places(nodes: Sequence[Sequence[str]]) -> str:
+    """The model's nodes of one subprogram, and how many more subprograms are equal to it."""
+    first = ", ".join(nodes[0]) or "a part that the program passes made"
+    return first + (f" (and {len(nodes) - 1} more like it: {'; '.join(n[0] for n in nodes[1:] if n)})" if len(nodes) > 1 else "")
+
+
+def derivation_lines(d: Story, indent: str) -> Iterator[str]:
+    """The expression, then each step and the expression after it, then the operators that were matched."""
+    yield f"{indent}   {d['from']}"
+    for s in d["steps"]:
+        at = f" at scope {'.'.join(map(str, s['path']))}" if s["path"] else ""
+        bound = f", error bound {s['bound']:.2g}" if s["bound"] is not None else ""
+        yield f"{indent}{s['number']}. by {s['rule']} {s['parameters']}{at}".rstrip() + f"   [{s['kind']}{bound}; {proof_text(s['proof'])}]"
+        yield f"{indent}   = {s['expression']}"
+    if d["operators"]:
+        yield f"{indent}   which holds {', '.join(d['operators'])}"
+
+
+def proof_text(proof: Story) -> str:
+    """How a step was proven, in a few words."""
+    return f"proven: {proof['details']}" if proof["method"] == "inline" else f"tested: {proof['details']}"
+
+
+def kernel_lines(title: str, kernels: Sequence[Story], total: float | None) -> list[str]:
+    """Kernels with their times."""
+    if not kernels:
+        return [f"    {title} nothing: the result is a view of its input"]
+    return [f"    {title}  ({ms(total)})", *(f"      {ms(k['ms'])}  {k['kernel']}" for k in kernels)]
+
+
+def candidate_lines(c: Story, number: Iterator[int]) -> list[str]:
+    """What else was considered, cheapest first; derivations in full where the story has them."""
+    rest = [k for k in c["candidates"] if not k["chosen"] and not (k["original"] and c["changed"])]
+    lines = [f"    considered, of {c['states']} states"] if rest else []
+    for k in rest:
+        cost = f"{ms(k['measured_ms'])} measured" if k["measured_ms"] is not None else f"{ms(k['predicted_ms'])} predicted"
+        rules = ", ".join(dict.fromkeys(k["rules"])) or "no rule"
+        lines.append(f"      {cost}  {' + '.join(k['operators']) or 'generated code alone'}   by {rules}")
+        if "derivation" in k:
+            lines += [f"        Derivation {next(number)}", *derivation_lines(k["derivation"], "        "), ""]
+    return lines
+
+
+def ms(value: float | None) -> str:
+    """Milliseconds with three significant digits."""
+    return "not measured" if value is None else f"{value:.3g} ms" if value < 100 else f"{value:.0f} ms"
+
+
+# --------------------------------------------------------------------------------------------------------------------- trees
+
+
+def tree(parents: Sequence[int], labels: Sequence[str]) -> Iterator[str]:
+    """Lines of a tree: node n hangs below `parents[n]` (-1 for the root), children in order."""
+    children: dict[int, list[int]] = {}
+    for n, parent in enumerate(parents):
+        children.setdefault(parent, []).append(n)
+    stack = [(n, "", "") for n in reversed(children.get(-1, []))]
+    while stack:
+        n, own, below = stack.pop()
+        yield own + labels[n]
+        hanging = children.get(n, [])
+        for child in reversed(hanging):
+            last = child == hanging[-1]
+            stack.append((child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  ")))
