@@ -175,10 +175,21 @@ class Flattener:
                 continue
             fact = self.declared(value)
             fact.refine(types.get(str(value.name)))
-            if failure and not fact.crosses and node.domain in STANDARD and all(f.crosses for f in reads.values()):
+            if fact.elem is not None and fact.shape is None:
+                fact.shape = self.carried(node, value)
+            if failure and node.domain in STANDARD and all(f.crosses for f in reads.values()):
                 raise ModelError(f"{self.title}: {node.op_type} {node.name or ''!r}: {failure}")
             facts.append(fact)
         return tuple(facts)
+
+    def carried(self, node: ir.Node, value: ir.Value) -> tuple[int, ...] | None:
+        """The shape of a loop's variable, where its body declares that it gives out the shape that comes in."""
+        state = list(node.outputs).index(value)
+        first = self.fact(node, state + 2)
+        if node.op_type != "Loop" or node.domain not in STANDARD or first is None:
+            return None
+        declared = self.declared(node.attributes["body"].as_graph().outputs[state + 1]).shape
+        return declared if declared == first.shape else None
 
     def declared(self, value: ir.Value) -> Fact:
         """What the model itself says of a value."""
