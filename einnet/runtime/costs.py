@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from einnet.expr.nodes import tensors
+from einnet.expr.nodes import Body, Read, Scope, map_reads, tensors
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, View, operand_views, result_views
 from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl, roofline
@@ -26,10 +27,9 @@ def kernel_key(kernel: Kernel, constants: frozenset[str]) -> Json:
     """The kernel without names: buffers by order of appearance, an expression by its canonical key, models by digest; and what is constant."""
     if isinstance(kernel, EOperator):
         views = dict(kernel.operands)
-        declared = [t for name, t in tensors(kernel.scope).items() if name in views]
-        ordered = [views[t.name] for t in declared]
-        types: Json = [kernel.scope.key, *([t.dtype, t.weight] for t in declared)]
-        return ["eoperator", types, _abstract([*ordered, kernel.out], constants)]
+        names = {name: f"T{n}" for n, name in enumerate(tensors(kernel.scope))}
+        ordered = [views[name] for name in names if name in views]
+        return ["eoperator", _renamed(kernel.scope, names).key, _abstract([*ordered, kernel.out], constants)]
     views_of = [*operand_views(kernel), *result_views(kernel)]
     value = kernel_json(kernel, lambda model: hashlib.blake2b(model, digest_size=16).hexdigest())
     shapes = ("a", "b", "c", "x", "w", "y", "inputs", "outputs", "origin")
@@ -37,6 +37,15 @@ def kernel_key(kernel: Kernel, constants: frozenset[str]) -> Json:
     if isinstance(kernel, (Matmul, Conv)):
         rest["post"] = [[p.kind, p.operand is not None, p.alpha, p.beta] for p in kernel.post]
     return [rest, _abstract(views_of, constants)]
+
+
+def _renamed(scope: Scope, names: Mapping[str, str]) -> Scope:
+    """The same scope over tensors of other names."""
+
+    def rename(r: Read) -> Body:
+        return replace(r, base=_renamed(r.base, names) if isinstance(r.base, Scope) else replace(r.base, name=names[r.base.name]))
+
+    return replace(scope, body=map_reads(scope.body, rename))
 
 
 def _abstract(views: Sequence[View], constants: frozenset[str]) -> Json:

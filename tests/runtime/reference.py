@@ -66,7 +66,7 @@ def run_vendor(kernel: VendorKernel, buffers: Mapping[str, np.ndarray], constant
     keep = [aligned(prepared.scratch.nbytes + 1, "u1"), aligned(prepared.packed.target.nbytes if prepared.packed else 1, "u1")]
     if prepared.packed:
         prepared.packed.fill(buffers[prepared.packed.view.buffer].ctypes.data, keep[1].ctypes.data)
-    dnnl.execute(prepared.primitive, stream, prepared.bind(lambda name: buffers[name].ctypes.data, keep[1].ctypes.data, keep[0].ctypes.data))
+    dnnl.execute(prepared.create(), stream, prepared.bind(lambda name: buffers[name].ctypes.data, keep[1].ctypes.data, keep[0].ctypes.data))
     return prepared.implementation
 
 

@@ -1,0 +1,146 @@
+"""Costs: measured once and remembered by what a kernel is, not by its names; refused kernels cost infinity; estimates need no run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from einnet.expr.nodes import tensors
+from einnet.expr.text import parse
+from einnet.instantiate.kernels import Conv, EOperator, Matmul, Post, View, dense_view
+from einnet.runtime import costs, timing
+from einnet.runtime.costs import CpuCost, kernel_key
+from einnet.runtime.cpu import dnnl, measure, roofline
+from einnet.runtime.profile import ProfileDatabase
+from einnet.runtime.timing import Timing, compare, summarize
+from tests.runtime.plans import opaque
+from tests.runtime.reference import layout
+
+pytestmark = pytest.mark.skipif(dnnl.available() is not None, reason=str(dnnl.available()))
+NONE: frozenset[str] = frozenset()
+
+
+def matmul(a: str = "a", b: str = "b", c: str = "c", n: int = 24) -> Matmul:
+    return Matmul(dense_view(a, (16, 32)), dense_view(b, (32, n)), dense_view(c, (16, n)), (Post("relu"),))
+
+
+def operator(text: str, prefix: str = "") -> EOperator:
+    scope = parse(text)
+    operands = tuple((name, dense_view(prefix + name, t.shape)) for name, t in tensors(scope).items())
+    return EOperator(scope, operands, dense_view(prefix + "y", scope.shape))
+
+
+REFUSED = Matmul(layout("a", (8, 8)), layout("b", (8, 8)), View("c", (8, 8), (100, 2)))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> ProfileDatabase:
+    return ProfileDatabase(tmp_path / "p.sqlite")
+
+
+def test_names_do_not_count_but_sharing_constants_and_sizes_do() -> None:
+    key = kernel_key(matmul(), NONE)
+    assert key == kernel_key(matmul("p", "q", "r"), NONE)
+    assert key != kernel_key(matmul(n=25), NONE)
+    assert key != kernel_key(matmul(), frozenset({"b"}))
+    square = Matmul(dense_view("a", (8, 8)), dense_view("b", (8, 8)), dense_view("c", (8, 8)))
+    assert kernel_key(square, NONE) != kernel_key(Matmul(square.a, dense_view("a", (8, 8)), square.c), NONE)
+    first, second = operator("A : f32[9]\nL[i<9] relu(A[i])"), operator("B : f32[9]\nL[k<9] relu(B[k])", "z")
+    assert kernel_key(first, NONE) == kernel_key(second, NONE)
+    assert kernel_key(first, NONE) != kernel_key(operator("A : f32[9]\nL[i<9] relu(A[8-i])"), NONE)
+
+
+def test_costs_are_measured_once_and_stored(database: ProfileDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "waited", lambda: 0.0)
+    kernels = [matmul(), operator("A : f32[64,64]\nL[i<64,j<64] relu(A[j,i])"), REFUSED, matmul()]
+    cost = CpuCost(1, database, budget_s=0.002)
+    found = cost.costs(kernels)
+    assert all(0 < t < 1 for t in found[:2])
+    assert found[2] == math.inf
+    assert found[3] == found[0]
+    monkeypatch.setattr(costs, "measure", lambda *_: pytest.fail("measured again"))
+    assert CpuCost(1, database).costs(kernels) == found
+    assert CpuCost(1, database).costs([matmul("u", "v", "w")]) == found[:1]
+    assert CpuCost(1, database).estimate(kernels[0]) == found[0], "a stored time is better than an estimate"
+
+
+def test_an_opaque_node_is_measured_with_its_own_types(database: ProfileDatabase) -> None:
+    views = dense_view("x", (4, 8)), dense_view("y", (4, 8))
+    assert 0 < CpuCost(1, database, budget_s=0.002).cost(opaque("Not", views[:1], views[1:], (9, 9))) < 1
+
+
+def test_without_measuring_everything_is_estimated(database: ProfileDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = roofline.Machine(peak=1e11, bandwidth=1e10, launch=1e-6)
+    monkeypatch.setattr(roofline, "measure_machine", lambda threads: (machine, True))
+    cost = CpuCost(1, database, measure=False)
+    assert cost.timing(matmul()) == Timing(1e-6, 0.0, 0)
+    assert cost.timing(matmul()).estimated
+    assert cost.cost(REFUSED) == math.inf
+    large = Matmul(dense_view("a", (1024, 1024)), dense_view("b", (1024, 1024)), dense_view("c", (1024, 1024)))
+    assert cost.cost(large) == pytest.approx(2 * 1024**3 / (roofline.VENDOR_SHARE * 1e11))
+    copy = operator("A : f32[1000,1000]\nL[i<1000,j<1000] A[i,j]")
+    assert cost.cost(copy) == pytest.approx(8e6 / 1e10)
+    assert not [d for d, _ in database.rows() if "eoperator" in d], "estimates are not stored"
+    monkeypatch.setattr(roofline, "measure_machine", lambda threads: pytest.fail("measured again"))
+    assert CpuCost(1, database, measure=False).machine == machine
+
+
+def test_operations_and_bytes() -> None:
+    kernel = Conv(layout("x", (2, 6, 9, 9)), layout("w", (2, 4, 3, 3, 3)), layout("y", (2, 8, 9, 9)), (1, 1), (1, 1), (1, 1), (1, 1))
+    assert roofline.flops(kernel) == 2 * (2 * 8 * 81) * 3 * 9
+    assert roofline.moved(kernel) == 4 * (2 * 6 * 81 + 2 * 4 * 3 * 9 + 2 * 8 * 81)
+    back = Conv(layout("x", (1, 8, 4, 4)), layout("w", (1, 3, 8, 2, 2)), layout("y", (1, 3, 8, 8)), (2, 2), (1, 1), (0, 0), (0, 0), transposed=True)
+    assert roofline.flops(back) == 2 * (8 * 16) * 3 * 4
+    assert roofline.moved(Matmul(View("a", (5, 4, 3), (0, 3, 1)), dense_view("b", (5, 3, 2)), dense_view("c", (5, 4, 2)))) == 4 * (12 + 30 + 40)
+
+
+def test_what_is_constant() -> None:
+    kernel = Conv(layout("x", (1, 4, 5, 5)), layout("w", (1, 4, 4, 3, 3)), layout("y", (1, 4, 5, 5)), (1, 1), (1, 1), (1, 1), (1, 1))
+    assert measure.constant_buffers(kernel) == {"w"}
+    assert measure.constant_buffers(matmul()) == NONE
+    assert measure.constant_buffers(matmul(), lambda name: name == "b") == {"b"}
+    assert measure.constant_buffers(operator("A : f32[4]\nK : weight f32[4]\nL[i<4] A[i]*K[i]")) == {"K"}
+
+
+def test_disturbed_samples_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = {"waited": 0.0, "n": 0}
+
+    def run() -> float:
+        state["n"] += 1
+        disturbed = state["n"] % 3 == 0
+        state["waited"] += 10.0 * disturbed
+        return 1.0 if disturbed else 1e-3
+
+    monkeypatch.setattr(measure, "waited", lambda: state["waited"])
+    found = measure.sample(run, 0.001)
+    assert (found.median, found.clean) == (1e-3, True)
+    monkeypatch.setattr(measure, "waited", lambda: state.__setitem__("waited", state["waited"] + 1) or state["waited"])
+    assert not measure.sample(run, 0.001).clean
+
+
+def test_comparison_is_interleaved_and_has_a_noise_floor() -> None:
+    calls: list[str] = []
+    clock = {"now": 0.0}
+
+    def call(name: str, seconds: float):
+        def run() -> None:
+            calls.append(name)
+            clock["now"] += seconds
+
+        return run
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timing.time, "perf_counter", lambda: clock["now"])
+        found = compare({"a": call("a", 0.002), "b": call("b", 0.004)}, budget_s=0.1)
+    assert calls[-6:] == ["a", "b", "a"] * 2
+    assert found.timings["a"].median == pytest.approx(0.002)
+    assert found.ratio("b", "a").median == pytest.approx(2.0)
+    assert found.noise == 0.01
+    assert found.timings["a"].n >= 10
+
+
+def test_summaries() -> None:
+    assert summarize([3.0]) == Timing(3.0, 0.0, 1)
+    assert summarize([1.0, 2.0, 3.0, 4.0, 100.0]) == Timing(3.0, 1.0, 5)

@@ -1,0 +1,140 @@
+"""Object code in memory: linking, generated kernels, threads."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from einnet.errors import BackendError, UsageError
+from einnet.expr.nodes import tensors
+from einnet.expr.text import parse
+from einnet.instantiate.kernels import Buffer, EOperator, Matmul, Plan, View, dense_view
+from einnet.runtime import artifact
+from einnet.runtime.cpu import compile as codegen
+from einnet.runtime.cpu.link import Image, ObjectFile
+from einnet.runtime.cpu.load import waited
+from einnet.runtime.cpu.program import Executable
+from einnet.runtime.cpu.support import Native, Steps
+from einnet.runtime.cpu.threads import find_symbol, limited, physical_cores, resolve_threads
+from tests.runtime.plans import finish, rng_constants
+
+
+def operator(text: str, views: dict[str, View], out: View) -> EOperator:
+    scope = parse(text)
+    return EOperator(scope, tuple((name, views[name]) for name in tensors(scope)), out)
+
+
+def mixed() -> Plan:
+    """t = x w; y[i,j] = exp(t[i,j]) + x[i,j-1]; z[i] = max_j y[i,j] out of a slice, twice the same kernel."""
+    constants = rng_constants({"w": 40 * 40})
+    t, x, y = (dense_view(n, (30, 40)) for n in "txy")
+    half = [View("y", (15, 40), (40, 1), n * 600) for n in range(2)]
+    kernels = [
+        Matmul(x, dense_view("w", (40, 40)), t),
+        operator("T : f32[30,40]\nX : f32[30,40]\nL[i<30,j<40] exp(T[i,j]) + X[i,j-1]", {"T": t, "X": x}, y),
+        operator("Y : f32[15,40]\nL[i<15] max[j<40] Y[i,j]", {"Y": half[0]}, View("z", (15,), (2,), 0)),
+        operator("Y : f32[15,40]\nL[i<15] max[j<40] Y[i,j]", {"Y": half[1]}, View("z", (15,), (2,), 1)),
+    ]
+    buffers = [Buffer("x", 1200, "f32", "input"), *(Buffer(n, 1200, "f32", "temporary") for n in "ty"), Buffer("z", 30, "f32", "output")]
+    return finish(buffers, kernels, constants, {"x": x}, {"z": dense_view("z", (30,))})
+
+
+def expected(plan: Plan, x: np.ndarray) -> np.ndarray:
+    y = np.exp(x.astype(np.float64) @ plan.constants["w"].reshape(40, 40))
+    y[:, 1:] += x[:, :-1]
+    return y.max(1).reshape(2, 15).T.reshape(-1)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_generated_kernels_between_vendor_kernels(threads: int) -> None:
+    plan = mixed()
+    program = Executable(plan, threads)
+    assert len(program._segments) == 1
+    x = np.random.default_rng(0).uniform(-0.3, 0.3, (30, 40)).astype(np.float32)
+    np.testing.assert_allclose(program.run(x)[0], expected(plan, x), rtol=1e-4, atol=1e-4)
+
+
+def test_generated_kernels_travel(tmp_path: Path) -> None:
+    plan = mixed()
+    program = Executable(plan, 1)
+    artifact.save(tmp_path / "p.einnet", plan, program.code, threads=1)
+    loaded = artifact.load(tmp_path / "p.einnet")
+    assert loaded.code == program.code
+    x = np.full((30, 40), 0.01, np.float32)
+    np.testing.assert_array_equal(loaded.executable().run(x)[0], program.run(x)[0])
+
+
+def test_parallel_loops_from_several_callers() -> None:
+    plan = mixed()
+    program = Executable(plan, 2)
+    x = np.full((30, 40), 0.01, np.float32)
+    want, failures = program.run(x)[0], []
+
+    def work() -> None:
+        failures.extend(n for n in range(20) if not np.array_equal(program.run(x)[0], want))
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert not failures
+
+
+def test_what_cannot_be_generated_is_told() -> None:
+    scope = parse("A : i64[4]\nL[i<4] A[i]")
+    with pytest.raises(BackendError, match="i64"):
+        codegen.compile_operators({"k": EOperator(scope, (("A", dense_view("a", (4,))),), dense_view("y", (4,)))}, 1)
+
+
+def test_a_failing_step_is_named() -> None:
+    native = Native(codegen.support_object())
+    succeeds, fails = find_symbol("omp_in_parallel"), find_symbol("getpid")
+    assert succeeds
+    assert fails
+    steps = Steps(native, [(succeeds, ()), (fails, ()), (succeeds, ())], 1, ["first", "second", "third"])
+    with pytest.raises(BackendError, match="second failed"):
+        steps()
+    with pytest.raises(BackendError, match="second failed"):
+        steps.profile()
+
+
+def test_symbols_that_nobody_has() -> None:
+    with pytest.raises(BackendError, match="needs the symbol"):
+        Image([codegen.support_object()], lambda name: None)
+    image = Image([codegen.support_object()], find_symbol)
+    assert image.defines("einnet_run")
+    with pytest.raises(BackendError, match="defines no symbol nothing"):
+        image.address("nothing")
+
+
+def test_damaged_object_code_is_refused_or_harmless() -> None:
+    data, rng = codegen.support_object(), random.Random(1)
+    for n in (0, 3, 20, 63, 64, len(data) // 2, len(data) - 1):
+        with pytest.raises(BackendError):
+            Image([data[:n]], find_symbol)
+    for _ in range(200):
+        damaged = bytearray(data)
+        damaged[rng.randrange(len(data))] = rng.randrange(256)
+        try:
+            ObjectFile(bytes(damaged)).relocations()
+        except BackendError:
+            continue
+
+
+def test_threads() -> None:
+    assert resolve_threads(None) == physical_cores() >= 1
+    assert resolve_threads(3) == 3
+    with pytest.raises(UsageError, match="threads=0"):
+        resolve_threads(0)
+    with limited(3), limited(2):
+        pass
+
+
+def test_waiting_for_a_core_is_counted() -> None:
+    before = waited()
+    assert 0 <= before <= waited()
