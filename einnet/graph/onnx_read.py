@@ -17,7 +17,9 @@ Source = Union[str, Path, onnx.ModelProto, ir.Model]
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's text."""
+    """The first line of the text of what an exception goes back to."""
+    while error.__cause__ is not None:
+        error = error.__cause__
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 

@@ -7,7 +7,7 @@ piece has one output, and nothing inside it is used outside.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Union
 
@@ -45,7 +45,7 @@ Piece = Union[Subprogram, Opaque]
 
 def anonymous(scope: Scope) -> Scope:
     """The scope with its tensors named by first occurrence."""
-    return exchange_in(scope, {t.name: Tensor(f"t{n}", t.shape, t.dtype, t.weight) for n, t in enumerate(tensors(scope).values())})
+    return exchange_in(scope, {t.name: replace(t, name=f"t{n}") for n, t in enumerate(tensors(scope).values())})
 
 
 def pieces(program: Program) -> list[Piece]:

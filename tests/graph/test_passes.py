@@ -1,0 +1,257 @@
+"""Program-level passes: each leaves the meaning of a program alone and does what it promises."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from einnet.expr.nodes import Tensor, is_weight, tensors
+from einnet.expr.text import parse
+from einnet.graph.interpret import interpret
+from einnet.graph.layout import channels_last, permute
+from einnet.graph.onnx import load
+from einnet.graph.program import Node, Opaque, Program
+from einnet.graph.simplify import simplify
+from einnet.graph.split import Subprogram, is_contraction, pieces, subprograms
+from einnet.graph.substitute import Refused, substitute
+from tests.graph.cases import build, compare, node, run_opaque, values
+from tests.graph.networks import BN, network
+
+SEEDS = range(40)
+
+
+def same(a: Program, b: Program, inputs: dict[str, np.ndarray], tolerance: float = 1e-5) -> None:
+    first, second = interpret(a, inputs, run_opaque), interpret(b, inputs, run_opaque)
+    assert list(first) == list(second)
+    for name, want in first.items():
+        assert second[name].shape == want.shape
+        np.testing.assert_allclose(second[name], want, rtol=tolerance, atol=tolerance * float(np.abs(want).max(initial=1)))
+
+
+def texts(program: Program) -> list[str]:
+    return [n.scope.text() for n in program.expression_nodes()]
+
+
+def valid(program: Program) -> None:
+    """Producers come first, every tensor is declared once and alike, weights have the shapes that are read."""
+    known = {t.name: t for t in program.inputs} | {k: Tensor(k, v.shape, "f32", True) for k, v in program.weights.items() if v.dtype == np.float32}
+    for n in program.nodes:
+        for t in tensors(n.scope).values() if isinstance(n, Node) else ():
+            assert known[t.name] == t
+        assert all(name in known or name in program.weights for name in n.inputs)
+        for t in n.outputs:
+            assert t.name not in known
+            known[t.name] = t
+    assert all(name in known or name in program.weights for _, name in program.outputs)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_simplify_split_and_permute_keep_the_meaning(seed: int) -> None:
+    model, inputs = network(seed)
+    program = load(model)
+    valid(program)
+    compare(program, model, inputs, 1e-4)
+    simple = simplify(program)
+    valid(simple)
+    same(program, simple, inputs)
+    assert texts(simplify(simple)) == texts(simple)
+    joined = replace(simple, nodes=tuple(Node(p.output, p.expression) if isinstance(p, Subprogram) else p for p in pieces(simple)))
+    valid(joined)
+    same(simple, joined, inputs)
+    rng = np.random.default_rng(seed)
+    order = {name: tuple(map(int, rng.permutation(len(t.shape)))) for name, t in simple.tensors().items() if rng.random() < 0.7}
+    for wanted in (order, channels_last(simple)):
+        moved = permute(simple, wanted)
+        valid(moved)
+        same(simple, moved, inputs)
+        assert moved.inputs == simple.inputs
+        assert moved.outputs == simple.outputs
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_pieces_are_a_partition_without_leaks(seed: int) -> None:
+    program = simplify(load(network(seed)[0]))
+    found = pieces(program)
+    nodes = [n for p in found for n in (p.nodes if isinstance(p, Subprogram) else (p,))]
+    assert len(nodes) == len(program.nodes)
+    assert {id(n) for n in nodes} == {id(n) for n in program.nodes}
+    users = program.users()
+    for piece in subprograms(program):
+        interior = {n.output.name for n in piece.nodes[:-1]}
+        assert not interior & {name for _, name in program.outputs}
+        assert all(any(user is n for n in piece.nodes) for name in interior for user in users[name])
+        assert not interior & set(piece.inputs)
+        assert sum(is_contraction(n.scope) for n in piece.nodes) <= 1
+
+
+def conv_bn(features: int = 4, group: int = 1, kind: str = "Conv") -> tuple[Program, Program, dict[str, np.ndarray]]:
+    held = {n: values((features,), k, 0.5, 1.5) for k, n in enumerate(BN)}
+    held["w"] = values((features, 4 // group, 3, 3) if kind == "Conv" else (4, features // group, 3, 3), 9)
+    held["c"] = values((features,), 8)
+    nodes = [node(kind, ["x", "w", "c"], ["a"], group=group), node("BatchNormalization", ["a", *BN], ["b"]), node("Relu", ["b"])]
+    inputs = {"x": values((1, 4, 5, 5))}
+    program = load(build(nodes, inputs, ("y",), held))
+    return program, simplify(program), inputs
+
+
+@pytest.mark.parametrize(("group", "kind"), [(1, "Conv"), (2, "Conv"), (4, "Conv"), (1, "ConvTranspose")])
+def test_batch_normalization_folds_into_weights(group: int, kind: str) -> None:
+    program, simple, inputs = conv_bn(4, group, kind)
+    assert len(simple.nodes) == 3
+    conv, bias, _ = simple.expression_nodes()
+    assert "w_scaled[" in conv.scope.text()
+    assert bias.scope.text().endswith("] a_conv[n,c,h,w] + b_const[c]")
+    assert set(simple.weights) == {"w_scaled", "b_const"}
+    same(program, simple, inputs)
+
+
+def test_scale_of_a_value_with_other_users_is_not_folded() -> None:
+    nodes = [node("Conv", ["x", "w"], ["a"]), node("Mul", ["a", "k"], ["b"]), node("Add", ["a", "b"])]
+    held = {"w": values((4, 3, 3, 3)), "k": values((4, 1, 1), 1)}
+    inputs = {"x": values((1, 3, 5, 5))}
+    program = load(build(nodes, inputs, ("y",), held))
+    simple = simplify(program)
+    assert len(simple.nodes) == 3
+    assert "w" in simple.weights
+    same(program, simple, inputs)
+
+
+def test_scale_along_a_position_is_not_folded() -> None:
+    held = {"w": values((4, 3, 3, 3)), "k": values((3,), 1)}
+    inputs = {"x": values((1, 3, 5, 5))}
+    program = load(build([node("Conv", ["x", "w"], ["a"]), node("Mul", ["a", "k"])], inputs, ("y",), held))
+    assert texts(simplify(program)) == texts(program)
+
+
+def test_repeated_expressions_and_equal_weights_are_held_once() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["x", "v"], ["b"]), node("Exp", ["a"], ["c"]), node("Exp", ["b"], ["d"])]
+    inputs = {"x": values((2, 3))}
+    program = load(build([*nodes, node("Add", ["c", "d"])], inputs, ("y",), {"w": values((3, 4)), "v": values((3, 4))}))
+    simple = simplify(program)
+    assert len(simple.nodes) == 3
+    assert len(simple.weights) == 1
+    same(program, simple, inputs)
+
+
+def test_interpolation_tables_are_not_multiplied_out() -> None:
+    held = {"k": np.array([1, 1, 2, 2], np.float32)}
+    simple = simplify(load(build([node("Resize", ["x", "", "k"], mode="linear")], {"x": values((1, 2, 4, 4))}, ("y",), held)))
+    assert [v.shape for v in simple.weights.values()] == [(8, 2)]  # both axes share one table
+
+
+def test_tails_join_the_contraction_and_softmax_is_one_piece() -> None:
+    nodes = [
+        node("MatMul", ["x", "w"], ["a"]), node("Add", ["a", "b"], ["c"]), node("Transpose", ["c"], ["d"], perm=[1, 0]),
+        node("Relu", ["d"], ["e"]), node("Softmax", ["e"]),
+    ]  # fmt: skip
+    program = simplify(load(build(nodes, {"x": values((2, 3))}, ("y",), {"w": values((3, 4)), "b": values((4,))})))
+    first, second = subprograms(program)
+    assert [n.output.name for n in first.nodes] == ["a", "c", "d", "e"]
+    assert first.inputs == ("x", "w", "b")
+    assert len(second.nodes) == 4
+    assert second.inputs == ("e",)
+
+
+def test_a_residual_joins_the_later_of_two_contractions() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["x", "v"], ["b"]), node("Add", ["a", "b"])]
+    program = simplify(load(build(nodes, {"x": values((2, 3))}, ("y",), {"w": values((3, 4)), "v": values((3, 4), 1)})))
+    assert [[n.output.name for n in p.nodes] for p in subprograms(program)] == [["a"], ["b", "y"]]
+
+
+def test_keys_forget_names_and_nothing_else() -> None:
+    def key(x: str, w: str, features: int) -> str:
+        held = {w: values((features, 3, 3, 3))}
+        (piece,) = subprograms(load(build([node("Conv", [x, w])], {x: values((1, 3, 5, 5))}, ("y",), held)))
+        return piece.key
+
+    assert key("x", "w", 4) == key("image", "kernel", 4)
+    assert key("x", "w", 4) != key("x", "w", 5)
+
+
+def chain() -> Program:
+    nodes = [node("Relu", ["x"], ["a"]), node("Exp", ["a"], ["b"]), node("Neg", ["b"], ["c"]), node("Add", ["c", "x"])]
+    return load(build(nodes, {"x": values((2, 3))}))
+
+
+def step(text: str, name: str, *known: Tensor) -> Node:
+    scope = parse(text, {t.name: t for t in known})
+    return Node(Tensor(name, scope.shape), scope)
+
+
+def test_substitute() -> None:
+    program = chain()
+    relu, exp, neg, _ = program.expression_nodes()
+    x, a = Tensor("x", (2, 3)), Tensor("a", (2, 3))
+    fused = step("L[m<2,n<3] -exp(relu(x[m,n]))", "c", x)
+    result = substitute(program, [relu, exp, neg], [fused])
+    assert isinstance(result, Program)
+    valid(result)
+    same(program, result, {"x": values((2, 3))})
+    refusals = [
+        ([relu], [], "a is used outside and no longer computed"),
+        ([relu, exp], [step("L[m<2,n<3] exp(relu(x[m,n]))", "q", x)], "b is used outside"),
+        ([relu], [step("L[m<2] x[m,0]", "a", x)], r"a changes from f32\[2, 3\] to f32\[2\]"),
+        ([exp], [step("L[m<2,n<3] exp(z[m,n])", "b", Tensor("z", (2, 3)))], "z is not computed by any node"),
+        ([relu], [step("L[m<2,n<3] c[m,n]", "a", Tensor("c", (2, 3)))], "depends on its own result"),
+        ([exp], [step("L[m<2,n<3] exp(a[m,n])", "b", a), step("L[m<2,n<3] a[m,n]", "c", a)], "c is computed elsewhere"),
+        ([replace(relu, origin=("other",))], [], "not in the program"),
+    ]
+    for old, new, why in refusals:
+        refused = substitute(program, old, new)
+        assert isinstance(refused, Refused)
+        assert re.search(why, refused.why), refused.why
+
+
+def test_substitute_moves_nodes_behind_what_they_read() -> None:
+    program = chain()
+    relu = next(program.expression_nodes())
+    c = Tensor("c", (2, 3))
+    late = step("L[m<2,n<3] c[m,n] + w[m,n]", "z", c, Tensor("w", (2, 3), "f32", True))
+    result = substitute(program, [relu], [late, relu], {"w": values((2, 3))})
+    assert isinstance(result, Program)
+    valid(result)
+    assert [n.outputs[0].name for n in result.nodes] == ["a", "b", "c", "z", "y"]
+
+
+def test_channels_last_of_a_convolution_net() -> None:
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]), node("Relu", ["a"], ["b"]), node("MaxPool", ["b"], ["c"], kernel_shape=[2, 2]),
+        node("GlobalAveragePool", ["c"], ["d"]), node("Flatten", ["d"], ["e"]), node("MatMul", ["e", "v"]),
+    ]  # fmt: skip
+    held = {"w": values((5, 3, 3, 3)), "v": values((5, 2))}
+    program = simplify(load(build(nodes, {"x": values((1, 3, 6, 6))}, ("y",), held)))
+    order = channels_last(program)
+    assert set(order) == {"x", "a", "b", "c", "d", "d_reduced"}
+    assert set(order.values()) == {(0, 2, 3, 1)}
+    moved = permute(program, order)
+    assert len(moved.nodes) == len(program.nodes) + 1
+    assert texts(moved)[0] == "L[n<1,h<6,w<6,c<3] x[n,c,h,w]"
+    assert texts(moved)[1] == "L[n<1,h<6,w<6,f<5] Σ[c<3,r<3,s<3] x_permuted[n,h+r-1,w+s-1,c]*w[f,c,r,s]"
+
+
+def test_matrix_products_want_no_order() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node("Transpose", ["x"], ["t"], perm=[0, 1, 3, 2]), node("MatMul", ["t", "a"])]
+    assert channels_last(load(build(nodes, {"x": values((2, 2, 4, 3))}, ("y",), {"w": values((3, 5))}))) == {}
+
+
+def test_permuted_weights_and_opaque_operands() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node("TopK", ["a", "k"], ["b", "i"]), node("Add", ["b", "a"])]
+    inputs = {"x": values((2, 3))}
+    program = load(build(nodes, inputs, ("y",), {"w": values((3, 4)), "k": np.array([4], np.int64)}))
+    moved = permute(program, dict.fromkeys(("x", "w", "a", "b", "y"), (1, 0)))
+    valid(moved)
+    assert moved.weights["w"].shape == (4, 3)
+    assert [type(n) for n in moved.nodes].count(Opaque) == 1
+    same(program, moved, inputs)
+
+
+def test_weight_only_nodes_are_evaluated() -> None:
+    nodes = [node("Expand", ["w", "s"], ["e"]), node("Exp", ["e"], ["f"]), node("Add", ["x", "f"])]
+    program = load(build(nodes, {"x": values((2, 3))}, ("y",), {"w": values((3,)), "s": np.array([2, 3], np.int64)}))
+    simple = simplify(program)
+    (only,) = simple.expression_nodes()
+    assert not is_weight(only.scope)
+    assert len(simple.weights) == 1
