@@ -7,6 +7,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from einnet.runtime.load import waited
+
+PAUSE_S = 0.002
+"""Longer than the threads of an idle pool spin."""
+TOLERATED = 0.02
+"""Share of a sample's time for which threads may have waited for a core."""
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -59,28 +66,34 @@ class Comparison:
 def compare(callables: Mapping[str, Callable[[], object]], budget_s: float = 2.0, *, least: int = 5, most: int = 1000) -> Comparison:
     """Time callables in turns, A B C A', A B C A'..., for about `budget_s` seconds but at least `least` and at most `most` rounds.
 
-    Short calls are repeated inside a sample, so that a sample of the shortest takes about a millisecond.
+    Short calls are repeated inside a sample, so that a sample of the shortest takes about a millisecond. Before each sample the waiting
+    threads of the other callables get time to fall asleep, and the callable one call to warm up. Rounds that other programs disturbed do
+    not count if there are `least` others.
     """
     names = list(callables)
     order = [*callables.values(), callables[names[0]]]
     repeats = [_repeats(call) for call in order[:-1]]
     repeats.append(repeats[0])
-    rounds: list[list[float]] = []
+    clean: list[list[float]] = []
+    disturbed: list[list[float]] = []
     end = time.perf_counter() + budget_s
-    while len(rounds) < least or (time.perf_counter() < end and len(rounds) < most):
-        rounds.append([_sample(call, count) for call, count in zip(order, repeats, strict=True)])
-    columns = [tuple(column) for column in zip(*rounds, strict=True)]
+    while len(clean) + len(disturbed) < least or (time.perf_counter() < end and len(clean) < most):
+        before, began = waited(), time.perf_counter()
+        row = [_sample(call, count) for call, count in zip(order, repeats, strict=True)]
+        share = (waited() - before) / (time.perf_counter() - began)
+        (disturbed if share > TOLERATED else clean).append(row)
+    columns = [tuple(column) for column in zip(*(clean if len(clean) >= least else clean + disturbed), strict=True)]
     return Comparison(dict(zip(names, columns[:-1], strict=True)), columns[-1])
 
 
 def _repeats(call: Callable[[], object]) -> int:
-    """Warm up, then how many calls make a sample."""
-    call()
-    elapsed = min(_sample(call, 1) for _ in range(3))
-    return max(1, min(1000, round(1e-3 / max(elapsed, 1e-7))))
+    """How many calls make a sample."""
+    return max(1, min(1000, round(1e-3 / max(_sample(call, 1), 1e-7))))
 
 
 def _sample(call: Callable[[], object], repeats: int) -> float:
+    time.sleep(PAUSE_S)
+    call()
     start = time.perf_counter()
     for _ in range(repeats):
         call()

@@ -133,12 +133,30 @@ def test_comparison_is_interleaved_and_has_a_noise_floor() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timing.time, "perf_counter", lambda: clock["now"])
-        found = compare({"a": call("a", 0.002), "b": call("b", 0.004)}, budget_s=0.1)
-    assert calls[-6:] == ["a", "b", "a"] * 2
+        patch.setattr(timing.time, "sleep", lambda seconds: None)
+        patch.setattr(timing, "waited", lambda: 0.0)
+        found = compare({"a": call("a", 0.002), "b": call("b", 0.004)}, budget_s=0.2)
+    assert calls[-12:] == [*"aabbaa"] * 2, "each is warmed up before it is timed"
     assert found.timings["a"].median == pytest.approx(0.002)
     assert found.ratio("b", "a").median == pytest.approx(2.0)
     assert found.noise == 0.01
     assert found.timings["a"].n >= 10
+
+
+def test_disturbed_rounds_do_not_count() -> None:
+    state = {"n": 0, "waited": 0.0, "now": 0.0}
+
+    def run() -> None:
+        state["n"] += 1
+        state["waited"] += 5.0 * (state["n"] % 7 == 0)
+        state["now"] += 10.0 if state["n"] % 7 == 0 else 0.001
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timing.time, "perf_counter", lambda: state["now"])
+        patch.setattr(timing.time, "sleep", lambda seconds: None)
+        patch.setattr(timing, "waited", lambda: state["waited"])
+        found = compare({"a": run}, budget_s=100.0)
+    assert set(found.samples["a"]) == {pytest.approx(0.001)}
 
 
 def test_summaries() -> None:

@@ -16,10 +16,10 @@ from einnet.instantiate.kernels import Buffer, EOperator, Matmul, Plan, View, de
 from einnet.runtime import artifact
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu.link import Image, ObjectFile
-from einnet.runtime.cpu.load import waited
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.cpu.support import Native, Steps
 from einnet.runtime.cpu.threads import find_symbol, limited, physical_cores, resolve_threads
+from einnet.runtime.load import waited
 from tests.runtime.plans import finish, rng_constants
 
 

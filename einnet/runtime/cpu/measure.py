@@ -19,12 +19,12 @@ from einnet.graph.dtypes import dtype_name
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, OpaqueCall, Plan, View, operand_views, result_views
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu.dnnl import Refused
-from einnet.runtime.cpu.load import waited
 from einnet.runtime.cpu.program import Code, Executable
 from einnet.runtime.cpu.support import Native
+from einnet.runtime.load import waited
 from einnet.runtime.memory import span, storage_dtype
 from einnet.runtime.ort import Session
-from einnet.runtime.timing import Timing, summarize
+from einnet.runtime.timing import TOLERATED, Timing, summarize
 
 IsConstant = Callable[[str], bool]
 
@@ -32,8 +32,6 @@ BUDGET_S = 0.04
 BATCH = 24
 """Generated kernels compiled together."""
 _FEWEST, _MOST, _PATIENCE = 5, 300, 4
-_TOLERATED = 0.02
-"""Share of a sample's time that threads may have waited for a core."""
 _FORBIDDEN = Timing(float("inf"), 0.0, 1)
 
 
@@ -120,7 +118,7 @@ def _time(kernel: Kernel, threads: int, constants: frozenset[str], native: Nativ
     program = Executable(single(kernel, constants, _types(kernel, threads)), threads, code=Code(b"", None), native=native)
     program.randomize()
     cold = program.constant_bytes < 2 * last_level_cache()
-    return sample(lambda: sum(program.sample()), budget_s, lambda: program.settle(cold))
+    return sample(lambda: float(sum(program.sample())), budget_s, lambda: program.settle(cold))
 
 
 def _types(kernel: Kernel, threads: int) -> dict[str, str]:
@@ -148,7 +146,7 @@ def sample(run: Callable[[], float], budget_s: float, before: Callable[[], None]
         waited_before, began = waited(), time.perf_counter()
         seconds = run()
         disturbance = (waited() - waited_before) / (time.perf_counter() - began)
-        (disturbed if disturbance > _TOLERATED else clean).append(seconds)
+        (disturbed if disturbance > TOLERATED else clean).append(seconds)
         if len(clean) >= _MOST or time.perf_counter() - start > 20 * budget_s:
             break
     if len(clean) >= 3:
