@@ -156,7 +156,7 @@ def test_disturbed_rounds_do_not_count() -> None:
         patch.setattr(timing.time, "sleep", lambda seconds: None)
         patch.setattr(timing, "waited", lambda: state["waited"])
         found = compare({"a": run}, budget_s=100.0)
-    assert set(found.samples["a"]) == {pytest.approx(0.001)}
+    assert max(found.samples["a"]) == pytest.approx(0.001)
 
 
 def test_summaries() -> None:
