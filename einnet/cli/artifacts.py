@@ -12,6 +12,7 @@ import numpy as np
 from einnet.cli.arguments import assignment
 from einnet.cli.files import check_writable, write_json, write_whole
 from einnet.errors import UsageError
+from einnet.graph.dtypes import dtype_name
 
 if TYPE_CHECKING:
     from einnet.api.stored import StoredProgram
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         check_writable(path)
     for name, value in stored(inputs).items():
         write_whole(files[name], lambda file, value=value: np.save(file, value, allow_pickle=False))  # type: ignore[misc]
-        print(f"{name}: {value.dtype}[{','.join(map(str, value.shape))}] -> {files[name]}")
+        print(f"{name}: {array_type(value)} -> {files[name]}")
     return 0
 
 
@@ -70,11 +71,20 @@ def read_inputs(stored: StoredProgram, given: list[str]) -> dict[str, np.ndarray
             raise UsageError(f"unknown input {text.partition('=')[0]!r}; the program takes {signature(stored)}")
         if name in found:
             raise UsageError(f"input {name!r} is given twice")
-        found[name] = read_array(Path(text[len(name) + 1 :]))
+        path = Path(text[len(name) + 1 :])
+        found[name] = value = read_array(path)
+        dtype, shape = stored.inputs[name]
+        if dtype_name(value.dtype) != dtype or value.shape != shape:
+            raise UsageError(f"{path}: {array_type(value)}, but input {name!r} is {dtype}[{','.join(map(str, shape))}]")
     missing = [n for n in stored.inputs if n not in found]
     if missing:
         raise UsageError(f"input {missing[0]!r} is missing; the program takes {signature(stored)}")
     return found
+
+
+def array_type(value: np.ndarray[Any, Any]) -> str:
+    """f32[1,3,224,224]; numpy's name for a type that no program takes."""
+    return f"{dtype_name(value.dtype) or value.dtype}[{','.join(map(str, value.shape))}]"
 
 
 def signature(stored: StoredProgram) -> str:
@@ -89,7 +99,7 @@ def read_array(path: Path) -> np.ndarray[Any, Any]:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (ValueError, EOFError) as error:
-        raise UsageError(f"{path}: not a .npy file of numbers ({error})") from error
+        raise UsageError(f"{path}: not a .npy file of numbers, or a truncated one") from error
     if not isinstance(value, np.ndarray):
         raise UsageError(f"{path}: holds several arrays; expected one, as numpy.save writes it")
     return value

@@ -44,12 +44,12 @@ def row(group: list[Mapping[str, Any]]) -> tuple[str, ...]:
     """One row: times are those of one of the equal subprograms."""
     s = group[0]
     rules = ", ".join(dict.fromkeys(step["rule"] for step in s["steps"])) if s["changed"] else ""
-    kernels = " + ".join(shortened(k["kernel"]) for k in s["kernels"]) or "a view"
+    kernels = "\n".join(shortened(k["kernel"]) for k in s["kernels"]) or "a view"
     nodes = s["nodes"][0] + (f" +{len(s['nodes']) - 1}" if len(s["nodes"]) > 1 else "") if s["nodes"] else s["output"]
     return (f"{len(group)}x", nodes, ms(s["original_ms"]), ms(s["measured_ms"]) if s["changed"] else "kept", kernels, rules, str(s["forms"]))
 
 
-def shortened(kernel: str, most: int = 60) -> str:
+def shortened(kernel: str, most: int = 56) -> str:
     """A kernel's line, its end left out where it is long."""
     return kernel if len(kernel) <= most else kernel[: most - 3] + "..."
 
@@ -64,7 +64,7 @@ def totals(report: Mapping[str, Any], saved: Path | None) -> list[str]:
     lines.append(f"speedup {t['speedup']:.2f}x over ONNX Runtime, {t['speedup_over_original']:.2f}x over the model's own operators{noise}")
     verdict = "passed" if v["passed"] else "FAILED"
     lines.append(f"verification {verdict}: max error {v['max_abs']:.2g}, {v['max_rel']:.2g} of max|y|, allowed {v['tolerance']:g}")
-    lines.append(f"certificate: {c['derivations']} derivations, {c['steps']} steps" + (f" proven ({proofs})" if proofs else ""))
+    lines.append(f"certificate: {c['derivations']} derivations, {c['steps']} steps" + (f" checked ({proofs})" if proofs else ""))
     lines.append(f"{t['states']} states in {t['search_s']:.1f} s of search, {t['total_s']:.1f} s in all")
     lines += [f"note: {note}" for note in report["notes"]]
     return [*lines, f"saved to {saved}" if saved else "not saved; -o OUT.einnet does that"]

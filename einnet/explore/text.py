@@ -88,7 +88,7 @@ def explain(told: Story) -> str:
     if kept:
         lines += ["Kept as the model has them", ""]
     for c in kept:
-        lines += [f"  {places(c['nodes'])}", f"    {c['expression']}", *kernel_lines("runs as", c["kernels"], c["measured_ms"])]
+        lines += [f"  {places(c['nodes'])}", f"    {c['expression']}", *normalised(c), *kernel_lines("runs as", c["kernels"], c["measured_ms"])]
         lines += [*candidate_lines(c, number), ""]
     return "\n".join(lines).rstrip()
 
@@ -114,6 +114,12 @@ def derivation_lines(d: Story, indent: str) -> Iterator[str]:
 def proof_text(proof: Story) -> str:
     """How a step was proven, in a few words."""
     return f"proven: {proof['details']}" if proof["method"] == "inline" else f"tested: {proof['details']}"
+
+
+def normalised(c: Story) -> list[str]:
+    """The steps that brought a kept subprogram into the form that its own operators match."""
+    steps = c["derivation"]["steps"] if "derivation" in c else []
+    return [f"    normalised in {len(steps)} steps by {', '.join(dict.fromkeys(s['rule'] for s in steps))}"] if steps else []
 
 
 def kernel_lines(title: str, kernels: Sequence[Story], total: float | None) -> list[str]:
