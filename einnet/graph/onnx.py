@@ -34,6 +34,8 @@ def load(model: Source, shapes: Shapes | None = None) -> Program:
 
     Raises ModelError, on one line, for a file that cannot be read, an invalid graph, or a shape that nothing fixes.
     """
+    if not isinstance(model, (str, Path, onnx.ModelProto, ir.Model)):
+        raise ModelError(f"expected a path, an onnx.ModelProto or an onnx_ir.Model, not {type(model).__name__}")
     title = str(model) if isinstance(model, (str, Path)) else model.graph.name or "model"
     graph = read(model, shapes)
     return _Lowering(graph, Flattener(graph, title), title).program()
@@ -156,9 +158,3 @@ def attributes(node: ir.Node) -> dict[str, Attribute]:
                 found[name] = np.asarray(attribute.as_tensor().numpy())
     return found
 
-
-def check_source(model: object) -> Source:
-    """The argument if it is something that `load` reads; raises ModelError otherwise."""
-    if isinstance(model, (str, Path, onnx.ModelProto, ir.Model)):
-        return model
-    raise ModelError(f"expected a path, an onnx.ModelProto or an onnx_ir.Model, not {type(model).__name__}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from einnet.expr.index import var
+from einnet.expr.index import Index, var
 from einnet.expr.nodes import Body, Read, Scope, Tensor, map_reads
 from einnet.graph.program import Node, Program, ProgramNode
 
@@ -70,9 +70,10 @@ def prune(program: Program) -> Program:
 def is_copy(scope: Scope) -> Tensor | None:
     """The tensor of which the scope is an exact copy, box and all; else None."""
     body = scope.body
-    if isinstance(body, Read) and isinstance(body.base, Tensor) and not scope.sums and body.index == tuple(var(i.name) for i in scope.loops):
-        return body.base if body.base.box == scope.box else None
-    return None
+    if scope.sums or not isinstance(body, Read) or not isinstance(body.base, Tensor) or body.base.box != scope.box:
+        return None
+    straight = (e == var(i.name) or (i.extent == 1 and e == Index()) for e, i in zip(body.index, scope.loops))
+    return body.base if all(straight) else None
 
 
 class Fresh:

@@ -16,9 +16,13 @@ def simplify(program: Program) -> Program:
 
     Inputs, outputs and their ONNX names stay as they are.
     """
-    program = drop_repeated(drop_copies(merge_weights(evaluate_weights(prune(program)))))
-    program = evaluate_weights(hoist(fold_affine(program)))
-    return prune(merge_weights(drop_repeated(program)))
+    program = prune(program)
+    while True:
+        before = len(program.nodes)
+        program = drop_repeated(drop_copies(merge_weights(evaluate_weights(program))))
+        program = prune(evaluate_weights(hoist(fold_affine(program))))
+        if len(program.nodes) == before:
+            return prune(merge_weights(program))
 
 
 def drop_copies(program: Program) -> Program:

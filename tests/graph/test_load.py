@@ -168,6 +168,11 @@ def test_bad_files(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+def test_other_arguments_are_refused() -> None:
+    with pytest.raises(ModelError, match="not int"):
+        load(5)  # type: ignore[arg-type]
+
+
 def bad(*nodes: onnx.NodeProto) -> onnx.ModelProto:
     graph = helper.make_graph(
         list(nodes), "bad", [helper.make_tensor_value_info("x", 1, [2, 3])], [helper.make_tensor_value_info("y", 1, [2, 3])]
