@@ -1,0 +1,103 @@
+"""eOperators as TVM functions for CPUs: one private function on raw pointers for each, many in one module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import tirx
+from tvm.ir import PointerType, PrimType
+from tvm.target import Target
+
+from einnet.expr.nodes import tensors
+from einnet.instantiate.codegen.cost import flops, moved_bytes
+from einnet.instantiate.codegen.nests import Nesting, sequence
+from einnet.instantiate.codegen.resolve import OUT, resolve
+from einnet.instantiate.kernels import EOperator, View
+
+TABLE_SIZE = 256
+"""Constant operands up to this many elements become literals where they are read at known indices."""
+
+
+@dataclass(frozen=True)
+class LoweredKernel:
+    """A kernel as a TVM function on the base pointers of its operands' buffers, `params` in order, the output last.
+
+    The function returns int32 0. It has no global symbol: it may be called by other functions of its module; `exported` gives it its name.
+    The output may share a buffer with an operand only if they do not overlap, or if each output element is computed from the operand's
+    element at the same place alone.
+    """
+
+    name: str
+    primfunc: Any
+    params: tuple[str, ...]
+    flops: int
+    bytes: int
+    parallel: bool
+
+    @property
+    def exported(self) -> Any:
+        return self.primfunc.with_attr("global_symbol", self.name)
+
+
+def lower(
+    op: EOperator, name: str, threads: int = 1, aligned: bool = False, constants: Mapping[str, NDArray[Any]] | None = None
+) -> LoweredKernel:
+    """Generate the kernel `out[loops] = scope`; view offsets are applied inside.
+
+    `aligned` promises that buffers start at multiples of 64 bytes. `constants` gives values of operands known at compile time, in the
+    shape of their tensors.
+
+    Raises BackendError for views that do not fit the expression, or tensors that are not f32.
+    """
+    views = dict(op.operands)
+    params = (*views, OUT)
+    handles = {p: tirx.Var("out" if p == OUT else f"operand{n}", PointerType(PrimType("float32"))) for n, p in enumerate(params)}
+    sizes = {p: reach(op.out if p == OUT else views[p]) for p in params}
+    index_type = "int32" if max(sizes.values()) < 1 << 30 else "int64"
+    alignment = 64 if aligned else 4
+    arrays = {
+        p: tirx.decl_buffer((max(1, sizes[p]),), "float32", handle.name + "_data", data=handle, data_alignment=alignment)
+        for p, handle in handles.items()
+    }
+    own = {t.name: np.array(t.values, dtype=np.float32).reshape(t.shape) for t in tensors(op.scope).values() if t.values is not None}
+    tables = {n: table(views[n], v) for n, v in {**(constants or {}), **own}.items() if n in views and v.size <= TABLE_SIZE}
+    writer = Nesting(arrays, tables, index_type)
+    writer.nest(resolve(op), threads)
+    writer.release()
+    body = sequence([*(tirx.DeclBuffer(b, data=handles[p]) for p, b in arrays.items()), *writer.statements, tirx.Return(tirx.const(0, "int32"))])
+    function = tirx.PrimFunc([handles[p] for p in params], body, ret_type=PrimType("int32"))
+    if all(v.buffer != op.out.buffer for v in views.values()):
+        function = function.with_attr("tirx.noalias", True)
+    return LoweredKernel(name, function, (*params[:-1], "out"), flops(op.scope), moved_bytes(op.scope), writer.parallel)
+
+
+def reach(view: View) -> int:
+    """The buffer elements up to the last one that the view holds."""
+    return view.offset + sum(max(0, s) * (n - 1) for s, n in zip(view.strides, view.shape)) + 1
+
+
+def table(view: View, values: NDArray[Any]) -> dict[int, float]:
+    """The values of a small constant by their address."""
+    found = {}
+    for flat in range(prod(view.shape)):
+        at, rest = view.offset, flat
+        index = []
+        for n in reversed(view.shape):
+            rest, i = divmod(rest, n)
+            index.append(i)
+        index.reverse()
+        at += sum(s * i for s, i in zip(view.strides, index))
+        found[at] = float(values[tuple(index)])
+    return found
+
+
+def build(kernels: Sequence[LoweredKernel], target: Any = None) -> Any:
+    """Compile kernels into one module; `module[name]` takes pointers (ctypes.c_void_p) in the order of `params`."""
+    module = tvm.IRModule({k.name: k.exported for k in kernels})
+    return tvm.compile(module, target=target if target is not None else Target.from_device("cpu"))

@@ -1,0 +1,324 @@
+"""Scalar expressions over flat addresses: what an eOperator computes once its views are applied. No device, no library.
+
+Loads carry the conditions under which they lie inside their tensor, so that every later choice (which loop to split, where a mask is
+needed) is interval arithmetic on index functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Union
+
+from einnet.expr.index import Index, Range, bounds, simplify, substitute
+from einnet.expr.nodes import Cond, Iter
+
+Ranges = Mapping[str, Range]
+
+
+@dataclass(frozen=True, slots=True)
+class Lit:
+    """A number."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """The value of an index function as a number."""
+
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """array[address] where all guards hold, else `fill`; the address is valid wherever the guards hold."""
+
+    array: str
+    address: Index
+    guards: tuple[Cond, ...] = ()
+    fill: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """function(index): a nested scope that is worth computing once. Its value is used only where the guards hold."""
+
+    function: Function
+    index: tuple[Index, ...]
+    guards: tuple[Cond, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An operation: "add", "mul", "div" or a scalar function of the language."""
+
+    op: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choose:
+    """`then` where all conditions hold, else `other`."""
+
+    conds: tuple[Cond, ...]
+    then: Expr
+    other: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """The reduction ("sum", "max", "min") of the body over the box of the iterators."""
+
+    op: str
+    sums: tuple[Iter, ...]
+    body: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A value that was computed further out; `names` are the iterators that it depends on."""
+
+    key: str
+    names: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A nested scope: its loops (from their own lower bounds) and its value. Equal by name: one function for each distinct scope."""
+
+    name: str
+    loops: tuple[Iter, ...]
+    expr: Expr
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Function) and self.name == other.name
+
+
+Expr = Union[Lit, Number, Load, Use, Apply, Choose, Reduce, Known]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """array[address] = expr over the box of the loops, where the guards hold; every element is written at most once.
+
+    `outer` gives the ranges of the iterators that are bound around the nest.
+    """
+
+    loops: tuple[Iter, ...]
+    array: str
+    address: Index
+    expr: Expr
+    guards: tuple[Cond, ...] = ()
+    outer: tuple[tuple[str, Range], ...] = ()
+
+    @property
+    def ranges(self) -> dict[str, Range]:
+        return {**dict(self.outer), **{i.name: i.range for i in self.loops}}
+
+
+def children(e: Expr) -> tuple[Expr, ...]:
+    """Direct operands; those of a Use's function are not operands."""
+    match e:
+        case Apply(_, args):
+            return args
+        case Choose(_, then, other):
+            return then, other
+        case Reduce(_, _, body):
+            return (body,)
+    return ()
+
+
+def rebuild(e: Expr, args: tuple[Expr, ...]) -> Expr:
+    """The same node over other operands."""
+    match e:
+        case Apply(op, _):
+            return Apply(op, args)
+        case Choose(conds, _, _):
+            return Choose(conds, *args)
+        case Reduce(op, sums, _):
+            return Reduce(op, sums, args[0])
+    return e
+
+
+def map_conds(conds: tuple[Cond, ...], f: Callable[[Index], Index]) -> tuple[Cond, ...]:
+    return tuple(Cond(f(c.index), c.equal) for c in conds)
+
+
+def map_indices(e: Expr, f: Callable[[Index], Index]) -> Expr:
+    """Apply f to every index function and condition."""
+    match e:
+        case Number(index):
+            return Number(f(index))
+        case Load(array, address, guards, fill):
+            return Load(array, f(address), map_conds(guards, f), fill)
+        case Use(function, index, guards):
+            return Use(function, tuple(map(f, index)), map_conds(guards, f))
+        case Choose(conds, then, other):
+            return Choose(map_conds(conds, f), map_indices(then, f), map_indices(other, f))
+        case Lit() | Known():
+            return e
+    return rebuild(e, tuple(map_indices(a, f) for a in children(e)))
+
+
+def substitute_expr(e: Expr, mapping: Mapping[str, Index]) -> Expr:
+    """Replace iterators by index functions."""
+    return map_indices(e, lambda i: substitute(i, mapping)) if mapping else e
+
+
+def expand(use: Use) -> Expr:
+    """The value of the nested scope at the use's index; its loads carry the use's guards."""
+    mapping = {i.name: ix for i, ix in zip(use.function.loops, use.index)}
+    return protect(substitute_expr(use.function.expr, mapping), use.guards)
+
+
+def protect(e: Expr, conds: tuple[Cond, ...], only: str | None = None) -> Expr:
+    """Add conditions to the guards of every load (of those that depend on iterator `only`)."""
+    if not conds:
+        return e
+    match e:
+        case Load(array, address, guards, fill):
+            free = only is not None and only not in address.names()
+            return e if free else Load(array, address, (*guards, *(c for c in conds if c not in guards)), fill)
+        case Use(function, index, guards):
+            free = only is not None and all(only not in i.names() for i in index)
+            return e if free else Use(function, index, (*guards, *(c for c in conds if c not in guards)))
+    args = children(e)
+    return rebuild(e, tuple(protect(a, conds, only) for a in args)) if args else e
+
+
+def guarded(e: Expr, conds: tuple[Cond, ...], fill: float) -> Expr:
+    """e where the conditions hold, else fill; nothing outside is loaded."""
+    if not conds:
+        return e
+    if isinstance(e, Load) and e.fill == fill:
+        return protect(e, conds)
+    return Choose(conds, protect(e, conds), Lit(fill))
+
+
+def own_names(e: Expr) -> Iterator[str]:
+    match e:
+        case Number(index):
+            yield from index.names()
+        case Load(_, address, guards, _):
+            yield from address.names()
+            for c in guards:
+                yield from c.index.names()
+        case Use(_, index, guards):
+            for i in index:
+                yield from i.names()
+            for c in guards:
+                yield from c.index.names()
+        case Choose(conds, _, _):
+            for c in conds:
+                yield from c.index.names()
+        case Known(_, known):
+            yield from known
+    for a in children(e):
+        yield from own_names(a)
+
+
+def names(e: Expr) -> frozenset[str]:
+    """The iterators that occur, without those bound by reductions inside."""
+    bound = {i.name for r in walk(e) if isinstance(r, Reduce) for i in r.sums}
+    return frozenset(own_names(e)) - bound
+
+
+def walk(e: Expr) -> Iterator[Expr]:
+    """The expression and everything in it, not entering functions."""
+    yield e
+    for a in children(e):
+        yield from walk(a)
+
+
+def expanded(e: Expr, ranges: Ranges) -> Iterator[tuple[Expr, Ranges]]:
+    """Every node with the ranges that hold there; uses are followed into their functions."""
+    yield e, ranges
+    if isinstance(e, Use):
+        yield from expanded(expand(e), ranges)
+    inner = {**ranges, **{i.name: i.range for i in e.sums}} if isinstance(e, Reduce) else ranges
+    for a in children(e):
+        yield from expanded(a, inner)
+
+
+def conditions(e: Expr) -> tuple[Cond, ...]:
+    """The node's own conditions."""
+    match e:
+        case Load(guards=conds) | Use(guards=conds) | Choose(conds=conds):
+            return conds
+    return ()
+
+
+def decide(cond: Cond, ranges: Ranges) -> bool | None:
+    """Whether the condition holds everywhere (True), nowhere (False), or interval arithmetic cannot tell (None)."""
+    lo, hi = bounds(cond.index, ranges)
+    if cond.equal:
+        if lo == hi == 0:
+            return True
+        return False if lo > 0 or hi < 0 else None
+    if lo >= 0:
+        return True
+    return False if hi < 0 else None
+
+
+def pruned(conds: Iterable[Cond], ranges: Ranges) -> tuple[Cond, ...] | None:
+    """The conditions that remain undecided, simplified; None if one holds nowhere."""
+    left: dict[Cond, None] = {}
+    for c in conds:
+        known = decide(c, ranges)
+        if known is False:
+            return None
+        if known is None:
+            left[Cond(simplify(c.index, ranges), c.equal)] = None
+    return tuple(left)
+
+
+def simplified(e: Expr, ranges: Ranges) -> Expr:
+    """The same value over the box, with decided conditions and dead branches removed and literals folded."""
+    match e:
+        case Lit() | Known():
+            return e
+        case Number(index):
+            index = simplify(index, ranges)
+            return Lit(index.const / index.den) if index.is_const else Number(index)
+        case Load(array, address, guards, fill):
+            left = pruned(guards, ranges)
+            return Lit(fill) if left is None else Load(array, simplify(address, ranges), left, fill)
+        case Use(function, index, guards):
+            left = pruned(guards, ranges)
+            return Lit(0.0) if left is None else Use(function, tuple(simplify(i, ranges) for i in index), left)
+        case Choose(conds, then, other):
+            left = pruned(conds, ranges)
+            if left is None:
+                return simplified(other, ranges)
+            then = simplified(then, ranges)
+            return guard_or_choose(left, then, simplified(other, ranges)) if left else then
+        case Reduce(op, sums, body):
+            body = simplified(body, {**ranges, **{i.name: i.range for i in sums}})
+            return Lit(0.0) if op == "sum" and body == Lit(0.0) else Reduce(op, sums, body)
+        case Apply(op, args):
+            return fold(op, tuple(simplified(a, ranges) for a in args))
+    raise TypeError(e)
+
+
+def guard_or_choose(conds: tuple[Cond, ...], then: Expr, other: Expr) -> Expr:
+    """Choose, as a guarded load where that is the same."""
+    if isinstance(then, Load) and other == Lit(then.fill):
+        return protect(then, conds)
+    return Choose(conds, then, other)
+
+
+def fold(op: str, args: tuple[Expr, ...]) -> Expr:
+    """Apply with the units of sums and products removed."""
+    if op == "add":
+        kept = tuple(a for a in args if a != Lit(0.0))
+        return Apply(op, kept) if len(kept) > 1 else kept[0] if kept else Lit(0.0)
+    if op == "mul":
+        if Lit(0.0) in args:
+            return Lit(0.0)
+        kept = tuple(a for a in args if a != Lit(1.0))
+        return Apply(op, kept) if len(kept) > 1 else kept[0] if kept else Lit(1.0)
+    return Apply(op, args)

@@ -1,0 +1,162 @@
+"""Nests in a form that is easy to generate from: no floor division of a loop where a split removes it, adjacent loops joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from math import gcd, lcm
+
+from einnet.expr.index import ZERO, Floor, Index, combine, var
+from einnet.expr.nodes import Cond, Iter
+from einnet.instantiate.codegen.ir import (
+    Expr,
+    Load,
+    Nest,
+    Number,
+    Reduce,
+    Use,
+    children,
+    conditions,
+    expand,
+    expanded,
+    names,
+    protect,
+    rebuild,
+    simplified,
+    substitute_expr,
+    walk,
+)  # fmt: skip
+
+LARGEST_SPLIT = 64
+"""Divisors up to this one split a loop."""
+
+
+def normalise(nest: Nest) -> Nest:
+    """The same assignments over loops without avoidable `//`, `%` and exact division, and with nested strides joined."""
+    nest = replace(nest, expr=simplified(nest.expr, nest.ranges))
+    nest = replace(nest, expr=inlined(nest.expr, frozenset(i.name for i in nest.loops), single_uses(nest.expr)))
+    for i in nest.loops:
+        divisor = split_divisor(i, nest)
+        if 1 < divisor < i.extent:
+            nest = split(nest, i, divisor)
+    return collapsed(nest)
+
+
+def single_uses(e: Expr) -> frozenset[Use]:
+    """Uses of functions that are used in one place only, those inside functions counted too."""
+    places: dict[str, set[Use]] = {}
+    for u in uses_within(e):
+        places.setdefault(u.function.name, set()).add(u)
+    return frozenset(u for group in places.values() if len(group) == 1 for u in group)
+
+
+def inlined(e: Expr, loops: frozenset[str], single: frozenset[Use]) -> Expr:
+    """Uses outside reductions that depend on every loop, and are the only ones of their function, replaced by their values."""
+    if isinstance(e, Use):
+        return inlined(expand(e), loops, single) if e in single and loops <= names(e) else e
+    if isinstance(e, Reduce):
+        return e
+    args = children(e)
+    return rebuild(e, tuple(inlined(a, loops, single) for a in args)) if args else e
+
+
+def uses_within(e: Expr) -> Iterator[Use]:
+    """All uses, those inside functions included."""
+    if isinstance(e, Use):
+        yield e
+        yield from uses_within(expand(e))
+    for a in children(e):
+        yield from uses_within(a)
+
+
+def split(nest: Nest, i: Iter, factor: int, outer: str = ".q", inner: str = ".r") -> Nest:
+    """i = factor*i.q + i.r; a remainder is guarded."""
+    names = i.name + outer, i.name + inner
+    expr, guards = nest.expr, nest.guards
+    if i.extent % factor:
+        rest = Cond(Index((), i.extent - 1) - var(i.name))
+        expr, guards = protect(expr, (rest,), only=i.name), (*guards, rest)
+    mapping = {i.name: combine((var(names[0]), factor), (var(names[1]), 1))}
+    new = (Iter(names[0], 0, -(-i.extent // factor)), Iter(names[1], 0, factor))
+    at = nest.loops.index(i)
+    loops = (*nest.loops[:at], *new, *nest.loops[at + 1 :])
+    carrier = substitute_expr(Load("", nest.address, guards), mapping)
+    assert isinstance(carrier, Load)
+    nest = replace(nest, loops=loops, address=carrier.address, guards=carrier.guards)
+    return replace(nest, expr=simplified(substitute_expr(expr, mapping), nest.ranges))
+
+
+def split_divisor(i: Iter, nest: Nest) -> int:
+    """The factor by which i has to be split for it to leave every floor division that it stands in, 1 if none."""
+    found = {m for e in index_functions(nest) for m in _divisors(e, i.name)}
+    together = lcm(*found) if found else 1
+    return together if together <= LARGEST_SPLIT else max((m for m in found if m <= LARGEST_SPLIT), default=1)
+
+
+def _divisors(e: Index, name: str) -> Iterator[int]:
+    for atom, _ in e.terms:
+        if isinstance(atom, Floor):
+            c = atom.num.coefficient(name)
+            if c:
+                yield atom.den // gcd(c, atom.den)
+            yield from _divisors(atom.num, name)
+
+
+def index_functions(nest: Nest) -> Iterator[Index]:
+    """All index functions of the nest, those of the functions it uses included."""
+    yield nest.address
+    yield from (c.index for c in nest.guards)
+    for e, _ in expanded(nest.expr, nest.ranges):
+        yield from own_index_functions(e)
+
+
+def own_index_functions(e: Expr) -> Iterator[Index]:
+    match e:
+        case Number(index):
+            yield index
+        case Load(address=address):
+            yield address
+        case Use(index=index):
+            yield from index
+    yield from (c.index for c in conditions(e))
+
+
+def collapsed(nest: Nest) -> Nest:
+    """Join loops that every index function walks as one."""
+    ordered = sorted(nest.loops, key=lambda i: -abs(nest.address.coefficient(i.name)))
+    used = [nest.address, *(c.index for c in nest.guards), *(x for e in walk(nest.expr) for x in own_index_functions(e))]
+    for outer, inner in adjacent_pairs(ordered, used):
+        mapping = {outer.name: ZERO, inner.name: var(inner.name)}
+        joined = Iter(inner.name, 0, outer.extent * inner.extent)
+        carrier = substitute_expr(Load("", nest.address, nest.guards), mapping)
+        assert isinstance(carrier, Load)
+        loops = tuple(joined if i == inner else i for i in nest.loops if i != outer)
+        expr = substitute_expr(nest.expr, mapping)
+        return collapsed(replace(nest, loops=loops, address=carrier.address, expr=expr, guards=carrier.guards))
+    return nest
+
+
+def collapsed_sums(sums: tuple[Iter, ...], body: Expr) -> tuple[tuple[Iter, ...], Expr]:
+    """The same reduction with iterators joined that every index function walks as one."""
+    used = [x for e in walk(body) for x in own_index_functions(e)]
+    for outer, inner in adjacent_pairs(sums, used):
+        if outer.lo == inner.lo == 0:
+            joined = Iter(inner.name, 0, outer.extent * inner.extent)
+            kept = tuple(joined if i == inner else i for i in sums if i != outer)
+            return collapsed_sums(kept, substitute_expr(body, {outer.name: ZERO}))
+    return sums, body
+
+
+def adjacent_pairs(iters: Sequence[Iter], used: Iterable[Index]) -> Iterator[tuple[Iter, Iter]]:
+    """Pairs (outer, inner) such that stride(outer) = extent(inner)·stride(inner) in every index function."""
+    involved = list(dict.fromkeys(used))
+    for outer in iters:
+        for inner in iters:
+            if outer is not inner and all(_nested(e, outer, inner) for e in involved):
+                yield outer, inner
+
+
+def _nested(e: Index, outer: Iter, inner: Iter) -> bool:
+    if any(isinstance(a, Floor) and not {outer.name, inner.name}.isdisjoint(a.num.names()) for a, _ in e.terms):
+        return False
+    return e.coefficient(outer.name) == inner.extent * e.coefficient(inner.name)

@@ -1,0 +1,177 @@
+"""Reductions inside a kernel: unrolled where small, else loops over accumulators, in vector lanes where the outputs are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
+from math import prod
+
+from tvm import tirx
+from tvm.tirx import Buffer
+from tvm.tirx import Expr as Tir
+
+from einnet.expr.index import Floor, Index, Range, combine, var
+from einnet.expr.nodes import Cond, Iter
+from einnet.instantiate.codegen import vectors
+from einnet.instantiate.codegen.ir import Choose, Expr, Lit, Ranges, Reduce, expanded, names, protect, simplified, substitute_expr
+from einnet.instantiate.codegen.normalise import own_index_functions
+from einnet.instantiate.codegen.pieces import located, pieces
+from einnet.instantiate.codegen.schedule import SMALL, UNROLL, Access, accesses, every_use, width
+from einnet.instantiate.codegen.values import NEUTRAL, Context, Point, Value
+
+CHAINS = 4
+"""Independent accumulators that hide the latency of an addition."""
+
+
+class Reducing(Context):
+    """Values of reductions."""
+
+    compact = False
+    """Borders of large bodies are being written: short code matters more than its speed."""
+
+    def for_each(self, name: str, own: Range, body: Callable[[], None], kind: int = tirx.ForKind.SERIAL) -> None:
+        """Run the body's statements for every value of the iterator; a range of one value makes no loop."""
+        lo, hi = own
+        if hi - lo == 1:
+            self.variables[name] = self.constant(lo)
+            body()
+            return
+        v = tirx.Var(name, self.index_type)
+        self.variables[name] = v
+        with self.block() as inner:
+            body()
+        self.statements.append(tirx.For(v, self.constant(lo), self.constant(hi - lo), kind, tirx.SeqStmt(inner) if len(inner) > 1 else inner[0]))
+
+    def reduce(self, e: Reduce, points: Sequence[Point], ranges: Ranges) -> list[Value]:
+        """One reduction at several points, in the same loops."""
+        inner = {**ranges, **{i.name: i.range for i in e.sums}}
+        for use in every_use(e.body):
+            if not any(i.name in n.names() for i in e.sums for n in use.index):
+                self.values(use, points, ranges)
+        if (self.lane is None or self.lane.name not in names(e)) and prod(i.extent for i in e.sums) >= SMALL:
+            chosen = lane_of(e, inner)
+            if chosen is not None:
+                return self.in_sum_lanes(e, chosen, points, ranges)
+        unrolled = to_unroll(e, inner, len(points), SMALL if self.compact else UNROLL)
+        rolled = [i for i in e.sums if i not in unrolled]
+        if not rolled:
+            return self.straight(e, unrolled, points, inner)
+        return self.looped(e, rolled, unrolled, points, inner)
+
+    def straight(self, e: Reduce, unrolled: Sequence[Iter], points: Sequence[Point], ranges: Ranges) -> list[Value]:
+        """The reduction without a loop."""
+        steps = [dict(zip((i.name for i in unrolled), at)) for at in product(*(range(i.lo, i.hi) for i in unrolled))]
+        found = self.values(e.body, [{**p, **s} for p in points for s in steps], ranges)
+        results: list[Value] = []
+        for n in range(len(points)):
+            total: Value = NEUTRAL[e.op]
+            for v in found[n * len(steps) : (n + 1) * len(steps)]:
+                total = self.combine(e.op, total, v)
+            results.append(total)
+        return results
+
+    def looped(self, e: Reduce, rolled: list[Iter], unrolled: list[Iter], points: Sequence[Point], ranges: Ranges) -> list[Value]:
+        """Loops over accumulators, one for each point; few points get several, to hide latency."""
+        rolled.sort(key=lambda i: -max(abs(a.address.coefficient(i.name)) for a in accesses(e)) if has_loads(e) else 0)
+        last = rolled[-1]
+        chains: list[Point] = [{}]
+        copies = prod(i.extent for i in unrolled)
+        if len(points) * copies < CHAINS and last.extent >= 2 * CHAINS:
+            e, split, part = split_sum(e, last, CHAINS)
+            rolled[-1] = split
+            ranges = {**ranges, split.name: split.range, part.name: part.range}
+            chains = [{part.name: n} for n in range(CHAINS)]
+        places = [{**p, **c} for p in points for c in chains]
+        vector = self.lane is not None and self.lane.name in names(e)
+        lanes = self.lane.extent if vector and self.lane is not None else 1
+        accumulators = [self.local(lanes, "acc") for _ in places]
+        for a in accumulators:
+            self.statements.append(tirx.BufferStore(a, self.tir(NEUTRAL[e.op], lanes), [self.slot(lanes)]))
+        self.loops(e, rolled, unrolled, places, accumulators, ranges)
+        totals: list[Value] = []
+        for n in range(len(points)):
+            total: Value = NEUTRAL[e.op]
+            for a in accumulators[n * len(chains) : (n + 1) * len(chains)]:
+                total = self.combine(e.op, total, self.bind(tirx.BufferLoad(a, [self.slot(lanes)])))
+            totals.append(total)
+        return totals
+
+    def slot(self, lanes: int) -> Tir:
+        zero = self.constant(0)
+        return tirx.Ramp(zero, 1, lanes) if lanes > 1 else zero
+
+    def loops(
+        self, e: Reduce, rolled: Sequence[Iter], unrolled: Sequence[Iter], places: Sequence[Point], into: Sequence[Buffer], ranges: Ranges
+    ) -> None:
+        """Accumulate over the rest of the loops."""
+        if not rolled:
+            lanes = int(into[0].shape[0])
+            e = Reduce(e.op, (), simplified(e.body, ranges))
+            for value, a in zip(self.straight(e, unrolled, places, ranges), into):
+                if value != NEUTRAL[e.op] or not isinstance(value, float):
+                    old = tirx.BufferLoad(a, [self.slot(lanes)])
+                    self.statements.append(tirx.BufferStore(a, self.tir(self.combine(e.op, old, value), lanes), [self.slot(lanes)]))
+            return
+        i = rolled[0]
+        for own in pieces(i.name, ranges[i.name], located(e.body, ranges), 1 if self.compact else 3):
+            self.for_each(i.name, own, partial(self.loops, e, rolled[1:], unrolled, places, into, {**ranges, i.name: own}))
+
+    def in_sum_lanes(self, e: Reduce, chosen: Iter, points: Sequence[Point], ranges: Ranges) -> list[Value]:
+        """The reduction with `chosen` in vector lanes, whose results are then combined."""
+        lanes = width(chosen.extent)
+        e, _, part = split_sum(e, chosen, lanes)
+        e = Reduce(e.op, tuple(i for i in e.sums if i != part), e.body)
+        inner = {**ranges, part.name: part.range}
+        with self.lanes(part):
+            found = self.reduce(e, points, inner)
+            wide = [self.bind(self.tir(v, lanes)) for v in found]
+        return [vectors.horizontal(v, e.op, self.bind) for v in wide]
+
+
+def has_loads(e: Expr) -> bool:
+    return any(True for _ in accesses(e))
+
+
+def split_sum(e: Reduce, i: Iter, factor: int) -> tuple[Reduce, Iter, Iter]:
+    """The same reduction over i = factor·outer + inner; beyond the end the body is neutral."""
+    outer, inner = Iter(i.name + ".o", 0, -(-i.extent // factor)), Iter(i.name + ".l", 0, factor)
+    body = e.body
+    if i.extent % factor:
+        rest = (Cond(Index((), i.hi - 1) - var(i.name)),)
+        body = Choose(rest, protect(body, rest, only=i.name), Lit(NEUTRAL[e.op]))
+    body = substitute_expr(body, {i.name: combine((var(outer.name), factor), (var(inner.name), 1), (Index((), i.lo), 1))})
+    return Reduce(e.op, (*(j for j in e.sums if j != i), outer, inner), body), outer, inner
+
+
+def lane_of(e: Reduce, ranges: Ranges) -> Iter | None:
+    """The summation iterator in which most loads are contiguous, None if vectors along it do not pay."""
+    loads = list(accesses(Reduce(e.op, e.sums, e.body)))
+    if not loads:
+        return None
+
+    def cost(i: Iter) -> float:
+        lanes = width(i.extent)
+        vector = sum(1.0 if abs(a.address.coefficient(i.name)) <= 1 else float(lanes) for a in loads if plain_in(a, i))
+        return vector * -(-i.extent // lanes) / i.extent + sum(1.0 for a in loads if not plain_in(a, i))
+
+    candidates = [i for i in e.sums if width(i.extent) > 1]
+    best = min(candidates, key=cost, default=None)
+    return best if best is not None and cost(best) < 0.8 * len(loads) else None
+
+
+def plain_in(a: Access, i: Iter) -> bool:
+    """No floor division of i stands in the address."""
+    return all(not isinstance(t, Floor) or i.name not in t.num.names() for t, _ in a.address.terms)
+
+
+def to_unroll(e: Reduce, ranges: Ranges, copies: int, limit: int) -> list[Iter]:
+    """Summation iterators to unroll: those inside floor divisions first, then the shortest, within the limit on copies."""
+    functions = (f for x, _ in expanded(e.body, ranges) for f in own_index_functions(x))
+    inside = {n for f in functions for a, _ in f.terms if isinstance(a, Floor) for n in a.num.names()}
+    chosen: list[Iter] = []
+    for i in sorted(e.sums, key=lambda i: (i.name not in inside, i.extent)):
+        if copies * i.extent <= limit and (i.extent <= 2 * SMALL or i.name in inside):
+            chosen.append(i)
+            copies *= i.extent
+    return chosen

@@ -1,0 +1,234 @@
+"""Which loop of a nest runs in vector lanes, which are unrolled into points of one body, and in what order the others stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from einnet.expr.index import Floor, Index
+from einnet.expr.nodes import Iter
+from einnet.instantiate.codegen.ir import Expr, Load, Nest, Reduce, Use, children, names
+from einnet.instantiate.codegen.normalise import index_functions, split
+
+LANES = 16
+"""Floats of the widest vector."""
+UNROLL = 64
+"""Most copies of a body."""
+ACCUMULATORS = 12
+"""Most accumulators of a reduction that is not unrolled."""
+SMALL = 8
+"""Loops up to this extent may be unrolled as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A nest whose loops are: `order` (outermost first), the lane iterator, and the unrolled points."""
+
+    nest: Nest
+    order: tuple[Iter, ...]
+    lane: Iter | None
+    points: tuple[Iter, ...]
+
+    @property
+    def body_size(self) -> int:
+        """Loads in one unrolled body."""
+        copies = prod(p.extent for p in self.points)
+        return sum(copies * min(prod(s.extent for s in a.sums), max(1, UNROLL // copies)) for a in accesses(self.nest.expr))
+
+    @property
+    def lane_level(self) -> int:
+        """The number of loops in `order` after which the lane iterator has a meaning."""
+        if self.lane is None:
+            return len(self.order)
+        chunk = self.lane.name.removesuffix(".l") + ".o"
+        return max((n + 1 for n, i in enumerate(self.order) if i.name.startswith(chunk)), default=len(self.order))
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A load that is made `count` times for each output, over these summation iterators."""
+
+    address: Index
+    count: int
+    sums: tuple[Iter, ...]
+
+
+def width(extent: int) -> int:
+    """Lanes for a loop of this extent; 1 if vectors do not pay."""
+    return 1 if extent < 3 else 4 if extent <= 4 else 8 if extent <= 8 else LANES
+
+
+def accesses(e: Expr, sums: tuple[Iter, ...] = ()) -> Iterator[Access]:
+    """The loads made at each point of the nest, those of hoisted functions excepted."""
+    if isinstance(e, Load):
+        yield Access(e.address, prod(i.extent for i in sums if i.name in e.address.names()), sums)
+    inner = (*sums, *e.sums) if isinstance(e, Reduce) else sums
+    for a in children(e):
+        yield from accesses(a, inner)
+
+
+def schedule(nest: Nest) -> Plan:
+    """A plan for a normalised nest."""
+    loads = tuple(accesses(nest.expr))
+    chosen = choose_lane(nest, loads)
+    turned = transposed_loop(nest, loads, chosen) if chosen else None
+    points = list(unrolled(nest, loads, chosen))
+    lane: Iter | None = None
+    if chosen:
+        lanes = width(chosen.extent)
+        nest = split(nest, chosen, lanes, ".o", ".l")
+        lane = next(i for i in nest.loops if i.name == chosen.name + ".l")
+        if turned is not None and turned not in points and lanes * prod(p.extent for p in points) <= UNROLL:
+            nest, tile = tiled(nest, turned, lanes)
+            points.append(tile)
+    rolled = rolled_reduction(nest.expr, prod(p.extent for p in points))
+    if rolled is not None:
+        nest, tiles = blocked(nest, rolled, lane, points)
+        points += tiles
+    rest = [i for i in nest.loops if i != lane and i not in points]
+    return Plan(nest, tuple(ordered(nest, rest, lane)), lane, tuple(points))
+
+
+def ordered(nest: Nest, loops: list[Iter], lane: Iter | None) -> list[Iter]:
+    """Loops by the output's memory order, those that all nested reductions depend on first."""
+    uses = [frozenset(n for i in u.index for n in i.names()) for u in every_use(nest.expr)]
+    shared = frozenset.intersection(*uses) if uses else frozenset()
+
+    def key(i: Iter) -> tuple[bool, int]:
+        return i.name not in shared, -abs(nest.address.coefficient(i.name))
+
+    return sorted(loops, key=key)
+
+
+def every_use(e: Expr) -> Iterator[Use]:
+    if isinstance(e, Use):
+        yield e
+    for a in children(e):
+        yield from every_use(a)
+
+
+def choose_lane(nest: Nest, loads: tuple[Access, ...]) -> Iter | None:
+    """The loop whose vectors cost least; None where lanes over a summation iterator (or none at all) are better."""
+    costs: dict[Iter | None, float] = {None: 1.0 + sum(a.count for a in loads)}
+    in_floor = floor_names(nest)
+    for i in nest.loops:
+        lanes = width(i.extent)
+        if lanes > 1:
+            steps = -(-i.extent // lanes)
+            total = sum(a.count * load_cost(a.address, i, nest) for a in loads) + store_cost(nest, i) + (16.0 if i.name in in_floor else 0.0)
+            costs[i] = total * steps / i.extent
+    for s in {s for a in loads for s in a.sums}:
+        lanes = width(s.extent)
+        if lanes > 1:
+            inside = sum(a.count * load_cost(a.address, s, nest) for a in loads if s in a.sums) * -(-s.extent // lanes) / s.extent
+            costs[None] = min(costs[None], inside + 12.0 + sum(a.count for a in loads if s not in a.sums))
+    return min(costs, key=lambda i: (costs[i], i is None))
+
+
+def load_cost(address: Index, i: Iter, nest: Nest) -> float:
+    """Cost of one vector load along i, in contiguous loads."""
+    if any(isinstance(a, Floor) and i.name in a.num.names() for a, _ in address.terms):
+        return 20.0
+    stride = abs(address.coefficient(i.name))
+    if stride <= 1:
+        return 1.0 if stride else 0.3
+    if stride <= 4:
+        return 1.0 + 0.5 * stride
+    return 4.0 if any(turns(address, u, i) for u in nest.loops) else 16.0
+
+
+def turns(address: Index, u: Iter, i: Iter) -> bool:
+    """A square block of loads along u can be transposed into vectors along i."""
+    return u is not i and u.extent >= 4 and address.coefficient(u.name) == 1
+
+
+def store_cost(nest: Nest, i: Iter) -> float:
+    stride = abs(nest.address.coefficient(i.name))
+    return 1.0 if stride == 1 else 2.5 if 1 < stride <= 4 else 16.0
+
+
+def transposed_loop(nest: Nest, loads: tuple[Access, ...], lane: Iter) -> Iter | None:
+    """The loop that most loads which are strided along the lane are contiguous in."""
+    strided = [a for a in loads if abs(a.address.coefficient(lane.name)) > 4]
+    votes = {u: sum(a.count for a in strided if turns(a.address, u, lane)) for u in nest.loops}
+    best = max(votes, key=lambda u: votes[u])
+    return best if votes[best] else None
+
+
+def floor_names(nest: Nest) -> frozenset[str]:
+    """Iterators that stand inside a floor division."""
+    return frozenset(n for e in index_functions(nest) for a, _ in e.terms if isinstance(a, Floor) for n in a.num.names())
+
+
+def unrolled(nest: Nest, loads: tuple[Access, ...], lane: Iter | None) -> Iterator[Iter]:
+    """Small loops to unroll as a whole: those inside a floor division, and those that the main operand does not depend on."""
+    in_floor = floor_names(nest)
+    extents = {i.name: i.extent for i in nest.loops}
+    main = max(loads, key=lambda a: prod(extents.get(n, 1) for n in a.address.names()) * a.count, default=None)
+    copies = 1
+    for i in sorted(nest.loops, key=lambda i: i.extent):
+        reused = main is not None and i.name not in main.address.names() and len(nest.loops) > 1
+        if i is not lane and i.extent <= SMALL and copies * i.extent <= UNROLL and (i.name in in_floor or reused):
+            copies *= i.extent
+            yield i
+
+
+def rolled_reduction(e: Expr, copies: int) -> Reduce | None:
+    """A reduction of the body that is too large to unroll."""
+    for node in reductions(e):
+        if prod(i.extent for i in node.sums) * copies > UNROLL:
+            return node
+    return None
+
+
+def reductions(e: Expr) -> Iterator[Reduce]:
+    if isinstance(e, Reduce):
+        yield e
+    for a in children(e):
+        yield from reductions(a)
+
+
+def tiled(nest: Nest, i: Iter, factor: int) -> tuple[Nest, Iter]:
+    """The nest with i split by the factor, and the inner iterator."""
+    nest = split(nest, i, factor, ".t", ".u")
+    return nest, next(j for j in nest.loops if j.name == i.name + ".u")
+
+
+def blocked(nest: Nest, reduce: Reduce, lane: Iter | None, points: list[Iter]) -> tuple[Nest, list[Iter]]:
+    """Tiles of loops whose accumulators are kept in registers while the reduction runs, such that loads are shared between them."""
+    loads = [a.address.names() for a in accesses(reduce)]
+    free = [i for i in nest.loops if i is not lane and i not in points and i.extent > 1 and i.name in names(reduce)]
+    sizes = dict.fromkeys(free, 1)
+    room = ACCUMULATORS // max(1, prod(p.extent for p in points))
+
+    def ratio(trial: dict[Iter, int]) -> float:
+        return sum(prod(t for i, t in trial.items() if i.name in used) for used in loads) / prod(trial.values())
+
+    while True:
+        trials = [{**sizes, i: t} for i in free for t in (grown(i, sizes[i]),) if t]
+        trials = [t for t in trials if prod(t.values()) <= room]
+        if not trials:
+            break
+        best = min(trials, key=ratio)
+        if ratio(best) > 0.9 * ratio(sizes) and prod(sizes.values()) * max(1, len(points)) >= 4:
+            break
+        sizes = best
+    tiles = []
+    for i, t in sizes.items():
+        if t == i.extent:
+            tiles.append(i)
+        elif t > 1:
+            nest, tile = tiled(nest, i, t)
+            tiles.append(tile)
+    return nest, tiles
+
+
+def grown(i: Iter, size: int) -> int:
+    """The next larger tile: a divisor of the extent if there is one up to 8, else a power of two; 0 if there is none."""
+    divisors = [t for t in range(size + 1, SMALL + 1) if i.extent % t == 0]
+    if divisors:
+        return divisors[0]
+    return 2 * size if 2 * size <= min(4, i.extent // 2) else 0
+
+

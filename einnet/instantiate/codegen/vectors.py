@@ -1,0 +1,96 @@
+"""Vector statements and shuffles in TVM's terms: masks, masked memory access, transposition, interleaving, horizontal reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tvm import tirx
+from tvm.tirx import Buffer, Expr, Stmt
+
+from einnet.instantiate.codegen.mathfunctions import lanes
+
+
+def broadcast(x: Expr, width: int) -> Expr:
+    """A scalar in every lane; vectors stay."""
+    return tirx.Broadcast(x, width) if width > 1 and lanes(x) == 1 else x
+
+
+def conjunction(conds: Sequence[Expr]) -> Expr:
+    """All of them, with scalars broadcast where one is a vector."""
+    width = max(lanes(c) for c in conds)
+    result = broadcast(conds[0], width)
+    for c in conds[1:]:
+        result = tirx.And(result, broadcast(c, width))
+    return result
+
+
+def contiguous(buffer: Buffer, base: Expr, width: int) -> Expr:
+    """buffer[base : base + width]."""
+    return tirx.BufferLoad(buffer, [tirx.Ramp(base, 1, width) if width > 1 else base])
+
+
+def masked_load(buffer: Buffer, base: Expr, mask: Expr, fill: Expr) -> Expr:
+    """Lanes of buffer[base : base + width] where the mask holds, else fill; other lanes touch no memory."""
+    where = tirx.address_of(tirx.BufferLoad(buffer, [base]))
+    return tirx.call_llvm_intrin(f"float32x{lanes(fill)}", "llvm.masked.load", where, mask, fill)
+
+
+def masked_store(buffer: Buffer, base: Expr, mask: Expr, value: Expr) -> Stmt:
+    """Store the lanes where the mask holds."""
+    where = tirx.address_of(tirx.BufferLoad(buffer, [base]))
+    return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.masked.store", value, where, mask))
+
+
+def strided(pieces: Sequence[Expr], stride: int) -> Expr:
+    """Every stride-th element, from pieces of `width` elements that start at 0, width, ..., the last one ending at the last element wanted."""
+    width = lanes(pieces[0])
+    last = (stride - 1) * (width - 1)
+    places = [j * stride for j in range(width)]
+    return tirx.Shuffle(list(pieces), [(stride - 1) * width + p - last if p >= last else p for p in places])
+
+
+def piece_offsets(stride: int, width: int) -> list[int]:
+    """Where the pieces for `strided` start."""
+    return [k * width for k in range(stride - 1)] + [(stride - 1) * (width - 1)]
+
+
+def interleaved(vectors: Sequence[Expr]) -> list[Expr]:
+    """v0[0], v1[0], ..., v0[1], v1[1], ... as vectors of the same width."""
+    count, width = len(vectors), lanes(vectors[0])
+    order = [(m % count) * width + m // count for m in range(count * width)]
+    return [tirx.Shuffle(list(vectors), order[k * width : (k + 1) * width]) for k in range(count)]
+
+
+def reverse(x: Expr) -> Expr:
+    return tirx.Shuffle([x], list(range(lanes(x)))[::-1])
+
+
+def transpose(rows: Sequence[Expr], bind: Callable[[Expr], Expr]) -> list[Expr]:
+    """The columns of a square block, by log2(width) rounds of exchanges between rows at distance d."""
+    width = len(rows)
+    block = list(rows)
+    d = width // 2
+    while d:
+        upper = [width + j - d if j & d else j for j in range(width)]
+        lower = [width + j if j & d else j + d for j in range(width)]
+        for i in range(width):
+            if not i & d:
+                pair = [block[i], block[i + d]]
+                block[i], block[i + d] = bind(tirx.Shuffle(pair, upper)), bind(tirx.Shuffle(pair, lower))
+        d //= 2
+    return block
+
+
+def horizontal(x: Expr, op: str, bind: Callable[[Expr], Expr]) -> Expr:
+    """All lanes combined into a scalar ("sum", "max", "min").
+
+    Maxima are LLVM's reductions: TVM's simplifier takes exponential time on nested maxima of shuffles.
+    """
+    width = lanes(x)
+    if op != "sum":
+        return bind(tirx.call_llvm_pure_intrin("float32", f"llvm.vector.reduce.f{op}", x))
+    while width > 1:
+        width //= 2
+        low, high = ([*range(width)], [*range(width, 2 * width)])
+        x = bind(tirx.Shuffle([x], low) + tirx.Shuffle([x], high))
+    return x
