@@ -18,10 +18,10 @@ def simplify(program: Program) -> Program:
     """
     program = prune(program)
     while True:
-        before = len(program.nodes)
+        before = program.nodes
         program = drop_repeated(drop_copies(merge_weights(evaluate_weights(program))))
         program = prune(evaluate_weights(hoist(fold_affine(program))))
-        if len(program.nodes) == before:
+        if program.nodes == before:
             return prune(merge_weights(program))
 
 
