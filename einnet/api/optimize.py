@@ -12,7 +12,7 @@ import numpy as np
 
 from einnet.api.certificate import Certificate, certify
 from einnet.api.inputs import gather_inputs
-from einnet.api.pipeline import Outcome, search
+from einnet.api.pipeline import Outcome, is_constant, search
 from einnet.api.report import build_report
 from einnet.api.settings import Progress, Settings
 from einnet.derivation.steps import Derivation
@@ -88,7 +88,7 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
     from einnet.runtime.costs import CpuCost
 
     assert settings.threads is not None
-    cost = CpuCost(settings.threads)
+    cost = CpuCost(settings.threads, constant=is_constant)
     outcome = search(program, settings, cost, started)
     tell(settings, "compile", started)
     executable, baseline = compiled(outcome, settings)

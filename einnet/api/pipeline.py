@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
 from einnet.api.settings import Progress, Settings
-from einnet.expr.nodes import Scope
+from einnet.expr.nodes import Scope, tensors
 from einnet.graph.program import Opaque, Program
+from einnet.graph.rewrite import exchange_in
 from einnet.graph.split import Subprogram, subprograms
 from einnet.instantiate.kernels import Kernel, Plan
 from einnet.search.candidates import Candidate, Choice, choose
@@ -84,21 +85,32 @@ def search(program: Program, settings: Settings, cost: Cost, started: float) -> 
     states = 0
     interrupted = False
     for part in parts:
-        names = dict(part.names)
+        expression = canonical(part.expression)
+        names = dict(zip(tensors(expression), part.inputs))
         if part.key not in distinct:
             remaining = started + SEARCH_SHARE * settings.time_budget - time.monotonic()
             share = 0.0 if interrupted else max(remaining, 0.0) / max(total - len(distinct), 1)
             over = interrupted or time.monotonic() - started > 0.8 * settings.time_budget
             try:
-                choice = _one(part.expression, settings, cost, share, over, (len(distinct), total), started)
+                choice = _one(expression, settings, cost, share, over, (len(distinct), total), started)
             except KeyboardInterrupt:
                 interrupted = True
                 notes.append("interrupted: the remaining subprograms run as the model has them")
-                choice = _one(part.expression, settings, cost, 0.0, True, (len(distinct), total), started)
+                choice = _one(expression, settings, cost, 0.0, True, (len(distinct), total), started)
             states += choice.states
             distinct[part.key] = choice
         results.append(Result(part, names, distinct[part.key]))
     return Outcome(program, results, states, time.monotonic() - started, notes)
+
+
+def canonical(expression: Scope) -> Scope:
+    """The expression with its tensors renamed by first occurrence: w0, w1... for weights, t0, t1... for the rest (`is_constant` tells them)."""
+    return exchange_in(expression, {t.name: replace(t, name=f"{'w' if t.weight else 't'}{n}") for n, t in enumerate(tensors(expression).values())})
+
+
+def is_constant(buffer: str) -> bool:
+    """A subprogram's buffer of that name holds weights: a weight tensor of `canonical`, or what `build` computes from such."""
+    return buffer.startswith("w")
 
 
 def options(settings: Settings, share: float, over: bool) -> Options:

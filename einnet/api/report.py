@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
-from importlib import metadata
 from typing import Any
 
 from einnet.api.certificate import Certificate
 from einnet.api.pipeline import Outcome, Result
 from einnet.api.settings import Settings
+from einnet.api.versions import versions
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul
 from einnet.instantiate.match import Match
 from einnet.search.candidates import Candidate, Choice
 
-LIBRARIES = ("einnet", "numpy", "onnx", "onnxruntime", "apache-tvm", "onednn-cpu-gomp", "islpy", "sympy")
-
 REPORTED = 12
 """Candidates of a subprogram that are told of, beside the original and the best."""
-
-
-def versions() -> dict[str, str]:
-    """Versions of what computes and checks; libraries that are not installed are left out."""
-    found = {"python": platform.python_version()}
-    for name in LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def describe(kernel: Kernel) -> str:
@@ -95,7 +81,7 @@ def subprogram_report(r: Result) -> dict[str, Any]:
     return {
         "key": r.subprogram.key,
         "output": r.subprogram.output.name,
-        "nodes": [o for n in r.subprogram.nodes for o in n.origin],
+        "nodes": list(r.subprogram.origin),
         "expression": choice.expression.text(),
         "states": choice.states,
         "forms": choice.forms,

@@ -19,13 +19,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def random_inputs(plan: Plan, seed: int) -> dict[str, Array]:
     """Standard normal values for float inputs, small non-negative integers for integer ones, coin flips for booleans."""
-    from einnet.graph.dtypes import numpy_dtype
+    from einnet.graph.dtypes import NUMPY
 
     rng = np.random.default_rng(seed)
     dtypes = {b.name: b.dtype for b in plan.buffers}
     found: dict[str, Array] = {}
     for name, view in plan.inputs:
-        dtype = numpy_dtype(dtypes[view.buffer])
+        dtype = np.dtype(NUMPY[dtypes[view.buffer]])
         if dtype.kind == "f":
             found[name] = rng.standard_normal(view.shape).astype(dtype)
         elif dtype.kind == "b":
@@ -78,7 +78,7 @@ class Trial:
         from einnet.runtime.ort import Session
 
         assert settings.threads is not None
-        self.model = runnable(model, settings.shapes)
+        self.model = runnable(model)
         self.threads = settings.threads
         self.session = Session(self.model, self.threads, title=program.title)
 

@@ -67,6 +67,7 @@ class _Builder:
         if scope in self.matches:
             self.vendor(self.matches[scope], out)
             return
+        scope = self.fused(scope)
         for r in reads(scope.body):
             if isinstance(r.base, Scope) and r.base in self.matches:
                 match = self.matches[r.base]
@@ -97,14 +98,23 @@ class _Builder:
 
     def closed(self, scope: Scope) -> Scope:
         """The scope with everything that is materialised read from buffers, and with the rest of its inner scopes merged or kept inside."""
-        for _ in range(64):
-            r = next((r for r in reads(scope.body) if isinstance(r.base, Scope) and not self.materialised(r.base) and not r.base.sums), None)
-            merged = merge_read(scope, r) if r is not None else None
-            if merged is None or isinstance(merged, Refused):
-                break
-            scope = merged
+        scope = self.fused(scope)
         body = map_reads(scope.body, lambda r: self.operand(r, scope))
         return replace(scope, body=body)
+
+    def fused(self, scope: Scope) -> Scope:
+        """The scope with the inner scopes that reduce nothing merged into it, as far as the merge rule allows (vertical fusion)."""
+        kept: set[Read] = set()
+        while True:
+            wanted = (r for r in reads(scope.body) if isinstance(r.base, Scope) and not self.materialised(r.base) and not r.base.sums and r not in kept)
+            r = next(wanted, None)
+            if r is None:
+                return scope
+            merged = merge_read(scope, r)
+            if isinstance(merged, Refused):
+                kept.add(r)
+            else:
+                scope = merged
 
     def materialised(self, base: Scope) -> bool:
         return base in self.matches or is_weight(base)

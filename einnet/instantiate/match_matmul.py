@@ -115,7 +115,7 @@ def _assemble(
         n = _cheaper(operands)
         text = f"the summation iterators do not nest alike in both operands ({name_of(operands[n])} would be copied)"
         return [Mismatch(text, "relayout", operand=_number(n, swapped), order=orders[n])]
-    row = max(rows, key=lambda d: d.extent, default=Dimension((), 1, (0, 0)))
+    row = rows[-1] if rows else Dimension((), 1, (0, 0))
     column = columns[-1] if columns else Dimension((), 1, (0, 1))
     k = depth[0] if depth else Dimension((), 1, (1, 1))
     for n, (own, summed) in enumerate(((row.strides[0], k.strides[0]), (column.strides[0], k.strides[1]))):

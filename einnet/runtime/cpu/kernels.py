@@ -120,6 +120,8 @@ def _build(request: _Request) -> Prepared:
     if "ref" in name:
         layouts = ", ".join(f"{n} {v.shape} strides {v.strides}" for n, v in (("x", request.x), ("w", request.w), ("y", request.y)))
         raise Refused(f"oneDNN has only its reference code {name} for {layouts}")
+    if name.startswith("gemm") and sum(isinstance(p, dnnl.Binary) for p, _ in request.posts) > 1:
+        raise Refused(f"oneDNN's {name} reads past its operands with several binary post-operations")
     operands = [(dnnl.ARG_SRC, x, request.x), (dnnl.ARG_DST, y, request.y)]
     if bias and request.bias:
         operands.append((dnnl.ARG_BIAS, bias, request.bias))
