@@ -27,7 +27,7 @@ class Address:
 
 
 def address_of(read: Read, ranges: Mapping[str, Range]) -> Address | str:
-    """The affine address of a read that stays inside its box, or what is in the way."""
+    """The affine address of a read that stays inside its box, or what is in the way. No stride is negative: libraries refuse such views."""
     for n, (ix, box) in enumerate(zip(read.index, read.base.box)):
         if not in_range(ix, box, ranges):
             return f"dimension {n} of {name_of(read)} is read outside its box [{box[0]},{box[1]})"
@@ -35,6 +35,9 @@ def address_of(read: Read, ranges: Mapping[str, Range]) -> Address | str:
     if parts is None:
         return f"the address of {name_of(read)} is not affine"
     strides, offset = parts
+    backwards = sorted(k for k, s in strides.items() if s < 0)
+    if backwards:
+        return f"{name_of(read)} is read backwards along {backwards[0]}"
     return Address({k: s for k, s in strides.items()}, offset + sum(s * ranges[k][0] for k, s in strides.items()))
 
 

@@ -48,6 +48,9 @@ def match_conv(scope: Scope) -> Match | list[Mismatch]:
 
 
 def _match_ordered(scope: Scope, data: Read, weight: Read, n: int) -> Match | list[Mismatch]:
+    repeated = repeated_iterator(data)
+    if repeated:
+        return [Mismatch(f"iterator {repeated} stands in two dimensions of {name_of(data)}")]
     of_weight = used_names(weight)
     sums = {i.name: i for i in scope.sums}
     loops = {i.name: i for i in scope.loops}
@@ -71,10 +74,23 @@ def _match_ordered(scope: Scope, data: Read, weight: Read, n: int) -> Match | li
             continue
         for name, c in part.terms:
             assert isinstance(name, str)
+            if c < 0:
+                return [Mismatch(f"dimension {d} of {name_of(data)}: channels run backwards")]
             address[name] = c * step
             (channels if name in sums else groups).append(sums.get(name) or loops[name])
         offset += step * (part.const + sum(c * (sums.get(str(a)) or loops[str(a)]).lo for a, c in part.terms) - box[0])
     return _assemble(scope, data, weight, n, windows, batches, channels, groups, address, offset)
+
+
+def repeated_iterator(read: Read) -> str:
+    """An iterator that moves two dimensions at once, or ''. A kernel's dimensions move independently."""
+    seen: set[str] = set()
+    for ix in read.index:
+        again = sorted(seen & ix.names())
+        if again:
+            return again[0]
+        seen |= ix.names()
+    return ""
 
 
 def _dimension(

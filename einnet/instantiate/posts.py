@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
+from einnet.derivation.facts import in_range
 from einnet.expr.nodes import Add, Body, Call, Const, Mul, Read, Scope, Tensor, reads
 from einnet.expr.index import var
 from einnet.instantiate.address import address_of, flat_index
@@ -23,21 +25,20 @@ def absorb(scope: Scope, vendor: Scope, result: View, buffer_of: BufferOf) -> tu
         return None
     (read,) = [r for r in reads(scope.body) if r.base == vendor]
     here = flat_index([var(i.name) for i in scope.loops], scope.box, scope.ranges)
-    if _size(scope) != _size(vendor) or flat_index(read.index, vendor.box, scope.ranges) != here:
+    inside = all(in_range(ix, box, scope.ranges) for ix, box in zip(read.index, vendor.box))
+    if not inside or _size(scope) != _size(vendor) or flat_index(read.index, vendor.box, scope.ranges) != here:
         return None
     steps = _chain(scope.body, read)
     if steps is None:
         return None
-    posts: list[Post] = []
-    for kind, operand, alpha, beta in steps:
-        view = None
-        if operand is not None:
-            view = operand_view(scope, operand, result, "")
-            if view is None:
-                return None
-            view = View(buffer_of(operand.base), view.shape, view.strides, view.offset)
-        posts.append(Post(kind, view, alpha, beta))
-    return tuple(posts)
+    windows: list[tuple[Read, View] | None] = []
+    for _, operand, _, _ in steps:
+        view = operand_view(scope, operand, result, "") if operand else None
+        if operand and not view:
+            return None
+        windows.append((operand, view) if operand and view else None)
+    bound = [replace(w[1], buffer=buffer_of(w[0].base)) if w else None for w in windows]
+    return tuple(Post(kind, view, alpha, beta) for (kind, _, alpha, beta), view in zip(steps, bound))
 
 
 def _size(scope: Scope) -> int:
