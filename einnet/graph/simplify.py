@@ -16,10 +16,10 @@ def simplify(program: Program) -> Program:
 
     Inputs, outputs and their ONNX names stay as they are.
     """
-    program = prune(program)
+    program = merge_weights(evaluate_weights(prune(program)))
     while True:
         before = program.nodes
-        program = drop_repeated(drop_copies(merge_weights(evaluate_weights(program))))
+        program = drop_repeated(drop_copies(program))
         program = prune(evaluate_weights(hoist(fold_affine(program))))
         if program.nodes == before:
             return prune(merge_weights(program))
