@@ -157,4 +157,3 @@ def attributes(node: ir.Node) -> dict[str, Attribute]:
             case ir.AttributeType.TENSOR:
                 found[name] = np.asarray(attribute.as_tensor().numpy())
     return found
-

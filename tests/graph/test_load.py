@@ -174,9 +174,7 @@ def test_other_arguments_are_refused() -> None:
 
 
 def bad(*nodes: onnx.NodeProto) -> onnx.ModelProto:
-    graph = helper.make_graph(
-        list(nodes), "bad", [helper.make_tensor_value_info("x", 1, [2, 3])], [helper.make_tensor_value_info("y", 1, [2, 3])]
-    )
+    graph = helper.make_graph(list(nodes), "bad", [helper.make_tensor_value_info("x", 1, [2, 3])], [helper.make_tensor_value_info("y", 1, [2, 3])])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 

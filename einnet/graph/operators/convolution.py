@@ -70,10 +70,7 @@ def conv_transpose(op: Op) -> Result:
     loops = iters(("n", "f", *spatial), op.out.shape)
     sums = iters(("c", *taps), (channels, *w.shape[2:]))
     channel = group_channel(channels, w.shape[1], groups)
-    place = (
-        (var(loop) + pad - var(tap) * dilation) / stride
-        for loop, tap, pad, stride, dilation in zip(spatial, taps, pads, strides, dilations)
-    )
+    place = ((var(loop) + pad - var(tap) * dilation) / stride for loop, tap, pad, stride, dilation in zip(spatial, taps, pads, strides, dilations))
     feature = var("f") if groups == 1 else var("f") % w.shape[1]
     body = make_mul((Read(x, (var("n"), channel, *place)), Read(w, (channel, feature, *map(var, taps)))))
     return with_channel_bias(op, Scope(loops, sums, body), op.input(2) if op.given(2) else None, "conv")

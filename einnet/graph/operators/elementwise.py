@@ -92,4 +92,3 @@ ELEMENTWISE: dict[str, Function] = {
     **{name: call(name.lower()) for name in ("Sqrt", "Exp", "Log", "Abs", "Sign", "Floor", "Ceil", "Round", "Sin", "Cos")},
     "Tan": element(lambda x: Div(Call("sin", (x,)), Call("cos", (x,)))),
 }
-

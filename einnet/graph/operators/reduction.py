@@ -27,9 +27,7 @@ class Reduction:
     @property
     def loops(self) -> tuple[Iter, ...]:
         """Loops of the result; a reduced dimension that is kept has extent 1."""
-        return tuple(
-            Iter(f"{i.name}'", 0, 1) if k in self.axes else i for k, i in enumerate(self.full) if self.keep or k not in self.axes
-        )
+        return tuple(Iter(f"{i.name}'", 0, 1) if k in self.axes else i for k, i in enumerate(self.full) if self.keep or k not in self.axes)
 
     @property
     def count(self) -> int:

@@ -49,9 +49,7 @@ def window(op: Op, kernel: tuple[int, ...], source: tuple[int, ...], target: tup
     elif mode == "VALID":
         before = after = (0,) * rank
     elif mode in ("SAME_UPPER", "SAME_LOWER"):
-        total = [
-            max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0) for n, s, k, d in zip(source, strides, kernel, dilations)
-        ]
+        total = [max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0) for n, s, k, d in zip(source, strides, kernel, dilations)]
         less, more = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
         before, after = (less, more) if mode == "SAME_UPPER" else (more, less)
     else:
