@@ -100,10 +100,12 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
     trial = Trial(model, program, settings)
     inputs = random_inputs(executable.plan, settings.seed)
     verification = trial.verify(executable, inputs, TOLERANCE[settings.allow])
-    seconds = min(max(started + settings.time_budget - time.monotonic(), 2.0), 20.0)
+    left = 0.0 if outcome.interrupted else started + settings.time_budget - time.monotonic()
+    seconds = min(max(left, 2.0), 20.0)
     times = trial.compare(executable, baseline, inputs, seconds)
     if slower(times) or not verification["passed"]:
-        outcome.notes.append("the derived program gained nothing beyond noise: the model's own operators are kept" if verification["passed"] else "the derived program failed verification")
+        why = "gained nothing beyond noise" if verification["passed"] else "failed verification"
+        outcome.notes.append(f"the derived program {why}: the model's own operators are kept")
         for r in outcome.results:
             r.use_original = True
         executable = baseline

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
+from einnet.api.interrupt import Interrupts, deferred_interrupts
 from einnet.api.settings import Progress, Settings
 from einnet.expr.nodes import Scope, tensors
 from einnet.graph.program import Opaque, Program
@@ -20,6 +21,9 @@ from einnet.search.space import EXPLORED, Options, Space, Statistics
 
 SEARCH_SHARE = 0.5
 """Share of the time budget that exploring may use; measuring, compiling, checking and timing take the rest."""
+
+MEASURED = 10
+"""Candidates of a subprogram that are measured beside the original; none where time is over."""
 
 
 class Cost(Protocol):
@@ -58,6 +62,7 @@ class Outcome:
     states: int = 0
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
 
     def plan(self, original: bool = False) -> Plan:
         """The plan of the chosen candidates, or of the model's own operators."""
@@ -75,32 +80,33 @@ class Outcome:
 def search(program: Program, settings: Settings, cost: Cost, started: float) -> Outcome:
     """Search every distinct subprogram once and choose a candidate for each.
 
-    Ctrl-C ends exploring: what remains is taken as the model has it, and the result is as good as it was until then.
+    Ctrl-C ends exploring: what was found until then is used, and what remains is taken as the model has it. A second one raises.
     """
+    with deferred_interrupts() as interrupts:
+        return _search(program, settings, cost, started, interrupts)
+
+
+def _search(program: Program, settings: Settings, cost: Cost, started: float, interrupts: Interrupts) -> Outcome:
     parts = subprograms(program)
     distinct: dict[str, Choice] = {}
     results: list[Result] = []
     notes: list[str] = []
     total = len({p.key for p in parts})
     states = 0
-    interrupted = False
     for part in parts:
         expression = canonical(part.expression)
         names = dict(zip(tensors(expression), part.inputs))
         if part.key not in distinct:
             remaining = started + SEARCH_SHARE * settings.time_budget - time.monotonic()
-            share = 0.0 if interrupted else max(remaining, 0.0) / max(total - len(distinct), 1)
-            over = interrupted or time.monotonic() - started > 0.8 * settings.time_budget
-            try:
-                choice = _one(expression, settings, cost, share, over, (len(distinct), total), started)
-            except KeyboardInterrupt:
-                interrupted = True
-                notes.append("interrupted: the remaining subprograms run as the model has them")
-                choice = _one(expression, settings, cost, 0.0, True, (len(distinct), total), started)
+            share = max(remaining, 0.0) / max(total - len(distinct), 1)
+            over = interrupts.requested or time.monotonic() - started > 0.8 * settings.time_budget
+            choice = _one(expression, settings, cost, share, over, (len(distinct), total), started, interrupts)
             states += choice.states
             distinct[part.key] = choice
         results.append(Result(part, names, distinct[part.key]))
-    return Outcome(program, results, states, time.monotonic() - started, notes)
+    if interrupts.requested:
+        notes.append("interrupted: what was left to explore runs as the model has it")
+    return Outcome(program, results, states, time.monotonic() - started, notes, interrupts.requested)
 
 
 def canonical(expression: Scope) -> Scope:
@@ -126,10 +132,14 @@ def options(settings: Settings, share: float, over: bool) -> Options:
     )
 
 
-def _one(expression: Scope, settings: Settings, cost: Cost, share: float, over: bool, place: tuple[int, int], started: float) -> Choice:
+def _one(
+    expression: Scope, settings: Settings, cost: Cost, share: float, over: bool, place: tuple[int, int], started: float, interrupts: Interrupts
+) -> Choice:  # fmt: skip
     begin = time.monotonic()
 
     def report(statistics: Statistics) -> None:
+        if interrupts.requested:
+            statistics.stopped = "patience (Ctrl-C)"
         if settings.progress:
             used = max(time.monotonic() - begin, 1e-9)
             left = max(started + settings.time_budget - time.monotonic(), 0.0)
@@ -138,15 +148,14 @@ def _one(expression: Scope, settings: Settings, cost: Cost, share: float, over: 
     space = Space(options(settings, share, over), report)
     report(space.statistics)
     forms = space.forms(expression)
-    choice = choose(expression, forms, cost.estimate, cost.costs)
+    choice = choose(expression, forms, cost.estimate, cost.costs, most=0 if over or interrupts.requested else MEASURED)
     choice.states, choice.seconds = space.statistics.states, time.monotonic() - begin
     if space.statistics.stopped:
         choice.notes.append(f"search stopped by the budget of {space.statistics.stopped}")
     if settings.progress:
         left = max(started + settings.time_budget - time.monotonic(), 0.0)
-        settings.progress(
-            Progress("search", place[0] + 1, place[1], choice.states, best=1e3 * choice.best.measured, original=1e3 * choice.original.measured, left=left)
-        )
+        rate, best, original = choice.states / max(choice.seconds, 1e-9), 1e3 * choice.best.measured, 1e3 * choice.original.measured
+        settings.progress(Progress("search", place[0] + 1, place[1], choice.states, rate, best, original, left))
     return choice
 
 

@@ -14,6 +14,9 @@ from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul
 from einnet.instantiate.match import Match
 from einnet.search.candidates import Candidate, Choice
 
+ASKED = ("max_depth", "time_budget", "allow", "derive", "converge", "fingerprint", "rules", "seed")
+"""Settings that the report repeats."""
+
 REPORTED = 12
 """Candidates of a subprogram that are told of, beside the original and the best."""
 
@@ -27,7 +30,8 @@ def describe(kernel: Kernel) -> str:
         case Conv(x=x, w=w, y=y, post=post, transposed=transposed, strides=strides, dilations=dilations):
             name = "ConvTranspose" if transposed else "Conv"
             taps = "x".join(map(str, w.shape[3:]))
-            extra = (f" g{w.shape[0]}" if w.shape[0] > 1 else "") + (f" s{strides[0]}" if max(strides) > 1 else "") + (f" d{dilations[0]}" if max(dilations) > 1 else "")
+            marks = (("g", w.shape[0]), ("s", max(strides)), ("d", max(dilations)))
+            extra = "".join(f" {mark}{n}" for mark, n in marks if n > 1)
             return f"{name}{taps}{extra} {x.shape[1]}@{'x'.join(map(str, x.shape[2:]))}->{y.shape[1]}{_posts(post)}"
         case EOperator(scope=scope):
             return f"eOperator {scope.text()}"
@@ -55,7 +59,7 @@ def build_report(
         "backend": settings.backend,
         "threads": settings.threads,
         "versions": versions(),
-        "settings": {"max_depth": settings.max_depth, "time_budget": settings.time_budget, "allow": settings.allow, "derive": settings.derive, "seed": settings.seed},
+        "settings": {name: getattr(settings, name) for name in ASKED},
         "subprograms": [subprogram_report(r) for r in outcome.results],
         "totals": {
             "original_ms": original,
