@@ -69,7 +69,7 @@ class Nesting(Reducing):
             after = prod(i.extent for i in loops)
             for i in loops:
                 after //= i.extent
-                self.variables[i.name] = self.bind(tirx.floormod(tirx.floordiv(v, self.constant(after)), self.constant(i.extent)))
+                self.variables[i.name] = self.offset(tirx.floormod(tirx.floordiv(v, self.constant(after)), self.constant(i.extent)))
             self.branches(plan, 0, fused, expr, bound, ranges)
         total = self.constant(prod(i.extent for i in loops))
         self.statements.append(tirx.For(v, self.constant(0), total, tirx.ForKind.PARALLEL, sequence(inner)))

@@ -93,6 +93,12 @@ class Context:
         if isinstance(value, (tirx.Var, tirx.FloatImm)):
             return value
         v = tirx.Var(self.fresh("v"), value.ty)
+        self.statements.append(tirx.Bind(v, vectors.opaque(value)))
+        return v
+
+    def offset(self, value: Tir) -> Tir:
+        """A variable with the value of an index; TVM may reason about it."""
+        v = tirx.Var(self.fresh("i"), value.ty)
         self.statements.append(tirx.Bind(v, value))
         return v
 

@@ -15,6 +15,18 @@ def broadcast(x: Expr, width: int) -> Expr:
     return tirx.Broadcast(x, width) if width > 1 and lanes(x) == 1 else x
 
 
+def opaque(x: Expr) -> Expr:
+    """The same value, as a call with side effects in TVM's eyes that LLVM folds away.
+
+    TVM's simplifiers look through variables with pure values, and take exponential time where such values build on one another.
+    """
+    if lanes(x) > 1:
+        return tirx.call_llvm_intrin(x.ty.dtype, "llvm.vector.extract", x, tirx.const(0, "int64"))
+    if x.ty.dtype.is_float:
+        return tirx.call_llvm_intrin(x.ty.dtype, "llvm.arithmetic.fence", x)
+    return tirx.call_llvm_intrin(x.ty.dtype, "llvm.expect", x, tirx.const(0, x.ty.dtype))
+
+
 def conjunction(conds: Sequence[Expr]) -> Expr:
     """All of them, with scalars broadcast where one is a vector."""
     width = max(lanes(c) for c in conds)
