@@ -1,4 +1,4 @@
-"""What is forced and no choice: identities folded, ranges tight, copies merged into their readers."""
+"""What is forced and no choice: identities folded, sums over residues collapsed, ranges tight, copies merged into their readers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from einnet.derivation.facts import is_copy
 from einnet.derivation.rule import Refused
 from einnet.derivation.rules.fold import folded
 from einnet.derivation.rules.merge import merge_read
+from einnet.derivation.rules.residue import collapsed
 from einnet.derivation.rules.tighten import tightened
 from einnet.derivation.steps import Step
 from einnet.expr.nodes import Read, Scope, reads
@@ -30,10 +31,10 @@ def normalise(e: Scope, keep: Keep = lambda s: False) -> tuple[Scope, tuple[Step
 
 
 def _once(e: Scope, keep: Keep, steps: list[Step]) -> Scope:
-    for rule, f in (("fold", folded), ("tighten", tightened)):
+    for rule, f in (("fold", folded), ("residue", collapsed), ("tighten", tightened)):
         new = f(e)
         if new != e:
-            steps.append(Step(rule, "all", e, new))
+            steps.append(Step(rule, "all", e, new, kind="reassociation" if rule == "residue" else "exact"))
             return new
     for n, r in enumerate(r for r in reads(e.body) if isinstance(r.base, Scope)):
         if is_copy(r.base) and not keep(r.base) and _pays(e, r):

@@ -19,8 +19,8 @@ from einnet.instantiate.tables import Table
 class Mismatch:
     """One difference between an expression and a table.
 
-    `fix` is the kind of step that removes it: "split" (iterator, divisor), "skew" (iterator, index), "relayout" (operand number, order of
-    iterators), "permute" (order of loops), or "none" where the form itself differs.
+    `fix` is the kind of step that removes it: "split" (iterator, divisor), "skew" (iterator, index), "reflect" (tap), "relayout" (operand
+    number, order of iterators), "permute" (order of loops), or "none" where the form itself differs.
     """
 
     why: str
@@ -63,6 +63,8 @@ def form_problems(scope: Scope) -> list[Mismatch]:
     operands = product_reads(scope.body)
     if operands is None or len(operands) != 2:
         return [Mismatch("its body is no product of two reads")]
+    if any(isinstance(r.base, Tensor) and r.base.values is not None for r in operands):
+        return [Mismatch("an operand is the small constant matrix of an algorithm: such transforms are generated")]
     if any(r.fill != 0 for r in operands):
         return [Mismatch("an operand is read with another fill than 0")]
     names = [used_names(r) for r in operands]
@@ -85,5 +87,7 @@ def split_problems(scope: Scope, operands: tuple[Read, ...]) -> list[Mismatch]:
                 if isinstance(atom, Floor) and len(atom.num.terms) == 1 and atom.num.terms[0][1] == 1:
                     name = atom.num.terms[0][0]
                     if isinstance(name, str) and name in loops and not any(m.iterator == name for m in found):
+                        if scope.ranges[name][1] - scope.ranges[name][0] <= atom.den:
+                            return [Mismatch(f"loop {name} is divided by {atom.den}, and has no more values than that")]
                         found.append(Mismatch(f"loop {name} is divided by {atom.den}", "split", iterator=name, divisor=atom.den))
     return found

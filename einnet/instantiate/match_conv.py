@@ -65,6 +65,8 @@ def _match_ordered(scope: Scope, data: Read, weight: Read, n: int) -> Match | li
         part = _dimension(ix, box, step, loops, sums, of_weight, scope)
         if isinstance(part, str):
             return [Mismatch(f"dimension {d} of {name_of(data)}: {part}")]
+        if isinstance(part, Mismatch):
+            return [part]
         if isinstance(part, Window):
             if part.tap is None and part.stride == 1 and not part.pad and not windows and not batches and part.extent == part.loop.extent:
                 batches.append(part.loop)
@@ -95,7 +97,7 @@ def repeated_iterator(read: Read) -> str:
 
 def _dimension(
     ix: Index, box: tuple[int, int], step: int, loops: Mapping[str, Iter], sums: Mapping[str, Iter], of_weight: frozenset[str], scope: Scope
-) -> Window | Index | str:
+) -> Window | Index | Mismatch | str:
     """What one dimension of the data is: a window, or an index of channel and group iterators, or the reason why neither."""
     if any(isinstance(a, Floor) for a, _ in ix.terms):
         return "floor division"
@@ -114,6 +116,8 @@ def _dimension(
     extent = box[1] - box[0]
     if ix.den == 1 and a > 0 and b >= 0:
         return Window(loop, tap, a, max(b, 1), -const, extent, step, False)
+    if a == 1 and b < 0 and ix.den == 1 and tap and tap.extent > 1:
+        return Mismatch(f"the window of {loop.name} and {tap.name} runs backwards", "reflect", iterator=tap.name)
     if a == 1 and b <= 0:
         return Window(loop, tap, ix.den, max(-b, 1), const, extent, step, True)
     return "the window runs backwards"
@@ -153,6 +157,10 @@ def _assemble(
     if max(len(c_groups), len(f_groups), len(g_groups)) > 1:
         if tuple(x for x in wanted if x in found.strides) != _order(found):
             return [Mismatch("channels do not nest in the weights", "relayout", operand=1 - n, order=wanted)]
+        order = tuple(i.name for i in (*batches, *(w.loop for w in windows), *groups, *outputs))
+        rest = tuple(i.name for i in scope.loops if i.name not in order)
+        if (*rest, *order) != tuple(i.name for i in scope.loops):
+            return [Mismatch("the result's channels are not adjacent", "permute", order=(*rest, *order))]
         return [Mismatch("channels do not nest in the data or the result")]
     unit = Dimension((), 1, (1, 1, 1))
     g, c, f = (x[0] if x else unit for x in (g_groups, c_groups, f_groups))

@@ -1,7 +1,7 @@
 """Converging derivation: the forced steps from an expression to a vendor operator (paper section 6.1).
 
-The distance to a table is (loops to split, loops to skew, operands that are not yet laid out as the table wants), compared in that order. A
-split or skew lowers its own count and a relayout or permutation puts one operand or the result into the canonical order, where it
+The distance to a table is (loops to split, loops to skew, windows to reflect, operands that are not yet laid out as the table wants), compared
+in that order. A split, skew or reflection lowers its own count and a relayout or permutation puts one operand or the result into the canonical order, where it
 stays; so the distance falls with every step and a converging derivation ends.
 """
 
@@ -13,15 +13,15 @@ from einnet.derivation.facts import product_reads
 from einnet.derivation.normalise import normalise
 from einnet.derivation.rule import Rewrite
 from einnet.derivation.rules.relayout import relayout_read
-from einnet.derivation.rules.substitute import permute, skew, split
+from einnet.derivation.rules.substitute import alignment, permute, reflect, skew, split
 from einnet.derivation.rules.tighten import tightened
 from einnet.derivation.steps import Path, Step, replace_at, subscope
 from einnet.expr.nodes import Scope, indices
 from einnet.instantiate.match import Match, Mismatch, match
 from einnet.instantiate.tables import Table
 
-Distance = tuple[int, int, int]
-RULE_OF = {"split": "substitute", "skew": "substitute", "permute": "substitute", "relayout": "relayout"}
+Distance = tuple[int, int, int, int]
+RULE_OF = {"split": "substitute", "skew": "substitute", "reflect": "substitute-sum", "permute": "reorder", "relayout": "relayout"}
 LIMIT = 24
 
 
@@ -42,7 +42,7 @@ class Converged:
 def distance(core: Scope, mismatches: list[Mismatch]) -> Distance:
     """How far an expression with fixable mismatches is from its table."""
     kinds = [m.fix for m in mismatches]
-    return kinds.count("split"), kinds.count("skew"), 3 - _canonical(core)
+    return kinds.count("split"), kinds.count("skew"), kinds.count("reflect"), 3 - _canonical(core)
 
 
 def _canonical(core: Scope) -> int:
@@ -74,7 +74,7 @@ def converge(scope: Scope, table: Table) -> Converged | list[Mismatch]:
         permuted = permuted or fix.fix == "permute"
         steps.append(Step(RULE_OF[fix.fix], rewrite.parameters, core, rewrite.scope, path, rewrite.kind))
         tree = replace_at(tree, path, rewrite.scope)
-        if fix.fix != "relayout":
+        if fix.fix not in ("relayout", "reflect"):
             tree, path = _inside(tree, path, steps)
     return [Mismatch("the converging derivation did not end")]
 
@@ -84,9 +84,11 @@ def apply_fix(core: Scope, m: Mismatch) -> Rewrite | None:
     by_name = {i.name: i for i in (*core.loops, *core.sums)}
     match m.fix:
         case "split":
-            return split(core, by_name[m.iterator], m.divisor)
+            return split(core, by_name[m.iterator], m.divisor, alignment(core, m.iterator, m.divisor))
         case "skew":
             return skew(core, m.iterator, m.index) if m.index is not None else None
+        case "reflect":
+            return reflect(core, by_name[m.iterator])
         case "permute":
             return permute(core, tuple(by_name[x] for x in m.order)) if set(m.order) == {i.name for i in core.loops} else None
         case "relayout":

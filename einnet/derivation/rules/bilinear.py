@@ -8,6 +8,7 @@ from math import prod
 
 from einnet.derivation.facts import factors
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.rules.substitute import reflect
 from einnet.expr.algebra import POINTS, Bilinear, Matrix, growth, toom_cook
 from einnet.expr.index import Index, substitute, var
 from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, fresh, index_functions, indices, make_mul, map_indices, tensors, used_names
@@ -34,6 +35,7 @@ def bilinear(e: Scope) -> Iterator[Outcome]:
 
     p and a run over M+R-1; A, G, B are the exact Toom-Cook matrices F(M,R). All such pairs of one data operand are taken at once (F(MxM,RxR)).
     """
+    e = forwards(e)
     found = correlation(e)
     if isinstance(found, Refused):
         yield found
@@ -67,6 +69,15 @@ def correlation(e: Scope) -> tuple[Read, list[Pair]] | Refused:
             if pairs and len({p.loop.name for p in pairs}) == len(pairs):
                 return data, pairs
     return Refused("no operand is read at loop + tap, with the loop nowhere else")
+
+
+def forwards(e: Scope) -> Scope:
+    """Taps that are subtracted from a loop somewhere, and added nowhere, counted from their other end: h-r becomes h+r."""
+    for i in e.sums:
+        signs = {ix.coefficient(i.name) for f in factors(e.body) if isinstance(f, Read) for ix in f.index if i.name in ix.names() and len(ix.terms) > 1}
+        if -1 in signs and 1 not in signs:
+            e = reflect(e, i).scope
+    return e
 
 
 def _pair(e: Scope, data: Read, others: Sequence[Body], tap: Iter) -> Pair | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from einnet.derivation.facts import factors, hull, is_copy, zero_outside
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import Floor, Index, simplify, var
+from einnet.expr.index import substitute as index_substitute
 from einnet.expr.nodes import Iter, Read, Scope, fresh, index_functions, indices, map_indices, reads, substitute_body
 from einnet.expr.text import print_index
 
@@ -96,31 +97,67 @@ def _vanishes(e: Scope, to: Index) -> bool:
 
 
 def splits(e: Scope) -> Iterator[Rewrite]:
-    """One rewrite for every loop and every divisor > 1 that its index functions show."""
-    for i in e.loops:
-        for d in divisors(e, i.name):
-            if d < i.extent:
-                yield split(e, i, d)
+    """For every divisor > 1 that index functions show: one rewrite per loop, and one for all its loops; aligned to where the division is."""
+    found = [(i, d) for i in e.loops for d in divisors(e, i.name) if d < i.extent]
+    for d in sorted({d for _, d in found}):
+        together = [i for i, k in found if k == d]
+        if len(together) > 1:
+            yield split_all(e, together, d)
+    for i, d in found:
+        yield split(e, i, d, alignment(e, i.name, d))
 
 
-def split(e: Scope, loop: Iter, d: int) -> Rewrite:
-    """loop = d·outer + inner."""
+def split_all(e: Scope, loops: list[Iter], d: int) -> Rewrite:
+    """The loops split one after the other, as one substitution."""
+    first = split(e, loops[0], d, alignment(e, loops[0].name, d))
+    parameters = [first.parameters]
+    inner, forward = _inside(first.scope)
+    for i in loops[1:]:
+        more = split(inner, i, d, alignment(inner, i.name, d))
+        parameters.append(more.parameters)
+        deeper, onward = _inside(more.scope)
+        mapping = {k.name: ix for k, ix in zip(inner.loops, forward)}
+        forward = tuple(index_substitute(ix, mapping) for ix in onward)
+        inner = deeper
+    return Rewrite(Scope(e.loops, (), Read(inner, forward)), ", ".join(parameters))
+
+
+def _inside(wrapper: Scope) -> tuple[Scope, tuple[Index, ...]]:
+    assert isinstance(wrapper.body, Read)
+    assert isinstance(wrapper.body.base, Scope)
+    return wrapper.body.base, wrapper.body.index
+
+
+def split(e: Scope, loop: Iter, d: int, shift: int = 0) -> Rewrite:
+    """loop + shift = d·outer + inner, the loop counted from its lower end."""
     used = {i.name for i in (*e.loops, *e.sums)}
     outer = fresh(loop.name + "'", used)
     inner = fresh(loop.name + "''", used | {outer})
-    base = loop.lo
     new: list[Iter] = []
     forward: list[Index] = []
     for i in e.loops:
         if i == loop:
-            shifted = var(i.name) - base
-            new += [Iter(outer, 0, -(-i.extent // d)), Iter(inner, 0, d)]
+            shifted = var(i.name) - i.lo + shift
+            new += [Iter(outer, 0, -(-(i.extent + shift) // d)), Iter(inner, 0, d)]
             forward += [shifted // d, shifted % d]
         else:
             new.append(i)
             forward.append(var(i.name))
-    back = d * var(outer) + var(inner) + base
+    back = d * var(outer) + var(inner) + loop.lo - shift
     return Rewrite(with_loops(e, tuple(new), tuple(forward), {loop.name: back}), f"{loop.name}={print_index(back, (outer, inner))}")
+
+
+def alignment(e: Scope, name: str, d: int) -> int:
+    """The shift in [0, d) after which (loop + shift) is what the index functions divide by d, as far as they agree; else 0."""
+    found: set[int] = set()
+    for ix in index_functions(e.body):
+        if ix.den % d == 0 and ix.coefficient(name) == 1:
+            found.add(ix.const % d)
+        for atom, _ in ix.terms:
+            if isinstance(atom, Floor) and atom.den % d == 0 and atom.num.coefficient(name) == 1:
+                found.add(atom.num.const % d)
+    lo = e.ranges[name][0]
+    return (found.pop() + lo) % d if len(found) == 1 else 0
 
 
 def divisors(e: Scope, name: str) -> list[int]:
@@ -199,14 +236,33 @@ def substitute_sums(e: Scope) -> Iterator[Outcome]:
 
     For every divisor d that the index functions of r show; where d does not divide the extent the body must vanish on the rest.
     """
-    found = False
-    for i in e.sums:
-        for d in divisors(e, i.name):
-            if d < i.extent:
-                found = True
-                yield split_sum_iterator(e, i, d)
+    found = [(i, d) for i in e.sums for d in divisors(e, i.name) if d < i.extent]
+    for d in sorted({d for _, d in found}):
+        together = [i for i, k in found if k == d]
+        if len(together) > 1:
+            yield split_all_sums(e, together, d)
+    for i, d in found:
+        yield split_sum_iterator(e, i, d)
     if not found:
         yield Refused("no summation iterator is scaled or divided by a constant")
+
+
+def reflect(e: Scope, i: Iter) -> Rewrite:
+    """Σ[r] f(r) = Σ[r] f(lo+hi-1-r)."""
+    body = substitute_body(e.body, {i.name: i.lo + i.hi - 1 - var(i.name)})
+    return Rewrite(Scope(e.loops, e.sums, body, e.reduce), f"{i.name}={i.lo + i.hi - 1}-{i.name}", "reassociation")
+
+
+def split_all_sums(e: Scope, sums: list[Iter], d: int) -> Outcome:
+    """The summation iterators split one after the other, as one substitution."""
+    parameters: list[str] = []
+    for i in sums:
+        result = split_sum_iterator(e, i, d)
+        if isinstance(result, Refused):
+            return result
+        parameters.append(result.parameters)
+        e = result.scope
+    return Rewrite(e, ", ".join(parameters), "reassociation")
 
 
 def split_sum_iterator(e: Scope, i: Iter, d: int) -> Outcome:
