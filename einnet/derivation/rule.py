@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from einnet.derivation.steps import KINDS
 from einnet.expr.nodes import Scope
 
 
@@ -41,11 +42,15 @@ class Rule:
     family: str = "intra"
 
     def __call__(self, scope: Scope) -> Iterator[Outcome]:
-        return self.apply(scope)
+        """Results and refusals; a result's class is at least the rule's."""
+        for outcome in self.apply(scope):
+            if isinstance(outcome, Rewrite) and KINDS.index(outcome.kind) < KINDS.index(self.kind):
+                outcome = replace(outcome, kind=self.kind)
+            yield outcome
 
     def rewrites(self, scope: Scope) -> Iterator[Rewrite]:
         """The results, refusals left out."""
-        return (r for r in self.apply(scope) if isinstance(r, Rewrite))
+        return (r for r in self(scope) if isinstance(r, Rewrite))
 
 
 def rule(name: str, *, guard: str, kind: str = "exact", family: str = "intra") -> Callable[[Apply], Rule]:
