@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import prod
 from typing import Union
 
-from einnet.expr.index import Index, Range, bounds, simplify, substitute
+from einnet.expr.index import Floor, Index, Range, bounds, simplify, substitute
 from einnet.expr.nodes import Cond, Iter
 
 Ranges = Mapping[str, Range]
+
+FEW = 8
+"""Iterators with at most this many values are enumerated where interval arithmetic is too coarse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +258,28 @@ def conditions(e: Expr) -> tuple[Cond, ...]:
     return ()
 
 
+def enclosure(e: Index, ranges: Ranges) -> Range:
+    """Least and greatest value (both inclusive) over the box, exact where few values stand inside floor divisions."""
+    inside = sorted({n for a, _ in e.terms if isinstance(a, Floor) for n in a.num.names()})
+    return _enclosure(e, tuple((n, ranges[n]) for n in sorted(e.names())), tuple(inside)) if inside else bounds(e, ranges)
+
+
+@lru_cache(1 << 16)
+def _enclosure(e: Index, box: tuple[tuple[str, Range], ...], inside: tuple[str, ...]) -> Range:
+    ranges = dict(box)
+    few = [n for n in inside if ranges[n][1] - ranges[n][0] <= FEW]
+    if not few or prod(ranges[n][1] - ranges[n][0] for n in few) > FEW * FEW:
+        return bounds(e, ranges)
+    found = [
+        bounds(substitute(e, {n: Index((), v) for n, v in zip(few, values)}), ranges)
+        for values in product(*(range(*ranges[n]) for n in few))
+    ]
+    return min(lo for lo, _ in found), max(hi for _, hi in found)
+
+
 def decide(cond: Cond, ranges: Ranges) -> bool | None:
     """Whether the condition holds everywhere (True), nowhere (False), or interval arithmetic cannot tell (None)."""
-    lo, hi = bounds(cond.index, ranges)
+    lo, hi = enclosure(cond.index, ranges)
     if cond.equal:
         if lo == hi == 0:
             return True

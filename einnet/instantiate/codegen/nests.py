@@ -27,8 +27,8 @@ from einnet.instantiate.codegen.values import Point, Value, at
 PARALLEL_WORK = 32768
 """Loads and operations from which on a nest is worth more than one thread (about 2 us)."""
 
-LARGE_BODY = 24
-"""Loads from which on a body's borders are written compactly."""
+LARGE_BODY, HUGE_BODY = 24, 96
+"""Loads from which on borders with run-time conditions, and all borders, are written compactly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,9 @@ class Nesting(Reducing):
         large = plan.body_size > LARGE_BODY
         found = pieces(name, ranges[name], conds, 1 if self.compact else 3 if large else 5)
         open_ = (any(name in c.index.names() and decide(c, {**r, name: own}) is None for c, r in conds) for own in found)
-        return [(own, large and border) for own, border in zip(found, open_)]
+        huge = plan.body_size > HUGE_BODY
+        unit = [own[1] - own[0] == 1 for own in found]
+        return [(own, large and (huge and len(found) > 1 if one else border)) for own, one, border in zip(found, unit, open_)]
 
     @contextmanager
     def compacting(self, border: bool) -> Iterator[None]:
@@ -132,13 +134,14 @@ class Nesting(Reducing):
         """Compute here what depends on the loops so far only, and what is cheaper kept in an array from here on."""
         if n == len(plan.order) or not any(True for _ in every_use(expr)):
             return expr
-        for kept in kept_arrays(expr, plan.order[n:], plan.points, bound, ranges):
+        lane = plan.lane if plan.lane is not None and plan.lane.name in bound else None
+        scalars = bound - {lane.name} if lane is not None else bound
+        for kept in kept_arrays(expr, plan.order[n:], plan.points, scalars, ranges):
             name = self.fresh("kept")
             self.arrays[name] = self.local(prod(kept.extents), name)
-            around = tuple((k, r) for k, r in ranges.items() if k in bound)
+            around = tuple((k, r) for k, r in ranges.items() if k in scalars)
             self.nest(replace(kept.filling(name), outer=around))
             expr = replaced(expr, kept, name)
-        lane = plan.lane if plan.lane is not None and plan.lane.name in bound else None
         with self.lanes(lane):
             return self.known(expr, bound, ranges)
 
@@ -185,7 +188,7 @@ class Nesting(Reducing):
         groups: list[list[Store]] = []
         for s in sorted(stores, key=lambda s: s.address.const):
             last = groups[-1] if groups else []
-            fits = last and len(last) < stride and not s.guards and not last[-1].guards and s.address - 1 == last[-1].address
+            fits = last and len(last) < stride and s.guards == last[-1].guards and s.address - 1 == last[-1].address
             if fits:
                 last.append(s)
             else:
@@ -199,7 +202,12 @@ class Nesting(Reducing):
         vectors_in_order = [self.bind(self.tir(s.value, width)) for s in group]
         for k, v in enumerate(vectors.interleaved(vectors_in_order)):
             base = self.scalar(rest + k * width)
-            self.statements.append(tirx.BufferStore(self.arrays[array], v, [tirx.Ramp(base, 1, width)]))
+            if group[0].guards:
+                lanes = tirx.floordiv(tirx.Ramp(k * width, 1, width), tirx.Broadcast(len(group), width))
+                mask = vectors.broadcast(vectors.conjunction([self.condition(c, lanes) for c in group[0].guards]), width)
+                self.statements.append(vectors.masked_store(self.arrays[array], base, mask, v))
+            else:
+                self.statements.append(tirx.BufferStore(self.arrays[array], v, [tirx.Ramp(base, 1, width)]))
 
     def store(self, array: str, s: Store) -> None:
         """One store: scalar, contiguous, masked, or lane by lane."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from einnet.expr.index import Floor, Index, Range, bounds
+from einnet.expr.index import Floor, Index, Range
 from einnet.expr.nodes import Cond
-from einnet.instantiate.codegen.ir import Expr, Ranges, conditions, decide, expanded
+from einnet.instantiate.codegen.ir import Expr, Ranges, conditions, decide, enclosure, expanded
 
 Located = tuple[Cond, Ranges]
 """A condition and the ranges of what it depends on."""
@@ -59,7 +59,7 @@ def _cuts(name: str, cond: Cond, ranges: Ranges) -> list[int]:
     c = e.coefficient(name)
     if not c or any(isinstance(a, Floor) and name in a.num.names() for a, _ in e.terms):
         return []
-    low, high = bounds(Index(tuple(t for t in e.terms if t[0] != name), e.const), ranges)
+    low, high = enclosure(Index(tuple(t for t in e.terms if t[0] != name), e.const), ranges)
     if cond.equal:
         return [x for v in {-low, -high} for x in (v // c, v // c + 1)] if high - low < 8 else []
     always, never = (-(low // c), -(high // c)) if c > 0 else (high // -c + 1, low // -c + 1)

@@ -41,6 +41,8 @@ class Reducing(Context):
         self.variables[name] = v
         with self.block() as inner:
             body()
+        if not inner:
+            return
         self.statements.append(tirx.For(v, self.constant(lo), self.constant(hi - lo), kind, tirx.SeqStmt(inner) if len(inner) > 1 else inner[0]))
 
     def reduce(self, e: Reduce, points: Sequence[Point], ranges: Ranges) -> list[Value]:

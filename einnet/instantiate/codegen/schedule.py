@@ -8,7 +8,7 @@ from math import prod
 
 from einnet.expr.index import Floor, Index
 from einnet.expr.nodes import Iter
-from einnet.instantiate.codegen.ir import Expr, Load, Nest, Reduce, Use, children, names
+from einnet.instantiate.codegen.ir import Expr, Load, Nest, Reduce, Use, children, conditions, decide, expanded, names
 from einnet.instantiate.codegen.normalise import index_functions, split
 
 LANES = 16
@@ -73,7 +73,7 @@ def schedule(nest: Nest) -> Plan:
     loads = tuple(accesses(nest.expr))
     chosen = choose_lane(nest, loads)
     turned = transposed_loop(nest, loads, chosen) if chosen else None
-    points = list(unrolled(nest, loads, chosen))
+    points = list(unrolled(nest, chosen))
     lane: Iter | None = None
     if chosen:
         lanes = width(chosen.extent)
@@ -161,14 +161,15 @@ def floor_names(nest: Nest) -> frozenset[str]:
     return frozenset(n for e in index_functions(nest) for a, _ in e.terms if isinstance(a, Floor) for n in a.num.names())
 
 
-def unrolled(nest: Nest, loads: tuple[Access, ...], lane: Iter | None) -> Iterator[Iter]:
+def unrolled(nest: Nest, lane: Iter | None) -> Iterator[Iter]:
     """Small loops to unroll as a whole: those inside a floor division, and those that the main operand does not depend on."""
     in_floor = floor_names(nest)
     extents = {i.name: i.extent for i in nest.loops}
-    main = max(loads, key=lambda a: prod(extents.get(n, 1) for n in a.address.names()) * a.count, default=None)
+    every = [x.address for x, _ in expanded(nest.expr, nest.ranges) if isinstance(x, Load)]
+    main = max(every, key=lambda a: prod(extents.get(n, 1) for n in a.names()), default=None)
     copies = 1
     for i in sorted(nest.loops, key=lambda i: i.extent):
-        reused = main is not None and i.name not in main.address.names() and len(nest.loops) > 1
+        reused = main is not None and i.name not in main.names() and len(nest.loops) > 1
         if i is not lane and i.extent <= SMALL and copies * i.extent <= UNROLL and (i.name in in_floor or reused):
             copies *= i.extent
             yield i
@@ -202,11 +203,13 @@ def blocked(nest: Nest, reduce: Reduce, lane: Iter | None, points: list[Iter]) -
     sizes = dict.fromkeys(free, 1)
     room = ACCUMULATORS // max(1, prod(p.extent for p in points))
 
+    bordered = {n for e, r in expanded(nest.expr, nest.ranges) for c in conditions(e) if decide(c, r) is None for n in c.index.names()}
+
     def ratio(trial: dict[Iter, int]) -> float:
         return sum(prod(t for i, t in trial.items() if i.name in used) for used in loads) / prod(trial.values())
 
     while True:
-        trials = [{**sizes, i: t} for i in free for t in (grown(i, sizes[i]),) if t]
+        trials = [{**sizes, i: t} for i in free for t in (grown(i, sizes[i], i.name in bordered),) if t]
         trials = [t for t in trials if prod(t.values()) <= room]
         if not trials:
             break
@@ -224,11 +227,13 @@ def blocked(nest: Nest, reduce: Reduce, lane: Iter | None, points: list[Iter]) -
     return nest, tiles
 
 
-def grown(i: Iter, size: int) -> int:
-    """The next larger tile: a divisor of the extent if there is one up to 8, else a power of two; 0 if there is none."""
+def grown(i: Iter, size: int, bordered: bool) -> int:
+    """The next larger tile: a divisor of the extent if there is one up to 8, else a power of two; 0 if there is none.
+
+    Where the loop has borders, tiles are such that most of them lie inside.
+    """
     divisors = [t for t in range(size + 1, SMALL + 1) if i.extent % t == 0]
-    if divisors:
-        return divisors[0]
-    return 2 * size if 2 * size <= min(4, i.extent // 2) else 0
+    larger = divisors[0] if divisors else 2 * size if 2 * size <= min(4, i.extent // 2) else 0
+    return larger if larger == i.extent or not bordered or i.extent >= 8 * larger else 0
 
 

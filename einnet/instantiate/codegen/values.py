@@ -164,8 +164,9 @@ class Context:
             return self.scalar(e, tirx.Ramp(self.constant(0), self.constant(1), self.lane.extent))
         return tirx.Ramp(self.scalar(rest), self.constant(c), self.lane.extent)
 
-    def condition(self, c: Cond) -> Tir:
-        value = self.in_lanes(c.index)
+    def condition(self, c: Cond, lanes: Tir | None = None) -> Tir:
+        """A condition; `lanes` are other values of the lane iterator than 0, 1, 2..."""
+        value = self.in_lanes(c.index) if lanes is None else self.scalar(c.index, lanes)
         zero = vectors.broadcast(self.constant(0), mathfunctions.lanes(value))
         return tirx.EQ(value, zero) if c.equal else value >= zero
 
@@ -192,6 +193,8 @@ class Context:
         left, right = self.tir(a, width), self.tir(b, width)
         if op == "pow":
             left = self.bind(left)
+        if op == "div" and not isinstance(b, float) and mathfunctions.lanes(b) < width:
+            return left * self.tir(self.bind(tirx.const(1.0, "float32") / b), width)
         return mathfunctions.BINARY[op](left, right, self.bind)
 
     def values(self, e: Expr, points: Sequence[Point], ranges: Ranges) -> list[Value]:
