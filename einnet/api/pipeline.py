@@ -121,7 +121,7 @@ def is_constant(buffer: str) -> bool:
 
 def options(settings: Settings, share: float, over: bool) -> Options:
     """Search options for one subprogram with `share` seconds; none are explored where the budget is used up."""
-    explore = settings.derive and not over
+    explore = settings.derive and not over and share > 0
     return Options(
         max_depth=settings.max_depth if explore else 0,
         rules=settings.rules or EXPLORED,

@@ -17,6 +17,9 @@ Measure = Callable[[Sequence[Kernel]], Sequence[float]]
 
 OUT = "out"
 
+DOUBT = 1.2
+"""Predictions may be this much too high."""
+
 
 @dataclass
 class Candidate:
@@ -69,24 +72,34 @@ def candidates(forms: Sequence[Form], estimate: Estimate) -> list[Candidate]:
     return sorted(found.values(), key=lambda c: c.predicted)
 
 
-def choose(expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 10, gain: float = 0.03) -> Choice:
-    """Measure the original and the most promising candidates; take the fastest, the original unless another gains more than `gain`.
+def choose(expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = 0.03) -> Choice:
+    """Measure the original, then the most promising candidates; take the fastest, the original unless another gains more than `gain`.
 
-    A candidate whose predicted cost exceeds three times the best measured one is not measured.
+    Candidates are measured in the order of their predictions, a few at a time, as long as they are predicted to take less than `DOUBT` times
+    the best measured time and fewer than `most` kernels have been measured.
     """
     ranked = candidates(forms, estimate)
     originals = [c for c in ranked if c.original]
     assert originals, "the plain form is always a candidate"
-    wanted = dict.fromkeys(id(c) for c in (*originals[:2], *ranked[:most]))
-    chosen = [c for c in ranked if id(c) in wanted]
-    kernels = list(dict.fromkeys(k for c in chosen for k in c.build.kernels))
-    cost = dict(zip(kernels, measure(kernels)))
-    for c in chosen:
-        c.seconds = tuple(cost[k] for k in c.build.kernels)
-        c.measured = sum(c.seconds)
-    original = min(originals, key=lambda c: c.measured)
-    best = min(chosen, key=lambda c: c.measured)
+    known: dict[Kernel, float] = {}
+    _measure(originals[:2], measure, known)
+    original = best = min(originals[:2], key=lambda c: c.measured)
+    start = len(known)
+    while len(known) - start < most:
+        batch = [c for c in ranked if not c.seconds and c.predicted < best.measured * DOUBT][:4]
+        if not batch:
+            break
+        _measure(batch, measure, known)
+        best = min((best, *batch), key=lambda c: c.measured)
     if best.measured > original.measured * (1 - gain):
         best = original
     ordered = sorted(ranked, key=lambda c: (c.measured, c.predicted))
     return Choice(expression, ordered, original, best, forms=len(forms))
+
+
+def _measure(wanted: Sequence[Candidate], measure: Measure, known: dict[Kernel, float]) -> None:
+    kernels = [k for k in dict.fromkeys(k for c in wanted for k in c.build.kernels) if k not in known]
+    known.update(zip(kernels, measure(kernels)))
+    for c in wanted:
+        c.seconds = tuple(known[k] for k in c.build.kernels)
+        c.measured = sum(c.seconds)

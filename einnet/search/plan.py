@@ -32,17 +32,29 @@ class Assembly:
         mapping = {**names, "out": out}
         for name, scope in build.weights.items():
             mapping[name] = self.weight(scope, names)
+        mapping.update(self.algorithm_constants(build))
         for name, buffer in build.temporaries.items():
             mapping[name] = prefix + name
             self.temporaries[prefix + name] = replace(buffer, name=prefix + name)
         self.kernels += [rebind(k, mapping) for k in build.kernels]
 
+    def algorithm_constants(self, build: Build) -> dict[str, str]:
+        """Constant buffers for the tensors that carry their own values, under names that no tensor of the program has."""
+        found: dict[str, str] = {}
+        for kernel in build.kernels:
+            for t in tensors(kernel.scope).values() if isinstance(kernel, EOperator) else ():
+                if t.values is not None:
+                    found[t.name] = f"{t.name}_values"
+                    self.constants[found[t.name]] = np.array([float(v) for v in t.values], dtype=np.float32)
+        return found
+
     def weight(self, scope: Scope, names: Mapping[str, str]) -> str:
         """The constant buffer with a weight-only scope's value, computed now, once for all its users."""
-        used = tuple(names[t] for t in tensors(scope))
+        given = {t.name: names[t.name] for t in tensors(scope).values() if t.values is None}
+        used = tuple(given.values())
         key = (scope.key, used)
         if key not in self._weights:
-            values = {t: self.program.weights[names[t]] for t in tensors(scope)}
+            values = {t: self.program.weights[name] for t, name in given.items()}
             name = f"w{len(self._weights)}"
             while name in self.tensors:
                 name += "_"

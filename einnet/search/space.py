@@ -184,10 +184,10 @@ class Space:
             open_scopes.pop(s, None)
         top = [s for s in open_scopes if not any(s is not t and s in walk(t) for t in open_scopes)]
         top = [s for s in top if not any(s != v and v in walk(s) for v in vendor)]
-        if not top or self.out_of_budget():
+        if not top:
             yield form
             return
-        alternatives = {s: self.forms(s, depth) or [plain(s)] for s in top}
+        alternatives = {s: self.forms(s, 0 if self.out_of_budget() else depth) or [plain(s)] for s in top}
         best = form
         for s in top:
             best = substitute_child(best, s, alternatives[s][0])

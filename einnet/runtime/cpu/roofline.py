@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from einnet.expr.nodes import tensors
 from einnet.instantiate.codegen.cost import flops as scope_flops
 from einnet.instantiate.codegen.cost import moved_bytes
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, View, dense_view, operand_views, result_views
@@ -66,7 +67,12 @@ def flops(kernel: Kernel) -> int:
 
 
 def estimate(kernel: Kernel, machine: Machine) -> float:
-    """Seconds: the largest of launch, computation and memory traffic."""
+    """Seconds: the largest of launch, computation and memory traffic.
+
+    The transforms of bilinear algorithms are generated as straight-line code over few distinct sums, which memory binds.
+    """
+    if isinstance(kernel, EOperator) and any(t.values is not None for t in tensors(kernel.scope).values()):
+        return max(machine.launch, moved(kernel) / machine.bandwidth)
     share = VENDOR_SHARE if isinstance(kernel, (Matmul, Conv)) else GENERATED_SHARE
     if isinstance(kernel, Conv):
         share *= min(1.0, kernel.w.shape[1] / NARROW)
