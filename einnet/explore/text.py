@@ -68,7 +68,7 @@ def step_story(number: int, step: Step, after: Any, proof: Proof) -> Story:
     """One step: the rule, where and with what it was applied, the whole expression after it, its class and its proof."""
     proven = {"method": proof.method, "details": proof.details, "points": proof.points}
     told = {"number": number, "rule": step.rule, "parameters": step.parameters, "path": list(step.path), "kind": step.kind, "bound": step.bound}
-    return {**told, "expression": after.text(), "proof": proven}
+    return {**told, "before": step.before.text(), "after": step.after.text(), "expression": after.text(), "proof": proven}
 
 
 # ------------------------------------------------------------------------------------------------------------------- as text
@@ -100,13 +100,24 @@ def places(nodes: Sequence[Sequence[str]]) -> str:
 
 
 def derivation_lines(d: Story, indent: str) -> Iterator[str]:
-    """The expression, then each step and the expression after it, then the operators that were matched."""
+    """The expression; each step with the scope that it rewrites; the expression at the end; the operators in it.
+
+    A path such as 0.1 names a scope: the second one that the first one reads that the expression reads. What the step before has just
+    written is not written again.
+    """
     yield f"{indent}   {d['from']}"
+    shown = d["from"]
     for s in d["steps"]:
-        at = f" at scope {'.'.join(map(str, s['path']))}" if s["path"] else ""
+        at = f" in scope {'.'.join(map(str, s['path']))}" if s["path"] else ""
         bound = f", error bound {s['bound']:.2g}" if s["bound"] is not None else ""
         yield f"{indent}{s['number']}. by {s['rule']} {s['parameters']}{at}".rstrip() + f"   [{s['kind']}{bound}; {proof_text(s['proof'])}]"
-        yield f"{indent}   = {s['expression']}"
+        if s["before"] != shown:
+            yield f"{indent}     {s['before']}"
+        yield f"{indent}   = {s['after']}"
+        shown = s["after"]
+    whole = d["steps"][-1]["expression"] if d["steps"] else d["from"]
+    if whole != shown:
+        yield f"{indent}   so the whole is\n{indent}     {whole}"
     if d["operators"]:
         yield f"{indent}   which holds {', '.join(d['operators'])}"
 
