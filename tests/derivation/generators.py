@@ -1,0 +1,185 @@
+"""Random scopes that look like tensor operators: windows, strides, dilations, transposed windows, floors, nested scopes, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+from hypothesis import strategies as st
+
+from einnet.expr.index import Index, bounds, var
+from einnet.expr.nodes import INF, Body, Call, Cond, Const, Div, Iter, Read, Scope, Select, Tensor, make_add, make_mul
+from einnet.expr.points import evaluate_at
+
+LOOPS, SUMS = ("h", "w", "f"), ("r", "s", "c")
+LOWS = (0, 0, 0, 0, 1, -1, 2)
+
+
+def all_points(scope: Scope) -> np.ndarray:
+    """Every point of the box and a border of one around it, where the scope is 0."""
+    sides = [range(lo - 1, hi + 1) for lo, hi in scope.box]
+    points = list(product(*sides))
+    return np.asarray(points, dtype=np.int64).reshape(len(points), len(sides))
+
+
+def same_tensor(before: Scope, after: Scope, seed: int = 0) -> bool:
+    """Equal boxes, and equal values everywhere modulo 2^61 - 1."""
+    points = all_points(before)
+    return before.box == after.box and bool(np.array_equal(evaluate_at(before, points, seed), evaluate_at(after, points, seed)))
+
+
+@st.composite
+def iterators(draw: st.DrawFn, names: Sequence[str], least: int, most: int, extents: Sequence[int]) -> tuple[Iter, ...]:
+    count = draw(st.integers(least, most))
+    lows = [draw(st.sampled_from(LOWS)) for _ in range(count)]
+    return tuple(Iter(n, lo, lo + draw(st.sampled_from(extents))) for n, lo in zip(names, lows, strict=False))
+
+
+@st.composite
+def index(draw: st.DrawFn, loops: Sequence[str], sums: Sequence[str]) -> Index:
+    """One dimension of a read: plain, window, skewed, transposed window, floor, remainder, constant."""
+    names = (*loops, *sums)
+    if not names:
+        return Index((), draw(st.integers(0, 1)))
+    kind = draw(st.sampled_from(("plain",) * 3 + ("window",) * 3 + ("transposed",) * 2 + ("skew", "floor", "mod", "constant")))
+    one, two = draw(st.sampled_from(names)), draw(st.sampled_from(names))
+    shift = draw(st.sampled_from((0, 0, -1, 1, 2)))
+    match kind:
+        case "plain":
+            return var(one)
+        case "window":
+            return draw(st.sampled_from((1, 1, 2, 3))) * var(one) + draw(st.sampled_from((1, 1, 2, 3, -1))) * var(two) + shift
+        case "skew":
+            return var(one) + var(two) + var(draw(st.sampled_from(names))) + shift
+        case "transposed":
+            return (var(one) - draw(st.sampled_from((1, 1, 2))) * var(two) + shift) / draw(st.sampled_from((2, 2, 3)))
+        case "floor":
+            return (var(one) + draw(st.sampled_from((0, 0, 1))) * var(two) + shift) // draw(st.sampled_from((2, 3)))
+        case "mod":
+            return (var(one) + shift) % draw(st.sampled_from((2, 3)))
+    return Index((), shift)
+
+
+@st.composite
+def operands(draw: st.DrawFn, outer: Sequence[Iter], sums: Sequence[Iter], depth: int) -> Read:
+    """A read of a tensor about as large as its indices reach, or of a scope."""
+    loop_names, sum_names = [i.name for i in outer], [i.name for i in sums]
+    fill = draw(st.sampled_from((Fraction(0),) * 9 + (Fraction(1, 2),)))
+    if depth and draw(st.integers(0, 2)) == 0:
+        inner = draw(scopes(depth=depth - 1))
+        return Read(inner, tuple(draw(index(loop_names, sum_names)) for _ in inner.loops), fill)
+    functions = tuple(draw(index(loop_names, sum_names)) for _ in range(draw(st.sampled_from((1, 1, 2, 2, 2, 3)))))
+    ranges = {i.name: i.range for i in (*outer, *sums)}
+    shape = tuple(max(1, bounds(e, ranges)[1] + draw(st.sampled_from((1, 1, 1, 0, 2, -1)))) for e in functions)
+    name = draw(st.sampled_from("AB")) + "x".join(map(str, shape))
+    return Read(Tensor(name, shape), functions, fill)
+
+
+@st.composite
+def bodies(draw: st.DrawFn, loops: Sequence[Iter], sums: Sequence[Iter], depth: int) -> Body:
+    some = operands(loops, sums, depth)
+    reads: Body = make_mul(draw(st.lists(some, min_size=1, max_size=3)))
+    match draw(st.sampled_from(("product",) * 8 + ("add", "relu", "scale", "quotient", "select", "repeat", "unit"))):
+        case "add":
+            return make_add((reads, draw(some)))
+        case "relu":
+            return Call("relu", (reads,))
+        case "scale":
+            return make_mul((Const(draw(st.sampled_from((Fraction(0), Fraction(1), Fraction(3, 2))))), reads))
+        case "quotient":
+            return Div(reads, make_add((Const(Fraction(2)), Call("abs", (draw(some),)))))
+        case "select":
+            names = [i.name for i in (*loops, *sums)]
+            cond = Cond(draw(index(names, ())), draw(st.booleans()))
+            return Select((cond,), reads, draw(st.sampled_from((Const(Fraction(0)), Const(Fraction(1))))))
+        case "repeat":
+            return make_mul((reads, reads))
+        case "unit":
+            return make_add((reads, Const(Fraction(0))))
+    return reads
+
+
+@st.composite
+def scopes(draw: st.DrawFn, depth: int = 1) -> Scope:
+    """A scope; mostly a sum of products of reads."""
+    loops = draw(iterators(LOOPS, 0 if draw(st.integers(0, 9)) == 0 else 1, 3 if depth else 2, (2, 3, 4, 5, 1)))
+    sums = draw(iterators(SUMS, 0, 3 if depth else 2, (2, 3, 1, 4, 5)))
+    reduce = draw(st.sampled_from(("sum",) * 6 + ("max", "min"))) if sums else "sum"
+    body = draw(bodies(loops, sums, depth))
+    if reduce == "max" and isinstance(body, Read) and draw(st.booleans()):
+        body = Read(body.base, body.index, -INF)
+    return Scope(loops, sums, body, reduce)
+
+
+@st.composite
+def readers(draw: st.DrawFn) -> Scope:
+    """A scope that reads another one at shifted, scaled, fractional or skewed indices: what merge, tighten and normalisation decide on."""
+    loops = draw(iterators(("h", "w"), 1, 2, (2, 3, 4, 5)))
+    sums = draw(iterators(("r",), 0, 1, (2, 3)))
+    own = draw(iterators(("x", "y"), 1, 2, (2, 3, 4)))
+    under = draw(iterators(("k",), 0, 1, (2, 3)))
+    reduce = draw(st.sampled_from(("sum", "sum", "sum", "max"))) if sums or under else "sum"
+    inner = Scope(own, under, draw(plain_products(own, under)), reduce if under else "sum")
+    functions = tuple(draw(index([i.name for i in loops], [i.name for i in sums])) for _ in own)
+    fill = draw(st.sampled_from((Fraction(0),) * 5 + (Fraction(1),)))
+    factors: list[Body] = [Read(inner, functions, fill)]
+    if draw(st.booleans()):
+        factors.append(draw(operands(loops, sums, 0)))
+    return Scope(loops, sums, make_mul(factors), reduce if sums else "sum")
+
+
+@st.composite
+def plain_products(draw: st.DrawFn, loops: Sequence[Iter], sums: Sequence[Iter]) -> Body:
+    """A product of reads whose indices are mostly sums of loops, so that it vanishes outside boxes."""
+    names = [i.name for i in (*loops, *sums)]
+    ranges = {i.name: i.range for i in (*loops, *sums)}
+    factors: list[Body] = []
+    for _ in range(draw(st.integers(1, 2))):
+        functions: list[Index] = []
+        for _ in range(draw(st.integers(1, 2))):
+            e = Index((), draw(st.sampled_from((0, 0, 1, -1))))
+            for n in draw(st.lists(st.sampled_from(names), min_size=1, max_size=3)):
+                e = e + draw(st.sampled_from((1, 1, 1, -1, 2))) * var(n)
+            functions.append(e // draw(st.sampled_from((1, 1, 1, 1, 2))))
+        shape = tuple(max(1, bounds(e, ranges)[1] + draw(st.sampled_from((1, 0, -1, -2)))) for e in functions)
+        factors.append(Read(Tensor("C" + "x".join(map(str, shape)), shape), tuple(functions)))
+    return Call("relu", (make_mul(factors),)) if draw(st.integers(0, 7)) == 0 else make_mul(factors)
+
+
+@st.composite
+def correlations(draw: st.DrawFn) -> Scope:
+    """Sums of products of two reads as operators have them: convolutions with stride, dilation and groups, forward and transposed, and Matmuls."""
+    rank = draw(st.integers(1, 2))
+    loops: list[Iter] = []
+    sums: list[Iter] = []
+    data: list[Index] = []
+    weight: list[Index] = []
+    for n in range(rank):
+        h, r = f"h{n}", f"r{n}"
+        low = draw(st.sampled_from((0, 0, 0, -1, 1)))
+        loops.append(Iter(h, low, low + draw(st.integers(2, 7))))
+        sums.append(Iter(r, 0, draw(st.sampled_from((1, 2, 3, 3, 4, 5)))))
+        stride, dilation, shift = draw(st.sampled_from((1, 1, 2, 3))), draw(st.sampled_from((1, 1, 2))), draw(st.sampled_from((0, -1, 1, -2)))
+        if draw(st.integers(0, 2)) == 0:
+            if draw(st.booleans()):
+                sums[-1] = Iter(r, 0, max(stride, 2))
+            data.append((var(h) - dilation * var(r) + shift) / stride)
+        else:
+            data.append(stride * var(h) + dilation * var(r) + shift)
+        weight.append(var(r))
+    for name, where in (("c", 2), ("f", 1), ("g", 3)):
+        if draw(st.booleans()):
+            (sums if name == "c" else loops).append(Iter(name, 0, draw(st.integers(2, 3))))
+            if where & 2:
+                data.insert(draw(st.integers(0, len(data))), var(name))
+            weight.insert(draw(st.integers(0, len(weight))), var(name))
+    ranges = {i.name: i.range for i in (*loops, *sums)}
+
+    def tensor(name: str, functions: Sequence[Index], less: int) -> Read:
+        shape = tuple(max(1, bounds(e, ranges)[1] + 1 - less * (len(e.terms) > 1)) for e in functions)
+        return Read(Tensor(name + "x".join(map(str, shape)), shape, weight=name == "K"), tuple(functions))
+
+    order = draw(st.permutations(loops))
+    return Scope(tuple(order), tuple(draw(st.permutations(sums))), make_mul((tensor("A", data, draw(st.integers(0, 2))), tensor("K", weight, 0))))

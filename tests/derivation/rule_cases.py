@@ -1,0 +1,199 @@
+"""What is known of every rule: goldens (before, parameters, after), refusals (expression, a part of the reason).
+
+A rule that is added to RULES needs an entry here: see `test_every_rule_has_its_cases`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DECLARED = """
+A : f32[57,43,5]
+K : weight f32[3,3,5,8]
+V : f32[8]
+W : f32[19]
+M : f32[4,6]
+N : f32[6,5]
+P : f32[5,2]
+w3 : weight f32[3]
+w5 : weight f32[5]
+w19 : weight f32[19]
+G : weight f32[2,2]
+"""
+
+
+@dataclass(frozen=True)
+class Cases:
+    """`least`: how many rewrites the random test must see, at least, for its verdict to mean anything."""
+
+    goldens: tuple[tuple[str, str, str], ...]
+    refusals: tuple[tuple[str, str], ...]
+    least: int = 20
+
+
+CONV = "L[h<57,w<43,f<8] Σ[c<5,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]"
+
+CASES: dict[str, Cases] = {
+    "sum-split": Cases(
+        (
+            (
+                CONV,
+                "outside=r,s",
+                "L[h<57,w<43,f<8] Σ[r<3,s<3] {L[r<3,s<3,h<57,w<43,f<8] Σ[c<5] A[r+h-1,s+w-1,c]*K[r,s,c,f]}[r,s,h,w,f]",
+            ),
+            ("L[m<4,p<2] Σ[k<6,n<5] M[m,k]*N[k,n]*P[n,p]", "outside=n", "L[m<4,p<2] Σ[n<5] P[n,p]*{L[n<5,m<4] Σ[k<6] M[m,k]*N[k,n]}[n,m]"),
+            ("L[] max[m<4,k<6] M[m,k]", "outside=m", "L[] max[m<4] {L[m<4] max[k<6] M[m,k]}[m]"),
+        ),
+        (("L[m<4] Σ[k<6] M[m,k]", "fewer than two"), ("L[h<8] V[h]", "fewer than two")),
+        150,
+    ),
+    "substitute": Cases(
+        (
+            (
+                "L[h<57,w<43,f<8,r<3,s<3] Σ[c<5] A[h+r-1,w+s-1,c]*K[r,s,c,f]",
+                "t=h+r-1",
+                "L[h<57,w<43,f<8,r<3,s<3] {L[-1<=t<58,w<43,f<8,r<3,s<3] Σ[c<5] A[t,w+s-1,c]*K[r,s,c,f]}[h+r-1,w,f,r,s]",
+            ),
+            ("L[h<9] Σ[r<3] V[h+2*r-2]*w3[r]", "h=2*h'+h''", "L[h<9] {L[h'<5,h''<2] Σ[r<3] V[2*h'+h''+2*r-2]*w3[r]}[h//2,h%2]"),
+            ("L[-3<=h<9] relu(V[h//2])", "h=2*h'+h''-4", "L[-3<=h<9] {L[h'<7,h''<2] relu(V[h'-2])}[h//2+2,h%2]"),
+            ("L[h<9,r<3] V[(h-r+1)/2]*w3[r]", "t=(h-r+1)/2", "L[h<9,r<3] {L[t<5,r<3] V[t]*w3[r]}[(h-r+1)/2,r]"),
+        ),
+        (
+            ("L[h<8] V[h]", "no index function adds two loops"),
+            ("L[h<6] {L[x<6] V[x+1]}[h]", "only reads another scope"),
+            ("L[h<6] max[r<3] V[h+r]", "no index function adds two loops"),
+        ),
+        30,
+    ),
+    "substitute-sum": Cases(
+        (
+            ("L[h<8] Σ[r<5] W[2*h+r]*w5[r]", "r=2*r'+r''", "L[h<8] Σ[r'<3,r''<2] W[2*h+2*r'+r'']*w5[2*r'+r'']"),
+            ("L[h<2] max[1<=r<7] V[2*h+r]", "r=2*r'+r''+1", "L[h<2] max[r'<3,r''<2] V[2*h+2*r'+r''+1]"),
+        ),
+        (
+            ("L[h<8] max[r<5] W[2*h+r]", "2 does not divide the extent 5"),
+            ("L[h<4] Σ[r<5] W[2*h+r]", "the body is not 0 beyond it"),
+            ("L[h<6] Σ[r<3] V[h+r]", "scaled or divided"),
+        ),
+        8,
+    ),
+    "reorder": Cases(
+        (
+            ("L[n<6,m<4] relu(M[m,n])", "order=m,n", "L[n<6,m<4] {L[m<4,n<6] relu(M[m,n])}[m,n]"),
+            ("L[m<4,n<6] relu(M[m,n])", "m'=6*m+n", "L[m<4,n<6] {L[m'<24] relu(M[m'//6,m'%6])}[6*m+n]"),
+        ),
+        (("L[n<6,m<4] M[m,n]", "only copies"), ("L[h<8] relu(V[h])", "none are adjacent")),
+        20,
+    ),
+    "merge": Cases(
+        (
+            (
+                "L[m<4,p<2] Σ[n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n]*P[n,p]",
+                "scope=0",
+                "L[m<4,p<2] Σ[n<5,k<6] P[n,p]*M[m,k]*N[k,n]",
+            ),
+            ("L[h<4] max[r<3] {L[x<8] max[k<2] V[x+k]}[h+r]", "scope=0", "L[h<4] max[r<3,k<2] V[h+r+k]"),
+            ("L[h<10] relu({L[x<8] V[x]}[h-1])", "scope=0", "L[h<10] relu(V[h-1])"),
+            ("L[h<8,w<4] {L[x<4,y<2] M[x+y,0]*V[x]}[h/2,w/2]", "scope=0", "L[h<8,w<4] M[(h+w)/2,0]*V[h/2]"),
+        ),
+        (
+            ("L[h<8] V[h]", "no scope is read"),
+            ("L[h<8] {L[x<8] Σ[k<2] V[x+k]}[h]*{L[x<8] Σ[k<2] V[x+k]}[h]", "not read as one factor"),
+            ("L[h<8] relu({L[x<8] Σ[k<2] V[x+k]}[h])", "not read as one factor"),
+            ("L[h<8] {L[x<8] max[k<2] V[x+k]}[h]*2", "does not merge into a sum"),
+            ("L[h<8] max[r<3] 2*{L[x<8] max[k<2] V[x+k]}[h]", "not the whole body"),
+            ("L[h<8] Σ[r<3] {L[x<8] relu(V[x]) + 1}[h+r-1]", "leaves [0,8)"),
+            ("L[h<8] Σ[r<3] {L[x<8] V[x+1]}[h+r-1]", "leaves [0,8)"),
+            ("L[h<8] Σ[r<3] {L[x<8] V[x]}[h+r-1]|1", "with the fill 1"),
+            ("L[h<8] {L[x<4] relu(V[x]) + 1}[h/2]", "can be fractional"),
+            ("L[h<4,w<4] {L[x<2,y<2] V[x+y]}[h/2,w/2]", "can be fractional"),
+            ("L[h<9] {L[x<8] V[x]/W[x+11]}[h]", "leaves [0,8)"),
+            ("L[h<9] {L[x<8] V[x]*log(W[x])}[h]", "leaves [0,8)"),
+            ("L[h<9] {L[x<8] V[x]*W[x+11]|-inf}[h]", "leaves [0,8)"),
+            ("L[h<8] Σ[r<3] {L[t<8] Σ[s<3] V[t+s-1]*w3[s]}[h+r-1]*w3[r]", "leaves [0,8)"),
+        ),
+        20,
+    ),
+    "tighten": Cases(
+        (
+            ("L[h<8] Σ[r<3] {L[-1<=t<9,r<3] V[t]*w3[r]}[h+r-1,r]", "all", "L[h<8] Σ[r<3] {L[t<8,r<3] V[t]*w3[r]}[h+r-1,r]"),
+            ("L[h<4] Σ[-5<=r<19] V[h+r]", "all", "L[h<4] Σ[-3<=r<8] V[h+r]"),
+            ("L[h<3] {L[x<8] V[x] + 1}[h]*{L[x<8] V[x] + 1}[h+3]", "all", "L[h<3] {L[x<6] V[x] + 1}[h]*{L[x<6] V[x] + 1}[h+3]"),
+        ),
+        (
+            ("L[h<8] V[h]", "tight already"),
+            ("L[h<4] max[r<11] V[h+r]", "tight already"),
+            ("L[h<3] {L[x<8] V[x] + 1}[h]|1", "tight already"),
+            ("L[h<4] Σ[r<11] V[h+r] + 1", "tight already"),
+        ),
+        30,
+    ),
+    "relax": Cases(
+        (("L[h<8] Σ[r<5] W[2*h+r]*w5[r]", "r<6", "L[h<8] Σ[r<6] W[2*h+r]*w5[r]"),),
+        (
+            ("L[h<8] max[r<5] W[2*h+r]*w5[r]", "no neutral zeros"),
+            ("L[h<4] Σ[r<5] W[2*h+r]", "not provably 0 at 5 <= r < 6"),
+            ("L[h<4] Σ[r<5] W[2*h+r]/w5[r]", "not provably 0"),
+            ("L[h<4] Σ[r<5] w5[r]*W[2*h+r]/w5[r]", "not provably 0"),
+            ("L[h<6] Σ[r<3] V[h+r]", "has a wider multiple"),
+        ),
+        2,
+    ),
+    "relayout": Cases(
+        (
+            (CONV, "A[h,w,c,r,s]", "L[h<57,w<43,f<8] Σ[c<5,r<3,s<3] {L[h<57,w<43,c<5,r<3,s<3] A[h+r-1,w+s-1,c]}[h,w,c,r,s]*K[r,s,c,f]"),
+            ("L[m<4] Σ[n<6] M[m,n]*N[n,m]|2", "N[m,n]", "L[m<4] Σ[n<6] M[m,n]*{L[m<4,n<6] N[n,m]|2}[m,n]"),
+        ),
+        (
+            ("L[m<4] Σ[n<6] M[m,n]", "in the iterators' order already"),
+            ("L[m<4] M[m,1]", "nothing is reduced"),
+            ("L[m<4] Σ[n<6] {L[m<4,n<6] relu(M[m,n])}[m,n]", "is a scope, not a tensor"),
+        ),
+        40,
+    ),
+    "residue": Cases(
+        (
+            ("L[h<8] Σ[q<2,p<2] V[(h-q)/2-p]*G[p,q]", "all", "L[h<8] Σ[p<2] V[h//2-p]*G[p,h%2]"),
+            ("L[h<4] Σ[q<3] V[(2*h+2*q+1)/3]*w3[q]", "all", "L[h<4] V[(2*h+1)//3+(2*h+1)%3]*w3[(2*h+1)%3]"),
+            ("L[h<4] Σ[q<3] V[(h-q)/4]*w3[q]", "all", "L[h<4] V[0]*w3[h]"),
+        ),
+        (
+            ("L[h<8] Σ[q<4] V[(h-q)/2]*w5[q]", "no summation iterator"),
+            ("L[h<8] Σ[q<2] V[(h-q)/3]", "no summation iterator"),
+            ("L[h<8] Σ[q<4] V[(h-2*q)/4]", "no summation iterator"),
+            ("L[h<8] Σ[q<2] V[(h-q)/2]|1", "no summation iterator"),
+            ("L[h<8] max[q<2] V[(h-q)/2]", "no summation iterator"),
+            ("L[h<8] Σ[q<2] V[(h-q)/2] + 1", "no summation iterator"),
+        ),
+        3,
+    ),
+    "fold": Cases(
+        (
+            ("L[h<8] Σ[r<1,s<3] relu(relu(V[h+r]*1 + 0))", "all", "L[h<8] 3*relu(V[h])"),
+            ("L[h<8] max[2<=r<5] V[h]", "all", "L[h<8] V[h]"),
+            ("L[h<8] 0*V[h] + V[h]*3*2", "all", "L[h<8] 6*V[h]"),
+            ("L[h<8] Σ[4<=r<5] V[h+r]", "all", "L[h<8] V[h+4]"),
+        ),
+        (("L[h<8] V[h]", "nothing to fold"), ("L[h<8] max[r<3] V[h+r]|-inf", "nothing to fold")),
+        40,
+    ),
+    "bilinear": Cases(
+        (
+            (
+                "L[h<6] Σ[r<3] V[h+r-1]*w3[r]",
+                "F(2,3):h+r",
+                "L[h<6] Σ[p<4] AT_2_3[h%2,p]*{L[p<4,h'<3] {L[p<4,h'<3] Σ[a<4] BT_2_3[p,a]*V[2*h'+a-1]}[p,h']*"
+                "{L[p<4] Σ[r<3] G_2_3[p,r]*w3[r]}[p]}[p,h//2]",
+            ),
+        ),
+        (
+            ("L[h<6] Σ[r<3] V[2*h+r-1]*w3[r]", "no operand is read at loop + tap"),
+            ("L[h<6] Σ[r<3] V[h+r-1]|1*w3[r]", "no operand is read at loop + tap"),
+            ("L[h<6] Σ[r<3] V[h+r-1]*w3[r]*V[h]", "no operand is read at loop + tap"),
+            ("L[h<6] max[r<3] V[h+r-1]*w3[r]", "it is no sum"),
+            ("L[h<6] Σ[r<3] V[h+r-1]", "no product"),
+            ("L[h<26] Σ[r<19] V[h+r-1]*w19[r]", "no tile"),
+        ),
+        1,
+    ),
+}

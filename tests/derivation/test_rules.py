@@ -1,0 +1,108 @@
+"""Every rule: its goldens, exact equality of its results on random scopes, its refusals by reason, and that none of the three is missing."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from einnet.derivation.check import check_equal
+from einnet.derivation.rule import Refused, Rewrite, Rule
+from einnet.derivation.rules import RULES
+from einnet.derivation.steps import KINDS
+from einnet.expr.nodes import Scope, used_names, walk
+from einnet.expr.text import parse
+from tests.derivation.generators import correlations, readers, same_tensor, scopes
+from tests.derivation.rule_cases import CASES, DECLARED
+
+BY_NAME = {r.name: r for r in RULES}
+
+
+def expression(text: str) -> Scope:
+    """A case's expression; a golden's right-hand side may read matrices that the rule adds."""
+    return parse(DECLARED + text)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    for name, cases in (("golden", [c.goldens for c in CASES.values()]), ("refusal", [c.refusals for c in CASES.values()])):
+        if name in metafunc.fixturenames:
+            found = [(rule, one) for rule, ones in zip(CASES, cases, strict=True) for one in ones]
+            metafunc.parametrize(f"rule_name, {name}", found, ids=[f"{rule}-{n}" for n, (rule, _) in enumerate(found)])
+
+
+def test_every_rule_has_its_cases() -> None:
+    assert set(CASES) == set(BY_NAME), "a rule without cases, or cases without a rule"
+    assert len(BY_NAME) == len(RULES), "two rules of one name"
+    for name, cases in CASES.items():
+        assert cases.goldens and cases.refusals and cases.least > 0, name
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: r.name)
+def test_a_rule_says_what_it_is(rule: Rule) -> None:
+    assert "=" in rule.equation and rule.guard and rule.kind in KINDS
+
+
+def test_golden(rule_name: str, golden: tuple[str, str, str]) -> None:
+    before, parameters, after = golden
+    source = expression(before)
+    found = {r.parameters: r for r in BY_NAME[rule_name].rewrites(source)}
+    assert parameters in found, sorted(found)
+    result = found[parameters].scope
+    assert result.text() == after
+    check_equal(source, result)
+
+
+def test_refusal(rule_name: str, refusal: tuple[str, str]) -> None:
+    text, reason = refusal
+    outcomes = list(BY_NAME[rule_name](expression(text)))
+    assert [o.why for o in outcomes if isinstance(o, Refused) and reason in o.why], [getattr(o, "why", o) for o in outcomes]
+    assert rule_name in ("substitute-sum", "relax", "relayout") or not any(not isinstance(o, Refused) for o in outcomes)
+
+
+def closed(scope: Scope) -> bool:
+    """Every body uses iterators of its own scope only, each bound once."""
+    return all(
+        used_names(s.body) <= s.ranges.keys() and len(s.ranges) == len(s.loops) + len(s.sums) and all(i.lo < i.hi for i in (*s.loops, *s.sums))
+        for s in walk(scope)
+    )
+
+
+@cache
+def sources(count: int) -> tuple[Scope, ...]:
+    """Random scopes, the same in every run; drawn once for all rules."""
+    found: list[Scope] = []
+
+    @settings(max_examples=count, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+    @given(st.one_of(scopes(), readers(), readers(), correlations(), correlations()))
+    def draw(source: Scope) -> None:
+        found.append(source)
+
+    draw()
+    return tuple(found)
+
+
+def exercise(rule: Rule, count: int) -> int:
+    """Compare all results of a rule on random scopes with their sources, at every point of the box; how many there were."""
+    seen = 0
+    for source in sources(count):
+        outcomes = list(rule(source))
+        assert outcomes and all(o.why for o in outcomes if isinstance(o, Refused)), f"neither a result nor a reason for\n{source}"
+        for rewrite in (o for o in outcomes if isinstance(o, Rewrite)):
+            seen += 1
+            assert closed(rewrite.scope), rewrite.scope.text()
+            assert same_tensor(source, rewrite.scope), f"{source}\n{rewrite.parameters}\n{rewrite.scope.text()}"
+            assert rewrite.kind in KINDS and (rewrite.kind != "precision" or rewrite.bound is not None)
+    return seen
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: r.name)
+def test_results_equal_their_source(rule: Rule) -> None:
+    assert exercise(rule, 400) >= CASES[rule.name].least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: r.name)
+def test_many_results_equal_their_source(rule: Rule) -> None:
+    assert exercise(rule, 4000) >= 8 * CASES[rule.name].least
