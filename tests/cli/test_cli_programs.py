@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -189,17 +190,16 @@ def on_terminal(command: list[str], until: str, then: int | None, limit: float =
 
 
 def test_interrupted_search_gives_the_best_so_far(einnet, models, tmp_path):
-    command = [sys.executable, "-m", "einnet", "optimize", str(models / "small.onnx"), "--time-budget", "10", "--threads", "1"]
+    command = [sys.executable, "-m", "einnet", "optimize", str(models / "opaque.onnx"), "--time-budget", "10", "--threads", "1"]
     files = ["-o", str(tmp_path / "x.einnet"), "--json", str(tmp_path / "r.json")]
-    code, shown = on_terminal([*command, *files], "subprogram 2 of", signal.SIGINT)
+    code, shown = on_terminal([*command, *files], "subprogram ", signal.SIGINT)
     assert code == 0, shown
-    assert "states/s · best " in shown
-    assert "s left" in shown
+    assert re.search(r"subprogram \d+ of \d+ .*s left", shown)
     assert "Traceback" not in shown
     report = json.loads((tmp_path / "r.json").read_text())
     assert any("interrupted" in note for note in report["notes"])
     assert report["verification"]["passed"] is True
-    assert einnet("verify", models / "small.onnx", tmp_path / "x.einnet").code == 0
+    assert einnet("verify", models / "opaque.onnx", tmp_path / "x.einnet").code == 0
     assert sorted(os.listdir(tmp_path)) == ["r.json", "x.einnet"]
 
 
