@@ -17,19 +17,22 @@ from einnet.graph.split import Subprogram, subprograms
 from einnet.instantiate.kernels import Kernel, Plan
 from einnet.search.candidates import Candidate, Choice, choose
 from einnet.search.plan import Assembly
-from einnet.search.space import EXPLORED, Options, Space, Statistics
+from einnet.search.space import EXPLORED, Options, Statistics, deepen
 
-SEARCH_SHARE = 0.5
-"""Share of the time budget that exploring may use; measuring, compiling, checking and timing take the rest."""
+SEARCH_SHARE = 0.6
+"""Share of the time budget that exploring and measuring may use; compiling, checking and timing take the rest."""
 
-MEASURED = 10
+LEAST_SHARE = 0.5
+"""Seconds that a cheap subprogram gets at least."""
+
+MEASURED = 32
 """Candidates of a subprogram that are measured beside the original; none where time is over."""
 
 
 class Cost(Protocol):
     """What the pipeline asks of a backend: seconds of kernels, estimated without running and measured."""
 
-    def estimate(self, kernel: Kernel) -> float: ...
+    def estimates(self, kernels: Sequence[Kernel]) -> Sequence[float]: ...
 
     def costs(self, kernels: Sequence[Kernel]) -> Sequence[float]: ...
 
@@ -87,25 +90,23 @@ def search(program: Program, settings: Settings, cost: Cost, started: float) -> 
 
 
 def _search(program: Program, settings: Settings, cost: Cost, started: float, interrupts: Interrupts) -> Outcome:
+    """First the model's own operators are costed, then the subprograms are explored, the most expensive first, each with its share of the time."""
     parts = subprograms(program)
-    distinct: dict[str, Choice] = {}
-    results: list[Result] = []
-    notes: list[str] = []
-    total = len({p.key for p in parts})
-    states = 0
-    for part in parts:
-        expression = canonical(part.expression)
-        names = dict(zip(tensors(expression), part.inputs))
-        if part.key not in distinct:
-            remaining = started + SEARCH_SHARE * settings.time_budget - time.monotonic()
-            share = max(remaining, 0.0) / max(total - len(distinct), 1)
-            over = interrupts.requested or time.monotonic() - started > 0.8 * settings.time_budget
-            choice = _one(expression, settings, cost, share, over, (len(distinct), total), started, interrupts)
-            states += choice.states
-            distinct[part.key] = choice
-        results.append(Result(part, names, distinct[part.key]))
-    if interrupts.requested:
-        notes.append("interrupted: what was left to explore runs as the model has it")
+    expressions = {p.key: canonical(p.expression) for p in parts}
+    chosen = {key: _one(e, settings, cost, 0.0, (n, len(expressions)), started, interrupts) for n, (key, e) in enumerate(expressions.items())}
+    weight = {key: choice.original.measured for key, choice in chosen.items() if choice.original.measured < inf}
+    end = started + SEARCH_SHARE * settings.time_budget
+    for done, key in enumerate(sorted(weight, key=lambda k: -weight[k]) if settings.derive else ()):
+        left = end - time.monotonic()
+        if left <= 0 or interrupts.requested:
+            break
+        share = max(left * weight[key] / sum(sorted(weight.values())[: len(weight) - done]), min(left, LEAST_SHARE))
+        found = _one(expressions[key], settings, cost, share, (done, len(weight)), started, interrupts)
+        found.seconds += chosen[key].seconds
+        chosen[key] = found
+    results = [Result(p, dict(zip(tensors(expressions[p.key]), p.inputs)), chosen[p.key]) for p in parts]
+    notes = ["interrupted: what was left to explore runs as the model has it"] if interrupts.requested else []
+    states = sum(choice.states for choice in chosen.values())
     return Outcome(program, results, states, time.monotonic() - started, notes, interrupts.requested)
 
 
@@ -119,9 +120,9 @@ def is_constant(buffer: str) -> bool:
     return buffer.startswith("w")
 
 
-def options(settings: Settings, share: float, over: bool) -> Options:
-    """Search options for one subprogram with `share` seconds; none are explored where the budget is used up."""
-    explore = settings.derive and not over and share > 0
+def options(settings: Settings, share: float) -> Options:
+    """Search options for one subprogram with `share` seconds; with none, only the model's own operators."""
+    explore = settings.derive and share > 0
     return Options(
         max_depth=settings.max_depth if explore else 0,
         rules=settings.rules or EXPLORED,
@@ -133,7 +134,7 @@ def options(settings: Settings, share: float, over: bool) -> Options:
 
 
 def _one(
-    expression: Scope, settings: Settings, cost: Cost, share: float, over: bool, place: tuple[int, int], started: float, interrupts: Interrupts
+    expression: Scope, settings: Settings, cost: Cost, share: float, place: tuple[int, int], started: float, interrupts: Interrupts
 ) -> Choice:  # fmt: skip
     begin = time.monotonic()
 
@@ -145,13 +146,13 @@ def _one(
             left = max(started + settings.time_budget - time.monotonic(), 0.0)
             settings.progress(Progress("search", place[0], place[1], statistics.states, statistics.states / used, left=left))
 
-    space = Space(options(settings, share, over), report)
-    report(space.statistics)
-    forms = space.forms(expression)
-    choice = choose(expression, forms, cost.estimate, cost.costs, most=0 if over or interrupts.requested else MEASURED)
-    choice.states, choice.seconds = space.statistics.states, time.monotonic() - begin
-    if space.statistics.stopped:
-        choice.notes.append(f"search stopped by the budget of {space.statistics.stopped}")
+    report(Statistics())
+    forms, statistics = deepen(expression, options(settings, share / 2), report)
+    most = MEASURED if settings.derive and share > 0 and not interrupts.requested else 0
+    choice = choose(expression, forms, cost.estimates, cost.costs, most=most, until=begin + share)
+    choice.states, choice.seconds = statistics.states, time.monotonic() - begin
+    if statistics.stopped:
+        choice.notes.append(f"search stopped by the budget of {statistics.stopped}")
     if settings.progress:
         left = max(started + settings.time_budget - time.monotonic(), 0.0)
         rate, best, original = choice.states / max(choice.seconds, 1e-9), 1e3 * choice.best.measured, 1e3 * choice.original.measured

@@ -7,25 +7,21 @@ and the proof says so. See derivation.md section 5.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from einnet.derivation.steps import KINDS, Derivation, Step, replace_at, subscope
+from einnet.derivation.suspects import points_to_compare
 from einnet.errors import CertificateError
-from einnet.expr.index import Floor, Index
 from einnet.expr.inline import OutOfReach, inline
-from einnet.expr.nodes import Scope, index_functions, tensors, walk
+from einnet.expr.nodes import Scope, tensors
 from einnet.expr.points import evaluate_at, work
 
 SEEDS = (1, 2)
-_MOST_POINTS = 256
-_FEWEST_POINTS = 4
+MOST_POINTS = 256
+FEWEST_POINTS = 4
 _BUDGET = 3_000_000
 """Body evaluations per side and seed."""
 
@@ -58,12 +54,12 @@ def check_equal(before: Scope, after: Scope) -> Proof:
     if before.key == after.key:
         return Proof("inline", "equal but for names and order")
     try:
-        if inline(before).key == inline(after).key:
-            return Proof("inline", "equal normal forms")
-        reason = "normal forms differ"
+        forms = (inline(before), inline(after))
     except OutOfReach as error:
-        reason = f"no normal form: {error}"
-    return _compare(before, after, reason)
+        return _compare(before, after, (), f"no normal form: {error}")
+    if forms[0].key == forms[1].key:
+        return Proof("inline", "equal normal forms")
+    return _compare(before, after, forms, "normal forms differ")
 
 
 def check(derivation: Derivation) -> list[Proof]:
@@ -84,6 +80,7 @@ def check(derivation: Derivation) -> list[Proof]:
 
 
 def _check_step(state: Scope, step: Step) -> Proof:
+    """A step on a nested scope may change its box: then the scope that reads it must stay what it is."""
     try:
         found = subscope(state, step.path)
     except IndexError:
@@ -94,6 +91,9 @@ def _check_step(state: Scope, step: Step) -> Proof:
         raise CertificateError(f"{step.kind!r} is no numerical class: expected one of {', '.join(KINDS)}")
     if step.kind == "precision" and step.bound is None:
         raise CertificateError("a step of class precision needs an error bound")
+    if step.path and step.before.box != step.after.box:
+        parent = subscope(state, step.path[:-1])
+        return check_equal(parent, replace_at(parent, step.path[-1:], step.after))
     return check_equal(step.before, step.after)
 
 
@@ -111,15 +111,15 @@ def _same_tensors(before: Scope, after: Scope) -> None:
             raise CertificateError(f"tensor {name} is {left[name]} before and {right[name]} after")
 
 
-def _compare(before: Scope, after: Scope, reason: str) -> Proof:
+def _compare(before: Scope, after: Scope, forms: tuple[Scope, ...], reason: str) -> Proof:
     """Evaluate both sides at points; see the module's docstring."""
     size = prod(before.shape)
     if size == 0:
         return Proof("inline", "no elements")
-    count = _MOST_POINTS
-    while count > _FEWEST_POINTS and max(work(before, count), work(after, count)) > _BUDGET:
+    count = MOST_POINTS
+    while count > FEWEST_POINTS and max(work(before, count), work(after, count)) > _BUDGET:
         count //= 2
-    points = _points(before, after, count)
+    points = points_to_compare(before, after, forms, count)
     for seed in SEEDS:
         left, right = evaluate_at(before, points, seed), evaluate_at(after, points, seed)
         differ = np.flatnonzero(left != right)
@@ -130,49 +130,3 @@ def _compare(before: Scope, after: Scope, reason: str) -> Proof:
             raise Difference(f"the two sides differ at [{where}]: {values}\n    before: {before.text()}\n    after:  {after.text()}", at)
     share = "all" if len(points) == size else f"{len(points)} of {size}"
     return Proof("random", f"{reason}; equal at {share} points modulo 2^61-1 for {len(SEEDS)} seeds", len(points))
-
-
-def _points(before: Scope, after: Scope, count: int) -> NDArray[np.int64]:
-    """All points of a small box; else corners, points near the constants of both sides, and uniform ones."""
-    if prod(before.shape) <= count:
-        return np.asarray(list(product(*(range(lo, hi) for lo, hi in before.box))), dtype=np.int64).reshape(prod(before.shape), len(before.shape))
-    generator = random.Random(f"{before.key}{after.key}")
-    constants = sorted({c for s in (before, after) for c in _constants(s)})
-    near = [sorted(_near(lo, hi, constants)) for lo, hi in before.box]
-    edges = [sorted({lo, min(lo + 1, hi - 1), max(hi - 2, lo), hi - 1}) for lo, hi in before.box]
-    chosen: dict[tuple[int, ...], None] = {}
-    for k in range(count):
-        kind = k % 4
-        pick = edges if kind == 0 else near if kind == 1 else None
-        point = tuple(
-            generator.choice(pick[axis]) if pick and (kind < 2) else generator.randrange(lo, hi) for axis, (lo, hi) in enumerate(before.box)
-        )
-        if kind == 2:
-            axis = generator.randrange(len(point)) if point else 0
-            point = tuple(generator.choice(edges[a]) if a == axis else x for a, x in enumerate(point))
-        chosen[point] = None
-    return np.asarray(list(chosen), dtype=np.int64).reshape(len(chosen), len(before.shape))
-
-
-def _near(lo: int, hi: int, constants: Iterable[int]) -> set[int]:
-    return {lo, hi - 1} | {x for c in constants for x in (c - 1, c, c + 1, hi - c) if lo <= x < hi}
-
-
-def _constants(scope: Scope) -> Iterator[int]:
-    """Bounds and integers of index functions: where pieces of an expression may begin or end."""
-    for s in walk(scope):
-        for i in (*s.loops, *s.sums):
-            yield i.lo
-            yield i.hi
-        for e in index_functions(s.body):
-            yield from _integers(e)
-
-
-def _integers(e: Index) -> Iterator[int]:
-    yield abs(e.const)
-    yield e.den
-    for atom, c in e.terms:
-        yield abs(c)
-        if isinstance(atom, Floor):
-            yield atom.den
-            yield from _integers(atom.num)

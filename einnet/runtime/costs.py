@@ -107,9 +107,12 @@ class CpuCost:
 
     def estimate(self, kernel: Kernel) -> float:
         """Seconds without running anything: the stored time if there is one, else a lower bound by computation and memory traffic."""
-        self._look_up([kernel])
-        known = self._known.get(kernel)
-        return known.median if known else self._estimate(kernel)
+        return self.estimates([kernel])[0]
+
+    def estimates(self, kernels: Sequence[Kernel]) -> list[float]:
+        """`estimate` of many kernels with one look into the database."""
+        self._look_up(kernels)
+        return [known.median if (known := self._known.get(k)) else self._estimate(k) for k in kernels]
 
     def describe(self, kernel: Kernel) -> Json:
         """The kernel's key in the database."""

@@ -36,8 +36,9 @@ def cpu_name() -> str:
     return " ".join(m[1].strip() for m in fields.values() if m) or platform.machine()
 
 
+@cache
 def versions() -> dict[str, str]:
-    """Versions of what is installed among the libraries that a program depends on."""
+    """Versions of what is installed among the libraries that a program depends on; do not change the answer."""
     found = {}
     for package in _PACKAGES:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -11,7 +12,7 @@ from einnet.instantiate.build import Build, build
 from einnet.instantiate.kernels import Kernel
 from einnet.search.forms import Form
 
-Estimate = Callable[[Kernel], float]
+Estimate = Callable[[Sequence[Kernel]], Sequence[float]]
 Measure = Callable[[Sequence[Kernel]], Sequence[float]]
 """Seconds of one run of each kernel, inf for one that cannot run well; the search knows no device beyond these two functions."""
 
@@ -59,24 +60,25 @@ class Choice:
 def candidates(forms: Sequence[Form], estimate: Estimate) -> list[Candidate]:
     """Every form as kernels, by predicted cost; two forms with the same kernels are one candidate, known by the shorter derivation."""
     found: dict[tuple[object, ...], Candidate] = {}
-    memo: dict[Kernel, float] = {}
     for form in forms:
         made = build(form.tree, dict(form.matches), OUT)
         key = (*made.kernels, *sorted(made.weights))
-        if key in found and len(found[key].form.steps) <= len(form.steps):
-            continue
-        for k in made.kernels:
-            if k not in memo:
-                memo[k] = estimate(k)
-        found[key] = Candidate(form, made, sum(memo[k] for k in made.kernels))
+        if key not in found or len(found[key].form.steps) > len(form.steps):
+            found[key] = Candidate(form, made)
+    kernels = list(dict.fromkeys(k for c in found.values() for k in c.build.kernels))
+    cost = dict(zip(kernels, estimate(kernels)))
+    for c in found.values():
+        c.predicted = sum(cost[k] for k in c.build.kernels)
     return sorted(found.values(), key=lambda c: c.predicted)
 
 
-def choose(expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = 0.03) -> Choice:
+def choose(
+    expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = 0.03, until: float = inf
+) -> Choice:  # fmt: skip
     """Measure the original, then the most promising candidates; take the fastest, the original unless another gains more than `gain`.
 
     Candidates are measured in the order of their predictions, a few at a time, as long as they are predicted to take less than `DOUBT` times
-    the best measured time and fewer than `most` kernels have been measured.
+    the best measured time and fewer than `most` kernels have been measured and time.monotonic() is before `until`.
     """
     ranked = candidates(forms, estimate)
     originals = [c for c in ranked if c.original]
@@ -85,7 +87,7 @@ def choose(expression: Scope, forms: Sequence[Form], estimate: Estimate, measure
     _measure(originals[:2], measure, known)
     original = best = min(originals[:2], key=lambda c: c.measured)
     start = len(known)
-    while len(known) - start < most:
+    while len(known) - start < most and time.monotonic() < until:
         batch = [c for c in ranked if not c.seconds and c.predicted < best.measured * DOUBT][:4]
         if not batch:
             break

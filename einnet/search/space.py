@@ -10,18 +10,18 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from einnet.derivation.normalise import normalise
-from einnet.derivation.rule import Rule
+from einnet.derivation.rule import Rewrite, Rule
 from einnet.derivation.rules import RULES
 from einnet.derivation.steps import Step
-from einnet.expr.nodes import Scope, is_weight, nested, walk
+from einnet.expr.nodes import Scope, is_weight, walk
 from einnet.instantiate.match import match
 from einnet.instantiate.tables import TABLES, Table
 from einnet.search.converge import Converged, converge
-from einnet.search.work import BYTES, applies_algorithm, elements, flops, intensity, moved
 from einnet.search.forms import Form, after, converged_form, distinct, plain, substitute_child
+from einnet.search.work import BYTES, applies_algorithm, elements, flops, intensity, moved
 
 EXPLORED = ("sum-split", "substitute", "substitute-sum", "merge", "relax", "bilinear")
 """Rules that are a choice. tighten and fold are applied always, reorder and relayout where converging derivation wants them."""
@@ -99,7 +99,7 @@ class Space:
             group.busy = True
             try:
                 self._explore(group, scope, depth)
-                group.forms = distinct(f for m in list(group.members.values()) for f in self._of_member(scope, m, depth))
+                group.forms = distinct(self._of_group(scope, group, depth))
                 group.depth = depth
             finally:
                 group.busy = False
@@ -140,7 +140,7 @@ class Space:
         """Exploring can pay: the scope itself computes much for what it moves, and is no algorithm's transform (those are generated)."""
         return not is_weight(scope) and intensity(scope) >= self.options.intensity and not applies_algorithm(scope)
 
-    def _rewrites(self, scope: Scope) -> Iterator[tuple[Rule, object]]:  # type: ignore[type-arg]
+    def _rewrites(self, scope: Scope) -> Iterator[tuple[Rule, Rewrite]]:
         for rule in self._rules:
             for rewrite in rule.rewrites(scope):
                 if rewrite.kind in self.options.kinds:
@@ -156,6 +156,13 @@ class Space:
         if self._progress and self.statistics.states % 64 == 0:
             self._progress(self.statistics)
         return True
+
+    def _of_group(self, start: Scope, group: Group, depth: int) -> Iterator[Form]:
+        """The forms of all members; of the first alone where the budget is used up."""
+        for n, member in enumerate(list(group.members.values())):
+            if n and self.out_of_budget():
+                return
+            yield from self._of_member(start, member, depth)
 
     def _of_member(self, start: Scope, member: Member, depth: int) -> Iterator[Form]:
         left = depth - member.depth
@@ -200,6 +207,19 @@ class Space:
                 yield mixed
 
 
-def reads_scopes(scope: Scope) -> bool:
-    """Some scope is read."""
-    return next(nested(scope), None) is not None
+def deepen(scope: Scope, options: Options, progress: Callable[[Statistics], None] | None = None) -> tuple[list[Form], Statistics]:
+    """All forms of a scope by iterative deepening, so that a search that is stopped has all of the depths before.
+
+    Ends early at the depth from which on nothing new is found.
+    """
+    found: list[Form] = []
+    statistics = Statistics()
+    for depth in range(options.max_depth + 1):
+        space = Space(replace(options, max_depth=depth), progress)
+        forms = space.forms(scope)
+        same = depth > 1 and space.statistics.states == statistics.states and len(forms) == len(found)
+        statistics = space.statistics
+        found = distinct((*found, *forms)) if statistics.stopped else forms
+        if statistics.stopped or same:
+            break
+    return found, statistics

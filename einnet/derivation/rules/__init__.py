@@ -4,9 +4,9 @@ from einnet.derivation.rule import Rule
 from einnet.derivation.rules.bilinear import bilinear
 from einnet.derivation.rules.fold import fold
 from einnet.derivation.rules.merge import merge
-from einnet.derivation.rules.residue import residue
 from einnet.derivation.rules.relax import relax
 from einnet.derivation.rules.relayout import relayout
+from einnet.derivation.rules.residue import residue
 from einnet.derivation.rules.substitute import reorder_loops, substitute_loops, substitute_sums
 from einnet.derivation.rules.sum_split import sum_split
 from einnet.derivation.rules.tighten import tighten

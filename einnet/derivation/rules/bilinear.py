@@ -9,12 +9,15 @@ from math import prod
 from einnet.derivation.facts import factors
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.substitute import reflect
-from einnet.expr.algebra import POINTS, Bilinear, Matrix, growth, toom_cook
+from einnet.expr.algebra import Bilinear, Matrix, growth, toom_cook
 from einnet.expr.index import Index, substitute, var
 from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, fresh, index_functions, indices, make_mul, map_indices, tensors, used_names
 
 TILES = (2, 3, 4, 6)
-"""Outputs per tile and dimension. A tile and its window must fit the evaluation points."""
+"""Outputs per tile and dimension."""
+
+MOST_PRODUCTS = 8
+"""Products per dimension; beyond, rounding errors and the transforms' size grow faster than the products shrink."""
 
 WASTE = 1.6
 """Most points that rounding up to whole tiles may add, as a factor per dimension."""
@@ -43,12 +46,12 @@ def bilinear(e: Scope) -> Iterator[Outcome]:
     data, pairs = found
     applied = False
     for m in TILES:
-        if all(m + p.tap.extent - 2 <= len(POINTS) and -(-p.loop.extent // m) * m <= WASTE * p.loop.extent for p in pairs):
+        if all(m + p.tap.extent - 1 <= MOST_PRODUCTS and -(-p.loop.extent // m) * m <= WASTE * p.loop.extent for p in pairs):
             applied = True
             algorithms = [toom_cook(m, p.tap.extent) for p in pairs]
             yield Rewrite(transformed(e, data, pairs, algorithms), _parameters(pairs, algorithms), "precision", prod(growth(f) for f in algorithms))
     if not applied:
-        yield Refused("no tile of 2 to 6 outputs fits the evaluation points and the extent")
+        yield Refused("no tile of 2 to 6 outputs fits the extent with at most 8 products")
 
 
 def _parameters(pairs: Sequence[Pair], algorithms: Sequence[Bilinear]) -> str:

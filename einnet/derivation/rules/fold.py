@@ -9,7 +9,23 @@ from fractions import Fraction
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import as_index, simplify
 from einnet.expr.nodes import (
-    Add, Body, Call, Cond, Const, Div, Mul, Scope, Select, Val, children, make_add, make_mul, map_indices, rebuild, substitute_body, used_names,
+    Add,
+    Body,
+    Call,
+    Cond,
+    Const,
+    Div,
+    Mul,
+    Scope,
+    Select,
+    Val,
+    children,
+    make_add,
+    make_mul,
+    map_indices,
+    rebuild,
+    substitute_body,
+    used_names,
 )  # fmt: skip
 
 

@@ -8,7 +8,21 @@ from einnet.derivation.facts import factors, fractions_left, linear_reads, zero_
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import bounds, simplify
 from einnet.expr.nodes import (
-    Add, Body, Const, Mul, Read, Scope, children, make_add, make_mul, map_indices, map_reads, reads, rebuild, rename_apart, substitute_body,
+    Add,
+    Body,
+    Const,
+    Mul,
+    Read,
+    Scope,
+    children,
+    make_add,
+    make_mul,
+    map_indices,
+    map_reads,
+    reads,
+    rebuild,
+    rename_apart,
+    substitute_body,
 )  # fmt: skip
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from einnet.derivation.facts import zero_outside
-from einnet.derivation.rules.substitute import divisors
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.rules.substitute import divisors
 from einnet.expr.nodes import Iter, Scope
+
 
 @rule("relax", guard="the body is 0 on the points that are added")
 def relax(e: Scope) -> Iterator[Outcome]:
