@@ -63,7 +63,7 @@ def _power_of_two(n: Expr) -> Expr:
 
 
 def negative(x: Expr) -> Expr:
-    return number(0.0, x) - x
+    return x * number(-1.0, x)
 
 
 def exp(x: Expr, bind: Bind) -> Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import product
 from math import prod
@@ -14,11 +14,14 @@ from tvm.tirx import Expr as Tir
 from einnet.expr.index import Floor, Index, Range, combine, var
 from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen import vectors
-from einnet.instantiate.codegen.ir import Choose, Expr, Lit, Ranges, Reduce, expanded, names, protect, simplified, substitute_expr
+from einnet.instantiate.codegen.ir import Choose, Expr, Lit, Load, Ranges, Reduce, expanded, names, protect, simplified, substitute_expr, walk
 from einnet.instantiate.codegen.normalise import own_index_functions
 from einnet.instantiate.codegen.pieces import located, pieces
-from einnet.instantiate.codegen.schedule import SMALL, UNROLL, Access, accesses, every_use, width
+from einnet.instantiate.codegen.schedule import SMALL, UNROLL, Access, accesses, every_use, loads_per_step, width
 from einnet.instantiate.codegen.values import NEUTRAL, Context, Point, Value
+
+COMPACT = 24
+"""Most copies of a body in compact code."""
 
 CHAINS = 4
 """Independent accumulators that hide the latency of an addition."""
@@ -55,19 +58,21 @@ class Reducing(Context):
             chosen = lane_of(e, inner)
             if chosen is not None:
                 return self.in_sum_lanes(e, chosen, points, ranges)
-        unrolled = to_unroll(e, inner, len(points), SMALL if self.compact else UNROLL)
+        unrolled = to_unroll(e, inner, points, COMPACT if self.compact else UNROLL, self.tables.keys())
         rolled = [i for i in e.sums if i not in unrolled]
         if not rolled:
             return self.straight(e, unrolled, points, inner)
         return self.looped(e, rolled, unrolled, points, inner)
 
-    def straight(self, e: Reduce, unrolled: Sequence[Iter], points: Sequence[Point], ranges: Ranges) -> list[Value]:
-        """The reduction without a loop."""
+    def straight(
+        self, e: Reduce, unrolled: Sequence[Iter], points: Sequence[Point], ranges: Ranges, starts: Sequence[Value] | None = None
+    ) -> list[Value]:
+        """The reduction without a loop, from a value for each point on."""
         steps = [dict(zip((i.name for i in unrolled), at)) for at in product(*(range(i.lo, i.hi) for i in unrolled))]
         found = self.values(e.body, [{**p, **s} for p in points for s in steps], ranges)
         results: list[Value] = []
         for n in range(len(points)):
-            total: Value = NEUTRAL[e.op]
+            total = starts[n] if starts else NEUTRAL[e.op]
             for v in found[n * len(steps) : (n + 1) * len(steps)]:
                 total = self.combine(e.op, total, v)
             results.append(total)
@@ -110,10 +115,9 @@ class Reducing(Context):
         if not rolled:
             lanes = int(into[0].shape[0])
             e = Reduce(e.op, (), simplified(e.body, ranges))
-            for value, a in zip(self.straight(e, unrolled, places, ranges), into):
-                if value != NEUTRAL[e.op] or not isinstance(value, float):
-                    old = tirx.BufferLoad(a, [self.slot(lanes)])
-                    self.statements.append(tirx.BufferStore(a, self.tir(self.combine(e.op, old, value), lanes), [self.slot(lanes)]))
+            starts = [tirx.BufferLoad(a, [self.slot(lanes)]) for a in into]
+            for value, a in zip(self.straight(e, unrolled, places, ranges, starts), into):
+                self.statements.append(tirx.BufferStore(a, self.tir(value, lanes), [self.slot(lanes)]))
             return
         i = rolled[0]
         for own in pieces(i.name, ranges[i.name], located(e.body, ranges), 1 if self.compact else 3):
@@ -167,13 +171,24 @@ def plain_in(a: Access, i: Iter) -> bool:
     return all(not isinstance(t, Floor) or i.name not in t.num.names() for t, _ in a.address.terms)
 
 
-def to_unroll(e: Reduce, ranges: Ranges, copies: int, limit: int) -> list[Iter]:
-    """Summation iterators to unroll: those inside floor divisions first, then the shortest, within the limit on copies."""
+def to_unroll(e: Reduce, ranges: Ranges, points: Sequence[Point], limit: int, tables: Collection[str]) -> list[Iter]:
+    """Summation iterators to unroll: short ones that index a table of constants, so that zeros and ones cost nothing; then, within the limit
+    on copies, those inside floor divisions, and those whose steps share most loads."""
     functions = (f for x, _ in expanded(e.body, ranges) for f in own_index_functions(x))
     inside = {n for f in functions for a, _ in f.terms if isinstance(a, Floor) for n in a.num.names()}
-    chosen: list[Iter] = []
-    for i in sorted(e.sums, key=lambda i: (i.name not in inside, i.extent)):
-        if copies * i.extent <= limit and (i.extent <= 2 * SMALL or i.name in inside):
-            chosen.append(i)
-            copies *= i.extent
-    return chosen
+    indexing = {n for x in walk(e.body) if isinstance(x, Load) and x.array in tables for n in x.address.names()}
+    chosen = [i for i in e.sums if i.name in indexing and i.extent <= SMALL]
+    copies = len(points) * prod(i.extent for i in chosen)
+    loads = [a.address for a in accesses(e.body)]
+    fixed = {n: len({p[n] for p in points if n in p}) for n in set().union(*points)}
+
+    def key(i: Iter) -> tuple[bool, float, int]:
+        sizes = {**fixed, **{c.name: c.extent for c in chosen}, i.name: i.extent}
+        return i.name not in inside, loads_per_step(loads, sizes), i.extent
+
+    while True:
+        fitting = [i for i in e.sums if i not in chosen and copies * i.extent <= limit and (i.extent <= 2 * SMALL or i.name in inside)]
+        if not fitting:
+            return chosen
+        chosen.append(min(fitting, key=key))
+        copies *= chosen[-1].extent

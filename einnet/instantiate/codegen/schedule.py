@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 from einnet.expr.index import Floor, Index
@@ -17,6 +18,8 @@ UNROLL = 64
 """Most copies of a body."""
 ACCUMULATORS = 12
 """Most accumulators of a reduction that is not unrolled."""
+PAGE = 1024
+"""Floats between addresses that fall into one set of a first-level cache."""
 SMALL = 8
 """Loops up to this extent may be unrolled as a whole."""
 
@@ -34,7 +37,8 @@ class Plan:
     def body_size(self) -> int:
         """Loads in one unrolled body."""
         copies = prod(p.extent for p in self.points)
-        return sum(copies * min(prod(s.extent for s in a.sums), max(1, UNROLL // copies)) for a in accesses(self.nest.expr))
+        within = sum(prod(i.extent for i in r.sums if i.extent <= SMALL) for u in every_use(self.nest.expr) for r in reductions(u.function.expr))
+        return copies * within + sum(copies * min(prod(s.extent for s in a.sums), max(1, UNROLL // copies)) for a in accesses(self.nest.expr))
 
     @property
     def lane_level(self) -> int:
@@ -198,23 +202,26 @@ def tiled(nest: Nest, i: Iter, factor: int) -> tuple[Nest, Iter]:
 
 def blocked(nest: Nest, reduce: Reduce, lane: Iter | None, points: list[Iter]) -> tuple[Nest, list[Iter]]:
     """Tiles of loops whose accumulators are kept in registers while the reduction runs, such that loads are shared between them."""
-    loads = [a.address.names() for a in accesses(reduce)]
+    loads = [a.address for a in accesses(reduce)]
     free = [i for i in nest.loops if i is not lane and i not in points and i.extent > 1 and i.name in names(reduce)]
+    free.sort(key=lambda i: max(abs(e.coefficient(i.name)) for e in loads) if loads else 0)
     sizes = dict.fromkeys(free, 1)
-    room = ACCUMULATORS // max(1, prod(p.extent for p in points))
-
+    held = prod(p.extent for p in points)
     bordered = {n for e, r in expanded(nest.expr, nest.ranges) for c in conditions(e) if decide(c, r) is None for n in c.index.names()}
 
     def ratio(trial: dict[Iter, int]) -> float:
-        return sum(prod(t for i, t in trial.items() if i.name in used) for used in loads) / prod(trial.values())
+        fixed = {**{p.name: p.extent for p in points}, **{i.name: t for i, t in trial.items()}}
+        aliased = any(t > 2 and e.coefficient(i.name) and e.coefficient(i.name) % PAGE == 0 for i, t in trial.items() for e in loads)
+        slides = [{}, *({s.name: s.extent} for s in reduce.sums if s.extent <= 2 * SMALL)]
+        return min(loads_per_step(loads, {**fixed, **slide}) for slide in slides) * (2.0 if aliased else 1.0)
 
     while True:
         trials = [{**sizes, i: t} for i in free for t in (grown(i, sizes[i], i.name in bordered),) if t]
-        trials = [t for t in trials if prod(t.values()) <= room]
+        trials = [t for t in trials if held * prod(t.values()) <= ACCUMULATORS]
         if not trials:
             break
         best = min(trials, key=ratio)
-        if ratio(best) > 0.9 * ratio(sizes) and prod(sizes.values()) * max(1, len(points)) >= 4:
+        if ratio(best) > 0.9 * ratio(sizes) and held * prod(sizes.values()) >= SMALL:
             break
         sizes = best
     tiles = []
@@ -225,6 +232,18 @@ def blocked(nest: Nest, reduce: Reduce, lane: Iter | None, points: list[Iter]) -
             nest, tile = tiled(nest, i, t)
             tiles.append(tile)
     return nest, tiles
+
+
+def loads_per_step(loads: Sequence[Index], unrolled: Mapping[str, int]) -> float:
+    """Distinct addresses loaded by a body in which these iterators are unrolled, for each of its steps; infinite if it is too large."""
+    steps = prod(unrolled.values())
+    return sum(distinct(e, unrolled) for e in loads) / steps if steps <= UNROLL else float("inf")
+
+
+def distinct(address: Index, unrolled: Mapping[str, int]) -> int:
+    """Different values of an address over the unrolled iterators."""
+    moving = [(c, unrolled[a]) for a, c in address.terms if isinstance(a, str) and a in unrolled]
+    return len({sum(c * v for (c, _), v in zip(moving, at)) for at in product(*(range(n) for _, n in moving))})
 
 
 def grown(i: Iter, size: int, bordered: bool) -> int:

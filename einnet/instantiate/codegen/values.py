@@ -187,8 +187,6 @@ class Context:
         if isinstance(a, float) and isinstance(b, float) and op in ("add", "sum", "mul", "max", "min"):
             with np.errstate(all="ignore"):
                 return float({"mul": np.multiply, "max": np.maximum, "min": np.minimum}.get(op, np.add)(np.float32(a), np.float32(b)))
-        if op == "mul" and -1.0 in (a, b):
-            return mathfunctions.negative(b if a == -1.0 else a)
         width = max(mathfunctions.lanes(x) for x in (a, b) if not isinstance(x, float)) if not (isinstance(a, float) and isinstance(b, float)) else 1
         left, right = self.tir(a, width), self.tir(b, width)
         if op == "pow":
@@ -346,12 +344,21 @@ class Context:
             if not e.guards:
                 return plain
             return tirx.if_then_else(vectors.conjunction([self.condition(c) for c in e.guards]), plain, self.tir(e.fill))
+        scalar = [c for c in e.guards if lane not in c.index.names()]
+        vector = self.vector_load(buffer, Load(e.array, e.address, tuple(c for c in e.guards if c not in scalar), e.fill))
+        if not scalar:
+            return vector
         assert self.lane is not None
-        width = self.lane.extent
+        return tirx.if_then_else(vectors.conjunction([self.condition(c) for c in scalar]), vector, self.tir(e.fill, self.lane.extent))
+
+    def vector_load(self, buffer: Buffer, e: Load) -> Tir:
+        """A load that varies over the lanes; its guards do so too, and become masks (masked lanes at wild addresses are slow, not wrong)."""
+        assert self.lane is not None
+        lane, width = self.lane.name, self.lane.extent
         stride = e.address.coefficient(lane)
         rest = Index(tuple(t for t in e.address.terms if t[0] != lane), e.address.const)
         affine = lane not in rest.names()
-        mask = vectors.broadcast(vectors.conjunction([self.condition(c) for c in e.guards]), width) if e.guards else None
+        mask = vectors.conjunction([self.condition(c) for c in e.guards]) if e.guards else None
         if affine and stride == 1:
             base = self.scalar(rest)
             return vectors.contiguous(buffer, base, width) if mask is None else vectors.masked_load(buffer, base, mask, self.tir(e.fill, width))
@@ -359,7 +366,7 @@ class Context:
             return vectors.reverse(vectors.contiguous(buffer, self.scalar(rest - (width - 1)), width))
         if affine and 2 <= stride <= 4 and mask is None:
             starts = [self.scalar(rest + k) for k in vectors.piece_offsets(stride, width)]
-            return vectors.strided([self.bind(vectors.contiguous(buffer, s, width)) for s in starts], stride)
+            return vectors.strided([vectors.contiguous(buffer, s, width) for s in starts], stride)
         where = vectors.broadcast(self.in_lanes(e.address), width)
         if mask is None:
             return tirx.BufferLoad(buffer, [where])
