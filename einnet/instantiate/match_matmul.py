@@ -78,13 +78,17 @@ def group_of(i: Iter, operands: Sequence[Read], scope: Scope) -> Group:
 
 
 def relayout_order(scope: Scope, operands: Sequence[Read], n: int, groups: Mapping[str, Group]) -> tuple[str, ...]:
-    """Dimensions of a copy of operand n: batch, own loops in the result's order, summation iterators in the order of the leading operand."""
+    """Dimensions of a copy of operand n: batch, own loops in the result's order, summation iterators in the order of the leading operand.
+
+    Where that has two of them in one dimension, the other operand's order decides; the order in which a sum is written never does.
+    """
     own = used_names(operands[n])
     loops = [i.name for i in scope.loops if i.name in own]
     batch = [x for x in loops if groups.get(x) == ALL]
     lead = next((r for r in operands if not is_weight(r)), operands[0])
-    position = {name: p for p, ix in enumerate(lead.index) for name in sorted(ix.names())}
-    sums = sorted((i.name for i in scope.sums if i.name in own), key=lambda x: position.get(x, len(position)))
+    both = (lead, *(r for r in operands if r is not lead))
+    position = {i.name: tuple(next((p for p, ix in enumerate(r.index) if i.name in ix.names()), len(r.index)) for r in both) for i in scope.sums}
+    sums = sorted((i.name for i in scope.sums if i.name in own), key=position.__getitem__)
     return (*batch, *(x for x in loops if x not in batch), *sums)
 
 
