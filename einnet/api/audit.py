@@ -76,5 +76,3 @@ def audit_numbers(model: Any, stored: StoredProgram, seed: int) -> dict[str, Any
 def shapes(stored: StoredProgram) -> dict[str, tuple[int, ...]]:
     """The shapes that the program was made for."""
     return {name: shape for name, (_, shape) in stored.inputs.items()}
-
-

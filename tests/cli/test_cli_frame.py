@@ -155,5 +155,3 @@ def test_db(einnet, tmp_path, monkeypatch):
     assert einnet("db", "clear") == (0, f"{path}: 1 entries removed\n", "")
     assert ProfileDatabase().rows() == []
     assert einnet("db", "clear").out == f"{path}: 0 entries removed\n"
-
-
