@@ -11,7 +11,18 @@ from einnet.expr.index import Floor, Index, Range, bounds, substitute, var
 from einnet.expr.key import canonical_form
 from einnet.expr.lattice import anchored, rows
 from einnet.expr.nodes import Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, Val, fresh
-from einnet.expr.terms import Divisor, Term, divisor_condition, inequality, product_body, reduced_divisor, simplified, supports, with_plain_fills
+from einnet.expr.terms import (
+    Divisor,
+    Term,
+    closed_factors,
+    divisor_condition,
+    inequality,
+    product_body,
+    reduced_divisor,
+    simplified,
+    supports,
+    with_plain_fills,
+)
 
 _ROUNDS = 16
 _TIES = 24
@@ -210,7 +221,9 @@ def _fused(term: Term, box: Box) -> Term | None:
                 if all(a.name not in substitute(e, mapping).names() for e in _all_indices(term)):
                     ends = (c * a.lo, c * (a.hi - 1))
                     new = Iter(joined, min(ends) + b.lo, max(ends) + b.hi)
-                    return term.substitute(mapping, (*(i for i in term.sums if i not in (a, b)), new))
+                    moved = term.substitute(mapping, (*(i for i in term.sums if i not in (a, b)), new))
+                    ranges = {**term.ranges(box), joined: new.range}
+                    return replace(moved, factors=closed_factors(moved.factors, ranges))
     return None
 
 

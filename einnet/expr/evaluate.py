@@ -148,7 +148,7 @@ class _View:
         steps = [sum(e.coefficient(n) * step for e, step in zip(r.index, window.strides)) for n in self.names]
         used = frozenset().union(*(e.names() for e in r.index))
         shape = [extent if n in used else 1 for n, extent in zip(self.names, self.shape)]
-        origin = window[(*(slice(f, None) for f in first), ...)]
+        origin = _part(window, [slice(f, None) for f in first])
         return as_strided(origin, shape, steps, writeable=False)
 
 
@@ -160,10 +160,15 @@ def _size(names: frozenset[str], ranges: Ranges) -> int:
     return prod(ranges[n][1] - ranges[n][0] for n in names)
 
 
+def _part(array: Array, where: list[slice]) -> Array:
+    """A view; of an array without dimensions too, where plain indexing would give the element."""
+    return np.asarray(array[tuple(where)]) if where else array
+
+
 def _window(base: Array, box: tuple[Range, ...], hull: tuple[Range, ...], fill: Array) -> Array:
     """The part of a tensor in `hull`, with the fill where that lies outside the box."""
     if all(lo >= b and hi <= e for (lo, hi), (b, e) in zip(hull, box)):
-        return base[(*(slice(lo - b, hi - b) for (lo, hi), (b, _) in zip(hull, box)), ...)]
+        return _part(base, [slice(lo - b, hi - b) for (lo, hi), (b, _) in zip(hull, box)])
     out = np.full([hi - lo for lo, hi in hull], fill, dtype=base.dtype)
     common = [(max(lo, b), min(hi, e)) for (lo, hi), (b, e) in zip(hull, box)]
     if all(lo < hi for lo, hi in common):

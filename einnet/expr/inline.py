@@ -88,11 +88,12 @@ def _reduction(scope: Scope) -> Scope:
             term = replace(term, sums=(*term.sums, *inner.sums), factors=(substitute_body(inner.body, mapping),))
         else:
             break
-    done = _canonical(term, {i.name: i.range for i in scope.loops})
+    box = {i.name: i.range for i in scope.loops}
+    done = _canonical(term, box)
     if done is None:
         return Scope(scope.loops, (), Const(zero))
     if not done.sums:
-        return _assembled(scope.loops, tuple(_collected(_expand(product_body(done), dict(scope.ranges)), scope.ranges)))
+        return _assembled(scope.loops, tuple(_collected(_expand(product_body(done), box), box)))
     return Scope(scope.loops, done.sums, product_body(done), scope.reduce)
 
 
@@ -157,18 +158,19 @@ def _opaque(body: Body, box: Box) -> Body:
         case Select(conds, then, other):
             return Select(conds, _flat(then, box), _flat(other, box))
         case Read(Scope() as scope, index, fill):
-            return _reclosed(scope, index, box) if fill == 0 else body
+            assert fill == 0, "scopes in normal forms are read inside their boxes"
+            return _flat(body, box) if scope.reduce == "sum" else _reclosed(scope, index, box)
     return body
 
 
-def _reclosed(scope: Scope, index: tuple[Index, ...], box: Box) -> Body:
-    """A read, inside its box, of a max or min scope as the read of one over the iterators that the index uses."""
+def _reclosed(scope: Scope, index: tuple[Index, ...], box: Box) -> Read:
+    """A read, inside its box, of a max or min scope as the read of a normal form over the iterators that the index uses."""
     used = frozenset().union(*(e.names() for e in index))
     loops = tuple(Iter(n, *box[n]) for n in box if n in used)
     inner = _renamed(scope, used)
     mapping = dict(zip((i.name for i in inner.loops), index, strict=True))
     done = _reduction(Scope(loops, inner.sums, substitute_body(inner.body, mapping), inner.reduce))
-    return Read(done, indices(loops)) if done.reduce != "sum" else done.body
+    return Read(done, indices(loops))
 
 
 def _expand(body: Body, box: Box) -> list[Term]:
@@ -242,7 +244,7 @@ def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float,
             inner.append(named.substitute(mapping, named.sums))
     else:
         reduced = _reclosed(scope, index, box)
-        inner = [Term(factors=(reduced,))] if isinstance(reduced, Read) else _expand(reduced, box)
+        inner = [Term(factors=(reduced,))] if isinstance(reduced.base, Scope) and reduced.base.reduce != "sum" else _expand(reduced, box)
     if not conds and not divisors:
         return inner
     if isinstance(fill, float):

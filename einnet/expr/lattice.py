@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from einnet.expr.index import Floor, Index, Range, bounds, substitute, var
-from einnet.expr.nodes import Body, Iter, Read, Scope, Select, Val, children, rename_apart
+from einnet.expr.index import Atom, Floor, Index, Range, bounds, substitute, var
+from einnet.expr.nodes import Body, Iter, Read, Scope, Select, Val, children
 from einnet.expr.terms import Term, inequality
 
 
 def rows(body: Body) -> Iterator[Index]:
-    """The index functions that anchor the iterators of a factor, nested scopes looked through."""
+    """The index functions that anchor the iterators of a factor, nested scopes looked through: their sums are named as no iterator is."""
     match body:
         case Read(base, index, _):
             if isinstance(base, Scope):
-                outer = frozenset().union(*(e.names() for e in index))
-                inner = rename_apart(base, outer)
-                mapping = {i.name: e for i, e in zip(inner.loops, index, strict=True)}
-                yield from (substitute(e, mapping) for e in rows(inner.body))
+                mapping = {i.name: e for i, e in zip(base.loops, index, strict=True)} | {i.name: var(i.name + "#") for i in base.sums}
+                yield from (substitute(e, mapping) for e in rows(base.body))
             else:
                 yield from index
         case Val(e):
@@ -61,6 +59,12 @@ def anchored(term: Term, order: Iterable[Body], box: Mapping[str, Range]) -> Ter
     return replace(term, factors=tuple(order)).substitute(change.backward, (*new, *kept), conds)
 
 
+def _inner(atom: Atom) -> bool:
+    """The atom varies with a sum inside a nested scope."""
+    names = (atom,) if isinstance(atom, str) else atom.num.names()
+    return any(n.endswith("#") for n in names)
+
+
 class _Change:
     """An invertible affine change of iterators; `backward` gives old by new, `forward` new by old. Names are reused."""
 
@@ -94,7 +98,7 @@ class _Change:
             self.replace(name, -var(name), -var(name))
             e = substitute(row, self.backward)
         g = e.coefficient(name)
-        shift = Index(tuple((a, c // g) for a, c in e.terms if a != name and c // g), e.const // g, 1)
+        shift = Index(tuple((a, c // g) for a, c in e.terms if a != name and c // g and not _inner(a)), e.const // g, 1)
         self.replace(name, var(name) - shift, var(name) + shift)
         self.free.remove(name)
         self.pivots.append(name)

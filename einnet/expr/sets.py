@@ -56,6 +56,11 @@ def empty(conds: Iterable[Cond], ranges: Mapping[str, Range]) -> bool:
     return _empty(frozenset(known), _box(names, ranges))
 
 
+def sample(conds: Iterable[Cond], ranges: Mapping[str, Range]) -> dict[str, int] | None:
+    """A point of the box at which the conditions hold, or None where none is found."""
+    return _sample(frozenset(conds), _box(frozenset(ranges), ranges))
+
+
 def injective(functions: Iterable[Index], ranges: Mapping[str, Range]) -> bool:
     """No two points of the box have the same image; fractional values count as values."""
     return _injective(tuple(functions), _box(frozenset(ranges), ranges))
@@ -135,6 +140,18 @@ def _empty(conds: frozenset[Cond], box: Box) -> bool:
         return bool(_set(conds, box).is_empty())
     except islpy.Error:
         return False
+
+
+@lru_cache(maxsize=1 << 12)
+def _sample(conds: frozenset[Cond], box: Box) -> dict[str, int] | None:
+    _start()
+    try:
+        point = _set(conds, box).sample_point()
+        if point.is_void():
+            return None
+        return {n: point.get_coordinate_val(islpy.dim_type.set, k).to_python() for k, (n, _) in enumerate(box)}
+    except islpy.Error:
+        return None
 
 
 @lru_cache(maxsize=1 << 12)

@@ -184,8 +184,12 @@ def simplified(term: Term, box: Mapping[str, Range]) -> Term:
     """Floors that are constant over the ranges evaluated, iterators of one value replaced, and their sums dropped; nested scopes closed again."""
     ranges = term.ranges(box)
     done = term.map(lambda e: simplify(e, ranges))
-    factors = tuple(map_reads(f, lambda r: closed_again(r, ranges)) for f in done.factors)
-    return replace(done, sums=tuple(i for i in done.sums if i.extent != 1), factors=factors)
+    return replace(done, sums=tuple(i for i in done.sums if i.extent != 1), factors=closed_factors(done.factors, ranges))
+
+
+def closed_factors(factors: Iterable[Body], ranges: Mapping[str, Range]) -> tuple[Body, ...]:
+    """The factors with their nested scopes closed over just the iterators that occur in them."""
+    return tuple(map_reads(f, lambda r: closed_again(r, ranges)) for f in factors)
 
 
 def closed_again(r: Read, ranges: Mapping[str, Range]) -> Read:

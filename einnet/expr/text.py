@@ -42,6 +42,12 @@ def print_number(v: Number) -> str:
     return f"{v.numerator}/{v.denominator}"
 
 
+def print_fill(v: Number) -> str:
+    """A number that may be followed by a division."""
+    text = print_number(v)
+    return f"({text})" if "/" in text else text
+
+
 def print_index(e: Index, order: Sequence[str] = ()) -> str:
     """An index function, terms in binding order."""
     rank = {name: n for n, name in enumerate(order)}
@@ -74,10 +80,10 @@ def print_index(e: Index, order: Sequence[str] = ()) -> str:
     for _, kind, c, name in parts:
         sign = "-" if c < 0 else "+" if text else ""
         times = "" if abs(c) == 1 else f"{abs(c)}*"
-        text += f"{sign}{times}{f'({name})' if times and kind else name}"
-    if e.const or not text:
-        lone = rest.const
-        text += (f"{lone:+d}" if text else str(lone)) if lone or not text else ""
+        grasped = kind and (times or sign == "-" and not text)
+        text += f"{sign}{times}{f'({name})' if grasped else name}"
+    if rest.const or not text:
+        text += f"{rest.const:+d}" if text else str(rest.const)
     return text
 
 
@@ -104,7 +110,7 @@ def print_body(b: Body, order: Sequence[str] = (), level: int = _SUM) -> str:
             return f"val({print_index(index, order)})"
         case Read(base, index, fill):
             name = base.name if isinstance(base, Tensor) else "{" + base.text() + "}"
-            tail = "" if fill == 0 else "|" + print_number(fill)
+            tail = "" if fill == 0 else "|" + print_fill(fill)
             return f"{name}[{','.join(print_index(i, order) for i in index)}]{tail}"
         case Add(args):
             text = ""
@@ -414,7 +420,7 @@ class _Parser:
             if index:
                 self.expect(",")
             index.append(self.index(bound))
-        fill: Number = self.number() if self.take("|") else Fraction(0)
+        fill = self.fill() if self.take("|") else Fraction(0)
         if isinstance(base, str):
             if base not in self.declared:
                 self.declared[base] = self.infer(base, index, bound)
@@ -425,6 +431,16 @@ class _Parser:
         if rank != len(index):
             raise self.error(f"{len(index)} indices for {'a scope' if isinstance(base, Scope) else base} of {rank} dimensions", token.at)
         return Read(tensor, tuple(index), fill)
+
+    def fill(self) -> Number:
+        if not self.take("("):
+            return self.number()
+        num = self.number()
+        den = self.number() if self.take("/") else Fraction(1)
+        self.expect(")")
+        if den == 0 or isinstance(num, float) or isinstance(den, float):
+            raise self.error("a fill is a rational number, inf or -inf")
+        return num / den
 
     def infer(self, name: str, index: Sequence[Index], bound: Mapping[str, Range]) -> Tensor:
         """The box of an undeclared tensor: what is read, less equal padding on both sides where an index starts below 0."""

@@ -1,0 +1,116 @@
+"""Where two expressions that may differ should be compared: points at which one of them changes what it computes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from itertools import product
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from einnet.expr import sets
+from einnet.expr.index import Floor, Index
+from einnet.expr.nodes import Body, Cond, Read, Scope, Select, children, index_functions, nested, walk
+from einnet.expr.terms import divisor_condition, supports
+
+Point = tuple[int, ...]
+_MOST_CONDITIONS = 64
+
+
+def points_to_compare(before: Scope, after: Scope, forms: Iterable[Scope], count: int) -> NDArray[np.int64]:
+    """All points of a small box. Else some at which a condition of a normal form just fails or just holds, and about `count` others: corners,
+    points near the constants of both sides, and uniform ones. Shape (n, rank)."""
+    if prod(before.shape) <= count:
+        return np.asarray(list(product(*(range(lo, hi) for lo, hi in before.box))), dtype=np.int64).reshape(prod(before.shape), len(before.shape))
+    generator = random.Random(f"{before.key}{after.key}")
+    chosen: dict[Point, None] = {}
+    for form in forms:
+        for found in _at_conditions(form):
+            point = tuple(found.get(i.name, generator.randrange(i.lo, i.hi)) for i in form.loops)
+            chosen[point] = None
+            if len(chosen) >= count:
+                break
+    for point in _scattered(before, after, count, generator):
+        chosen[point] = None
+    return np.asarray(list(chosen), dtype=np.int64).reshape(len(chosen), len(before.shape))
+
+
+def _at_conditions(form: Scope) -> Iterator[dict[str, int]]:
+    """For each condition of a normal form, an assignment at which it alone fails, and one at which it holds with equality.
+
+    Closed scopes in a normal form are named by the iterators around them, so that their iterators are the form's where names agree.
+    """
+    loops = {i.name for i in form.loops}
+
+    def visit(scope: Scope) -> Iterator[dict[str, int]]:
+        for select in _selects(scope.body):
+            conds, divisors = supports((select.then,), 0)
+            inside = [*conds, *map(divisor_condition, divisors)]
+            for c in select.conds[:_MOST_CONDITIONS]:
+                others = [*(k for k in select.conds if k != c), *inside]
+                for variant in _edges(c):
+                    found = sets.sample([*others, variant], scope.ranges)
+                    if found:
+                        yield {n: x for n, x in found.items() if n in loops}
+        for inner in nested(scope):
+            yield from visit(inner)
+
+    return visit(form)
+
+
+def _edges(c: Cond) -> tuple[Cond, ...]:
+    """Just outside and just inside of a condition."""
+    if c.equal:
+        return (Cond(c.index - 1), Cond(-c.index - 1))
+    return (Cond(c.index + 1, True), Cond(-c.index - 1), Cond(c.index, True))
+
+
+def _selects(body: Body) -> Iterator[Select]:
+    if isinstance(body, Select):
+        yield body
+    if not isinstance(body, Read):
+        for child in children(body):
+            yield from _selects(child)
+
+
+def _scattered(before: Scope, after: Scope, count: int, generator: random.Random) -> Iterator[Point]:
+    """Corners, points near constants, uniform points with one coordinate at an edge, uniform points: a quarter each."""
+    constants = sorted({c for s in (before, after) for c in _constants(s)})
+    near = [sorted(_near(lo, hi, constants)) for lo, hi in before.box]
+    edges = [sorted({lo, min(lo + 1, hi - 1), max(hi - 2, lo), hi - 1}) for lo, hi in before.box]
+    for k in range(count):
+        point = [generator.randrange(lo, hi) for lo, hi in before.box]
+        if k % 4 == 0:
+            point = [generator.choice(e) for e in edges]
+        elif k % 4 == 1:
+            point = [generator.choice(n) for n in near]
+        elif k % 4 == 2:
+            axis = generator.randrange(len(point))
+            point[axis] = generator.choice(edges[axis])
+        yield tuple(point)
+
+
+def _near(lo: int, hi: int, constants: Iterable[int]) -> set[int]:
+    return {lo, hi - 1} | {x for c in constants for x in (c - 1, c, c + 1, hi - c) if lo <= x < hi}
+
+
+def _constants(scope: Scope) -> Iterator[int]:
+    """Bounds and integers of index functions: where pieces of an expression may begin or end."""
+    for s in walk(scope):
+        for i in (*s.loops, *s.sums):
+            yield i.lo
+            yield i.hi
+        for e in index_functions(s.body):
+            yield from _integers(e)
+
+
+def _integers(e: Index) -> Iterator[int]:
+    yield abs(e.const)
+    yield e.den
+    for atom, c in e.terms:
+        yield abs(c)
+        if isinstance(atom, Floor):
+            yield atom.den
+            yield from _integers(atom.num)

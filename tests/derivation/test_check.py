@@ -1,0 +1,164 @@
+"""The checker accepts true steps by their normal forms and rejects mutated ones, at real extents."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from einnet.derivation.check import Difference, check, check_equal
+from einnet.derivation.einfile import parse as parse_file
+from einnet.derivation.steps import Derivation, Step, subscope
+from einnet.errors import CertificateError
+from einnet.expr.nodes import Scope
+from einnet.expr.points import evaluate_at
+from einnet.expr.text import parse
+from tests.strategies import repeatable, scopes
+
+CHAINS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((Path(__file__).parent / "chains").glob("*.ein"))}
+
+
+def chain(text: str) -> Derivation:
+    return parse_file(text).derivation
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_true_chains_are_proven_by_normal_forms(name: str) -> None:
+    derivation = chain(CHAINS[name])
+    start = time.perf_counter()
+    proofs = check(derivation)
+    assert [p.method for p in proofs] == ["inline"] * len(derivation.steps)
+    assert time.perf_counter() - start < 1.0 * len(proofs)
+    assert check_equal(derivation.start, derivation.end).method == "inline"
+
+
+MUTANTS = [
+    ("conv3x3", 1, "h+r-1", "h+r"),
+    ("conv3x3", 1, "Σ[c<64]", "Σ[c<63]"),
+    ("conv3x3", 1, "A[h+r-1,w+s-1,c]*K[r,s,f,c]", "A[h+r-1,w+s-1,c]*K[s,r,f,c]"),
+    ("conv3x3", 1, "K[r,s,f,c]", "K[r,s,c,f]"),
+    ("conv3x3", 1, "[h,w,f,r,s]", "[w,h,f,r,s]"),
+    ("conv3x3", 1, "{L[h<56,", "{L[h<55,"),
+    ("conv3x3", 2, "-1<=t<57", "1<=t<57"),
+    ("conv3x3", 2, "[h+r-1,w+s-1,f,r,s]", "[h+r-1,w+s-2,f,r,s]"),
+    ("conv3x3", 3, "{L[t<56,u<56", "{L[t<56,u<55"),
+    ("conv3x3", 3, "A[t,u,c]", "A[u,t,c]"),
+    ("conv3x3", 4, "{L[t<56,u<56", "{L[t<56,1<=u<56"),
+    ("conv3x3", 1, "w+s-1,c]*K", "w+s-1,c]|1*K"),
+    ("conv3x3", 4, "A[t,u,c]*K[r,s,f,c]", "A[t,u,c]"),
+    ("conv3x3", 4, "A[t,u,c]*", "2*A[t,u,c]*"),
+    ("conv3x3", 5, "n//64-3*(n//192)", "n//64-4*(n//192)"),
+    ("conv3x3", 5, "m//56,m%56", "m//55,m%55"),
+    ("conv3x3", 5, "m<3136", "m<3135"),
+    ("conv3x3", 5, "f+192*r+64*s", "f+192*s+64*r"),
+    ("transposed", 1, "(h-r+1)/2", "(h-r+1)//2"),
+    ("transposed", 1, "(h-r+1)/2", "(h-r)/2"),
+    ("transposed", 2, "(h-r+1)/2,(w-s+1)/2", "(h-r+1)//2,(w-s+1)/2"),
+    ("transposed", 3, "h'+(h''+1)//2-r'", "h'-r'"),
+    ("transposed", 3, "(h''+1)%2", "h''%2"),
+    ("transposed", 3, "Σ[r'<2", "Σ[r'<1"),
+    ("products", 1, "B[j,k]", "B[j,j]"),
+    ("products", 2, "k<128", "k<127"),
+    ("band", 1, "i//4,i%4", "i//4,(i+1)%4"),
+    ("band", 2, "u<80", "u<79"),
+    ("band", 2, "j<400", "j<280"),
+    ("band", 2, "4*j-128", "4*j-124"),
+    ("conv5x5", 1, "r<6", "r<4"),
+    ("conv5x5", 2, "r''<3", "r''<4"),
+    ("conv5x5", 3, "t<227", "t<225"),
+    ("conv5x5", 3, "t+r-2", "t+r-3"),
+    ("strided", 1, "r''<2", "r''<1"),
+    ("strided", 2, "e<2", "e<1"),
+    ("dilated", 1, "h'+r-1", "h'+r"),
+    ("dilated", 1, "A[e+2*j,c]", "A[e+2*j,c] + A[2*j,c]"),
+    ("attention", 1, "V[-j+63,f]", "V[j,f]"),
+    ("attention", 1, "exp({L[j<64", "tanh({L[j<64"),
+    ("pool", 1, "|-inf}", "}"),
+    ("pool", 1, "}[h,2*w+s]|-inf", "}[h,2*w+s-1]|-inf"),
+    ("pool", 1, "max[r<3]", "max[r<2]"),
+]
+
+
+@pytest.mark.parametrize(("name", "number", "old", "new"), MUTANTS)
+def test_mutated_steps_are_rejected_with_a_point(name: str, number: int, old: str, new: str) -> None:
+    derivation = chain(CHAINS[name])
+    states = list(derivation.states())
+    declared = str(states[0]).rpartition("\n")[0]
+    text = states[number].text()
+    assert old in text
+    wrong = parse(f"{declared}\n{text.replace(old, new, 1)}")
+    before, after = Derivation(derivation.start, derivation.steps[: number - 1]), Step("mutant", f"{old} -> {new}", states[number - 1], wrong)
+    start = time.perf_counter()
+    with pytest.raises(Difference, match=rf"step {number} \(mutant .*differ at") as caught:
+        check(replace(before, steps=(*before.steps, after)))
+    assert time.perf_counter() - start < 5
+    point = caught.value.point
+    assert len(point) == len(wrong.loops)
+    assert evaluate_at(states[0], np.asarray([point]), 1) != evaluate_at(wrong, np.asarray([point]), 1)
+
+
+def test_a_step_must_start_from_what_stands_there() -> None:
+    derivation = chain(CHAINS["conv3x3"])
+    swapped = replace(derivation, steps=(derivation.steps[0], derivation.steps[2]))
+    with pytest.raises(CertificateError, match=r"step 2 .*there is no scope at 0\.0"):
+        check(swapped)
+    moved = replace(derivation.steps[1], path=())
+    with pytest.raises(CertificateError, match="the step starts from"):
+        check(replace(derivation, steps=(derivation.steps[0], moved)))
+
+
+def test_boxes_and_declarations_must_agree() -> None:
+    conv = parse("A : f32[8]\nL[h<8] A[h]")
+    with pytest.raises(CertificateError, match=r"boxes differ: 0\.\.7 before, 0\.\.8 after"):
+        check_equal(conv, parse("A : f32[8]\nL[h<9] A[h]"))
+    with pytest.raises(CertificateError, match="boxes differ"):
+        check_equal(parse("A : f32[8,4]\nL[h<8,w<4] A[h,w]"), parse("A : f32[8,4]\nL[w<4,h<8] A[h,w]"))
+    with pytest.raises(CertificateError, match="tensor A is"):
+        check_equal(conv, parse("A : f32[9]\nL[h<8] A[h]"))
+
+
+def test_classes_are_checked() -> None:
+    scope = parse("A : f32[8]\nL[h<8] A[h]")
+    with pytest.raises(CertificateError, match="needs an error bound"):
+        check(Derivation(scope, (Step("bilinear", "", scope, scope, kind="precision"),)))
+    with pytest.raises(CertificateError, match="no numerical class"):
+        check(Derivation(scope, (Step("bilinear", "", scope, scope, kind="magic"),)))
+
+
+def test_what_has_no_common_normal_form_is_evaluated_and_says_so() -> None:
+    whole = parse("A : f32[64]\nK : f32[4]\nL[h<128] Σ[r<4] A[(h-r)/2]*K[r]")
+    phases = parse(
+        "A : f32[64]\nK : f32[4]\nL[h<128] {L[h<64] Σ[r<2] A[h-r]*K[2*r]}[h/2] + {L[h<64] Σ[r<2] A[h-r]*K[2*r+1]}[(h-1)/2]"
+    )
+    proof = check_equal(whole, phases)
+    assert proof.method == "random"
+    assert proof.points >= 64
+    assert "2^61-1" in proof.details
+    with pytest.raises(Difference):
+        check_equal(whole, parse(str(phases).replace("2*r+1", "2*r")))
+
+
+@repeatable(60)
+@given(scopes(depth=2), scopes(depth=2))
+def test_verdicts_agree_with_values(left: Scope, right: Scope) -> None:
+    """Whatever is accepted by its form has equal values; a scope equals itself."""
+    assert check_equal(left, left).method == "inline"
+    if left.box == right.box:
+        try:
+            proof = check_equal(left, right)
+        except CertificateError:
+            return
+        assert proof.method in ("inline", "random")
+
+
+def test_paths_reach_repeated_scopes_one_by_one() -> None:
+    start = parse("A : f32[8]\nL[h<8] {L[h<8] A[h]*A[h]}[h] + {L[h<8] A[h]*A[h]}[h]")
+    new = parse("A : f32[8]\nL[x<8] A[7-(7-x)]*A[x]*1")
+    derivation = Derivation(start, (Step("fold", "", subscope(start, (1,)), new, (1,)),))
+    check(derivation)
+    assert subscope(derivation.end, (0,)) == subscope(start, (0,))
+    assert subscope(derivation.end, (1,)) == new

@@ -1,0 +1,64 @@
+"""`.ein` files: what is written is read back, and errors name their line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from einnet.derivation.einfile import check_file, parse, write
+from einnet.errors import CertificateError, ParseError
+from tests.derivation.test_check import CHAINS
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_files_are_read_back(name: str) -> None:
+    file = parse(CHAINS[name])
+    again = parse(write(file.derivation, file.matches))
+    assert again == file
+    assert write(again.derivation, again.matches) == write(file.derivation, file.matches)
+
+
+def test_parts_of_a_step() -> None:
+    start = "from L[i<4] {L[i<4] A[i]}[i]  # start\n"
+    text = start + "by fold at 0 kind precision bound 1e-06 x=1, y=2\n   L[i<4]\n   {L[j<4] 1*A[j]}[i]\nmatch Copy(i)\n"
+    (step,) = parse(text).derivation.steps
+    assert (step.rule, step.path, step.kind, step.bound, step.parameters) == ("fold", (0,), "precision", 1e-06, "x=1, y=2")
+    assert parse(text).matches == ("Copy(i)",)
+
+
+def test_check_file_names_the_file(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.ein", tmp_path / "bad.ein"
+    good.write_text(CHAINS["conv3x3"], encoding="utf-8")
+    upto, _, _ = CHAINS["conv3x3"].partition("by substitute at 0 m=")
+    start, merge, end = upto.partition("by merge\n   L[h<56,w<56,f<64] Σ[r<3,s<3] ")
+    bad.write_text(f"{start}{merge}2*{end}", encoding="utf-8")
+    assert len(check_file(good)) == 5
+    with pytest.raises(CertificateError, match=r"bad\.ein: step 4 \(merge\)"):
+        check_file(bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no 'from' line"),
+        ("A : f32[4]\nby fold\n  L[i<4] A[i]", "line 2: expected a declaration or from"),
+        ("from L[i<4] A[i]\nby fold", "line 2: the indented expression after 'by fold' is missing"),
+        ("from L[i<4] A[i]\nby fold\n  L[i<4] A[j]", "starts in line 3: .*iterator 'j' is not bound"),
+        ("  L[i<4] A[i]", "line 1: an indented line"),
+        ("nonsense", "line 1: expected a declaration"),
+        ("A : f32[4\nfrom L[i<4] A[i]", "line 1"),
+        ("A : f32[4]\nA : f32[5]\nfrom L[i<4] A[i]", "line 2"),
+        ("from L[i<4] A[i]\nby fold at 3\n  L[i<4] A[i]", "no scope at 3"),
+        ("from L[i<4] A[i]\nby fold kind wrong\n  L[i<4] A[i]", "'wrong' is no numerical class"),
+        ("from L[i<4] A[i]\nmatch X\nby fold\n  L[i<4] A[i]", "line 3: 'match' lines stand at the end"),
+    ],
+)
+def test_errors_name_their_line(text: str, message: str) -> None:
+    with pytest.raises(ParseError, match=message):
+        parse(text)
+
+
+def test_a_step_changes_nothing_but_its_path() -> None:
+    with pytest.raises(CertificateError, match="line 2: the step changes more than the scope at 0"):
+        parse("from L[i<4] {L[i<4] A[i]}[i]\nby fold at 0\n  L[i<4] 2*{L[i<4] A[i]}[i]")

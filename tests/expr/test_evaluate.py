@@ -1,0 +1,113 @@
+"""Dense evaluation against the point-by-point meaning."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from einnet.errors import UsageError
+from einnet.expr import evaluate as module
+from einnet.expr.evaluate import evaluate
+from einnet.expr.modular import order
+from einnet.expr.nodes import Scope
+from einnet.expr.text import parse
+from tests.expr.brute import Brute
+from tests.strategies import integer_values, repeatable, scopes
+
+CONV = "A : f32[7,6,4]\nK : f32[3,3,5,4]\nL[h<7,w<6,f<5] Σ[c<4,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,f,c]"
+MANY = repeatable(150)
+
+
+def brute(scope: Scope, values: dict[str, np.ndarray]) -> np.ndarray:
+    out = np.empty(scope.shape, dtype=object)
+    for point, v in Brute(values).table(scope).items():
+        out[tuple(x - lo for x, (lo, _) in zip(point, scope.box, strict=True))] = v
+    return out
+
+
+@MANY
+@given(scopes(depth=2))
+def test_exact_evaluation_is_the_meaning(scope: Scope) -> None:
+    values = integer_values(scope)
+    assert (evaluate(scope, values, "int") == brute(scope, values)).all()
+
+
+@MANY
+@given(scopes(depth=1))
+def test_floats_agree_with_rationals(scope: Scope) -> None:
+    values = integer_values(scope)
+    np.testing.assert_allclose(evaluate(scope, values), evaluate(scope, values, "int").astype(float), rtol=1e-9, atol=1e-9)
+
+
+@MANY
+@given(scopes(depth=1))
+def test_chunks_do_not_change_values(scope: Scope) -> None:
+    values = integer_values(scope)
+    whole = evaluate(scope, values, "mod")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_CHUNK", 3)
+        assert (evaluate(scope, values, "mod") == whole).all()
+
+
+def test_residues_are_those_of_the_integers() -> None:
+    scope = parse(CONV)
+    values = integer_values(scope)
+    assert (order(evaluate(scope, values, "mod")) == brute(scope, values).astype(int)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int", "mod"])
+def test_fills_of_max_pooling(dtype: str) -> None:
+    scope = parse("A : f32[4]\nL[h<4] max[r<3] A[h+r-1]|-inf")
+    out = evaluate(scope, {"A": np.asarray([-4, -3, -7, -9])}, dtype)
+    assert (order(out) if dtype == "mod" else out).tolist() == [-3, -3, -3, -7]
+
+
+def test_fractional_reads_are_outside() -> None:
+    scope = parse("A : f32[3]\nL[h<6] A[h/2]|5")
+    assert evaluate(scope, {"A": np.asarray([1, 2, 3])}).tolist() == [1, 5, 2, 5, 3, 5]
+
+
+def test_functions_follow_numpy() -> None:
+    x = np.linspace(0.25, 2, 8)
+    scope = parse("A : f32[8]\nL[i<8] exp(A[i]) + sigmoid(A[i])*erf(A[i]) - log(A[i]) / sqrt(A[i]) + softplus(pow(A[i], 2)) + round(2*A[i])")
+    from math import erf
+
+    want = np.exp(x) + np.vectorize(erf)(x) / (1 + np.exp(-x)) - np.log(x) / np.sqrt(x) + np.log1p(np.exp(x**2)) + np.rint(2 * x)
+    np.testing.assert_allclose(evaluate(scope, {"A": x}), want)
+
+
+def test_empty_ranges_give_the_neutral_element() -> None:
+    assert evaluate(parse("A : f32[3]\nL[i<2] Σ[k<0] A[k]"), {"A": np.ones(3)}).tolist() == [0, 0]
+    assert evaluate(parse("A : f32[3]\nL[i<2] max[k<0] A[k]"), {"A": np.ones(3)}).tolist() == [-np.inf] * 2
+    assert evaluate(parse("A : f32[3]\nL[i<0] A[i]"), {"A": np.ones(3)}).shape == (0,)
+
+
+def test_weight_relayouts_are_copies() -> None:
+    weights = np.random.default_rng(0).standard_normal((3, 3, 512, 512)).astype("f4")
+    for body, want in (
+        ("L[f<512,c<512,r<3,s<3] K[r,s,f,c]", weights.transpose(2, 3, 0, 1)),
+        ("L[n<4608,c<512] K[n//3%3,n%3,n//9,c]", weights.transpose(2, 0, 1, 3).reshape(4608, 512)),
+    ):
+        scope = parse("K : weight f32[3,3,512,512]\n" + body)
+        start = time.perf_counter()
+        out = evaluate(scope, {"K": weights}, "float32")
+        assert time.perf_counter() - start < 0.5
+        assert (out == want).all()
+
+
+def test_missing_and_misshapen_values_are_named() -> None:
+    scope = parse(CONV)
+    with pytest.raises(UsageError, match=r"no values for tensor A\[7, 6, 4\]"):
+        evaluate(scope, {})
+    with pytest.raises(UsageError, match=r"shape \[1\] for tensor A"):
+        evaluate(scope, {"A": np.ones(1), "K": np.ones((3, 3, 5, 4))})
+    with pytest.raises(UsageError, match="'nonsense' is no number system"):
+        evaluate(scope, {}, "nonsense")
+
+
+def test_indices_that_would_wrap_around_are_refused() -> None:
+    with pytest.raises(UsageError, match="62 bits"):
+        evaluate(parse("A : f32[3]\nL[i<99] A[999999999999999998*i//7]"), {"A": np.ones(3)})

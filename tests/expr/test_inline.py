@@ -1,0 +1,106 @@
+"""The inlining normal form keeps the value, and forgets what it should."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from einnet.expr.inline import OutOfReach, inline
+from einnet.expr.nodes import Scope, nested
+from einnet.expr.points import evaluate_at
+from einnet.expr.text import parse
+from tests.strategies import repeatable, scopes
+
+MANY = repeatable(150)
+
+
+def everywhere(scope: Scope) -> np.ndarray:
+    return np.asarray(list(product(*(range(lo, hi) for lo, hi in scope.box))), dtype=np.int64).reshape(prod(scope.shape), len(scope.shape))
+
+
+@MANY
+@given(scopes(depth=2))
+def test_inlining_keeps_every_value(scope: Scope) -> None:
+    try:
+        flat = inline(scope)
+    except OutOfReach:
+        return
+    assert flat.box == scope.box
+    assert (evaluate_at(flat, everywhere(scope), 5) == evaluate_at(scope, everywhere(scope), 5)).all()
+
+
+@MANY
+@given(scopes(depth=1))
+def test_the_normal_form_is_read_back(scope: Scope) -> None:
+    try:
+        flat = inline(scope)
+    except OutOfReach:
+        return
+    assert parse(str(flat)).key == flat.key
+
+
+CONV = "L[h<56,w<56,f<64] Σ[c<64,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,f,c]"
+A_K = "A : f32[56,56,64]\nK : f32[3,3,64,64]\n"
+LINE = "A : f32[8]\nK : f32[3]\nB : f32[8]\n"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "L[h<56,w<56,f<64] Σ[s<3,r<3] {L[f<64,h<56,w<56,r<3,s<3] Σ[c<64] K[r,s,f,c]*A[h+r-1,w+s-1,c]}[f,h,w,r,s]",
+        "L[h<56,w<56,f<64] Σ[r<3,s<3] {L[t<58,u<58,f<64,r<3,s<3] Σ[c<64] A[t-1,u-1,c]*K[r,s,f,c]}[h+r,w+s,f,r,s]",
+        "L[h<56,w<56,f<64] Σ[c<64,r<3,s<3] A[h-r+1,w-s+1,c]*K[2-r,2-s,f,c]",
+        "L[h<56,w<56,f<64] Σ[k<576] {L[h<56,w<56,k<576] A[h+k//3%3-1,w+k%3-1,k//9]}[h,w,k]*K[k//3%3,k%3,f,k//9]",
+        "L[h<56,w<56,f<64] Σ[c<64,t<56,u<56] A[t,u,c]*K[t-h+1,u-w+1,f,c]",
+        "L[h<56,w<56,f<64] Σ[c<64,r<6,s<8] A[h+r-1,w+s-1,c]*K[r,s,f,c]",
+        "L[h<56,w<56,f<64] Σ[c<64,r<3,s<3,r'<2] A[h+2*r+r'-1,w+s-1,c]*K[2*r+r',s,f,c]",
+        "L[h<56,w<56,f<64] {L[a<14,b<4,w<56,f<64] Σ[c<64,r<3,s<3] A[4*a+b+r-1,w+s-1,c]*K[r,s,f,c]}[h//4,h%4,w,f]",
+        "L[h<56,w<56,f<64] {" + CONV + "}[h,w,f]*3 - 2*{" + CONV + "}[h,w,f]",
+    ],
+)
+def test_one_form_for_all_ways_to_write_a_convolution(other: str) -> None:
+    assert inline(parse(A_K + other)).key == inline(parse(A_K + CONV)).key
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("L[h<8] relu(2*A[h-1])", "L[h<8] {L[h<8] relu(A[h]*2)}[h-1]"),
+        ("L[h<16] Σ[r<3] A[(h-r)/2]*K[r]", "L[h<16] Σ[r<3] {L[t<8,r<3] A[t]*K[r]}[(h-r)/2,r]"),
+        ("L[h<8] A[h]*(B[h]+3)", "L[h<8] 3*A[h] + B[h]*A[h]"),
+        ("L[h<8] A[h]/(2*B[h])", "L[h<8] 0.5*{L[h<8] A[7-h]/B[7-h]}[7-h]"),
+        ("L[h<8] select(h-3>=0, A[h], B[h])", "L[h<8] {L[3<=h<8] A[h]}[h] + {L[h<3] B[h]}[h]"),
+        ("L[h<8] max[r<4] A[h+r-1]|-inf", "L[h<8] max[a<2] {L[h<10] max[b<2] A[h+b-1]|-inf}[h+2*a]|-inf"),
+        ("L[h<8] A[h] - A[h]", "L[h<8] 0"),
+        ("L[h<8] Σ[r<5] A[h]", "L[h<8] 5*A[h]"),
+        ("L[h<8] val(2*h+1)*A[h]", "L[h<8] 2*val(h)*A[h] + A[h]"),
+    ],
+)
+def test_equal_expressions_have_equal_forms(left: str, right: str) -> None:
+    assert inline(parse(LINE + left)).key == inline(parse(LINE + right)).key
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("L[h<8] relu(A[h-1]+1)", "L[h<8] {L[h<8] relu(A[h]+1)}[h-1]"),
+        ("L[h<8] Σ[r<3] B[h+r-1]*K[r]", "L[h<8] Σ[r<3] {L[t<8] B[t]}[h+r]*K[r]"),
+        ("L[h<8] Σ[r<3] {L[t<8] B[t+1]}[h+r-2]*K[r]", "L[h<8] Σ[r<3] B[h+r-1]*K[r]"),
+        ("L[h<16] A[h/2]", "L[h<16] A[h//2]"),
+        ("L[h<8] max[r<3] A[h+r-1]|-inf", "L[h<8] max[r<3] A[h+r-1]"),
+        ("L[h<8] Σ[r<3] A[h+r]", "L[h<8] Σ[r<4] A[h+r]"),
+    ],
+)
+def test_different_expressions_have_different_forms(left: str, right: str) -> None:
+    assert inline(parse(LINE + left)).key != inline(parse(LINE + right)).key
+
+
+def test_padding_between_two_convolutions_stays() -> None:
+    text = "L[h<8] Σ[q<3] {L[h<8] Σ[r<3] A[h+r-1]*K[r]}[h+q-1]*K[q]"
+    flat = inline(parse(LINE + text))
+    assert "select" in flat.text()
+    assert not list(nested(flat))

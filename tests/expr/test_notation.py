@@ -1,0 +1,86 @@
+"""The notation and the canonical key on random expressions."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from einnet.expr.index import var
+from einnet.expr.latex import latex
+from einnet.expr.nodes import Add, Body, Call, Iter, Mul, Read, Scope, children, rebuild, substitute_body
+from einnet.expr.text import parse
+from tests.strategies import repeatable, scopes
+
+THOUSAND = repeatable(1000)
+
+
+@THOUSAND
+@given(scopes(depth=2))
+def test_what_is_printed_is_read_back(scope: Scope) -> None:
+    assert parse(str(scope)) == scope
+
+
+def shuffled(body: Body, generator: random.Random) -> Body:
+    """The same body with operands of commutative operators and the insides of scopes in another order."""
+    if isinstance(body, Read):
+        return replace(body, base=renamed(body.base, generator)) if isinstance(body.base, Scope) else body
+    args = [shuffled(a, generator) for a in children(body)]
+    if isinstance(body, Add | Mul) or (isinstance(body, Call) and body.name in ("max", "min")):
+        generator.shuffle(args)
+    return rebuild(body, tuple(args)) if args else body
+
+
+def renamed(scope: Scope, generator: random.Random) -> Scope:
+    """The same scope with other names and another order of sums and operands."""
+    fresh = {i.name: f"{generator.choice('xyz')}{k}" for k, i in enumerate((*scope.loops, *scope.sums))}
+    body = substitute_body(scope.body, {old: var(new) for old, new in fresh.items()})
+    sums = [Iter(fresh[i.name], i.lo, i.hi) for i in scope.sums]
+    generator.shuffle(sums)
+    loops = tuple(Iter(fresh[i.name], i.lo, i.hi) for i in scope.loops)
+    return Scope(loops, tuple(sums), shuffled(body, generator), scope.reduce)
+
+
+@THOUSAND
+@given(scopes(depth=2))
+def test_the_key_forgets_names_and_order(scope: Scope) -> None:
+    assert renamed(scope, random.Random(scope.text())).key == scope.key
+
+
+CONV = "A : f32[6,6,4]\nK : f32[3,3,4]\nL[h<6,w<6] Σ[r<3,s<3,c<4] A[h+r-1,w+s-1,c]*K[r,s,c]"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("K[r,s,c]", "K[s,r,c]"),
+        ("h<6,w", "h<5,w"),
+        ("L[h<6,w<6]", "L[w<6,h<6]"),
+        ("c<4", "c<3"),
+        ("A : f32[6,6,4]", "A : f32[6,7,4]"),
+        ("A : f32", "A : f16"),
+        ("K : f32", "K : weight f32"),
+        ("h+r-1", "h+r-2"),
+        ("h+r-1", "(h+r-1)%6"),
+        ("h+r-1", "(h+r-1)//2"),
+        ("h+r-1", "(h+r-1)/2"),
+        ("c]*K", "c]|1*K"),
+        ("Σ", "max"),
+        ("]*K", "]+K"),
+    ],
+)
+def test_the_key_forgets_nothing_else(old: str, new: str) -> None:
+    assert old in CONV
+    assert parse(CONV.replace(old, new)).key != parse(CONV).key
+
+
+def test_latex_shows_every_part() -> None:
+    text = latex(parse("A : f32[6,6]\nL[h<6,1<=w<5] max[r1<3] select(h-w>=0, relu({L[i<6,j<6] 1/3*A[i//2,(j+1)/2]}[h+r1,w]|-inf), 0) + val(h)"))
+    for part in (
+        r"\mathrm{L}", r"1\le w<5", r"\max_{r_{1}<3}", r"\begin{cases}", r"h-w \ge 0", r"\operatorname{relu}", r"\lfloor i / 2 \rfloor",
+        r"\frac{j+1}{2}", r"\tfrac{1}{3}", r"\big|_{-\infty}", r"\left(h\right)",
+    ):  # fmt: skip
+        assert part in text
+    assert text.count("{") == text.count("}")
