@@ -39,14 +39,14 @@ class Converged:
         return subscope(self.tree, self.path)
 
 
-def distance(core: Scope, mismatches: list[Mismatch]) -> Distance:
-    """How far an expression with fixable mismatches is from its table."""
+def distance(core: Scope, mismatches: list[Mismatch], permuted: bool) -> Distance:
+    """How far an expression with fixable mismatches is from its table; `permuted`: its loops are in the table's order already."""
     kinds = [m.fix for m in mismatches]
-    return kinds.count("split"), kinds.count("skew"), kinds.count("reflect"), 3 - _canonical(core)
+    return kinds.count("split"), kinds.count("skew"), kinds.count("reflect"), 3 - permuted - _canonical(core)
 
 
 def _canonical(core: Scope) -> int:
-    """How many of A, B are copies in the iterators' order already; the result counts once it has been permuted (loops in sorted groups)."""
+    """How many of the operands are copies in the iterators' order already."""
     operands = product_reads(core.body) or ()
     return sum(isinstance(r.base, Scope) and r.index == indices(r.base.loops) for r in operands)
 

@@ -1,0 +1,63 @@
+"""Converging derivation ends, each of its steps lowers the distance, and what it reaches is the operator."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from einnet.derivation.check import check
+from einnet.derivation.normalise import normalise
+from einnet.derivation.steps import Derivation
+from einnet.expr.nodes import Scope
+from einnet.instantiate.match import Match, match
+from einnet.instantiate.tables import TABLES, Table
+from einnet.search.converge import LIMIT, RULE_OF, Converged, Distance, converge, distance
+from tests.derivation.generators import correlations, scopes
+from tests.search.catalogue import CATALOGUE, expression
+
+
+def distances(found: Converged, table: Table) -> list[Distance]:
+    """The distance of the matched scope before every step that mends a mismatch."""
+    mending = [s for s in found.steps if s.rule in RULE_OF.values() and s.before.sums]
+    result: list[Distance] = []
+    for n, step in enumerate(mending):
+        left = match(step.before, table)
+        assert isinstance(left, list)
+        result.append(distance(step.before, left, any(s.rule == RULE_OF["permute"] for s in mending[:n])))
+    return result
+
+
+def agrees(source: Scope, table: Table) -> bool:
+    """The result is a match with a falling distance, or mismatches with reasons; whether it is a match."""
+    found = converge(source, table)
+    if not isinstance(found, Converged):
+        assert found and all(m.why for m in found) and "did not end" not in found[0].why
+        return False
+    assert len(found.steps) < 4 * LIMIT
+    assert str(match(found.core, table)) == str(found.match)
+    falling = distances(found, table)
+    assert all(a > b for a, b in zip(falling, falling[1:])), (falling, [(s.rule, s.parameters) for s in found.steps])
+    derivation = Derivation(source, found.steps)
+    assert derivation.end.key == found.tree.key
+    check(derivation)
+    return True
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda t: t.name)
+def test_the_catalogue_converges(table: Table) -> None:
+    names = [n for n in CATALOGUE if not n.startswith("transposed: k") or n.endswith("p1")]
+    converged = [n for n in names if agrees(normalise(expression(n))[0], table)]
+    assert len(converged) > 20, converged
+
+
+@settings(max_examples=120, suppress_health_check=list(HealthCheck))
+@given(st.one_of(correlations(), correlations(), correlations(), scopes()), st.sampled_from(TABLES))
+def test_random_sums_of_products_converge_or_say_why_not(source: Scope, table: Table) -> None:
+    agrees(normalise(source)[0], table)
+
+
+def test_a_match_needs_no_step() -> None:
+    source = expression("matmuls: matmul")
+    found = converge(source, TABLES[0])
+    assert isinstance(found, Converged) and found.steps == () and found.tree == source and isinstance(match(source, TABLES[0]), Match)

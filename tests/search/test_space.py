@@ -1,0 +1,162 @@
+"""Properties of the search: monotone in depth, the same with and without pruning by key, deterministic, within its budgets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from functools import cache
+
+import pytest
+
+from einnet.derivation.check import check
+from einnet.expr.nodes import Scope, used_names, walk
+from einnet.expr.text import parse
+from einnet.search.forms import Form
+from einnet.search.space import Options, Space
+
+OPERATORS = {
+    "conv3x3": "A : f32[57,43,5]\nK : weight f32[3,3,5,8]\nL[h<57,w<43,f<8] Σ[c<5,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]",
+    "kx1": "A : f32[57,43,5]\nK : weight f32[3,5,8]\nL[h<57,w<43,f<8] Σ[c<5,r<3] A[h+r-1,w,c]*K[r,c,f]",
+    "1x1": "A : f32[57,43,5]\nK : weight f32[5,8]\nL[h<57,w<43,f<8] Σ[c<5] A[h,w,c]*K[c,f]",
+    "matmul": "A : f32[57,43]\nK : weight f32[43,8]\nL[m<57,n<8] Σ[k<43] A[m,k]*K[k,n]",
+    "product of three": "A : f32[40,30]\nB : f32[30,50]\nC : f32[50,20]\nL[m<40,n<20] Σ[k<30,l<50] A[m,k]*B[k,l]*C[l,n]",
+    "with a tail": "A : f32[57,43]\nK : weight f32[43,3,8]\nb : f32[8]\nL[m<57,n<8] relu({L[m<57,n<8] Σ[k<41,r<3] A[m,k+r]*K[k,r,n]}[m,n] + b[n])",
+}
+
+
+def options(depth: int, **changes: object) -> Options:
+    """Scopes of any arithmetic intensity are explored, so that small expressions have something to find."""
+    return Options(max_depth=depth, intensity=0.0, **changes)  # type: ignore[arg-type]
+
+
+@cache
+def found(name: str, depth: int) -> tuple[Form, ...]:
+    return tuple(Space(options(depth)).forms(parse(OPERATORS[name])))
+
+
+def keys(forms: tuple[Form, ...] | list[Form]) -> set[str]:
+    return {f.key for f in forms}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("depth", range(4))
+def test_more_depth_finds_no_less(name: str, depth: int) -> None:
+    assert keys(found(name, depth)) <= keys(found(name, depth + 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATORS)
+def test_more_depth_finds_no_less_up_to_7(name: str) -> None:
+    for depth in range(4, 7):
+        assert keys(found(name, depth)) <= keys(found(name, depth + 1))
+
+
+def test_more_depth_finds_more() -> None:
+    assert len(found("conv3x3", 0)) < len(found("conv3x3", 1)) < len(found("conv3x3", 2))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_forms_are_distinct_closed_and_start_at_the_expression(name: str) -> None:
+    source = parse(OPERATORS[name])
+    forms = found(name, 3)
+    assert len(keys(forms)) == len(forms)
+    for form in forms:
+        assert form.start == source and form.tree.box == source.box
+        scopes = set(walk(form.tree))
+        assert all(used_names(s.body) <= s.ranges.keys() for s in scopes)
+        assert all(s in scopes for s, _ in form.matches)
+        assert form.derivation.end.key == form.tree.key
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("depth", [1, 2])
+def test_pruning_by_key_loses_nothing(name: str, depth: int) -> None:
+    everything = Space(options(depth, fingerprint=False))
+    assert keys(everything.forms(parse(OPERATORS[name]))) == keys(found(name, depth))
+
+
+def test_pruning_by_key_saves_states() -> None:
+    """sum-split in two orders meets again."""
+    pruned, everything = Space(options(3)), Space(options(3, fingerprint=False))
+    for space in (pruned, everything):
+        space.forms(parse(OPERATORS["conv3x3"]))
+    assert pruned.statistics.duplicates > 0 and pruned.statistics.states < everything.statistics.states
+
+
+def derivations(name: str, depth: int) -> list[str]:
+    return [f"{f.key} {f.operators()} {[(s.rule, s.parameters) for s in f.steps]}" for f in Space(options(depth)).forms(parse(OPERATORS[name]))]
+
+
+def test_two_runs_are_alike() -> None:
+    assert derivations("conv3x3", 3) == derivations("conv3x3", 3)
+
+
+def test_another_hash_seed_changes_nothing() -> None:
+    program = "from tests.search.test_space import derivations\nprint(*derivations('conv3x3', 2), sep='\\n')"
+    outputs = [
+        subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True).stdout
+        for seed in ("1", "2")
+    ]
+    assert outputs[0] == outputs[1] and outputs[0].count("\n") == len(found("conv3x3", 2))
+
+
+def test_the_number_of_states_is_bounded_and_what_was_found_stays() -> None:
+    space = Space(options(7, states=20))
+    forms = space.forms(parse(OPERATORS["conv3x3"]))
+    assert space.statistics.stopped == "states" and space.statistics.states <= 20 + 40
+    assert any(f.operators() for f in forms)
+    for form in forms:
+        check(form.derivation)
+
+
+def test_the_deadline_is_kept() -> None:
+    start = time.monotonic()
+    space = Space(options(7, deadline=start + 0.2))
+    forms = space.forms(parse("A : f32[8,9,5]\nK : weight f32[4,4,5,8]\nL[h<16,w<18,f<8] Σ[c<5,r<4,s<4] A[(h+1-r)/2,(w+1-s)/2,c]*K[r,s,c,f]"))
+    assert space.statistics.stopped == "time" and forms
+    assert time.monotonic() - start < 3
+
+
+def test_a_deadline_that_has_passed_leaves_the_original() -> None:
+    space = Space(options(7, deadline=time.monotonic() - 1))
+    forms = space.forms(parse(OPERATORS["conv3x3"]))
+    assert any(f.operators() == ["Conv(n=1, o=h*w, f=f, c=c, r=r*s, g=1)"] for f in forms)
+
+
+def vendors(forms: tuple[Form, ...] | list[Form]) -> set[str]:
+    return {o for f in forms for o in f.operators()}
+
+
+def test_without_converging_derivation_less_is_found() -> None:
+    bare = Space(options(2, converge=False)).forms(parse(OPERATORS["conv3x3"]))
+    assert keys(bare) < keys(found("conv3x3", 2))
+    assert vendors(bare) < vendors(found("conv3x3", 2))
+
+
+def test_rules_can_be_left_out() -> None:
+    bare = Space(options(3, rules=("sum-split",))).forms(parse(OPERATORS["conv3x3"]))
+    used = {s.rule for f in bare for s in f.steps}
+    assert "sum-split" in used and "bilinear" not in used
+    exact = Space(options(3, kinds=("exact",))).forms(parse(OPERATORS["conv3x3"]))
+    assert {f.derivation.kind for f in exact} == {"exact"}
+
+
+def test_groups_are_shared() -> None:
+    """A second search of an equal expression visits no state."""
+    space = Space(options(2))
+    first = space.forms(parse(OPERATORS["conv3x3"]))
+    states = space.statistics.states
+    renamed: Scope = parse("A : f32[57,43,5]\nK : weight f32[3,3,5,8]\nL[y<57,x<43,o<8] Σ[j<3,i<5,k<3] K[k,j,i,o]*A[y+k-1,x+j-1,i]")
+    second = space.forms(renamed)
+    assert space.statistics.states == states
+    assert [f.key for f in first] == [f.key for f in second] and all(f.start == renamed for f in second)
+    for form in second:
+        check(form.derivation)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_step_of_every_form_is_accepted_by_the_checker(name: str) -> None:
+    for form in found(name, 3):
+        assert len(check(form.derivation)) == len(form.steps)
