@@ -147,9 +147,9 @@ def _one(
             settings.progress(Progress("search", place[0], place[1], statistics.states, statistics.states / used, left=left))
 
     report(Statistics())
-    forms, statistics = deepen(expression, options(settings, share / 2), report)
+    forms, statistics = deepen(expression, options(settings, share / 3), report)
     most = MEASURED if settings.derive and share > 0 and not interrupts.requested else 0
-    choice = choose(expression, forms, cost.estimates, cost.costs, most=most, until=begin + share)
+    choice = choose(expression, forms, cost.estimates, cost.costs, most=most, until=max(begin + share, time.monotonic() + share / 3))
     choice.states, choice.seconds = statistics.states, time.monotonic() - begin
     if statistics.stopped:
         choice.notes.append(f"search stopped by the budget of {statistics.stopped}")

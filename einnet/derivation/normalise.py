@@ -37,7 +37,7 @@ def _once(e: Scope, keep: Keep, steps: list[Step]) -> Scope:
             steps.append(Step(rule, "all", e, new, kind="reassociation" if rule == "residue" else "exact"))
             return new
     for n, r in enumerate(r for r in reads(e.body) if isinstance(r.base, Scope)):
-        if is_copy(r.base) and not keep(r.base) and _pays(e, r):
+        if isinstance(r.base, Scope) and is_copy(r.base) and not keep(r.base) and _pays(e, r):
             merged = merge_read(e, r)
             if not isinstance(merged, Refused):
                 steps.append(Step("merge", f"scope={n}", e, merged))

@@ -91,11 +91,12 @@ def _round_half_even(x: Number) -> Number:
     return x if isinstance(x, float) else Fraction(round(Fraction(x)))
 
 
-_EXACT: dict[str, Callable[..., Number]] = {
+EXACT_FUNCTIONS: dict[str, Callable[..., Number]] = {
     "relu": lambda x: max(x, Fraction(0)), "abs": abs, "sign": lambda x: Fraction((x > 0) - (x < 0)),
     "floor": lambda x: Fraction(math.floor(x)), "ceil": lambda x: Fraction(math.ceil(x)), "round": _round_half_even,
     "not": lambda x: Fraction(x == 0), "max": max, "min": min, "less": lambda x, y: Fraction(x < y), "equal": lambda x, y: Fraction(x == y),
 }  # fmt: skip
+"""The functions that are rational on rationals."""
 
 
 def _rational(x: Any) -> Number:
@@ -132,9 +133,9 @@ class Exact:
         return np.asarray(a / b, dtype=object)
 
     def call(self, name: str, args: tuple[Array, ...]) -> Array:
-        if name not in _EXACT:
+        if name not in EXACT_FUNCTIONS:
             raise UsageError(f"{name} has no exact value on rationals; evaluate in float64 or mod")
-        return np.asarray(np.frompyfunc(_EXACT[name], len(args), 1)(*args), dtype=object)
+        return np.asarray(np.frompyfunc(EXACT_FUNCTIONS[name], len(args), 1)(*args), dtype=object)
 
     def reduce(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
         if not axes:

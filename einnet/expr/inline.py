@@ -12,6 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, reduce
 
+from einnet.expr.arithmetic import EXACT_FUNCTIONS
 from einnet.expr.canonical import canonical, text_of
 from einnet.expr.index import Index, Range, var
 from einnet.expr.nodes import (
@@ -48,6 +49,7 @@ from einnet.expr.terms import (
 )  # fmt: skip
 
 _MOST_TERMS = 512
+_ONE = Const(Fraction(1))
 
 Box = Mapping[str, Range]
 
@@ -108,8 +110,15 @@ def _canonical(term: Term, box: Box) -> Term | None:
     if done is None or all(f in term.factors for f in done.factors):
         return done
     ranges = done.ranges(box)
-    renew = _opaque if done.absorbing == 0 else _flat
-    return replace(done, factors=tuple(f if f in term.factors else renew(f, ranges) for f in done.factors))
+    if done.absorbing != 0:
+        return replace(done, factors=tuple(f if f in term.factors else _flat(f, ranges) for f in done.factors))
+    coefficient, factors = done.coefficient, []
+    for f in (f if f in term.factors else _opaque(f, ranges) for f in done.factors):
+        if isinstance(f, Const) and not isinstance(f.value, float):
+            coefficient *= f.value
+        else:
+            factors.append(f)
+    return replace(done, coefficient=coefficient, factors=tuple(factors)) if coefficient else None
 
 
 def _collected(terms: Iterable[Term], box: Box) -> list[Term]:
@@ -152,9 +161,9 @@ def _opaque(body: Body, box: Box) -> Body:
     """A factor that is not expanded, with its operands in normal form."""
     match body:
         case Call(name, args):
-            return Call(name, tuple(_flat(a, box) for a in args))
+            return _folded(name, tuple(_flat(a, box) for a in args))
         case Div(num, den):
-            return Div(num, _flat(den, box))
+            return _inverted(_flat(den, box)) if num == _ONE else Div(num, _flat(den, box))
         case Select(conds, then, other):
             return Select(conds, _flat(then, box), _flat(other, box))
         case Read(Scope() as scope, index, fill):
@@ -173,11 +182,23 @@ def _reclosed(scope: Scope, index: tuple[Index, ...], box: Box) -> Read:
     return Read(done, indices(loops))
 
 
+def _folded(name: str, args: tuple[Body, ...]) -> Body:
+    """The function of some normal forms, evaluated where they are numbers and its value is rational."""
+    if name in EXACT_FUNCTIONS and all(isinstance(a, Const) for a in args):
+        return Const(EXACT_FUNCTIONS[name](*(a.value for a in args if isinstance(a, Const))))
+    return Call(name, args)
+
+
+def _inverted(den: Body) -> Body:
+    """1 / den."""
+    return Const(1 / den.value) if isinstance(den, Const) and not isinstance(den.value, float) and den.value else Div(_ONE, den)
+
+
 def _expand(body: Body, box: Box) -> list[Term]:
     """Terms, not yet canonical, that add up to a body over the iterators of `box`."""
     match body:
-        case Const(v):
-            return [Term(factors=(body,))] if isinstance(v, float) else [Term(v)] if v else []
+        case Const():
+            return _lone(body)
         case Val(index):
             parts = [Term(Fraction(c, index.den), factors=(Val(Index(((a, 1),), 0, 1)),)) for a, c in index.terms]
             return parts + ([Term(Fraction(index.const, index.den))] if index.const else [])
@@ -258,9 +279,8 @@ def _reciprocal(den: Body, box: Box) -> list[Term]:
     """1 / den; factors of the denominator stand alone."""
     terms = _collected(_expand(den, box), box)
     if len(terms) != 1 or terms[0].sums or terms[0].conds or terms[0].divisors:
-        return [Term(factors=(Div(Const(Fraction(1)), _joined(terms, box)),))]
-    one = Const(Fraction(1))
-    return [Term(1 / terms[0].coefficient, factors=tuple(Div(one, f) for f in terms[0].factors))]
+        return [Term(factors=(Div(_ONE, _joined(terms, box)),))]
+    return [Term(1 / terms[0].coefficient, factors=tuple(Div(_ONE, f) for f in terms[0].factors))]
 
 
 def _expand_call(name: str, args: tuple[Body, ...], box: Box) -> list[Term]:
@@ -274,8 +294,15 @@ def _expand_call(name: str, args: tuple[Body, ...], box: Box) -> list[Term]:
         bare = [
             replace(t, conds=tuple(c for c in t.conds if c not in conds), divisors=tuple(d for d in t.divisors if d not in divisors)) for t in terms
         ]
-        return [Term(conds=conds, divisors=divisors, factors=(Call(name, (_joined(bare, box),)),))]
-    return [Term(factors=(Call(name, tuple(_flat(a, box) for a in args)),))]
+        return [replace(t, conds=conds, divisors=divisors) for t in _lone(_folded(name, (_joined(bare, box),)))]
+    return _lone(_folded(name, tuple(_flat(a, box) for a in args)))
+
+
+def _lone(factor: Body) -> list[Term]:
+    """A factor as a term."""
+    if isinstance(factor, Const) and not isinstance(factor.value, float):
+        return [Term(factor.value)] if factor.value else []
+    return [Term(factors=(factor,))]
 
 
 def _expand_select(where: tuple[Cond, ...], then: Body, other: Body, box: Box) -> list[Term]:

@@ -21,8 +21,27 @@ from math import prod
 from einnet.errors import ParseError
 from einnet.expr.index import Index, Range, as_index, bounds, moduli, var
 from einnet.expr.nodes import (
-    FUNCTIONS, INF, REDUCTIONS, Add, Body, Call, Cond, Const, Div, Iter, Mul, Number, Read, Scope, Select, Tensor, Val,
-    make_add, make_mul, negate, tensors,
+    FUNCTIONS,
+    INF,
+    REDUCTIONS,
+    Add,
+    Body,
+    Call,
+    Cond,
+    Const,
+    Div,
+    Iter,
+    Mul,
+    Number,
+    Read,
+    Scope,
+    Select,
+    Tensor,
+    Val,
+    make_add,
+    make_mul,
+    negate,
+    tensors,
 )  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------------------------- printing
@@ -349,7 +368,7 @@ class _Parser:
         token = self.tokens[self.pos]
         if token.kind != "number":
             raise self.error(f"expected a number, found {token.text!r}")
-        if len(token.text) > 400 or abs(int((token.text.lower().partition("e")[2] or "0"))) > 400:
+        if len(token.text) > 400 or abs(int(token.text.lower().partition("e")[2] or "0")) > 400:
             raise self.error("the number is out of range")
         self.pos += 1
         return Fraction(token.text)

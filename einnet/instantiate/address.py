@@ -38,7 +38,7 @@ def address_of(read: Read, ranges: Mapping[str, Range]) -> Address | str:
     backwards = sorted(k for k, s in strides.items() if s < 0)
     if backwards:
         return f"{name_of(read)} is read backwards along {backwards[0]}"
-    return Address({k: s for k, s in strides.items()}, offset + sum(s * ranges[k][0] for k, s in strides.items()))
+    return Address(strides, offset + sum(s * ranges[k][0] for k, s in strides.items()))
 
 
 def name_of(read: Read) -> str:

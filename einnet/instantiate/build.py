@@ -106,8 +106,8 @@ class _Builder:
         """The scope with the inner scopes that reduce nothing merged into it, as far as the merge rule allows (vertical fusion)."""
         kept: set[Read] = set()
         while True:
-            wanted = (r for r in reads(scope.body) if isinstance(r.base, Scope) and not self.materialised(r.base) and not r.base.sums and r not in kept)
-            r = next(wanted, None)
+            inner = (r for r in reads(scope.body) if isinstance(r.base, Scope) and not self.materialised(r.base) and not r.base.sums)
+            r = next((r for r in inner if r not in kept), None)
             if r is None:
                 return scope
             merged = merge_read(scope, r)

@@ -214,7 +214,8 @@ def _finish(
         ends.append(end)
     channel_stride = c.strides[1] if c.extent > 1 else g.strides[1] if g.extent > 1 else 1
     filter_stride = f.strides[1] if f.extent > 1 else g.strides[2] if g.extent > 1 else 1
-    x = strided_view("0", (batch.extent if batch else 1, g.extent * c.extent, *shape_x), (address[batch.name] if batch else 0, channel_stride, *stride_x), offset)
+    x_shape = (batch.extent if batch else 1, g.extent * c.extent, *shape_x)
+    x = strided_view("0", x_shape, (address[batch.name] if batch else 0, channel_stride, *stride_x), offset)
     y_shape = (batch.extent if batch else 1, g.extent * f.extent, *(w.loop.extent for w in windows))
     y = strided_view("out", y_shape, (out[batch.name] if batch else 0, filter_stride, *(out[w.loop.name] for w in windows)))
     w_shape = (g.extent, f.extent, c.extent, *(w.tap.extent if w.tap else 1 for w in windows))

@@ -168,9 +168,8 @@ def _spread(
         wanted = [i.name for i in members[group]]
         actual = [x for d in collapse(members[group], (own,)) for x in d.names]
         if len(collapse(members[group], (own,))) > 1 or actual != wanted:
-            found.append(
-                Mismatch(f"the {'rows' if n == 0 else 'columns'} do not nest in {name_of(operands[n])}", "relayout", operand=_number(n, swapped), order=orders[n])
-            )
+            why = f"the {'rows' if n == 0 else 'columns'} do not nest in {name_of(operands[n])}"
+            found.append(Mismatch(why, "relayout", operand=_number(n, swapped), order=orders[n]))
     return found or [Mismatch("rows or columns do not nest alike in operand and result")]
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from einnet.derivation.facts import in_range
-from einnet.expr.nodes import Add, Body, Call, Const, Mul, Read, Scope, Tensor, reads
 from einnet.expr.index import var
+from einnet.expr.nodes import Add, Body, Call, Const, Mul, Read, Scope, Tensor, reads
 from einnet.instantiate.address import address_of, flat_index
 from einnet.instantiate.kernels import Post, View, dense_strides
 

@@ -37,7 +37,8 @@ BATCHED_MATMUL = Table(
     "BatchedMatmul", (("m", A_OUT), ("n", B_OUT), ("k", A_B), ("b", ALL)), False, True, "leading dimensions, transposes, batch strides (broadcast)"
 )
 CONV = Table(
-    "Conv", (("n, spatial", A_OUT), ("f", B_OUT), ("c, taps", A_B), ("g", ALL)), True, False, "stride, dilation, asymmetric padding, groups, transposed"
-)
+    "Conv", (("n, spatial", A_OUT), ("f", B_OUT), ("c, taps", A_B), ("g", ALL)), True, False,
+    "stride, dilation, asymmetric padding, groups, transposed",
+)  # fmt: skip
 
 TABLES: tuple[Table, ...] = (MATMUL, BATCHED_MATMUL, CONV)

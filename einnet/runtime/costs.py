@@ -11,8 +11,7 @@ from pathlib import Path
 from einnet.expr.nodes import Body, Read, Scope, map_reads, tensors
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, View, operand_views, result_views
 from einnet.runtime import machine
-from einnet.runtime.cpu import dnnl, roofline
-from einnet.runtime.cpu.kernels import refusal
+from einnet.runtime.cpu import roofline
 from einnet.runtime.cpu.measure import BUDGET_S, IsConstant, constant_buffers, measure
 from einnet.runtime.cpu.threads import resolve_threads
 from einnet.runtime.profile import ProfileDatabase, describe
@@ -156,6 +155,4 @@ class CpuCost:
         return distinct
 
     def _estimate(self, kernel: Kernel) -> float:
-        if isinstance(kernel, (Matmul, Conv)) and dnnl.available() is None and refusal(kernel, constant_buffers(kernel, self.constant)):
-            return float("inf")
         return roofline.estimate(kernel, self.machine)

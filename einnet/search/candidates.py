@@ -7,16 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from einnet.expr.nodes import Scope
+from einnet.expr.nodes import Scope, is_weight, walk
 from einnet.instantiate.build import Build, build
 from einnet.instantiate.kernels import Kernel
 from einnet.search.forms import Form
+from einnet.search.work import flops, moved
 
 Estimate = Callable[[Sequence[Kernel]], Sequence[float]]
 Measure = Callable[[Sequence[Kernel]], Sequence[float]]
 """Seconds of one run of each kernel, inf for one that cannot run well; the search knows no device beyond these two functions."""
 
 OUT = "out"
+
+MOST_FORMS = 400
+"""Forms that are made into kernels; of more, those that compute and move least."""
 
 DOUBT = 1.2
 """Predictions may be this much too high."""
@@ -35,7 +39,7 @@ class Candidate:
     @property
     def original(self) -> bool:
         """No derivation step but normalisation: the operators as the model has them."""
-        return all(s.rule in ("fold", "tighten") for s in self.form.steps)
+        return _unchanged(self.form)
 
     @property
     def rules(self) -> list[str]:
@@ -60,6 +64,8 @@ class Choice:
 def candidates(forms: Sequence[Form], estimate: Estimate) -> list[Candidate]:
     """Every form as kernels, by predicted cost; two forms with the same kernels are one candidate, known by the shorter derivation."""
     found: dict[tuple[object, ...], Candidate] = {}
+    if len(forms) > MOST_FORMS:
+        forms = [f for f in forms if _unchanged(f)] + sorted((f for f in forms if not _unchanged(f)), key=_effort)[:MOST_FORMS]
     for form in forms:
         made = build(form.tree, dict(form.matches), OUT)
         key = (*made.kernels, *sorted(made.weights))
@@ -70,6 +76,15 @@ def candidates(forms: Sequence[Form], estimate: Estimate) -> list[Candidate]:
     for c in found.values():
         c.predicted = sum(cost[k] for k in c.build.kernels)
     return sorted(found.values(), key=lambda c: c.predicted)
+
+
+def _unchanged(form: Form) -> bool:
+    return all(s.rule in ("fold", "tighten") for s in form.steps)
+
+
+def _effort(form: Form) -> float:
+    """Operations, and bytes of intermediate tensors at a typical balance of 10 operations per byte."""
+    return flops(form.tree) + 10.0 * sum(moved(s) for s in dict.fromkeys(walk(form.tree)) if not is_weight(s))
 
 
 def choose(
@@ -87,7 +102,7 @@ def choose(
     _measure(originals[:2], measure, known)
     original = best = min(originals[:2], key=lambda c: c.measured)
     start = len(known)
-    while len(known) - start < most and time.monotonic() < until:
+    while sum(t < inf for t in known.values()) - start < most and time.monotonic() < until:
         batch = [c for c in ranked if not c.seconds and c.predicted < best.measured * DOUBT][:4]
         if not batch:
             break

@@ -1,8 +1,8 @@
 """Converging derivation: the forced steps from an expression to a vendor operator (paper section 6.1).
 
 The distance to a table is (loops to split, loops to skew, windows to reflect, operands that are not yet laid out as the table wants), compared
-in that order. A split, skew or reflection lowers its own count and a relayout or permutation puts one operand or the result into the canonical order, where it
-stays; so the distance falls with every step and a converging derivation ends.
+in that order. A split, skew or reflection lowers its own count; a relayout or permutation puts one operand or the result into the canonical
+order, where it stays. So the distance falls with every step and a converging derivation ends.
 """
 
 from __future__ import annotations

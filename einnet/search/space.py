@@ -186,9 +186,8 @@ class Space:
     def _close(self, form: Form, depth: int) -> Iterator[Form]:
         """Choose a form for every scope that the generated parts read: all alternatives of one, with the first of the others."""
         vendor = {s for s, _ in form.matches}
-        open_scopes = dict.fromkeys(s for s in walk(form.tree) if s is not form.tree and s not in vendor and any(t.sums for t in walk(s)) and not is_weight(s))
-        for s in vendor:
-            open_scopes.pop(s, None)
+        inner = (s for s in walk(form.tree) if s is not form.tree and s not in vendor)
+        open_scopes = dict.fromkeys(s for s in inner if any(t.sums for t in walk(s)) and not is_weight(s))
         top = [s for s in open_scopes if not any(s is not t and s in walk(t) for t in open_scopes)]
         top = [s for s in top if not any(s != v and v in walk(s) for v in vendor)]
         if not top:

@@ -77,7 +77,8 @@ def correlation(e: Scope) -> tuple[Read, list[Pair]] | Refused:
 def forwards(e: Scope) -> Scope:
     """Taps that are subtracted from a loop somewhere, and added nowhere, counted from their other end: h-r becomes h+r."""
     for i in e.sums:
-        signs = {ix.coefficient(i.name) for f in factors(e.body) if isinstance(f, Read) for ix in f.index if i.name in ix.names() and len(ix.terms) > 1}
+        where = [ix for f in factors(e.body) if isinstance(f, Read) for ix in f.index if i.name in ix.names()]
+        signs = {ix.coefficient(i.name) for ix in where if len(ix.terms) > 1}
         if -1 in signs and 1 not in signs:
             e = reflect(e, i).scope
     return e

@@ -12,7 +12,7 @@ from einnet.expr.index import Index, simplify
 from einnet.expr.nodes import Iter, Read, Scope, map_indices, substitute_body
 
 
-@rule("residue", guard="a factor is read at (a·q + e)/d with a invertible mod d, 0 <= q < d; f is 0 at values of q beyond its range", kind="reassociation")
+@rule("residue", guard="a factor is read at (a·q + e)/d, a invertible mod d, 0 <= q < d; f is 0 at q beyond its range", kind="reassociation")
 def residue(e: Scope) -> Iterator[Outcome]:
     """L[x] Σ[q<d] A[(q+e)/d]*f(q) = L[x] A[(q+e)/d]*f(q) at q = -e % d
 
@@ -29,10 +29,14 @@ def collapsed(e: Scope) -> Scope:
     for i in e.sums:
         found = _term(e, i)
         if found is not None:
-            ranges = {k: r for k, r in e.ranges.items() if k != i.name}
-            body = map_indices(substitute_body(e.body, {i.name: found}), lambda ix: simplify(ix, ranges))
-            return collapsed(replace(e, sums=tuple(k for k in e.sums if k != i), body=body))
+            return collapsed(_with_value(e, i, found))
     return e
+
+
+def _with_value(e: Scope, i: Iter, value: Index) -> Scope:
+    ranges = {k: r for k, r in e.ranges.items() if k != i.name}
+    body = map_indices(substitute_body(e.body, {i.name: value}), lambda ix: simplify(ix, ranges))
+    return replace(e, sums=tuple(k for k in e.sums if k != i), body=body)
 
 
 def _term(e: Scope, i: Iter) -> Index | None:

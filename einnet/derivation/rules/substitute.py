@@ -68,8 +68,9 @@ def skews(e: Scope) -> Iterator[Rewrite]:
             names = [a for a, _ in ix.terms if isinstance(a, str) and a in loops]
             if len(names) < 2 or any(isinstance(a, Floor) for a, _ in ix.terms) or not ix.names() <= loops:
                 continue
+            elsewhere = frozenset().union(*(o.names() for o in index_functions(e.body) if o != ix))
             for name in names:
-                if abs(ix.coefficient(name)) == 1 and (name, ix) not in seen and not any(name in o.names() for o in index_functions(e.body) if o != ix):
+                if abs(ix.coefficient(name)) == 1 and (name, ix) not in seen and name not in elsewhere:
                     seen.add((name, ix))
                     result = skew(e, name, ix)
                     if result is not None:

@@ -34,7 +34,11 @@ def tightened(e: Scope) -> Scope:
     narrowed = {s: _narrow(s, box) for s, box in needed.items() if all(r.fill == 0 for r in reads(e.body) if r.base == s)}
     if all(s is t for s, t in narrowed.items()):
         return e
-    return replace(e, body=map_reads(e.body, lambda r: Read(narrowed[r.base], r.index, r.fill) if isinstance(r.base, Scope) and r.base in narrowed else r))
+
+    def narrow(r: Read) -> Read:
+        return Read(narrowed[r.base], r.index, r.fill) if isinstance(r.base, Scope) and r.base in narrowed else r
+
+    return replace(e, body=map_reads(e.body, narrow))
 
 
 def _narrow(s: Scope, box: list[tuple[int, int]]) -> Scope:

@@ -52,7 +52,7 @@ class Reducing(Context):
         """One reduction at several points, in the same loops."""
         inner = {**ranges, **{i.name: i.range for i in e.sums}}
         for use in every_use(e.body):
-            if not any(i.name in n.names() for i in e.sums for n in use.index):
+            if names(use) <= ranges.keys():
                 self.values(use, points, ranges)
         if (self.lane is None or self.lane.name not in names(e)) and prod(i.extent for i in e.sums) >= SMALL:
             chosen = lane_of(e, inner)
