@@ -61,12 +61,13 @@ def _match_ordered(scope: Scope, data: Read, weight: Read, n: int) -> Match | li
     batches: list[Iter] = []
     address: dict[str, int] = {}
     offset = 0
-    for d, (ix, box, step) in enumerate(zip(data.index, data.base.box, strides)):
-        part = _dimension(ix, box, step, loops, sums, of_weight, scope)
-        if isinstance(part, str):
-            return [Mismatch(f"dimension {d} of {name_of(data)}: {part}")]
-        if isinstance(part, Mismatch):
-            return [part]
+    parts = [_dimension(ix, box, step, loops, sums, of_weight, scope) for ix, box, step in zip(data.index, data.base.box, strides)]
+    problems = [Mismatch(f"dimension {d} of {name_of(data)}: {part}") for d, part in enumerate(parts) if isinstance(part, str)]
+    problems = problems or [part for part in parts if isinstance(part, Mismatch)]
+    if problems:
+        return problems
+    for d, (part, box, step) in enumerate(zip(parts, data.base.box, strides)):
+        assert isinstance(part, (Window, Index))
         if isinstance(part, Window):
             if part.tap is None and part.stride == 1 and not part.pad and not windows and not batches and part.extent == part.loop.extent:
                 batches.append(part.loop)
