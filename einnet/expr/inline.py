@@ -34,6 +34,7 @@ from einnet.expr.nodes import (
     neutral,
     rename_apart,
     substitute_body,
+    used_names,
 )  # fmt: skip
 from einnet.expr.terms import (
     KEEPS_ZERO,
@@ -179,14 +180,18 @@ def _reclosed(scope: Scope, index: tuple[Index, ...], box: Box) -> Read:
     inner = _renamed(scope, used)
     mapping = dict(zip((i.name for i in inner.loops), index, strict=True))
     done = _reduction(Scope(loops, inner.sums, substitute_body(inner.body, mapping), inner.reduce))
-    return Read(done, indices(loops))
+    occurring = used_names(done.body)
+    loops = tuple(i for i in loops if i.name in occurring)
+    return Read(replace(done, loops=loops), indices(loops))
 
 
 def _folded(name: str, args: tuple[Body, ...]) -> Body:
-    """The function of some normal forms, evaluated where they are numbers and its value is rational."""
-    if name in EXACT_FUNCTIONS and all(isinstance(a, Const) for a in args):
-        return Const(EXACT_FUNCTIONS[name](*(a.value for a in args if isinstance(a, Const))))
-    return Call(name, args)
+    """The function of some normal forms, evaluated where they are integers and its value is rational.
+
+    Of a fraction it stays: evaluation modulo a prime orders residues, not fractions, and must agree with the normal form.
+    """
+    numbers = [a.value for a in args if isinstance(a, Const) and isinstance(a.value, Fraction) and a.value.denominator == 1]
+    return Const(EXACT_FUNCTIONS[name](*numbers)) if name in EXACT_FUNCTIONS and len(numbers) == len(args) else Call(name, args)
 
 
 def _inverted(den: Body) -> Body:

@@ -153,15 +153,19 @@ def random_function(seed: np.uint64, args: tuple[NDArray[Any], ...]) -> Residues
 
 
 _FIXED: dict[str, tuple[tuple[int, int], ...]] = {
-    "exp": ((0, 1),), "log": ((1, 0),), "tanh": ((0, 0),), "erf": ((0, 0),), "sqrt": ((0, 0), (1, 1)), "floor": ((0, 0), (1, 1)),
-    "ceil": ((0, 0), (1, 1)), "round": ((0, 0), (1, 1)), "sin": ((0, 0),), "cos": ((0, 1),), "sigmoid": ((0, pow(2, -1, P)),),
+    "exp": ((0, 1),), "log": ((1, 0),), "tanh": ((0, 0),), "erf": ((0, 0),), "sqrt": ((0, 0), (1, 1)), "sin": ((0, 0),), "cos": ((0, 1),),
+    "sigmoid": ((0, pow(2, -1, P)),),
 }  # fmt: skip
+_SMALL = 1 << 20
+"""Centred residues below this stand for integers: `floor`, `ceil` and `round` keep them."""
 
 
 def _uninterpreted(name: str, args: tuple[Residues, ...]) -> Residues:
     result = random_function(seed_of(name), args)
     for argument, value in _FIXED.get(name, ()):
         result = np.where(args[0] == np.uint64(argument), np.uint64(value), result)
+    if name in ("floor", "ceil", "round"):
+        return np.where(np.abs(order(args[0]) // 2) < _SMALL, args[0], result)
     if name == "exp":
         return np.where(args[0] == MINUS_INFINITY, np.uint64(0), result)
     if name == "pow":

@@ -18,7 +18,7 @@ from tests.expr.brute import Brute
 from tests.strategies import integer_values, repeatable, scopes
 
 CONV = "A : f32[7,6,4]\nK : f32[3,3,5,4]\nL[h<7,w<6,f<5] Σ[c<4,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,f,c]"
-MANY = repeatable(150)
+MANY = repeatable(80)
 
 
 def brute(scope: Scope, values: dict[str, np.ndarray]) -> np.ndarray:

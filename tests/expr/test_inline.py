@@ -15,7 +15,7 @@ from einnet.expr.points import evaluate_at
 from einnet.expr.text import parse
 from tests.strategies import repeatable, scopes
 
-MANY = repeatable(150)
+MANY = repeatable(80)
 
 
 def everywhere(scope: Scope) -> np.ndarray:

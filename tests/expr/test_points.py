@@ -17,7 +17,7 @@ from einnet.expr.points import evaluate_at, work
 from einnet.expr.text import parse
 from tests.strategies import repeatable, scopes
 
-MANY = repeatable(150)
+MANY = repeatable(80)
 
 
 def pseudo_random(scope: Scope, seed: int) -> dict[str, np.ndarray]:
