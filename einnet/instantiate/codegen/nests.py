@@ -70,7 +70,8 @@ class Nesting(Reducing):
             for i in loops:
                 after //= i.extent
                 self.variables[i.name] = self.offset(tirx.floormod(tirx.floordiv(v, self.constant(after)), self.constant(i.extent)))
-            self.branches(plan, 0, fused, expr, bound, ranges)
+            with self.frame():
+                self.branches(plan, 0, fused, expr, bound, ranges)
         total = self.constant(prod(i.extent for i in loops))
         self.statements.append(tirx.For(v, self.constant(0), total, tirx.ForKind.PARALLEL, sequence(inner)))
 

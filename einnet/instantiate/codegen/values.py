@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Union
 
 import numpy as np
@@ -47,6 +48,19 @@ STACK = 1 << 14
 NEUTRAL = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
 
 
+SLOT = 16
+"""Elements of a slot, room for the widest vector."""
+
+
+@dataclass
+class Slots:
+    """The values of one type that a function body holds in registers."""
+
+    pointer: Tir
+    buffer: Buffer
+    size: int = 0
+
+
 class Context:
     """What is being written: statements, variables, arrays, and the values that exist already."""
 
@@ -59,6 +73,7 @@ class Context:
         self.statements: list[Stmt] = []
         self.memo: list[dict[Expr, Value]] = [{}]
         self.owned: list[list[Tir]] = [[]]
+        self.slots: dict[str, Slots] = {}
         self.count = 0
 
     def fresh(self, stem: str) -> str:
@@ -88,12 +103,48 @@ class Context:
         finally:
             self.lane = outer
 
+    @contextmanager
+    def frame(self) -> Iterator[None]:
+        """A function body: the slots that it uses are allocated at its start."""
+        outer, self.slots = self.slots, {}
+        start = len(self.statements)
+        try:
+            yield
+            head: list[Stmt] = []
+            for kind, slots in self.slots.items():
+                pointer = PointerType(PrimType(kind))
+                head.append(tirx.Bind(slots.pointer, tirx.call_intrin(pointer, "tirx.tvm_stack_alloca", "shape", slots.size // 2)))
+                head.append(tirx.DeclBuffer(slots.buffer, data=slots.pointer))
+            self.statements[start:start] = head
+        finally:
+            self.slots = outer
+
     def bind(self, value: Tir) -> Tir:
-        """A variable with this value."""
+        """A value that is computed once and may be used often: stored in a slot, which LLVM turns into a register.
+
+        A `Bind` would be shorter, but TVM's code generator substitutes bound values into each other to reason about them, at exponential length.
+        """
         if isinstance(value, (tirx.Var, tirx.FloatImm)):
             return value
-        v = tirx.Var(self.fresh("v"), value.ty)
-        self.statements.append(tirx.Bind(v, vectors.opaque(value)))
+        dtype = value.ty.dtype
+        kind = "float32" if dtype.is_float else "int32"
+        if kind not in self.slots:
+            pointer = tirx.Var(self.fresh("slots") + "_data", PointerType(PrimType(kind)))
+            buffer = tirx.decl_buffer((1 << 20,), kind, self.fresh("slots"), data=pointer, data_alignment=4)
+            self.slots[kind] = Slots(pointer, buffer)
+        slots = self.slots[kind]
+        if getattr(value, "buffer", None) is not None and value.buffer.same_as(slots.buffer):
+            return value
+        at = tirx.const(slots.size, "int32")
+        place = [tirx.Ramp(at, 1, dtype.lanes) if dtype.lanes > 1 else at]
+        slots.size += SLOT
+        self.statements.append(tirx.BufferStore(slots.buffer, value, place))
+        return tirx.BufferLoad(slots.buffer, place)
+
+    def hold(self, loaded: Tir) -> Tir:
+        """A variable for a value from memory."""
+        v = tirx.Var(self.fresh("v"), loaded.ty)
+        self.statements.append(tirx.Bind(v, loaded))
         return v
 
     def offset(self, value: Tir) -> Tir:
@@ -242,7 +293,7 @@ class Context:
             return index.const / index.den
         value = self.in_lanes(Index(index.terms, index.const))
         width = mathfunctions.lanes(value)
-        real = value.astype(f"float32x{width}" if width > 1 else "float32")
+        real = self.bind(value).astype(f"float32x{width}" if width > 1 else "float32")
         return real / mathfunctions.number(float(index.den), real) if index.den != 1 else real
 
     def apply(self, op: str, args: Sequence[Value]) -> Value:
@@ -302,7 +353,7 @@ class Context:
             if known is None:
                 assert isinstance(k, (Load, Lit))
                 value = k.value if isinstance(k, Lit) else self.load(k)
-                known = self.memo[-1][k] = value if isinstance(value, float) else self.bind(value)
+                known = self.memo[-1][k] = value if isinstance(value, float) else self.hold(value)
             result.append(known)
         return result
 
@@ -328,7 +379,7 @@ class Context:
             row = simplified(substitute_expr(e, mapping), ranges)
             assert isinstance(row, (Load, Lit))
             value = row.value if isinstance(row, Lit) else self.load(row)
-            rows.append(self.bind(self.tir(value, self.lane.extent)))
+            rows.append(self.tir(value, self.lane.extent) if isinstance(value, float) else self.hold(value))
         for n, column in enumerate(vectors.transpose(rows, self.bind)):
             if n in columns:
                 self.memo[-1][columns[n]] = column

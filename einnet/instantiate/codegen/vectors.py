@@ -7,24 +7,12 @@ from collections.abc import Callable, Sequence
 from tvm import tirx
 from tvm.tirx import Buffer, Expr, Stmt
 
-from einnet.instantiate.codegen.mathfunctions import lanes
+from einnet.instantiate.codegen.mathfunctions import BINARY, lanes
 
 
 def broadcast(x: Expr, width: int) -> Expr:
     """A scalar in every lane; vectors stay."""
     return tirx.Broadcast(x, width) if width > 1 and lanes(x) == 1 else x
-
-
-def opaque(x: Expr) -> Expr:
-    """The same value, as a call with side effects in TVM's eyes that LLVM folds away.
-
-    TVM's simplifiers look through variables with pure values, and take exponential time where such values build on one another.
-    """
-    if lanes(x) > 1:
-        return tirx.call_llvm_intrin(x.ty.dtype, "llvm.vector.extract", x, tirx.const(0, "int64"))
-    if x.ty.dtype.is_float:
-        return tirx.call_llvm_intrin(x.ty.dtype, "llvm.arithmetic.fence", x)
-    return tirx.call_llvm_intrin(x.ty.dtype, "llvm.expect", x, tirx.const(0, x.ty.dtype))
 
 
 def conjunction(conds: Sequence[Expr]) -> Expr:
@@ -94,15 +82,10 @@ def transpose(rows: Sequence[Expr], bind: Callable[[Expr], Expr]) -> list[Expr]:
 
 
 def horizontal(x: Expr, op: str, bind: Callable[[Expr], Expr]) -> Expr:
-    """All lanes combined into a scalar ("sum", "max", "min").
-
-    Maxima are LLVM's reductions: TVM's simplifier takes exponential time on nested maxima of shuffles.
-    """
+    """All lanes combined into a scalar ("sum", "max", "min"), halves first."""
     width = lanes(x)
-    if op != "sum":
-        return bind(tirx.call_llvm_pure_intrin("float32", f"llvm.vector.reduce.f{op}", x))
     while width > 1:
         width //= 2
-        low, high = ([*range(width)], [*range(width, 2 * width)])
-        x = bind(tirx.Shuffle([x], low) + tirx.Shuffle([x], high))
+        low, high = tirx.Shuffle([x], [*range(width)]), tirx.Shuffle([x], [*range(width, 2 * width)])
+        x = bind(BINARY[op](low, high, bind))
     return x

@@ -1,0 +1,85 @@
+"""Generated kernels run on arrays with strides, offsets and guard elements, next to the meaning of their expressions."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from random import Random
+
+import numpy as np
+
+from einnet.expr.evaluate import evaluate
+from einnet.expr.nodes import Scope, tensors
+from einnet.expr.text import parse
+from einnet.instantiate.codegen import LoweredKernel, build, lower
+from einnet.instantiate.kernels import EOperator, View, dense_view
+
+GUARD = np.float32(777.0)
+"""What stands in memory that a kernel must not write."""
+
+
+def dense(scope: Scope | str) -> EOperator:
+    """The eOperator over dense row-major operands."""
+    s = parse(scope) if isinstance(scope, str) else scope
+    return EOperator(s, tuple((n, dense_view(n, t.shape)) for n, t in tensors(s).items()), dense_view("out", s.shape))
+
+
+def scattered(scope: Scope | str, seed: int) -> EOperator:
+    """The eOperator over views with permuted dimensions, gaps and offsets."""
+    s = parse(scope) if isinstance(scope, str) else scope
+    rng = Random(seed)
+    return EOperator(s, tuple((n, random_view(rng, n, t.shape)) for n, t in tensors(s).items()), random_view(rng, "out", s.shape))
+
+
+def random_view(rng: Random, name: str, shape: tuple[int, ...]) -> View:
+    order = list(range(len(shape)))
+    rng.shuffle(order)
+    strides, step = [0] * len(shape), rng.choice((1, 1, 1, 2))
+    for d in order:
+        strides[d] = step
+        step *= shape[d] + rng.choice((0, 0, 1))
+    return View(name, shape, tuple(strides), rng.choice((0, 1, 3)))
+
+
+def window(view: View, memory: np.ndarray) -> np.ndarray:
+    return np.lib.stride_tricks.as_strided(memory[view.offset :], view.shape, [memory.itemsize * s for s in view.strides])
+
+
+def memory_for(view: View, fill: float) -> np.ndarray:
+    last = view.offset + sum(s * (n - 1) for s, n in zip(view.strides, view.shape, strict=True))
+    return np.full(last + 20, fill, dtype=np.float32)
+
+
+def random_values(op: EOperator, seed: int = 0, positive: bool = False) -> dict[str, np.ndarray]:
+    """Normal values for all operands, or values in (0.1, 1.1)."""
+    rng = np.random.default_rng(seed)
+    draw = (lambda shape: rng.uniform(0.1, 1.1, shape)) if positive else rng.standard_normal
+    return {n: np.asarray(draw(t.shape), dtype=np.float32) for n, t in tensors(op.scope).items()}
+
+
+def call(module: object, kernel: LoweredKernel, op: EOperator, values: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The kernel's result; fails if it wrote outside its output."""
+    held = {}
+    for name, view in op.operands:
+        held[name] = memory_for(view, np.nan)
+        window(view, held[name])[...] = values[name]
+    out = memory_for(op.out, GUARD)
+    addresses = [held[n].ctypes.data for n in kernel.params[:-1]] + [out.ctypes.data]
+    module[kernel.name](*(ctypes.c_void_p(a) for a in addresses))  # type: ignore[index]
+    result = window(op.out, out).copy()
+    window(op.out, out)[...] = GUARD
+    assert (out == GUARD).all(), "elements outside the output were written"
+    return result
+
+
+def check(ops: Sequence[EOperator], threads: int = 1, positive: bool = False, tolerance: float = 2e-5) -> list[LoweredKernel]:
+    """Compile in one module, run on random values, compare with the expressions' meaning."""
+    kernels = [lower(op, f"kernel{n}", threads) for n, op in enumerate(ops)]
+    module = build(kernels)
+    for kernel, op in zip(kernels, ops, strict=True):
+        values = random_values(op, positive=positive)
+        expected = evaluate(op.scope, values, dtype="float64")
+        finite = np.abs(expected[np.isfinite(expected)])
+        scale = float(finite.max(initial=1.0))
+        np.testing.assert_allclose(call(module, kernel, op, values), expected, rtol=tolerance, atol=tolerance * scale, err_msg=str(op.scope))
+    return kernels
