@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from einnet.derivation.steps import replace_at, subscope
 from einnet.expr.index import Index
-from einnet.expr.nodes import Add, Body, Iter, Mul, Read, Scope, children, make_add, make_mul, nested, rebuild, reads
+from einnet.expr.nodes import Add, Body, Iter, Mul, Read, Scope, children, make_add, make_mul, nested, reads, rebuild
 
 Change = tuple[str, Scope]
 

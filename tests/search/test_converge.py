@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -37,7 +39,7 @@ def agrees(source: Scope, table: Table) -> bool:
     assert len(found.steps) < 4 * LIMIT
     assert str(match(found.core, table)) == str(found.match)
     falling = distances(found, table)
-    assert all(a > b for a, b in zip(falling, falling[1:])), (falling, [(s.rule, s.parameters) for s in found.steps])
+    assert all(a > b for a, b in pairwise(falling)), (falling, [(s.rule, s.parameters) for s in found.steps])
     derivation = Derivation(source, found.steps)
     assert derivation.end.key == found.tree.key
     check(derivation)

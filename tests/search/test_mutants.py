@@ -37,7 +37,7 @@ def steps(name: str, depth: int) -> list[Step]:
 def differs(before: Scope, after: Scope) -> bool:
     """By dense evaluation on integers: independent of what the checker does."""
     values = integers(before)
-    return not np.allclose(evaluate(before, values), evaluate(after, {n: v for n, v in values.items()}), rtol=1e-9, atol=1e-9)
+    return not np.allclose(evaluate(before, values), evaluate(after, values), rtol=1e-9, atol=1e-9)
 
 
 def reject(step: Step, most: int, seen: Counter[str]) -> None:
