@@ -144,7 +144,7 @@ def _declared(text: str) -> dict[str, Tensor]:
 def _read(declaration: str, line: int) -> str:
     """A read of the declared tensor."""
     name, _, kind = declaration.partition(":")
-    dimensions = re.search(r"\[(.*)\]", kind)
+    dimensions = re.search(r"\[([^\]]*)\]", kind)
     if dimensions is None:
         raise ParseError(f"line {line}: expected a declaration such as 'A : f32[8,8]', 'from', 'by' or 'match', found {declaration!r}")
     rank = len(dimensions[1].split(",")) if dimensions[1].strip() else 0

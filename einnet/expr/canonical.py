@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice, permutations, product
 
 from einnet.expr import sets
+from einnet.expr.constants import without_constants
 from einnet.expr.index import Floor, Index, Range, bounds, substitute, var
 from einnet.expr.key import canonical_form
 from einnet.expr.lattice import anchored, rows
@@ -24,7 +25,7 @@ from einnet.expr.terms import (
     with_plain_fills,
 )
 
-_ROUNDS = 16
+_ROUNDS = 64
 _TIES = 24
 
 Box = Mapping[str, Range]
@@ -63,6 +64,7 @@ def _settled(term: Term, box: Box) -> Term | None:
 def _changed(term: Term, box: Box) -> Term | None:
     return (
         _without_free(term)
+        or without_constants(term)
         or _eliminated(term)
         or _divided(term)
         or _without_floors(term, box)

@@ -31,8 +31,12 @@ _TINY = np.iinfo(np.int64)
 
 def _fold(x: Residues) -> Residues:
     """x modulo P for x < 2^64."""
-    y = (x >> _S61) + (x & _P)
-    return np.where(y >= _P, y - _P, y)
+    return _below((x >> _S61) + (x & _P))
+
+
+def _below(x: Residues) -> Residues:
+    """x modulo P for x < 2 P."""
+    return np.asarray(x - np.where(x >= _P, _P, np.uint64(0)))
 
 
 def residue(value: Number) -> np.uint64:
@@ -58,17 +62,14 @@ def _finite(*arrays: Residues) -> bool:
 def add(a: Residues, b: Residues) -> Residues:
     """a + b; an infinity absorbs."""
     if _finite(a, b):
-        s = a + b
-        return np.where(s >= _P, s - _P, s)
-    s = a % _P + b % _P
-    s = np.where(s >= _P, s - _P, s)
-    return np.where(a >= _P, a, np.where(b >= _P, b, s))
+        return _below(a + b)
+    return np.where(a >= _P, a, np.where(b >= _P, b, _below(a % _P + b % _P)))
 
 
 def negate(a: Residues) -> Residues:
     """-a."""
     flipped = np.where(a == MINUS_INFINITY, PLUS_INFINITY, MINUS_INFINITY)
-    return np.where(a >= _P, flipped, np.where(a == 0, a, _P - a))
+    return np.where(a >= _P, flipped, np.where(a == 0, a, _P - a % _P))
 
 
 def multiply(a: Residues, b: Residues) -> Residues:

@@ -77,6 +77,10 @@ MUTANTS = [
     ("dilated", 1, "A[e+2*j,c]", "A[e+2*j,c] + A[2*j,c]"),
     ("attention", 1, "V[-j+63,f]", "V[j,f]"),
     ("attention", 1, "exp({L[j<64", "tanh({L[j<64"),
+    ("winograd", 1, "AT[h%2,p]*AT[w%2,q]", "AT[h%2,q]*AT[w%2,q]"),
+    ("winograd", 1, "2*h+a-1", "2*h+a"),
+    ("winograd", 1, "BT[p,a]", "BT[a,p]"),
+    ("winograd", 1, "G[q,s]", "G[p,s]"),
     ("pool", 1, "|-inf}", "}"),
     ("pool", 1, "}[h,2*w+s]|-inf", "}[h,2*w+s-1]|-inf"),
     ("pool", 1, "max[r<3]", "max[r<2]"),
@@ -109,6 +113,15 @@ def test_a_step_must_start_from_what_stands_there() -> None:
     moved = replace(derivation.steps[1], path=())
     with pytest.raises(CertificateError, match="the step starts from"):
         check(replace(derivation, steps=(derivation.steps[0], moved)))
+
+
+def test_the_numbers_of_constant_matrices_count() -> None:
+    derivation = chain(CHAINS["winograd"])
+    for old, new in (("[1,1,1,0,0,1,-1,-1]", "[1,1,1,0,0,1,-1,1]"), ("1/2,1/2,1/2", "1/2,1/4,1/2"), ("[1,0,-1,0,0,1,1", "[1,0,-1,0,0,1,2")):
+        wrong = chain(CHAINS["winograd"].replace(old, new))
+        assert wrong.end.key != derivation.end.key
+        with pytest.raises(Difference, match=r"step 1 \(bilinear F\(2,3\)"):
+            check(wrong)
 
 
 def test_boxes_and_declarations_must_agree() -> None:
