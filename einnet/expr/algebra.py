@@ -9,7 +9,7 @@ from itertools import product
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
-POINTS = (Fraction(0), Fraction(1), Fraction(-1), Fraction(2), Fraction(-2), Fraction(1, 2), Fraction(-1, 2), Fraction(4), Fraction(-4), Fraction(1, 4), Fraction(-1, 4))
+POINTS = tuple(map(Fraction, ("0", "1", "-1", "2", "-2", "1/2", "-1/2", "4", "-4", "1/4", "-1/4")))
 """Evaluation points in the order in which they are taken: small numerators and denominators keep rounding errors small. The last point is ∞."""
 
 

@@ -176,7 +176,8 @@ def floor_div(e: Index, d: int) -> Index:
 
 def map_atoms(e: Index, f: Callable[[str], Index]) -> Index:
     """Replace every iterator by an index."""
-    return combine(*(((f(a) if isinstance(a, str) else floor_div(map_atoms(a.num, f), a.den)), c) for a, c in e.terms), (Index((), e.const), 1)) / e.den
+    parts = [(f(a) if isinstance(a, str) else floor_div(map_atoms(a.num, f), a.den), c) for a, c in e.terms]
+    return combine(*parts, (Index((), e.const), 1)) / e.den
 
 
 def substitute(e: Index, mapping: Mapping[str, Index]) -> Index:

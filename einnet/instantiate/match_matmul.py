@@ -113,7 +113,7 @@ def _assemble(
         members = {A_OUT: members[B_OUT], B_OUT: members[A_OUT], A_B: members[A_B], ALL: members[ALL]}
     rows, columns = collapse(members[A_OUT], (a, out)), collapse(members[B_OUT], (b, out))
     depth, batches = collapse(members[A_B], (a, b)), collapse(members[ALL], (a, b, out))
-    if not table.batched and (len(rows) > 1 or len(columns) > 1):
+    if (batches or not table.batched) and (len(rows) > 1 or len(columns) > 1):
         return _spread(scope, operands, orders, members, (a, b, out), swapped)
     if len(depth) > 1:
         n = _cheaper(operands)
@@ -162,7 +162,7 @@ def _spread(
     found: list[Mismatch] = []
     a, b, out = strides
     if len(collapse(members[A_OUT], (out,))) > 1 or len(collapse(members[B_OUT], (out,))) > 1:
-        order = tuple(i.name for g in (A_OUT, B_OUT) for i in members[g])
+        order = tuple(i.name for g in (ALL, A_OUT, B_OUT) for i in members[g])
         found.append(Mismatch("the rows or columns of the result are not adjacent", "permute", order=(*_rest(scope, members), *order)))
     for n, (own, group) in enumerate(((a, A_OUT), (b, B_OUT))):
         wanted = [i.name for i in members[group]]

@@ -16,8 +16,8 @@ from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, fresh, index_func
 TILES = (2, 3, 4, 6)
 """Outputs per tile and dimension."""
 
-MOST_PRODUCTS = 8
-"""Products per dimension; beyond, rounding errors and the transforms' size grow faster than the products shrink."""
+MOST_PRODUCTS = 6
+"""Products per dimension; beyond, rounding errors and the time to compile the transforms grow faster than the products shrink."""
 
 WASTE = 1.6
 """Most points that rounding up to whole tiles may add, as a factor per dimension."""
@@ -51,7 +51,7 @@ def bilinear(e: Scope) -> Iterator[Outcome]:
             algorithms = [toom_cook(m, p.tap.extent) for p in pairs]
             yield Rewrite(transformed(e, data, pairs, algorithms), _parameters(pairs, algorithms), "precision", prod(growth(f) for f in algorithms))
     if not applied:
-        yield Refused("no tile of 2 to 6 outputs fits the extent with at most 8 products")
+        yield Refused(f"no tile of 2 to 6 outputs fits the extent with at most {MOST_PRODUCTS} products")
 
 
 def _parameters(pairs: Sequence[Pair], algorithms: Sequence[Bilinear]) -> str:
