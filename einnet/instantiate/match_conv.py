@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from einnet.derivation.facts import in_range, product_reads
 from einnet.expr.index import Floor, Index, var
-from einnet.expr.nodes import Iter, Read, Scope, Tensor, used_names
+from einnet.expr.nodes import Iter, Read, Scope, Tensor, is_weight, used_names
 from einnet.instantiate.address import Address, address_of, flat_index, name_of
 from einnet.instantiate.collapse import Dimension, collapse
 from einnet.instantiate.kernels import Conv, dense_strides, strided_view
@@ -35,11 +35,17 @@ class Window:
 
 
 def match_conv(scope: Scope) -> Match | list[Mismatch]:
-    """The convolution that computes a sum of products of two reads, or the mismatches left."""
+    """The convolution that computes a sum of products of two reads, or the mismatches left.
+
+    Where one operand is known at compile time it is the weights; else both orders are tried.
+    """
     operands = product_reads(scope.body)
     assert operands is not None and len(operands) == 2
     tried: list[list[Mismatch]] = []
+    constant = [is_weight(r) for r in operands]
     for data, weight, n in ((operands[0], operands[1], 0), (operands[1], operands[0], 1)):
+        if constant[n] and not constant[1 - n]:
+            continue
         result = _match_ordered(scope, data, weight, n)
         if isinstance(result, Match):
             return result
