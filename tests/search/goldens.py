@@ -1,0 +1,210 @@
+"""The golden derivations that the search finds, each for three shapes; `python -m tests.search.goldens` prints the table.
+
+What is looked for is a structure: a vendor kernel with certain extents, and the generated part that reads it; never a name of an iterator.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+from pathlib import Path
+
+from einnet.derivation.einfile import write
+from einnet.expr.index import Floor
+from einnet.expr.nodes import Scope, index_functions, reads, walk
+from einnet.expr.text import parse
+from einnet.instantiate.kernels import Conv, Matmul
+from einnet.search.forms import Form
+from einnet.search.space import Options, Space
+
+Sizes = dict[str, int]
+LIMIT = 2000
+"""Most states a golden may take."""
+
+
+@dataclass(frozen=True)
+class Golden:
+    """`text` is a template over `sizes`; `wanted` says whether a form is the golden's right-hand side. `before`: states of the original engine."""
+
+    name: str
+    title: str
+    text: str
+    sizes: tuple[Sizes, ...]
+    depth: int
+    wanted: Callable[[Form, Sizes], bool]
+    before: str = ""
+
+    def source(self, sizes: Sizes) -> Scope:
+        return parse(self.text.format(**sizes))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one search gave; `found` counts states up to and including the smallest depth at which the golden is among the forms."""
+
+    form: Form | None
+    depth: int
+    states: int
+    seconds: float
+
+
+def search(golden: Golden, sizes: Sizes) -> Result:
+    """Search one level deeper at a time until the golden is found."""
+    start = time.perf_counter()
+    states = 0
+    for depth in range(golden.depth + 1):
+        space = Space(Options(max_depth=depth, intensity=0.0, states=LIMIT))
+        form = next((f for f in space.forms(golden.source(sizes)) if golden.wanted(f, sizes)), None)
+        states += space.statistics.states
+        if form is not None:
+            return Result(form, depth, states, time.perf_counter() - start)
+    return Result(None, golden.depth, states, time.perf_counter() - start)
+
+
+# ---------------------------------------------------------------------------------------------------------------- structure
+
+
+def matmuls(form: Form) -> list[tuple[int, int, int, int]]:
+    """(batch, m, n, k) of the Matmuls."""
+    kernels = [m.kernel for _, m in form.matches if isinstance(m.kernel, Matmul)]
+    return [(prod(k.c.shape[:-2]), k.c.shape[-2], k.c.shape[-1], k.a.shape[-1]) for k in kernels]
+
+
+def convolutions(form: Form) -> list[Conv]:
+    return [m.kernel for _, m in form.matches if isinstance(m.kernel, Conv)]
+
+
+def has_matmul(form: Form, batch: int, rows: int, columns: int, k: int) -> bool:
+    """One vendor kernel only, of these extents up to a swap of the operands."""
+    found = matmuls(form)
+    return len(form.matches) == 1 and found in ([(batch, rows, columns, k)], [(batch, columns, rows, k)])
+
+
+def reduces(form: Form, *extents: int) -> bool:
+    """What is generated around the vendor kernel adds up its result over sums of these extents, without a floor or remainder."""
+    vendor = {s for s, _ in form.matches}
+    outside = [s for s in walk(form.tree) if s not in vendor and not any(s in walk(v) for v in vendor)]
+    sums = sorted(i.extent for s in outside for i in s.sums)
+    divided = any(isinstance(a, Floor) for s in outside for e in index_functions(s.body) for a, _ in e.terms)
+    return sums == sorted(extents) and not divided
+
+
+def direct(form: Form) -> bool:
+    """The vendor kernel is the whole expression, operands copied first."""
+    return [s for s, _ in form.matches] == [form.tree]
+
+
+def copies(form: Form) -> int:
+    """Operands of the matched scope that are copies."""
+    return sum(isinstance(r.base, Scope) for s, _ in form.matches for r in reads(s.body))
+
+
+# ------------------------------------------------------------------------------------------------------------------ goldens
+
+CONV = "A : f32[{h},{w},{c}]\nK : weight f32[{r},{r},{c},{f}]\nL[h<{h},w<{w},f<{f}] Σ[c<{c},r<{r},s<{r}] A[h+r-{p},w+s-{p},c]*K[r,s,c,f]"
+COLUMN = "A : f32[{h},{w},{c}]\nK : weight f32[{r},{c},{f}]\nL[h<{h},w<{w},f<{f}] Σ[c<{c},r<{r}] A[h+r-{p},w,c]*K[r,c,f]"
+ROW = "A : f32[{c},{h},{w}]\nK : weight f32[{f},{c},{r}]\nL[f<{f},h<{h},w<{w}] Σ[c<{c},s<{r}] A[c,h,w+s-{p}]*K[f,c,s]"
+TRANSPOSED = (
+    "A : f32[{h},{w},{c}]\nK : weight f32[4,4,{c},{f}]\n"
+    "L[h<{hh},w<{ww},f<{f}] Σ[c<{c},r<4,s<4] A[(h-r+1)/2,(w-s+1)/2,c]*K[r,s,c,f]"
+)  # fmt: skip
+POINT = "A : f32[{h},{w},{c}]\nK : weight f32[{c},{f}]\nL[h<{h},w<{w},f<{f}] Σ[c<{c}] A[h,w,c]*K[c,f]"
+GROUPED = "A : f32[{h},{w},{g},{c}]\nK : weight f32[{g},{c},{f}]\nL[h<{h},w<{w},g<{g},f<{f}] Σ[c<{c}] A[h,w,g,c]*K[g,c,f]"
+PRODUCT = "A : f32[{a},{b}]\nB : f32[{b},{c}]\nC : f32[{c},{d}]\nL[m<{a},n<{d}] Σ[k<{b},l<{c}] A[m,k]*B[k,l]*C[l,n]"
+NESTED = "A : f32[{a},{b}]\nB : f32[{b},{c}]\nC : f32[{c},{d}]\nL[m<{a},n<{d}] Σ[l<{c}] {{L[m<{a},l<{c}] Σ[k<{b}] A[m,k]*B[k,l]}}[m,l]*C[l,n]"
+
+PLANES: tuple[Sizes, ...] = (
+    {"h": 57, "w": 43, "c": 5, "f": 8, "r": 3, "p": 1},
+    {"h": 7, "w": 7, "c": 512, "f": 512, "r": 3, "p": 1},
+    {"h": 20, "w": 11, "c": 24, "f": 7, "r": 5, "p": 2},
+)
+SMALL_TAPS: tuple[Sizes, ...] = tuple({**s, "r": 3, "p": 1} for s in PLANES)
+UPSAMPLED: tuple[Sizes, ...] = tuple(
+    {"h": h, "w": w, "hh": 2 * h, "ww": 2 * w, "c": c, "f": f} for h, w, c, f in ((57, 43, 5, 8), (2, 2, 448, 256), (9, 4, 16, 3))
+)
+GROUPS: tuple[Sizes, ...] = tuple({**s, "g": g} for s, g in zip(PLANES, (3, 32, 7), strict=True))
+CHAINS: tuple[Sizes, ...] = (
+    {"a": 57, "b": 43, "c": 5, "d": 31}, {"a": 128, "b": 64, "c": 256, "d": 32}, {"a": 7, "b": 101, "c": 13, "d": 3},
+)  # fmt: skip
+
+
+def winograd(m: int) -> Callable[[Form, Sizes], bool]:
+    """A batched Matmul over the (m+2)² points, one row per tile."""
+
+    def wanted(form: Form, z: Sizes) -> bool:
+        tiles = ceil(z["h"] / m) * ceil(z["w"] / m)
+        return has_matmul(form, (m + 2) ** 2, tiles, z["f"], z["c"])
+
+    return wanted
+
+
+def phases(form: Form, z: Sizes) -> bool:
+    """One stride-1 convolution of 2x2 taps whose output channels are the four phases."""
+    return any(
+        not k.transposed and k.w.shape[3:] == (2, 2) and k.strides == (1, 1) and k.w.shape[1:3] == (4 * z["f"], z["c"]) for k in convolutions(form)
+    )
+
+
+def both(form: Form, z: Sizes, first: tuple[str, str, str]) -> bool:
+    """Two Matmuls, the first of which has these extents."""
+    m, n, k = (z[x] for x in first)
+    return len(form.matches) == 2 and len(matmuls(form)) == 2 and any(x in matmuls(form) for x in ((1, m, n, k), (1, n, m, k)))
+
+
+GOLDENS: tuple[Golden, ...] = (
+    Golden("G1", "Conv to Matmul + OffsetReduce", CONV, PLANES, 2,
+           lambda f, z: has_matmul(f, 1, z["h"] * z["w"], z["r"] ** 2 * z["f"], z["c"]) and reduces(f, z["r"], z["r"]), "158k / 7.1M"),
+    Golden("G2", "Conv to im2col + Matmul", CONV, PLANES, 1,
+           lambda f, z: has_matmul(f, 1, z["h"] * z["w"], z["f"], z["r"] ** 2 * z["c"]) and direct(f) and copies(f) >= 1),
+    Golden("G3", "ConvTranspose to Matmul + reduce", TRANSPOSED, UPSAMPLED, 2,
+           lambda f, z: has_matmul(f, 1, z["h"] * z["w"], 16 * z["f"], z["c"]) and reduces(f, 4, 4), "901k / 64M"),
+    Golden("G3 phases", "ConvTranspose to a stride-1 Conv, four phases in its channels", TRANSPOSED, UPSAMPLED, 3, phases, "901k / 64M"),
+    Golden("G7", "Conv k×1 to Matmul + OffsetReduce", COLUMN, PLANES, 2,
+           lambda f, z: has_matmul(f, 1, z["h"] * z["w"], z["r"] * z["f"], z["c"]) and reduces(f, z["r"])),
+    Golden("G7 row", "Conv 1×k, channels first, to Matmul + OffsetReduce", ROW, PLANES, 2,
+           lambda f, z: has_matmul(f, 1, z["h"] * z["w"], z["r"] * z["f"], z["c"]) and reduces(f, z["r"])),
+    Golden("G10", "Conv 1x1 to Matmul", POINT, PLANES, 0, lambda f, z: has_matmul(f, 1, z["h"] * z["w"], z["f"], z["c"]) and not f.steps),
+    Golden("G10 groups", "grouped Conv 1x1 to batched Matmul", GROUPED, GROUPS, 0,
+           lambda f, z: has_matmul(f, z["g"], z["h"] * z["w"], z["f"], z["c"]) and copies(f) == 0),
+    Golden("G11 F(2)", "Conv3x3 to F(2x2,3x3)", CONV, SMALL_TAPS, 1, winograd(2)),
+    Golden("G11 F(4)", "Conv3x3 to F(4x4,3x3)", CONV, (SMALL_TAPS[0], {**SMALL_TAPS[1], "h": 14, "w": 15}, SMALL_TAPS[2]), 1, winograd(4)),
+    Golden("G13", "A·B·C as (A·B)·C", PRODUCT, CHAINS, 1, lambda f, z: both(f, z, ("a", "c", "b"))),
+    Golden("G13 other", "A·B·C as A·(B·C)", PRODUCT, CHAINS, 1, lambda f, z: both(f, z, ("b", "d", "c"))),
+    Golden("G13 nested", "(A·B)·C to A·(B·C)", NESTED, CHAINS, 2, lambda f, z: both(f, z, ("b", "d", "c"))),
+)  # fmt: skip
+
+
+FILES = Path(__file__).parent.parent / "derivations"
+
+
+def file_of(golden: Golden) -> Path:
+    """Where the derivation for the golden's first shape is stored."""
+    return FILES / f"{golden.name.lower().replace(' ', '_').replace('(', '').replace(')', '')}.ein"
+
+
+def store(golden: Golden, form: Form) -> None:
+    """Write the derivation, with what it is as a comment."""
+    FILES.mkdir(exist_ok=True)
+    file_of(golden).write_text(f"# {golden.name}: {golden.title}\n{write(form.derivation, form.operators())}", encoding="utf-8")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the table; fail where a golden is not found. `--store` writes the derivations of the first shapes to tests/derivations."""
+    missing = 0
+    print(f"{'golden':<12} {'states':>22} {'depth':>6} {'seconds':>8}   {'original (with / without fingerprint)':<38} what")
+    for golden in GOLDENS:
+        results = [search(golden, sizes) for sizes in golden.sizes]
+        missing += sum(r.form is None for r in results)
+        if results[0].form and "--store" in arguments:
+            store(golden, results[0].form)
+        states = ", ".join(str(r.states) if r.form else "none" for r in results)
+        seconds = max(r.seconds for r in results)
+        print(f"{golden.name:<12} {states:>22} {max(r.depth for r in results):>6} {seconds:>8.2f}   {golden.before or '-':<38} {golden.title}")
+    raise SystemExit(f"{missing} searches found nothing" if missing else 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
