@@ -203,6 +203,8 @@ def tiled(nest: Nest, i: Iter, factor: int) -> tuple[Nest, Iter]:
 def blocked(nest: Nest, reduce: Reduce, lane: Iter | None, points: list[Iter]) -> tuple[Nest, list[Iter]]:
     """Tiles of loops whose accumulators are kept in registers while the reduction runs, such that loads are shared between them."""
     loads = [a.address for a in accesses(reduce)]
+    if lane is not None:
+        loads += [e for e in loads if lane.name in e.names()]  # a vector is as dear as two broadcasts
     free = [i for i in nest.loops if i is not lane and i not in points and i.extent > 1 and i.name in names(reduce)]
     free.sort(key=lambda i: max(abs(e.coefficient(i.name)) for e in loads) if loads else 0)
     sizes = dict.fromkeys(free, 1)

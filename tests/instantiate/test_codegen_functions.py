@@ -1,0 +1,90 @@
+"""Scalar functions in generated code: accuracy over wide ranges, limits, and vectors against scalars."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tvm")
+
+from einnet.instantiate.codegen import build, lower
+from tests.instantiate.compiled import call, dense
+
+INF = math.inf
+SIZES = np.logspace(-40, 38, 3000)
+WIDE = np.concatenate([SIZES, -SIZES, np.linspace(-110, 110, 5001), np.linspace(-5, 5, 5001), [0.0, INF, -INF]])
+POSITIVE = np.concatenate([np.logspace(-44, 38.5, 9000), np.linspace(0.3, 3, 5001), [0.0, INF]])
+
+EXACT: dict[str, tuple[Callable[[float], float], np.ndarray]] = {
+    "relu": (lambda x: max(x, 0.0), WIDE),
+    "exp": (lambda x: math.exp(x) if x < 700 else INF, WIDE),
+    "tanh": (math.tanh, WIDE),
+    "sigmoid": (lambda x: 1 / (1 + math.exp(-x)) if x > -700 else 0.0, WIDE),
+    "erf": (math.erf, WIDE),
+    "softplus": (lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))), WIDE),
+    "log": (lambda x: math.log(x) if x > 0 else -INF, POSITIVE),
+    "sqrt": (math.sqrt, POSITIVE),
+    "abs": (abs, WIDE),
+    "sign": (lambda x: float((x > 0) - (x < 0)), WIDE),
+    "floor": (lambda x: float(np.floor(x)), WIDE),
+    "ceil": (lambda x: float(np.ceil(x)), WIDE),
+    "round": (lambda x: float(np.rint(x)), WIDE),
+    "not": (lambda x: float(x == 0), WIDE),
+    "sin": (math.sin, np.linspace(-50, 50, 5001)),
+    "cos": (math.cos, np.linspace(-50, 50, 5001)),
+}
+TOLERANCE = 1e-6
+ABSOLUTE = {"sigmoid": 1.2e-38, "sin": 1e-6, "cos": 1e-6}
+"""Below the least normal number a sigmoid is 0; sines are near 0 at multiples of pi."""
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_accuracy(name: str) -> None:
+    function, points = EXACT[name]
+    with np.errstate(over="ignore"):
+        x = points.astype(np.float32)
+        expected = np.array([function(float(v)) for v in x]).astype(np.float32)
+    op = dense(f"X : f32[{len(x)}]\nL[i<{len(x)}] {name}(X[i])")
+    kernel = lower(op, "function")
+    got = call(build([kernel]), kernel, op, {"X": x})
+    np.testing.assert_allclose(got, expected, rtol=TOLERANCE, atol=ABSOLUTE.get(name, 1.5e-45))
+
+
+def test_log_of_a_negative_number() -> None:
+    op = dense("X : f32[16]\nL[i<16] log(X[i])")
+    kernel = lower(op, "function")
+    assert np.isnan(call(build([kernel]), kernel, op, {"X": np.full(16, -2, dtype=np.float32)})).all()
+
+
+@pytest.mark.parametrize("exponent", ["2", "3", "0.5", "1", "-1", "1.7", "-2.3", "X[i]"])
+def test_power(exponent: str) -> None:
+    x = np.linspace(0.1, 5, 100, dtype=np.float32)
+    op = dense(f"X : f32[100]\nL[i<100] pow(X[i],{exponent})")
+    kernel = lower(op, "power")
+    expected = x.astype(np.float64) ** (x if "X" in exponent else float(exponent))
+    np.testing.assert_allclose(call(build([kernel]), kernel, op, {"X": x}), expected, rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh", "erf", "log", "sigmoid", "softplus"])
+def test_scalars_and_vectors_agree(name: str) -> None:
+    x = np.linspace(0.01, 9, 32, dtype=np.float32)
+    vector, scalar = dense(f"X : f32[32]\nL[i<32] {name}(X[i])"), dense(f"X : f32[32]\nL[i<2] {name}(X[15*i])")
+    kernels = [lower(vector, "vector"), lower(scalar, "scalar")]
+    module = build(kernels)
+    wide, narrow = (call(module, k, op, {"X": x}) for k, op in zip(kernels, (vector, scalar), strict=True))
+    np.testing.assert_allclose(narrow, wide[[0, 15]], rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize(("body", "function"), [
+    ("max(X[i],Y[i])", np.maximum), ("min(X[i],Y[i])", np.minimum), ("less(X[i],Y[i])", np.less), ("equal(X[i],Y[i])", np.equal),
+    ("X[i]/(3+Y[i])", lambda x, y: x / (3 + y)),
+])  # fmt: skip
+def test_two_arguments(body: str, function: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-2, 3, 50).astype(np.float32) for _ in range(2))
+    op = dense(f"X : f32[50]\nY : f32[50]\nL[i<50] {body}")
+    kernel = lower(op, "function")
+    np.testing.assert_allclose(call(build([kernel]), kernel, op, {"X": x, "Y": y}), function(x, y).astype(np.float32), rtol=TOLERANCE)
