@@ -7,7 +7,7 @@ compared as addresses, like in a Matmul.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from einnet.derivation.facts import in_range, product_reads
 from einnet.expr.index import Floor, Index, var
@@ -149,6 +149,7 @@ def _assemble(
     transposed = any(w.transposed and w.tap and w.tap.extent > 1 or w.transposed and w.stride > 1 for w in windows)
     if transposed and any(not w.transposed and (w.tap is not None or w.stride > 1) for w in windows):
         return [Mismatch("some dimensions are transposed windows, others are not")]
+    windows = [w if w.transposed == transposed else replace(w, pad=-w.pad, transposed=transposed) for w in windows]
     if transposed and any(w.pad < 0 for w in windows):
         return [Mismatch("a transposed window with negative padding")]
     outputs = [i for i in scope.loops if i.name in used_names(weight) and i.extent > 1 and i not in groups]
