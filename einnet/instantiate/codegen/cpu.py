@@ -68,8 +68,9 @@ def lower(
     own = {t.name: np.array(t.values, dtype=np.float32).reshape(t.shape) for t in tensors(op.scope).values() if t.values is not None}
     tables = {n: table(views[n], v) for n, v in {**(constants or {}), **own}.items() if n in views and v.size <= TABLE_SIZE}
     writer = Nesting(arrays, tables, index_type)
+    writer.threads = threads
     with writer.frame():
-        writer.nest(resolve(op), threads)
+        writer.nest(resolve(op))
         writer.release()
     body = sequence([*(tirx.DeclBuffer(b, data=handles[p]) for p, b in arrays.items()), *writer.statements, tirx.Return(tirx.const(0, "int32"))])
     function = tirx.PrimFunc([handles[p] for p in params], body, ret_type=PrimType("int32"))

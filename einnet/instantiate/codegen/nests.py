@@ -16,13 +16,14 @@ from einnet.expr.index import Index, Range, simplify
 from einnet.expr.nodes import Cond
 from einnet.instantiate.codegen import vectors
 from einnet.instantiate.codegen.buffering import kept_arrays, replaced
+from einnet.instantiate.codegen.context import Value
 from einnet.instantiate.codegen.cost import operations
 from einnet.instantiate.codegen.ir import Expr, Known, Nest, Ranges, Use, children, decide, names, pruned, rebuild, simplified
 from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.pieces import located, pieces
 from einnet.instantiate.codegen.reductions import Reducing
 from einnet.instantiate.codegen.schedule import Plan, every_use, schedule
-from einnet.instantiate.codegen.values import Point, Value, at
+from einnet.instantiate.codegen.values import Point, at
 
 PARALLEL_WORK = 32768
 """Loads and operations from which on a nest is worth more than one thread (about 2 us)."""
@@ -43,9 +44,13 @@ class Store:
 class Nesting(Reducing):
     """Statements of nests."""
 
-    parallel = False
+    threads = 1
+    """For how many threads nests are written now."""
 
-    def nest(self, nest: Nest, threads: int = 1) -> None:
+    parallel = False
+    """Some nest was written for more than one."""
+
+    def nest(self, nest: Nest) -> None:
         """Write the nest."""
         if any(i.extent <= 0 for i in nest.loops):
             return
@@ -54,7 +59,7 @@ class Nesting(Reducing):
             ranges = plan.nest.ranges
             bound = frozenset(n for n, _ in nest.outer)
             expr = self.hoist(plan, 0, plan.nest.expr, bound, ranges)
-            fused = parallel_loops(plan, threads)
+            fused = parallel_loops(plan, self.threads)
             if not fused:
                 self.level(plan, 0, expr, bound, ranges)
                 return
@@ -70,8 +75,10 @@ class Nesting(Reducing):
             for i in loops:
                 after //= i.extent
                 self.variables[i.name] = self.offset(tirx.floormod(tirx.floordiv(v, self.constant(after)), self.constant(i.extent)))
+            threads, self.threads = self.threads, 1
             with self.frame():
                 self.branches(plan, 0, fused, expr, bound, ranges)
+            self.threads = threads
         total = self.constant(prod(i.extent for i in loops))
         self.statements.append(tirx.For(v, self.constant(0), total, tirx.ForKind.PARALLEL, sequence(inner)))
 

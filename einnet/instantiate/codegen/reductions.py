@@ -14,11 +14,12 @@ from tvm.tirx import Expr as Tir
 from einnet.expr.index import Floor, Index, Range, combine, var
 from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen import vectors
+from einnet.instantiate.codegen.context import Value
 from einnet.instantiate.codegen.ir import Choose, Expr, Lit, Load, Ranges, Reduce, expanded, names, protect, simplified, substitute_expr, walk
 from einnet.instantiate.codegen.normalise import own_index_functions
 from einnet.instantiate.codegen.pieces import located, pieces
 from einnet.instantiate.codegen.schedule import SMALL, UNROLL, Access, accesses, every_use, loads_per_step, width
-from einnet.instantiate.codegen.values import NEUTRAL, Context, Point, Value
+from einnet.instantiate.codegen.values import NEUTRAL, Evaluating, Point
 
 COMPACT = 24
 """Most copies of a body in compact code."""
@@ -27,7 +28,7 @@ CHAINS = 4
 """Independent accumulators that hide the latency of an addition."""
 
 
-class Reducing(Context):
+class Reducing(Evaluating):
     """Values of reductions."""
 
     compact = False
