@@ -13,6 +13,9 @@ from einnet.derivation.rules.tighten import tightened
 from einnet.derivation.steps import Step
 from einnet.expr.nodes import Read, Scope, reads
 
+FORCED = ("fold", "residue", "tighten", "merge")
+"""The rules that normalisation applies. A derivation of these alone changes how an expression is written, not what is computed."""
+
 Keep = Callable[[Scope], bool]
 
 

@@ -26,20 +26,21 @@ class Build:
     weights: dict[str, Scope] = field(default_factory=dict)
 
 
-def build(tree: Scope, matches: Mapping[Scope, Match], out: str) -> Build:
+def build(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: bool = True) -> Build:
     """Kernels that compute `tree` into the dense buffer `out`; tensors are dense buffers of their own name.
 
     Scopes in `matches` become vendor kernels, weight-only scopes constants, the rest eOperators, pointwise tails going into the vendor
-    kernel before them where it has such an epilogue.
+    kernel before them where it has such an epilogue (and `epilogues` are wanted: some implementations are much slower with one).
     """
-    builder = _Builder(matches)
+    builder = _Builder(matches, epilogues)
     builder.emit(tree, out)
     return builder.result
 
 
 class _Builder:
-    def __init__(self, matches: Mapping[Scope, Match]) -> None:
+    def __init__(self, matches: Mapping[Scope, Match], epilogues: bool) -> None:
         self.matches = dict(matches)
+        self.epilogues = epilogues
         self.result = Build()
         self.done: dict[Scope, str] = {}
 
@@ -68,7 +69,7 @@ class _Builder:
             self.vendor(self.matches[scope], out)
             return
         scope = self.fused(scope)
-        for r in reads(scope.body):
+        for r in reads(scope.body) if self.epilogues else ():
             if isinstance(r.base, Scope) and r.base in self.matches:
                 match = self.matches[r.base]
                 posts = absorb(scope, r.base, _result(match.kernel), self.buffer_of)

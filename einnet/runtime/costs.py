@@ -11,7 +11,8 @@ from pathlib import Path
 from einnet.expr.nodes import Body, Read, Scope, map_reads, tensors
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, View, operand_views, result_views
 from einnet.runtime import machine
-from einnet.runtime.cpu import roofline
+from einnet.runtime.cpu import dnnl, roofline
+from einnet.runtime.cpu.kernels import refusal
 from einnet.runtime.cpu.measure import BUDGET_S, IsConstant, constant_buffers, measure
 from einnet.runtime.cpu.threads import resolve_threads
 from einnet.runtime.profile import ProfileDatabase, describe
@@ -109,9 +110,9 @@ class CpuCost:
         return self.estimates([kernel])[0]
 
     def estimates(self, kernels: Sequence[Kernel]) -> list[float]:
-        """`estimate` of many kernels with one look into the database."""
+        """`estimate` of many kernels with one look into the database; the library is not asked whether it refuses them."""
         self._look_up(kernels)
-        return [known.median if (known := self._known.get(k)) else self._estimate(k) for k in kernels]
+        return [known.median if (known := self._known.get(k)) else roofline.estimate(k, self.machine) for k in kernels]
 
     def describe(self, kernel: Kernel) -> Json:
         """The kernel's key in the database."""
@@ -155,4 +156,6 @@ class CpuCost:
         return distinct
 
     def _estimate(self, kernel: Kernel) -> float:
+        if isinstance(kernel, (Matmul, Conv)) and dnnl.available() is None and refusal(kernel, constant_buffers(kernel, self.constant)):
+            return float("inf")
         return roofline.estimate(kernel, self.machine)

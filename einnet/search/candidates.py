@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from einnet.derivation.normalise import FORCED
 from einnet.expr.nodes import Scope, is_weight, walk
 from einnet.instantiate.build import Build, build
 from einnet.instantiate.kernels import Kernel
@@ -67,10 +68,11 @@ def candidates(forms: Sequence[Form], estimate: Estimate) -> list[Candidate]:
     if len(forms) > MOST_FORMS:
         forms = [f for f in forms if _unchanged(f)] + sorted((f for f in forms if not _unchanged(f)), key=_effort)[:MOST_FORMS]
     for form in forms:
-        made = build(form.tree, dict(form.matches), OUT)
-        key = (*made.kernels, *sorted(made.weights))
-        if key not in found or len(found[key].form.steps) > len(form.steps):
-            found[key] = Candidate(form, made)
+        for epilogues in (True, False) if form.matches else (True,):
+            made = build(form.tree, dict(form.matches), OUT, epilogues)
+            key = (*made.kernels, *sorted(made.weights))
+            if key not in found or len(found[key].form.steps) > len(form.steps):
+                found[key] = Candidate(form, made)
     kernels = list(dict.fromkeys(k for c in found.values() for k in c.build.kernels))
     cost = dict(zip(kernels, estimate(kernels)))
     for c in found.values():
@@ -79,7 +81,7 @@ def candidates(forms: Sequence[Form], estimate: Estimate) -> list[Candidate]:
 
 
 def _unchanged(form: Form) -> bool:
-    return all(s.rule in ("fold", "tighten") for s in form.steps)
+    return all(s.rule in FORCED for s in form.steps)
 
 
 def _effort(form: Form) -> float:
@@ -99,8 +101,10 @@ def choose(
     originals = [c for c in ranked if c.original]
     assert originals, "the plain form is always a candidate"
     known: dict[Kernel, float] = {}
-    _measure(originals[:2], measure, known)
-    original = best = min(originals[:2], key=lambda c: c.measured)
+    for c in originals:
+        if c.predicted < DOUBT * min((o.measured for o in originals), default=inf):
+            _measure([c], measure, known)
+    original = best = min(originals, key=lambda c: c.measured)
     start = len(known)
     while sum(t < inf for t in known.values()) - start < most and time.monotonic() < until:
         batch = [c for c in ranked if not c.seconds and c.predicted < best.measured * DOUBT][:4]
