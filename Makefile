@@ -16,7 +16,7 @@ THREADS ?= $(shell nproc)
 demo: .venv/stamp-core
 	@mkdir -p $(DEMO)
 	$(BIN)/python -m benchmarks.models resnet18 --batch 1 --seed 0 -o $(DEMO)/resnet18.onnx
-	$(BIN)/einnet optimize $(DEMO)/resnet18.onnx -o $(DEMO)/resnet18.einnet --threads $(THREADS) --json $(DEMO)/report.json
+	$(BIN)/einnet optimize $(DEMO)/resnet18.onnx -o $(DEMO)/resnet18.einnet --allow precision --threads $(THREADS) --json $(DEMO)/report.json
 
 test: lint
 	@echo "Left out here: slow (make test-slow), gpu (pytest -m gpu, on a CUDA machine), bench (pytest -m bench, on a quiet machine)."
