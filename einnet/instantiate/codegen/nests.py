@@ -178,6 +178,8 @@ class Nesting(Reducing):
             if guards is not None:
                 points.append(point)
                 places.append((simplify(at(plan.nest.address, point), ranges), guards))
+        if not points:
+            return
         found = self.values(expr, points, ranges)
         stores = [Store(address, guards, value) for (address, guards), value in zip(places, found)]
         for group in self.interleaving(stores):

@@ -69,6 +69,8 @@ class Evaluating(Context, ABC):
 
     def values(self, e: Expr, points: Sequence[Point], ranges: Ranges) -> list[Value]:
         """The value at each point."""
+        if not points:
+            return []
         used = names(e)
         keys = [tuple((n, p[n]) for n in sorted(used & p.keys())) for p in points]
         distinct = dict(zip(keys, points))
