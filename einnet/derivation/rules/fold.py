@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import as_index, simplify
@@ -36,6 +37,7 @@ def fold(e: Scope) -> Iterator[Outcome]:
     yield Refused("nothing to fold") if result == e else Rewrite(result, "all")
 
 
+@lru_cache(maxsize=1 << 14)
 def folded(e: Scope) -> Scope:
     """All identities applied to the scope itself (not to those it reads)."""
     units = {i.name: as_index(i.lo) for i in e.sums if i.extent == 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from math import gcd
 
 from einnet.derivation.facts import factors, zero_outside
@@ -22,6 +23,7 @@ def residue(e: Scope) -> Iterator[Outcome]:
     yield Refused("no summation iterator runs over the residues of an exact division") if result == e else Rewrite(result, "all", "reassociation")
 
 
+@lru_cache(maxsize=1 << 14)
 def collapsed(e: Scope) -> Scope:
     """All sums over residues replaced by their one term."""
     if e.reduce != "sum":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from einnet.derivation.facts import NOWHERE, support
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
@@ -21,6 +22,7 @@ def tighten(e: Scope) -> Iterator[Outcome]:
     yield Refused("every range is tight already") if result == e else Rewrite(result, "all")
 
 
+@lru_cache(maxsize=1 << 14)
 def tightened(e: Scope) -> Scope:
     """Sums of e and loops of the scopes that e reads, as tight as interval reasoning shows."""
     sums = tuple(_shrink(i, support(e.body, i.name, e.ranges)) for i in e.sums) if e.reduce == "sum" else e.sums
