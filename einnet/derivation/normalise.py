@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from einnet.derivation.facts import is_copy
 from einnet.derivation.rule import Refused
@@ -22,7 +23,7 @@ Keep = Callable[[Scope], bool]
 def normalise(e: Scope, keep: Keep = lambda s: False) -> tuple[Scope, tuple[Step, ...]]:
     """The root scope in normal form, with the steps that lead there.
 
-    Scopes that `keep` names stay materialised even if they only copy (a vendor kernel's operand, say).
+    Scopes that `keep` names stay materialised even if they only copy, and keep their ranges (a vendor kernel and its operands, say).
     """
     steps: list[Step] = []
     for _ in range(64):
@@ -34,7 +35,8 @@ def normalise(e: Scope, keep: Keep = lambda s: False) -> tuple[Scope, tuple[Step
 
 
 def _once(e: Scope, keep: Keep, steps: list[Step]) -> Scope:
-    for rule, f in (("fold", folded), ("residue", collapsed), ("tighten", tightened)):
+    kept = frozenset(r.base for r in reads(e.body) if isinstance(r.base, Scope) and keep(r.base))
+    for rule, f in (("fold", folded), ("residue", collapsed), ("tighten", partial(tightened, kept=kept))):
         new = f(e)
         if new != e:
             steps.append(Step(rule, "all", e, new, kind="reassociation" if rule == "residue" else "exact"))

@@ -33,7 +33,7 @@ def sweep(name: str, depth: int, most: int, states: int = 3000) -> int:
     source = expression(name)
     values = integers(source)
     wanted = evaluate(source, values)
-    forms = Space(Options(max_depth=depth, states=states)).forms(source)
+    forms = Space(Options(max_depth=depth, states=states, intensity=0.0)).forms(source)
     chosen = forms if len(forms) <= most else [forms[n * len(forms) // most] for n in range(most)]
     for form in chosen:
         verify(form, values, wanted)

@@ -20,7 +20,8 @@ from tests.search.mutations import mutants
 
 SOURCES = (
     "convolutions: conv3x3", "convolutions: dilation 2", "convolutions: stride 2", "convolutions: groups", "convolutions: asymmetric padding",
-    "transposed: transposed 4x4", "transposed: k5 s3 p1", "matmuls: three factors", "matmuls: band dilated", "tails: residual", "tails: relu between",
+    "transposed: transposed 4x4", "transposed: k5 s3 p1", "matmuls: three factors", "matmuls: band dilated",
+    "tails: residual", "tails: bias relu nchw",
 )  # fmt: skip
 KINDS = {
     "index constant", "coefficient", "fill", "factor dropped", "sum ends early", "sum begins late", "loop ends early", "loop begins late",

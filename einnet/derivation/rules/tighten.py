@@ -23,13 +23,13 @@ def tighten(e: Scope) -> Iterator[Outcome]:
 
 
 @lru_cache(maxsize=1 << 14)
-def tightened(e: Scope) -> Scope:
-    """Sums of e and loops of the scopes that e reads, as tight as interval reasoning shows."""
+def tightened(e: Scope, kept: frozenset[Scope] = frozenset()) -> Scope:
+    """Sums of e and loops of the scopes that e reads, as tight as interval reasoning shows; scopes in `kept` stay as they are."""
     sums = tuple(_shrink(i, support(e.body, i.name, e.ranges)) for i in e.sums) if e.reduce == "sum" else e.sums
     e = replace(e, sums=sums) if sums != e.sums else e
     needed: dict[Scope, list[tuple[int, int]]] = {}
     for r in reads(e.body):
-        if isinstance(r.base, Scope):
+        if isinstance(r.base, Scope) and r.base not in kept:
             hulls = [(lo, hi + 1) for lo, hi in (bounds(ix, e.ranges) for ix in r.index)]
             old = needed.get(r.base)
             needed[r.base] = hulls if old is None else [(min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(old, hulls)]
