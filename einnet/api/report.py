@@ -18,6 +18,7 @@ ASKED = ("max_depth", "time_budget", "allow", "derive", "converge", "fingerprint
 """Settings that the report repeats."""
 
 REPORTED = 12
+REPORTED_NEAR = 24
 """Candidates of a subprogram that are told of, beside the original and the best."""
 
 
@@ -104,8 +105,14 @@ def subprogram_report(r: Result) -> dict[str, Any]:
 
 
 def reported(choice: Choice) -> list[Candidate]:
-    """The candidates that the report and the artifact tell of: the cheapest ones, the original and the best."""
-    return [c for n, c in enumerate(choice.candidates) if n < REPORTED or c is choice.original or c is choice.best]
+    """The candidates that the report and the artifact tell of: the cheapest ones, those of the shortest derivations, the original and the best."""
+    near = [c for c in choice.candidates if choices(c) <= 1][:REPORTED_NEAR]
+    return [c for n, c in enumerate(choice.candidates) if n < REPORTED or c in near or c is choice.original or c is choice.best]
+
+
+def choices(c: Candidate) -> int:
+    """Steps of the derivation that were a choice and not forced by the operator that was aimed at."""
+    return sum(s.rule in ("sum-split", "substitute-sum", "bilinear") for s in c.form.steps)
 
 
 def kernels_report(c: Candidate) -> list[dict[str, Any]]:

@@ -5,7 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from einnet.expr.index import Index, Range, bounds, var
-from einnet.expr.nodes import Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, children, is_weight, used_names
+from einnet.expr.nodes import (
+    Add,
+    Body,
+    Call,
+    Const,
+    Div,
+    Iter,
+    Mul,
+    Read,
+    Scope,
+    Select,
+    Tensor,
+    children,
+    is_weight,
+    reads,
+    used_names,
+)  # fmt: skip
 
 KEEPS_ZERO = frozenset({"relu", "tanh", "erf", "sqrt", "abs", "sign", "floor", "ceil", "round", "sin"})
 """Functions with f(0) = 0."""
@@ -177,3 +193,14 @@ def shift_to_zero(iters: Iterable[Iter]) -> tuple[tuple[Iter, ...], dict[str, In
     """The iterators with ranges that start at 0, and the substitution that does it."""
     moved = {i.name: var(i.name) + i.lo for i in iters if i.lo}
     return tuple(Iter(i.name, 0, i.extent) for i in iters), moved
+
+
+def has_values(r: Read) -> bool:
+    """What is read is a constant matrix of an algorithm, which carries its values."""
+    return isinstance(r.base, Tensor) and r.base.values is not None
+
+
+def is_transform(scope: Scope) -> bool:
+    """A linear transform of one operand by constant matrices: a sum of products in which all factors but one carry their values."""
+    given = [has_values(r) for r in reads(scope.body)]
+    return bool(scope.sums) and any(given) and given.count(False) == 1

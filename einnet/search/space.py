@@ -32,8 +32,8 @@ class Options:
     """What the search may do.
 
     `deadline` is a time.monotonic() value; `states` bounds the scopes visited. `balance` is the machine's FLOPs per byte moved: a scope whose
-    intermediate tensors cost more than `slack` times the whole of what it computes at that balance is not visited. Scopes under `intensity`
-    FLOPs per element moved are left to code generation (paper section 5).
+    intermediate tensors cost more than `slack` times the whole of what it computes at that balance is not visited. Scopes under `intensity` FLOPs
+    per element moved are left to code generation (paper section 5).
     """
 
     max_depth: int = 7

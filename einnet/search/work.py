@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from einnet.expr.nodes import Add, Body, Call, Div, Mul, Scope, Tensor, children, is_weight, nested, reads, tensors, walk
+from einnet.derivation.facts import has_values, is_transform
+from einnet.expr.nodes import Add, Body, Call, Div, Mul, Scope, children, is_weight, nested, reads, tensors, walk
 
 BYTES = 4
 """Bytes of an element (f32)."""
@@ -22,8 +23,14 @@ def operations(body: Body) -> int:
 
 
 def flops(scope: Scope) -> int:
-    """Operations of the scope and of those inside it, weight-only ones left out."""
-    return sum(points(s) * (operations(s.body) + (1 if s.sums else 0)) for s in dict.fromkeys(walk(scope)) if not is_weight(s))
+    """Operations of the scope and of those inside it, weight-only ones left out; transforms are counted one dimension after the other."""
+    return sum(_own_flops(s) for s in dict.fromkeys(walk(scope)) if not is_weight(s))
+
+
+def _own_flops(s: Scope) -> int:
+    if is_transform(s):
+        return 2 * prod(s.shape) * sum(i.extent for i in s.sums)
+    return points(s) * (operations(s.body) + (1 if s.sums else 0))
 
 
 def elements(scope: Scope) -> int:
@@ -45,4 +52,4 @@ def intensity(scope: Scope) -> float:
 
 def applies_algorithm(scope: Scope) -> bool:
     """A factor is a constant matrix of a bilinear algorithm: what remains of the scope is that algorithm's own transform."""
-    return any(isinstance(r.base, Tensor) and r.base.values is not None for r in reads(scope.body))
+    return any(has_values(r) for r in reads(scope.body))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes as C
 import ctypes.util
+import os
 import site
 import sys
 import sysconfig
@@ -73,11 +74,26 @@ def candidates() -> list[str]:
     return [*found, system] if system else found
 
 
+SPINS = "10000"
+"""How often a waiting OpenMP thread looks before it sleeps: some 100 us, longer than any gap between two kernels."""
+
+
+def limit_spinning() -> None:
+    """Let waiting threads sleep after `SPINS` looks, unless the user has said otherwise (GOMP_SPINCOUNT, OMP_WAIT_POLICY).
+
+    With the OpenMP runtime's own default they wait actively for milliseconds, and where other programs use the cores too, a step of 0.1 ms then
+    takes 100 ms. It has to be said before the runtime is loaded.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
+
+
 class Library:
     """The loaded library; `call(name, ...)` is `dnnl_name(...)` with its status checked."""
 
     def __init__(self, path: str) -> None:
         try:
+            limit_spinning()
             self.cdll = C.CDLL(path, mode=C.RTLD_GLOBAL)
         except OSError as e:
             raise BackendError(f"oneDNN cannot be loaded from {path}: {e}") from e

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from einnet.expr.nodes import tensors
+from einnet.derivation.facts import is_transform
+from einnet.expr.nodes import Scope, walk
 from einnet.instantiate.codegen.cost import flops as scope_flops
 from einnet.instantiate.codegen.cost import moved_bytes
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, View, dense_view, operand_views, result_views
@@ -71,9 +72,15 @@ def estimate(kernel: Kernel, machine: Machine) -> float:
 
     The transforms of bilinear algorithms are generated as straight-line code over few distinct sums, which memory binds.
     """
-    if isinstance(kernel, EOperator) and any(t.values is not None for t in tensors(kernel.scope).values()):
+    if isinstance(kernel, EOperator) and _only_transforms(kernel.scope):
         return max(machine.launch, moved(kernel) / machine.bandwidth)
     share = VENDOR_SHARE if isinstance(kernel, (Matmul, Conv)) else GENERATED_SHARE
     if isinstance(kernel, Conv):
         share *= min(1.0, kernel.w.shape[1] / NARROW)
     return max(machine.launch, flops(kernel) / (share * machine.peak), moved(kernel) / machine.bandwidth)
+
+
+def _only_transforms(scope: Scope) -> bool:
+    """All that is summed are transforms by constant matrices, and there is such a sum."""
+    sums = [s for s in walk(scope) if s.sums]
+    return bool(sums) and all(is_transform(s) for s in sums)
