@@ -55,7 +55,7 @@ def line(entry: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", default=NAMES, choices=[*NAMES, []])
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(NAMES))
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--time-budget", type=float, default=120)
@@ -63,11 +63,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path, default=Path("benchmarks/results/seven.json"))
     arguments = parser.parse_args()
+    unknown = set(arguments.models) - set(NAMES)
+    if unknown:
+        parser.error(f"no model {sorted(unknown)[0]!r}; there are {', '.join(NAMES)}")
     found = json.loads(arguments.output.read_text()) if arguments.output.exists() else {"models": []}
     found["machine"] = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(), "system": platform.platform()}
-    print(f"{'model':18} {'ORT ms':>10} {'own ops ms':>10} {'ours ms':>10} {'speedup':>8} {'noise':>7} {'changed':>8} {'max error':>10} {'':8} {'total s':>7}")
+    columns = (("ORT ms", 10), ("own ops ms", 10), ("ours ms", 10), ("speedup", 8), ("noise", 7), ("changed", 8), ("max error", 10))
+    print(f"{'model':18} " + " ".join(f"{name:>{width}}" for name, width in columns) + f" {'':8} {'total s':>7}")
     with tempfile.TemporaryDirectory() as folder:
-        for name in arguments.models:
+        for name in arguments.models or NAMES:
             entry = optimize(name, arguments, Path(folder))
             found["models"] = [e for e in found["models"] if e["model"] != name] + [entry]
             arguments.output.parent.mkdir(parents=True, exist_ok=True)

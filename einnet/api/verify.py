@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+SETTLE_S = 0.2
+"""ONNX Runtime's threads wait actively for some 0.1 s after a run, in the way of what is timed next: so long nothing is timed."""
+
+
 def random_inputs(plan: Plan, seed: int) -> dict[str, Array]:
     """Standard normal values for float inputs, small non-negative integers for integer ones, coin flips for booleans."""
     from einnet.graph.dtypes import NUMPY
@@ -94,7 +98,7 @@ class Trial:
         calls = {"onnxruntime": ort_call(self.model, inputs, self.threads), "original": caller(baseline, inputs)}
         if executable is not baseline:
             calls["optimized"] = caller(executable, inputs)
-        found = compare(calls, seconds, least=3)
+        found = compare(calls, seconds, least=3, pause_s=SETTLE_S)
         times: dict[str, Any] = dict(found.timings)
         times["noise"] = found.noise
         times.setdefault("optimized", times["original"])

@@ -67,7 +67,6 @@ class Session:
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 3
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
-        options.add_session_config_entry("session.force_spinning_stop", "1")  # else its threads wait actively for 0.1 s after a run, in the way of others
         source = model if isinstance(model, bytes) else str(model)
         try:
             self.session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])

@@ -63,11 +63,13 @@ class Comparison:
         return max(abs(same.median - 1) + same.spread, 0.01)
 
 
-def compare(callables: Mapping[str, Callable[[], object]], budget_s: float = 2.0, *, least: int = 5, most: int = 1000) -> Comparison:
+def compare(
+    callables: Mapping[str, Callable[[], object]], budget_s: float = 2.0, *, least: int = 5, most: int = 1000, pause_s: float = PAUSE_S
+) -> Comparison:  # fmt: skip
     """Time callables in turns, A B C A', A B C A'..., for about `budget_s` seconds but at least `least` and at most `most` rounds.
 
     Short calls are repeated inside a sample, so that a sample of the shortest takes about a millisecond. Before each sample the waiting
-    threads of the other callables get time to fall asleep, and the callable one call to warm up. Rounds that other programs disturbed do
+    threads of the other callables get `pause_s` to fall asleep, and the callable one call to warm up. Rounds that other programs disturbed do
     not count if there are `least` others.
     """
     names = list(callables)
@@ -79,7 +81,7 @@ def compare(callables: Mapping[str, Callable[[], object]], budget_s: float = 2.0
     end = time.perf_counter() + budget_s
     while len(clean) + len(disturbed) < least or (time.perf_counter() < end and len(clean) < most):
         before, began = waited(), time.perf_counter()
-        row = [_sample(call, count) for call, count in zip(order, repeats, strict=True)]
+        row = [_sample(call, count, pause_s) for call, count in zip(order, repeats, strict=True)]
         share = (waited() - before) / (time.perf_counter() - began)
         (disturbed if share > TOLERATED else clean).append(row)
     columns = [tuple(column) for column in zip(*(clean if len(clean) >= least else clean + disturbed), strict=True)]
@@ -91,8 +93,8 @@ def _repeats(call: Callable[[], object]) -> int:
     return max(1, min(1000, round(1e-3 / max(_sample(call, 1), 1e-7))))
 
 
-def _sample(call: Callable[[], object], repeats: int) -> float:
-    time.sleep(PAUSE_S)
+def _sample(call: Callable[[], object], repeats: int, pause_s: float = PAUSE_S) -> float:
+    time.sleep(pause_s)
     call()
     start = time.perf_counter()
     for _ in range(repeats):
