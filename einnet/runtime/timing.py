@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from einnet.runtime.load import waited
 
+SAMPLE_S = 0.005
+"""Seconds of calls in one sample."""
+
 PAUSE_S = 0.002
 """Longer than the threads of an idle pool spin."""
 TOLERATED = 0.02
@@ -68,8 +71,8 @@ def compare(
 ) -> Comparison:  # fmt: skip
     """Time callables in turns, A B C A', A B C A'..., for about `budget_s` seconds but at least `least` and at most `most` rounds.
 
-    Short calls are repeated inside a sample, so that a sample of the shortest takes about a millisecond. Before each sample the waiting
-    threads of the other callables get `pause_s` to fall asleep, and the callable one call to warm up. Rounds that other programs disturbed do
+    Short calls are repeated inside a sample, so that a sample takes about `SAMPLE_S` at least. Before each sample the waiting
+    threads of the other callables get `pause_s` to fall asleep, and the callable a few calls to warm up. Rounds that other programs disturbed do
     not count if there are `least` others.
     """
     names = list(callables)
@@ -90,12 +93,13 @@ def compare(
 
 def _repeats(call: Callable[[], object]) -> int:
     """How many calls make a sample."""
-    return max(1, min(1000, round(1e-3 / max(_sample(call, 1), 1e-7))))
+    return max(1, min(10_000, round(SAMPLE_S / max(_sample(call, 1), 1e-7))))
 
 
 def _sample(call: Callable[[], object], repeats: int, pause_s: float = PAUSE_S) -> float:
     time.sleep(pause_s)
-    call()
+    for _ in range(min(repeats, 3)):
+        call()
     start = time.perf_counter()
     for _ in range(repeats):
         call()
