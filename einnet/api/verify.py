@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-SETTLE_S = 0.2
-"""ONNX Runtime's threads wait actively for some 0.1 s after a run, in the way of what is timed next: so long nothing is timed."""
+SETTLE_S = 0.4
+"""ONNX Runtime's threads wait actively for 0.1 s and more after a run, in the way of what is timed next: so long nothing is timed."""
 
 
 def random_inputs(plan: Plan, seed: int) -> dict[str, Array]:
