@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-SETTLE_S = 0.4
+SETTLE_S = 0.15
 """ONNX Runtime's threads wait actively for 0.1 s and more after a run, in the way of what is timed next: so long nothing is timed."""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from einnet.runtime.load import waited
 
-SAMPLE_S = 0.005
+SAMPLE_S = 0.01
 """Seconds of calls in one sample."""
 
 PAUSE_S = 0.002
@@ -72,7 +72,8 @@ def compare(
     """Time callables in turns, A B C A', A B C A'..., for about `budget_s` seconds but at least `least` and at most `most` rounds.
 
     Short calls are repeated inside a sample, so that a sample takes about `SAMPLE_S` at least. Before each sample the waiting
-    threads of the other callables get `pause_s` to fall asleep, and the callable a few calls to warm up. Rounds that other programs disturbed do
+    threads of the other callables get `pause_s` to fall asleep, and the callable is warmed up for half as long: threads that slept may
+    first share one core. Rounds that other programs disturbed do
     not count if there are `least` others.
     """
     names = list(callables)
@@ -98,7 +99,9 @@ def _repeats(call: Callable[[], object]) -> int:
 
 def _sample(call: Callable[[], object], repeats: int, pause_s: float = PAUSE_S) -> float:
     time.sleep(pause_s)
-    for _ in range(min(repeats, 3)):
+    call()
+    warm = time.perf_counter() + pause_s / 2
+    while time.perf_counter() < warm:
         call()
     start = time.perf_counter()
     for _ in range(repeats):
