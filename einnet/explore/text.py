@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Protocol
 
 from einnet.derivation.check import Proof
@@ -78,7 +79,7 @@ def explain(told: Story) -> str:
     """The story as text: changed subprograms first, each with its derivation, then those that run as the model has them."""
     chapters = told["subprograms"]
     changed, kept = [c for c in chapters if c["changed"]], [c for c in chapters if not c["changed"]]
-    number = iter(range(1, len(chapters) * 20))
+    number = count(1)
     lines = [f"{told['model']}: {len(chapters)} distinct subprograms; {len(changed)} run as something else than the model's own operators", ""]
     for c in changed:
         lines += [f"Derivation {next(number)}. {places(c['nodes'])}", ""]
