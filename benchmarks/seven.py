@@ -34,7 +34,7 @@ def optimize(name: str, arguments: argparse.Namespace, folder: Path) -> dict[str
     command += ["--allow", arguments.allow, "--time-budget", str(arguments.time_budget), "--threads", str(arguments.threads)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
-        return {"model": name, "error": (run.stderr.strip().splitlines() or ["no message"])[-1]}
+        return {"model": name, "error": (run.stderr.strip().splitlines() or [f"ended with status {run.returncode}"])[-1]}
     full = json.loads(report.read_text())
     kept = {k: full[k] for k in ("threads", "versions", "settings", "totals", "spread_ms", "certificate", "verification", "notes")}
     changed = [{"nodes": s["nodes"], "operators": s["operators"], "measured_ms": s["measured_ms"], "original_ms": s["original_ms"]}
