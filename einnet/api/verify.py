@@ -98,7 +98,7 @@ class Trial:
         calls = {"onnxruntime": ort_call(self.model, inputs, self.threads), "original": caller(baseline, inputs)}
         if executable is not baseline:
             calls["optimized"] = caller(executable, inputs)
-        found = compare(calls, seconds, least=3, pause_s=SETTLE_S)
+        found = compare(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01)
         times: dict[str, Any] = dict(found.timings)
         times["noise"] = found.noise
         times.setdefault("optimized", times["original"])

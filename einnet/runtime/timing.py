@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from einnet.runtime.load import waited
 
-SAMPLE_S = 0.01
+SAMPLE_S = 0.001
 """Seconds of calls in one sample."""
 
 PAUSE_S = 0.002
@@ -67,42 +67,43 @@ class Comparison:
 
 
 def compare(
-    callables: Mapping[str, Callable[[], object]], budget_s: float = 2.0, *, least: int = 5, most: int = 1000, pause_s: float = PAUSE_S
+    callables: Mapping[str, Callable[[], object]], budget_s: float = 2.0, *, least: int = 5, most: int = 1000,
+    pause_s: float = PAUSE_S, warm_s: float = 0.0, sample_s: float = SAMPLE_S,
 ) -> Comparison:  # fmt: skip
     """Time callables in turns, A B C A', A B C A'..., for about `budget_s` seconds but at least `least` and at most `most` rounds.
 
-    Short calls are repeated inside a sample, so that a sample takes about `SAMPLE_S` at least. Before each sample the waiting
-    threads of the other callables get `pause_s` to fall asleep, and the callable is warmed up for half as long: threads that slept may
-    first share one core. Rounds that other programs disturbed do
-    not count if there are `least` others.
+    Short calls are repeated inside a sample, so that a sample takes about `sample_s` at least. Before each sample the waiting
+    threads of the other callables get `pause_s` to fall asleep, and the callable one call and `warm_s` to warm up: threads that slept may
+    first share one core. Rounds that other programs disturbed do not count if there are `least` others.
     """
     names = list(callables)
     order = [*callables.values(), callables[names[0]]]
-    repeats = [_repeats(call) for call in order[:-1]]
+    repeats = [_repeats(call, sample_s) for call in order[:-1]]
     repeats.append(repeats[0])
     clean: list[list[float]] = []
     disturbed: list[list[float]] = []
     end = time.perf_counter() + budget_s
     while len(clean) + len(disturbed) < least or (time.perf_counter() < end and len(clean) < most):
         before, began = waited(), time.perf_counter()
-        row = [_sample(call, count, pause_s) for call, count in zip(order, repeats, strict=True)]
+        row = [_sample(call, count, pause_s, warm_s) for call, count in zip(order, repeats, strict=True)]
         share = (waited() - before) / (time.perf_counter() - began)
         (disturbed if share > TOLERATED else clean).append(row)
     columns = [tuple(column) for column in zip(*(clean if len(clean) >= least else clean + disturbed), strict=True)]
     return Comparison(dict(zip(names, columns[:-1], strict=True)), columns[-1])
 
 
-def _repeats(call: Callable[[], object]) -> int:
+def _repeats(call: Callable[[], object], sample_s: float) -> int:
     """How many calls make a sample."""
-    return max(1, min(10_000, round(SAMPLE_S / max(_sample(call, 1), 1e-7))))
+    return max(1, min(10_000, round(sample_s / max(_sample(call, 1), 1e-7))))
 
 
-def _sample(call: Callable[[], object], repeats: int, pause_s: float = PAUSE_S) -> float:
+def _sample(call: Callable[[], object], repeats: int, pause_s: float = PAUSE_S, warm_s: float = 0.0) -> float:
     time.sleep(pause_s)
     call()
-    warm = time.perf_counter() + pause_s / 2
-    while time.perf_counter() < warm:
-        call()
+    if warm_s:
+        end = time.perf_counter() + warm_s
+        while time.perf_counter() < end:
+            call()
     start = time.perf_counter()
     for _ in range(repeats):
         call()
