@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from einnet.expr.index import Index, Range, bounds, var
+from einnet.expr.index import Index, Range, bounds
 from einnet.expr.nodes import (
     Add,
     Body,
     Call,
     Const,
     Div,
-    Iter,
     Mul,
     Read,
     Scope,
     Select,
     Tensor,
     children,
-    is_weight,
     reads,
     used_names,
 )  # fmt: skip
@@ -177,22 +175,6 @@ def linear_reads(body: Body) -> list[Read]:
         case Div(num, _):
             return linear_reads(num)
     return []
-
-
-def normal_ranges(iters: Iterable[Iter]) -> dict[str, Range]:
-    """Ranges by name."""
-    return {i.name: i.range for i in iters}
-
-
-def operand_is_weight(read: Read) -> bool:
-    """What is read is known at compile time."""
-    return is_weight(read)
-
-
-def shift_to_zero(iters: Iterable[Iter]) -> tuple[tuple[Iter, ...], dict[str, Index]]:
-    """The iterators with ranges that start at 0, and the substitution that does it."""
-    moved = {i.name: var(i.name) + i.lo for i in iters if i.lo}
-    return tuple(Iter(i.name, 0, i.extent) for i in iters), moved
 
 
 def has_values(r: Read) -> bool:

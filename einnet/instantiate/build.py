@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from einnet.derivation.facts import is_copy
 from einnet.derivation.rule import Refused
 from einnet.derivation.rules.merge import merge_read
 from einnet.expr.index import Index
@@ -144,8 +143,3 @@ def pointwise(r: Read, reader: Scope) -> bool:
     loops = {i.name for i in reader.loops}
     names = [next(iter(ix.names())) if len(ix.terms) == 1 else None for ix in r.index if ix.terms]
     return None not in names and len(set(names)) == len(names) and all(n in loops for n in names)
-
-
-def is_move(kernel: Kernel) -> bool:
-    """The kernel only moves data."""
-    return isinstance(kernel, EOperator) and is_copy(kernel.scope)

@@ -10,9 +10,10 @@ import numpy as np
 
 from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Scope, tensors
+from einnet.graph.dtypes import dtype_name
 from einnet.graph.program import Opaque, Program
 from einnet.instantiate.build import Build
-from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, Post, View, dense_view
+from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, Post, View, dense_view, operand_views, result_views
 
 
 class Assembly:
@@ -99,8 +100,6 @@ class Assembly:
 
 def dtype_of(value: np.ndarray) -> str:
     """The language's name of an array's type."""
-    from einnet.graph.dtypes import dtype_name
-
     name = dtype_name(value.dtype)
     assert name is not None, value.dtype
     return name
@@ -108,8 +107,6 @@ def dtype_of(value: np.ndarray) -> str:
 
 def views_of(kernel: Kernel) -> Iterable[View]:
     """Everything the kernel reads and writes."""
-    from einnet.instantiate.kernels import operand_views, result_views
-
     return (*operand_views(kernel), *result_views(kernel))
 
 
