@@ -24,8 +24,8 @@ from einnet.derivation.check import Proof, check
 from einnet.derivation.steps import KINDS, Derivation, Step, replace_at, subscope
 from einnet.errors import CertificateError, ParseError
 from einnet.expr.nodes import Scope, Tensor, tensors
+from einnet.expr.printing import print_declaration
 from einnet.expr.text import parse as parse_scope
-from einnet.expr.text import print_declaration
 
 _BY = re.compile(
     r"by\s+(?P<rule>\S+)(?:\s+at\s+(?P<path>\d+(?:\.\d+)*))?(?:\s+kind\s+(?P<kind>\w+))?(?:\s+bound\s+(?P<bound>\S+))?(?:\s+(?P<parameters>.*))?$"

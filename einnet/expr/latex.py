@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from einnet.expr.index import Index
 from einnet.expr.nodes import Add, Body, Call, Const, Div, Iter, Mul, Number, Read, Scope, Select, Tensor, Val
-from einnet.expr.text import print_number
+from einnet.expr.printing import print_number
 
 _COMMA = ",\\, "
 _RELATION = {True: "= 0", False: r"\ge 0"}

@@ -173,12 +173,12 @@ class Scope:
 
     def text(self) -> str:
         """The expression on one line, without the declarations of its tensors."""
-        from einnet.expr.text import print_scope
+        from einnet.expr.printing import print_scope
 
         return print_scope(self)
 
     def __str__(self) -> str:
-        from einnet.expr.text import print_with_declarations
+        from einnet.expr.printing import print_with_declarations
 
         return print_with_declarations(self)
 

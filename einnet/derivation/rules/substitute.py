@@ -15,7 +15,7 @@ from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import Floor, Index, simplify, var
 from einnet.expr.index import substitute as index_substitute
 from einnet.expr.nodes import Iter, Read, Scope, fresh, index_functions, indices, map_indices, reads, substitute_body
-from einnet.expr.text import print_index
+from einnet.expr.printing import print_index
 
 
 @rule("substitute", guard="Φ is injective on the loops; where Φ(x) is fractional f is 0")

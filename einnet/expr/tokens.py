@@ -1,0 +1,144 @@
+"""Texts as tokens, and the part of the grammar below bodies: index functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from einnet.errors import ParseError
+from einnet.expr.index import Index, Range, as_index, var
+
+_TOKEN = re.compile(
+    r"(?P<space>[ \t\r\n]+|#[^\n]*)|(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)|(?P<name>[^\W\d]\w*'*)|"
+    r"(?P<op><=|>=|==|//|[-+*/%()\[\]{},<|&:=])"
+)
+_DEPTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: str
+    text: str
+    at: int
+
+
+class Tokens:
+    """A text as tokens with a position in it; errors carry line, column and a caret."""
+
+    def __init__(self, text: str) -> None:
+        self.source = text
+        self.tokens: list[Token] = []
+        at = 0
+        while at < len(text):
+            m = _TOKEN.match(text, at)
+            if m is None:
+                raise self.error(f"unexpected character {text[at]!r}", at)
+            if m.lastgroup != "space":
+                self.tokens.append(Token(str(m.lastgroup), m.group(), at))
+            at = m.end()
+        self.tokens.append(Token("end", "end of text", len(text)))
+        self.pos = 0
+        self.depth = 0
+
+    def error(self, message: str, at: int | None = None) -> ParseError:
+        at = self.tokens[self.pos].at if at is None else at
+        line = self.source.count("\n", 0, at) + 1
+        start = self.source.rfind("\n", 0, at) + 1
+        end = self.source.find("\n", at)
+        shown = self.source[start : end if end >= 0 else len(self.source)]
+        lo = max(0, at - start - 60)
+        return ParseError(f"line {line}, column {at - start + 1}: {message}\n    {shown[lo : lo + 120]}\n    {' ' * (at - start - lo)}^")
+
+    def peek(self, *texts: str) -> bool:
+        token = self.tokens[self.pos]
+        return token.kind in ("op", "name") and token.text in texts
+
+    def take(self, *texts: str) -> bool:
+        if self.peek(*texts):
+            self.pos += 1
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        if not self.take(text):
+            raise self.error(f"expected {text!r}, found {self.tokens[self.pos].text!r}")
+
+    def name(self, what: str) -> str:
+        token = self.tokens[self.pos]
+        if token.kind != "name":
+            raise self.error(f"expected {what}, found {token.text!r}")
+        self.pos += 1
+        return token.text
+
+    def integer(self) -> int:
+        sign = -1 if self.take("-") else 1
+        token = self.tokens[self.pos]
+        if token.kind != "number" or not token.text.isdigit():
+            raise self.error(f"expected an integer, found {token.text!r}")
+        self.pos += 1
+        if len(token.text) > 18:
+            raise self.error("the integer has more than 18 digits", token.at)
+        return sign * int(token.text)
+
+    def at_end(self) -> bool:
+        return self.tokens[self.pos].kind == "end"
+
+    def nest(self, by: int) -> None:
+        self.depth += by
+        if self.depth > _DEPTH:
+            raise self.error(f"nested deeper than {_DEPTH} levels")
+
+
+class IndexReader(Tokens):
+    """Index functions: sums of products by integers, with `//`, `%` and exact `/`."""
+
+    def index(self, bound: Mapping[str, Range]) -> Index:
+        self.nest(1)
+        total = self.index_product(bound)
+        while self.peek("+", "-"):
+            minus = self.take("-") or not self.take("+")
+            term = self.index_product(bound)
+            total = total - term if minus else total + term
+        self.nest(-1)
+        return total
+
+    def index_product(self, bound: Mapping[str, Range]) -> Index:
+        left = self.index_unary(bound)
+        while self.peek("*", "/", "//", "%"):
+            at = self.tokens[self.pos].at
+            op = self.tokens[self.pos].text
+            self.pos += 1
+            right = self.index_unary(bound)
+            if op == "*" and left.is_const and left.den == 1:
+                left = right * left.const
+                continue
+            if not right.is_const or right.den != 1:
+                raise self.error("an index is multiplied and divided by integers only", at)
+            if op == "*":
+                left = left * right.const
+            elif right.const <= 0:
+                raise self.error("an index is divided by positive integers only", at)
+            elif op == "/":
+                left = left / right.const
+            else:
+                left = left // right.const if op == "//" else left % right.const
+        return left
+
+    def index_unary(self, bound: Mapping[str, Range]) -> Index:
+        if self.take("-"):
+            self.nest(1)
+            inner = -self.index_unary(bound)
+            self.nest(-1)
+            return inner
+        if self.take("("):
+            inner = self.index(bound)
+            self.expect(")")
+            return inner
+        token = self.tokens[self.pos]
+        if token.kind == "number":
+            return as_index(self.integer())
+        name = self.name("an iterator")
+        if name not in bound:
+            raise self.error(f"iterator {name!r} is not bound here (bound: {', '.join(bound) or 'none'})", token.at)
+        return var(name)
