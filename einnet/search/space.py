@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from einnet.derivation.normalise import normalise
-from einnet.derivation.rule import Rewrite, Rule
+from einnet.derivation.rule import Refused, Rewrite, Rule
 from einnet.derivation.rules import RULES
 from einnet.derivation.steps import Step
 from einnet.expr.nodes import Scope, is_weight, walk
@@ -21,6 +21,7 @@ from einnet.instantiate.match import match
 from einnet.instantiate.tables import TABLES, Table
 from einnet.search.converge import Converged, converge
 from einnet.search.forms import Form, after, converged_form, distinct, plain, substitute_child
+from einnet.search.trace import AGAIN, CUT, NEW, Observer
 from einnet.search.work import BYTES, applies_algorithm, elements, flops, intensity, moved
 
 EXPLORED = ("sum-split", "substitute", "substitute-sum", "merge", "relax", "bilinear")
@@ -82,11 +83,14 @@ class Group:
 class Space:
     """All forms of scopes, by group. One space serves a whole program: groups are shared between subprograms."""
 
-    def __init__(self, options: Options | None = None, progress: Callable[[Statistics], None] | None = None) -> None:
+    def __init__(
+        self, options: Options | None = None, progress: Callable[[Statistics], None] | None = None, observer: Observer | None = None
+    ) -> None:  # fmt: skip
         self.options = options or Options()
         self.statistics = Statistics()
         self.groups: dict[str, Group] = {}
         self._progress = progress
+        self._observer = observer
         self._rules: tuple[Rule, ...] = tuple(r for r in RULES if r.name in self.options.rules and r.kind in self.options.kinds)
 
     def forms(self, scope: Scope, depth: int | None = None) -> list[Form]:
@@ -120,6 +124,8 @@ class Space:
         group.members.clear()
         first, steps = normalise(scope)
         self._add(group, Member(first, steps, 0))
+        if self._observer:
+            self._observer.started(scope, steps, first)
         queue = deque(group.members.values())
         limit = self.options.slack * (flops(first) + self.options.balance * BYTES * elements(first))
         while queue and not self.out_of_budget():
@@ -131,10 +137,14 @@ class Space:
                 normal, more = normalise(rewrite.scope)
                 if moved(normal) * self.options.balance > limit:
                     self.statistics.cut += 1
-                    continue
-                new = Member(normal, (*member.steps, step, *more), member.depth + 1)
-                if self._add(group, new):
+                    outcome = CUT
+                elif self._add(group, new := Member(normal, (*member.steps, step, *more), member.depth + 1)):
                     queue.append(new)
+                    outcome = NEW
+                else:
+                    outcome = AGAIN
+                if self._observer:
+                    self._observer.stepped(member.scope, step, more, normal, outcome)
 
     def worth(self, scope: Scope) -> bool:
         """Exploring can pay: the scope itself computes much for what it moves, and is no algorithm's transform (those are generated)."""
@@ -142,9 +152,12 @@ class Space:
 
     def _rewrites(self, scope: Scope) -> Iterator[tuple[Rule, Rewrite]]:
         for rule in self._rules:
-            for rewrite in rule.rewrites(scope):
-                if rewrite.kind in self.options.kinds:
-                    yield rule, rewrite
+            for found in rule(scope):
+                if isinstance(found, Refused):
+                    if self._observer:
+                        self._observer.refused(scope, rule.name, found.why)
+                elif found.kind in self.options.kinds:
+                    yield rule, found
 
     def _add(self, group: Group, member: Member) -> bool:
         key = member.scope.key if self.options.fingerprint else f"{member.scope.text()}@{len(group.members)}"
@@ -179,6 +192,8 @@ class Space:
             else:
                 result = match(scope, table)
                 found = result if isinstance(result, list) else Converged(scope, (), result, ())
+            if self._observer:
+                self._observer.tried(scope, table.name, found)
             if isinstance(found, Converged):
                 self.statistics.converged += 1
                 yield converged_form(scope, found)
