@@ -1,11 +1,12 @@
 # make demo    optimize ResNet-18 from nothing        make test       what CI runs
 # make lint    ruff, mypy, import-linter only         make test-slow  the tests that a default run leaves out
-# make bench   ours against other engines             make clean      forget everything that was built
+# make bench   the seven models against other engines (hours; goes on where it stopped)
+# make bench-short   three of them, in under five minutes      make clean      forget everything that was built
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow bench clean
+.PHONY: demo test lint test-slow bench bench-short clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -31,7 +32,10 @@ test-slow: .venv/stamp-dev
 	$(BIN)/python -m pytest -q -m slow
 
 bench: .venv/stamp-bench
-	$(BIN)/python -m benchmarks.baselines --threads $(THREADS) -o build/bench/baselines.json
+	$(BIN)/python benchmarks/models.py
+
+bench-short: .venv/stamp-bench
+	$(BIN)/python benchmarks/models.py --short
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,6 +1,7 @@
-"""Inference engines behind one form: prepare(model path, threads) gives a function from input arrays to output arrays.
+"""Inference engines behind one form: prepare(path, threads) gives a function from input arrays to output arrays.
 
-Each runs in a process of its own, so an engine may set process-wide state. Libraries are imported when an engine is prepared.
+The path is an ONNX model, for einnet a program that `einnet optimize` wrote. Each engine runs in a process of its own, so it may set
+process-wide state. Libraries are imported when an engine is prepared.
 """
 
 from __future__ import annotations
@@ -48,12 +49,23 @@ def openvino(path: Path, threads: int) -> Run:
     return run
 
 
+def einnet(path: Path, threads: int) -> Run:
+    """A stored program, on the threads that it was optimized for. ValueError for other threads."""
+    import einnet
+
+    program = einnet.load(path)
+    if program.loaded.threads != threads:
+        raise ValueError(f"the program was optimized for {program.loaded.threads} threads, not {threads}")
+    program.executable  # noqa: B018  bound to memory now, not in the first run
+    return lambda inputs: list(program(inputs).values())
+
+
 def _torch(compiled: bool, channels_last: bool) -> Prepare:
     def prepare(path: Path, threads: int) -> Run:
         import onnx
         import torch
 
-        from benchmarks.baselines.torch_model import to_torch
+        from benchmarks.contest.torch_model import to_torch
 
         torch.set_num_threads(threads)
         layout = torch.channels_last if channels_last else torch.contiguous_format
@@ -79,23 +91,25 @@ def _torch(compiled: bool, channels_last: bool) -> Prepare:
 ENGINES: dict[str, Prepare] = {
     "onnxruntime": onnxruntime,
     "openvino": openvino,
-    "torch-eager": _torch(compiled=False, channels_last=False),
-    "torch-eager-nhwc": _torch(compiled=False, channels_last=True),
-    "torch-compile": _torch(compiled=True, channels_last=False),
-    "torch-compile-nhwc": _torch(compiled=True, channels_last=True),
+    "torch": _torch(compiled=False, channels_last=False),
+    "torch-nhwc": _torch(compiled=False, channels_last=True),
+    "inductor": _torch(compiled=True, channels_last=False),
+    "inductor-nhwc": _torch(compiled=True, channels_last=True),
+    "einnet": einnet,
 }
 
-PACKAGES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "torch": "torch"}
+PACKAGES = {"inductor": "torch"}
+"""The distribution that an engine needs, where it has not the engine's name."""
 
 
-def package(engine: str) -> str:
-    """The distribution that an engine needs."""
-    return PACKAGES[engine.partition("-")[0]]
+def family(engine: str) -> str:
+    """The engine without its layout: one column of a table, which the faster layout fills."""
+    return engine.partition("-")[0]
 
 
 def version(engine: str) -> str | None:
     """The installed version of an engine's package, None where it is missing."""
     try:
-        return metadata.version(package(engine))
+        return metadata.version(PACKAGES.get(family(engine), family(engine)))
     except metadata.PackageNotFoundError:
         return None

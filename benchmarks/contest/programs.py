@@ -1,0 +1,58 @@
+"""`einnet optimize` on a model file, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contest.compare import Place
+from benchmarks.contest.worker import Engine, EngineError
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ("totals", "certificate", "verification", "notes", "settings", "memory", "cost_model", "runs")
+"""Parts of the optimization's report that the results repeat."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to optimize: seconds of budget, the worst class of step, the seed of the inputs that verify."""
+
+    time_budget: float = 120.0
+    allow: str = "precision"
+    seed: int = 0
+
+
+def optimized(model: Path, name: str, derive: bool, search: Search, place: Place) -> tuple[Engine, dict[str, Any]]:
+    """The stored program as an engine of that name, and what its report says. Raises EngineError with the last line of what went wrong."""
+    program, report = model.with_name(f"{name}.einnet"), model.with_name(f"{name}.json")
+    command = [sys.executable, "-m", "einnet", "optimize", str(model), "-o", str(program), "--json", str(report), "--quiet"]
+    command += ["--allow", search.allow, "--time-budget", str(search.time_budget), "--threads", str(place.threads), "--seed", str(search.seed)]
+    command += [] if derive else ["--no-derive"]
+
+    def confine() -> None:
+        os.sched_setaffinity(0, place.cpus)
+        if place.memory:
+            resource.setrlimit(resource.RLIMIT_DATA, (place.memory, place.memory))
+
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=confine)
+    if run.returncode or not program.exists():
+        last = (run.stderr.strip().splitlines() or [""])[-1]
+        raise EngineError(f"einnet optimize ended with status {run.returncode}: {last}")
+    return Engine(name, "einnet", program), excerpt(json.loads(report.read_text()))
+
+
+def excerpt(report: dict[str, Any]) -> dict[str, Any]:
+    """What the results keep of a report: totals, proofs, and the subprograms that were changed."""
+    kept = {key: report[key] for key in KEPT if key in report}
+    kept["changed"] = [
+        {"nodes": s["nodes"], "operators": s["operators"], "measured_ms": s["measured_ms"], "original_ms": s["original_ms"]}
+        for s in report["subprograms"]
+        if s["changed"]
+    ]
+    return kept
