@@ -20,7 +20,7 @@ class Mismatch:
     """One difference between an expression and a table.
 
     `fix` is the kind of step that removes it: "split" (iterator, divisor), "skew" (iterator, index), "reflect" (tap), "relayout" (operand
-    number, order of iterators), "permute" (order of loops), or "none" where the form itself differs.
+    number, order of iterators, and forms over which the copy keeps them added), "permute" (order of loops), or "none" where the form itself differs.
     """
 
     why: str
@@ -30,6 +30,7 @@ class Mismatch:
     index: Index | None = None
     operand: int = 0
     order: tuple[str, ...] = ()
+    added: tuple[Index, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

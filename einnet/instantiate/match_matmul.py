@@ -11,6 +11,7 @@ from einnet.instantiate.address import Address, address_of, flat_index, name_of
 from einnet.instantiate.collapse import Dimension, collapse
 from einnet.instantiate.kernels import Matmul, strided_view
 from einnet.instantiate.match import Match, Mismatch
+from einnet.instantiate.overlap import overlapping
 from einnet.instantiate.tables import A_B, A_OUT, ALL, B_OUT, Group, Table
 
 
@@ -30,7 +31,7 @@ def match_matmul(scope: Scope, table: Table) -> Match | list[Mismatch]:
     for n, r in enumerate(operands):
         found = address_of(r, scope.ranges)
         if isinstance(found, str):
-            problems.append(Mismatch(found, "relayout", operand=n, order=orders[n]))
+            problems.append(Mismatch(found, "relayout", operand=n, order=orders[n], added=overlapping(r, scope, groups)))
         else:
             addresses.append(found)
     if not table.batched and any(g == ALL for g in groups.values()):
@@ -50,7 +51,7 @@ def skew_problems(scope: Scope, operands: Sequence[Read]) -> list[Mismatch]:
     for r in operands:
         for ix in r.index:
             mine = [a for a, _ in ix.terms if isinstance(a, str) and a in loops]
-            if len(mine) > 1 and not _separates(ix, scope) and not any(m.index == ix for m in found):
+            if len(mine) > 1 and not _separates(ix, scope) and not _in_blocks(ix, mine, operands, scope) and not any(m.index == ix for m in found):
                 others = [o for o in operands if o is not r]
                 free = [n for n in mine if abs(ix.coefficient(n)) == 1 and not any(n in used_names(o) for o in others)]
                 text = f"a dimension of {name_of(r)} adds the loops {', '.join(mine)}"
@@ -66,6 +67,14 @@ def _separates(ix: Index, scope: Scope) -> bool:
             return False
         reach += c * (extent - 1)
     return ix.is_affine
+
+
+def _in_blocks(ix: Index, names: Sequence[str], operands: Sequence[Read], scope: Scope) -> bool:
+    """All but one of the loops step over blocks of that one and are batch loops, whose windows may overlap."""
+    smallest, *blocks = sorted(names, key=lambda n: abs(ix.coefficient(n)))
+    return all(abs(ix.coefficient(n)) > abs(ix.coefficient(smallest)) for n in blocks) and all(
+        group_of(i, operands, scope) == ALL for i in scope.loops if i.name in blocks
+    )
 
 
 def _units(scope: Scope) -> frozenset[str]:

@@ -94,7 +94,7 @@ def apply_fix(core: Scope, m: Mismatch) -> Rewrite | None:
         case "relayout":
             operands = product_reads(core.body)
             assert operands is not None
-            return relayout_read(core, operands[m.operand], tuple(by_name[x] for x in m.order))
+            return relayout_read(core, operands[m.operand], tuple(by_name[x] for x in m.order), m.added)
     return None
 
 

@@ -24,7 +24,7 @@ from einnet.search.forms import Form, after, converged_form, distinct, plain, su
 from einnet.search.trace import AGAIN, CUT, NEW, Observer
 from einnet.search.work import BYTES, applies_algorithm, elements, flops, intensity, moved
 
-EXPLORED = ("sum-split", "substitute", "substitute-sum", "merge", "relax", "bilinear")
+EXPLORED = ("sum-split", "substitute", "substitute-sum", "tile", "merge", "relax", "bilinear")
 """Rules that are a choice. tighten and fold are applied always, reorder and relayout where converging derivation wants them."""
 
 

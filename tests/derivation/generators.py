@@ -183,3 +183,20 @@ def correlations(draw: st.DrawFn) -> Scope:
 
     order = draw(st.permutations(loops))
     return Scope(tuple(order), tuple(draw(st.permutations(sums))), make_mul((tensor("A", data, draw(st.integers(0, 2))), tensor("K", weight, 0))))
+
+
+@st.composite
+def band_products(draw: st.DrawFn) -> Scope:
+    """Products along a band: one operand is read at m + d·w - c, the other at m, and at w where that is summed."""
+    rows, window = Iter("m", 0, draw(st.integers(5, 9))), Iter("w", 0, draw(st.integers(4, 6)))
+    sign, dilation = draw(st.sampled_from((1, 1, -1))), draw(st.sampled_from((1, 1, 1, 2)))
+    place = var("m") + sign * dilation * var("w") - draw(st.integers(-1, 4))
+    inner = Iter("k", 0, draw(st.integers(2, 3)))
+    batch = (Iter("b", 0, 2),) if draw(st.booleans()) else ()
+    summed = draw(st.booleans())
+    b = tuple(var(i.name) for i in batch)
+    left = Tensor("A", (*(i.hi for i in batch), rows.hi, window.hi if summed else inner.hi))
+    right = Tensor("C", (*(i.hi for i in batch), rows.hi + draw(st.sampled_from((0, 0, 9))), inner.hi))
+    first = Read(left, (*b, var("m"), var("w" if summed else "k")))
+    loops, sums = ((*batch, rows, inner), (window,)) if summed else ((*batch, rows, window), (inner,))
+    return Scope(tuple(draw(st.permutations(loops))), sums, make_mul((first, Read(right, (*b, place, var("k"))))))

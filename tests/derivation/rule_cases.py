@@ -15,6 +15,8 @@ W : f32[19]
 M : f32[4,6]
 N : f32[6,5]
 P : f32[5,2]
+D : f32[9,5]
+B : f32[9,5]
 w3 : weight f32[3]
 w5 : weight f32[5]
 w19 : weight f32[19]
@@ -84,6 +86,27 @@ CASES: dict[str, Cases] = {
         ),
         (("L[n<6,m<4] M[m,n]", "only copies"), ("L[h<8] relu(V[h])", "none are adjacent")),
         20,
+    ),
+    "tile": Cases(
+        (
+            (
+                "L[h<9,r<5] Σ[c<5] D[h,c]*D[h+r-2,c]",
+                "h=4*h'+h'', r=t-h''",
+                "L[h<9,r<5] {L[h'<3,h''<4,t<8] Σ[c<5] D[4*h'+h'',c]*D[4*h'+t-2,c]}[h//4,h%4,h%4+r]",
+            ),
+            (
+                "L[h<9,c<5] Σ[r<5] B[h,r]*D[h-r+2,c]",
+                "h=4*h'+h'', r=t+h''",
+                "L[h<9,c<5] {L[h'<3,h''<4,c<5] Σ[-3<=t<5] B[4*h'+h'',h''+t]*D[4*h'-t+2,c]}[h//4,h%4,c]",
+            ),
+        ),
+        (
+            ("L[h<8] Σ[r<3] V[h+r]*w3[r]", "of which another has one alone"),
+            ("L[h<4] max[k<6] M[h,k]*V[h+k]", "of which another has one alone"),
+            ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "of which another has one alone"),
+            ("L[h<8,c<2] Σ[r<5] V[h]*D[h+r,c]", "not provably 0 outside its range"),
+        ),
+        8,
     ),
     "merge": Cases(
         (

@@ -14,7 +14,7 @@ from einnet.derivation.rules import RULES
 from einnet.derivation.steps import KINDS
 from einnet.expr.nodes import Scope, used_names, walk
 from einnet.expr.text import parse
-from tests.derivation.generators import correlations, readers, same_tensor, scopes
+from tests.derivation.generators import band_products, correlations, readers, same_tensor, scopes
 from tests.derivation.rule_cases import CASES, DECLARED
 
 BY_NAME = {r.name: r for r in RULES}
@@ -58,7 +58,7 @@ def test_refusal(rule_name: str, refusal: tuple[str, str]) -> None:
     text, reason = refusal
     outcomes = list(BY_NAME[rule_name](expression(text)))
     assert [o.why for o in outcomes if isinstance(o, Refused) and reason in o.why], [getattr(o, "why", o) for o in outcomes]
-    assert rule_name in ("substitute-sum", "relax", "relayout") or not any(not isinstance(o, Refused) for o in outcomes)
+    assert rule_name in ("substitute-sum", "relax", "relayout", "tile") or not any(not isinstance(o, Refused) for o in outcomes)
 
 
 def closed(scope: Scope) -> bool:
@@ -75,7 +75,7 @@ def sources(count: int) -> tuple[Scope, ...]:
     found: list[Scope] = []
 
     @settings(max_examples=count, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
-    @given(st.one_of(scopes(), readers(), readers(), correlations(), correlations()))
+    @given(st.one_of(scopes(), readers(), readers(), correlations(), correlations(), band_products()))
     def draw(source: Scope) -> None:
         found.append(source)
 

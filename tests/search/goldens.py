@@ -115,6 +115,14 @@ POINT = "A : f32[{h},{w},{c}]\nK : weight f32[{c},{f}]\nL[h<{h},w<{w},f<{f}] Σ[
 GROUPED = "A : f32[{h},{w},{g},{c}]\nK : weight f32[{g},{c},{f}]\nL[h<{h},w<{w},g<{g},f<{f}] Σ[c<{c}] A[h,w,g,c]*K[g,c,f]"
 PRODUCT = "A : f32[{a},{b}]\nB : f32[{b},{c}]\nC : f32[{c},{d}]\nL[m<{a},n<{d}] Σ[k<{b},l<{c}] A[m,k]*B[k,l]*C[l,n]"
 NESTED = "A : f32[{a},{b}]\nB : f32[{b},{c}]\nC : f32[{c},{d}]\nL[m<{a},n<{d}] Σ[l<{c}] {{L[m<{a},l<{c}] Σ[k<{b}] A[m,k]*B[k,l]}}[m,l]*C[l,n]"
+BAND = (
+    "Q : f32[{b},{m},{k}]\nK : f32[{b},{m},{k}]\n"
+    "L[b<{b},m<{m},w<{w}] Σ[k<{k}] Q[b,m,k]*K[b,m+{d}*w-{c},k]"
+)  # fmt: skip
+BAND_SUM = (
+    "P : f32[{b},{m},{w}]\nV : f32[{b},{m},{k}]\n"
+    "L[b<{b},m<{m},k<{k}] Σ[w<{w}] P[b,m,w]*V[b,m+{d}*w-{c},k]"
+)  # fmt: skip
 
 PLANES: tuple[Sizes, ...] = (
     {"h": 57, "w": 43, "c": 5, "f": 8, "r": 3, "p": 1},
@@ -126,6 +134,10 @@ UPSAMPLED: tuple[Sizes, ...] = tuple(
     {"h": h, "w": w, "hh": 2 * h, "ww": 2 * w, "c": c, "f": f} for h, w, c, f in ((57, 43, 5, 8), (2, 2, 448, 256), (9, 4, 16, 3))
 )
 GROUPS: tuple[Sizes, ...] = tuple({**s, "g": g} for s, g in zip(PLANES, (3, 32, 7), strict=True))
+BANDS: tuple[Sizes, ...] = tuple(
+    {"b": b, "m": m, "k": k, "w": w, "d": d, "c": d * (w // 2)}
+    for b, m, k, w, d in ((5, 57, 43, 9, 2), (8, 4096, 64, 513, 4), (8, 10000, 64, 2001, 4))
+)
 CHAINS: tuple[Sizes, ...] = (
     {"a": 57, "b": 43, "c": 5, "d": 31}, {"a": 128, "b": 64, "c": 256, "d": 32}, {"a": 7, "b": 101, "c": 13, "d": 3},
 )  # fmt: skip
@@ -154,6 +166,28 @@ def both(form: Form, z: Sizes, first: tuple[str, str, str]) -> bool:
     return len(form.matches) == 2 and len(matmuls(form)) == 2 and any(x in matmuls(form) for x in ((1, m, n, k), (1, n, m, k)))
 
 
+def blocks(z: Sizes, rows: str) -> Callable[[tuple[int, int, int, int]], bool]:
+    """A batch over blocks of T rows of each residue class, every block a dense product with its window of T + w - 1 keys."""
+
+    def fits(found: tuple[int, int, int, int]) -> bool:
+        batch, m, n, k = found
+        size, window = m, (n, k) if rows == "scores" else (k, n)
+        classes = ceil(z["m"] / z["d"])
+        return 1 < size <= z["w"] and batch == z["b"] * z["d"] * ceil(classes / size) and window == (size + z["w"] - 1, z["k"])
+
+    return fits
+
+
+def block_band(rows: str) -> Callable[[Form, Sizes], bool]:
+    """One batched Matmul over blocks, whose windows overlap where the operand is read."""
+
+    def wanted(form: Form, z: Sizes) -> bool:
+        fits = blocks(z, rows)
+        return len(form.matches) == 1 and any(fits(f) or fits((f[0], f[2], f[1], f[3])) for f in matmuls(form))
+
+    return wanted
+
+
 GOLDENS: tuple[Golden, ...] = (
     Golden("G1", "Conv to Matmul + OffsetReduce", CONV, PLANES, 2,
            lambda f, z: has_matmul(f, 1, z["h"] * z["w"], z["r"] ** 2 * z["f"], z["c"]) and reduces(f, z["r"], z["r"]), "158k / 7.1M"),
@@ -166,6 +200,8 @@ GOLDENS: tuple[Golden, ...] = (
            lambda f, z: has_matmul(f, 1, z["h"] * z["w"], z["r"] * z["f"], z["c"]) and reduces(f, z["r"])),
     Golden("G7 row", "Conv 1×k, channels first, to Matmul + OffsetReduce", ROW, PLANES, 2,
            lambda f, z: has_matmul(f, 1, z["h"] * z["w"], z["r"] * z["f"], z["c"]) and reduces(f, z["r"])),
+    Golden("G9", "dilated band of scores to block-band batched Matmul", BAND, BANDS, 2, block_band("scores"), "18k / 1.3M"),
+    Golden("G9 sum", "dilated band times values to block-band batched Matmul", BAND_SUM, BANDS, 2, block_band("values"), "18k / 1.3M"),
     Golden("G10", "Conv 1x1 to Matmul", POINT, PLANES, 0, lambda f, z: has_matmul(f, 1, z["h"] * z["w"], z["f"], z["c"]) and not f.steps),
     Golden("G10 groups", "grouped Conv 1x1 to batched Matmul", GROUPED, GROUPS, 0,
            lambda f, z: has_matmul(f, z["g"], z["h"] * z["w"], z["f"], z["c"]) and copies(f) == 0),

@@ -10,5 +10,8 @@ from einnet.derivation.rules.residue import residue
 from einnet.derivation.rules.substitute import reorder_loops, substitute_loops, substitute_sums
 from einnet.derivation.rules.sum_split import sum_split
 from einnet.derivation.rules.tighten import tighten
+from einnet.derivation.rules.tile import tile
 
-RULES: tuple[Rule, ...] = (sum_split, substitute_loops, substitute_sums, reorder_loops, merge, tighten, relax, relayout, residue, bilinear, fold)
+RULES: tuple[Rule, ...] = (
+    sum_split, substitute_loops, substitute_sums, reorder_loops, tile, merge, tighten, relax, relayout, residue, bilinear, fold,
+)  # fmt: skip

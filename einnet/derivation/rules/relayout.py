@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from einnet.derivation.facts import hull
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
-from einnet.expr.nodes import Iter, Read, Scope, Tensor, indices, map_reads, reads
+from einnet.expr.index import Index, var
+from einnet.expr.nodes import Iter, Read, Scope, Tensor, fresh, indices, map_reads, reads
+from einnet.expr.printing import print_index
 
 
 @rule("relayout", guard="the operand is a tensor that is not read in the iterators' own order already")
@@ -33,10 +36,36 @@ def relayout(e: Scope) -> Iterator[Outcome]:
         yield Refused("no operand would change")
 
 
-def relayout_read(e: Scope, r: Read, order: Sequence[Iter]) -> Rewrite:
-    """Read r from a copy whose dimensions are the iterators `order`."""
-    copy = Scope(tuple(order), (), r)
-    new = Read(copy, indices(order))
+def relayout_read(e: Scope, r: Read, order: Sequence[Iter], added: Sequence[Index] = ()) -> Rewrite:
+    """Read r from a copy whose dimensions are the iterators `order`; those of a form in `added` make one dimension, at the place of the first.
+
+    r must see the iterators of each form through a multiple of that form only.
+    """
+    used = {i.name for i in e.loops} | {i.name for i in e.sums}
+    loops: list[Iter] = []
+    forms: list[Index] = []
+    index = r.index
+    for i in order:
+        form = next((f for f in added if i.name in f.names()), var(i.name))
+        if form in forms:
+            continue
+        forms.append(form)
+        if form == var(i.name):
+            loops.append(i)
+            continue
+        name = fresh("u", used)
+        used.add(name)
+        loops.append(Iter(name, *hull((form,), e.ranges)[0]))
+        index = tuple(gathered(ix, form, name) for ix in index)
+    copy = Scope(tuple(loops), (), Read(r.base, index, r.fill))
+    new = Read(copy, tuple(forms))
     name = r.base.name if isinstance(r.base, Tensor) else "scope"
     body = map_reads(e.body, lambda other: new if other == r else other)
-    return Rewrite(Scope(e.loops, e.sums, body, e.reduce), f"{name}[{','.join(i.name for i in order)}]")
+    parameters = ",".join(print_index(f, [i.name for i in order]) for f in forms)
+    return Rewrite(Scope(e.loops, e.sums, body, e.reduce), f"{name}[{parameters}]")
+
+
+def gathered(ix: Index, form: Index, name: str) -> Index:
+    """The index with k·form written as k·name, for whatever k."""
+    atom, unit = form.terms[0]
+    return ix + (ix.coefficient(atom) // unit) * (var(name) - form)
