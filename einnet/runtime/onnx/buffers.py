@@ -1,0 +1,143 @@
+"""The buffers of a plan as ONNX values: views become Reshape, Slice and Transpose of what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from einnet.instantiate.kernels import Buffer, View, dense_view
+from einnet.runtime.onnx.emit import Array, Emitter, Value
+
+Dims = tuple[tuple[int, int], ...]
+"""(extent, stride) of the dimensions that move."""
+
+
+class Buffers:
+    """What every buffer of a plan holds so far, and under which views it is known already.
+
+    `initialisers` are the constants under the views that kernels take them by.
+    """
+
+    def __init__(self, e: Emitter, buffers: Mapping[str, Buffer], constants: Mapping[str, Array]) -> None:
+        self.e, self.buffers, self.constants = e, buffers, constants
+        self.known: dict[str, list[tuple[View, Value]]] = {}
+        self.parts: dict[str, list[tuple[View, Value]]] = {}
+        self.initialisers: dict[str, Array] = {}
+
+    def write(self, view: View, value: Value) -> None:
+        """A kernel wrote `value` there."""
+        whole = prod(view.shape) == self.buffers[view.buffer].size and _injective(view)
+        if whole:
+            self.known[view.buffer] = [(view, value)]
+        else:
+            self.parts.setdefault(view.buffer, []).append((view, value))
+            self.known.pop(view.buffer, None)
+
+    def read(self, view: View) -> Value:
+        """The value under a view."""
+        for known, value in self.known.get(view.buffer, ()):
+            if known.shape == view.shape and known.offset == view.offset and _dims(known) == _dims(view):
+                return value
+        value = self._constant(view) if view.buffer in self.constants else self._arranged(view)
+        self.known.setdefault(view.buffer, []).append((view, value))
+        return value
+
+    def _constant(self, view: View) -> Value:
+        data = np.ascontiguousarray(strided(self.constants[view.buffer], view))
+        name = f"{view.buffer}_{len(self.known.get(view.buffer, ()))}"
+        self.initialisers[name] = data
+        return Value(name, view.shape)
+
+    def _arranged(self, view: View) -> Value:
+        if view.buffer not in self.known:
+            self.known[view.buffer] = [self._joined(view.buffer)]
+        for known, value in self.known[view.buffer]:
+            order = _permutation(known, view)
+            if order is not None:
+                return self.e.reshape(self.e.transpose(value, order), view.shape)
+        flat = self._flat(view.buffer)
+        return self._box(view, flat) or self.e.gather(flat, 0, strided(np.arange(flat.shape[0], dtype=np.int64), view))
+
+    def _flat(self, buffer: str) -> Value:
+        """The buffer as one dimension, from a view that covers it."""
+        size = self.buffers[buffer].size
+        for known, value in self.known[buffer]:
+            if prod(known.shape) == size and _injective(known):
+                order = sorted(range(len(known.shape)), key=lambda a: (-known.strides[a] if known.shape[a] > 1 else 1, a))
+                return self.e.reshape(self.e.transpose(value, order), (size,))
+        raise AssertionError(f"buffer {buffer} is read before all of it is written")
+
+    def _joined(self, buffer: str) -> tuple[View, Value]:
+        """Parts written one by one, as one value: consecutive stretches are concatenated, others scattered."""
+        size = self.buffers[buffer].size
+        parts = sorted(self.parts[buffer], key=lambda p: p[0].offset)
+        whole = dense_view(buffer, (size,))
+        ends = [v.offset for v, _ in parts[1:]] + [size]
+        if parts[0][0].offset == 0 and all(
+            _dims(v) == _dims(dense_view("", v.shape)) and v.offset + prod(v.shape) == end for (v, _), end in zip(parts, ends)
+        ):
+            values = [self.e.reshape(value, (prod(v.shape),)) for v, value in parts]
+            return whole, self.e.op("Concat", values, (size,), axis=0)
+        flat = self.e.expand(self.e.number(0), (size,))
+        for v, value in parts:
+            count = (prod(v.shape),)
+            table = np.ascontiguousarray(strided(np.arange(size, dtype=np.int64), v)).reshape(-1)
+            flat = self.e.op("ScatterElements", (flat, self.e.constant(table), self.e.reshape(value, count)), (size,))
+        return whole, flat
+
+    def _box(self, view: View, flat: Value) -> Value | None:
+        """A view that is a box of some dense array, broadcast dimensions aside: Reshape, Slice, Transpose; None for other views."""
+        moving = sorted((a for a, n in enumerate(view.shape) if n > 1 and view.strides[a]), key=lambda a: -view.strides[a])
+        strides = [view.strides[a] for a in moving]
+        outer = flat.shape[0]
+        full, starts, rest = [], [], view.offset
+        for s in strides:
+            if s <= 0 or outer % s:
+                return None
+            full.append(outer // s)
+            starts.append(rest // s)
+            rest, outer = rest % s, s
+        if any(start + view.shape[a] > n for a, start, n in zip(moving, starts, full)):
+            return None
+        value = self.e.reshape(flat, (*full, outer))
+        value = self.e.slice(value, len(full), rest, 1)
+        for n, (a, start) in enumerate(zip(moving, starts)):
+            value = self.e.slice(value, n, start, view.shape[a])
+        value = self.e.reshape(value, tuple(view.shape[a] for a in moving))
+        value = self.e.transpose(value, [moving.index(a) for a in sorted(moving)])
+        ones = tuple(n if a in moving else 1 for a, n in enumerate(view.shape))
+        return self.e.expand(self.e.reshape(value, ones), view.shape)
+
+
+def strided(data: Array, view: View) -> Array:
+    """A flat array under a view, without a copy."""
+    step = data.itemsize
+    return as_strided(data[view.offset :], view.shape, tuple(s * step for s in view.strides), writeable=False)
+
+
+def _dims(view: View) -> Dims:
+    return tuple((n, s) for n, s in zip(view.shape, view.strides) if n != 1)
+
+
+def _injective(view: View) -> bool:
+    """The view is a dense array in some order of its dimensions."""
+    dims = sorted(_dims(view), key=lambda d: d[1])
+    expected = 1
+    for extent, stride in dims:
+        if stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def _permutation(known: View, wanted: View) -> list[int] | None:
+    """The order of the known view's axes that gives the wanted one, up to axes of extent 1; None where that is not enough."""
+    if known.offset != wanted.offset or sorted(_dims(known)) != sorted(_dims(wanted)):
+        return None
+    axes = {(known.shape[a], known.strides[a]): a for a in range(len(known.shape)) if known.shape[a] != 1}
+    if len(axes) != len(_dims(known)):
+        return None
+    return [axes[d] for d in _dims(wanted)] + [a for a, n in enumerate(known.shape) if n == 1]
