@@ -54,10 +54,14 @@ class Optimization:
         return self.executable(gather_inputs([n for n, _ in self.executable.plan.inputs], args, inputs))
 
     def save(self, path: str | Path) -> Path:
-        """Write the artifact, whole or not at all. Raises ArtifactError where the path cannot be written."""
+        """Write the artifact, or for a name that ends in .onnx a standard ONNX model, whole or not at all.
+
+        Raises ArtifactError where the path cannot be written.
+        """
+        from einnet.api.onnx_out import SUFFIX, write
         from einnet.api.stored import store
 
-        return store(self, Path(path))
+        return (write if Path(path).suffix == SUFFIX else store)(self, Path(path))
 
 
 def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) -> Optimization:

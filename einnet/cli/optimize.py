@@ -17,7 +17,7 @@ def register(commands: Any) -> None:
     """Add the command."""
     one = commands.add_parser("optimize", help="derive, verify and time a faster program for an ONNX model")
     one.add_argument("model", metavar="MODEL.onnx", type=Path)
-    one.add_argument("-o", "--output", metavar="OUT.einnet", type=Path, help="write the program, its derivations and the report")
+    one.add_argument("-o", "--output", metavar="OUT", type=Path, help="OUT.einnet: program, derivations, report; OUT.onnx: a standard model")
     one.add_argument("--max-depth", type=int, default=7, metavar="N", help="most explorative steps in a derivation (default: 7)")
     one.add_argument("--time-budget", type=float, default=120.0, metavar="SECONDS", help="for the whole of it (default: 120)")
     one.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: the physical cores)")
@@ -36,6 +36,7 @@ def register(commands: Any) -> None:
 
 def optimize(options: argparse.Namespace) -> int:
     """Optimize a model; exit code 1 where the program that was found does not pass its verification."""
+    from einnet.api.onnx_out import SUFFIX, compare
     from einnet.api.optimize import optimize as optimize_model
     from einnet.cli.progress import progress
     from einnet.cli.summary import print_summary
@@ -49,6 +50,10 @@ def optimize(options: argparse.Namespace) -> int:
     passed = bool(result.report["verification"]["passed"])
     if options.output and passed:
         result.save(options.output)
+        if options.output.suffix == SUFFIX:
+            compared = compare(result, options.model, options.output)
+            result.report["onnx_out"] = compared.as_dict()
+            passed = passed and bool(compared.verification["passed"])
     if options.json:
         write_json(options.json, result.report)
     if not options.quiet and options.json != "-":

@@ -66,5 +66,11 @@ def totals(report: Mapping[str, Any], saved: Path | None) -> list[str]:
     lines.append(f"verification {verdict}: max error {v['max_abs']:.2g}, {v['max_rel']:.2g} of max|y|, allowed {v['tolerance']:g}")
     lines.append(f"certificate: {c['derivations']} derivations, {c['steps']} steps" + (f" checked ({proofs})" if proofs else ""))
     lines.append(f"{t['states']} states in {t['search_s']:.1f} s of search, {t['total_s']:.1f} s in all")
+    if "onnx_out" in report:
+        o = report["onnx_out"]
+        lines.append(
+            f"as plain ONNX in ONNX Runtime: {ms(o['optimized_ms'])}, {o['speedup']:.2f}x the model's {ms(o['original_ms'])}; "
+            f"max error {o['verification']['max_rel']:.2g} of max|y|, {'passed' if o['verification']['passed'] else 'FAILED'}"
+        )
     lines += [f"note: {note}" for note in report["notes"]]
     return [*lines, f"saved to {saved}" if saved else "not saved; -o OUT.einnet does that"]

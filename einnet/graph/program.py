@@ -47,6 +47,16 @@ class Opaque:
 ProgramNode = Union[Node, Opaque]
 
 
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a model file says about itself: the opset of the standard operators, the graph's name, and notes of its makers."""
+
+    opset: int = 18
+    graph: str = "model"
+    doc: str = ""
+    metadata: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """Nodes in an order in which producers come first.
@@ -61,6 +71,7 @@ class Program:
     weights: Mapping[str, np.ndarray] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     title: str = "model"
+    header: Header = field(default_factory=Header)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor of the program by name: inputs, weights, node results, and what scopes read."""

@@ -82,6 +82,8 @@ class _Body:
         arrays = [self.summed(f, {n for g in factors if g is not f for n in g.names}) for f in factors if f.names]
         names = tuple(sorted({n for f in arrays for n in f.names}, key=self.order.__getitem__))
         kept = tuple(n for n in names if n not in self.sums)
+        if not arrays:
+            return reduce(lambda a, b: self.join("Mul", a, b), scalars)
         if len(arrays) == 1 or len(names) > len(LETTERS):
             product = reduce(lambda a, b: self.join("Mul", a, b), arrays)
             done = Aligned(self.e.reduce("sum", product.value, [a for a, n in enumerate(product.names) if n in self.sums]), kept)

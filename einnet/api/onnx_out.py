@@ -1,0 +1,91 @@
+"""An optimized program as a standard ONNX model, checked and timed in ONNX Runtime beside the model that it came from."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from einnet.api.verify import SETTLE_S, compare_outputs, random_inputs
+from einnet.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from einnet.api.optimize import Optimization
+
+SUFFIX = ".onnx"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The written model beside the original, both in ONNX Runtime: errors by output, and ms of one run."""
+
+    verification: Mapping[str, Any]
+    original_ms: float
+    optimized_ms: float
+
+    @property
+    def speedup(self) -> float:
+        return self.original_ms / self.optimized_ms
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the report."""
+        times = {"original_ms": self.original_ms, "optimized_ms": self.optimized_ms, "speedup": self.speedup}
+        return {"verification": dict(self.verification), **times}
+
+
+def to_onnx(optimization: Optimization) -> onnx.ModelProto:
+    """The optimized program as a model with the original's inputs, outputs, graph name, opset (13 at least), notes and metadata.
+
+    Generated kernels are functions of the model over standard operators; the metadata name the rules behind every subprogram that was changed.
+    """
+    from einnet.runtime.onnx.emit import LEAST_OPSET
+    from einnet.runtime.onnx.model import export
+
+    header = optimization.program.header
+    changed = {r.subprogram.key: r.candidate.rules for r in optimization.outcome.results if r.changed}
+    metadata = {**dict(header.metadata), **{f"einnet.derivation.{key}": ", ".join(rules) for key, rules in changed.items()}}
+    model = export(optimization.executable.plan, max(header.opset, LEAST_OPSET), metadata, header.graph)
+    model.doc_string = header.doc
+    return model
+
+
+def write(optimization: Optimization, path: Path) -> Path:
+    """Write the model, whole or not at all; weights beyond 2 GB go into `PATH.data` beside it. Raises ArtifactError."""
+    from einnet.runtime.onnx.model import too_large
+
+    model = to_onnx(optimization)
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:40]}.") as folder:
+            inside = Path(folder) / path.name
+            if too_large(model):
+                onnx.save(model, inside, save_as_external_data=True, location=f"{path.name}.data")
+                onnx.checker.check_model(str(inside))
+                os.replace(f"{inside}.data", f"{path}.data")
+            else:
+                onnx.checker.check_model(model, full_check=True)
+                onnx.save(model, inside)
+            os.replace(inside, path)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be written ({error.strerror or error})") from error
+    return path
+
+
+def compare(optimization: Optimization, model: Any, path: Path, seconds: float = 3.0) -> Comparison:
+    """Run the written model and the one that it came from in ONNX Runtime on the same random inputs: outputs compared, times interleaved."""
+    from einnet.graph.onnx_read import runnable
+    from einnet.runtime.ort import Session, baseline
+    from einnet.runtime.timing import compare as interleaved
+
+    plan, threads = optimization.executable.plan, optimization.executable.threads
+    inputs = random_inputs(plan, optimization.settings.seed)
+    wanted = Session(runnable(model), threads)(inputs)
+    got = Session(path, threads, title=str(path))(inputs)
+    verification = compare_outputs(got, wanted, float(optimization.report["verification"]["tolerance"]))
+    calls = {"original": baseline(runnable(model), inputs, threads), "optimized": baseline(path, inputs, threads)}
+    times = interleaved(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01).timings
+    return Comparison(verification, 1e3 * times["original"].median, 1e3 * times["optimized"].median)

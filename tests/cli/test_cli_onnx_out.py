@@ -1,0 +1,32 @@
+"""`einnet optimize -o OUT.onnx`: a model that stock ONNX Runtime runs, with the original's outputs."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+
+from einnet.runtime.ort import Session
+from tests.models import random_inputs, tiny
+
+
+def test_a_standard_model_is_written(einnet, tmp_path):
+    model = tiny("small", size=8)
+    onnx.helper.set_model_props(model, {"author": "somebody"})
+    onnx.save(model, tmp_path / "m.onnx")
+    options = ("--threads", "1", "--time-budget", "4", "--max-depth", "1", "--json", str(tmp_path / "report.json"))
+    shown = einnet("optimize", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out.onnx"), *options)
+    assert "as plain ONNX in ONNX Runtime" in shown.out
+    made = onnx.load(tmp_path / "out.onnx")
+    onnx.checker.check_model(made, full_check=True)
+    assert made.graph.name == model.graph.name
+    assert {p.key: p.value for p in made.metadata_props}["author"] == "somebody"
+    inputs = random_inputs(model)
+    wanted, got = Session(model.SerializeToString(), 1)(inputs), Session(made.SerializeToString(), 1)(inputs)
+    for name, y in wanted.items():
+        np.testing.assert_allclose(got[name], y, rtol=0, atol=1e-4 * np.abs(y).max())
+    report = json.loads((tmp_path / "report.json").read_text())["onnx_out"]
+    assert report["verification"]["passed"]
+    assert report["speedup"] > 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "out.onnx", "report.json"]

@@ -1,0 +1,173 @@
+"""ONNX out: every expression, every view and every plan against the exact evaluator and ONNX Runtime."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from einnet.api.pipeline import canonical
+from einnet.errors import UsageError
+from einnet.expr.evaluate import evaluate
+from einnet.expr.nodes import Scope, tensors
+from einnet.expr.text import parse
+from einnet.graph.onnx import load
+from einnet.graph.program import Opaque
+from einnet.graph.split import subprograms
+from einnet.instantiate.kernels import Buffer, Conv, EOperator, Matmul, Plan, Post, View, dense_view
+from einnet.runtime.onnx.model import export
+from einnet.runtime.ort import Session
+from einnet.search.candidates import candidates
+from einnet.search.plan import Assembly
+from einnet.search.space import Options, Space
+from tests.models import TINY, tiny, two_outputs, with_opaque
+from tests.strategies import integer_values, repeatable, scopes
+
+
+def plan_of(scope: Scope) -> Plan:
+    """One generated kernel."""
+    read = tensors(scope).values()
+    buffers = [Buffer(t.name, int(np.prod(t.shape)), "f32", "input") for t in read] + [Buffer("out", int(np.prod(scope.shape)), "f32", "output")]
+    views = tuple((t.name, dense_view(t.name, t.shape)) for t in read)
+    out = dense_view("out", scope.shape)
+    return Plan(tuple(buffers), (EOperator(scope, views, out),), views, (("y", out),))
+
+
+def run(plan: Plan, values: dict[str, np.ndarray], opset: int = 18) -> np.ndarray:
+    model = export(plan, opset)
+    onnx.checker.check_model(model, full_check=True)
+    return Session(model.SerializeToString(), 1)({n: v.astype(np.float32) for n, v in values.items()})[plan.outputs[0][0]]
+
+
+@repeatable(150)
+@given(scopes(depth=2), st.sampled_from((13, 18, 21)))
+def test_every_expression(scope: Scope, opset: int) -> None:
+    values = integer_values(scope)
+    wanted = evaluate(scope, values)
+    got = run(plan_of(scope), values, opset)
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4 * (1 + np.abs(wanted[np.isfinite(wanted)]).max(initial=0)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "L[h<9,w<7,f<3] Σ[c<2,r<3,s<3] A[2*h+r-1,w+2*s-3,c]*K[r,s,f,c]",
+        "L[h<8,w<8,f<2] Σ[c<2,r<4,s<4] A[(h+1-r)/2,(w+1-s)/2,c]*K[r,s,f,c]",
+        "L[a<2,b<3,i<12] X[6*a+2*b+i//6,i%6]",
+        "L[m<12] max[d<5] A[m//4,m%4+d-2]|-inf",
+        "L[i<6,j<6] Σ[k<4] select(i-j>=0, exp(A[i,k])*B[k,j], 0)",
+        "L[i<3] Σ[k<2,q<5] 1",
+        "L[] Σ[k<4] A[k]*A[3-k]",
+    ],
+)  # fmt: skip
+def test_kinds_of_reads(text: str) -> None:
+    scope = parse(text)
+    values = integer_values(scope)
+    np.testing.assert_allclose(run(plan_of(scope), values), evaluate(scope, values), rtol=1e-5)
+
+
+def memory(view: View, data: np.ndarray) -> np.ndarray:
+    step = data.itemsize
+    return np.lib.stride_tricks.as_strided(data[view.offset :], view.shape, tuple(s * step for s in view.strides))
+
+
+@repeatable(60)
+@given(st.integers(0, 1 << 32))
+def test_views(seed: int) -> None:
+    """A product of two random views of buffers: permuted boxes, broadcast and overlapping dimensions, constants and inputs."""
+    rng = Random(seed)
+
+    def random_view(buffer: str, rows: int, columns: int) -> View:
+        return View(buffer, (rows, columns), (rng.choice((0, 1, 2, 7, 12)), rng.choice((1, 2, 5, 6))), rng.randrange(5))
+
+    m, n, k = (rng.randint(1, 4) for _ in range(3))
+    a, b = random_view("a", m, k), random_view("b", k, n)
+    generator = np.random.default_rng(seed)
+    data = {name: generator.integers(-4, 5, 72).astype(np.float32) for name in "ab"}
+    constant = rng.random() < 0.5
+    buffers = (Buffer("a", 72, "f32", "input"), Buffer("b", 72, "f32", "constant" if constant else "input"), Buffer("c", m * n, "f32", "output"))
+    c = rng.choice((dense_view("c", (m, n)), View("c", (m, n), (1, m))))
+    given_in = tuple((x.name, dense_view(x.name, (72,))) for x in buffers if x.role == "input")
+    out = dense_view("c", (m * n,))
+    plan = Plan(buffers, (Matmul(a, b, c),), given_in, (("y", out),), {"b": data["b"]} if constant else {})
+    expected = np.zeros(m * n, np.float32)
+    memory(c, expected)[...] = memory(a, data["a"]) @ memory(b, data["b"])
+    np.testing.assert_array_equal(run(plan, {name: data[name] for name, _ in given_in}), expected)
+
+
+@pytest.mark.parametrize(
+    "slices", [(View("c", (2, 3), (3, 1), 0), View("c", (2, 3), (3, 1), 6)), (View("c", (2, 3), (6, 1), 0), View("c", (2, 3), (6, 1), 3))]
+)
+def test_parts_of_a_buffer_are_joined(slices: tuple[View, View]) -> None:
+    scope = parse("X : f32[2,3]\nL[i<2,j<3] 2*X[i,j]")
+    inputs = tuple((n, dense_view(n, (2, 3))) for n in ("p", "q"))
+    kernels = tuple(EOperator(scope, (("X", view),), part) for (_, view), part in zip(inputs, slices))
+    buffers = (Buffer("p", 6, "f32", "input"), Buffer("q", 6, "f32", "input"), Buffer("c", 12, "f32", "output"))
+    plan = Plan(buffers, kernels, inputs, (("y", dense_view("c", (12,))),))
+    values = {"p": np.arange(6.0).reshape(2, 3), "q": np.arange(6.0).reshape(2, 3) - 9}
+    expected = np.zeros(12)
+    for part, value in zip(slices, values.values()):
+        memory(part, expected)[...] = 2 * value
+    np.testing.assert_array_equal(run(plan, values), expected)
+    assert len(export(plan).functions) == 1, "equal expressions share a function"
+
+
+def test_convolutions_with_posts() -> None:
+    rng = np.random.default_rng(0)
+    x, w, y = View("x", (1, 4, 5, 6), (120, 1, 24, 4)), View("w", (2, 3, 2, 3, 3), (54, 18, 9, 3, 1)), View("y", (1, 6, 3, 3), (54, 1, 18, 6))
+    posts = (
+        Post("add", View("b", (1, 6, 1, 1), (6, 1, 1, 1))),
+        Post("relu", alpha=0.25),
+        Post("linear", alpha=2.0, beta=-1.0),
+        Post("clip", alpha=-3.0, beta=4.0),
+    )
+    buffers = tuple(Buffer(n, s, "f32", r) for n, s, r in (("x", 120, "input"), ("w", 108, "constant"), ("b", 6, "constant"), ("y", 54, "output")))
+    constants = {"w": rng.standard_normal(108).astype(np.float32), "b": rng.standard_normal(6).astype(np.float32)}
+    kernel = Conv(x, w, y, (2, 2), (1, 1), (1, 1), (1, 0), post=posts)
+    plan = Plan(buffers, (kernel,), (("x", dense_view("x", (1, 5, 6, 4))),), (("y", dense_view("y", (1, 3, 3, 6))),), constants)
+    values = rng.standard_normal((1, 5, 6, 4)).astype(np.float32)
+    direct = parse("X : f32[5,6,4]\nK : f32[6,2,3,3]\nL[h<3,w<3,f<6] Σ[c<2,r<3,s<3] X[2*h+r-1,2*w+s-1,2*(f//3)+c]*K[f,c,r,s]")
+    plain = evaluate(direct, {"X": values[0], "K": constants["w"].reshape(6, 2, 3, 3)}) + constants["b"]
+    wanted = np.clip(2 * np.where(plain > 0, plain, plain / 4) - 1, -3, 4)
+    np.testing.assert_allclose(run(plan, {"x": values})[0], wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [*(n if n != "gcn" else pytest.param(n, marks=pytest.mark.slow) for n in TINY), "with_opaque", "two_outputs"])
+@pytest.mark.parametrize("depth", [0, 2])
+def test_programs(name: str, depth: int) -> None:
+    """Some candidate of every subprogram, chosen by chance: the whole model gives what it gave."""
+    model = {"with_opaque": with_opaque, "two_outputs": two_outputs}[name]() if name not in TINY else tiny(name)
+    program = load(model)
+    rng = Random(depth)
+    assembly = Assembly(program)
+    parts = {p.output.name: p for p in subprograms(program)}
+    for node in program.nodes:
+        if isinstance(node, Opaque):
+            assembly.opaque(node)
+        elif node.output.name in parts:
+            part = parts[node.output.name]
+            expression = canonical(part.expression)
+            forms = Space(Options(max_depth=depth, states=30)).forms(expression)
+            chosen = rng.choice(candidates(forms, lambda kernels: [1.0] * len(kernels)))
+            assembly.add(chosen.build, dict(zip(tensors(expression), part.inputs)), node.output.name)
+    plan = assembly.finish()
+    made = export(plan, max(program.header.opset, 13), {"note": "kept"})
+    onnx.checker.check_model(made, full_check=True)
+    assert [v.name for v in made.graph.input] == [v.name for v in model.graph.input]
+    assert [v.name for v in made.graph.output] == [v.name for v in model.graph.output]
+    assert made.metadata_props[0].value == "kept"
+    session = Session(model.SerializeToString(), 1)
+    generator = np.random.default_rng(0)
+    values = {a.name: generator.standard_normal(a.shape).astype(a.dtype) for a in session.inputs}
+    wanted, got = session(values), Session(made.SerializeToString(), 1)(values)
+    for output, y in wanted.items():
+        np.testing.assert_allclose(got[output], y, rtol=0, atol=1e-4 * np.abs(y).max())
+
+
+def test_an_old_opset_is_refused() -> None:
+    with pytest.raises(UsageError, match="opset 13 or later"):
+        export(plan_of(parse("L[i<3] A[i]")), 12)
