@@ -8,7 +8,8 @@ from math import prod
 
 from einnet.derivation.rule import Refused
 from einnet.derivation.rules.merge import merge_read
-from einnet.expr.index import Index
+from einnet.derivation.rules.substitute import split
+from einnet.expr.index import Floor, Index, var
 from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads, tensors
 from einnet.instantiate.address import is_alias
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, View, dense_view
@@ -92,9 +93,10 @@ class _Builder:
             self.result.kernels.append(replace(kernel, x=bind(kernel.x), w=bind(kernel.w), y=bind(kernel.y)))
 
     def generated(self, scope: Scope, out: str) -> None:
+        scope, view = in_digits(self.fused(scope), dense_view(out, scope.shape))
         scope = self.closed(scope)
         operands = tuple((t.name, dense_view(t.name, t.shape)) for t in tensors(scope).values())
-        self.result.kernels.append(EOperator(scope, operands, dense_view(out, scope.shape)))
+        self.result.kernels.append(EOperator(scope, operands, view))
 
     def closed(self, scope: Scope) -> Scope:
         """The scope with everything that is materialised read from buffers, and with the rest of its inner scopes merged or kept inside."""
@@ -136,6 +138,28 @@ def from_buffer(r: Read, name: str, weight: bool) -> Read:
     index: tuple[Index, ...] = tuple(ix - lo for ix, (lo, _) in zip(r.index, r.base.box))
     shape = tuple(hi - lo for lo, hi in r.base.box)
     return Read(Tensor(name, shape, "f32", weight), index, r.fill)
+
+
+def in_digits(scope: Scope, out: View) -> tuple[Scope, View]:
+    """The scope over the digits h//d and h%d by which it reads inner scopes, for d that divide the extent, and the result's view over these.
+
+    What computes in residue classes or tiles then writes them where they belong, and needs no copy.
+    """
+    for n, i in enumerate(scope.loops if not scope.sums else ()):
+        found = {d for r in reads(scope.body) if isinstance(r.base, Scope) for ix in r.index for d in _divisors(ix, i.name)}
+        d = found.pop() if len(found) == 1 else 0
+        if d and i.lo == 0 and i.extent % d == 0 and d < i.extent:
+            body = split(scope, i, d).scope.body
+            assert isinstance(body, Read)
+            assert isinstance(body.base, Scope)
+            step = out.strides[n]
+            strides = (*out.strides[:n], d * step, step, *out.strides[n + 1 :])
+            return in_digits(body.base, View(out.buffer, body.base.shape, strides, out.offset))
+    return scope, out
+
+
+def _divisors(ix: Index, name: str) -> list[int]:
+    return [atom.den for atom, _ in ix.terms if isinstance(atom, Floor) and atom.num == var(name)]
 
 
 def pointwise(r: Read, reader: Scope) -> bool:

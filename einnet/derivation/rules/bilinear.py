@@ -25,14 +25,14 @@ WASTE = 1.6
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A loop and a tap that stand in `index` of the data as loop + tap, and nowhere else but the tap in the other factors."""
+    """A loop and a tap that stand in `index` of the data as a·(loop + tap), and nowhere else but the tap in the other factors."""
 
     loop: Iter
     tap: Iter
     index: Index
 
 
-@rule("bilinear", guard="h and r occur in d only as h+r, h in no other factor; r is short", kind="precision")
+@rule("bilinear", guard="h and r occur in d only as a·(h+r), h in no other factor; r is short", kind="precision")
 def bilinear(e: Scope) -> Iterator[Outcome]:
     """L[h] Σ[r<R] d[h+r]*g[r] = L[h] Σ[p] A[h%M,p]*{L[p,h'] {Σ[r] G[p,r]*g[r]}*{Σ[a] B[p,a]*d[M*h'+a]}}[p,h//M]
 
@@ -85,15 +85,15 @@ def forwards(e: Scope) -> Scope:
 
 
 def _pair(e: Scope, data: Read, others: Sequence[Body], tap: Iter) -> Pair | None:
-    """The loop that goes with a tap, if tap and loop are added with coefficient 1 in just one index of the data."""
+    """The loop that goes with a tap, if tap and loop are added with one coefficient in just one index of the data."""
     holding = [ix for ix in data.index if tap.name in ix.names()]
-    if len(holding) != 1 or tap.extent < 2 or tap.lo != 0 or not holding[0].is_affine or holding[0].coefficient(tap.name) != 1:
+    if len(holding) != 1 or tap.extent < 2 or tap.lo != 0 or not holding[0].is_affine or holding[0].coefficient(tap.name) < 1:
         return None
     (ix,) = holding
     if not any(tap.name in used_names(f) for f in others):
         return None
     for loop in e.loops:
-        if ix.coefficient(loop.name) == 1 and loop.lo == 0 and loop.extent > 1:
+        if ix.coefficient(loop.name) == ix.coefficient(tap.name) and loop.lo == 0 and loop.extent > 1:
             elsewhere = [i for i in index_functions(e.body) if loop.name in i.names() and i != ix]
             if not elsewhere and sum(loop.name in i.names() for i in data.index) == 1 and not any(loop.name in used_names(f) for f in others):
                 return Pair(loop, tap, ix)
