@@ -13,8 +13,10 @@ import numpy as np
 from einnet.api.certificate import Certificate, certify
 from einnet.api.inputs import gather_inputs
 from einnet.api.pipeline import Outcome, is_constant, search
+from einnet.api.profile import kernel_profile
 from einnet.api.report import build_report
 from einnet.api.settings import Progress, Settings
+from einnet.api.whole import whole_model
 from einnet.derivation.steps import Derivation
 from einnet.graph.program import Program
 
@@ -90,6 +92,7 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
     tell(settings, "read the model", started)
     program = prepare(load_model(model, shapes=settings.shapes or None))
     from einnet.runtime.costs import CpuCost
+    from einnet.runtime.cpu.program import Executable
 
     assert settings.threads is not None
     cost = CpuCost(settings.threads, constant=is_constant)
@@ -116,7 +119,17 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
         verification = trial.verify(executable, inputs, TOLERANCE[settings.allow])
         certificate = certify(outcome)
         times = {**times, "optimized": times["original"]}
-    report = build_report(model, program, outcome, settings, times, verification, certificate, time.monotonic() - started)
+    if settings.derive and behind(times):
+        whole = whole_model(model, executable.plan, [a.name for a in trial.session.inputs])
+        again = trial.compare(Executable(whole, settings.threads), executable, inputs, seconds / 2) if whole else None
+        if whole and again and again["optimized"].median < again["original"].median:
+            outcome.whole = True
+            outcome.notes.append("ONNX Runtime runs the whole model: it is faster than all that was found")
+            executable, certificate = Executable(whole, settings.threads), Certificate(())
+            verification = trial.verify(executable, inputs, TOLERANCE[settings.allow])
+            times = {**times, "onnxruntime": again["onnxruntime"], "optimized": again["optimized"]}
+    kernels = kernel_profile(outcome, executable, cost, times["optimized"].median)
+    report = build_report(model, program, outcome, settings, times, verification, certificate, kernels, time.monotonic() - started)
     return Optimization(program, outcome, executable, certificate, report, settings)
 
 
@@ -146,6 +159,12 @@ def slower(times: Mapping[str, Any]) -> bool:
         return False
     noise = max(NOISE, times.get("noise", 0.0))
     return bool(times["optimized"].median > times["original"].median * (1 - noise))
+
+
+def behind(times: Mapping[str, Any]) -> bool:
+    """The program is slower than ONNX Runtime beyond noise."""
+    noise = max(NOISE, times.get("noise", 0.0))
+    return bool(times["optimized"].median > times["onnxruntime"].median * (1 + noise))
 
 
 def tell(settings: Settings, phase: str, started: float) -> None:

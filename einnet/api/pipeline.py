@@ -66,6 +66,8 @@ class Outcome:
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
+    whole: bool = False
+    """ONNX Runtime runs the whole model: nothing that was derived was faster."""
 
     def plan(self, original: bool = False) -> Plan:
         """The plan of the chosen candidates, or of the model's own operators."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from einnet.api.certificate import Certificate
+from einnet.api.describe import describe
 from einnet.api.pipeline import Outcome, Result
+from einnet.api.profile import cost_model
 from einnet.api.settings import Settings
 from einnet.api.versions import versions
 from einnet.graph.program import Program
-from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul
 from einnet.instantiate.match import Match
 from einnet.search.candidates import Candidate, Choice
 
@@ -22,27 +23,6 @@ REPORTED_NEAR = 24
 """Candidates of a subprogram that are told of, beside the original and the best."""
 
 
-def describe(kernel: Kernel) -> str:
-    """One line for people: the kernel and its sizes."""
-    match kernel:
-        case Matmul(a, b, _, post):
-            batch = "x".join(str(max(p, q)) for p, q in zip(a.shape[:-2], b.shape[:-2]))
-            return f"Matmul {batch + ' x ' if batch else ''}{a.shape[-2]}x{a.shape[-1]}x{b.shape[-1]}{_posts(post)}"
-        case Conv(x=x, w=w, y=y, post=post, transposed=transposed, strides=strides, dilations=dilations):
-            name = "ConvTranspose" if transposed else "Conv"
-            taps = "x".join(map(str, w.shape[3:]))
-            marks = (("g", w.shape[0]), ("s", max(strides)), ("d", max(dilations)))
-            extra = "".join(f" {mark}{n}" for mark, n in marks if n > 1)
-            return f"{name}{taps}{extra} {x.shape[1]}@{'x'.join(map(str, x.shape[2:]))}->{y.shape[1]}{_posts(post)}"
-        case EOperator(scope=scope):
-            return f"eOperator {scope.text()}"
-    return f"ONNX Runtime: {kernel.origin}"
-
-
-def _posts(posts: tuple[Any, ...]) -> str:
-    return "".join(f"+{p.kind}" for p in posts)
-
-
 def build_report(
     model: object,
     program: Program,
@@ -51,9 +31,10 @@ def build_report(
     times: Mapping[str, Any],
     verification: Mapping[str, Any],
     certificate: Certificate,
+    kernels: Sequence[Mapping[str, Any]],
     seconds: float,
 ) -> dict[str, Any]:
-    """The REPORT that `--json` writes: times in ms, one entry for each subprogram."""
+    """The REPORT that `--json` writes: times in ms, one entry for each subprogram, `kernels` as `kernel_profile` gives them."""
     original, optimized, reference = (times[k].median * 1e3 for k in ("original", "optimized", "onnxruntime"))
     return {
         "model": str(model) if isinstance(model, str) or hasattr(model, "__fspath__") else program.title,
@@ -61,6 +42,7 @@ def build_report(
         "threads": settings.threads,
         "versions": versions(),
         "settings": {name: getattr(settings, name) for name in ASKED},
+        "runs": runs(outcome),
         "subprograms": [subprogram_report(r) for r in outcome.results],
         "totals": {
             "original_ms": original,
@@ -76,8 +58,17 @@ def build_report(
         "spread_ms": {k: times[k].spread * 1e3 for k in ("original", "optimized", "onnxruntime")},
         "certificate": {"derivations": len(certificate.entries), "steps": certificate.steps, "methods": certificate.methods()},
         "verification": dict(verification),
+        "kernels": [dict(k) for k in kernels],
+        "cost_model": cost_model(kernels),
         "notes": outcome.notes,
     }
+
+
+def runs(outcome: Outcome) -> str:
+    """What the program consists of: "derived" kernels, the model's "own operators", or the "whole model" in ONNX Runtime."""
+    if outcome.whole:
+        return "whole model"
+    return "derived" if any(r.changed for r in outcome.results) else "own operators"
 
 
 def subprogram_report(r: Result) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from einnet.derivation.check import Proof
 from einnet.derivation.steps import Derivation, Step
+from einnet.explore.times import time_lines
 
 Story = dict[str, Any]
 """Plain data, what `einnet explain --json` writes."""
@@ -51,7 +52,8 @@ def story(report: Mapping[str, Any], used: Iterable[Proven], considered: Iterabl
         for n, told in others.get(s["key"], ()):
             chapter["candidates"][n]["derivation"] = derivation_story(told)
         chapters[s["key"]] = chapter
-    return {"model": report["model"], "totals": report["totals"], "subprograms": list(chapters.values())}
+    whole = {name: report[name] for name in ("model", "runs", "totals", "kernels", "cost_model")}
+    return {**whole, "subprograms": list(chapters.values())}
 
 
 SHOWN = ("key", "changed", "expression", "kernels", "original_kernels", "measured_ms", "original_ms", "states")
@@ -79,10 +81,12 @@ def explain(told: Story) -> str:
     """The story as text: changed subprograms first, each with its derivation, then those that run as the model has them."""
     chapters = told["subprograms"]
     changed, kept = [c for c in chapters if c["changed"]], [c for c in chapters if not c["changed"]]
-    number = count(1)
+    number = count(len(changed) + 1)
     lines = [f"{told['model']}: {len(chapters)} distinct subprograms; {len(changed)} run as something else than the model's own operators", ""]
-    for c in changed:
-        lines += [f"Derivation {next(number)}. {places(c['nodes'])}", ""]
+    lines += ["ONNX Runtime runs the whole model: nothing that was found is faster", ""] if told["runs"] == "whole model" else []
+    lines += time_lines(told["kernels"], told["cost_model"], {c["key"]: n for n, c in enumerate(changed, 1)})
+    for n, c in enumerate(changed, 1):
+        lines += [f"Derivation {n}. {places(c['nodes'])}", ""]
         lines += derivation_lines(c["derivation"], "  ") if "derivation" in c else []
         lines += ["", *kernel_lines("runs as", c["kernels"], c["measured_ms"]), *kernel_lines("instead of", c["original_kernels"], c["original_ms"])]
         lines += [*candidate_lines(c, number), ""]

@@ -63,6 +63,12 @@ def runnable(source: Source) -> bytes | str:
     return proto.SerializeToString()  # type: ignore[no-any-return]
 
 
+def serialised(source: Source) -> bytes | None:
+    """The whole model with its weights as bytes; None where they are more than a protobuf can be (2 GB)."""
+    proto = onnx.load(source) if isinstance(source, (str, Path)) else source if isinstance(source, onnx.ModelProto) else ir.to_proto(source)
+    return proto.SerializeToString() if proto.ByteSize() < 1 << 31 else None
+
+
 def _from_file(path: Path) -> onnx.ModelProto:
     try:
         return onnx.load(path, load_external_data=False)

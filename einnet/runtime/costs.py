@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from einnet.expr.nodes import Body, Read, Scope, map_reads, tensors
-from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, View, operand_views, result_views
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, View, operand_views, result_views
 from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl, roofline
 from einnet.runtime.cpu.kernels import refusal
@@ -126,6 +126,12 @@ class CpuCost:
             case _:
                 versions["vendor"] = machine.versions().get("onednn") or "onnxruntime " + machine.versions().get("onnxruntime", "none")
         return describe(kernel_key(kernel, constant_buffers(kernel, self.constant)), machine.cpu_name(), self.threads, versions)
+
+    def like(self, plan: Plan) -> CpuCost:
+        """Costs of the plan's own kernels from the same database, its constant buffers being constant; nothing is measured."""
+        found = CpuCost(self.threads, self.database, False, constant=lambda name: name in plan.constants)
+        found._machine = self.machine
+        return found
 
     @property
     def machine(self) -> roofline.Machine:

@@ -103,9 +103,11 @@ class Session:
         return call
 
 
-def opaque_call(model: bytes, inputs: Sequence[Array], outputs: Sequence[Array], threads: int, origin: str) -> Callable[[], None]:
+def opaque_call(
+    model: bytes, inputs: Sequence[Array], outputs: Sequence[Array], threads: int, origin: str, *, spin: bool = False
+) -> Callable[[], None]:
     """A node of a program: its model bound to the program's memory. Raises BackendError that names the ONNX node."""
-    session = Session(model, threads, title=origin)
+    session = Session(model, threads, spin=spin, title=origin)
     for kind, wanted, given in (("input", session.inputs, inputs), ("output", session.outputs, outputs)):
         if len(wanted) != len(given):
             raise BackendError(f"{origin}: the node has {len(wanted)} {kind}s, the program gives {len(given)}")

@@ -310,8 +310,11 @@ def test_explain(einnet, optimized):
         assert s["expression"] in out
         assert s["nodes"][0] in out if s["nodes"] else True
         assert all(k["kernel"] in out for k in s["kernels"])
+    assert f"Where the time goes: {len(report['kernels'])} kernels" in out
+    assert "error of a kernel's prediction: median" in out
     told = json.loads(einnet("explain", optimized / "small.einnet", "--json", "-").out)
     assert {c["key"] for c in told["subprograms"]} == {s["key"] for s in report["subprograms"]}
+    assert told["kernels"] == report["kernels"]
 
 
 def test_explain_all_proves_what_was_considered(einnet, optimized):

@@ -145,6 +145,7 @@ class Executable:
         pending: list[tuple[int, Sequence[int]]] = []
         names: list[str] = []
         operators = [k for k in self.plan.kernels if isinstance(k, EOperator)]
+        alone = len(self.plan.kernels) == 1  # then ONNX Runtime's threads take no core from ours by waiting actively
         symbols = iter(codegen.operator_names(operators))
 
         def flush() -> None:
@@ -163,7 +164,7 @@ class Executable:
                 case OpaqueCall():
                     flush()
                     inputs, outputs = ([self._array(v, types[v.buffer]) for v in views] for views in (kernel.inputs, kernel.outputs))
-                    self._segments.append(ort.opaque_call(kernel.model, inputs, outputs, self.threads, kernel.origin))
+                    self._segments.append(ort.opaque_call(kernel.model, inputs, outputs, self.threads, kernel.origin, spin=alone))
                     label = "onnxruntime"
                 case _ if n in self._prepared:
                     pending.append((self._native.vendor, self._vendor_words(n)))

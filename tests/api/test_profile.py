@@ -1,0 +1,113 @@
+"""The profile of a program's kernels, the cost model's error, and the whole model in ONNX Runtime as a candidate."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import einnet
+from einnet.api import optimize as door
+from einnet.api.profile import cost_model, owners, rates
+from einnet.api.verify import Trial
+from einnet.explore.times import time_lines
+from einnet.graph.onnx_read import serialised
+from einnet.instantiate.kernels import EOperator, Matmul, OpaqueCall, dense_view
+from einnet.runtime.cpu.roofline import Machine
+from einnet.runtime.timing import Timing
+from tests.models import random_inputs, two_outputs, with_opaque
+
+MACHINE = Machine(peak=1e9, bandwidth=1e8, launch=1e-6)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EINNET_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def result():
+    return einnet.optimize(with_opaque(), max_depth=1, time_budget=3, threads=1)
+
+
+def test_every_kernel_has_an_owner_and_a_time(result):
+    plan, kernels = result.executable.plan, result.report["kernels"]
+    assert len(kernels) == len(plan.kernels)
+    keys = {s["key"] for s in result.report["subprograms"]}
+    for kernel, told, owner in zip(plan.kernels, kernels, owners(result.outcome, plan), strict=True):
+        assert told["ms"] > 0
+        assert (told["key"], told["nodes"]) == (owner.key, list(owner.nodes))
+        if isinstance(kernel, OpaqueCall):
+            assert told["nodes"] == ["CumSum 'running'"]
+            assert told["key"] is told["gflops"] is told["predicted_ms"] is None
+        else:
+            assert told["key"] in keys
+            assert told["predicted_ms"] > 0
+    assert sum(isinstance(k, EOperator) for k in plan.kernels) == sum(k["implementation"] == "generated" for k in kernels)
+
+
+def test_rates_of_a_product():
+    kernel = Matmul(dense_view("a", (10, 20)), dense_view("b", (20, 30)), dense_view("c", (10, 30)))
+    found = rates(kernel, 1e-4, MACHINE)
+    assert found["flops"] == 2 * 10 * 20 * 30
+    assert found["bytes"] == 4 * (200 + 600 + 300)
+    assert found["gflops"] == pytest.approx(0.12)
+    assert found["share_of_peak"] == pytest.approx(0.12)
+    assert found["share_of_bandwidth"] == pytest.approx(0.44)
+
+
+def told(ms: float, predicted: float | None, estimated: bool = False, key: str | None = "k") -> dict[str, object]:
+    known = {"gflops": 1.0, "share_of_peak": 0.5} if predicted is not None else {"gflops": None, "share_of_peak": None}
+    rest = {"kernel": f"kernel of {ms} ms", "nodes": ["Conv 'c'"], "key": key, "gbs": 2.0, "share_of_bandwidth": 0.25, "roofline_ms": 1.0}
+    return {"ms": ms, "predicted_ms": predicted, "estimated": estimated, **known, **rest}
+
+
+def test_error_of_the_cost_model_and_its_lines():
+    entries = [told(2.0, 1.0), told(1.0, 1.1), told(4.0, 12.0, estimated=True, key="other"), told(8.0, None, key=None)]
+    model = cost_model(entries)
+    assert (model["kernels"], model["estimated"]) == (3, 1)
+    assert model["median_error"] == pytest.approx(0.5)
+    assert model["worst_error"] == pytest.approx(2.0)
+    assert model["worst_kernel"] == "kernel of 4.0 ms"
+    assert model["roofline_median_error"] == pytest.approx(0.5)
+    lines = time_lines(entries, model, {"k": 7})
+    assert "15 ms" in lines[0]
+    assert [line.split()[0] for line in lines[3:7]] == ["8", "4", "2", "1"]
+    assert "~12" in lines[4]
+    assert "[Derivation 7, Conv 'c']" in lines[5]
+    assert "median 50%, worst 200%" in lines[8]
+    assert cost_model([])["median_error"] is None
+    assert time_lines([], cost_model([]), {}) == []
+
+
+def times(**medians: float) -> dict[str, object]:
+    return {name: Timing(seconds, 0.0, 5) for name, seconds in medians.items()} | {"noise": 0.01}
+
+
+def test_onnx_runtime_runs_the_whole_model_where_it_is_faster(tmp_path, monkeypatch):
+    answers = iter((times(onnxruntime=1.0, original=2.0, optimized=2.0), times(onnxruntime=1.0, original=2.0, optimized=1.1)))
+    monkeypatch.setattr(Trial, "compare", lambda *_: next(answers))
+    model = two_outputs()
+    result = einnet.optimize(model, max_depth=1, time_budget=3, threads=1)
+    assert result.report["runs"] == "whole model"
+    assert result.report["totals"]["optimized_ms"] == 1100.0
+    assert [k["kernel"] for k in result.report["kernels"]] == ["ONNX Runtime: the whole model"]
+    assert "ONNX Runtime runs the whole model" in result.report["notes"][-1]
+    inputs = random_inputs(model, seed=5)
+    expected = onnxruntime.InferenceSession(serialised(model)).run(None, inputs)
+    for given in (result(inputs), einnet.load(result.save(tmp_path / "w.einnet"))(inputs)):
+        assert list(given) == ["features.relu", "scores"]
+        for y, wanted in zip(given.values(), expected, strict=True):
+            np.testing.assert_allclose(y, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_ours_stays_where_the_whole_model_gains_nothing_or_is_not_wanted(monkeypatch):
+    slow = times(onnxruntime=1.0, original=2.0, optimized=2.0)
+    monkeypatch.setattr(Trial, "compare", lambda *_: slow)
+    assert einnet.optimize(two_outputs(), max_depth=0, time_budget=3, threads=1).report["runs"] == "own operators"
+    monkeypatch.setattr(Trial, "compare", lambda *_: times(onnxruntime=0.1, original=2.0, optimized=1.0))
+    assert einnet.optimize(two_outputs(), derive=False, time_budget=3, threads=1).report["runs"] == "own operators"
+    assert door.behind(slow)
+    assert not door.behind(times(onnxruntime=1.0, original=2.0, optimized=1.015))
