@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from einnet.derivation.facts import is_copy
+from einnet.derivation.facts import inside, is_copy
 from einnet.derivation.rule import Refused
 from einnet.derivation.rules.fold import folded
 from einnet.derivation.rules.merge import merge_read
 from einnet.derivation.rules.residue import collapsed
 from einnet.derivation.rules.tighten import tightened
-from einnet.derivation.steps import Step
-from einnet.expr.nodes import Read, Scope, reads
+from einnet.derivation.steps import Step, replace_at
+from einnet.expr.index import var
+from einnet.expr.nodes import Read, Scope, nested, reads
 
 FORCED = ("fold", "residue", "tighten", "merge")
 """The rules that normalisation applies. A derivation of these alone changes how an expression is written, not what is computed."""
@@ -41,6 +42,11 @@ def _once(e: Scope, keep: Keep, steps: list[Step]) -> Scope:
         if new != e:
             steps.append(Step(rule, "all", e, new, kind="reassociation" if rule == "residue" else "exact"))
             return new
+    for n, s in enumerate(nested(e)):
+        narrow = s if s.sums or s in kept else folded(s)
+        if narrow != s:
+            steps.append(Step("fold", "all", s, narrow, (n,)))
+            return replace_at(e, (n,), narrow)
     for n, r in enumerate(r for r in reads(e.body) if isinstance(r.base, Scope)):
         if isinstance(r.base, Scope) and is_copy(r.base) and not keep(r.base) and _pays(e, r):
             merged = merge_read(e, r)
@@ -51,6 +57,12 @@ def _once(e: Scope, keep: Keep, steps: list[Step]) -> Scope:
 
 
 def _pays(e: Scope, r: Read) -> bool:
-    """A copy of another scope always goes; a copy of a tensor stays in a reduction, where it is a relayout that somebody chose."""
+    """A copy of another scope always goes; one of a tensor stays in a reduction, where it is a relayout that somebody chose, but for a window."""
     assert isinstance(r.base, Scope) and isinstance(r.base.body, Read)
-    return isinstance(r.base.body.base, Scope) or not e.sums
+    return isinstance(r.base.body.base, Scope) or not e.sums or _is_window(r.base, r.base.body)
+
+
+def _is_window(copy: Scope, read: Read) -> bool:
+    """The copy has the dimensions of what it copies, each moved by a constant, and lies within it: nothing is laid out in another way."""
+    moved = len(copy.loops) == len(read.index) and all(ix - ix.const == var(i.name) for i, ix in zip(copy.loops, read.index))
+    return moved and inside(read, copy.ranges)

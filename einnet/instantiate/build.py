@@ -14,7 +14,6 @@ from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads, 
 from einnet.instantiate.address import is_alias
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, View, dense_view
 from einnet.instantiate.match import Match
-from einnet.instantiate.padding import padded
 from einnet.instantiate.posts import absorb
 
 
@@ -35,9 +34,7 @@ def build(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: bool
     """
     builder = _Builder(matches, epilogues)
     builder.emit(tree, out)
-    result = builder.result
-    kernels, temporaries = padded(result.kernels, result.temporaries)
-    return replace(result, kernels=kernels, temporaries=temporaries)
+    return builder.result
 
 
 class _Builder:

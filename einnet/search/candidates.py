@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from math import inf
 
 from einnet.derivation.normalise import FORCED
-from einnet.expr.nodes import Scope, is_weight, walk
+from einnet.expr.nodes import Scope
 from einnet.instantiate.build import Build, build
 from einnet.instantiate.kernels import Kernel
-from einnet.search.forms import Form
-from einnet.search.work import flops, moved
+from einnet.search.forms import Form, effort
 
 Estimate = Callable[[Sequence[Kernel]], Sequence[float]]
 Measure = Callable[[Sequence[Kernel]], Sequence[float]]
@@ -66,7 +65,7 @@ def candidates(forms: Sequence[Form], estimate: Estimate) -> list[Candidate]:
     """Every form as kernels, by predicted cost; two forms with the same kernels are one candidate, known by the shorter derivation."""
     found: dict[tuple[object, ...], Candidate] = {}
     if len(forms) > MOST_FORMS:
-        forms = [f for f in forms if _unchanged(f)] + sorted((f for f in forms if not _unchanged(f)), key=_effort)[:MOST_FORMS]
+        forms = [f for f in forms if _unchanged(f)] + sorted((f for f in forms if not _unchanged(f)), key=effort)[:MOST_FORMS]
     for form in forms:
         for epilogues in (True, False) if form.matches else (True,):
             made = build(form.tree, dict(form.matches), OUT, epilogues)
@@ -82,11 +81,6 @@ def candidates(forms: Sequence[Form], estimate: Estimate) -> list[Candidate]:
 
 def _unchanged(form: Form) -> bool:
     return all(s.rule in FORCED for s in form.steps)
-
-
-def _effort(form: Form) -> float:
-    """Operations, and bytes of intermediate tensors at a typical balance of 10 operations per byte."""
-    return flops(form.tree) + 10.0 * sum(moved(s) for s in dict.fromkeys(walk(form.tree)) if not is_weight(s))
 
 
 def choose(

@@ -8,9 +8,10 @@ from functools import cached_property
 
 from einnet.derivation.normalise import normalise
 from einnet.derivation.steps import Derivation, Step, replace_at
-from einnet.expr.nodes import Scope, nested
+from einnet.expr.nodes import Scope, is_weight, nested, walk
 from einnet.instantiate.match import Match
 from einnet.search.converge import Converged
+from einnet.search.work import flops, moved
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,11 @@ def occurrences(root: Scope, wanted: Scope) -> Iterator[tuple[int, ...]]:
             yield (n,)
         else:
             yield from ((n, *p) for p in occurrences(s, wanted))
+
+
+def effort(form: Form) -> float:
+    """Operations, and bytes of intermediate tensors at a typical balance of 10 operations per byte."""
+    return flops(form.tree) + 10.0 * sum(moved(s) for s in dict.fromkeys(walk(form.tree)) if not is_weight(s))
 
 
 def distinct(forms: Iterable[Form]) -> list[Form]:

@@ -21,10 +21,11 @@ from einnet.instantiate.match import match
 from einnet.instantiate.tables import TABLES, Table
 from einnet.search.converge import Converged, converge
 from einnet.search.forms import Form, after, converged_form, distinct, plain, substitute_child
+from einnet.search.together import together
 from einnet.search.trace import AGAIN, CUT, NEW, Observer
 from einnet.search.work import BYTES, applies_algorithm, elements, flops, intensity, moved
 
-EXPLORED = ("sum-split", "substitute", "substitute-sum", "tile", "merge", "relax", "bilinear")
+EXPLORED = ("sum-split", "substitute", "substitute-sum", "tile", "merge", "relax", "bilinear", "divide", "distribute", "join", "collect")
 """Rules that are a choice. tighten and fold are applied always, reorder and relayout where converging derivation wants them."""
 
 
@@ -130,7 +131,7 @@ class Space:
         limit = self.options.slack * (flops(first) + self.options.balance * BYTES * elements(first))
         while queue and not self.out_of_budget():
             member = queue.popleft()
-            if member.depth >= depth or not self.worth(member.scope):
+            if member.depth >= depth or is_weight(member.scope):
                 continue
             for rule, rewrite in self._rewrites(member.scope):
                 step = Step(rule.name, rewrite.parameters, member.scope, rewrite.scope, (), rewrite.kind, rewrite.bound)
@@ -151,7 +152,8 @@ class Space:
         return not is_weight(scope) and intensity(scope) >= self.options.intensity and not applies_algorithm(scope)
 
     def _rewrites(self, scope: Scope) -> Iterator[tuple[Rule, Rewrite]]:
-        for rule in self._rules:
+        worth = self.worth(scope)
+        for rule in (r for r in self._rules if worth or r.family == "inter"):
             for found in rule(scope):
                 if isinstance(found, Refused):
                     if self._observer:
@@ -219,6 +221,8 @@ class Space:
                 for other in top:
                     mixed = substitute_child(mixed, other, choice if other is s else alternatives[other][0])
                 yield mixed
+        if "join" in self.options.rules and not self.out_of_budget():
+            yield from together(form, top, alternatives, self.options.tables)
 
 
 def deepen(scope: Scope, options: Options, progress: Callable[[Statistics], None] | None = None) -> tuple[list[Form], Statistics]:
@@ -231,9 +235,9 @@ def deepen(scope: Scope, options: Options, progress: Callable[[Statistics], None
     for depth in range(options.max_depth + 1):
         space = Space(replace(options, max_depth=depth), progress)
         forms = space.forms(scope)
-        same = depth > 1 and space.statistics.states == statistics.states and len(forms) == len(found)
-        statistics = space.statistics
-        found = distinct((*found, *forms)) if statistics.stopped else forms
+        more = distinct((*found, *forms))
+        same = depth > 1 and space.statistics.states == statistics.states and len(more) == len(found)
+        statistics, found = space.statistics, more
         if statistics.stopped or same:
             break
     return found, statistics

@@ -21,6 +21,10 @@ w3 : weight f32[3]
 w5 : weight f32[5]
 w19 : weight f32[19]
 G : weight f32[2,2]
+O : f32[4,6]
+Q : f32[6,5]
+R : f32[6,3]
+Z : f32[2,5]
 """
 
 
@@ -190,12 +194,103 @@ CASES: dict[str, Cases] = {
         ),
         3,
     ),
+    "divide": Cases(
+        (
+            (
+                "L[m<4,n<8] Σ[k<6] M[m,k]*{L[k<6,n<8] N[k,n] + R[k,n-5]}[k,n]",
+                "n<5",
+                "L[m<4,n<8] {L[m<4,n<5] Σ[k<6] M[m,k]*{L[k<6,n<8] N[k,n] + R[k,n-5]}[k,n]}[m,n] + "
+                "{L[m<4,5<=n<8] Σ[k<6] M[m,k]*{L[k<6,n<8] N[k,n] + R[k,n-5]}[k,n]}[m,n]",
+            ),
+            (
+                "L[n<6] max[k<6] M[n-2,k]|-inf",
+                "n<2",
+                "L[n<6] {L[n<2] max[k<6] M[n-2,k]|-inf}[n] + {L[2<=n<6] max[k<6] M[n-2,k]|-inf}[n]",
+            ),
+        ),
+        (
+            ("L[m<4,n<8] N[m,n] + R[m,n-5]", "nothing is reduced"),
+            ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "no operand ends"),
+            ("L[h<10] Σ[r<3] V[h+r-1]*w3[r]", "no operand ends"),
+        ),
+        20,
+    ),
+    "distribute": Cases(
+        (
+            (
+                "L[m<4,n<8] Σ[k<6] M[m,k]*(N[k,n] + R[k,n-5])",
+                "factor=1",
+                "L[m<4,n<8] {L[m<4,n<8] Σ[k<6] M[m,k]*N[k,n]}[m,n] + {L[m<4,n<8] Σ[k<6] M[m,k]*R[k,n-5]}[m,n]",
+            ),
+            ("L[m<4,n<5] Σ[k<6] V[m]*M[m,k]", "free", "L[m<4,n<5] V[m]*{L[m<4] Σ[k<6] M[m,k]}[m]"),
+        ),
+        (
+            ("L[m<4] max[k<6] V[m]*M[m,k]", "it is no sum"),
+            ("L[m<4] V[m]*(W[m] + 1)", "it is no sum"),
+            ("L[m<4] Σ[k<6] W[k]*M[m,k]", "no factor is a sum"),
+            ("L[m<4] Σ[k<6] relu(W[k] + 1)*M[m,k]", "no factor is a sum"),
+        ),
+        20,
+    ),
+    "join": Cases(
+        (
+            (
+                "L[m<4,n<8] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + {L[x<4,y<3] Σ[z<6] M[x,z]*R[z,y]}[m,n-5]",
+                "scopes=1,2 along=n+y",
+                "L[m<4,n<8] {L[m<4,n<8] {L[m<4,n<8] Σ[k<6] M[m,k]*{L[n<8,k<6] N[k,n] + R[k,n-5]}[n,k]}[m,n]}[m,n]",
+            ),
+            (
+                "L[m<4,n<5] relu({L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n])*{L[m<4] Σ[k<6] M[m,k]*W[k]}[m-1]",
+                "scopes=1,2 along=n+1",
+                "L[m<4,n<5] relu({L[m<4,n<5] {L[m<4,n<6] Σ[k<6] M[m,k]*{L[n<6,k<6] N[k,n] + {L[n<1,k<6] W[k]}[n-5,k]}[n,k]}[m,n]}[m,n])*"
+                "{L[m<4] {L[m<4,n<6] Σ[k<6] M[m,k]*{L[n<6,k<6] N[k,n] + {L[n<1,k<6] W[k]}[n-5,k]}[n,k]}[m,5]}[m-1]",
+            ),
+            (
+                "L[m<4] {L[m<4] max[k<6] M[m,k]}[m] - {L[m<4] max[k<6] O[m,k]}[m]",
+                "scopes=1,2 along=1+1",
+                "L[m<4] {L[m<4] {L[b<2,m<4] max[k<6] {L[b<2,m<4,k<6] {L[b<1,m<4,k<6] M[m,k]}[b,m,k] + "
+                "{L[b<1,m<4,k<6] O[m,k]}[b-1,m,k]}[b,m,k]}[0,m]}[m] + "
+                "(-1)*{L[m<4] {L[b<2,m<4] max[k<6] {L[b<2,m<4,k<6] {L[b<1,m<4,k<6] M[m,k]}[b,m,k] + "
+                "{L[b<1,m<4,k<6] O[m,k]}[b-1,m,k]}[b,m,k]}[1,m]}[m]",
+            ),
+        ),
+        (
+            ("L[m<4] {L[m<4] Σ[k<6] M[m,k]}[m]", "fewer than two"),
+            ("L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + {L[m<4,n<5] max[k<6] M[m,k]*N[k,n]}[m,n]", "no form in common"),
+            ("L[m<4] {L[m<4] Σ[k<6] M[m,k]}[m]*{L[m<4] Σ[k<5] {L[m<4] Σ[k<6] M[m,k]}[k]*Q[m,k]}[m]", "depends on the other"),
+            ("L[m<4] {L[m<4] Σ[k<6] M[m,k]}[m] + {L[m<4] Σ[k<6] relu(O[m,k])}[m]", "no form in common"),
+        ),
+        20,
+    ),
+    "collect": Cases(
+        (
+            (
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + {L[x<4,y<5] Σ[z<6] M[x,z]*Q[z,y]}[m,n]",
+                "pair=0 factor",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*(N[k,n] + Q[k,n])}[m,n]",
+            ),
+            (
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + {L[x<4,y<5] Σ[z<2] P[x,z]*Z[z,y]}[m,n]",
+                "pair=0 end-to-end",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k'<8] {L[m<4,k'<8] M[m,k'] + P[m,k'-6]}[m,k']*"
+                "{L[n<5,k'<8] N[k',n] + Z[k'-6,n]}[n,k']}[m,n]",
+            ),
+        ),
+        (
+            ("L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + Q[m,n]", "no two sums over one box"),
+            ("L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n]*{L[m<4,n<5] Σ[k<6] M[m,k]*Q[k,n]}[m,n]", "no two sums over one box"),
+            ("L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + {L[m<4,n<5] max[k<6] M[m,k]*Q[k,n]}[m,n]", "no two sums over one box"),
+            ("L[m<4] {L[m<4] Σ[k<6] M[m,k]}[m] + {L[m<4] Σ[k<5] relu(O[m,k])}[m]", "neither a factor nor their form"),
+        ),
+        4,
+    ),
     "fold": Cases(
         (
             ("L[h<8] Σ[r<1,s<3] relu(relu(V[h+r]*1 + 0))", "all", "L[h<8] 3*relu(V[h])"),
             ("L[h<8] max[2<=r<5] V[h]", "all", "L[h<8] V[h]"),
             ("L[h<8] 0*V[h] + V[h]*3*2", "all", "L[h<8] 6*V[h]"),
             ("L[h<8] Σ[4<=r<5] V[h+r]", "all", "L[h<8] V[h+4]"),
+            ("L[h<8] V[h] + V[h-8] + V[h+9]|3", "all", "L[h<8] V[h] + 3"),
         ),
         (("L[h<8] V[h]", "nothing to fold"), ("L[h<8] max[r<3] V[h+r]|-inf", "nothing to fold")),
         40,

@@ -16,7 +16,11 @@ from einnet.expr.nodes import Scope, used_names, walk
 from einnet.expr.text import parse
 from tests.derivation.generators import band_products, correlations, readers, same_tensor, scopes
 from tests.derivation.rule_cases import CASES, DECLARED
+from tests.derivation.siblings import concatenations, siblings
 
+KINDS_OF_SOURCES = (
+    scopes(), readers(), readers(), correlations(), correlations(), band_products(), siblings(), siblings(), concatenations(),
+)  # fmt: skip
 BY_NAME = {r.name: r for r in RULES}
 
 
@@ -75,7 +79,7 @@ def sources(count: int) -> tuple[Scope, ...]:
     found: list[Scope] = []
 
     @settings(max_examples=count, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
-    @given(st.one_of(scopes(), readers(), readers(), correlations(), correlations(), band_products()))
+    @given(st.one_of(*KINDS_OF_SOURCES))
     def draw(source: Scope) -> None:
         found.append(source)
 

@@ -60,4 +60,4 @@ def test_forms_of_two_scopes_compute_the_expression() -> None:
 
 
 def test_the_catalogue_has_every_group() -> None:
-    assert {"convolutions", "matmuls", "tails", "transposed"} == set(GROUPS) and len(CATALOGUE) > 140
+    assert {"convolutions", "matmuls", "siblings", "tails", "transposed"} == set(GROUPS) and len(CATALOGUE) > 140

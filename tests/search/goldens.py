@@ -124,6 +124,28 @@ BAND_SUM = (
     "L[b<{b},m<{m},k<{k}] Σ[w<{w}] P[b,m,w]*V[b,m+{d}*w-{c},k]"
 )  # fmt: skip
 
+BLOCK = (
+    "X : f32[{h},{w},{d}]\nA1 : weight f32[{r},{d},{c}]\nA2 : weight f32[{r},{c},{f}]\nB1 : weight f32[{r},{d},{c}]\nB2 : weight f32[{r},{c},{f}]\n"
+    "L[h<{h},w<{w},f<{f}] "
+    "{{L[h<{h},w<{w},f<{f}] Σ[c<{c},s<{r}] {{L[h<{h},w<{w},c<{c}] Σ[d<{d},r<{r}] X[h+r-{p},w,d]*A1[r,d,c]}}[h,w+s-{p},c]*A2[s,c,f]}}[h,w,f] + "
+    "{{L[h<{h},w<{w},f<{f}] Σ[c<{c},r<{r}] {{L[h<{h},w<{w},c<{c}] Σ[d<{d},s<{r}] X[h,w+s-{p},d]*B1[s,d,c]}}[h+r-{p},w,c]*B2[r,c,f]}}[h,w,f]"
+)
+TWO_KERNELS = (
+    "A : f32[{h},{w},{c}]\nK : weight f32[3,3,{c},{f}]\nP : weight f32[{c},{g}]\nL[h<{h},w<{w},f<{fg}] "
+    "{{L[h<{h},w<{w},f<{f}] Σ[c<{c},r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]}}[h,w,f] + {{L[h<{h},w<{w},f<{g}] Σ[c<{c}] A[h,w,c]*P[c,f]}}[h,w,f-{f}]"
+)
+OF_CONCAT = "A : f32[{a},{b}]\nB : f32[{b},{c}]\nC : f32[{b},{d}]\nL[m<{a},n<{cd}] Σ[k<{b}] A[m,k]*{{L[k<{b},n<{cd}] B[k,n] + C[k,n-{c}]}}[k,n]"
+OF_ROWS = "A : f32[{c},{b}]\nB : f32[{d},{b}]\nC : f32[{b},{a}]\nL[m<{cd},n<{a}] Σ[k<{b}] {{L[m<{cd},k<{b}] A[m,k] + B[m-{c},k]}}[m,k]*C[k,n]"
+OF_SUMMED = "A : f32[{a},{c}]\nB : f32[{a},{d}]\nC : f32[{cd},{b}]\nL[m<{a},n<{b}] Σ[k<{cd}] {{L[m<{a},k<{cd}] A[m,k] + B[m,k-{c}]}}[m,k]*C[k,n]"
+TO_CONCAT = (
+    "A : f32[{a},{b}]\nB : f32[{b},{c}]\nC : f32[{b},{d}]\nL[m<{a},n<{cd}] "
+    "{{L[m<{a},n<{c}] Σ[k<{b}] A[m,k]*B[k,n]}}[m,n] + {{L[m<{a},n<{d}] Σ[k<{b}] A[m,k]*C[k,n]}}[m,n-{c}]"
+)
+ADDED = (
+    "A : f32[{a},{c}]\nB : f32[{c},{b}]\nC : f32[{a},{d}]\nD : f32[{d},{b}]\nL[m<{a},n<{b}] "
+    "{{L[m<{a},n<{b}] Σ[k<{c}] A[m,k]*B[k,n]}}[m,n] + {{L[m<{a},n<{b}] Σ[k<{d}] C[m,k]*D[k,n]}}[m,n]"
+)
+
 PLANES: tuple[Sizes, ...] = (
     {"h": 57, "w": 43, "c": 5, "f": 8, "r": 3, "p": 1},
     {"h": 7, "w": 7, "c": 512, "f": 512, "r": 3, "p": 1},
@@ -141,6 +163,12 @@ BANDS: tuple[Sizes, ...] = tuple(
 CHAINS: tuple[Sizes, ...] = (
     {"a": 57, "b": 43, "c": 5, "d": 31}, {"a": 128, "b": 64, "c": 256, "d": 32}, {"a": 7, "b": 101, "c": 13, "d": 3},
 )  # fmt: skip
+BLOCKS: tuple[Sizes, ...] = (
+    {"h": 57, "w": 43, "d": 6, "c": 5, "f": 8, "r": 3, "p": 1}, {"h": 14, "w": 14, "d": 64, "c": 85, "f": 128, "r": 5, "p": 2},
+    {"h": 9, "w": 20, "d": 16, "c": 7, "f": 24, "r": 7, "p": 3},
+)  # fmt: skip
+PAIRS: tuple[Sizes, ...] = tuple({**s, "g": g, "fg": s["f"] + g} for s, g in zip(SMALL_TAPS, (3, 128, 11), strict=True))
+CONCATENATIONS: tuple[Sizes, ...] = tuple({**s, "cd": s["c"] + s["d"]} for s in CHAINS)
 
 
 def winograd(m: int) -> Callable[[Form, Sizes], bool]:
@@ -188,6 +216,18 @@ def block_band(rows: str) -> Callable[[Form, Sizes], bool]:
     return wanted
 
 
+def exactly(form: Form, *extents: tuple[int, int, int, int]) -> bool:
+    """These vendor kernels and no others: Matmuls of these extents, each up to a swap of its operands."""
+    found = sorted((b, *sorted((m, n)), k) for b, m, n, k in matmuls(form))
+    return len(form.matches) == len(extents) and found == sorted((b, *sorted((m, n)), k) for b, m, n, k in extents)
+
+
+def block(form: Form, z: Sizes) -> bool:
+    """The first convolutions of both branches are one Matmul, the second ones are one batched Matmul."""
+    m = z["h"] * z["w"]
+    return exactly(form, (1, m, 2 * z["r"] * z["c"], z["d"]), (2, m, z["r"] * z["f"], z["c"]))
+
+
 GOLDENS: tuple[Golden, ...] = (
     Golden("G1", "Conv to Matmul + OffsetReduce", CONV, PLANES, 2,
            lambda f, z: has_matmul(f, 1, z["h"] * z["w"], z["r"] ** 2 * z["f"], z["c"]) and reduces(f, z["r"], z["r"]), "158k / 7.1M"),
@@ -202,6 +242,7 @@ GOLDENS: tuple[Golden, ...] = (
            lambda f, z: has_matmul(f, 1, z["h"] * z["w"], z["r"] * z["f"], z["c"]) and reduces(f, z["r"])),
     Golden("G9", "dilated band of scores to block-band batched Matmul", BAND, BANDS, 2, block_band("scores"), "18k / 1.3M"),
     Golden("G9 sum", "dilated band times values to block-band batched Matmul", BAND_SUM, BANDS, 2, block_band("values"), "18k / 1.3M"),
+    Golden("G8", "GCN block: first pair one Matmul, second pair one batched Matmul", BLOCK, BLOCKS, 2, block),
     Golden("G10", "Conv 1x1 to Matmul", POINT, PLANES, 0, lambda f, z: has_matmul(f, 1, z["h"] * z["w"], z["f"], z["c"]) and not f.steps),
     Golden("G10 groups", "grouped Conv 1x1 to batched Matmul", GROUPED, GROUPS, 0,
            lambda f, z: has_matmul(f, z["g"], z["h"] * z["w"], z["f"], z["c"]) and copies(f) == 0),
@@ -210,6 +251,18 @@ GOLDENS: tuple[Golden, ...] = (
     Golden("G13", "A·B·C as (A·B)·C", PRODUCT, CHAINS, 1, lambda f, z: both(f, z, ("a", "c", "b"))),
     Golden("G13 other", "A·B·C as A·(B·C)", PRODUCT, CHAINS, 1, lambda f, z: both(f, z, ("b", "d", "c"))),
     Golden("G13 nested", "(A·B)·C to A·(B·C)", NESTED, CHAINS, 2, lambda f, z: both(f, z, ("b", "d", "c"))),
+    Golden("G14", "concat of Matmuls to Matmul of concat", TO_CONCAT, CONCATENATIONS, 2,
+           lambda f, z: exactly(f, (1, z["a"], z["cd"], z["b"]))),
+    Golden("G14 back", "Matmul of concat to concat of Matmuls", OF_CONCAT, CONCATENATIONS, 2,
+           lambda f, z: exactly(f, (1, z["a"], z["c"], z["b"]), (1, z["a"], z["d"], z["b"]))),
+    Golden("G14 rows", "Matmul of concatenated rows to concat of Matmuls", OF_ROWS, CONCATENATIONS, 2,
+           lambda f, z: exactly(f, (1, z["c"], z["a"], z["b"]), (1, z["d"], z["a"], z["b"]))),
+    Golden("G14 summed", "Matmul over a concatenated depth to a sum of Matmuls", OF_SUMMED, CONCATENATIONS, 2,
+           lambda f, z: exactly(f, (1, z["a"], z["b"], z["c"]), (1, z["a"], z["b"], z["d"]))),
+    Golden("G14 added", "sum of Matmuls to one Matmul over a concatenated depth", ADDED, CONCATENATIONS, 2,
+           lambda f, z: exactly(f, (1, z["a"], z["b"], z["cd"]))),
+    Golden("G15", "Conv3x3 and Conv1x1 of one input to one Matmul", TWO_KERNELS, PAIRS, 3,
+           lambda f, z: exactly(f, (1, z["h"] * z["w"], 9 * z["f"] + z["g"], z["c"]))),
 )  # fmt: skip
 
 

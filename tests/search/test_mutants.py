@@ -21,7 +21,11 @@ from tests.search.mutations import mutants
 SOURCES = (
     "convolutions: conv3x3", "convolutions: dilation 2", "convolutions: stride 2", "convolutions: groups", "convolutions: asymmetric padding",
     "transposed: transposed 4x4", "transposed: k5 s3 p1", "matmuls: three factors", "matmuls: band dilated",
-    "tails: residual", "tails: bias relu nchw",
+    "siblings: concat of matmuls", "siblings: matmul of concat", "siblings: two kernels", "tails: residual", "tails: bias relu nchw",
+)  # fmt: skip
+QUICK = (
+    "convolutions: conv3x3", "convolutions: stride 2", "transposed: transposed 4x4", "matmuls: three factors", "matmuls: reversed band sum",
+    "siblings: concat of matmuls", "siblings: matmul of concat", "siblings: added matmuls", "siblings: product with a sum",
 )  # fmt: skip
 KINDS = {
     "index constant", "coefficient", "fill", "factor dropped", "sum ends early", "sum begins late", "loop ends early", "loop begins late",
@@ -54,8 +58,7 @@ def reject(step: Step, most: int, seen: Counter[str]) -> None:
 
 def test_wrong_steps_are_rejected() -> None:
     seen: Counter[str] = Counter()
-    names = ("convolutions: conv3x3", "convolutions: stride 2", "transposed: transposed 4x4", "matmuls: three factors", "matmuls: reversed band sum")
-    for name in names:
+    for name in QUICK:
         by_rule: dict[str, list[Step]] = {}
         for step in steps(name, 1):
             by_rule.setdefault(step.rule, []).append(step)
@@ -64,7 +67,7 @@ def test_wrong_steps_are_rejected() -> None:
                 reject(step, 8, seen)
     assert sum(n for kind, n in seen.items() if kind in KINDS) >= 200, seen
     assert {k for k in seen if not k.startswith("rule ")} >= KINDS - {"term dropped"}, seen
-    rules = ("sum-split", "substitute", "merge", "tighten", "relayout", "reorder", "tile", "bilinear")
+    rules = ("sum-split", "substitute", "merge", "tighten", "relayout", "reorder", "tile", "bilinear", "divide", "distribute", "join", "collect")
     assert {f"rule {name}" for name in rules} <= seen.keys(), seen
 
 

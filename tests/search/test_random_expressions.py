@@ -12,9 +12,10 @@ from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Scope
 from einnet.search.space import Options, Space
 from tests.derivation.generators import correlations, readers, scopes
+from tests.derivation.siblings import concatenations, siblings
 from tests.instantiate.numpy_kernels import integers, run
 
-SOURCES = st.one_of(correlations(), correlations(), readers(), scopes())
+SOURCES = st.one_of(correlations(), correlations(), readers(), scopes(), siblings(), concatenations())
 
 
 def verify(source: Scope, depth: int, most: int) -> None:

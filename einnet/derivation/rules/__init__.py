@@ -2,7 +2,11 @@
 
 from einnet.derivation.rule import Rule
 from einnet.derivation.rules.bilinear import bilinear
+from einnet.derivation.rules.collect import collect
+from einnet.derivation.rules.distribute import distribute
+from einnet.derivation.rules.divide import divide
 from einnet.derivation.rules.fold import fold
+from einnet.derivation.rules.join import join
 from einnet.derivation.rules.merge import merge
 from einnet.derivation.rules.relax import relax
 from einnet.derivation.rules.relayout import relayout
@@ -13,5 +17,6 @@ from einnet.derivation.rules.tighten import tighten
 from einnet.derivation.rules.tile import tile
 
 RULES: tuple[Rule, ...] = (
-    sum_split, substitute_loops, substitute_sums, reorder_loops, tile, merge, tighten, relax, relayout, residue, bilinear, fold,
+    sum_split, substitute_loops, substitute_sums, reorder_loops, tile, merge, tighten, relax, relayout, residue, bilinear,
+    divide, distribute, join, collect, fold,
 )  # fmt: skip

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
-from einnet.expr.index import as_index, simplify
+from einnet.expr.index import Range, as_index, bounds, simplify
 from einnet.expr.nodes import (
     Add,
     Body,
@@ -17,6 +17,7 @@ from einnet.expr.nodes import (
     Const,
     Div,
     Mul,
+    Read,
     Scope,
     Select,
     Val,
@@ -24,6 +25,7 @@ from einnet.expr.nodes import (
     make_add,
     make_mul,
     map_indices,
+    map_reads,
     rebuild,
     substitute_body,
     used_names,
@@ -32,7 +34,7 @@ from einnet.expr.nodes import (
 
 @rule("fold", guard="exact arithmetic on constants; extent-1 sums; iterators that the body does not use")
 def fold(e: Scope) -> Iterator[Outcome]:
-    """0*f = 0, 1*f = f, f+0 = f, Σ[y<1] f(y) = f(0), f(f) = f for idempotent functions"""
+    """0*f = 0, 1*f = f, f+0 = f, A[i] = 0 for i outside A, Σ[y<1] f(y) = f(0), f(f) = f for idempotent functions"""
     result = folded(e)
     yield Refused("nothing to fold") if result == e else Rewrite(result, "all")
 
@@ -43,7 +45,8 @@ def folded(e: Scope) -> Scope:
     units = {i.name: as_index(i.lo) for i in e.sums if i.extent == 1}
     body = substitute_body(e.body, units) if units else e.body
     ranges = e.ranges
-    body = simplify_body(map_indices(body, lambda ix: simplify(ix, ranges)))
+    body = map_indices(body, lambda ix: simplify(ix, ranges))
+    body = simplify_body(map_reads(body, lambda r: r if touches(r, ranges) else Const(r.fill)))
     sums = tuple(i for i in e.sums if i.name not in units)
     if e.reduce == "sum":
         used = used_names(body)
@@ -58,6 +61,12 @@ def folded(e: Scope) -> Scope:
         sums = tuple(i for i in sums if i.name in used)
     reduce = e.reduce if sums else "sum"
     return e if (sums, body, reduce) == (e.sums, e.body, e.reduce) else replace(e, sums=sums, body=body, reduce=reduce)
+
+
+def touches(r: Read, ranges: Mapping[str, Range]) -> bool:
+    """The read may fall inside its box (interval reasoning; False is proven)."""
+    reach = (bounds(ix, ranges) for ix in r.index)
+    return all(lo <= high and low < hi for (low, high), (lo, hi) in zip(reach, r.base.box))
 
 
 def simplify_body(body: Body) -> Body:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from einnet.derivation.facts import NOWHERE, support
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import bounds
-from einnet.expr.nodes import Iter, Read, Scope, map_reads, reads
+from einnet.expr.nodes import Iter, Read, Scope, map_reads, nested, reads, walk
 
 
 @rule("tighten", guard="the body is 0, or nobody reads, on the points that are dropped")
@@ -27,6 +27,7 @@ def tightened(e: Scope, kept: frozenset[Scope] = frozenset()) -> Scope:
     """Sums of e and loops of the scopes that e reads, as tight as interval reasoning shows; scopes in `kept` stay as they are."""
     sums = tuple(_shrink(i, support(e.body, i.name, e.ranges)) for i in e.sums) if e.reduce == "sum" else e.sums
     e = replace(e, sums=sums) if sums != e.sums else e
+    kept = kept | _shared(e)
     needed: dict[Scope, list[tuple[int, int]]] = {}
     for r in reads(e.body):
         if isinstance(r.base, Scope) and r.base not in kept:
@@ -41,6 +42,12 @@ def tightened(e: Scope, kept: frozenset[Scope] = frozenset()) -> Scope:
         return Read(narrowed[r.base], r.index, r.fill) if isinstance(r.base, Scope) and r.base in narrowed else r
 
     return replace(e, body=map_reads(e.body, narrow))
+
+
+def _shared(e: Scope) -> frozenset[Scope]:
+    """Scopes that e reads and that another scope read by e reads too: narrowed here, they would be computed twice."""
+    direct = dict.fromkeys(nested(e))
+    return frozenset(s for s in direct if any(s is not t and s in walk(t) for t in direct)) if len(direct) > 1 else frozenset()
 
 
 def _narrow(s: Scope, box: list[tuple[int, int]]) -> Scope:

@@ -1,0 +1,38 @@
+"""distribute: the linearity of a sum, from products of sums to sums of products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from einnet.derivation.facts import factors
+from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.expr.nodes import Add, Body, Iter, Read, Scope, indices, make_add, make_mul, used_names
+
+
+@rule("distribute", guard="a factor of a sum is a sum of terms, or does not depend on what is summed", kind="reassociation")
+def distribute(e: Scope) -> Iterator[Outcome]:
+    """L[x] Σ[y] u*(f + g) = {L[x] Σ[y] u*f}[x] + {L[x] Σ[y] u*g}[x];  L[x] Σ[y] u(x)*f = L[x] u(x)*{L[x] Σ[y] f}[x]"""
+    if e.reduce != "sum" or not e.sums:
+        yield Refused("it is no sum")
+        return
+    found = False
+    parts = factors(e.body)
+    for n, f in enumerate(parts):
+        if isinstance(f, Add):
+            found = True
+            terms = (make_mul((*parts[:n], term, *parts[n + 1 :])) for term in f.args)
+            yield Rewrite(Scope(e.loops, (), make_add(_closed(e, term) for term in terms)), f"factor={n}", "reassociation")
+    summed = {i.name for i in e.sums}
+    free = [f for f in parts if not used_names(f) & summed]
+    if free and len(free) < len(parts):
+        found = True
+        rest = make_mul(f for f in parts if used_names(f) & summed)
+        yield Rewrite(Scope(e.loops, (), make_mul((*free, _closed(e, rest)))), "free", "reassociation")
+    if not found:
+        yield Refused("no factor is a sum, and all depend on what is summed")
+
+
+def _closed(e: Scope, body: Body) -> Read:
+    """The sum of one product, over the loops that it uses."""
+    loops: tuple[Iter, ...] = tuple(i for i in e.loops if i.name in used_names(body))
+    return Read(Scope(loops, e.sums, body), indices(loops))
