@@ -14,6 +14,7 @@ from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads, 
 from einnet.instantiate.address import is_alias
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, View, dense_view
 from einnet.instantiate.match import Match
+from einnet.instantiate.padding import padded
 from einnet.instantiate.posts import absorb
 
 
@@ -34,7 +35,9 @@ def build(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: bool
     """
     builder = _Builder(matches, epilogues)
     builder.emit(tree, out)
-    return builder.result
+    result = builder.result
+    kernels, temporaries = padded(result.kernels, result.temporaries)
+    return replace(result, kernels=kernels, temporaries=temporaries)
 
 
 class _Builder:

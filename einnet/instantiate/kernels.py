@@ -5,8 +5,8 @@ Derivation and matching produce these; a runtime builds and runs them; the artif
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Union
 
 import numpy as np
@@ -151,6 +151,21 @@ def operand_views(kernel: Kernel) -> tuple[View, ...]:
             return tuple(v for _, v in operands)
         case OpaqueCall(inputs=inputs):
             return inputs
+    raise TypeError(kernel)
+
+
+def map_views(kernel: Kernel, change: Callable[[View], View]) -> Kernel:
+    """The kernel over changed views."""
+    match kernel:
+        case Matmul() | Conv():
+            post = tuple(replace(p, operand=change(p.operand)) if p.operand else p for p in kernel.post)
+            if isinstance(kernel, Matmul):
+                return replace(kernel, a=change(kernel.a), b=change(kernel.b), c=change(kernel.c), post=post)
+            return replace(kernel, x=change(kernel.x), w=change(kernel.w), y=change(kernel.y), post=post)
+        case EOperator():
+            return replace(kernel, operands=tuple((n, change(v)) for n, v in kernel.operands), out=change(kernel.out))
+        case OpaqueCall():
+            return replace(kernel, inputs=tuple(map(change, kernel.inputs)), outputs=tuple(map(change, kernel.outputs)))
     raise TypeError(kernel)
 
 

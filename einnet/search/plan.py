@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
 
@@ -13,7 +13,7 @@ from einnet.expr.nodes import Scope, tensors
 from einnet.graph.dtypes import dtype_name
 from einnet.graph.program import Opaque, Program
 from einnet.instantiate.build import Build
-from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, Post, View, dense_view, operand_views, result_views
+from einnet.instantiate.kernels import Buffer, EOperator, Kernel, OpaqueCall, Plan, View, dense_view, map_views, operand_views, result_views
 
 
 class Assembly:
@@ -116,16 +116,4 @@ def rebind(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
     def view(v: View) -> View:
         return replace(v, buffer=names.get(v.buffer, v.buffer))
 
-    def posts(given: Sequence[Post]) -> tuple[Post, ...]:
-        return tuple(replace(p, operand=view(p.operand)) if p.operand else p for p in given)
-
-    match kernel:
-        case Matmul():
-            return replace(kernel, a=view(kernel.a), b=view(kernel.b), c=view(kernel.c), post=posts(kernel.post))
-        case Conv():
-            return replace(kernel, x=view(kernel.x), w=view(kernel.w), y=view(kernel.y), post=posts(kernel.post))
-        case EOperator():
-            return replace(kernel, operands=tuple((n, view(v)) for n, v in kernel.operands), out=view(kernel.out))
-        case OpaqueCall():
-            return replace(kernel, inputs=tuple(map(view, kernel.inputs)), outputs=tuple(map(view, kernel.outputs)))
-    raise TypeError(kernel)
+    return map_views(kernel, view)

@@ -51,10 +51,12 @@ def memory_for(view: View, fill: float) -> np.ndarray:
 
 
 def random_values(op: EOperator, seed: int = 0, positive: bool = False) -> dict[str, np.ndarray]:
-    """Normal values for all operands, or values in (0.1, 1.1)."""
+    """Normal values for all operands, or values in (0.1, 1.1); tensors that carry their values have those."""
     rng = np.random.default_rng(seed)
     draw = (lambda shape: rng.uniform(0.1, 1.1, shape)) if positive else rng.standard_normal
-    return {n: np.asarray(draw(t.shape), dtype=np.float32) for n, t in tensors(op.scope).items()}
+    found = {n: np.asarray(draw(t.shape), dtype=np.float32) for n, t in tensors(op.scope).items()}
+    own = {n: np.array(t.values, dtype=np.float32).reshape(t.shape) for n, t in tensors(op.scope).items() if t.values is not None}
+    return {**found, **own}
 
 
 def call(module: object, kernel: LoweredKernel, op: EOperator, values: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -16,8 +16,8 @@ from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, fresh, index_func
 TILES = (2, 3, 4, 6)
 """Outputs per tile and dimension."""
 
-MOST_PRODUCTS = 6
-"""Products per dimension; beyond, rounding errors and the time to compile the transforms grow faster than the products shrink."""
+MOST_PRODUCTS = 8
+"""Products per dimension; beyond, rounding errors grow faster than the products shrink."""
 
 WASTE = 1.6
 """Most points that rounding up to whole tiles may add, as a factor per dimension."""

@@ -180,6 +180,14 @@ class Context:
             return self.constant(e.const)
         return result + vectors.broadcast(self.constant(e.const), min(width, mathfunctions.lanes(result))) if e.const else result
 
+    def without_lane(self, e: Index) -> Index:
+        """The terms that are not the lane iterator's own."""
+        return Index(tuple(t for t in e.terms if self.lane is None or t[0] != self.lane.name), e.const, e.den)
+
+    def contiguous(self, e: Index) -> bool:
+        """Neighbouring lanes are neighbours in memory."""
+        return self.lane is not None and e.coefficient(self.lane.name) == 1 and self.lane.name not in self.without_lane(e).names()
+
     def in_lanes(self, e: Index) -> Tir:
         """An index function as a vector where it depends on the lane, else as a scalar."""
         if self.lane is None or self.lane.name not in e.names():

@@ -70,7 +70,7 @@ def lower(
     writer = Nesting(arrays, tables, index_type)
     writer.threads = threads
     with writer.frame():
-        writer.nest(resolve(op))
+        writer.nest(resolve(op, tables.keys()))
         writer.release()
     body = sequence([*(tirx.DeclBuffer(b, data=handles[p]) for p, b in arrays.items()), *writer.statements, tirx.Return(tirx.const(0, "int32"))])
     function = tirx.PrimFunc([handles[p] for p in params], body, ret_type=PrimType("int32"))

@@ -6,7 +6,7 @@ needed) is interval arithmetic on index functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -111,7 +111,7 @@ Expr = Union[Lit, Number, Load, Use, Apply, Choose, Reduce, Known]
 class Nest:
     """array[address] = expr over the box of the loops, where the guards hold; every element is written at most once.
 
-    `outer` gives the ranges of the iterators that are bound around the nest.
+    `outer` gives the ranges of the iterators that are bound around the nest, `tables` the arrays whose values are known.
     """
 
     loops: tuple[Iter, ...]
@@ -120,10 +120,17 @@ class Nest:
     expr: Expr
     guards: tuple[Cond, ...] = ()
     outer: tuple[tuple[str, Range], ...] = ()
+    tables: frozenset[str] = frozenset()
 
     @property
     def ranges(self) -> dict[str, Range]:
         return {**dict(self.outer), **{i.name: i.range for i in self.loops}}
+
+
+def weights(e: Reduce, tables: Collection[str]) -> tuple[Load, ...]:
+    """The factors of the summed product that are entries of known matrices."""
+    factors = e.body.args if isinstance(e.body, Apply) and e.body.op == "mul" else ()
+    return tuple(a for a in factors if isinstance(a, Load) and a.array in tables) if e.op == "sum" else ()
 
 
 def children(e: Expr) -> tuple[Expr, ...]:

@@ -15,6 +15,7 @@ from tvm.tirx import Expr as Tir
 from einnet.expr.index import Index, Range, simplify
 from einnet.expr.nodes import Cond
 from einnet.instantiate.codegen import vectors
+from einnet.instantiate.codegen.borders import interior, unguarded
 from einnet.instantiate.codegen.buffering import kept_arrays, replaced
 from einnet.instantiate.codegen.context import Value
 from einnet.instantiate.codegen.cost import operations
@@ -122,6 +123,9 @@ class Nesting(Reducing):
     def parts(self, plan: Plan, name: str, expr: Expr, ranges: Ranges) -> list[tuple[Range, bool]]:
         """The pieces of a loop, and which of them are borders to be written compactly: few and without pieces of their own."""
         conds = [*located(expr, ranges), *((c, ranges) for c in plan.nest.guards)]
+        if plan.straight:
+            lane = plan.lane.name if plan.lane is not None else ""
+            return [(own, False) for own in pieces(name, ranges[name], [(c, r) for c, r in conds if lane in c.index.names()], 3)]
         large = plan.body_size > LARGE_BODY
         found = pieces(name, ranges[name], conds, 1 if self.compact else 3 if large else 5)
         open_ = (any(name in c.index.names() and decide(c, {**r, name: own}) is None for c, r in conds) for own in found)
@@ -148,7 +152,7 @@ class Nesting(Reducing):
             name = self.fresh("kept")
             self.arrays[name] = self.local(prod(kept.extents), name)
             around = tuple((k, r) for k, r in ranges.items() if k in scalars)
-            self.nest(replace(kept.filling(name), outer=around))
+            self.nest(replace(kept.filling(name), outer=around, tables=plan.nest.tables))
             expr = replaced(expr, kept, name)
         with self.lanes(lane):
             return self.known(expr, bound, ranges)
@@ -169,12 +173,28 @@ class Nesting(Reducing):
     # ------------------------------------------------------------------------------------------------------- stores
 
     def leaf(self, plan: Plan, expr: Expr, ranges: Ranges) -> None:
+        """The body; a straight one is written twice where it has borders: plainly for the interior, and with masks."""
+        lane = plan.lane.name if plan.lane is not None else ""
+        conds = interior(plan.nest, expr, ranges, lane, [p.name for p in plan.points]) if plan.straight else ()
+        with self.block() as masked:
+            self.masking = plan.straight
+            self.body(plan, plan.nest.guards, expr, ranges)
+            self.masking = False
+        if not conds:
+            self.statements += masked
+            return
+        with self.block() as plain:
+            self.body(plan, tuple(c for c in plan.nest.guards if lane in c.index.names()), unguarded(expr, lane), ranges)
+        condition = vectors.conjunction([self.condition(c) for c in conds])
+        self.statements.append(tirx.IfThenElse(condition, sequence(plain), sequence(masked)))
+
+    def body(self, plan: Plan, conds: Sequence[Cond], expr: Expr, ranges: Ranges) -> None:
         """All points of the body: values first, then stores."""
         points: list[Point] = []
         places: list[tuple[Index, tuple[Cond, ...]]] = []
         for values in product(*(range(i.lo, i.hi) for i in plan.points)):
             point = dict(zip((i.name for i in plan.points), values))
-            guards = pruned((Cond(at(c.index, point), c.equal) for c in plan.nest.guards), ranges)
+            guards = pruned((Cond(at(c.index, point), c.equal) for c in conds), ranges)
             if guards is not None:
                 points.append(point)
                 places.append((simplify(at(plan.nest.address, point), ranges), guards))
@@ -225,6 +245,9 @@ class Nesting(Reducing):
         lane = self.lane.name if self.lane is not None else ""
         plain = [c for c in s.guards if lane not in c.index.names()]
         masks = [c for c in s.guards if lane in c.index.names()]
+        if plain and self.masking and self.contiguous(s.address):
+            self.statements.append(self.bordered_store(buffer, s, plain, masks))
+            return
         with self.block() as inner:
             if lane not in s.address.names():
                 assert not masks
@@ -236,12 +259,20 @@ class Nesting(Reducing):
             statement = tirx.IfThenElse(vectors.conjunction([self.condition(c) for c in plain]), statement, None)
         self.statements.append(statement)
 
+    def bordered_store(self, buffer: tirx.Buffer, s: Store, plain: Sequence[Cond], masks: Sequence[Cond]) -> tirx.Stmt:
+        """A contiguous store without a branch: where a condition fails that holds for all lanes or none, no lane is written, at a valid address."""
+        assert self.lane is not None
+        width = self.lane.extent
+        whole = vectors.conjunction([self.condition(c) for c in plain])
+        mask = vectors.broadcast(vectors.conjunction([whole, *(self.condition(c) for c in masks)]), width)
+        base = tirx.Select(whole, self.scalar(self.without_lane(s.address)), self.constant(0))
+        return vectors.masked_store(buffer, base, mask, self.tir(s.value, width))
+
     def store_vector(self, buffer: tirx.Buffer, s: Store, masks: Sequence[Cond]) -> None:
         assert self.lane is not None
         width = self.lane.extent
         value = self.tir(s.value, width)
-        rest = Index(tuple(t for t in s.address.terms if t[0] != self.lane.name), s.address.const)
-        contiguous = s.address.coefficient(self.lane.name) == 1 and self.lane.name not in rest.names()
+        rest, contiguous = self.without_lane(s.address), self.contiguous(s.address)
         if contiguous and not masks:
             self.statements.append(tirx.BufferStore(buffer, value, [tirx.Ramp(self.scalar(rest), 1, width)]))
         elif contiguous:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import gcd, lcm
 
-from einnet.expr.index import ZERO, Floor, Index, combine, var
+from einnet.expr.index import ZERO, Floor, Index, combine, substitute, var
 from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen.ir import (
     Expr,
@@ -34,7 +34,7 @@ LARGEST_SPLIT = 64
 def normalise(nest: Nest) -> Nest:
     """The same assignments over loops without avoidable `//`, `%` and exact division, and with nested strides joined."""
     nest = replace(nest, expr=simplified(nest.expr, nest.ranges))
-    nest = replace(nest, expr=inlined(nest.expr, frozenset(i.name for i in nest.loops), single_uses(nest.expr)))
+    nest = replace(nest, expr=inlined(nest.expr, frozenset(i.name for i in nest.loops if i.extent > 1), single_uses(nest.expr)))
     for i in nest.loops:
         divisor = split_divisor(i, nest)
         if 1 < divisor < i.extent:
@@ -83,7 +83,20 @@ def split(nest: Nest, i: Iter, factor: int, outer: str = ".q", inner: str = ".r"
     carrier = substitute_expr(Load("", nest.address, guards), mapping)
     assert isinstance(carrier, Load)
     nest = replace(nest, loops=loops, address=carrier.address, guards=carrier.guards)
-    return replace(nest, expr=simplified(substitute_expr(expr, mapping), nest.ranges))
+    expr = simplified(substitute_expr(expr, mapping), nest.ranges)
+    if i.extent % factor:
+        expr = needed_only(expr, Cond(substitute(rest.index, mapping)), (new[0], new[1]))
+    return replace(nest, expr=expr)
+
+
+def needed_only(e: Expr, rest: Cond, halves: tuple[Iter, Iter]) -> Expr:
+    """Loads that depend on one half of a split loop only, without the guard of the remainder: at 0 of the other half they are inside the loop."""
+    if isinstance(e, Load) and rest in e.guards:
+        others = tuple(c for c in e.guards if c != rest)
+        free = any(all(i.name not in x.names() for x in (e.address, *(c.index for c in others))) for i in halves)
+        return replace(e, guards=others) if free else e
+    args = children(e)
+    return rebuild(e, tuple(needed_only(a, rest, halves) for a in args)) if args else e
 
 
 def split_divisor(i: Iter, nest: Nest) -> int:

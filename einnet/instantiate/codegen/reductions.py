@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import partial
 from itertools import product
 from math import prod
@@ -13,9 +13,25 @@ from tvm.tirx import Expr as Tir
 
 from einnet.expr.index import Floor, Index, Range, combine, var
 from einnet.expr.nodes import Cond, Iter
-from einnet.instantiate.codegen import vectors
+from einnet.instantiate.codegen import mathfunctions, vectors
 from einnet.instantiate.codegen.context import Value
-from einnet.instantiate.codegen.ir import Choose, Expr, Lit, Load, Ranges, Reduce, expanded, names, protect, simplified, substitute_expr, walk
+from einnet.instantiate.codegen.ir import (
+    Apply,
+    Choose,
+    Expr,
+    Lit,
+    Load,
+    Ranges,
+    Reduce,
+    expanded,
+    names,
+    protect,
+    simplified,
+    substitute_expr,
+    walk,
+    weights,
+)  # fmt: skip
+from einnet.instantiate.codegen.linear import Matrix, Terms, factored
 from einnet.instantiate.codegen.normalise import own_index_functions
 from einnet.instantiate.codegen.pieces import located, pieces
 from einnet.instantiate.codegen.schedule import SMALL, UNROLL, Access, accesses, every_use, loads_per_step, width
@@ -69,6 +85,9 @@ class Reducing(Evaluating):
         self, e: Reduce, unrolled: Sequence[Iter], points: Sequence[Point], ranges: Ranges, starts: Sequence[Value] | None = None
     ) -> list[Value]:
         """The reduction without a loop, from a value for each point on."""
+        weighted = None if starts else self.weighted(e, unrolled, points, ranges)
+        if weighted is not None:
+            return weighted
         steps = [dict(zip((i.name for i in unrolled), at)) for at in product(*(range(i.lo, i.hi) for i in unrolled))]
         found = self.values(e.body, [{**p, **s} for p in points for s in steps], ranges)
         results: list[Value] = []
@@ -78,6 +97,54 @@ class Reducing(Evaluating):
                 total = self.combine(e.op, total, v)
             results.append(total)
         return results
+
+    def weighted(self, e: Reduce, unrolled: Sequence[Iter], points: Sequence[Point], ranges: Ranges) -> list[Value] | None:
+        """The reduction as the product of a known matrix and the values that it weights; None if it is no such product at these points."""
+        given = weights(e, self.tables.keys())
+        if not given:
+            return None
+        assert isinstance(e.body, Apply)
+        rest = Apply("mul", (*(a for a in e.body.args if a not in given), Lit(1.0)))
+        steps = [dict(zip((i.name for i in unrolled), at)) for at in product(*(range(i.lo, i.hi) for i in unrolled))]
+        places = [{**p, **s} for p in points for s in steps]
+        factors = [self.values(w, places, ranges) for w in given]
+        entries = [prod(v for v in vs if isinstance(v, float)) for vs in zip(*factors)]
+        if any(not isinstance(v, float) for vs in factors for v in vs):
+            return None
+        used = names(rest)
+        columns = [tuple(sorted((n, v) for n, v in p.items() if n in used)) for p in places]
+        live = {key: place for key, place, entry in zip(columns, places, entries) if entry}
+        found: dict[Hashable, Value] = dict(zip(live, self.values(rest, list(live.values()), ranges)))
+        groups: dict[tuple[Hashable, ...], list[int]] = {}
+        for n in range(len(points)):
+            groups.setdefault(tuple(columns[n * len(steps) : (n + 1) * len(steps)]), []).append(n)
+        results: list[Value] = [0.0] * len(points)
+        for keys, members in groups.items():
+            matrix = tuple(tuple(entries[n * len(steps) : (n + 1) * len(steps)]) for n in members)
+            for n, value in zip(members, self.mapped(matrix, [found.get(k, 0.0) for k in keys])):
+                results[n] = value
+        return results
+
+    def mapped(self, matrix: Matrix, columns: Sequence[Value]) -> list[Value]:
+        """A known matrix applied to values."""
+        values = [v if isinstance(v, float) else self.bind(v) for v in columns]
+        plan = factored(matrix)
+        for terms in plan.shared:
+            value = self.combination(terms, values)
+            values.append(value if isinstance(value, float) else self.bind(value))
+        return [self.combination(terms, values) for terms in plan.rows]
+
+    def combination(self, terms: Terms, values: Sequence[Value]) -> Value:
+        """Σ coefficient·value; ones are not multiplied by, and minus ones subtract."""
+        total: Value = 0.0
+        for n, c in sorted(terms, key=lambda term: (term[1] != 1.0, term[1] == -1.0, term[0])):
+            negative = c == -1.0 and not isinstance(total, float) and not isinstance(values[n], float)
+            total = self.minus(total, values[n]) if negative else self.combine("add", total, self.combine("mul", c, values[n]))
+        return total
+
+    def minus(self, a: Value, b: Value) -> Tir:
+        width = max(mathfunctions.lanes(x) for x in (a, b) if not isinstance(x, float))
+        return self.tir(a, width) - self.tir(b, width)
 
     def looped(self, e: Reduce, rolled: list[Iter], unrolled: list[Iter], points: Sequence[Point], ranges: Ranges) -> list[Value]:
         """Loops over accumulators, one for each point; few points get several, to hide latency."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import prod
 
@@ -56,8 +57,10 @@ OUT = "(out)"
 """The array that stands for the output in a nest."""
 
 
-def resolve(op: EOperator) -> Nest:
+def resolve(op: EOperator, tables: Collection[str] = ()) -> Nest:
     """The nest of an eOperator. Loops start at 0; operand arrays are named as the scope's tensors, the output `OUT`.
+
+    `tables` are the operands whose values are known.
 
     Raises BackendError for a tensor without a view, a view of another shape, or a type other than f32.
     """
@@ -69,12 +72,13 @@ def resolve(op: EOperator) -> Nest:
             raise BackendError(f"generated kernels are f32, tensor {t.name} of {op.scope.text()} is {t.dtype}")
     if op.out.shape != op.scope.shape:
         raise BackendError(f"the output view has shape {list(op.out.shape)}, the expression {op.scope.text()} {list(op.scope.shape)}")
-    return _Resolver(views).nest(op)
+    return _Resolver(views, frozenset(tables)).nest(op)
 
 
 @dataclass
 class _Resolver:
     views: dict[str, View]
+    tables: frozenset[str]
     functions: dict[Scope, Function] = field(default_factory=dict)
     count: int = 0
 
@@ -84,7 +88,8 @@ class _Resolver:
         loops = tuple(Iter(i.name, 0, i.extent) for i in function.loops)
         address = combine(*((var(i.name), s) for i, s in zip(loops, op.out.strides)), (Index((), op.out.offset), 1))
         ranges = {i.name: i.range for i in loops}
-        return Nest(loops, OUT, simplify(address, ranges), simplified(substitute_expr(function.expr, shift), ranges))
+        expr = simplified(substitute_expr(function.expr, shift), ranges)
+        return Nest(loops, OUT, simplify(address, ranges), expr, tables=self.tables)
 
     def function(self, scope: Scope) -> Function:
         """The function of a scope, with iterator names that occur nowhere else."""
@@ -99,7 +104,7 @@ class _Resolver:
             else:
                 expr = simplified(self.expr(scope.body, {k: var(v) for k, v in fresh.items()}, ranges), ranges)
                 if sums and all(i.extent > 0 for i in sums):
-                    expr = reduction(scope.reduce, sums, expr)
+                    expr = reduction(scope.reduce, sums, expr, self.tables)
             self.functions[scope] = Function(name, loops, expr)
         return self.functions[scope]
 
@@ -159,15 +164,34 @@ def worth_keeping(function: Function) -> bool:
     return any(isinstance(e, Reduce) or isinstance(e, Apply) and e.op in EXPENSIVE for e in walk(function.expr))
 
 
-def reduction(op: str, sums: tuple[Iter, ...], body: Expr) -> Expr:
-    """Reduce, where iterators that the body does not use are counted instead of walked, and free factors stand outside."""
+def stages(sums: tuple[Iter, ...], factors: tuple[Expr, ...], tables: frozenset[str]) -> tuple[Iter, tuple[Expr, ...], tuple[Expr, ...]] | None:
+    """A summation iterator that can be summed over last because it is weighted by a known matrix, the factors that wait for it, and the rest."""
+    for i in sums if len(sums) > 1 else ():
+        others = {j.name for j in sums if j != i}
+        own = tuple(a for a in factors if i.name in names(a) and names(a).isdisjoint(others))
+        rest = tuple(a for a in factors if a not in own)
+        if rest and any(isinstance(a, Load) and a.array in tables for a in own):
+            return i, own, rest
+    return None
+
+
+def reduction(op: str, sums: tuple[Iter, ...], body: Expr, tables: frozenset[str] = frozenset()) -> Expr:
+    """Reduce, where iterators that the body does not use are counted instead of walked, and free factors stand outside.
+
+    Sums weighted by known matrices are taken one after the other: Σ[a,b] T[a]*U[b]*x[a,b] = Σ[b] U[b]*Σ[a] T[a]*x[a,b].
+    """
     used = names(body)
     idle = prod(i.extent for i in sums if i.name not in used)
     kept = tuple(i for i in sums if i.name in used)
     if op == "sum" and isinstance(body, Apply) and body.op == "mul":
         free = tuple(a for a in body.args if names(a).isdisjoint(i.name for i in kept))
         if free and len(free) < len(body.args):
-            inner = reduction(op, kept, Apply("mul", tuple(a for a in body.args if a not in free)))
+            inner = reduction(op, kept, Apply("mul", tuple(a for a in body.args if a not in free)), tables)
             return Apply("mul", (inner, *free, *((Lit(float(idle)),) if idle != 1 else ())))
+        staged = stages(kept, body.args, tables)
+        if staged is not None:
+            outer, own, rest = staged
+            inner = reduction(op, tuple(i for i in kept if i != outer), Apply("mul", rest) if len(rest) > 1 else rest[0], tables)
+            kept, body = (outer,), Apply("mul", (*own, inner))
     result: Expr = Reduce(op, *collapsed_sums(kept, body)) if kept else body
     return Apply("mul", (result, Lit(float(idle)))) if op == "sum" and idle != 1 else result

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 
 from einnet.expr.index import Floor, Index
 from einnet.expr.nodes import Iter
-from einnet.instantiate.codegen.ir import Expr, Load, Nest, Reduce, Use, children, conditions, decide, expanded, names
+from einnet.instantiate.codegen.ir import Expr, Load, Nest, Reduce, Use, children, conditions, decide, expanded, names, weights
 from einnet.instantiate.codegen.normalise import index_functions, split
 
 LANES = 16
@@ -32,6 +32,12 @@ class Plan:
     order: tuple[Iter, ...]
     lane: Iter | None
     points: tuple[Iter, ...]
+
+    @property
+    def straight(self) -> bool:
+        """The body is a linear transform by known matrices, written once as straight-line code, and once more for the borders."""
+        found = list(reductions(self.nest.expr))
+        return bool(found) and all(is_transform(r, self.nest.tables) for r in found)
 
     @property
     def body_size(self) -> int:
@@ -86,7 +92,7 @@ def schedule(nest: Nest) -> Plan:
         if turned is not None and turned not in points and lanes * prod(p.extent for p in points) <= UNROLL:
             nest, tile = tiled(nest, turned, lanes)
             points.append(tile)
-    rolled = rolled_reduction(nest.expr, prod(p.extent for p in points))
+    rolled = rolled_reduction(nest.expr, prod(p.extent for p in points), nest.tables)
     if rolled is not None:
         nest, tiles = blocked(nest, rolled, lane, points)
         points += tiles
@@ -166,25 +172,31 @@ def floor_names(nest: Nest) -> frozenset[str]:
 
 
 def unrolled(nest: Nest, lane: Iter | None) -> Iterator[Iter]:
-    """Small loops to unroll as a whole: those inside a floor division, and those that the main operand does not depend on."""
-    in_floor = floor_names(nest)
+    """Small loops to unroll as a whole: those inside a floor division, rows of known matrices, and those that the main operand does not
+    depend on."""
+    wanted = floor_names(nest) | {n for r in reductions(nest.expr) for w in weights(r, nest.tables) for n in w.address.names()}
     extents = {i.name: i.extent for i in nest.loops}
     every = [x.address for x, _ in expanded(nest.expr, nest.ranges) if isinstance(x, Load)]
     main = max(every, key=lambda a: prod(extents.get(n, 1) for n in a.names()), default=None)
     copies = 1
     for i in sorted(nest.loops, key=lambda i: i.extent):
         reused = main is not None and i.name not in main.names() and len(nest.loops) > 1
-        if i is not lane and i.extent <= SMALL and copies * i.extent <= UNROLL and (i.name in in_floor or reused):
+        if i is not lane and i.extent <= SMALL and copies * i.extent <= UNROLL and (i.name in wanted or reused):
             copies *= i.extent
             yield i
 
 
-def rolled_reduction(e: Expr, copies: int) -> Reduce | None:
+def rolled_reduction(e: Expr, copies: int, tables: Collection[str] = ()) -> Reduce | None:
     """A reduction of the body that is too large to unroll."""
     for node in reductions(e):
-        if prod(i.extent for i in node.sums) * copies > UNROLL:
+        if prod(i.extent for i in node.sums) * copies > UNROLL and not is_transform(node, tables):
             return node
     return None
+
+
+def is_transform(e: Reduce, tables: Collection[str]) -> bool:
+    """A short sum weighted by known matrices, which is unrolled as a whole."""
+    return all(i.extent <= SMALL for i in e.sums) and bool(weights(e, tables))
 
 
 def reductions(e: Expr) -> Iterator[Reduce]:

@@ -44,6 +44,9 @@ NEUTRAL = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
 class Evaluating(Context, ABC):
     """Writes scalar expressions."""
 
+    masking = False
+    """Straight-line code is being written: borders are masks."""
+
     def tir(self, value: Value, width: int = 1) -> Tir:
         """A value as an expression of the given vector length."""
         return vectors.broadcast(tirx.const(value, "float32") if isinstance(value, float) else value, width)
@@ -219,11 +222,22 @@ class Evaluating(Context, ABC):
                 return plain
             return tirx.if_then_else(vectors.conjunction([self.condition(c) for c in e.guards]), plain, self.tir(e.fill))
         scalar = [c for c in e.guards if lane not in c.index.names()]
+        if scalar and self.masking and self.contiguous(e.address):
+            return self.bordered_load(buffer, e)
         vector = self.vector_load(buffer, Load(e.array, e.address, tuple(c for c in e.guards if c not in scalar), e.fill))
         if not scalar:
             return vector
         assert self.lane is not None
         return tirx.if_then_else(vectors.conjunction([self.condition(c) for c in scalar]), vector, self.tir(e.fill, self.lane.extent))
+
+    def bordered_load(self, buffer: Buffer, e: Load) -> Tir:
+        """A contiguous load without a branch: where a condition fails that holds for all lanes or none, no lane is read, at a valid address."""
+        assert self.lane is not None
+        width, name = self.lane.extent, self.lane.name
+        whole = vectors.conjunction([self.condition(c) for c in e.guards if name not in c.index.names()])
+        mask = vectors.broadcast(vectors.conjunction([whole, *(self.condition(c) for c in e.guards if name in c.index.names())]), width)
+        base = self.scalar(self.without_lane(e.address))
+        return vectors.masked_load(buffer, tirx.Select(whole, base, self.constant(0)), mask, self.tir(e.fill, width))
 
     def vector_load(self, buffer: Buffer, e: Load) -> Tir:
         """A load that varies over the lanes; its guards do so too, and become masks (masked lanes at wild addresses are slow, not wrong)."""

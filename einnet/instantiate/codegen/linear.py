@@ -1,0 +1,46 @@
+"""Constant matrices applied to values with few operations: sums that several rows share are computed once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations
+
+Matrix = tuple[tuple[float, ...], ...]
+Terms = tuple[tuple[int, float], ...]
+"""Σ coefficient·x[n], as pairs (n, coefficient)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinearMap:
+    """y[i] = Σ rows[i] over x[0], ..., x[columns-1] and the shared sums, the k-th of which is x[columns+k]."""
+
+    columns: int
+    shared: tuple[Terms, ...]
+    rows: tuple[Terms, ...]
+
+
+@lru_cache(maxsize=1024)
+def factored(matrix: Matrix) -> LinearMap:
+    """The matrix as a linear map in which a two-term sum that stands in several rows, up to a factor, is shared; most frequent ones first."""
+    rows = [{n: c for n, c in enumerate(row) if c} for row in matrix]
+    columns = len(matrix[0]) if matrix else 0
+    shared: list[Terms] = []
+    while True:
+        found: Counter[tuple[int, int, float]] = Counter()
+        whole: Counter[tuple[int, int, float]] = Counter()
+        for row in rows:
+            for i, j in permutations(row, 2):
+                pair = (i, j, row[j] / row[i])
+                found[pair] += 1
+                whole[pair] += abs(row[i]) == 1.0
+        best = max(found, key=lambda pair: (found[pair], whole[pair], abs(pair[2]) == 1.0, -pair[0], -pair[1]), default=None)
+        if best is None or found[best] < 2:
+            return LinearMap(columns, tuple(shared), tuple(tuple(sorted(row.items())) for row in rows))
+        i, j, ratio = best
+        for row in rows:
+            if i in row and j in row and row[j] / row[i] == ratio:
+                row[columns + len(shared)] = row.pop(i)
+                del row[j]
+        shared.append(((i, 1.0), (j, ratio)))
