@@ -29,7 +29,7 @@ from einnet.runtime.cpu.program import Code, Executable, build_code
 from einnet.runtime.memory import check_plan
 from einnet.runtime.serial import Json, plan_from_json, plan_json
 
-_MAGIC, _FORMAT, _DIGEST = b"EINNET\x01\n", 1, 32
+_MAGIC, _FORMAT, _DIGEST = b"EINNET\x01\n", 2, 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ def _archive(plan: Plan, code: Code, metadata: dict[str, Any], derivations: Sequ
 
     manifest = {
         "format": _FORMAT, "threads": threads, "machine": machine.description(), "versions": machine.versions(), "metadata": metadata,
-        "plan": plan_json(plan, blob), "constants": list(plan.constants), "derivations": len(derivations), "kernels": code.kernels is not None,
+        "plan": plan_json(plan, blob), "constants": list(plan.constants), "derivations": len(derivations), "kernels": len(code.kernels),
     }  # fmt: skip
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -109,8 +109,8 @@ def _archive(plan: Plan, code: Code, metadata: dict[str, Any], derivations: Sequ
         for n, model in enumerate(models):
             archive.writestr(f"models/{n}.onnx", model)
         archive.writestr("code/support.o", code.support)
-        if code.kernels is not None:
-            archive.writestr("code/kernels.o", code.kernels)
+        for n, kernel in enumerate(code.kernels):
+            archive.writestr(f"code/{n}.o", kernel)
         for n, text in enumerate(derivations):
             archive.writestr(f"derivations/{n:03}.ein", text)
     return buffer.getbuffer()
@@ -149,7 +149,7 @@ def _read(archive: zipfile.ZipFile) -> Loaded:
     plan = plan_from_json(manifest["plan"], lambda n: archive.read(f"models/{int(n)}.onnx"), constants)
     check_plan(plan)
     problem = machine.misfit(manifest["machine"])
-    kernels = archive.read("code/kernels.o") if manifest["kernels"] else None
+    kernels = tuple(archive.read(f"code/{n}.o") for n in range(manifest["kernels"]))
     code = None if problem else Code(archive.read("code/support.o"), kernels)
     derivations = tuple(archive.read(f"derivations/{n:03}.ein").decode() for n in range(manifest["derivations"]))
     return Loaded(plan, int(manifest["threads"]), code, manifest["metadata"], derivations, manifest["machine"], manifest["versions"], problem)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from math import inf
 from pathlib import Path
 
-from einnet.expr.nodes import Body, Read, Scope, map_reads, tensors
+from einnet.expr.nodes import tensors
+from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, View, operand_views, result_views
 from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl, roofline
 from einnet.runtime.cpu.kernels import refusal
-from einnet.runtime.cpu.measure import BUDGET_S, IsConstant, constant_buffers, measure
+from einnet.runtime.cpu.measure import BUDGET_S, IsConstant, Unmeasured, constant_buffers, measure
+from einnet.runtime.cpu.objects import Objects
 from einnet.runtime.cpu.threads import resolve_threads
 from einnet.runtime.profile import ProfileDatabase, describe
 from einnet.runtime.serial import Json, kernel_json
@@ -27,9 +31,10 @@ def kernel_key(kernel: Kernel, constants: frozenset[str]) -> Json:
     """The kernel without names: buffers by order of appearance, an expression by its canonical key, models by digest; and what is constant."""
     if isinstance(kernel, EOperator):
         views = dict(kernel.operands)
-        names = {name: f"T{n}" for n, name in enumerate(tensors(kernel.scope))}
-        ordered = [views[name] for name in names if name in views]
-        return ["eoperator", _renamed(kernel.scope, names).key, _abstract([*ordered, kernel.out], constants)]
+        declared = tensors(kernel.scope)
+        scope = exchange_in(kernel.scope, {name: replace(t, name=f"T{n}") for n, (name, t) in enumerate(declared.items())})
+        ordered = [views[name] for name in declared if name in views]
+        return ["eoperator", scope.key, _abstract([*ordered, kernel.out], constants)]
     views_of = [*operand_views(kernel), *result_views(kernel)]
     value = kernel_json(kernel, lambda model: hashlib.blake2b(model, digest_size=16).hexdigest())
     shapes = ("a", "b", "c", "x", "w", "y", "inputs", "outputs", "origin")
@@ -37,15 +42,6 @@ def kernel_key(kernel: Kernel, constants: frozenset[str]) -> Json:
     if isinstance(kernel, (Matmul, Conv)):
         rest["post"] = [[p.kind, p.operand is not None, p.alpha, p.beta] for p in kernel.post]
     return [rest, _abstract(views_of, constants)]
-
-
-def _renamed(scope: Scope, names: Mapping[str, str]) -> Scope:
-    """The same scope over tensors of other names."""
-
-    def rename(r: Read) -> Body:
-        return replace(r, base=_renamed(r.base, names) if isinstance(r.base, Scope) else replace(r.base, name=names[r.base.name]))
-
-    return replace(scope, body=map_reads(scope.body, rename))
 
 
 def _abstract(views: Sequence[View], constants: frozenset[str]) -> Json:
@@ -70,6 +66,7 @@ class CpuCost:
 
     `constant` says of a buffer's name whether it holds weights, which are packed and measured cold; a convolution's weights and the weight
     tensors of eOperators are known without it. With `measure=False` nothing is run: what the database does not have is estimated.
+    `objects` keeps what was compiled, `declined` counts why kernels were not measured, `disturbed` those that other programs disturbed.
     """
 
     def __init__(
@@ -80,6 +77,9 @@ class CpuCost:
         self.database = database or ProfileDatabase()
         self.constant = constant
         self._measures, self._budget = measure, budget_s
+        self.objects = Objects(self.threads)
+        self.declined: Counter[str] = Counter()
+        self.disturbed = 0
         self._known: dict[Kernel, Timing] = {}
         self._machine: roofline.Machine | None = None
 
@@ -95,15 +95,23 @@ class CpuCost:
         """The time with its spread; `estimated` where it was not measured."""
         return self.timings([kernel])[0]
 
-    def timings(self, kernels: Sequence[Kernel]) -> list[Timing]:
-        """The times of some kernels."""
+    def timings(self, kernels: Sequence[Kernel], until: float = inf) -> list[Timing]:
+        """The times of some kernels; nothing is measured that would not be done when time.monotonic() is `until`, or would not fit into memory."""
         distinct = self._look_up(kernels)
         missing = [k for k in distinct if k not in self._known]
         if self._measures and missing:
-            times = measure(missing, self.threads, self.constant, self._budget)
-            self.database.put_many((self.describe(k), t) for k, t in zip(missing, times, strict=True))
-            self._known.update(zip(missing, times, strict=True))
+            expected = [roofline.estimate(k, self.machine) for k in missing]
+            times = measure(missing, self.threads, self.constant, self._budget, objects=self.objects, expected=expected, until=until)
+            found = {k: t for k, t in zip(missing, times, strict=True) if isinstance(t, Timing)}
+            self.declined.update(t.value for t in times if isinstance(t, Unmeasured))
+            self.disturbed += sum(not t.clean for t in found.values())
+            self.database.put_many((self.describe(k), t) for k, t in found.items())
+            self._known.update(found)
         return [self._known.get(k) or Timing(self._estimate(k), 0.0, 0) for k in kernels]
+
+    def measured(self, kernels: Sequence[Kernel], until: float = inf) -> list[float | None]:
+        """Seconds that were measured, now or before; None where time or memory forbade it. Infinite where there is no implementation."""
+        return [None if t.estimated and t.median < inf else t.median for t in self.timings(kernels, until)]
 
     def estimate(self, kernel: Kernel) -> float:
         """Seconds without running anything: the stored time if there is one, else a lower bound by computation and memory traffic."""

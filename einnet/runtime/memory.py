@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +14,13 @@ from einnet.errors import UsageError
 from einnet.graph.dtypes import NUMPY
 from einnet.instantiate.kernels import Plan, View, operand_views, result_views
 
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
 ALIGNMENT = 64
 """Bytes: a cache line, and what generated code assumes of a buffer's start."""
 PAGE = 4096
+PERIOD = 1 << 16
+"""Random values after which a buffer that is only timed repeats itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +78,36 @@ def stack(sizes: Mapping[str, int]) -> Arena:
     return Arena(offsets, top)
 
 
-def allocate(nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Zeroed bytes that start on a page."""
-    raw = np.zeros(nbytes + PAGE, np.uint8)
-    start = -raw.ctypes.data % PAGE
-    return raw[start : start + nbytes]
+class Block:
+    """Zeroed bytes that start on a page, and take memory from when they are first written on."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._map = mmap.mmap(-1, align_up(max(nbytes, 1), PAGE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):  # a kernel without huge pages
+                self._map.madvise(mmap.MADV_HUGEPAGE)
+        self.bytes: Bytes = np.frombuffer(self._map, np.uint8, nbytes) if nbytes else np.zeros(0, np.uint8)
+
+    @property
+    def address(self) -> int:
+        return int(self.bytes.ctypes.data)
+
+    def touch(self) -> None:
+        """Let the system give the memory now, not while something is timed. What is in it stays."""
+        self.bytes[::PAGE] |= 0
+
+    def release(self) -> None:
+        """Give the memory back to the system. The block stays where it is and holds zeros."""
+        self._map.madvise(mmap.MADV_DONTNEED)
+
+
+def fill_random(target: np.ndarray[Any, np.dtype[Any]], seed: int = 0) -> None:
+    """Fill a dense array in place with values between -1 and 1 that repeat after `PERIOD`: it may be most of the memory that there is."""
+    flat = target.reshape(-1)
+    values = np.random.default_rng(seed).uniform(-1, 1, min(flat.size, PERIOD)).astype(target.dtype)
+    whole = flat.size // PERIOD * PERIOD
+    flat[:whole].reshape(-1, PERIOD)[...] = values if whole else 0
+    flat[whole:] = values[: flat.size - whole]
 
 
 def span(view: View) -> int:

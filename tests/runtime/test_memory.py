@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from einnet.runtime.memory import ALIGNMENT, Lifetime, align_up, allocate, place
+from einnet.runtime.memory import ALIGNMENT, Block, Lifetime, align_up, place
 
 items = st.lists(st.tuples(st.integers(0, 5000), st.integers(-1, 20), st.integers(0, 8)), max_size=40).map(
     lambda rows: [Lifetime(f"b{n}", size, first, first + length) for n, (size, first, length) in enumerate(rows)]
@@ -35,9 +35,16 @@ def test_a_chain_needs_two_buffers() -> None:
     assert place([Lifetime(f"t{n}", 1000, n, n + 1) for n in range(10)]).nbytes == 2 * align_up(1000)
 
 
-def test_allocated_memory_is_zero_and_aligned() -> None:
+def test_allocated_memory_is_zero_and_aligned_and_can_be_given_back() -> None:
     for n in (0, 1, 4096, 100_000):
-        block = allocate(n)
-        assert len(block) == n
-        assert not block.any()
-        assert n == 0 or block.ctypes.data % 4096 == 0
+        block = Block(n)
+        assert len(block.bytes) == n
+        assert not block.bytes.any()
+        assert n == 0 or block.address % 4096 == 0
+        block.bytes[:] = 7
+        block.touch()
+        assert (block.bytes == 7).all()
+        address = block.address
+        block.release()
+        assert block.address == address
+        assert not block.bytes.any()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from einnet.errors import BackendError
-from einnet.instantiate.kernels import EOperator
+from einnet.expr.nodes import tensors
+from einnet.graph.rewrite import exchange_in
+from einnet.instantiate.kernels import EOperator, View
 from einnet.runtime.cpu.link import ObjectFile
 from einnet.runtime.cpu.support import SUPPORT_IR
 from einnet.runtime.serial import canonical, kernel_json
@@ -103,8 +106,20 @@ def compile_operators(operators: Mapping[str, EOperator], threads: int) -> bytes
 
 
 def operator_names(operators: Sequence[EOperator]) -> tuple[str, ...]:
-    """A name for each eOperator, equal for equal ones."""
-    return tuple("e" + hashlib.blake2b(canonical(kernel_json(op, _no_blob)).encode(), digest_size=12).hexdigest() for op in operators)
+    """A name for each eOperator, equal for those with equal code: names of tensors and buffers do not count, what is shared does."""
+    return tuple("e" + hashlib.blake2b(canonical(kernel_json(_nameless(op), _no_blob)).encode(), digest_size=12).hexdigest() for op in operators)
+
+
+def _nameless(op: EOperator) -> EOperator:
+    """The eOperator with tensors and buffers named by their place."""
+    names = {name: f"T{n}" for n, (name, _) in enumerate(op.operands)}
+    scope = exchange_in(op.scope, {name: replace(t, name=names[name]) for name, t in tensors(op.scope).items()})
+    buffers: dict[str, str] = {}
+
+    def view(v: View) -> View:
+        return replace(v, buffer=buffers.setdefault(v.buffer, f"b{len(buffers)}"))
+
+    return EOperator(scope, tuple((names[name], view(v)) for name, v in op.operands), view(op.out))
 
 
 def _no_blob(_: bytes) -> int:

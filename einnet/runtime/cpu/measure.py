@@ -8,29 +8,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from functools import cache
+from math import inf
 from pathlib import Path
 
 import numpy as np
 
-from einnet.errors import BackendError
 from einnet.expr.nodes import tensors
 from einnet.graph.dtypes import dtype_name
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, OpaqueCall, Plan, View, operand_views, result_views
+from einnet.runtime.capacity import available_bytes
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu.dnnl import Refused
+from einnet.runtime.cpu.objects import Objects
 from einnet.runtime.cpu.program import Code, Executable
 from einnet.runtime.cpu.support import Native
 from einnet.runtime.load import waited
-from einnet.runtime.memory import span, storage_dtype
+from einnet.runtime.memory import fill_random, span, storage_dtype
 from einnet.runtime.ort import Session
 from einnet.runtime.timing import TOLERATED, Timing, summarize
 
 IsConstant = Callable[[str], bool]
 
 BUDGET_S = 0.04
-BATCH = 24
-"""Generated kernels compiled together."""
+MEASURING_S = 0.05
+"""Seconds that measuring takes at least, beside compiling."""
+SLOW_S = 1.0
+"""Seconds of samples that a slow kernel gets; what runs longer runs once."""
+MEMORY_SHARE = 0.8
+"""Share of the memory there is that one measurement may take."""
+ITEM = 4
+"""Bytes of most elements."""
 _FEWEST, _MOST, _PATIENCE = 5, 300, 4
 _FORBIDDEN = Timing(float("inf"), 0.0, 1)
 
@@ -69,10 +78,11 @@ def single(kernel: Kernel, constants: frozenset[str], dtypes: Mapping[str, str] 
     written = {v.buffer for v in result_views(kernel)}
     role = {name: "constant" if name in constants else "output" if name in written else "input" for name in sizes}
     kind = {name: (dtypes or {}).get(name, "f32") for name in sizes}
-    rng = np.random.default_rng(0)
     views = {name: View(name, (size,), (1,)) for name, size in sizes.items()}
     read = {v.buffer for v in operand_views(kernel)}
-    values = {name: rng.uniform(-1, 1, sizes[name]).astype(storage_dtype(kind[name])) for name in constants}
+    values = {name: np.empty(sizes[name], storage_dtype(kind[name])) for name in constants}
+    for value in values.values():
+        fill_random(value)
     return Plan(
         tuple(Buffer(name, size, kind[name], role[name]) for name, size in sizes.items()), (kernel,),
         tuple((name, v) for name, v in views.items() if role[name] == "input" or (role[name] == "output" and name in read)),
@@ -81,44 +91,52 @@ def single(kernel: Kernel, constants: frozenset[str], dtypes: Mapping[str, str] 
     )  # fmt: skip
 
 
-def measure(kernels: Sequence[Kernel], threads: int, constant: IsConstant | None = None, budget_s: float = BUDGET_S) -> list[Timing]:
-    """The time of each kernel; infinite for one that is refused or that cannot be generated. Generated kernels are compiled in batches."""
-    found: list[Timing] = [_FORBIDDEN] * len(kernels)
-    for at in range(0, len(kernels), BATCH):
-        batch = kernels[at : at + BATCH]
-        native = Native(codegen.support_object(), _compile([k for k in batch if isinstance(k, EOperator)], threads))
-        for n, kernel in enumerate(batch):
+class Unmeasured(Enum):
+    """Why a kernel was not measured."""
+
+    TIME = "no time was left"
+    MEMORY = "it needs more memory than there is"
+
+
+def measure(
+    kernels: Sequence[Kernel], threads: int, constant: IsConstant | None = None, budget_s: float = BUDGET_S, *,
+    objects: Objects | None = None, expected: Sequence[float] | None = None, until: float = inf,
+) -> list[Timing | Unmeasured]:  # fmt: skip
+    """The time of each kernel; infinite for one that is refused or that cannot be generated.
+
+    Generated kernels are compiled by `objects`, if given. A kernel that, by the seconds that are `expected` of it, would not be done before
+    time.monotonic() is `until` is not measured, nor one whose operands do not fit into memory.
+    """
+    objects = objects or Objects(threads)
+    found: list[Timing | Unmeasured] = []
+    for kernel, seconds in zip(kernels, expected or [0.0] * len(kernels), strict=True):
+        compiling = objects.seconds(kernel) if isinstance(kernel, EOperator) else 0.0
+        if until < inf and time.monotonic() + compiling + max(2 * seconds, MEASURING_S) > until:
+            found.append(Unmeasured.TIME)
+        elif bytes_of(kernel, constant_buffers(kernel, constant)) > MEMORY_SHARE * available_bytes():
+            found.append(Unmeasured.MEMORY)
+        else:
             try:
-                found[at + n] = _time(kernel, threads, constant_buffers(kernel, constant), native, budget_s)
+                found.append(_time(kernel, threads, constant_buffers(kernel, constant), objects, budget_s, until))
             except (Refused, codegen.NotGenerated):
-                continue
+                found.append(_FORBIDDEN)
     return found
 
 
-def _compile(operators: Sequence[EOperator], threads: int) -> list[bytes]:
-    """One object with all kernels that can be generated; where the batch does not compile, one object for each that does alone."""
-    names = dict(zip(codegen.operator_names(operators), operators, strict=True))
-    if not names:
-        return []
-    try:
-        return [codegen.compile_operators(names, threads)]
-    except BackendError:
-        found = []
-        for name, operator in names.items():
-            try:
-                found.append(codegen.compile_operators({name: operator}, threads))
-            except BackendError:
-                continue
-        return found
+def bytes_of(kernel: Kernel, constants: frozenset[str]) -> int:
+    """What measuring takes: the buffers, and those of weights once more as the library packs them."""
+    sizes: dict[str, int] = {}
+    for v in (*operand_views(kernel), *result_views(kernel)):
+        sizes[v.buffer] = max(sizes.get(v.buffer, 0), span(v))
+    return sum(ITEM * size * (3 if name in constants else 1) for name, size in sizes.items())
 
 
-def _time(kernel: Kernel, threads: int, constants: frozenset[str], native: Native, budget_s: float) -> Timing:
-    if isinstance(kernel, EOperator) and not native.image.defines(codegen.entry_symbol(codegen.operator_names([kernel])[0])):
-        raise codegen.NotGenerated(f"no code for {kernel.scope.text()}")
-    program = Executable(single(kernel, constants, _types(kernel, threads)), threads, code=Code(b"", None), native=native)
+def _time(kernel: Kernel, threads: int, constants: frozenset[str], objects: Objects, budget_s: float, until: float) -> Timing:
+    native = Native(codegen.support_object(), objects.get([kernel] if isinstance(kernel, EOperator) else []))
+    program = Executable(single(kernel, constants, _types(kernel, threads)), threads, code=Code(b""), native=native)
     program.randomize()
     cold = program.constant_bytes < 2 * last_level_cache()
-    return sample(lambda: float(sum(program.sample())), budget_s, lambda: program.settle(cold))
+    return sample(lambda: float(sum(program.sample())), budget_s, lambda: program.settle(cold), until)
 
 
 def _types(kernel: Kernel, threads: int) -> dict[str, str]:
@@ -130,26 +148,35 @@ def _types(kernel: Kernel, threads: int) -> dict[str, str]:
     return {view.buffer: dtype_name(a.dtype) or "f32" for a, view in pairs if a.dtype is not None}
 
 
-def sample(run: Callable[[], float], budget_s: float, before: Callable[[], None] = lambda: None) -> Timing:
-    """The median of as many samples as the budget allows, after a warm-up; `before` is called before each and not timed.
+def sample(run: Callable[[], float], budget_s: float, before: Callable[[], None] = lambda: None, until: float = inf) -> Timing:
+    """The median of as many samples as the budget and time.monotonic() < `until` allow; `before` is called before each and not timed.
 
-    Samples during which other programs kept the threads of this one from running do not count, if there are others: the budget is then
-    exceeded up to fourfold. If there are too few, the fastest sample counts and the timing is not clean.
+    The first run warms up and does not count, unless it takes so long that there is no second. Samples during which other programs kept the
+    threads of this one from running do not count, if there are others: the budget is then exceeded up to fourfold. If there are too few, the
+    fastest sample counts and the timing is not clean.
     """
     start = time.perf_counter()
-    before()
-    run()
     clean: list[float] = []
     disturbed: list[float] = []
-    while len(clean) + len(disturbed) < _FEWEST or time.perf_counter() - start < budget_s * (1 if len(clean) >= _FEWEST else _PATIENCE):
+
+    def take() -> float:
         before()
         waited_before, began = waited(), time.perf_counter()
         seconds = run()
         disturbance = (waited() - waited_before) / (time.perf_counter() - began)
         (disturbed if disturbance > TOLERATED else clean).append(seconds)
-        if len(clean) >= _MOST or time.perf_counter() - start > 20 * budget_s:
+        return seconds
+
+    first = take()
+    fewest = min(_FEWEST, int(SLOW_S / max(first, 1e-9)))
+    if fewest and time.monotonic() + first < until:
+        clean.clear()
+        disturbed.clear()
+    while len(clean) + len(disturbed) < fewest or time.perf_counter() - start < budget_s * (1 if len(clean) >= fewest else _PATIENCE):
+        if len(clean) >= _MOST or time.perf_counter() - start > max(20 * budget_s, SLOW_S) or time.monotonic() + first >= until:
             break
-    if len(clean) >= 3:
+        take()
+    if len(clean) >= min(3, max(fewest, 1)):
         return summarize(clean)
     every = sorted(clean + disturbed)
     return Timing(every[0], every[len(every) // 2] - every[0], len(every), clean=False)

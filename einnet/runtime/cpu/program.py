@@ -19,6 +19,7 @@ from einnet.runtime import memory, ort
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl, fallback
 from einnet.runtime.cpu.kernels import Packed, Prepared, prepare
+from einnet.runtime.cpu.objects import Objects
 from einnet.runtime.cpu.support import Native, Steps
 from einnet.runtime.cpu.threads import limited, resolve_threads
 from einnet.runtime.timing import Timing, summarize
@@ -28,17 +29,15 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Code:
-    """Object code of a program: the support functions, and the generated kernels (None if there are none)."""
+    """Object code of a program: the support functions, and an object for each distinct generated kernel."""
 
     support: bytes
-    kernels: bytes | None
+    kernels: tuple[bytes, ...] = ()
 
 
-def build_code(plan: Plan, threads: int) -> Code:
-    """Compile what the plan's eOperators need, equal ones once."""
-    operators = [k for k in plan.kernels if isinstance(k, EOperator)]
-    names = dict(zip(codegen.operator_names(operators), operators, strict=True))
-    return Code(codegen.support_object(), codegen.compile_operators(names, threads) if names else None)
+def build_code(plan: Plan, threads: int, objects: Objects | None = None) -> Code:
+    """What the plan's eOperators need, taken from `objects` as far as it was compiled before. Raises NotGenerated."""
+    return Code(codegen.support_object(), (objects or Objects(threads)).get([k for k in plan.kernels if isinstance(k, EOperator)]))
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Executable:
         self.plan, self.threads = plan, resolve_threads(threads)
         self.code = code or build_code(plan, self.threads)
         self._lock = threading.Lock()
-        self._native = native or Native(self.code.support, [self.code.kernels] if self.code.kernels else [])
+        self._native = native or Native(self.code.support, self.code.kernels)
         with limited(self.threads):
             self._prepare()
             self._allocate()
@@ -90,7 +89,7 @@ class Executable:
         kept = {b.name: nbytes[b.name] for b in plan.buffers if b.role == "constant" and b.name in read}
         region = memory.stack({**kept, **{f"packed:{n}": p.target.nbytes for n, p in enumerate(packed)}})
         self.arena_bytes, self.constant_bytes = arena.nbytes, region.nbytes
-        self._arena, self._region = memory.allocate(arena.nbytes), memory.allocate(region.nbytes)
+        self._arena, self._region = memory.Block(arena.nbytes), memory.Block(region.nbytes)
         self._places = {name: (self._arena, offset) for name, offset in arena.offsets.items()}
         self._places.update({name: (self._region, offset) for name, offset in region.offsets.items()})
         self._fill(kept, packed)
@@ -129,12 +128,12 @@ class Executable:
 
     def _address(self, name: str) -> int:
         block, offset = self._places[name]
-        return int(block.ctypes.data) + offset
+        return block.address + offset
 
     def _array(self, view: View, dtype: np.dtype[Any]) -> Array:
         """A view as a numpy array on the program's memory."""
         block, offset = self._places[view.buffer]
-        flat = block[offset : offset + (len(block) - offset) // dtype.itemsize * dtype.itemsize].view(dtype)[view.offset :]
+        flat = block.bytes[offset : offset + (len(block.bytes) - offset) // dtype.itemsize * dtype.itemsize].view(dtype)[view.offset :]
         return np.lib.stride_tricks.as_strided(flat, view.shape, [s * dtype.itemsize for s in view.strides])
 
     def _bind(self) -> None:
@@ -231,18 +230,28 @@ class Executable:
                 segment()
 
     def randomize(self, seed: int = 0) -> None:
-        """Fill float inputs with random values, so that a timing does not run on zeros."""
-        rng = np.random.default_rng(seed)
+        """Fill float inputs with random values that repeat, so that a timing does not run on zeros; and take all memory now."""
         with self._lock:
+            self._arena.touch()
             for _, target in self._inputs:
                 if target.dtype.kind == "f":
-                    target[...] = rng.uniform(-1, 1, target.shape)
+                    memory.fill_random(target, seed)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the program holds when it has run: the arena and the constants."""
+        return self.arena_bytes + self.constant_bytes
+
+    def release(self) -> None:
+        """Give the arena's memory back until the next run, which takes it again."""
+        with self._lock:
+            self._arena.release()
 
     def settle(self, cold: bool) -> None:
         """Before a sample: drop the constants from all caches if `cold`, and wake the pool, which runs on between a program's kernels."""
         with self._lock:
             if cold and self.constant_bytes:
-                self._native.flush(self._region.ctypes.data, self.constant_bytes)
+                self._native.flush(self._region.address, self.constant_bytes)
             self._native.wake(self.threads)
 
     def sample(self) -> list[float]:

@@ -1,0 +1,90 @@
+"""How much memory there is, and how much something takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+_NONE = 1 << 60
+"""Bytes that no machine has: what limits are called that do not limit."""
+
+
+def available_bytes() -> float:
+    """Memory that this process may still use: what the system has, and what its control groups leave; infinite where neither tells."""
+    left = [float(n) for n in (_system(), *_control_groups()) if n is not None]
+    return max(min(left, default=float("inf")), 0.0)
+
+
+def _system() -> int | None:
+    return _field(_PROC / "meminfo", "MemAvailable")
+
+
+def _field(path: Path, name: str) -> int | None:
+    """`name: n kB` of a file of the system, in bytes."""
+    try:
+        rows = (line.split() for line in path.read_text().splitlines())
+        return next((int(row[1]) * 1024 for row in rows if row and row[0] == f"{name}:"), None)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _control_groups() -> Iterator[int]:
+    """What is left in every memory group that this process is in, caches of files counted as free."""
+    try:
+        lines = (_PROC / "self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, name = line.split(":", 2)
+        if controllers == "":
+            root, limit, usage, cached = _GROUPS, "memory.max", "memory.current", "inactive_file"
+        elif "memory" in controllers.split(","):
+            root, limit, usage, cached = _GROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+        else:
+            continue
+        folder = root / name.lstrip("/")
+        for group in (folder, *folder.parents):
+            left = _left(group, limit, usage, cached)
+            if left is not None:
+                yield left
+            if group == root:
+                break
+
+
+def _left(group: Path, limit: str, usage: str, cached: str) -> int | None:
+    try:
+        most, used = (group / limit).read_text().strip(), int((group / usage).read_text())
+        statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        return None if most == "max" or int(most) >= _NONE else int(most) - used + int(statistics.get(cached, 0))
+    except (OSError, ValueError):
+        return None
+
+
+@dataclass
+class Peak:
+    """By how many bytes the process grew at most; None where the system does not tell."""
+
+    nbytes: int | None = None
+
+
+@contextmanager
+def growth() -> Iterator[Peak]:
+    """Watch the resident memory of this process during the block; the answer is there after it.
+
+    Memory that the process already held and has given back to its own allocator counts as free, so small figures are too small.
+    """
+    found = Peak()
+    status = _PROC / "self/status"
+    try:
+        (_PROC / "self/clear_refs").write_text("5")
+    except OSError:
+        yield found
+        return
+    before = _field(status, "VmRSS")
+    yield found
+    most = _field(status, "VmHWM")
+    if before is not None and most is not None:
+        found.nbytes = max(most - before, 0)
