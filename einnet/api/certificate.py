@@ -47,13 +47,17 @@ class Certificate:
         return dict(sum((Counter(e.methods) for e in self.entries), Counter[str]()))
 
 
-def certify(outcome: Outcome) -> Certificate:
-    """Replay every used derivation through the checker. Raises CertificateError at the first step that does not hold."""
+def certify(outcome: Outcome, before: Certificate | None = None) -> Certificate:
+    """Replay every used derivation through the checker. Raises CertificateError at the first step that does not hold.
+
+    What an earlier certificate has proven is not proven again.
+    """
+    proven = {(e.key, e.derivation): e for e in (before.entries if before else ())}
     entries: dict[str, Entry] = {}
     for r in outcome.results:
-        form = r.candidate.form
-        if r.subprogram.key in entries or not form.steps:
+        key, form = r.subprogram.key, r.candidate.form
+        if key in entries or not form.steps:
             continue
-        matches = tuple(str(m) for _, m in form.matches)
-        entries[r.subprogram.key] = Entry(r.subprogram.key, form.derivation, tuple(check(form.derivation)), matches)
+        known = proven.get((key, form.derivation))
+        entries[key] = known or Entry(key, form.derivation, tuple(check(form.derivation)), tuple(str(m) for _, m in form.matches))
     return Certificate(tuple(entries.values()))

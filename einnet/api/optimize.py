@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,16 @@ from einnet.api.certificate import Certificate, certify
 from einnet.api.inputs import gather_inputs
 from einnet.api.pipeline import Outcome, is_constant, search
 from einnet.api.profile import kernel_profile
+from einnet.api.programs import compiled, keep_original, peak_bytes
 from einnet.api.report import build_report
+from einnet.api.schedule import Schedule
 from einnet.api.settings import Progress, Settings
 from einnet.api.whole import whole_model
 from einnet.derivation.steps import Derivation
 from einnet.graph.program import Program
 
 if TYPE_CHECKING:
+    from einnet.runtime.costs import CpuCost
     from einnet.runtime.cpu.program import Executable
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -29,6 +33,9 @@ TOLERANCE = {"exact": 1e-4, "reassociation": 1e-4, "precision": 1e-3}
 
 NOISE = 0.02
 """Two programs whose medians differ by less than this share are called equal, unless the measured noise is greater."""
+
+LATE = 1.1
+"""Share of the time budget beyond which the report says that it was exceeded."""
 
 
 @dataclass
@@ -92,44 +99,55 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
     tell(settings, "read the model", started)
     program = prepare(load_model(model, shapes=settings.shapes or None))
     from einnet.runtime.costs import CpuCost
-    from einnet.runtime.cpu.program import Executable
 
     assert settings.threads is not None
+    schedule = Schedule(started, settings.time_budget)
     cost = CpuCost(settings.threads, constant=is_constant)
-    outcome = search(program, settings, cost, started)
-    tell(settings, "compile", started)
-    executable, baseline = compiled(outcome, settings)
-    tell(settings, "check the derivations", started)
-    certificate = certify(outcome)
-    tell(settings, "verify and time", started)
-    from einnet.api.verify import Trial, random_inputs
+    outcome = search(program, settings, cost, schedule)
+    outcome.notes += cost.notes()
+    return finish(model, outcome, settings, cost, schedule)
 
-    trial = Trial(model, program, settings)
-    inputs = random_inputs(executable.plan, settings.seed)
-    verification = trial.verify(executable, inputs, TOLERANCE[settings.allow])
-    left = 0.0 if outcome.interrupted else started + settings.time_budget - time.monotonic()
-    seconds = min(max(left, 2.0), 20.0)
-    times = trial.compare(executable, baseline, inputs, seconds)
-    if slower(times) or not verification["passed"]:
+
+def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, schedule: Schedule) -> Optimization:
+    """Compile what was chosen, prove, verify and time it; keep the model's own operators, or ONNX Runtime, where they are faster."""
+    from einnet.api.verify import Trial, random_inputs
+    from einnet.runtime.cpu.program import Executable
+
+    program, tolerance = outcome.program, TOLERANCE[settings.allow]
+    tell(settings, "compile", schedule.started)
+    programs = compiled(outcome, cost.objects)
+    executable = programs.get("optimized") or programs["original"]
+    tell(settings, "check the derivations", schedule.started)
+    certificate = certify(outcome)
+    tell(settings, "verify and time", schedule.started)
+    trial = Trial(model, program, settings, random_inputs(executable.plan, settings.seed))
+    verification = trial.verify(executable, tolerance)
+    seconds = schedule.timing_s(inf if outcome.interrupted else time.monotonic())
+    times = trial.compare(programs, seconds)
+    peaks = peak_bytes(programs, trial.peak)
+    if len(programs) == 2 and (slower(times) or not verification["passed"]):
         why = "gained nothing beyond noise" if verification["passed"] else "failed verification"
         outcome.notes.append(f"the derived program {why}: the model's own operators are kept")
-        for r in outcome.results:
-            r.use_original = True
-        executable = baseline
-        verification = trial.verify(executable, inputs, TOLERANCE[settings.allow])
-        certificate = certify(outcome)
+        keep_original(outcome)
+        executable, peaks["optimized"] = programs["original"], peaks["original"]
+        verification = trial.verify(executable, tolerance)
+        certificate = certify(outcome, certificate)
         times = {**times, "optimized": times["original"]}
     if settings.derive and behind(times):
-        whole = whole_model(model, executable.plan, [a.name for a in trial.session.inputs])
-        again = trial.compare(Executable(whole, settings.threads), executable, inputs, seconds / 2) if whole else None
+        plan = whole_model(model, executable.plan, trial.order)
+        whole = Executable(plan, settings.threads) if plan else None
+        again = trial.compare({"original": executable, "optimized": whole}, seconds / 4) if whole else None
         if whole and again and again["optimized"].median < again["original"].median:
             outcome.whole = True
             outcome.notes.append("ONNX Runtime runs the whole model: it is faster than all that was found")
-            executable, certificate = Executable(whole, settings.threads), Certificate(())
-            verification = trial.verify(executable, inputs, TOLERANCE[settings.allow])
+            executable, certificate, peaks["optimized"] = whole, Certificate(()), trial.peak
+            verification = trial.verify(executable, tolerance)
             times = {**times, "onnxruntime": again["onnxruntime"], "optimized": again["optimized"]}
     kernels = kernel_profile(outcome, executable, cost, times["optimized"].median)
-    report = build_report(model, program, outcome, settings, times, verification, certificate, kernels, time.monotonic() - started)
+    used = time.monotonic() - schedule.started
+    if used > LATE * settings.time_budget:
+        outcome.notes.append(f"the time budget of {settings.time_budget:g} s was exceeded: {used:.1f} s")
+    report = build_report(model, program, outcome, settings, times, verification, certificate, kernels, peaks, used)
     return Optimization(program, outcome, executable, certificate, report, settings)
 
 
@@ -143,20 +161,8 @@ def prepare(program: Program) -> Program:
     return simplify(permute(program, order)) if order else program
 
 
-def compiled(outcome: Outcome, settings: Settings) -> tuple[Executable, Executable]:
-    """The chosen program and the model's own operators, executable; the same one where nothing was changed."""
-    from einnet.runtime.cpu.program import Executable
-
-    baseline = Executable(outcome.plan(original=True), settings.threads)
-    if not any(r.changed for r in outcome.results):
-        return baseline, baseline
-    return Executable(outcome.plan(), settings.threads), baseline
-
-
 def slower(times: Mapping[str, Any]) -> bool:
     """The optimized program is not faster than the model's own operators beyond noise."""
-    if times["optimized"] is times["original"]:
-        return False
     noise = max(NOISE, times.get("noise", 0.0))
     return bool(times["optimized"].median > times["original"].median * (1 - noise))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
 from einnet.api.interrupt import Interrupts, deferred_interrupts
+from einnet.api.schedule import Schedule
 from einnet.api.settings import Progress, Settings
 from einnet.expr.nodes import Scope, tensors
 from einnet.graph.program import Opaque, Program
@@ -18,9 +20,7 @@ from einnet.instantiate.kernels import Kernel, Plan
 from einnet.search.candidates import Candidate, Choice, choose
 from einnet.search.plan import Assembly
 from einnet.search.space import EXPLORED, Options, Statistics, deepen
-
-SEARCH_SHARE = 0.6
-"""Share of the time budget that exploring and measuring may use; compiling, checking and timing take the rest."""
+from einnet.search.work import flops
 
 LEAST_SHARE = 0.5
 """Seconds that a cheap subprogram gets at least."""
@@ -30,11 +30,11 @@ MEASURED = 32
 
 
 class Cost(Protocol):
-    """What the pipeline asks of a backend: seconds of kernels, estimated without running and measured."""
+    """What the pipeline asks of a backend: seconds of kernels, estimated without running, and measured (see `search.candidates.Measure`)."""
 
     def estimates(self, kernels: Sequence[Kernel]) -> Sequence[float]: ...
 
-    def costs(self, kernels: Sequence[Kernel]) -> Sequence[float]: ...
+    def measured(self, kernels: Sequence[Kernel], until: float) -> Sequence[float | None]: ...
 
 
 @dataclass
@@ -82,34 +82,85 @@ class Outcome:
         return assembly.finish()
 
 
-def search(program: Program, settings: Settings, cost: Cost, started: float) -> Outcome:
+def search(program: Program, settings: Settings, cost: Cost, schedule: Schedule) -> Outcome:
     """Search every distinct subprogram once and choose a candidate for each.
 
     Ctrl-C ends exploring: what was found until then is used, and what remains is taken as the model has it. A second one raises.
     """
     with deferred_interrupts() as interrupts:
-        return _search(program, settings, cost, started, interrupts)
+        return _Search(program, settings, cost, schedule, interrupts).outcome()
 
 
-def _search(program: Program, settings: Settings, cost: Cost, started: float, interrupts: Interrupts) -> Outcome:
+@dataclass
+class _Search:
     """First the model's own operators are costed, then the subprograms are explored, the most expensive first, each with its share of the time."""
-    parts = subprograms(program)
-    expressions = {p.key: canonical(p.expression) for p in parts}
-    chosen = {key: _one(e, settings, cost, 0.0, (n, len(expressions)), started, interrupts) for n, (key, e) in enumerate(expressions.items())}
-    weight = {key: choice.original.measured for key, choice in chosen.items() if choice.original.measured < inf}
-    end = started + SEARCH_SHARE * settings.time_budget
-    for done, key in enumerate(sorted(weight, key=lambda k: -weight[k]) if settings.derive else ()):
-        left = end - time.monotonic()
-        if left <= 0 or interrupts.requested:
-            break
-        share = max(left * weight[key] / sum(sorted(weight.values())[: len(weight) - done]), min(left, LEAST_SHARE))
-        found = _one(expressions[key], settings, cost, share, (done, len(weight)), started, interrupts)
-        found.seconds += chosen[key].seconds
-        chosen[key] = found
-    results = [Result(p, dict(zip(tensors(expressions[p.key]), p.inputs)), chosen[p.key]) for p in parts]
-    notes = ["interrupted: what was left to explore runs as the model has it"] if interrupts.requested else []
-    states = sum(choice.states for choice in chosen.values())
-    return Outcome(program, results, states, time.monotonic() - started, notes, interrupts.requested)
+
+    program: Program
+    settings: Settings
+    cost: Cost
+    schedule: Schedule
+    interrupts: Interrupts
+
+    def outcome(self) -> Outcome:
+        parts = subprograms(self.program)
+        expressions = {p.key: canonical(p.expression) for p in parts}
+        uses = Counter(p.key for p in parts)
+        chosen = self.costed(expressions)
+        seconds = {key: uses[key] * choice.original.cost for key, choice in chosen.items() if choice.original.cost < inf}
+        if self.settings.derive:
+            self.explore(expressions, chosen, seconds)
+        results = [Result(p, dict(zip(tensors(expressions[p.key]), p.inputs)), chosen[p.key]) for p in parts]
+        notes = ["interrupted: what was left to explore runs as the model has it"] if self.interrupts.requested else []
+        states = sum(choice.states for choice in chosen.values())
+        return Outcome(self.program, results, states, time.monotonic() - self.schedule.started, notes, self.interrupts.requested)
+
+    def costed(self, expressions: Mapping[str, Scope]) -> dict[str, Choice]:
+        """The model's own operators, those that compute most first: time may not suffice to measure all."""
+        order = sorted(expressions, key=lambda key: -flops(expressions[key]))
+        return {key: self.one(expressions[key], 0.0, (n, len(order))) for n, key in enumerate(order)}
+
+    def explore(self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float]) -> None:
+        """Replace choices by those among everything that is found in time."""
+        end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()))
+        rest = sum(seconds.values())
+        for done, key in enumerate(sorted(seconds, key=lambda k: -seconds[k])):
+            left = end - time.monotonic()
+            if left <= 0 or self.interrupts.requested:
+                break
+            share = max(left * seconds[key] / max(rest, 1e-12), min(left, LEAST_SHARE))
+            rest -= seconds[key]
+            found = self.one(expressions[key], share, (done, len(seconds)))
+            found.seconds += chosen[key].seconds
+            chosen[key] = found
+
+    def one(self, expression: Scope, share: float, place: tuple[int, int]) -> Choice:
+        """The choice for one subprogram, made in `share` seconds; with none, only the original is costed."""
+        begin = time.monotonic()
+
+        def report(statistics: Statistics) -> None:
+            if self.interrupts.requested:
+                statistics.stopped = "patience (Ctrl-C)"
+            rate = statistics.states / max(time.monotonic() - begin, 1e-9)
+            self.tell(Progress("search", *place, statistics.states, rate))
+
+        report(Statistics())
+        forms, statistics = deepen(expression, options(self.settings, share / 3), report)
+        until = max(begin + share, time.monotonic() + share / 3) if share else self.schedule.costed
+        if self.interrupts.requested:
+            until = time.monotonic()
+        most = MEASURED if self.settings.derive and share > 0 else 0
+        choice = choose(expression, forms, self.cost.estimates, self.cost.measured, most=most, until=until)
+        choice.states, choice.seconds = statistics.states, time.monotonic() - begin
+        if statistics.stopped:
+            choice.notes.append(f"search stopped by the budget of {statistics.stopped}")
+        rate = choice.states / max(choice.seconds, 1e-9)
+        self.tell(Progress("search", place[0] + 1, place[1], choice.states, rate, 1e3 * choice.best.cost, 1e3 * choice.original.cost))
+        return choice
+
+    def tell(self, progress: Progress) -> None:
+        """Report progress with the time that is left."""
+        if self.settings.progress:
+            self.settings.progress(replace(progress, left=max(self.schedule.end - time.monotonic(), 0.0)))
 
 
 def canonical(expression: Scope) -> Scope:
@@ -133,32 +184,3 @@ def options(settings: Settings, share: float) -> Options:
         kinds=settings.kinds,
         deadline=time.monotonic() + share if explore else inf,
     )
-
-
-def _one(
-    expression: Scope, settings: Settings, cost: Cost, share: float, place: tuple[int, int], started: float, interrupts: Interrupts
-) -> Choice:  # fmt: skip
-    begin = time.monotonic()
-
-    def report(statistics: Statistics) -> None:
-        if interrupts.requested:
-            statistics.stopped = "patience (Ctrl-C)"
-        if settings.progress:
-            used = max(time.monotonic() - begin, 1e-9)
-            left = max(started + settings.time_budget - time.monotonic(), 0.0)
-            settings.progress(Progress("search", place[0], place[1], statistics.states, statistics.states / used, left=left))
-
-    report(Statistics())
-    forms, statistics = deepen(expression, options(settings, share / 3), report)
-    most = MEASURED if settings.derive and share > 0 and not interrupts.requested else 0
-    choice = choose(expression, forms, cost.estimates, cost.costs, most=most, until=max(begin + share, time.monotonic() + share / 3))
-    choice.states, choice.seconds = statistics.states, time.monotonic() - begin
-    if statistics.stopped:
-        choice.notes.append(f"search stopped by the budget of {statistics.stopped}")
-    if settings.progress:
-        left = max(started + settings.time_budget - time.monotonic(), 0.0)
-        rate, best, original = choice.states / max(choice.seconds, 1e-9), 1e3 * choice.best.measured, 1e3 * choice.original.measured
-        settings.progress(Progress("search", place[0] + 1, place[1], choice.states, rate, best, original, left))
-    return choice
-
-

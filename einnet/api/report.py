@@ -18,6 +18,9 @@ from einnet.search.candidates import Candidate, Choice
 ASKED = ("max_depth", "time_budget", "allow", "derive", "converge", "fingerprint", "rules", "seed")
 """Settings that the report repeats."""
 
+PEAKS = "original and optimized: arena and constants; onnxruntime: growth of the process in the first run, its session included"
+"""What the bytes of the report are."""
+
 REPORTED = 12
 REPORTED_NEAR = 24
 """Candidates of a subprogram that are told of, beside the original and the best."""
@@ -32,10 +35,16 @@ def build_report(
     verification: Mapping[str, Any],
     certificate: Certificate,
     kernels: Sequence[Mapping[str, Any]],
+    peaks: Mapping[str, int | None],
     seconds: float,
 ) -> dict[str, Any]:
-    """The REPORT that `--json` writes: times in ms, one entry for each subprogram, `kernels` as `kernel_profile` gives them."""
-    original, optimized, reference = (times[k].median * 1e3 for k in ("original", "optimized", "onnxruntime"))
+    """The REPORT that `--json` writes: times in ms (None for what did not fit into memory), an entry for each subprogram, and for each kernel.
+
+    `kernels` are as `kernel_profile` gives them, `peaks` bytes by program.
+    """
+    timed = [k for k in ("original", "optimized", "onnxruntime") if k in times]
+    original = times["original"].median * 1e3 if "original" in times else None
+    optimized, reference = times["optimized"].median * 1e3, times["onnxruntime"].median * 1e3
     return {
         "model": str(model) if isinstance(model, str) or hasattr(model, "__fspath__") else program.title,
         "backend": settings.backend,
@@ -49,13 +58,14 @@ def build_report(
             "onnxruntime_ms": reference,
             "optimized_ms": optimized,
             "speedup": reference / optimized,
-            "speedup_over_original": original / optimized,
+            "speedup_over_original": original / optimized if original else None,
             "noise": times.get("noise", 0.0),
             "search_s": outcome.seconds,
             "total_s": seconds,
             "states": outcome.states,
         },
-        "spread_ms": {k: times[k].spread * 1e3 for k in ("original", "optimized", "onnxruntime")},
+        "spread_ms": {k: times[k].spread * 1e3 for k in timed},
+        "peak_bytes": {**peaks, "measured": PEAKS},
         "certificate": {"derivations": len(certificate.entries), "steps": certificate.steps, "methods": certificate.methods()},
         "verification": dict(verification),
         "kernels": [dict(k) for k in kernels],
@@ -87,7 +97,7 @@ def subprogram_report(r: Result) -> dict[str, Any]:
         "original_kernels": kernels_report(choice.original),
         "operators": [match_text(m) for _, m in chosen.form.matches],
         "steps": [{"rule": s.rule, "parameters": s.parameters, "kind": s.kind} for s in chosen.form.steps],
-        "predicted_ms": chosen.predicted * 1e3,
+        "predicted_ms": finite(chosen.predicted * 1e3),
         "measured_ms": finite(chosen.measured * 1e3),
         "original_ms": finite(choice.original.measured * 1e3),
         "search_s": choice.seconds,

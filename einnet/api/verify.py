@@ -10,12 +10,16 @@ import numpy as np
 from einnet.api.settings import Settings
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import Plan
+from einnet.runtime.capacity import available_bytes, growth
 
 if TYPE_CHECKING:
     from einnet.runtime.cpu.program import Executable
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+
+MEMORY_SHARE = 0.8
+"""Share of the memory there is that may be held at once."""
 
 SETTLE_S = 0.15
 """ONNX Runtime's threads wait actively for 0.1 s and more after a run, in the way of what is timed next: so long nothing is timed."""
@@ -75,33 +79,50 @@ def compare_outputs(got: Mapping[str, Array], wanted: Mapping[str, Array], toler
 
 
 class Trial:
-    """A model in ONNX Runtime beside our programs for it."""
+    """A model in ONNX Runtime beside our programs for it, on the same inputs.
 
-    def __init__(self, model: Any, program: Program, settings: Settings) -> None:
+    `expected` are ONNX Runtime's outputs, `order` the names of its inputs, `peak` the bytes by which the process grew while it made its session and ran once (None where the
+    system does not tell). The session is gone by then: it and our programs are never in memory together unless there is room for all.
+    """
+
+    def __init__(self, model: Any, program: Program, settings: Settings, inputs: Mapping[str, Array]) -> None:
         from einnet.graph.onnx_read import runnable
         from einnet.runtime.ort import Session
 
         assert settings.threads is not None
-        self.model = runnable(model)
+        self.model, self.inputs = runnable(model), inputs
         self.threads = settings.threads
-        self.session = Session(self.model, self.threads, title=program.title)
+        with growth() as grown:
+            session = Session(self.model, self.threads, title=program.title)
+            self.expected = session(inputs)
+        self.order = [a.name for a in session.inputs]
+        self.peak = grown.nbytes
 
-    def verify(self, executable: Executable, inputs: Mapping[str, Array], tolerance: float) -> dict[str, Any]:
-        """Run both on the inputs and compare: passed if every output's error is within tolerance of max|y|."""
-        return compare_outputs(executable(dict(inputs)), self.session(inputs), tolerance)
+    def verify(self, executable: Executable, tolerance: float) -> dict[str, Any]:
+        """Run the program and compare: passed if every output's error is within tolerance of max|y|."""
+        got = executable(dict(self.inputs))
+        executable.release()
+        return compare_outputs(got, self.expected, tolerance)
 
-    def compare(self, executable: Executable, baseline: Executable, inputs: Mapping[str, Array], seconds: float) -> dict[str, Any]:
-        """Interleaved timings of ONNX Runtime, the model's own operators and the optimized program; "noise" is an A-against-A ratio."""
-        from einnet.runtime.ort import baseline as ort_call
+    def compare(self, programs: Mapping[str, Executable], seconds: float) -> dict[str, Any]:
+        """Interleaved timings of ONNX Runtime and of the programs; "noise" is an A-against-A ratio.
+
+        Where they do not fit into memory together, each gives its memory back before the next one's turn; "resident" tells.
+        """
+        from einnet.runtime.ort import Baseline
         from einnet.runtime.timing import compare
 
-        calls = {"onnxruntime": ort_call(self.model, inputs, self.threads), "original": caller(baseline, inputs)}
-        if executable is not baseline:
-            calls["optimized"] = caller(executable, inputs)
-        found = compare(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01)
-        times: dict[str, Any] = dict(found.timings)
-        times["noise"] = found.noise
-        times.setdefault("optimized", times["original"])
+        reference = Baseline(self.model, self.inputs, self.threads)
+        calls = {"onnxruntime": reference, **{name: caller(program, self.inputs) for name, program in programs.items()}}
+        rest = {"onnxruntime": reference.rest, **{name: program.rest for name, program in programs.items()}}
+        together = (self.peak or 0) + sum(program.nbytes for program in programs.values())
+        fits = together <= MEMORY_SHARE * available_bytes()
+        found = compare(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01, rest=None if fits else rest)
+        reference.rest()
+        for program in programs.values():
+            program.release()
+        times: dict[str, Any] = {**found.timings, "noise": found.noise, "resident": fits}
+        times.setdefault("optimized", times.get("original"))
         return times
 
 

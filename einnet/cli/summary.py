@@ -54,6 +54,14 @@ def shortened(kernel: str, most: int = 56) -> str:
     return kernel if len(kernel) <= most else kernel[: most - 3] + "..."
 
 
+PROGRAMS = {"onnxruntime": "ONNX Runtime", "original": "model's own operators", "optimized": "optimized"}
+
+
+def megabytes(nbytes: int | None) -> str:
+    """12.3 MB."""
+    return "not known" if nbytes is None else f"{nbytes / 1e6:.4g} MB"
+
+
 def totals(report: Mapping[str, Any], saved: Path | None) -> list[str]:
     """Whole-program times, verification and certificate."""
     t, v, c = report["totals"], report["verification"], report["certificate"]
@@ -61,7 +69,9 @@ def totals(report: Mapping[str, Any], saved: Path | None) -> list[str]:
     lines = ["", f"{report['model']}, {report['backend']}, {report['threads']} threads"]
     lines.append(f"ONNX Runtime {ms(t['onnxruntime_ms'])}   model's own operators {ms(t['original_ms'])}   optimized {ms(t['optimized_ms'])}")
     noise = f"   (noise {t['noise']:.1%})"
-    lines.append(f"speedup {t['speedup']:.2f}x over ONNX Runtime, {t['speedup_over_original']:.2f}x over the model's own operators{noise}")
+    over = f", {t['speedup_over_original']:.2f}x over the model's own operators" if t["speedup_over_original"] else ""
+    lines.append(f"speedup {t['speedup']:.2f}x over ONNX Runtime{over}{noise}")
+    lines.append("memory: " + ", ".join(f"{title} {megabytes(report['peak_bytes'][name])}" for name, title in PROGRAMS.items()))
     verdict = "passed" if v["passed"] else "FAILED"
     lines.append(f"verification {verdict}: max error {v['max_abs']:.2g}, {v['max_rel']:.2g} of max|y|, allowed {v['tolerance']:g}")
     lines.append(f"certificate: {c['derivations']} derivations, {c['steps']} steps" + (f" checked ({proofs})" if proofs else ""))

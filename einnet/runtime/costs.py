@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from math import inf
@@ -22,6 +22,9 @@ from einnet.runtime.cpu.threads import resolve_threads
 from einnet.runtime.profile import ProfileDatabase, describe
 from einnet.runtime.serial import Json, kernel_json
 from einnet.runtime.timing import Timing
+
+RESTLESS = 8
+"""After so many disturbed measurements in a row nothing is repeated in the hope of quiet, until one is quiet."""
 
 MEASUREMENT = 1
 """Raised when the way of measuring changes, so that old times are not mixed with new ones."""
@@ -66,7 +69,7 @@ class CpuCost:
 
     `constant` says of a buffer's name whether it holds weights, which are packed and measured cold; a convolution's weights and the weight
     tensors of eOperators are known without it. With `measure=False` nothing is run: what the database does not have is estimated.
-    `objects` keeps what was compiled, `declined` counts why kernels were not measured, `disturbed` those that other programs disturbed.
+    `objects` keeps what was compiled.
     """
 
     def __init__(
@@ -78,8 +81,8 @@ class CpuCost:
         self.constant = constant
         self._measures, self._budget = measure, budget_s
         self.objects = Objects(self.threads)
-        self.declined: Counter[str] = Counter()
-        self.disturbed = 0
+        self._declined: dict[Kernel, Unmeasured] = {}
+        self._disturbed = self._restless = 0
         self._known: dict[Kernel, Timing] = {}
         self._machine: roofline.Machine | None = None
 
@@ -100,11 +103,13 @@ class CpuCost:
         distinct = self._look_up(kernels)
         missing = [k for k in distinct if k not in self._known]
         if self._measures and missing:
+            patient = self._restless < RESTLESS
             expected = [roofline.estimate(k, self.machine) for k in missing]
-            times = measure(missing, self.threads, self.constant, self._budget, objects=self.objects, expected=expected, until=until)
+            times = measure(
+                missing, self.threads, self.constant, self._budget, objects=self.objects, expected=expected, until=until, patient=patient
+            )
             found = {k: t for k, t in zip(missing, times, strict=True) if isinstance(t, Timing)}
-            self.declined.update(t.value for t in times if isinstance(t, Unmeasured))
-            self.disturbed += sum(not t.clean for t in found.values())
+            self._note(found, {k: t for k, t in zip(missing, times, strict=True) if isinstance(t, Unmeasured)})
             self.database.put_many((self.describe(k), t) for k, t in found.items())
             self._known.update(found)
         return [self._known.get(k) or Timing(self._estimate(k), 0.0, 0) for k in kernels]
@@ -112,6 +117,21 @@ class CpuCost:
     def measured(self, kernels: Sequence[Kernel], until: float = inf) -> list[float | None]:
         """Seconds that were measured, now or before; None where time or memory forbade it. Infinite where there is no implementation."""
         return [None if t.estimated and t.median < inf else t.median for t in self.timings(kernels, until)]
+
+    def _note(self, found: Mapping[Kernel, Timing], declined: Mapping[Kernel, Unmeasured]) -> None:
+        """Keep account of what was disturbed and what was not measured."""
+        self._declined = {k: why for k, why in {**self._declined, **declined}.items() if k not in found}
+        for timing in found.values():
+            self._disturbed += not timing.clean
+            self._restless = 0 if timing.clean else self._restless + 1
+
+    def notes(self) -> list[str]:
+        """For people: what was not measured, and what was but not undisturbed."""
+        reasons = Counter(why.value for why in self._declined.values())
+        found = [f"{n} kernels were not measured: {why}" for why, n in reasons.items()]
+        if self._disturbed:
+            found.append(f"other programs disturbed the measuring of {self._disturbed} kernels: the fastest sample counts")
+        return found
 
     def estimate(self, kernel: Kernel) -> float:
         """Seconds without running anything: the stored time if there is one, else a lower bound by computation and memory traffic."""

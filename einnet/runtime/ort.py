@@ -103,27 +103,55 @@ class Session:
         return call
 
 
-def opaque_call(
-    model: bytes, inputs: Sequence[Array], outputs: Sequence[Array], threads: int, origin: str, *, spin: bool = False
-) -> Callable[[], None]:
-    """A node of a program: its model bound to the program's memory. Raises BackendError that names the ONNX node."""
-    session = Session(model, threads, spin=spin, title=origin)
-    for kind, wanted, given in (("input", session.inputs, inputs), ("output", session.outputs, outputs)):
-        if len(wanted) != len(given):
-            raise BackendError(f"{origin}: the node has {len(wanted)} {kind}s, the program gives {len(given)}")
-    call = session.bind(inputs, outputs)
+class OpaqueNode:
+    """A node of a program: its model bound to the program's memory. Raises BackendError that names the ONNX node.
 
-    def run() -> None:
+    After `rest` the session is gone with all its memory; the next call makes another.
+    """
+
+    def __init__(
+        self, model: bytes, inputs: Sequence[Array], outputs: Sequence[Array], threads: int, origin: str, *, spin: bool = False
+    ) -> None:  # fmt: skip
+        self.model, self.inputs, self.outputs, self.threads, self.origin, self.spin = model, inputs, outputs, threads, origin, spin
+        self._call: Callable[[], None] | None = self._bound()
+
+    def _bound(self) -> Callable[[], None]:
+        session = Session(self.model, self.threads, spin=self.spin, title=self.origin)
+        for kind, wanted, given in (("input", session.inputs, self.inputs), ("output", session.outputs, self.outputs)):
+            if len(wanted) != len(given):
+                raise BackendError(f"{self.origin}: the node has {len(wanted)} {kind}s, the program gives {len(given)}")
+        return session.bind(self.inputs, self.outputs)
+
+    def __call__(self) -> None:
+        if self._call is None:
+            self._call = self._bound()
         try:
-            call()
+            self._call()
         except Exception as e:
-            raise BackendError(f"{origin} failed in ONNX Runtime: {e}") from e
+            raise BackendError(f"{self.origin} failed in ONNX Runtime: {e}") from e
 
-    return run
+    def rest(self) -> None:
+        """Give all memory back."""
+        self._call = None
 
 
-def baseline(model: bytes | str | Path, inputs: Mapping[str, Array], threads: int) -> Callable[[], None]:
-    """The whole model as ONNX Runtime runs it best (IO binding, its own waiting policy), for timing against."""
-    session = Session(model, threads, spin=True)
-    given = [np.ascontiguousarray(inputs[a.name]) for a in session.inputs]
-    return session.bind(given, [None] * len(session.outputs))
+class Baseline:
+    """The whole model as ONNX Runtime runs it best (IO binding, its own waiting policy), for timing against.
+
+    The session is made by the first call; after `rest` it is gone with all its memory, and the next call makes another.
+    """
+
+    def __init__(self, model: bytes | str | Path, inputs: Mapping[str, Array], threads: int) -> None:
+        self.model, self.inputs, self.threads = model, inputs, threads
+        self._call: Callable[[], None] | None = None
+
+    def __call__(self) -> None:
+        if self._call is None:
+            session = Session(self.model, self.threads, spin=True)
+            given = [np.ascontiguousarray(self.inputs[a.name]) for a in session.inputs]
+            self._call = session.bind(given, [None] * len(session.outputs))
+        self._call()
+
+    def rest(self) -> None:
+        """Give all memory back."""
+        self._call = None

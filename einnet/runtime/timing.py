@@ -12,6 +12,9 @@ from einnet.runtime.load import waited
 SAMPLE_S = 0.001
 """Seconds of calls in one sample."""
 
+SLOW_S = 0.25
+"""Seconds of a call that needs no other call to be warm."""
+
 PAUSE_S = 0.002
 """Longer than the threads of an idle pool spin."""
 TOLERATED = 0.02
@@ -60,51 +63,73 @@ class Comparison:
 
     @property
     def noise(self) -> float:
-        """How far a ratio may be from 1 and mean nothing: what the first callable shows against itself, median plus spread, at least 1 %."""
+        """How far a ratio may be from 1 and mean nothing: what the first callable shows against itself, median plus spread.
+
+        At least 1 %; at least 5 % of one or two rounds, which have no spread to speak of.
+        """
         first = next(iter(self.samples.values()))
         same = summarize([a / b for a, b in zip(self.again, first, strict=True)])
-        return max(abs(same.median - 1) + same.spread, 0.01)
+        return max(abs(same.median - 1) + same.spread, 0.01 if same.n > 2 else 0.05)
 
 
 def compare(
     callables: Mapping[str, Callable[[], object]], budget_s: float = 2.0, *, least: int = 5, most: int = 1000,
-    pause_s: float = PAUSE_S, warm_s: float = 0.0, sample_s: float = SAMPLE_S,
+    pause_s: float = PAUSE_S, warm_s: float = 0.0, sample_s: float = SAMPLE_S, rest: Mapping[str, Callable[[], None]] | None = None,
 ) -> Comparison:  # fmt: skip
-    """Time callables in turns, A B C A', A B C A'..., for about `budget_s` seconds but at least `least` and at most `most` rounds.
+    """Time callables in turns, A B C A', A B C A'..., for as many rounds as `budget_s` seconds hold, at least one and at most `most`.
 
-    Short calls are repeated inside a sample, so that a sample takes about `sample_s` at least. Before each sample the waiting
-    threads of the other callables get `pause_s` to fall asleep, and the callable one call and `warm_s` to warm up: threads that slept may
-    first share one core. Rounds that other programs disturbed do not count if there are `least` others.
+    Short calls are repeated inside a sample, so that a sample takes about `sample_s` at least. Before each sample the waiting threads of the
+    other callables get `pause_s` to fall asleep, and the callable one call and `warm_s` to warm up: threads that slept may first share one
+    core. A call of more than `SLOW_S` seconds warms itself. Rounds that other programs disturbed do not count if there are `least` others.
+    `rest` names what each gives its memory back with after a sample, where all together would not fit.
     """
-    names = list(callables)
-    order = [*callables.values(), callables[names[0]]]
-    repeats = [_repeats(call, sample_s) for call in order[:-1]]
-    repeats.append(repeats[0])
+    start = time.perf_counter()
+    turns = [_Turn(call, sample_s, pause_s, warm_s, (rest or {}).get(name)) for name, call in callables.items()]
+    turns.append(turns[0])
     clean: list[list[float]] = []
     disturbed: list[list[float]] = []
-    end = time.perf_counter() + budget_s
-    while len(clean) + len(disturbed) < least or (time.perf_counter() < end and len(clean) < most):
+    longest = 0.0
+    while True:
         before, began = waited(), time.perf_counter()
-        row = [_sample(call, count, pause_s, warm_s) for call, count in zip(order, repeats, strict=True)]
-        share = (waited() - before) / (time.perf_counter() - began)
-        (disturbed if share > TOLERATED else clean).append(row)
-    columns = [tuple(column) for column in zip(*(clean if len(clean) >= least else clean + disturbed), strict=True)]
-    return Comparison(dict(zip(names, columns[:-1], strict=True)), columns[-1])
+        row = [turn.sample() for turn in turns]
+        now = time.perf_counter()
+        longest = max(longest, now - began)
+        (disturbed if waited() - before > TOLERATED * (now - began) else clean).append(row)
+        if len(clean) >= most or now + longest > start + budget_s:
+            break
+    columns = [tuple(column) for column in zip(*(clean if len(clean) >= min(least, len(clean) + len(disturbed)) else clean + disturbed), strict=True)]
+    return Comparison(dict(zip(callables, columns[:-1], strict=True)), columns[-1])
 
 
-def _repeats(call: Callable[[], object], sample_s: float) -> int:
-    """How many calls make a sample."""
-    return max(1, min(10_000, round(sample_s / max(_sample(call, 1), 1e-7))))
+class _Turn:
+    """One callable of a comparison, called once to see how long it takes."""
 
+    def __init__(self, call: Callable[[], object], sample_s: float, pause_s: float, warm_s: float, rest: Callable[[], None] | None) -> None:
+        self.call, self.pause_s, self.warm_s, self.rest = call, pause_s, warm_s, rest
+        seconds = self._once()
+        seconds = self._once() if seconds < SLOW_S else seconds
+        self.repeats = max(1, min(10_000, round(sample_s / max(seconds, 1e-7))))
+        self.warms_itself = seconds > SLOW_S and rest is None
+        if rest:
+            rest()
 
-def _sample(call: Callable[[], object], repeats: int, pause_s: float = PAUSE_S, warm_s: float = 0.0) -> float:
-    time.sleep(pause_s)
-    call()
-    if warm_s:
-        end = time.perf_counter() + warm_s
-        while time.perf_counter() < end:
-            call()
-    start = time.perf_counter()
-    for _ in range(repeats):
-        call()
-    return (time.perf_counter() - start) / repeats
+    def _once(self) -> float:
+        start = time.perf_counter()
+        self.call()
+        return time.perf_counter() - start
+
+    def sample(self) -> float:
+        """Seconds of a call."""
+        time.sleep(self.pause_s)
+        if not self.warms_itself:
+            end = time.perf_counter() + self.warm_s
+            self.call()
+            while time.perf_counter() < end:
+                self.call()
+        start = time.perf_counter()
+        for _ in range(self.repeats):
+            self.call()
+        seconds = (time.perf_counter() - start) / self.repeats
+        if self.rest:
+            self.rest()
+        return seconds

@@ -14,8 +14,10 @@ from einnet.instantiate.kernels import Kernel
 from einnet.search.forms import Form, effort
 
 Estimate = Callable[[Sequence[Kernel]], Sequence[float]]
-Measure = Callable[[Sequence[Kernel]], Sequence[float]]
-"""Seconds of one run of each kernel, inf for one that cannot run well; the search knows no device beyond these two functions."""
+"""Seconds of one run of each kernel, at least."""
+Measure = Callable[[Sequence[Kernel], float], Sequence[float | None]]
+"""Measured seconds, inf for a kernel that cannot run well, None where measuring would not be done when time.monotonic() is the second argument
+or memory does not suffice. The search knows no device beyond these two functions."""
 
 OUT = "out"
 
@@ -28,13 +30,19 @@ DOUBT = 1.2
 
 @dataclass
 class Candidate:
-    """One way to run a subprogram. `predicted` and `measured` are seconds of all its kernels; measured is inf until it was measured."""
+    """One way to run a subprogram. `predicted` and `measured` are seconds of all its kernels; measured is inf unless all were measured."""
 
     form: Form
     build: Build
     predicted: float = inf
     measured: float = inf
     seconds: tuple[float, ...] = ()
+    tried: bool = False
+
+    @property
+    def cost(self) -> float:
+        """Seconds as far as they are known: measured, else predicted."""
+        return self.measured if self.measured < inf or (self.tried and self.seconds) else self.predicted
 
     @property
     def original(self) -> bool:
@@ -89,32 +97,35 @@ def choose(
     """Measure the original, then the most promising candidates; take the fastest, the original unless another gains more than `gain`.
 
     Candidates are measured in the order of their predictions, a few at a time, as long as they are predicted to take less than `DOUBT` times
-    the best measured time and fewer than `most` kernels have been measured and time.monotonic() is before `until`.
+    the best known time and fewer than `most` kernels have been measured and time.monotonic() is before `until`. What was
+    not measured is not chosen, except the original, whose prediction others must then undercut.
     """
     ranked = candidates(forms, estimate)
     originals = [c for c in ranked if c.original]
     assert originals, "the plain form is always a candidate"
-    known: dict[Kernel, float] = {}
+    known: dict[Kernel, float | None] = {}
     for c in originals:
         if c.predicted < DOUBT * min((o.measured for o in originals), default=inf):
-            _measure([c], measure, known)
-    original = best = min(originals, key=lambda c: c.measured)
+            _measure([c], measure, known, until)
+    original = best = min(originals, key=lambda c: c.cost)
     start = len(known)
-    while sum(t < inf for t in known.values()) - start < most and time.monotonic() < until:
-        batch = [c for c in ranked if not c.seconds and c.predicted < best.measured * DOUBT][:4]
+    while sum(t is not None and t < inf for t in known.values()) - start < most and time.monotonic() < until:
+        batch = [c for c in ranked if not c.tried and c.predicted < best.cost * DOUBT][:4]
         if not batch:
             break
-        _measure(batch, measure, known)
-        best = min((best, *batch), key=lambda c: c.measured)
-    if best.measured > original.measured * (1 - gain):
+        _measure(batch, measure, known, until)
+        best = min((best, *(c for c in batch if c.measured < inf)), key=lambda c: c.cost)
+    if best.cost > original.cost * (1 - gain):
         best = original
     ordered = sorted(ranked, key=lambda c: (c.measured, c.predicted))
     return Choice(expression, ordered, original, best, forms=len(forms))
 
 
-def _measure(wanted: Sequence[Candidate], measure: Measure, known: dict[Kernel, float]) -> None:
+def _measure(wanted: Sequence[Candidate], measure: Measure, known: dict[Kernel, float | None], until: float) -> None:
     kernels = [k for k in dict.fromkeys(k for c in wanted for k in c.build.kernels) if k not in known]
-    known.update(zip(kernels, measure(kernels)))
+    known.update(zip(kernels, measure(kernels, until)))
     for c in wanted:
-        c.seconds = tuple(known[k] for k in c.build.kernels)
-        c.measured = sum(c.seconds)
+        times = [t for k in c.build.kernels if (t := known[k]) is not None]
+        c.tried = True
+        if len(times) == len(c.build.kernels):
+            c.seconds, c.measured = tuple(times), sum(times)

@@ -11,7 +11,7 @@ from onnx import TensorProto
 from einnet.errors import BackendError, UsageError
 from einnet.graph.dtypes import NUMPY
 from einnet.instantiate.kernels import dense_view
-from einnet.runtime.ort import Session, baseline, opaque_call
+from einnet.runtime.ort import Baseline, OpaqueNode, Session
 from tests.runtime.plans import opaque
 
 X, Y = dense_view("x", (3, 4)), dense_view("y", (4, 3))
@@ -34,7 +34,7 @@ def test_a_bound_call_reads_and_writes_in_place(tmp_path: Path) -> None:
     x += 1
     call()
     np.testing.assert_array_equal(y, VALUES.T + 1)
-    baseline(TRANSPOSE.model, {"v0": VALUES.astype(np.float32)[:, ::-1]}, 1)()
+    Baseline(TRANSPOSE.model, {"v0": VALUES.astype(np.float32)[:, ::-1]}, 1)()
 
 
 @pytest.mark.parametrize("name", NUMPY)
@@ -44,7 +44,7 @@ def test_element_types_cross(name: str) -> None:
     call = opaque("Transpose", (X,), (Y,), (number, number), perm=[1, 0])
     x, y = (np.arange(12) % 2).reshape(3, 4).astype(NUMPY[name]), np.zeros((4, 3), NUMPY[name])
     assert Session(call.model, 1).inputs[0].dtype == x.dtype
-    opaque_call(call.model, [x], [y], 1, "Transpose")()
+    OpaqueNode(call.model, [x], [y], 1, "Transpose")()
     np.testing.assert_array_equal(y, x.T)
 
 
@@ -52,9 +52,9 @@ def test_errors() -> None:
     with pytest.raises(BackendError, match="does not accept the model"):
         Session(b"no model", 1)
     with pytest.raises(BackendError, match="does not accept Conv 'stem'"):
-        opaque_call(b"no model", [], [], 1, "Conv 'stem'")
+        OpaqueNode(b"no model", [], [], 1, "Conv 'stem'")
     with pytest.raises(BackendError, match="Transpose 'n': the node has 1 inputs, the program gives 0"):
-        opaque_call(TRANSPOSE.model, [], [], 1, "Transpose 'n'")
+        OpaqueNode(TRANSPOSE.model, [], [], 1, "Transpose 'n'")
     with pytest.raises(UsageError, match="cannot run the model"):
         Session(TRANSPOSE.model, 1)({"v0": VALUES[:2]})
 
@@ -64,7 +64,7 @@ def test_a_node_that_fails_is_named() -> None:
     gather = opaque("Gather", (table, places), (picked,), (TensorProto.FLOAT, TensorProto.INT64, TensorProto.FLOAT))
     at = np.array([1, 2], np.int64)
     out = np.zeros(2, np.float32)
-    call = opaque_call(gather.model, [np.arange(4, dtype=np.float32), at], [out], 1, "Gather 'embedding'")
+    call = OpaqueNode(gather.model, [np.arange(4, dtype=np.float32), at], [out], 1, "Gather 'embedding'")
     call()
     np.testing.assert_array_equal(out, [1, 2])
     at[1] = 77

@@ -20,7 +20,7 @@ def vendor_call(kernel: VendorKernel, array: Callable[[View], Array], threads: i
     model, operands, result = _matmul(kernel, array) if isinstance(kernel, Matmul) else _conv(kernel, array)
     dense = [np.empty(o.shape, np.float32) for o in operands]
     y = np.empty(result.shape, np.float32)
-    run = ort.opaque_call(model, dense, [y], threads, type(kernel).__name__)
+    run = ort.OpaqueNode(model, dense, [y], threads, type(kernel).__name__)
     posts = [_post(p, array) for p in kernel.post]
 
     def call() -> None:

@@ -100,7 +100,7 @@ class Unmeasured(Enum):
 
 def measure(
     kernels: Sequence[Kernel], threads: int, constant: IsConstant | None = None, budget_s: float = BUDGET_S, *,
-    objects: Objects | None = None, expected: Sequence[float] | None = None, until: float = inf,
+    objects: Objects | None = None, expected: Sequence[float] | None = None, until: float = inf, patient: bool = True,
 ) -> list[Timing | Unmeasured]:  # fmt: skip
     """The time of each kernel; infinite for one that is refused or that cannot be generated.
 
@@ -117,7 +117,7 @@ def measure(
             found.append(Unmeasured.MEMORY)
         else:
             try:
-                found.append(_time(kernel, threads, constant_buffers(kernel, constant), objects, budget_s, until))
+                found.append(_time(kernel, threads, constant_buffers(kernel, constant), objects, budget_s, until, patient))
             except (Refused, codegen.NotGenerated):
                 found.append(_FORBIDDEN)
     return found
@@ -131,12 +131,12 @@ def bytes_of(kernel: Kernel, constants: frozenset[str]) -> int:
     return sum(ITEM * size * (3 if name in constants else 1) for name, size in sizes.items())
 
 
-def _time(kernel: Kernel, threads: int, constants: frozenset[str], objects: Objects, budget_s: float, until: float) -> Timing:
+def _time(kernel: Kernel, threads: int, constants: frozenset[str], objects: Objects, budget_s: float, until: float, patient: bool) -> Timing:
     native = Native(codegen.support_object(), objects.get([kernel] if isinstance(kernel, EOperator) else []))
     program = Executable(single(kernel, constants, _types(kernel, threads)), threads, code=Code(b""), native=native)
     program.randomize()
     cold = program.constant_bytes < 2 * last_level_cache()
-    return sample(lambda: float(sum(program.sample())), budget_s, lambda: program.settle(cold), until)
+    return sample(lambda: float(sum(program.sample())), budget_s, lambda: program.settle(cold), until, patient)
 
 
 def _types(kernel: Kernel, threads: int) -> dict[str, str]:
@@ -148,12 +148,12 @@ def _types(kernel: Kernel, threads: int) -> dict[str, str]:
     return {view.buffer: dtype_name(a.dtype) or "f32" for a, view in pairs if a.dtype is not None}
 
 
-def sample(run: Callable[[], float], budget_s: float, before: Callable[[], None] = lambda: None, until: float = inf) -> Timing:
+def sample(run: Callable[[], float], budget_s: float, before: Callable[[], None] = lambda: None, until: float = inf, patient: bool = True) -> Timing:
     """The median of as many samples as the budget and time.monotonic() < `until` allow; `before` is called before each and not timed.
 
     The first run warms up and does not count, unless it takes so long that there is no second. Samples during which other programs kept the
-    threads of this one from running do not count, if there are others: the budget is then exceeded up to fourfold. If there are too few, the
-    fastest sample counts and the timing is not clean.
+    threads of this one from running do not count, if there are others: the budget is then exceeded up to fourfold by who is `patient`. If there
+    are too few, the fastest sample counts and the timing is not clean.
     """
     start = time.perf_counter()
     clean: list[float] = []
@@ -172,7 +172,7 @@ def sample(run: Callable[[], float], budget_s: float, before: Callable[[], None]
     if fewest and time.monotonic() + first < until:
         clean.clear()
         disturbed.clear()
-    while len(clean) + len(disturbed) < fewest or time.perf_counter() - start < budget_s * (1 if len(clean) >= fewest else _PATIENCE):
+    while len(clean) + len(disturbed) < fewest or time.perf_counter() - start < budget_s * (_PATIENCE if patient and len(clean) < fewest else 1):
         if len(clean) >= _MOST or time.perf_counter() - start > max(20 * budget_s, SLOW_S) or time.monotonic() + first >= until:
             break
         take()

@@ -163,7 +163,7 @@ class Executable:
                 case OpaqueCall():
                     flush()
                     inputs, outputs = ([self._array(v, types[v.buffer]) for v in views] for views in (kernel.inputs, kernel.outputs))
-                    self._segments.append(ort.opaque_call(kernel.model, inputs, outputs, self.threads, kernel.origin, spin=alone))
+                    self._segments.append(ort.OpaqueNode(kernel.model, inputs, outputs, self.threads, kernel.origin, spin=alone))
                     label = "onnxruntime"
                 case _ if n in self._prepared:
                     pending.append((self._native.vendor, self._vendor_words(n)))
@@ -246,6 +246,13 @@ class Executable:
         """Give the arena's memory back until the next run, which takes it again."""
         with self._lock:
             self._arena.release()
+
+    def rest(self) -> None:
+        """Give the memory of the opaque nodes back, too; the next run takes longer."""
+        self.release()
+        for segment in self._segments:
+            if isinstance(segment, ort.OpaqueNode):
+                segment.rest()
 
     def settle(self, cold: bool) -> None:
         """Before a sample: drop the constants from all caches if `cold`, and wake the pool, which runs on between a program's kernels."""

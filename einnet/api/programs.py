@@ -1,0 +1,51 @@
+"""The programs that a search leads to, bound to memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from einnet.api.pipeline import Outcome
+from einnet.errors import BackendError
+from einnet.runtime.capacity import available_bytes
+
+if TYPE_CHECKING:
+    from einnet.runtime.cpu.objects import Objects
+    from einnet.runtime.cpu.program import Executable
+
+
+def compiled(outcome: Outcome, objects: Objects) -> dict[str, Executable]:
+    """The chosen program ("optimized"; not there if nothing was changed) and the model's own operators ("original"; not there if too large).
+
+    Raises BackendError where neither fits into memory.
+    """
+    from einnet.runtime.cpu.program import Executable, build_code
+
+    found = {}
+    changed = any(r.changed for r in outcome.results)
+    for name in ("optimized", "original") if changed else ("original",):
+        plan = outcome.plan(original=name == "original")
+        found[name] = Executable(plan, objects.threads, code=build_code(plan, objects.threads, objects))
+    room = available_bytes()
+    large = {name: program.nbytes for name, program in found.items() if program.nbytes > room}
+    if len(large) == len(found):
+        needed = min(large.values()) / 1e9
+        raise BackendError(f"{outcome.program.title}: running it takes {needed:.1f} GB of memory, of which {room / 1e9:.1f} GB are there")
+    for name, nbytes in large.items():
+        outcome.notes.append(f"the {name} program was not run: it takes {nbytes / 1e9:.1f} GB of memory, of which {room / 1e9:.1f} GB are there")
+        del found[name]
+    if "optimized" in large:
+        keep_original(outcome)
+    return found
+
+
+def keep_original(outcome: Outcome) -> None:
+    """Let every subprogram run as the model has it."""
+    for r in outcome.results:
+        r.use_original = True
+
+
+def peak_bytes(programs: Mapping[str, Executable], reference: int | None) -> dict[str, int | None]:
+    """Memory that each takes to run the model: ours by the sizes of arena and constants, ONNX Runtime's by how far the process grew."""
+    ours: dict[str, int | None] = {name: program.nbytes for name, program in programs.items()}
+    return {"original": None, "optimized": ours.get("original"), **ours, "onnxruntime": reference}

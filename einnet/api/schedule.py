@@ -1,0 +1,49 @@
+"""How the time budget is spent: what ends when, so that the whole of it ends in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from einnet.graph.program import Program
+
+COSTING_SHARE = 0.4
+"""Share of the budget until whose end the model's own operators are measured."""
+LEAST_SEARCH_SHARE = 0.5
+"""Share of the budget until whose end is searched in any case."""
+TIMING_SHARE, TIMING_S = 0.25, 20.0
+"""Share of the budget, and seconds, that comparing the programs takes at most."""
+COMPARED = 0.7
+"""Share of what is left in the end that the first comparison takes; another may follow, and the profile of kernels."""
+LEAST_TIMING_S = 4.0
+"""A few rounds of quick programs."""
+
+START_S, PART_S, BYTES_PER_S, RUNS = 2.0, 0.05, 1e8, 12
+"""What compiling, proving, verifying and the profile of kernels take: seconds, seconds for each subprogram, bytes of weights in a second, and runs of the model."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Moments of time.monotonic(): the whole started at `started` and is to end `budget` seconds later."""
+
+    started: float
+    budget: float
+
+    @property
+    def end(self) -> float:
+        return self.started + self.budget
+
+    @property
+    def costed(self) -> float:
+        """When the model's own operators are to be measured."""
+        return self.started + COSTING_SHARE * self.budget
+
+    def searched(self, program: Program, parts: int, run_s: float) -> float:
+        """When the search is to end for a program of so many distinct subprograms, one run of which takes `run_s` seconds."""
+        weights = sum(value.nbytes for value in program.weights.values())
+        finishing = START_S + PART_S * parts + weights / BYTES_PER_S + RUNS * run_s
+        timing = min(TIMING_SHARE * self.budget, TIMING_S)
+        return max(self.end - finishing - timing, self.started + LEAST_SEARCH_SHARE * self.budget)
+
+    def timing_s(self, now: float) -> float:
+        """Seconds for comparing the programs, from what is left."""
+        return min(max(COMPARED * (self.end - now), LEAST_TIMING_S), TIMING_S)
