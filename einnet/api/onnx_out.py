@@ -78,7 +78,7 @@ def write(optimization: Optimization, path: Path) -> Path:
 def compare(optimization: Optimization, model: Any, path: Path, seconds: float = 3.0) -> Comparison:
     """Run the written model and the one that it came from in ONNX Runtime on the same random inputs: outputs compared, times interleaved."""
     from einnet.graph.onnx_read import runnable
-    from einnet.runtime.ort import Session, baseline
+    from einnet.runtime.ort import Baseline, Session
     from einnet.runtime.timing import compare as interleaved
 
     plan, threads = optimization.executable.plan, optimization.executable.threads
@@ -86,6 +86,6 @@ def compare(optimization: Optimization, model: Any, path: Path, seconds: float =
     wanted = Session(runnable(model), threads)(inputs)
     got = Session(path, threads, title=str(path))(inputs)
     verification = compare_outputs(got, wanted, float(optimization.report["verification"]["tolerance"]))
-    calls = {"original": baseline(runnable(model), inputs, threads), "optimized": baseline(path, inputs, threads)}
+    calls = {"original": Baseline(runnable(model), inputs, threads), "optimized": Baseline(path, inputs, threads)}
     times = interleaved(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01).timings
     return Comparison(verification, 1e3 * times["original"].median, 1e3 * times["optimized"].median)
