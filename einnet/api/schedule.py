@@ -18,7 +18,7 @@ LEAST_TIMING_S = 4.0
 """A few rounds of quick programs."""
 
 START_S, PART_S, BYTES_PER_S, RUNS = 2.0, 0.05, 1e8, 12
-"""What compiling, proving, verifying and the profile of kernels take: seconds, seconds for each subprogram, bytes of weights in a second, and runs of the model."""
+"""What compiling, proving, verifying and the profile of kernels take: seconds, seconds for each subprogram, bytes of weights in a second, runs."""
 
 
 @dataclass(frozen=True)

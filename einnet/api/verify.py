@@ -81,8 +81,9 @@ def compare_outputs(got: Mapping[str, Array], wanted: Mapping[str, Array], toler
 class Trial:
     """A model in ONNX Runtime beside our programs for it, on the same inputs.
 
-    `expected` are ONNX Runtime's outputs, `order` the names of its inputs, `peak` the bytes by which the process grew while it made its session and ran once (None where the
-    system does not tell). The session is gone by then: it and our programs are never in memory together unless there is room for all.
+    `expected` are ONNX Runtime's outputs, `order` the names of its inputs, `peak` the bytes by which the process grew while it made its
+    session and ran once (None where the system does not tell). The session is gone by then: it and our programs are never in memory together
+    unless there is room for all.
     """
 
     def __init__(self, model: Any, program: Program, settings: Settings, inputs: Mapping[str, Array]) -> None:
