@@ -1,12 +1,13 @@
 # make demo    optimize ResNet-18 from nothing        make test       what CI runs
 # make lint    ruff, mypy, import-linter only         make test-slow  the tests that a default run leaves out
+# make goldens the published derivations, found by search: states, depth and time of each, three shapes
 # make bench   the seven models against other engines (hours; goes on where it stopped)
 # make bench-short   three of them, in under five minutes      make clean      forget everything that was built
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow bench bench-short clean
+.PHONY: demo test lint test-slow goldens bench bench-short clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -30,6 +31,9 @@ lint: .venv/stamp-dev
 
 test-slow: .venv/stamp-dev
 	$(BIN)/python -m pytest -q -m slow
+
+goldens: .venv/stamp-dev
+	$(BIN)/python -m tests.search.goldens
 
 bench: .venv/stamp-bench
 	$(BIN)/python benchmarks/models.py

@@ -19,8 +19,9 @@ from einnet.instantiate.tables import Table
 class Mismatch:
     """One difference between an expression and a table.
 
-    `fix` is the kind of step that removes it: "split" (iterator, divisor), "skew" (iterator, index), "reflect" (tap), "relayout" (operand
-    number, order of iterators, and forms over which the copy keeps them added), "permute" (order of loops), or "none" where the form itself differs.
+    `fix` is the kind of step that removes it: "taps" (order of taps, divisor), "sum-split" (order of those that stay outside), "split" (iterator,
+    divisor), "skew" (iterator, index), "reflect" (tap), "relayout" (operand number, order of iterators, and forms over which the copy keeps
+    them added), "digits" (the same, for dimensions that mix roles), "permute" (order of loops), or "none" where the form itself differs.
     """
 
     why: str
@@ -54,7 +55,7 @@ def match(scope: Scope, table: Table) -> Match | list[Mismatch]:
     from einnet.instantiate.match_conv import match_conv
     from einnet.instantiate.match_matmul import match_matmul
 
-    return match_conv(scope) if table.windows else match_matmul(scope, table)
+    return match_conv(scope, table) if table.windows else match_matmul(scope, table)
 
 
 def form_problems(scope: Scope) -> list[Mismatch]:

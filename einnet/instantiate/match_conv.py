@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from einnet.derivation.facts import in_range, product_reads
+from einnet.derivation.rules.relayout import digits, factor, repeated
 from einnet.expr.index import Floor, Index, var
 from einnet.expr.nodes import Iter, Read, Scope, Tensor, is_weight, used_names
 from einnet.instantiate.address import Address, address_of, flat_index, name_of
 from einnet.instantiate.collapse import Dimension, collapse
 from einnet.instantiate.kernels import Conv, dense_strides, strided_view
 from einnet.instantiate.match import Match, Mismatch
+from einnet.instantiate.tables import Table
 
 MAX_SPATIAL = 3
+GOOD_SPATIAL = 2
+"""Spatial dimensions that vendors' fast kernels have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +38,13 @@ class Window:
     step: int
     transposed: bool
 
+    @property
+    def plain(self) -> bool:
+        """The loop walks the whole dimension, step by step: it can be a batch."""
+        return self.tap is None and self.stride == 1 and not self.pad and self.extent == self.loop.extent
 
-def match_conv(scope: Scope) -> Match | list[Mismatch]:
+
+def match_conv(scope: Scope, table: Table) -> Match | list[Mismatch]:
     """The convolution that computes a sum of products of two reads, or the mismatches left.
 
     Where one operand is known at compile time it is the weights; else both orders are tried.
@@ -46,17 +56,17 @@ def match_conv(scope: Scope) -> Match | list[Mismatch]:
     for data, weight, n in ((operands[0], operands[1], 0), (operands[1], operands[0], 1)):
         if constant[n] and not constant[1 - n]:
             continue
-        result = _match_ordered(scope, data, weight, n)
+        result = _match_ordered(scope, data, weight, n, table.taps)
         if isinstance(result, Match):
             return result
         tried.append(result)
     return min(tried, key=lambda found: (any(m.fix == "none" for m in found), len(found)))
 
 
-def _match_ordered(scope: Scope, data: Read, weight: Read, n: int) -> Match | list[Mismatch]:
-    repeated = repeated_iterator(data)
-    if repeated:
-        return [Mismatch(f"iterator {repeated} stands in two dimensions of {name_of(data)}")]
+def _match_ordered(scope: Scope, data: Read, weight: Read, n: int, most: int) -> Match | list[Mismatch]:
+    again = repeated(data)
+    if again:
+        return [Mismatch(f"iterator {again} stands in two dimensions of {name_of(data)}")]
     of_weight = used_names(weight)
     sums = {i.name: i for i in scope.sums}
     loops = {i.name: i for i in scope.loops}
@@ -64,22 +74,21 @@ def _match_ordered(scope: Scope, data: Read, weight: Read, n: int) -> Match | li
     windows: list[Window] = []
     channels: list[Iter] = []
     groups: list[Iter] = []
-    batches: list[Iter] = []
     address: dict[str, int] = {}
     offset = 0
     parts = [_dimension(ix, box, step, loops, sums, of_weight, scope) for ix, box, step in zip(data.index, data.base.box, strides)]
     problems = [Mismatch(f"dimension {d} of {name_of(data)}: {part}") for d, part in enumerate(parts) if isinstance(part, str)]
-    problems = problems or [part for part in parts if isinstance(part, Mismatch)]
+    problems = problems or long_windows(parts, most) or [part for part in parts if isinstance(part, Mismatch)]
+    mixed = [m for m in problems if m.fix == "digits"]
+    if mixed and len(mixed) == len(problems):
+        forms = in_digits(scope, data, of_weight, [m.divisor if isinstance(m, Mismatch) else 0 for m in parts])
+        return [replace(mixed[0], operand=n, order=tuple(x for f in forms for x in sorted(f.names())), added=forms)]
     if problems:
         return problems
     for d, (part, box, step) in enumerate(zip(parts, data.base.box, strides)):
         assert isinstance(part, (Window, Index))
         if isinstance(part, Window):
-            if part.tap is None and part.stride == 1 and not part.pad and not windows and not batches and part.extent == part.loop.extent:
-                batches.append(part.loop)
-                address[part.loop.name] = step
-            else:
-                windows.append(part)
+            windows.append(part)
             continue
         for name, c in part.terms:
             assert isinstance(name, str)
@@ -88,18 +97,49 @@ def _match_ordered(scope: Scope, data: Read, weight: Read, n: int) -> Match | li
             address[name] = c * step
             (channels if name in sums else groups).append(sums.get(name) or loops[name])
         offset += step * (part.const + sum(c * (sums.get(str(a)) or loops[str(a)]).lo for a, c in part.terms) - box[0])
-    return _assemble(scope, data, weight, n, windows, batches, channels, groups, address, offset)
+    batches = leading(windows)
+    windows = [w for w in windows if w not in batches]
+    address |= {w.loop.name: w.step for w in batches}
+    return _assemble(scope, data, weight, n, windows, [w.loop for w in batches], channels, groups, address, offset)
 
 
-def repeated_iterator(read: Read) -> str:
-    """An iterator that moves two dimensions at once, or ''. A kernel's dimensions move independently."""
-    seen: set[str] = set()
-    for ix in read.index:
-        again = sorted(seen & ix.names())
-        if again:
-            return again[0]
-        seen |= ix.names()
-    return ""
+def long_windows(parts: Sequence[Window | Index | Mismatch | str], most: int) -> list[Mismatch]:
+    """Windows of more taps than the table has: their taps are split first, then all but the finest ones are summed outside."""
+    taps = [w.tap for w in parts if isinstance(w, Window) and w.tap and w.tap.extent > most > 0]
+    if taps:
+        why = f"the windows of {', '.join(f'{t.extent} taps {t.name}' for t in taps)} are longer than {most}"
+        return [Mismatch(why, "taps", divisor=most, order=tuple(t.name for t in taps))]
+    spread = [m for m in parts if isinstance(m, Mismatch) and m.fix == "sum-split"]
+    if most and spread:
+        return [replace(spread[0], order=tuple(x for m in spread for x in m.order))]
+    return [Mismatch(m.why) for m in spread]
+
+
+def leading(windows: Sequence[Window]) -> list[Window]:
+    """The dimensions that are a batch: the first, if no tap moves it, and more such as long as the spatial ones are more than libraries are
+    good at; they have to nest."""
+    taken = [w for w in windows[:1] if w.plain]
+    for w in windows:
+        left = len(windows) - len(taken)
+        if w.plain and w not in taken and left > GOOD_SPATIAL and (not taken or taken[-1].step == w.extent * w.step):
+            taken.append(w)
+    return taken
+
+
+def in_digits(scope: Scope, data: Read, of_weight: frozenset[str], divisors: Sequence[int]) -> tuple[Index, ...]:
+    """The dimensions of a copy of the data, of which each has one role: batch, spatial, groups, channels; outermost first."""
+    own = {i.name for i in scope.loops} - of_weight
+    sums = {i.name for i in scope.sums}
+    spatial = next((n for n, ix in enumerate(data.index) if ix.names() & own and ix.names() & sums), 0)
+
+    def role(dimension: int, form: Index) -> int:
+        names = form.names()
+        if names & own:
+            return 0 if len(names) == 1 and (divisors[dimension] or dimension < spatial) else 1
+        return 3 if names & sums else 2
+
+    found = [(role(n, f), f) for n, (ix, d) in enumerate(zip(data.index, divisors)) for f in digits(ix, d)]
+    return tuple(f for _, f in sorted(found, key=lambda pair: pair[0]))
 
 
 def _dimension(
@@ -115,19 +155,35 @@ def _dimension(
             return "a summation iterator that the weights do not have"
         return ix if ix.den == 1 and in_range(ix, box, scope.ranges) else "channels are read outside their box"
     taps = [x for x in names if x in sums]
+    backward = [x for x in taps if ix.coefficient(x) < 0 and sums[x].extent > 1]
+    if backward and ix.den == 1 and all(ix.coefficient(x) > 0 for x in own):
+        return Mismatch(f"the window of {', '.join(own)} and {backward[0]} runs backwards", "reflect", iterator=backward[0])
     if len(own) > 1 or len(taps) > 1 or len(own) + len(taps) != len(names):
-        return f"the index of {len(names)} iterators is no window of one loop and one tap"
+        text = f"the index of {len(names)} iterators is no window of one loop and one tap"
+        divisor = factor(ix, scope.ranges)
+        coarse = {n for n in names if divisor and ix.coefficient(n) % divisor == 0}
+        single = len(coarse & set(own)) == 1 and len(coarse & set(taps)) <= 1 and coarse <= {*own, *taps} and len(names) == len(coarse) + 1
+        if single:
+            return Mismatch(text, "digits", divisor=divisor)
+        return _spread(ix, own, taps, text) if ix.is_affine and len(own) == 1 and abs(ix.coefficient(own[0])) == 1 else text
     loop, tap = loops[own[0]], sums[taps[0]] if taps else None
     a, b = ix.coefficient(loop.name), ix.coefficient(tap.name) if tap else 0
     const = ix.const + a * loop.lo + (b * tap.lo if tap else 0) - box[0] * ix.den
     extent = box[1] - box[0]
     if ix.den == 1 and a > 0 and b >= 0:
         return Window(loop, tap, a, max(b, 1), -const, extent, step, False)
-    if a == 1 and b < 0 and ix.den == 1 and tap and tap.extent > 1:
-        return Mismatch(f"the window of {loop.name} and {tap.name} runs backwards", "reflect", iterator=tap.name)
     if a == 1 and b <= 0:
         return Window(loop, tap, ix.den, max(-b, 1), const, extent, step, True)
     return "the window runs backwards"
+
+
+def _spread(ix: Index, own: Sequence[str], taps: Sequence[str], text: str) -> Mismatch | str:
+    """A window of one loop over several taps, or over a tap and loops of the weights, which a skew takes in."""
+    if len(own) + len(taps) == len(ix.terms):
+        finest = min(taps, key=lambda x: abs(ix.coefficient(x)))
+        return Mismatch(text, "sum-split", order=tuple(x for x in taps if x != finest))
+    to = Index(tuple((a, c) for a, c in ix.terms if a not in taps), ix.const)
+    return Mismatch(text, "skew", iterator=own[0], index=to)
 
 
 def _assemble(
@@ -162,14 +218,15 @@ def _assemble(
     c_groups = collapse([i for i in channels if i.extent > 1], (found.strides, address))
     f_groups = collapse(outputs, (found.strides, out))
     g_groups = collapse([i for i in groups if i.extent > 1], (found.strides, address, out))
-    if max(len(c_groups), len(f_groups), len(g_groups)) > 1:
-        if tuple(x for x in wanted if x in found.strides) != _order(found):
+    nested = len(collapse([i for i in batches if i.extent > 1], (address, out))) < 2
+    if max(len(c_groups), len(f_groups), len(g_groups)) > 1 or not nested:
+        if nested and tuple(x for x in wanted if x in found.strides) != _order(found):
             return [Mismatch("channels do not nest in the weights", "relayout", operand=1 - n, order=wanted)]
         order = tuple(i.name for i in (*batches, *(w.loop for w in windows), *groups, *outputs))
         rest = tuple(i.name for i in scope.loops if i.name not in order)
         if (*rest, *order) != tuple(i.name for i in scope.loops):
-            return [Mismatch("the result's channels are not adjacent", "permute", order=(*rest, *order))]
-        return [Mismatch("channels do not nest in the data or the result")]
+            return [Mismatch(f"the result's {'channels' if nested else 'batches'} are not adjacent", "permute", order=(*rest, *order))]
+        return [Mismatch(f"{'channels' if nested else 'batches'} do not nest in the data or the result")]
     unit = Dimension((), 1, (1, 1, 1))
     g, c, f = (x[0] if x else unit for x in (g_groups, c_groups, f_groups))
     if g.extent > 1 and (c.extent > 1 and g.strides[1] != c.extent * c.strides[1] or f.extent > 1 and g.strides[2] != f.extent * f.strides[1]):
@@ -197,7 +254,7 @@ def _finish(
     c: Dimension,
     f: Dimension,
 ) -> Match | list[Mismatch]:
-    batch = batches[0] if batches else None
+    batch = Iter(batches[-1].name, 0, prod(b.extent for b in batches)) if batches else None
     shape_x, stride_x = [], []
     ends: list[int] = []
     begins: list[int] = []
@@ -234,7 +291,7 @@ def _finish(
     )  # fmt: skip
     bases: tuple[Tensor | Scope, ...] = (data.base, weight.base)
     roles = (
-        ("n", (batch.name,) if batch else ()), ("o", tuple(w.loop.name for w in windows)), ("f", f.names), ("c", c.names),
+        ("n", tuple(b.name for b in batches)), ("o", tuple(w.loop.name for w in windows)), ("f", f.names), ("c", c.names),
         ("r", tuple(w.tap.name for w in windows if w.tap)), ("g", g.names),
     )  # fmt: skip
     del n, scope

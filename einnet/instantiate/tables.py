@@ -6,7 +6,7 @@ index functions may look like, are the table's other columns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Group = tuple[bool, bool, bool]
 """Membership in (A, B, result)."""
@@ -22,7 +22,7 @@ class Table:
     """One vendor operator with two operands.
 
     `roles` names the groups; `windows`: A may be read at loop·stride + tap·dilation - pad, outside its box too, for taps among the A,B
-    group; `batched`: roles may spread over several strided dimensions beside the main one.
+    group; `batched`: roles may spread over several strided dimensions beside the main one; `taps`: most taps of a window, 0 for any number.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Table:
     windows: bool
     batched: bool
     attributes: str
+    taps: int = 0
 
 
 MATMUL = Table("Matmul", (("m", A_OUT), ("n", B_OUT), ("k", A_B)), False, False, "leading dimensions, transposes")
@@ -41,4 +42,7 @@ CONV = Table(
     "stride, dilation, asymmetric padding, groups, transposed",
 )  # fmt: skip
 
-TABLES: tuple[Table, ...] = (MATMUL, BATCHED_MATMUL, CONV)
+CONV3 = replace(CONV, name="Conv of 3 taps", taps=3)
+"""Windows of three taps, for which libraries have their fastest algorithms; longer ones are cut into such."""
+
+TABLES: tuple[Table, ...] = (MATMUL, BATCHED_MATMUL, CONV, CONV3)

@@ -9,10 +9,14 @@ from einnet.derivation.einfile import check_file, parse, write
 from einnet.search.space import Options, Space
 from tests.search.goldens import FILES, GOLDENS, LIMIT, Golden, file_of, search
 
-CASES = [(g, n) for g in GOLDENS for n in range(len(g.sizes))]
+CASES = [
+    pytest.param(g, n, id=f"{g.name}, shape {n}", marks=[pytest.mark.slow] if g.slow and n else [])
+    for g in GOLDENS
+    for n in range(len(g.sizes))
+]
 
 
-@pytest.mark.parametrize(("golden", "shape"), CASES, ids=[f"{g.name}, shape {n}" for g, n in CASES])
+@pytest.mark.parametrize(("golden", "shape"), CASES)
 def test_search_finds_it(golden: Golden, shape: int) -> None:
     result = search(golden, golden.sizes[shape])
     assert result.form is not None, f"{golden.title} was not found in {result.states} states"

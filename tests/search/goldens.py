@@ -36,6 +36,8 @@ class Golden:
     depth: int
     wanted: Callable[[Form, Sizes], bool]
     before: str = ""
+    slow: bool = False
+    """Its searches take seconds: by default, tests do that of the first shape only."""
 
     def source(self, sizes: Sizes) -> Scope:
         return parse(self.text.format(**sizes))
@@ -111,6 +113,14 @@ TRANSPOSED = (
     "A : f32[{h},{w},{c}]\nK : weight f32[4,4,{c},{f}]\n"
     "L[h<{hh},w<{ww},f<{f}] Σ[c<{c},r<4,s<4] A[(h-r+1)/2,(w-s+1)/2,c]*K[r,s,c,f]"
 )  # fmt: skip
+DILATED = (
+    "A : f32[{h},{w},{c}]\nK : weight f32[3,3,{c},{f}]\n"
+    "L[h<{h},w<{w},f<{f}] Σ[c<{c},r<3,s<3] A[h+{d}*r-{d},w+{d}*s-{d},c]*K[r,s,c,f]"
+)  # fmt: skip
+STRIDED = (
+    "A : f32[{h},{w},{c}]\nK : weight f32[{r},{r},{c},{f}]\n"
+    "L[h<{hh},w<{ww},f<{f}] Σ[c<{c},r<{r},s<{r}] A[{d}*h+r-{p},{d}*w+s-{p},c]*K[r,s,c,f]"
+)  # fmt: skip
 POINT = "A : f32[{h},{w},{c}]\nK : weight f32[{c},{f}]\nL[h<{h},w<{w},f<{f}] Σ[c<{c}] A[h,w,c]*K[c,f]"
 GROUPED = "A : f32[{h},{w},{g},{c}]\nK : weight f32[{g},{c},{f}]\nL[h<{h},w<{w},g<{g},f<{f}] Σ[c<{c}] A[h,w,g,c]*K[g,c,f]"
 PRODUCT = "A : f32[{a},{b}]\nB : f32[{b},{c}]\nC : f32[{c},{d}]\nL[m<{a},n<{d}] Σ[k<{b},l<{c}] A[m,k]*B[k,l]*C[l,n]"
@@ -155,6 +165,13 @@ SMALL_TAPS: tuple[Sizes, ...] = tuple({**s, "r": 3, "p": 1} for s in PLANES)
 UPSAMPLED: tuple[Sizes, ...] = tuple(
     {"h": h, "w": w, "hh": 2 * h, "ww": 2 * w, "c": c, "f": f} for h, w, c, f in ((57, 43, 5, 8), (2, 2, 448, 256), (9, 4, 16, 3))
 )
+FIVES: tuple[Sizes, ...] = tuple({**s, "r": 5, "p": 2} for s in PLANES)
+RESIDUES: tuple[Sizes, ...] = tuple({**s, "d": d} for s, d in zip(PLANES, (2, 2, 3), strict=True))
+LARGE_RESIDUES: tuple[Sizes, ...] = (RESIDUES[0], {**RESIDUES[1], "h": 14, "w": 14}, {**RESIDUES[2], "h": 24})
+HALVED: tuple[Sizes, ...] = tuple(
+    {**s, "d": d, "r": r, "p": p, "hh": (s["h"] + 2 * p - r) // d + 1, "ww": (s["w"] + 2 * p - r) // d + 1}
+    for s, d, r, p in zip(PLANES, (2, 2, 3), (3, 3, 5), (1, 1, 2), strict=True)
+)
 GROUPS: tuple[Sizes, ...] = tuple({**s, "g": g} for s, g in zip(PLANES, (3, 32, 7), strict=True))
 BANDS: tuple[Sizes, ...] = tuple(
     {"b": b, "m": m, "k": k, "w": w, "d": d, "c": d * (w // 2)}
@@ -186,6 +203,31 @@ def phases(form: Form, z: Sizes) -> bool:
     return any(
         not k.transposed and k.w.shape[3:] == (2, 2) and k.strides == (1, 1) and k.w.shape[1:3] == (4 * z["f"], z["c"]) for k in convolutions(form)
     )
+
+
+def phases_winograd(m: int) -> Callable[[Form, Sizes], bool]:
+    """A batched Matmul over the (m+1)² points of windows of two taps, the four phases in its columns."""
+
+    def wanted(form: Form, z: Sizes) -> bool:
+        return has_matmul(form, (m + 1) ** 2, ceil((z["h"] + 1) / m) * ceil((z["w"] + 1) / m), 4 * z["f"], z["c"])
+
+    return wanted
+
+
+def dense(form: Form, batch: int, filters: int, channels: int, taps: int) -> bool:
+    """One convolution without stride or dilation, of these extents."""
+    kernels = convolutions(form)
+    if len(form.matches) != 1 or len(kernels) != 1:
+        return False
+    (k,) = kernels
+    shape = (k.x.shape[0], k.w.shape[1], k.w.shape[2], k.w.shape[3:])
+    return not k.transposed and shape == (batch, filters, channels, (taps, taps)) and {*k.strides, *k.dilations} == {1}
+
+
+def residues_winograd(form: Form, z: Sizes) -> bool:
+    """A batched Matmul over the 36 points of F(4x4,3x3), one row per tile of each of the d² classes."""
+    tiles = [z["d"] * ceil(ceil(z[x] / z["d"]) / 4) for x in ("h", "w")]
+    return has_matmul(form, 36, tiles[0] * tiles[1], z["f"], z["c"])
 
 
 def both(form: Form, z: Sizes, first: tuple[str, str, str]) -> bool:
@@ -236,6 +278,13 @@ GOLDENS: tuple[Golden, ...] = (
     Golden("G3", "ConvTranspose to Matmul + reduce", TRANSPOSED, UPSAMPLED, 2,
            lambda f, z: has_matmul(f, 1, z["h"] * z["w"], 16 * z["f"], z["c"]) and reduces(f, 4, 4), "901k / 64M"),
     Golden("G3 phases", "ConvTranspose to a stride-1 Conv, four phases in its channels", TRANSPOSED, UPSAMPLED, 3, phases, "901k / 64M"),
+    Golden("G4", "Conv5x5 to Conv3x3 of 4 times the channels + OffsetReduce", CONV, FIVES, 0,
+           lambda f, z: dense(f, 1, 4 * z["f"], z["c"], 3) and reduces(f, 2, 2), "2.2M / 77M"),
+    Golden("G5", "dilated Conv to residue classes in the batch, plain Conv", DILATED, RESIDUES, 1,
+           lambda f, z: dense(f, z["d"] ** 2, z["f"], z["c"], 3)),
+    Golden("G5 F(4)", "dilated Conv to residue classes, each F(4x4,3x3)", DILATED, LARGE_RESIDUES, 2, residues_winograd),
+    Golden("G6", "strided Conv to space-to-depth, stride-1 Conv", STRIDED, HALVED, 1,
+           lambda f, z: dense(f, 1, z["f"], z["c"] * z["d"] ** 2, ceil(z["r"] / z["d"]))),
     Golden("G7", "Conv k×1 to Matmul + OffsetReduce", COLUMN, PLANES, 2,
            lambda f, z: has_matmul(f, 1, z["h"] * z["w"], z["r"] * z["f"], z["c"]) and reduces(f, z["r"])),
     Golden("G7 row", "Conv 1×k, channels first, to Matmul + OffsetReduce", ROW, PLANES, 2,
@@ -248,6 +297,7 @@ GOLDENS: tuple[Golden, ...] = (
            lambda f, z: has_matmul(f, z["g"], z["h"] * z["w"], z["f"], z["c"]) and copies(f) == 0),
     Golden("G11 F(2)", "Conv3x3 to F(2x2,3x3)", CONV, SMALL_TAPS, 1, winograd(2)),
     Golden("G11 F(4)", "Conv3x3 to F(4x4,3x3)", CONV, (SMALL_TAPS[0], {**SMALL_TAPS[1], "h": 14, "w": 15}, SMALL_TAPS[2]), 1, winograd(4)),
+    Golden("G12", "ConvTranspose to four phases, each F(3x3,2x2)", TRANSPOSED, UPSAMPLED, 3, phases_winograd(3), "901k / 64M", slow=True),
     Golden("G13", "A·B·C as (A·B)·C", PRODUCT, CHAINS, 1, lambda f, z: both(f, z, ("a", "c", "b"))),
     Golden("G13 other", "A·B·C as A·(B·C)", PRODUCT, CHAINS, 1, lambda f, z: both(f, z, ("b", "d", "c"))),
     Golden("G13 nested", "(A·B)·C to A·(B·C)", NESTED, CHAINS, 2, lambda f, z: both(f, z, ("b", "d", "c"))),

@@ -1,21 +1,22 @@
-"""relayout: copy an operand in the order in which it is read. im2col, space-to-depth, transposes and padding are instances."""
+"""relayout: copy an operand in the order in which it is read. im2col, space-to-depth, residue classes, transposes and padding are instances."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from einnet.derivation.facts import hull
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
-from einnet.expr.index import Index, var
+from einnet.expr.index import Index, Range, var
 from einnet.expr.nodes import Iter, Read, Scope, Tensor, fresh, indices, map_reads, reads
 from einnet.expr.printing import print_index
 
 
 @rule("relayout", guard="the operand is a tensor that is not read in the iterators' own order already")
 def relayout(e: Scope) -> Iterator[Outcome]:
-    """L[x] Σ[y] A[τ(x,y)]*g = L[x] Σ[y] {L[u] A[τ(u)]}[u]*g, u the iterators that τ uses
+    """L[x] Σ[y] A[τ(σ(x,y))]*g = L[x] Σ[y] {L[u] A[τ(u)]}[σ(x,y)]*g, u in the box hull of σ
 
-    On weights the copy is made at compile time.
+    σ is all iterators that the index uses, or the digits of its dimensions: 2*h'+h''+2*r is 2*u+h'' with u = h'+r. On weights the copy
+    is made at compile time.
     """
     found = False
     if not e.sums:
@@ -27,6 +28,9 @@ def relayout(e: Scope) -> Iterator[Outcome]:
             continue
         used = frozenset().union(*(ix.names() for ix in r.index)) if r.index else frozenset()
         order = tuple(i for i in (*e.loops, *e.sums) if i.name in used)
+        if any(factor(ix, e.ranges) for ix in r.index) and not repeated(r):
+            found = True
+            yield relayout_read(e, r, order, [f for ix in r.index for f in digits(ix, factor(ix, e.ranges))])
         if indices(order) == r.index and all(i.range == box for i, box in zip(order, r.base.box)):
             yield Refused(f"{r.base.name} is read in the iterators' order already")
             continue
@@ -69,3 +73,33 @@ def gathered(ix: Index, form: Index, name: str) -> Index:
     """The index with k·form written as k·name, for whatever k."""
     atom, unit = form.terms[0]
     return ix + (ix.coefficient(atom) // unit) * (var(name) - form)
+
+
+def factor(ix: Index, ranges: Mapping[str, Range]) -> int:
+    """The greatest coefficient under which other iterators of an affine index fit as a smaller digit, beside a sum of multiples; 0 if none."""
+    return max((abs(c) for _, c in ix.terms if abs(c) > 1 and _fits(ix, abs(c), ranges)), default=0) if ix.is_affine else 0
+
+
+def _fits(ix: Index, d: int, ranges: Mapping[str, Range]) -> bool:
+    """Two iterators or more are multiples of d, and all others together reach less far than d."""
+    fine = [(abs(c), ranges[str(a)]) for a, c in ix.terms if c % d]
+    return bool(fine) and len(ix.terms) > len(fine) + 1 and sum(c * (hi - lo - 1) for c, (lo, hi) in fine) < d
+
+
+def digits(ix: Index, d: int) -> list[Index]:
+    """ix = d·u + v + a constant below d: u and the iterators of v. The index itself where d is 0."""
+    if not d:
+        return [ix] if ix.terms else []
+    coarse = Index(tuple((a, c // d) for a, c in ix.terms if c % d == 0), ix.const // d)
+    return [*(var(str(a)) for a, c in ix.terms if c % d), coarse]
+
+
+def repeated(read: Read) -> str:
+    """An iterator that moves two dimensions at once, or ''."""
+    seen: set[str] = set()
+    for ix in read.index:
+        again = sorted(seen & ix.names())
+        if again:
+            return again[0]
+        seen |= ix.names()
+    return ""
