@@ -13,6 +13,10 @@ class ModelError(EinNetError):
     """A model file or graph that cannot be read. Names the file or the node."""
 
 
+class NotStaticError(ModelError):
+    """A valid model with values that are no tensors of a plain type and a static shape: it can be run, but not as a program of expressions."""
+
+
 class CertificateError(EinNetError):
     """A derivation step whose two sides are not the same tensor."""
 

@@ -45,11 +45,15 @@ def to_onnx(optimization: Optimization) -> onnx.ModelProto:
     """
     from einnet.runtime.onnx.emit import LEAST_OPSET
     from einnet.runtime.onnx.model import export
+    from einnet.runtime.whole import Whole
 
+    kept = optimization.executable
+    if isinstance(kept, Whole):
+        return onnx.load_model_from_string(kept.model)
     header = optimization.program.header
     changed = {r.subprogram.key: r.candidate.rules for r in optimization.outcome.results if r.changed}
     metadata = {**dict(header.metadata), **{f"einnet.derivation.{key}": ", ".join(rules) for key, rules in changed.items()}}
-    model = export(optimization.executable.plan, max(header.opset, LEAST_OPSET), metadata, header.graph)
+    model = export(kept.plan, max(header.opset, LEAST_OPSET), metadata, header.graph)
     model.doc_string = header.doc
     return model
 

@@ -21,11 +21,13 @@ from einnet.api.schedule import Schedule
 from einnet.api.settings import Progress, Settings
 from einnet.api.whole import whole_model
 from einnet.derivation.steps import Derivation
+from einnet.errors import NotStaticError
 from einnet.graph.program import Program
 
 if TYPE_CHECKING:
     from einnet.runtime.costs import CpuCost
     from einnet.runtime.cpu.program import Executable
+    from einnet.runtime.whole import Whole
 
 Array = np.ndarray[Any, np.dtype[Any]]
 TOLERANCE = {"exact": 1e-4, "reassociation": 1e-4, "precision": 1e-3}
@@ -48,7 +50,7 @@ class Optimization:
 
     program: Program
     outcome: Outcome
-    executable: Executable
+    executable: Executable | Whole
     certificate: Certificate
     report: dict[str, Any]
     settings: Settings
@@ -60,7 +62,7 @@ class Optimization:
 
     def __call__(self, *args: Array | Mapping[str, Array], **inputs: Array) -> dict[str, Array]:
         """Run the optimized program: outputs by name. Raises UsageError for wrong names, shapes or types."""
-        return self.executable(gather_inputs([n for n, _ in self.executable.plan.inputs], args, inputs))
+        return self.executable(gather_inputs(self.executable.input_names, args, inputs))
 
     def save(self, path: str | Path) -> Path:
         """Write the artifact, or for a name that ends in .onnx a standard ONNX model, whole or not at all.
@@ -97,7 +99,12 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
 
     settings = replace(settings, threads=resolve_threads(settings.threads))
     tell(settings, "read the model", started)
-    program = prepare(load_model(model, shapes=settings.shapes or None))
+    try:
+        program = prepare(load_model(model, shapes=settings.shapes or None))
+    except NotStaticError as reason:
+        from einnet.api.kept import keep_whole
+
+        return keep_whole(model, settings, str(reason), started)
     from einnet.runtime.costs import CpuCost
 
     assert settings.threads is not None
@@ -177,5 +184,3 @@ def tell(settings: Settings, phase: str, started: float) -> None:
     """Report a phase."""
     if settings.progress:
         settings.progress(Progress(phase, left=max(started + settings.time_budget - time.monotonic(), 0.0)))
-
-

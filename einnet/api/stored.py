@@ -16,6 +16,7 @@ import numpy as np
 from einnet.api.inputs import gather_inputs
 from einnet.api.plain import plain
 from einnet.errors import ArtifactError
+from einnet.instantiate.kernels import OpaqueCall
 from einnet.runtime import artifact
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from einnet.api.optimize import Optimization
     from einnet.derivation.steps import Derivation
     from einnet.runtime.cpu.program import Executable
+    from einnet.runtime.whole import Whole
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -112,19 +114,35 @@ class StoredProgram:
         return [e.derivation for e in self.certificate.entries if e.key in changed]
 
     @cached_property
-    def executable(self) -> Executable:
+    def executable(self) -> Executable | Whole:
         """The program bound to memory. Raises ArtifactError where neither the stored code fits this machine nor TVM can build it again."""
+        if self.report.get("kept_whole"):
+            from einnet.runtime.whole import Whole
+
+            call = self.loaded.plan.kernels[0]
+            assert isinstance(call, OpaqueCall)
+            return Whole(call.model, self.loaded.threads, call.origin)
         return self.loaded.executable()
 
     @property
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Element type and shape of every input, by name, in the model's order."""
+        if self.report.get("kept_whole"):
+            from einnet.runtime.whole import Whole
+
+            assert isinstance(self.executable, Whole)
+            return self.executable.signature
         types = {b.name: b.dtype for b in self.loaded.plan.buffers}
         return {name: (types[view.buffer], view.shape) for name, view in self.loaded.plan.inputs}
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The outputs, in the model's order."""
+        return tuple(self.executable.output_names)
 
     def __call__(self, *args: Array | Mapping[str, Array], **inputs: Array) -> dict[str, Array]:
         """Outputs by name, for a mapping of input names to arrays or for the arrays in the model's order.
 
         Raises UsageError for wrong names, shapes or types.
         """
-        return self.executable(gather_inputs(list(self.inputs), args, inputs))
+        return self.executable(gather_inputs(self.executable.input_names, args, inputs))

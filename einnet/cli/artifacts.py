@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be made ({error.strerror or error})") from error
-    files = output_files(folder, [name for name, _ in stored.loaded.plan.outputs])
+    files = output_files(folder, list(stored.output_names))
     for path in files.values():
         check_writable(path)
     for name, value in stored(inputs).items():
@@ -74,7 +74,7 @@ def read_inputs(stored: StoredProgram, given: list[str]) -> dict[str, np.ndarray
         path = Path(text[len(name) + 1 :])
         found[name] = value = read_array(path)
         dtype, shape = stored.inputs[name]
-        if dtype_name(value.dtype) != dtype or value.shape != shape:
+        if dtype_name(value.dtype) != dtype or len(value.shape) != len(shape) or any(n != m for n, m in zip(value.shape, shape) if m >= 0):
             raise UsageError(f"{path}: {array_type(value)}, but input {name!r} is {dtype}[{','.join(map(str, shape))}]")
     missing = [n for n in stored.inputs if n not in found]
     if missing:

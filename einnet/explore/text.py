@@ -53,7 +53,7 @@ def story(report: Mapping[str, Any], used: Iterable[Proven], considered: Iterabl
             chapter["candidates"][n]["derivation"] = derivation_story(told)
         chapters[s["key"]] = chapter
     whole = {name: report[name] for name in ("model", "runs", "totals", "kernels", "cost_model")}
-    return {**whole, "subprograms": list(chapters.values())}
+    return {**whole, "kept_whole": report.get("kept_whole"), "subprograms": list(chapters.values())}
 
 
 SHOWN = ("key", "changed", "expression", "kernels", "original_kernels", "measured_ms", "original_ms", "states")
@@ -79,6 +79,8 @@ def step_story(number: int, step: Step, after: Any, proof: Proof) -> Story:
 
 def explain(told: Story) -> str:
     """The story as text: changed subprograms first, each with its derivation, then those that run as the model has them."""
+    if told["kept_whole"]:
+        return f"{told['model']}: kept whole, ONNX Runtime runs it: {told['kept_whole']}"
     chapters = told["subprograms"]
     changed, kept = [c for c in chapters if c["changed"]], [c for c in chapters if not c["changed"]]
     number = count(len(changed) + 1)

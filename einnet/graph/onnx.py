@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from einnet.errors import ModelError
+from einnet.errors import ModelError, NotStaticError
 from einnet.expr.nodes import Tensor
 from einnet.graph.naming import Namer
 from einnet.graph.onnx_flat import FlatNode, Flattener
@@ -51,12 +51,15 @@ class _Lowering:
 
     def program(self) -> Program:
         graph = self.model.graph
+        for value in graph.inputs:
+            if not self.flat.facts[value].crosses:
+                raise NotStaticError(f"{self.title}: input {value.name!r} has elements of type {value.dtype}")
         inputs = tuple(self.tensor(self.flat.facts[value]) for value in graph.inputs)
         results = [(str(value.name), self.flat.facts[value]) for value in graph.outputs]
         for name, fact in results:
             if not fact.crosses:
                 what = "its shape depends on data" if fact.dtype else "it is no tensor of a plain type"
-                raise ModelError(f"{self.title}: output {name!r} cannot be given out: {what}")
+                raise NotStaticError(f"{self.title}: output {name!r} is no static tensor: {what}")
         outputs = tuple((name, self.tensor(fact).name) for name, fact in results)
         nodes = live(self.flat.nodes, (fact for _, fact in results))
         parts = Groups(nodes).ordered()

@@ -15,7 +15,7 @@ import onnx
 import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
-from einnet.errors import ModelError
+from einnet.errors import ModelError, NotStaticError
 from einnet.graph.onnx_infer import STANDARD, Fact, build_model, infer
 from einnet.graph.onnx_read import first_line
 from einnet.graph.onnx_shapes import SYMBOLS, dimension
@@ -178,7 +178,7 @@ class Flattener:
             if fact.elem is not None and fact.shape is None:
                 fact.shape = self.carried(node, value)
             if failure and node.domain in STANDARD and all(f.crosses for f in reads.values()):
-                raise ModelError(f"{self.title}: {node.op_type} {node.name or ''!r}: {failure}")
+                raise NotStaticError(f"{self.title}: {node.op_type} {node.name or ''!r}: {failure}")
             facts.append(fact)
         return tuple(facts)
 

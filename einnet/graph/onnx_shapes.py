@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from einnet.errors import ModelError
+from einnet.errors import ModelError, NotStaticError
 
 Shapes = Mapping[str, tuple[int, ...]]
 Dimension = int | str | None
@@ -58,7 +58,7 @@ def fix_inputs(graph: ir.Graph, shapes: Shapes, title: str) -> None:
         bind(name, inputs[name].shape, shape, symbols, title)
     for name, value in inputs.items():
         if value.dtype is None or not isinstance(value.type, ir.TensorType):
-            raise ModelError(f"{title}: input {name!r} is not a tensor")
+            raise NotStaticError(f"{title}: input {name!r} is not a tensor")
         value.shape = ir.Shape(shapes[name] if name in shapes else resolve(name, value.shape, symbols, title))
     graph.meta[SYMBOLS] = symbols
 

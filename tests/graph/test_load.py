@@ -292,7 +292,7 @@ def test_types_that_cannot_cross_stay_inside_too() -> None:
 
 
 def test_output_of_unknown_shape_is_refused() -> None:
-    with pytest.raises(ModelError, match="output 'y' cannot be given out: its shape depends on data"):
+    with pytest.raises(ModelError, match="output 'y' is no static tensor: its shape depends on data"):
         load(build([node("NonZero", ["x"])], {"x": X}))
 
 

@@ -1,0 +1,79 @@
+"""Models that no static program stands for are kept: sequences, strings, shapes that depend on data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import einnet
+from einnet.cli import main
+from einnet.errors import ModelError, UsageError
+
+FLOATS = helper.make_tensor_type_proto(TensorProto.FLOAT, [2])
+
+
+def model(nodes: list[onnx.NodeProto], inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto]) -> onnx.ModelProto:
+    return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def sequences() -> onnx.ModelProto:
+    kind = helper.make_sequence_type_proto(FLOATS)
+    nodes = [helper.make_node("SequenceInsert", ["s", "x"], ["t"])]
+    ends = [helper.make_value_info("s", kind), helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])]
+    return model(nodes, ends, [helper.make_value_info("t", kind)])
+
+
+def strings() -> onnx.ModelProto:
+    end = [helper.make_tensor_value_info(n, TensorProto.STRING, [2]) for n in ("a", "b")]
+    return model([helper.make_node("Identity", ["a"], ["b"])], end[:1], end[1:])
+
+
+def data_dependent() -> onnx.ModelProto:
+    x, y = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4]), helper.make_tensor_value_info("y", TensorProto.INT64, [1, "n"])
+    return model([helper.make_node("NonZero", ["x"], ["y"])], [x], [y])
+
+
+@pytest.mark.parametrize(
+    ("made", "inputs"),
+    [
+        (sequences, {"s": [np.ones(2, np.float32)], "x": np.zeros(2, np.float32)}),
+        (strings, {"a": np.array(["p", "q"], dtype=object)}),
+        (data_dependent, {"x": np.array([0, 2, 0, 3], np.float32)}),
+    ],
+)
+def test_kept_and_run(made, inputs, tmp_path: Path):
+    result = einnet.optimize(made(), threads=1)
+    assert result.report["kept_whole"]
+    assert result.derivations == []
+    expected = result(inputs)
+    loaded = einnet.load(result.save(tmp_path / "m.einnet"))
+    for name, value in loaded(inputs).items():
+        assert all(np.array_equal(a, b) for a, b in zip(value, expected[name], strict=True))
+    written = onnx.load(result.save(tmp_path / "m.onnx"))
+    assert written.graph == made().graph
+    with pytest.raises(UsageError, match="is missing"):
+        loaded({})
+
+
+def test_commands(tmp_path: Path, capsys):
+    onnx.save(data_dependent(), tmp_path / "m.onnx")
+    out = tmp_path / "m.einnet"
+    assert main(["optimize", str(tmp_path / "m.onnx"), "-o", str(out), "--threads", "1"]) == 0
+    assert "kept whole, ONNX Runtime runs it" in capsys.readouterr().out
+    np.save(tmp_path / "x.npy", np.array([0, 1, 1, 0], np.float32))
+    assert main(["run", str(out), "--input", f"x={tmp_path / 'x.npy'}", "--output-dir", str(tmp_path / "y")]) == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "y" / "y.npy"), [[1, 2]])
+    assert main(["explain", str(out)]) == 0
+    assert "kept whole" in capsys.readouterr().out
+    assert main(["verify", str(tmp_path / "m.onnx"), str(out)]) == 0
+
+
+def test_what_onnx_runtime_does_not_take_either(tmp_path: Path):
+    nodes = [helper.make_node("NonZero", ["x"], ["n"]), helper.make_node("Nothing", ["n"], ["y"])]
+    x, y = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4]), helper.make_tensor_value_info("y", TensorProto.INT64, [1, "n"])
+    with pytest.raises(ModelError, match="Nothing"):
+        einnet.optimize(model(nodes, [x], [y]), threads=1)
