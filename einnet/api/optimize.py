@@ -161,11 +161,12 @@ def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, sche
 def prepare(program: Program) -> Program:
     """The program passes before the search: simplification, and data in the dimension order that its convolutions want."""
     from einnet.graph.layout import channels_last, permute
+    from einnet.graph.onnx_join import join_opaque
     from einnet.graph.simplify import simplify
 
     program = simplify(program)
     order = channels_last(program)
-    return simplify(permute(program, order)) if order else program
+    return join_opaque(simplify(permute(program, order)) if order else program)
 
 
 def slower(times: Mapping[str, Any]) -> bool:

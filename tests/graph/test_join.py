@@ -1,0 +1,74 @@
+"""Opaque nodes joined into one model."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from einnet.api.optimize import prepare
+from einnet.graph.onnx import load
+from einnet.graph.onnx_join import join_opaque, ordered
+from einnet.graph.program import Node, Opaque
+from einnet.runtime.cpu.program import Executable
+from einnet.runtime.ort import Session
+from einnet.search.candidates import candidates
+from einnet.search.forms import plain
+from einnet.search.plan import Assembly
+from tests.models import with_opaque
+
+
+def model(nodes: list[onnx.NodeProto], outputs: tuple[str, ...]) -> onnx.ModelProto:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 4])
+    results = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, 4]) for n in outputs]
+    axis = onnx.numpy_helper.from_array(np.array(1, np.int64), "axis")
+    graph = helper.make_graph(nodes, "g", [x], results, [axis])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def running(source: str, target: str, **attributes: int) -> onnx.NodeProto:
+    return helper.make_node("CumSum", [source, "axis"], [target], name=target, **attributes)
+
+
+def test_chains_and_branches_become_one_model():
+    nodes = [running("x", "a"), running("a", "b", reverse=1), running("x", "c", exclusive=1), helper.make_node("Add", ["b", "c"], ["y"]), running("y", "z")]
+    made = model(nodes, ("b", "z"))
+    program = join_opaque(load(made))
+    assert [type(n) for n in program.nodes] == [Opaque, Node, Opaque]
+    first = program.nodes[0]
+    assert {t.name for t in first.outputs} == {"b", "c"}, "a is read inside only"
+    assert len(first.origin) == 3
+    plan = assembled(program)
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    wanted = Session(made.SerializeToString(), 1)({"x": x})
+    got = Executable(plan, 1)({"x": x})
+    for name, value in wanted.items():
+        np.testing.assert_allclose(got[name], value, rtol=1e-6)
+
+
+def assembled(program):
+    assembly = Assembly(program)
+    for node in program.nodes:
+        if isinstance(node, Opaque):
+            assembly.opaque(node)
+        else:
+            build = candidates([plain(node.scope)], lambda kernels: [1.0] * len(kernels))[0].build
+            assembly.add(build, {n: n for n in node.inputs}, node.output.name)
+    return assembly.finish()
+
+
+def test_order_keeps_producers_first():
+    nodes = [running("x", "a"), helper.make_node("Relu", ["a"], ["r"]), running("r", "b"), helper.make_node("Neg", ["x"], ["n"]), running("n", "z")]
+    program = load(model(nodes, ("b", "z")))
+    runs = ordered(program)
+    assert sum(map(len, runs)) == len(program.nodes)
+    seen = {"x"}
+    for node in (n for run in runs for n in run):
+        assert all(name in seen or name in program.weights for name in node.inputs)
+        seen |= {t.name for t in node.outputs}
+    assert [type(run[0]) for run in runs] == [Node, Opaque, Node, Opaque]
+
+
+def test_a_single_node_stays_as_it_is():
+    program = prepare(load(with_opaque()))
+    assert sum(isinstance(n, Opaque) for n in program.nodes) == 1
