@@ -68,12 +68,12 @@ def joined(nodes: Sequence[Opaque], outside: set[str]) -> Opaque:
         graph = compose.add_prefix_graph(model.graph, f"n{n}_")
         for name, value in zip(node.inputs, graph.input):
             infos.setdefault(name, typed(value, name))
-            protos.append(helper.make_node("Identity", [name], [value.name], name=value.name))
+            protos.append(helper.make_node("Identity", [name], [value.name], name=f"{value.name}:taken"))
         protos += graph.node
         initialisers += graph.initializer
         for tensor, value in zip(node.outputs, graph.output):
             infos[tensor.name] = typed(value, tensor.name)
-            protos.append(helper.make_node("Identity", [value.name], [tensor.name], name=value.name))
+            protos.append(helper.make_node("Identity", [value.name], [tensor.name], name=f"{value.name}:given"))
     graph = helper.make_graph(protos, "opaque", [infos[n] for n in inputs], [infos[t.name] for t in outputs], initialisers)
     opsets = [helper.make_opsetid(domain, v) for domain, v in imports.items()]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=version)

@@ -31,7 +31,13 @@ def running(source: str, target: str, **attributes: int) -> onnx.NodeProto:
 
 
 def test_chains_and_branches_become_one_model():
-    nodes = [running("x", "a"), running("a", "b", reverse=1), running("x", "c", exclusive=1), helper.make_node("Add", ["b", "c"], ["y"]), running("y", "z")]
+    nodes = [
+        running("x", "a"),
+        running("a", "b", reverse=1),
+        running("x", "c", exclusive=1),
+        helper.make_node("Add", ["b", "c"], ["y"]),
+        running("y", "z"),
+    ]
     made = model(nodes, ("b", "z"))
     program = join_opaque(load(made))
     assert [type(n) for n in program.nodes] == [Opaque, Node, Opaque]

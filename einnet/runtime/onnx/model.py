@@ -143,7 +143,7 @@ class _Writer:
             self.memory.initialisers[i.name] = numpy_helper.to_array(i)
         for name, source in given.items():
             if name not in inner:
-                self.e.nodes.append(helper.make_node("Identity", [source], [name], name=name))
+                self.e.nodes.append(helper.make_node("Identity", [source], [name], name=f"{name}:taken"))
         self.e.nodes.extend(graph.node)
         for output, view in zip(graph.output, call.outputs):
             self.memory.write(view, Value(output.name, view.shape))
