@@ -64,10 +64,17 @@ def megabytes(nbytes: int | None) -> str:
 
 def totals(report: Mapping[str, Any], saved: Path | None) -> list[str]:
     """Whole-program times, verification and certificate."""
+    title = ["", f"{report['model']}, {report['backend']}, {report['threads']} threads"]
+    measured = [] if report.get("kept_whole") else measurements(report)
+    notes = [f"note: {note}" for note in report["notes"]]
+    return [*title, *measured, *notes, f"saved to {saved}" if saved else "not saved; -o OUT.einnet does that"]
+
+
+def measurements(report: Mapping[str, Any]) -> list[str]:
+    """What was measured and proven."""
     t, v, c = report["totals"], report["verification"], report["certificate"]
     proofs = ", ".join(f"{n} {'by normal form' if m == 'inline' else 'at random points'}" for m, n in c["methods"].items())
-    lines = ["", f"{report['model']}, {report['backend']}, {report['threads']} threads"]
-    lines.append(f"ONNX Runtime {ms(t['onnxruntime_ms'])}   model's own operators {ms(t['original_ms'])}   optimized {ms(t['optimized_ms'])}")
+    lines = [f"ONNX Runtime {ms(t['onnxruntime_ms'])}   model's own operators {ms(t['original_ms'])}   optimized {ms(t['optimized_ms'])}"]
     noise = f"   (noise {t['noise']:.1%})"
     over = f", {t['speedup_over_original']:.2f}x over the model's own operators" if t["speedup_over_original"] else ""
     lines.append(f"speedup {t['speedup']:.2f}x over ONNX Runtime{over}{noise}")
@@ -82,5 +89,4 @@ def totals(report: Mapping[str, Any], saved: Path | None) -> list[str]:
             f"as plain ONNX in ONNX Runtime: {ms(o['optimized_ms'])}, {o['speedup']:.2f}x the model's {ms(o['original_ms'])}; "
             f"max error {o['verification']['max_rel']:.2g} of max|y|, {'passed' if o['verification']['passed'] else 'FAILED'}"
         )
-    lines += [f"note: {note}" for note in report["notes"]]
-    return [*lines, f"saved to {saved}" if saved else "not saved; -o OUT.einnet does that"]
+    return lines

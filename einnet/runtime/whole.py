@@ -23,7 +23,7 @@ class Whole:
     """
 
     def __init__(self, model: bytes, threads: int, title: str) -> None:
-        self.plan, self.threads, self.code = Plan((), (OpaqueCall(model, (), (), title),), (), ()), threads, Code(b"", None)
+        self.plan, self.threads, self.code = Plan((), (OpaqueCall(model, (), (), title),), (), ()), threads, Code(b"", ())
         self.model = model
         self.session = Session(model, threads, title=title)
 
