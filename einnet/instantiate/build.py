@@ -10,12 +10,13 @@ from einnet.derivation.rule import Refused
 from einnet.derivation.rules.merge import merge_read
 from einnet.derivation.rules.substitute import split
 from einnet.expr.index import Floor, Index, var
-from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads, tensors
+from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads, tensors, walk
 from einnet.instantiate.address import is_alias
-from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, View, dense_view
+from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, View, dense_view, map_views, operand_views, result_views
 from einnet.instantiate.match import Match
 from einnet.instantiate.padding import padded
 from einnet.instantiate.posts import absorb
+from einnet.instantiate.stitch import Piece, pieces
 
 
 @dataclass
@@ -71,6 +72,11 @@ class _Builder:
         if scope in self.matches:
             self.vendor(self.matches[scope], out)
             return
+        parts = pieces(scope)
+        if any(s.sums for p in parts for s in walk(p.scope)) and not any(p.scope in self.done for p in parts):
+            for n, part in enumerate(parts):
+                self.piece(part, f"{out}_{n}", out)
+            return
         scope = self.fused(scope)
         for r in reads(scope.body) if self.epilogues else ():
             if isinstance(r.base, Scope) and r.base in self.matches:
@@ -80,6 +86,22 @@ class _Builder:
                     self.vendor(replace(match, kernel=replace(match.kernel, post=posts)), out)
                     return
         self.generated(scope, out)
+
+    def piece(self, part: Piece, name: str, out: str) -> None:
+        """Kernels that compute a part of a concatenation where it stands in `out`, or apart from it and then copy, where strides cannot say it."""
+        first = len(self.result.kernels)
+        self.emit(part.scope, name)
+        made = self.result.kernels[first:]
+        views = {v: part.window.view(v, out) for k in made for v in (*operand_views(k), *result_views(k)) if v.buffer == name}
+        if all(views.values()):
+            self.result.kernels[first:] = [map_views(k, lambda v: views.get(v) or v) for k in made]
+            return
+        self.result.temporaries[name] = Buffer(name, prod(part.scope.shape), "f32", "temporary")
+        source = Read(Tensor(name, part.scope.shape), tuple(var(i.name) - i.lo for i in part.scope.loops))
+        target = part.window.view(dense_view(name, part.scope.shape), out)
+        assert target is not None, "a dense view can always be placed"
+        copy = Scope(part.scope.loops, (), source)
+        self.result.kernels.append(EOperator(copy, ((name, dense_view(name, part.scope.shape)),), target))
 
     def vendor(self, match: Match, out: str) -> None:
         names = {str(n): self.buffer_of(base) for n, base in enumerate(match.operands)}

@@ -1,0 +1,74 @@
+"""Concatenations are not copied: each part is computed where it stands in the whole (disjoint writes)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from einnet.expr.index import Index, var
+from einnet.expr.nodes import Add, Iter, Read, Scope
+from einnet.instantiate.kernels import View
+from einnet.instantiate.padding import restrided
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Positions [begin, begin + extent) of one axis of a dense tensor of the given shape."""
+
+    shape: tuple[int, ...]
+    axis: int
+    begin: int
+    extent: int
+
+    def view(self, v: View, buffer: str) -> View | None:
+        """A view of a dense tensor of the window's shape as a view of the whole in `buffer`, or None where strides cannot say it."""
+        inner = prod(self.shape[self.axis + 1 :])
+        found = restrided(v, self.extent * inner, self.shape[self.axis] * inner)
+        return replace(found, buffer=buffer, offset=found.offset + self.begin * inner) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One part of a concatenation: a scope, and where it stands."""
+
+    scope: Scope
+    window: Window
+
+
+def pieces(scope: Scope) -> tuple[Piece, ...]:
+    """The parts of a scope that is a sum of reads whose boxes tile one axis of its box; () for any other scope."""
+    if scope.sums or not isinstance(scope.body, Add):
+        return ()
+    placed = [_placed(scope, r) for r in scope.body.args if isinstance(r, Read) and not r.fill]
+    boxes = [p[0] for p in placed if p is not None]
+    axes = {k for box in boxes for k, (side, i) in enumerate(zip(box, scope.loops)) if side != i.range}
+    if len(boxes) != len(scope.body.args) or len(axes) != 1:
+        return ()
+    (axis,) = axes
+    order = sorted(range(len(boxes)), key=lambda n: boxes[n][axis])
+    ends = [scope.loops[axis].lo, *(boxes[n][axis][1] for n in order)]
+    if any(boxes[n][axis][0] != end for n, end in zip(order, ends)) or ends[-1] != scope.loops[axis].hi:
+        return ()
+    lo = scope.loops[axis].lo
+    return tuple(
+        Piece(part, Window(scope.shape, axis, box[axis][0] - lo, box[axis][1] - box[axis][0])) for box, part in (p for p in placed if p is not None)
+    )
+
+
+def _placed(scope: Scope, r: Read) -> tuple[tuple[tuple[int, int], ...], Scope] | None:
+    """Where the box of what is read, dimension by dimension a loop plus a constant, lies in the scope's, and it as a scope."""
+    if len(r.index) != len(scope.loops) or any(ix - ix.const != var(i.name) and not _unit(ix, i) for ix, i in zip(r.index, scope.loops)):
+        return None
+    shifts = [ix.const if ix.terms else ix.const - i.lo for ix, i in zip(r.index, scope.loops)]
+    box = tuple((lo - shift, hi - shift) for shift, (lo, hi) in zip(shifts, r.base.box))
+    if any(lo < i.lo or hi > i.hi for (lo, hi), i in zip(box, scope.loops)):
+        return None
+    if isinstance(r.base, Scope):
+        return box, r.base
+    loops = tuple(Iter(i.name, lo, hi) for i, (lo, hi) in zip(scope.loops, box))
+    return box, Scope(loops, (), r)
+
+
+def _unit(ix: Index, i: Iter) -> bool:
+    """A unit loop written as its value."""
+    return ix.is_const and i.extent == 1 and ix.den == 1

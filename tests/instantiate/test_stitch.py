@@ -1,0 +1,66 @@
+"""Parts of a concatenation are written where they belong; where strides cannot say that, they are copied there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from einnet.expr.evaluate import evaluate
+from einnet.expr.text import parse
+from einnet.instantiate.build import build
+from einnet.instantiate.kernels import EOperator, Matmul, result_views
+from einnet.instantiate.stitch import pieces
+from einnet.search.forms import Form
+from einnet.search.space import Options, Space
+from tests.instantiate.numpy_kernels import integers, run
+
+DECLARED = "A : f32[2,3,5]\nB : f32[5,4]\nC : f32[5,6]\nD : f32[2,7,5]\n"
+FIRST = "{L[h<2,w<3,f<4] Σ[k<5] A[h,w,k]*B[k,f]}"
+COLUMNS = DECLARED + f"L[h<2,w<3,f<10] {FIRST}[h,w,f] + {{L[h<2,w<3,f<6] Σ[k<5] A[h,w,k]*C[k,f]}}[h,w,f-4]"
+MIDDLE = DECLARED + f"L[h<2,w<10,f<4] {FIRST}[h,w,f] + {{L[h<2,w<7,f<4] Σ[k<5] D[h,w,k]*B[k,f]}}[h,w-3,f]"
+STACKED = DECLARED + "L[b<2,h<2,w<3,f<4] " + "{L[b<1,h<2,w<3,f<4] Σ[k<5] A[h,w,k]*B[k,f]}[b,h,w,f] + " + (
+    "{L[b<1,h<2,w<3,f<4] Σ[k<5] A[h,w,k]*C[k,f]}[b-1,h,w,f]"
+)
+OVERLAPPING = DECLARED + f"L[h<2,w<3,f<9] {FIRST}[h,w,f] + {{L[h<2,w<3,f<6] Σ[k<5] A[h,w,k]*C[k,f]}}[h,w,f-3]"
+WITH_A_GAP = DECLARED + f"L[h<2,w<3,f<11] {FIRST}[h,w,f] + {{L[h<2,w<3,f<6] Σ[k<5] A[h,w,k]*C[k,f]}}[h,w,f-5]"
+OTHER_FILL = DECLARED + f"L[h<2,w<3,f<10] {FIRST}[h,w,f] + {{L[h<2,w<3,f<6] Σ[k<5] A[h,w,k]*C[k,f]}}[h,w,f-4]|1"
+
+
+def two_matmuls(text: str) -> Form:
+    """The form with both sums as Matmuls and without any other step than to them."""
+    forms = Space(Options(max_depth=0, intensity=0.0)).forms(parse(text))
+    return next(f for f in forms if len(f.matches) == 2)
+
+
+@pytest.mark.parametrize(("text", "axis", "begins"), [(COLUMNS, 2, (0, 4)), (MIDDLE, 1, (0, 3)), (STACKED, 0, (0, 1))])
+def test_parts_and_where_they_stand(text: str, axis: int, begins: tuple[int, ...]) -> None:
+    found = pieces(parse(text))
+    assert [(p.window.axis, p.window.begin) for p in found] == [(axis, b) for b in begins]
+
+
+@pytest.mark.parametrize("text", [OVERLAPPING, WITH_A_GAP, OTHER_FILL, DECLARED + "L[k<5,f<4] B[k,f] + 1", DECLARED + "L[k<5,f<4] relu(B[k,f])"])
+def test_no_parts(text: str) -> None:
+    assert pieces(parse(text)) == ()
+
+
+@pytest.mark.parametrize("text", [COLUMNS, MIDDLE, STACKED, OVERLAPPING, WITH_A_GAP, OTHER_FILL])
+def test_the_kernels_compute_the_whole(text: str) -> None:
+    source = parse(text)
+    values = integers(source)
+    for form in Space(Options(max_depth=1, intensity=0.0)).forms(source):
+        np.testing.assert_array_equal(run(form.tree, dict(form.matches), values), evaluate(source, values))
+
+
+@pytest.mark.parametrize("text", [COLUMNS, STACKED])
+def test_each_part_is_one_kernel_that_writes_its_window(text: str) -> None:
+    form = two_matmuls(text)
+    made = build(form.tree, dict(form.matches), "out")
+    assert [type(k) for k in made.kernels] == [Matmul, Matmul] and not made.temporaries
+    assert {v.buffer for k in made.kernels for v in result_views(k)} == {"out"}
+
+
+def test_what_strides_cannot_say_is_copied() -> None:
+    """Rows h·w of a Matmul cross the border of a cut between w and w."""
+    form = two_matmuls(MIDDLE)
+    made = build(form.tree, dict(form.matches), "out")
+    assert [type(k) for k in made.kernels] == [Matmul, EOperator, Matmul, EOperator]
