@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from onnx import helper, numpy_helper
 from torch import fx
 
 Attributes = dict[str, Any]
-Build = Callable[[fx.Graph, list[Any], Attributes], fx.Node]
-"""From operands, fx nodes or the numpy value of a constant that is an argument in torch, and attributes to the node's translation."""
+Build = Callable[[fx.Graph, list[Any], Attributes], fx.Node | list[fx.Node]]
+"""From operands, fx nodes or the numpy value of a constant that is an argument in torch, and attributes to the node's translation, one for each
+output."""
 
 
 def _symmetric(pads: list[int]) -> list[int]:
@@ -26,7 +28,8 @@ def _symmetric(pads: list[int]) -> list[int]:
 
 def _conv(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
     x, weight, bias = (*operands, None)[:3]
-    return graph.call_function(F.conv2d, (x, weight, bias, a["strides"], _symmetric(a["pads"]), a["dilations"], a["group"]))
+    function = (F.conv1d, F.conv2d, F.conv3d)[len(a["strides"]) - 1]
+    return graph.call_function(function, (x, weight, bias, a["strides"], _symmetric(a["pads"]), a["dilations"], a["group"]))
 
 
 def _conv_transpose(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
@@ -35,7 +38,34 @@ def _conv_transpose(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.N
 
 
 def _max_pool(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
-    return graph.call_function(F.max_pool2d, (operands[0], a["kernel_shape"], a["strides"], _symmetric(a["pads"])))
+    function = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[len(a["strides"]) - 1]
+    return graph.call_function(function, (operands[0], a["kernel_shape"], a["strides"], _symmetric(a["pads"])))
+
+
+def _average_pool(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
+    """Padding does not count."""
+    return graph.call_function(F.avg_pool2d, (operands[0], a["kernel_shape"], a["strides"], _symmetric(a["pads"]), False, False))
+
+
+def _layer_norm(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
+    x, scale, shift = operands
+    return graph.call_function(F.layer_norm, (x, graph.call_function(getattr, (scale, "shape")), scale, shift, a["epsilon"]))
+
+
+def _split(graph: fx.Graph, operands: list[Any], a: Attributes) -> list[fx.Node]:
+    """A node for each part."""
+    x, sizes = operands
+    parts = graph.call_function(torch.split, (x, sizes.tolist(), a["axis"]))
+    return [graph.call_function(getitem, (parts, n)) for n in range(sizes.size)]
+
+
+def _global_mean(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
+    return graph.call_function(_spatial_mean, (operands[0],))
+
+
+def _spatial_mean(x: torch.Tensor) -> torch.Tensor:
+    """The mean over all but the first two axes, which stay with extent 1."""
+    return torch.mean(x, tuple(range(2, x.dim())), True)
 
 
 def _gemm(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
@@ -79,13 +109,19 @@ def _call(function: Callable[..., torch.Tensor], *keys: str) -> Build:
 
 BUILDERS: dict[str, Build] = {
     "Add": _call(torch.add),
+    "AveragePool": _average_pool,
     "BatchNormalization": _batch_norm,
+    "Clip": _call(torch.clamp),
+    "Concat": lambda graph, operands, a: graph.call_function(torch.cat, (operands, a["axis"])),
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
+    "Div": _call(torch.div),
+    "Erf": _call(torch.erf),
     "Flatten": _call(torch.flatten, "axis"),
     "Gather": _gather,
     "Gemm": _gemm,
-    "GlobalAveragePool": lambda graph, operands, a: graph.call_function(torch.mean, (operands[0], (2, 3), True)),
+    "GlobalAveragePool": _global_mean,
+    "LayerNormalization": _layer_norm,
     "MatMul": _call(torch.matmul),
     "MaxPool": _max_pool,
     "Mul": _call(torch.mul),
@@ -94,12 +130,14 @@ BUILDERS: dict[str, Build] = {
     "Relu": _call(torch.relu),
     "Reshape": lambda graph, operands, a: graph.call_function(torch.reshape, (operands[0], operands[1].tolist())),
     "Resize": _resize,
+    "Sigmoid": _call(torch.sigmoid),
     "Softmax": _call(torch.softmax, "axis"),
+    "Split": _split,
     "Tanh": _call(torch.tanh),
     "Transpose": _call(torch.permute, "perm"),
 }
 
-STATIC = ("Reshape", "Pad", "Resize")
+STATIC = ("Reshape", "Pad", "Resize", "Split")
 """Operators whose constants are arguments in torch, not tensors."""
 
 
@@ -126,7 +164,8 @@ def to_torch(model: onnx.ModelProto, layout: torch.memory_format = torch.contigu
         static: dict[str, np.ndarray] = constants if node.op_type in STATIC else {}
         operands = [static[name] if name in static else tensor(name) for name in node.input if name]
         try:
-            values[node.output[0]] = BUILDERS[node.op_type](graph, operands, attributes)
+            made = BUILDERS[node.op_type](graph, operands, attributes)
+            values.update(zip(node.output, made if isinstance(made, list) else [made], strict=True))
         except ValueError as error:
             raise ValueError(f"{node.op_type} '{node.name}': {error}") from error
     graph.output(tuple(values[o.name] for o in model.graph.output))

@@ -1,4 +1,4 @@
-"""The seven models of the published tables, the operator cases and a small network, as ONNX with random weights.
+"""The seven models of the published tables, the operator cases, other common topologies and a small network, as ONNX with random weights.
 
     from benchmarks.models import build
     model = build("resnet18", batch=16, seed=1, size=224)
@@ -16,12 +16,14 @@ from typing import Any
 import onnx
 
 from benchmarks.models.cases import conv3x3, conv5x5, convtranspose, g2bmm, small
+from benchmarks.models.convolutional import dense, depthwise, gated, inception, residual, shuffle, squeeze, unet
 from benchmarks.models.csrnet import csrnet, csrnet_full
 from benchmarks.models.fsrcnn import fsrcnn
 from benchmarks.models.gcn import gcn
 from benchmarks.models.generators import dcgan, infogan
 from benchmarks.models.longformer import longformer, longformer_masked
 from benchmarks.models.resnet import resnet18
+from benchmarks.models.sequential import audio, mixer, mlp, transformer, volume
 
 Generator = Callable[..., onnx.ModelProto]
 
@@ -33,7 +35,12 @@ SEVEN: dict[str, Generator] = {
 OPERATORS: dict[str, Generator] = {f.__name__: f for f in (conv3x3, convtranspose, conv5x5, g2bmm)}
 """The operator cases of table 3."""
 
-MODELS: dict[str, Generator] = {**SEVEN, **OPERATORS, "small": small}
+TOPOLOGIES: dict[str, Generator] = {
+    f.__name__: f for f in (squeeze, residual, depthwise, unet, dense, inception, shuffle, gated, mlp, mixer, transformer, audio, volume)
+}
+"""One network of each common topology beside the seven."""
+
+MODELS: dict[str, Generator] = {**SEVEN, **OPERATORS, **TOPOLOGIES, "small": small}
 """Everything that `build` knows."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,12 +22,9 @@ class Value(NamedTuple):
     shape: tuple[int, ...]
 
 
-def pair(value: int | Sequence[int]) -> tuple[int, int]:
-    """One number for both axes, or one for each."""
-    if isinstance(value, int):
-        return value, value
-    first, second = value
-    return first, second
+def each(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
+    """One number for every axis, or one for each."""
+    return (value,) * rank if isinstance(value, int) else tuple(value)
 
 
 class Net:
@@ -91,27 +89,29 @@ class Net:
         x: Value,
         name: str,
         features: int,
-        kernel: int | tuple[int, int],
+        kernel: int | tuple[int, ...],
         *,
-        stride: int = 1,
-        pad: int | tuple[int, int] = 0,
+        stride: int | tuple[int, ...] = 1,
+        pad: int | tuple[int, ...] = 0,
         dilation: int = 1,
         groups: int = 1,
         bias: bool = True,
         gain: float = 2.0,
         shared: str | None = None,
     ) -> Value:
-        """Two-dimensional convolution of NCHW; `shared` names the layer whose weights it uses."""
-        (batch, channels, *size), taps, pads = x.shape, pair(kernel), pair(pad)
+        """Convolution of (batch, channels, spatial...); `shared` names the layer whose weights it uses."""
+        batch, channels, *size = x.shape
+        rank = len(size)
+        taps, pads, steps = each(kernel, rank), each(pad, rank), each(stride, rank)
         layer = shared or name
-        fan_in = channels // groups * taps[0] * taps[1]
+        fan_in = channels // groups * prod(taps)
         operands = [x, self.normal(f"{layer}.weight", (features, channels // groups, *taps), (gain / fan_in) ** 0.5)]
         if bias:
             operands.append(self.normal(f"{layer}.bias", (features,), 0.1))
-        out = tuple((n + 2 * p - dilation * (k - 1) - 1) // stride + 1 for n, k, p in zip(size, taps, pads, strict=True))
+        out = tuple((n + 2 * p - dilation * (k - 1) - 1) // s + 1 for n, k, p, s in zip(size, taps, pads, steps, strict=True))
         return self.node(
             "Conv", name, operands, (batch, features, *out),
-            kernel_shape=taps, strides=(stride, stride), pads=(*pads, *pads), dilations=(dilation, dilation), group=groups,
+            kernel_shape=taps, strides=steps, pads=(*pads, *pads), dilations=(dilation,) * rank, group=groups,
         )  # fmt: skip
 
     def conv_transpose(
@@ -159,6 +159,44 @@ class Net:
         """A learned slope below 0 for each channel."""
         return self.node("PRelu", name, [x, self.uniform(f"{name}.weight", (x.shape[1], 1, 1), 0.05, 0.4)], x.shape)
 
+    def relu6(self, x: Value, name: str) -> Value:
+        """min(max(x, 0), 6)"""
+        bounds = [self.constant(f"bound.{v}", np.array(v, np.float32)) for v in (0.0, 6.0)]
+        return self.node("Clip", name, [x, *bounds], x.shape)
+
+    def unary(self, op: str, x: Value, name: str, **attributes: Any) -> Value:
+        """Any operator that keeps the shape of its one operand."""
+        return self.node(op, name, [x], x.shape, **attributes)
+
+    def mul(self, a: Value, b: Value, name: str) -> Value:
+        """Product; shapes broadcast."""
+        return self.node("Mul", name, [a, b], np.broadcast_shapes(a.shape, b.shape))
+
+    def concat(self, parts: Sequence[Value], name: str, axis: int = 1) -> Value:
+        """Tensors one after the other along an axis."""
+        shape = list(parts[0].shape)
+        shape[axis] = sum(p.shape[axis] for p in parts)
+        return self.node("Concat", name, parts, tuple(shape), axis=axis)
+
+    def split(self, x: Value, name: str, sizes: Sequence[int], axis: int = 1) -> list[Value]:
+        """Parts of these sizes along an axis, named NAME.0, NAME.1 and so on."""
+        assert sum(sizes) == x.shape[axis], (name, x.shape, sizes)
+        shapes = [tuple(n if d == axis else m for d, m in enumerate(x.shape)) for n in sizes]
+        parts = [Value(f"{name}.{n}", shape) for n, shape in enumerate(shapes)]
+        lengths = self.constant(f"{name}.sizes", np.array(sizes, np.int64))
+        self.nodes.append(helper.make_node("Split", [x.name, lengths.name], [p.name for p in parts], name=name, axis=axis))
+        return parts
+
+    def layer_norm(self, x: Value, name: str) -> Value:
+        """Normalization over the last axis, with scale and shift."""
+        size = (x.shape[-1],)
+        operands = [x, self.uniform(f"{name}.weight", size, 0.7, 1.3), self.normal(f"{name}.bias", size, 0.1)]
+        return self.node("LayerNormalization", name, operands, x.shape, axis=-1, epsilon=1e-5)
+
+    def matmul(self, a: Value, b: Value, name: str) -> Value:
+        """Batched matrix product of tensors with equal batch dimensions."""
+        return self.node("MatMul", name, [a, b], (*a.shape[:-1], b.shape[-1]))
+
     def add(self, a: Value, b: Value, name: str) -> Value:
         """Sum of two tensors of one shape."""
         assert a.shape == b.shape, (name, a.shape, b.shape)
@@ -166,14 +204,22 @@ class Net:
 
     def max_pool(self, x: Value, name: str, kernel: int, *, stride: int, pad: int = 0) -> Value:
         """Maximum over windows; padding never wins."""
+        return self._pool("MaxPool", x, name, kernel, stride, pad)
+
+    def average_pool(self, x: Value, name: str, kernel: int, *, stride: int, pad: int = 0) -> Value:
+        """Mean over windows; padding does not count."""
+        return self._pool("AveragePool", x, name, kernel, stride, pad)
+
+    def _pool(self, op: str, x: Value, name: str, kernel: int, stride: int, pad: int) -> Value:
         batch, channels, *size = x.shape
-        out = tuple((n + 2 * pad - kernel) // stride + 1 for n in size)
-        return self.node("MaxPool", name, [x], (batch, channels, *out), kernel_shape=(kernel, kernel), strides=(stride, stride), pads=(pad,) * 4)
+        rank, out = len(size), tuple((n + 2 * pad - kernel) // stride + 1 for n in size)
+        window = {"kernel_shape": (kernel,) * rank, "strides": (stride,) * rank, "pads": (pad,) * (2 * rank)}
+        return self.node(op, name, [x], (batch, channels, *out), **window)
 
     def pooled_features(self, x: Value, name: str) -> Value:
         """Global average over space, flattened to (batch, channels)."""
         batch, channels, *_ = x.shape
-        mean = self.node("GlobalAveragePool", f"{name}.pool", [x], (batch, channels, 1, 1))
+        mean = self.node("GlobalAveragePool", f"{name}.pool", [x], (batch, channels, *(1 for _ in x.shape[2:])))
         return self.node("Flatten", f"{name}.flatten", [mean], (batch, channels), axis=1)
 
     def gemm(self, x: Value, name: str, features: int, *, gain: float = 1.0) -> Value:
