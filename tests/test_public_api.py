@@ -20,7 +20,7 @@ HEAVY = ("tvm", "tvm_ffi", "cupy", "cudnn", "onnx", "onnx_ir", "onnxruntime", "t
 HOMES: dict[str, tuple[str, ...]] = {
     "islpy": ("einnet.expr.sets",),
     "sympy": ("einnet.expr.algebra",),
-    "onnx": ("einnet.graph.onnx*",),
+    "onnx": ("einnet.graph.onnx*", "einnet.runtime.onnx.*", "einnet.api.onnx_out"),
     "onnx_ir": ("einnet.graph.onnx*",),
     "google": ("einnet.graph.onnx*",),
     "onnxruntime": ("einnet.runtime.*",),
