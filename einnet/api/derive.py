@@ -14,6 +14,9 @@ from einnet.expr.text import parse
 from einnet.search.forms import Form
 from einnet.search.space import EXPLORED, Options, Space
 
+SHOWN = 60
+"""States that a notebook shows."""
+
 
 @dataclass
 class State:
@@ -61,6 +64,19 @@ class DerivationTree:
             lines.append(f"... and {len(self.states) - most} more states")
         reached = list(dict.fromkeys(o for f in self.forms for o in f.operators()))
         return "\n".join([*lines, f"{len(self.states)} states, {len(self.forms)} candidates; operators reached: {', '.join(reached) or 'none'}"])
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: how each state was reached, and the state."""
+        from einnet.expr.markup import definitions, rows_html, wrapped
+        from einnet.expr.tags import tag
+
+        rows = [
+            tag("tr", tag("td", f"#{s.number}") + tag("td", f"{s.step.rule} {s.step.parameters}<br>from #{s.parent}" if s.step else "start")
+                + tag("td", rows_html(definitions(s.expression)), style="text-align:left"))
+            for s in self.states[:SHOWN]
+        ]  # fmt: skip
+        more = tag("p", f"and {len(self.states) - SHOWN} more states") if len(self.states) > SHOWN else ""
+        return wrapped(tag("table", "".join(rows)) + more)
 
     def show(self) -> None:
         """Print the tree."""

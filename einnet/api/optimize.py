@@ -64,6 +64,25 @@ class Optimization:
         """Run the optimized program: outputs by name. Raises UsageError for wrong names, shapes or types."""
         return self.executable(gather_inputs(self.executable.input_names, args, inputs))
 
+    def html(self) -> str:
+        """The report as one HTML page: what changed, times, kernels under the roofline, errors, derivations."""
+        from einnet.explore.report import report_page
+        from einnet.explore.text import story
+
+        return report_page(self.report, story(self.report, self.certificate.entries))
+
+    def __repr__(self) -> str:
+        t = self.report["totals"]
+        changed = sum(s["changed"] for s in self.report["subprograms"])
+        time = "" if t["optimized_ms"] is None else f" {t['optimized_ms']:.3g} ms, {t['speedup']:.2f}x over ONNX Runtime;"
+        return f"<{self.report['model']}:{time} {changed} of {len(self.report['subprograms'])} subprograms changed>"
+
+    def _repr_html_(self) -> str:
+        from einnet.explore.report import program_fragment
+        from einnet.explore.text import story
+
+        return program_fragment(self.report, story(self.report, self.certificate.entries))
+
     def save(self, path: str | Path) -> Path:
         """Write the artifact, or for a name that ends in .onnx a standard ONNX model, whole or not at all.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from einnet.cli.arguments import names, shape
-from einnet.cli.files import check_writable, write_json
+from einnet.cli.files import check_writable, write_json, write_whole
 from einnet.errors import UsageError
 
 FAILED = 1
@@ -30,6 +30,7 @@ def register(commands: Any) -> None:
     one.add_argument("--shape", dest="shapes", action="append", default=[], type=shape, metavar="NAME=1x3x224x224", help="an input's shape; one each")
     one.add_argument("--seed", type=int, default=0, help="of the random inputs that verify and time (default: 0)")
     one.add_argument("--json", metavar="REPORT", help="write the report as JSON; - is standard output, without the table")
+    one.add_argument("--report", metavar="PAGE.html", type=Path, help="write the report as an HTML page: changes, times, rooflines, derivations")
     one.add_argument("--quiet", action="store_true", help="no progress and no table")
     one.set_defaults(run=optimize)
 
@@ -42,7 +43,7 @@ def optimize(options: argparse.Namespace) -> int:
     from einnet.cli.summary import print_summary
 
     chosen = settings(options)
-    for path in (options.output, Path(options.json) if options.json and options.json != "-" else None):
+    for path in (options.output, options.report, Path(options.json) if options.json and options.json != "-" else None):
         if path is not None:
             check_writable(path)
     with progress(options.quiet) as report:
@@ -56,6 +57,8 @@ def optimize(options: argparse.Namespace) -> int:
             passed = passed and bool(compared.verification["passed"])
     if options.json:
         write_json(options.json, result.report)
+    if options.report:
+        write_whole(options.report, lambda file: file.write(result.html().encode()))
     if not options.quiet and options.json != "-":
         print_summary(result.report, options.output if passed else None)
     return 0 if passed else FAILED

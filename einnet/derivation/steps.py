@@ -57,6 +57,22 @@ class Derivation:
         """The worst class among the steps."""
         return KINDS[max((KINDS.index(s.kind) for s in self.steps), default=0)]
 
+    def __str__(self) -> str:
+        """The derivation as a `.ein` file has it."""
+        from einnet.derivation.einfile import write
+
+        return write(self)
+
+    def _repr_html_(self) -> str:
+        from einnet.derivation.markup import derivation_document
+
+        return derivation_document(self)
+
+    def _repr_latex_(self) -> str:
+        from einnet.derivation.markup import derivation_latex
+
+        return f"$${derivation_latex(self)}$$"
+
 
 def subscope(root: Scope, path: Path) -> Scope:
     """The scope at a path. Raises IndexError where there is none."""

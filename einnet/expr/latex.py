@@ -19,10 +19,10 @@ def latex(scope: Scope) -> str:
 
 
 def _iters(iters: tuple[Iter, ...]) -> str:
-    return _COMMA.join((rf"{_name(i.name)}<{i.hi}" if i.lo == 0 else rf"{i.lo}\le {_name(i.name)}<{i.hi}") for i in iters)
+    return _COMMA.join((rf"{name_latex(i.name)}<{i.hi}" if i.lo == 0 else rf"{i.lo}\le {name_latex(i.name)}<{i.hi}") for i in iters)
 
 
-def _name(name: str) -> str:
+def name_latex(name: str) -> str:
     """Letters in italics, longer names upright, a trailing number as an index, primes kept."""
     stem = name.rstrip("'")
     primes = name[len(stem) :]
@@ -36,7 +36,7 @@ def _name(name: str) -> str:
 def _index(e: Index) -> str:
     text = ""
     for atom, c in e.terms:
-        shown = _name(atom) if isinstance(atom, str) else rf"\lfloor {_index(atom.num)} / {atom.den} \rfloor"
+        shown = name_latex(atom) if isinstance(atom, str) else rf"\lfloor {_index(atom.num)} / {atom.den} \rfloor"
         sign = "-" if c < 0 else "+" if text else ""
         text += f"{sign}{'' if abs(c) == 1 else abs(c)}{shown}"
     if e.const or not text:
@@ -62,7 +62,7 @@ def _body(b: Body, level: int) -> str:
         case Val(e):
             return rf"\left({_index(e)}\right)"
         case Read(base, index, fill):
-            name = _name(base.name) if isinstance(base, Tensor) else rf"\left\{{{latex(base)}\right\}}"
+            name = name_latex(base.name) if isinstance(base, Tensor) else rf"\left\{{{latex(base)}\right\}}"
             tail = "" if fill == 0 else rf"\big|_{{{_number(fill)}}}"
             return f"{name}[{_COMMA.join(map(_index, index))}]{tail}"
         case Add(args):

@@ -187,6 +187,11 @@ class Scope:
 
         return f"$${latex(self)}$$"
 
+    def _repr_html_(self) -> str:
+        from einnet.expr.markup import html
+
+        return html(self)
+
 
 def neutral(reduce: str) -> Number:
     """The neutral element of a reduction."""

@@ -46,6 +46,19 @@ class Match:
     def __str__(self) -> str:
         return f"{self.table}({', '.join(f'{role}={chr(42).join(names) or 1}' for role, names in self.roles)})"
 
+    def _repr_html_(self) -> str:
+        from einnet.expr.markup import name_html, wrapped
+
+        roles = ", ".join(f"{role} = {'·'.join(map(name_html, names)) or 1}" for role, names in self.roles)
+        return wrapped(f'<span class="tensor">{self.table}</span>({roles})')
+
+    def _repr_latex_(self) -> str:
+        from einnet.expr.latex import name_latex
+
+        times = r" \cdot "
+        roles = r",\; ".join(rf"\mathrm{{{role}}} = {times.join(map(name_latex, names)) or 1}" for role, names in self.roles)
+        return rf"$\mathrm{{{self.table}}}({roles})$"
+
 
 def match(scope: Scope, table: Table) -> Match | list[Mismatch]:
     """The kernel of the table that computes the scope, or what differs."""

@@ -32,6 +32,19 @@ class Form:
     def derivation(self) -> Derivation:
         return Derivation(self.start, self.steps)
 
+    def __str__(self) -> str:
+        return f"{' + '.join(self.operators()) or 'generated code alone'}, {len(self.steps)} steps: {self.tree.text()}"
+
+    def _repr_html_(self) -> str:
+        from einnet.derivation.markup import derivation_html
+        from einnet.expr.markup import wrapped
+        from einnet.expr.picture import svg
+
+        return wrapped(f"<b>{' + '.join(self.operators()) or 'generated code alone'}</b>{derivation_html(self.derivation)}{svg(self.tree)}")
+
+    def _repr_latex_(self) -> str:
+        return self.derivation._repr_latex_()
+
     def operators(self) -> list[str]:
         """The vendor operators, for people."""
         return [str(m) for _, m in self.matches]

@@ -1,0 +1,65 @@
+"""The command explore: a page that shows a search, its derivations and the program that they belong to."""
+
+from __future__ import annotations
+
+import argparse
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from einnet.cli.arguments import names
+from einnet.cli.files import check_writable, read_text, write_whole
+
+
+def register(commands: Any) -> None:
+    """Add the command."""
+    one = commands.add_parser("explore", help="write an HTML page that shows a search, its derivations and the program")
+    one.add_argument("subject", metavar="OUT.einnet|EXPR", help="a stored program, an expression or a file with one; - is standard input")
+    one.add_argument("-o", "--output", metavar="PAGE.html", type=Path, default=Path("explore.html"), help="where to write (default: explore.html)")
+    one.add_argument("--max-depth", type=int, metavar="N", help="most explorative steps (default: 3; of each subprogram of a stored program: 2)")
+    one.add_argument("--states", type=int, default=20_000, metavar="N", help="stop after so many states (default: 20000)")
+    one.add_argument("--time-budget", type=float, default=60.0, metavar="SECONDS", help="for the search (default: 60)")
+    one.add_argument("--rules", type=names, metavar="A,B", help="only these rules (`einnet rules` lists them)")
+    one.add_argument("--everything", action="store_true", help="visit scopes of any arithmetic intensity and size, too")
+    one.set_defaults(run=explore)
+
+
+def explore(options: argparse.Namespace) -> int:
+    """Write the page and say what is in it."""
+    from einnet.api.plain import plain
+    from einnet.explore.page import page
+    from einnet.explore.report import program_html
+
+    check_writable(options.output)
+    data = plain(found(options))
+    program = program_html(data["report"], data["program"], linked=True) if "report" in data else ""
+    text = page(data, program)
+    write_whole(options.output, lambda file: file.write(text.encode()))
+    counts = [len(g["state"]["text"]) for g in data["graphs"]]
+    searched = f"{len(counts)} searches, " if len(counts) > 1 else ""
+    print(f"{searched}{sum(counts)} states, {sum(len(g['derivations']) for g in data['graphs'])} proven derivations -> {options.output}")
+    return 0
+
+
+def found(options: argparse.Namespace) -> dict[str, Any]:
+    """The data of the page, for whatever the subject is."""
+    from einnet.api.explore import explore_expression, explore_program
+    from einnet.api.stored import load
+
+    path = Path(options.subject)
+    if path.suffix == ".einnet" or _is_program(path):
+        return explore_program(load(path), 2 if options.max_depth is None else options.max_depth, options.states, options.time_budget)
+    text = read_text(options.subject) if options.subject == "-" or _is_file(path) else options.subject
+    depth = 3 if options.max_depth is None else options.max_depth
+    return explore_expression(text, depth, options.states, options.time_budget, options.rules, options.everything)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # an expression may be too long for a name
+        return False
+
+
+def _is_program(path: Path) -> bool:
+    return _is_file(path) and zipfile.is_zipfile(path)
