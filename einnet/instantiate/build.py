@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -12,6 +12,7 @@ from einnet.derivation.rules.substitute import split
 from einnet.expr.index import Floor, Index, var
 from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads, tensors, walk
 from einnet.instantiate.address import is_alias
+from einnet.instantiate.chunks import chunked
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, View, dense_view, map_views, operand_views, result_views
 from einnet.instantiate.match import Match
 from einnet.instantiate.padding import padded
@@ -34,11 +35,17 @@ def build(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: bool
     Scopes in `matches` become vendor kernels, weight-only scopes constants, the rest eOperators, pointwise tails going into the vendor
     kernel before them where it has such an epilogue (and `epilogues` are wanted: some implementations are much slower with one).
     """
+    return next(builds(tree, matches, out, epilogues))
+
+
+def builds(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: bool = True) -> Iterator[Build]:
+    """The kernels as `build` gives them, and run part by part where the temporaries of all parts together leave the cache."""
     builder = _Builder(matches, epilogues)
     builder.emit(tree, out)
     result = builder.result
-    kernels, temporaries = padded(result.kernels, result.temporaries)
-    return replace(result, kernels=kernels, temporaries=temporaries)
+    for made in (padded(result.kernels, result.temporaries), chunked(result.kernels, result.temporaries)):
+        if made is not None:
+            yield replace(result, kernels=made[0], temporaries=made[1])
 
 
 class _Builder:

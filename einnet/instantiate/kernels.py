@@ -13,6 +13,9 @@ import numpy as np
 
 from einnet.expr.nodes import Scope
 
+LINE = 16
+"""Floats of a cache line, to which buffers are aligned."""
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -167,6 +170,11 @@ def map_views(kernel: Kernel, change: Callable[[View], View]) -> Kernel:
         case OpaqueCall():
             return replace(kernel, inputs=tuple(map(change, kernel.inputs)), outputs=tuple(map(change, kernel.outputs)))
     raise TypeError(kernel)
+
+
+def anchored(kernel: Kernel) -> Kernel:
+    """The kernel with all views moved to the first line of their buffers: it does the same work, at addresses aligned in the same way."""
+    return map_views(kernel, lambda v: replace(v, offset=v.offset % LINE))
 
 
 def result_views(kernel: Kernel) -> tuple[View, ...]:

@@ -10,10 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import prod
 
-from einnet.instantiate.kernels import Buffer, Kernel, Matmul, View, map_views, operand_views, result_views
-
-LINE = 16
-"""Floats of a cache line."""
+from einnet.instantiate.kernels import LINE, Buffer, Kernel, Matmul, View, map_views, operand_views, result_views
 
 FEW = 8
 """Matrices that any set has room for."""

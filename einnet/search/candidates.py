@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
 
 from einnet.derivation.normalise import FORCED
 from einnet.expr.nodes import Scope
-from einnet.instantiate.build import Build, build
-from einnet.instantiate.kernels import Kernel
+from einnet.instantiate.build import Build, builds
+from einnet.instantiate.kernels import Kernel, anchored
 from einnet.search.forms import Form, effort
 
 Estimate = Callable[[Sequence[Kernel]], Sequence[float]]
@@ -44,6 +45,11 @@ class Candidate:
         """Seconds as far as they are known: measured, else predicted."""
         return self.measured if self.measured < inf or (self.tried and self.seconds) else self.predicted
 
+    @cached_property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels as far as their cost depends on them: parts of a batch are equal."""
+        return tuple(anchored(k) for k in self.build.kernels)
+
     @property
     def original(self) -> bool:
         """No derivation step but normalisation: the operators as the model has them."""
@@ -76,14 +82,14 @@ def candidates(forms: Sequence[Form], estimate: Estimate) -> list[Candidate]:
         forms = [f for f in forms if _unchanged(f)] + sorted((f for f in forms if not _unchanged(f)), key=effort)[:MOST_FORMS]
     for form in forms:
         for epilogues in (True, False) if form.matches else (True,):
-            made = build(form.tree, dict(form.matches), OUT, epilogues)
-            key = (*made.kernels, *sorted(made.weights))
-            if key not in found or len(found[key].form.steps) > len(form.steps):
-                found[key] = Candidate(form, made)
-    kernels = list(dict.fromkeys(k for c in found.values() for k in c.build.kernels))
+            for made in builds(form.tree, dict(form.matches), OUT, epilogues):
+                key = (*made.kernels, *sorted(made.weights))
+                if key not in found or len(found[key].form.steps) > len(form.steps):
+                    found[key] = Candidate(form, made)
+    kernels = list(dict.fromkeys(k for c in found.values() for k in c.kernels))
     cost = dict(zip(kernels, estimate(kernels)))
     for c in found.values():
-        c.predicted = sum(cost[k] for k in c.build.kernels)
+        c.predicted = sum(cost[k] for k in c.kernels)
     return sorted(found.values(), key=lambda c: c.predicted)
 
 
@@ -122,10 +128,10 @@ def choose(
 
 
 def _measure(wanted: Sequence[Candidate], measure: Measure, known: dict[Kernel, float | None], until: float) -> None:
-    kernels = [k for k in dict.fromkeys(k for c in wanted for k in c.build.kernels) if k not in known]
+    kernels = [k for k in dict.fromkeys(k for c in wanted for k in c.kernels) if k not in known]
     known.update(zip(kernels, measure(kernels, until)))
     for c in wanted:
-        times = [t for k in c.build.kernels if (t := known[k]) is not None]
+        times = [t for k in c.kernels if (t := known[k]) is not None]
         c.tried = True
-        if len(times) == len(c.build.kernels):
+        if len(times) == len(c.kernels):
             c.seconds, c.measured = tuple(times), sum(times)

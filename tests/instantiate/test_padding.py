@@ -7,8 +7,8 @@ import pytest
 from einnet.expr.evaluate import evaluate
 from einnet.expr.text import parse
 from einnet.instantiate.build import build
-from einnet.instantiate.kernels import Buffer, EOperator, Matmul, View, dense_view
-from einnet.instantiate.padding import LINE, matrix_sizes, padded, restrided
+from einnet.instantiate.kernels import LINE, Buffer, EOperator, Matmul, View, dense_view
+from einnet.instantiate.padding import matrix_sizes, padded, restrided
 from einnet.search.space import Options, Space
 from tests.instantiate.numpy_kernels import integers, run
 

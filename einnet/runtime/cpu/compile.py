@@ -13,7 +13,7 @@ from typing import Any
 from einnet.errors import BackendError
 from einnet.expr.nodes import tensors
 from einnet.graph.rewrite import exchange_in
-from einnet.instantiate.kernels import EOperator, View
+from einnet.instantiate.kernels import LINE, EOperator, View, anchored
 from einnet.runtime.cpu.link import ObjectFile
 from einnet.runtime.cpu.support import SUPPORT_IR
 from einnet.runtime.serial import canonical, kernel_json
@@ -99,14 +99,18 @@ def _entry(name: str, callee: Any, function: Any) -> Any:
 
 
 def compile_operators(operators: Mapping[str, EOperator], threads: int) -> bytes:
-    """One object file with the kernels of the eOperators, for that number of threads."""
+    """One object file with the kernels of the eOperators, for that number of threads.
+
+    They take the addresses of the lines in which their views start, and apply only the rest of the offsets.
+    """
     from einnet.instantiate.codegen import lower
 
-    return compile_functions({name: lower(op, name, threads, aligned=True).primfunc for name, op in operators.items()})
+    placed = {name: anchored(op) for name, op in operators.items()}
+    return compile_functions({name: lower(op, name, threads, aligned=True).primfunc for name, op in placed.items() if isinstance(op, EOperator)})
 
 
 def operator_names(operators: Sequence[EOperator]) -> tuple[str, ...]:
-    """A name for each eOperator, equal for those with equal code: names of tensors and buffers do not count, what is shared does."""
+    """A name for each eOperator, equal for those with equal code: names and whole lines of offsets do not count, what is shared does."""
     return tuple("e" + hashlib.blake2b(canonical(kernel_json(_nameless(op), _no_blob)).encode(), digest_size=12).hexdigest() for op in operators)
 
 
@@ -117,7 +121,7 @@ def _nameless(op: EOperator) -> EOperator:
     buffers: dict[str, str] = {}
 
     def view(v: View) -> View:
-        return replace(v, buffer=buffers.setdefault(v.buffer, f"b{len(buffers)}"))
+        return replace(v, buffer=buffers.setdefault(v.buffer, f"b{len(buffers)}"), offset=v.offset % LINE)
 
     return EOperator(scope, tuple((names[name], view(v)) for name, v in op.operands), view(op.out))
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from einnet.errors import UsageError
-from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, View, operand_views
+from einnet.instantiate.kernels import LINE, Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, View, operand_views
 from einnet.runtime import memory, ort
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl, fallback
-from einnet.runtime.cpu.kernels import Packed, Prepared, prepare
+from einnet.runtime.cpu.kernels import ITEM, Packed, Prepared, prepare
 from einnet.runtime.cpu.objects import Objects
 from einnet.runtime.cpu.support import Native, Steps
 from einnet.runtime.cpu.threads import limited, resolve_threads
@@ -157,7 +157,8 @@ class Executable:
             match kernel:
                 case EOperator():
                     symbol = codegen.entry_symbol(next(symbols))
-                    words = [self._address(v.buffer) for v in (*(v for _, v in kernel.operands), kernel.out)]
+                    views = (*(v for _, v in kernel.operands), kernel.out)
+                    words = [self._address(v.buffer) + ITEM * (v.offset - v.offset % LINE) for v in views]
                     pending.append((self._native.image.address(symbol), words))
                     label = "generated"
                 case OpaqueCall():

@@ -1,0 +1,115 @@
+"""Kernels run part by part: the same numbers from smaller temporaries, and what cannot be divided."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from einnet.expr.evaluate import evaluate
+from einnet.expr.nodes import Scope, tensors
+from einnet.expr.text import parse
+from einnet.instantiate import chunks
+from einnet.instantiate.build import builds
+from einnet.instantiate.chunks import Digit, Undivided, covering, divided, parts, restricted, shrunk
+from einnet.instantiate.kernels import Buffer, EOperator, View, anchored, dense_view
+from einnet.search.space import Options, Space
+from tests.instantiate.numpy_kernels import execute, integers
+
+CONVOLUTION = """A : f32[6,8,8,16]
+K : weight f32[3,3,16,16]
+R : f32[6,8,8,16]
+b : weight f32[16]
+L[n<6,h<8,w<8,f<16] relu({L[n<6,h<8,w<8,f<16] Σ[c<16,r<3,s<3] A[n,h+r-1,w+s-1,c]*K[r,s,c,f]}[n,h,w,f]+b[f]+R[n,h,w,f])"""
+
+
+def kernels_of(text: str, monkeypatch: pytest.MonkeyPatch, cached: int) -> tuple[Scope, list[tuple[object, object]]]:
+    """All builds of the bilinear forms, whole and part by part, with caches of that many bytes."""
+    monkeypatch.setattr(chunks, "CACHED", cached)
+    source = parse(text)
+    found = []
+    for form in Space(Options(max_depth=1, rules=("bilinear",))).forms(source):
+        found += [tuple(builds(form.tree, dict(form.matches), "out", epilogues)) for epilogues in (True, False)]
+    return source, [pair for pair in found if len(pair) == 2]
+
+
+def test_parts_compute_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, pairs = kernels_of(CONVOLUTION, monkeypatch, 60_000)
+    assert pairs
+    values = integers(source)
+    wanted = evaluate(source, values)
+    for whole, parted in pairs:
+        count = len(parted.kernels) // len(whole.kernels)
+        assert count in (2, 3, 6)
+        assert count * sum(b.size for b in parted.temporaries.values()) < 1.5 * sum(b.size for b in whole.temporaries.values())
+        buffers = {n: np.asarray(v, dtype=np.float64).reshape(-1) for n, v in values.items()}
+        buffers.update({n: np.asarray(evaluate(s, values), dtype=np.float64).reshape(-1) for n, s in parted.weights.items()})
+        buffers.update({n: np.zeros(b.size) for n, b in parted.temporaries.items()})
+        buffers["out"] = np.zeros(wanted.size)
+        for k in parted.kernels:
+            buffers.update(constants(k))
+            execute(k, buffers)
+        np.testing.assert_allclose(buffers["out"].reshape(wanted.shape), wanted, rtol=1e-9, atol=1e-9)
+
+
+def constants(kernel: object) -> dict[str, np.ndarray]:
+    """Tensors of an eOperator that carry their values, under the names of their buffers."""
+    if not isinstance(kernel, EOperator):
+        return {}
+    views = dict(kernel.operands)
+    return {views[n].buffer: np.array([float(v) for v in t.values]) for n, t in tensors(kernel.scope).items() if t.values is not None}
+
+
+def test_parts_differ_by_where_they_lie_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, pairs = kernels_of(CONVOLUTION, monkeypatch, 60_000)
+    for whole, parted in pairs:
+        assert len({anchored(k) for k in parted.kernels}) == len(whole.kernels)
+
+
+def test_what_fits_is_not_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kernels_of(CONVOLUTION, monkeypatch, 1 << 30)[1] == []
+
+
+def test_the_fewest_parts_that_fit() -> None:
+    buffers = {"t": Buffer("t", 10 * chunks.CACHED // 4, "f32", "temporary")}
+    assert [parts(buffers, n) for n in (16, 12, 10, 7, 5)] == [16, 12, 10, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("A : f32[6,4]\nL[n<6,c<4] A[5-n,c]", "stand alone"),
+        ("A : f32[8,4]\nL[n<6,c<4] A[n,c]", "stand alone"),
+        ("A : f32[6,6]\nL[n<6] A[n,n]", "stand alone"),
+        ("A : f32[6,6]\nL[n<6,m<6] A[n,m]*A[m,n]", "two ways"),
+        ("A : f32[6]\nL[n<6] A[n]*{L[] Σ[m<6] A[m]}[]", "as a whole"),
+        ("A : f32[6]\nL[n<6] A[n]*val(n)", "cannot be divided"),
+        ("A : f32[6]\nL[n<6] select(n-2>=0, A[n], 0)", "cannot be divided"),
+        ("A : f32[7]\nL[-1<=n<5] A[n]", "cannot be divided"),
+    ],
+)
+def test_a_loop_that_cannot_be_divided(text: str, why: str) -> None:
+    with pytest.raises(Undivided, match=why):
+        restricted(parse(text), 0, 2)
+
+
+def test_nested_scopes_are_restricted() -> None:
+    small, dims = restricted(parse("A : f32[6,4]\nB : f32[4]\nL[n<6,c<4] B[c]*{L[n<6] Σ[k<4] A[n,k]}[n]"), 0, 3)
+    assert small.text() == parse("A : f32[2,4]\nB : f32[4]\nL[n<2,c<4] B[c]*{L[n<2] Σ[k<4] A[n,k]}[n]").text()
+    assert dims == {"A": 0}
+
+
+def test_views_of_parts() -> None:
+    assert covering(View("t", (36, 98, 8), (784, 8, 1)), Digit(392, 2)) == 1
+    assert shrunk(View("t", (36, 49, 8), (784, 8, 1)), 784, 392) == View("t", (36, 49, 8), (392, 8, 1))
+    with pytest.raises(Undivided):
+        covering(View("t", (36, 98, 8), (784, 8, 1)), Digit(196, 4 * 3))
+    with pytest.raises(Undivided):
+        shrunk(View("t", (36, 60, 8), (784, 8, 1)), 784, 392)
+
+
+def test_a_temporary_that_is_read_as_a_whole_stays() -> None:
+    first = EOperator(parse("A : f32[6,4]\nL[n<6,c<4] A[n,c]"), (("A", dense_view("a", (6, 4))),), dense_view("t", (6, 4)))
+    scope = parse("T : f32[6,4]\nL[n<6] {L[n<6] Σ[m<6] T[m,0]}[n]")
+    second = EOperator(scope, (("T", dense_view("t", (6, 4))),), dense_view("out", (6,)))
+    with pytest.raises(Undivided):
+        divided([first, second], {"t": Buffer("t", 24, "f32", "temporary")}, Digit(1, 6), 2)
