@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from einnet.cli.arguments import assignment
+from einnet.cli.colour import show
 from einnet.cli.files import check_writable, write_json, write_whole
 from einnet.errors import UsageError
 from einnet.graph.dtypes import dtype_name
@@ -38,6 +39,7 @@ def register(commands: Any) -> None:
     one = commands.add_parser("explain", help="the derivations that a stored program stands on, step by step")
     one.add_argument("program", metavar="OUT.einnet", type=Path)
     one.add_argument("--all", action="store_true", help="prove and print the derivations of the candidates that were considered, too")
+    one.add_argument("--why-not", metavar="NAME", help="what keeps a rule or a vendor operator from being used, subprogram by subprogram")
     one.add_argument("--json", metavar="FILE", help="write them as JSON; - is standard output")
     one.set_defaults(run=explain)
 
@@ -144,15 +146,31 @@ def explain(options: argparse.Namespace) -> int:
     """Print the derivations."""
     from einnet.api.certificate import Entry
     from einnet.api.stored import load
+    from einnet.api.why import reasons
     from einnet.derivation.check import check
     from einnet.explore import text
 
     stored = load(options.program)
+    if options.why_not:
+        return explain_why_not(stored, options)
     others = stored.considered if options.all else []
     considered = [(c.candidate, Entry(c.key, c.derivation, tuple(check(c.derivation)), c.matches)) for c in others]
-    told = text.story(stored.report, stored.certificate.entries, considered)
+    told = text.story(stored.report, stored.certificate.entries, considered, reasons)
     if options.json:
         write_json(options.json, told)
     if options.json != "-":
-        print(text.explain(told))
+        show(text.explain(told))
+    return 0
+
+
+def explain_why_not(stored: StoredProgram, options: argparse.Namespace) -> int:
+    """Print what stands against a rule or an operator."""
+    from einnet.api.why import why_not
+    from einnet.explore.why import why_not_lines
+
+    found = why_not(stored, options.why_not)
+    if options.json:
+        write_json(options.json, found)
+    if options.json != "-":
+        show("\n".join(why_not_lines(options.why_not, found)).rstrip())
     return 0

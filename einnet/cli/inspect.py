@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from einnet.cli.arguments import names
+from einnet.cli.colour import show
 from einnet.cli.files import read_text, write_json
 from einnet.errors import CertificateError, EinNetError
 
@@ -21,6 +22,7 @@ def register(commands: Any) -> None:
     one.add_argument("--max-depth", type=int, default=2, metavar="N", help="most explorative steps (default: 2)")
     one.add_argument("--rules", type=names, metavar="A,B", help="only these rules (`einnet rules` lists them)")
     one.add_argument("--states", type=int, default=5000, metavar="N", help="stop after so many expressions (default: 5000)")
+    one.add_argument("--why-not", metavar="NAME", help="instead: what keeps a rule or a vendor operator from applying to each scope")
     one.add_argument("--json", metavar="FILE", help="write the tree as JSON; - is standard output")
     one.set_defaults(run=derive)
 
@@ -40,6 +42,8 @@ def derive(options: argparse.Namespace) -> int:
     from einnet.explore.text import tree
 
     text = read_text("-") if options.expression == "-" else options.expression
+    if options.why_not:
+        return derive_why_not(text, options)
     found = derive_tree(text, options.max_depth, rules=options.rules, most=options.states)
     if options.json:
         write_json(options.json, tree_data(found))
@@ -49,6 +53,20 @@ def derive(options: argparse.Namespace) -> int:
         print(f"\n{len(found)} expressions, {len(found.forms)} ways to run the first. Vendor operators reached:")
         for operator in operators(found):
             print(f"  {operator}")
+    return 0
+
+
+def derive_why_not(text: str, options: argparse.Namespace) -> int:
+    """Print what a rule or an operator does at each scope of an expression, and what stands against it."""
+    from einnet.api.why import why_not_expression
+    from einnet.explore.why import place_lines
+    from einnet.expr.text import parse
+
+    found = why_not_expression(parse(text), options.why_not)
+    if options.json:
+        write_json(options.json, found)
+    if options.json != "-":
+        show("\n".join(line for place in found for line in place_lines(place)))
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Protocol
 
@@ -12,6 +12,10 @@ from einnet.explore.times import time_lines
 
 Story = dict[str, Any]
 """Plain data, what `einnet explain --json` writes."""
+
+
+Reasons = Callable[[Derivation, Sequence[str]], Sequence[str]]
+"""Why each step of a derivation that ends in the given operators was taken."""
 
 
 class Told(Protocol):
@@ -32,7 +36,7 @@ class Proven(Told, Protocol):
     def proofs(self) -> tuple[Proof, ...]: ...
 
 
-def story(report: Mapping[str, Any], used: Iterable[Proven], considered: Iterable[tuple[int, Proven]] = ()) -> Story:
+def story(report: Mapping[str, Any], used: Iterable[Proven], considered: Iterable[tuple[int, Proven]] = (), reasons: Reasons | None = None) -> Story:
     """What a report says about each distinct subprogram, joined with its derivations.
 
     `considered` are derivations of candidates that do not run, by their place in the report's list of candidates.
@@ -48,9 +52,9 @@ def story(report: Mapping[str, Any], used: Iterable[Proven], considered: Iterabl
             continue
         chapter = {name: s[name] for name in SHOWN} | {"nodes": [s["nodes"]], "candidates": [dict(c) for c in s["candidates"]]}
         if s["key"] in by_key:
-            chapter["derivation"] = derivation_story(by_key[s["key"]])
+            chapter["derivation"] = derivation_story(by_key[s["key"]], reasons)
         for n, told in others.get(s["key"], ()):
-            chapter["candidates"][n]["derivation"] = derivation_story(told)
+            chapter["candidates"][n]["derivation"] = derivation_story(told, reasons)
         chapters[s["key"]] = chapter
     whole = {name: report[name] for name in ("model", "runs", "totals", "kernels", "cost_model")}
     return {**whole, "kept_whole": report.get("kept_whole"), "subprograms": list(chapters.values())}
@@ -59,11 +63,13 @@ def story(report: Mapping[str, Any], used: Iterable[Proven], considered: Iterabl
 SHOWN = ("key", "changed", "expression", "kernels", "original_kernels", "measured_ms", "original_ms", "states")
 
 
-def derivation_story(told: Proven) -> Story:
-    """A derivation as plain data, its steps numbered from 1."""
+def derivation_story(told: Proven, reasons: Reasons | None = None) -> Story:
+    """A derivation as plain data, its steps numbered from 1; `reasons` says why each was taken."""
     states = list(told.derivation.states())
     parts = zip(told.derivation.steps, states[1:], told.proofs, strict=True)
     steps = [step_story(n, step, state, proof) for n, (step, state, proof) in enumerate(parts, 1)]
+    for step, why in zip(steps, reasons(told.derivation, told.matches) if reasons else ()):
+        step["reason"] = why
     return {"from": states[0].text(), "steps": steps, "kind": told.derivation.kind, "operators": list(told.matches)}
 
 
@@ -90,7 +96,8 @@ def explain(told: Story) -> str:
     for n, c in enumerate(changed, 1):
         lines += [f"Derivation {n}. {places(c['nodes'])}", ""]
         lines += derivation_lines(c["derivation"], "  ") if "derivation" in c else []
-        lines += ["", *kernel_lines("runs as", c["kernels"], c["measured_ms"]), *kernel_lines("instead of", c["original_kernels"], c["original_ms"])]
+        lines += ["", *chosen_because(c)]
+        lines += [*kernel_lines("runs as", c["kernels"], c["measured_ms"]), *kernel_lines("instead of", c["original_kernels"], c["original_ms"])]
         lines += [*candidate_lines(c, number), ""]
     if kept:
         lines += ["Kept as the model has them", ""]
@@ -118,6 +125,8 @@ def derivation_lines(d: Story, indent: str) -> Iterator[str]:
         at = f" in scope {'.'.join(map(str, s['path']))}" if s["path"] else ""
         bound = f", error bound {s['bound']:.2g}" if s["bound"] is not None else ""
         yield f"{indent}{s['number']}. by {s['rule']} {s['parameters']}{at}".rstrip() + f"   [{s['kind']}{bound}; {proof_text(s['proof'])}]"
+        if "reason" in s:
+            yield f"{indent}   {s['reason']}"
         if s["before"] != shown:
             yield f"{indent}     {s['before']}"
         yield f"{indent}   = {s['after']}"
@@ -138,6 +147,15 @@ def normalised(c: Story) -> list[str]:
     """The steps that brought a kept subprogram into the form that its own operators match."""
     steps = c["derivation"]["steps"] if "derivation" in c else []
     return [f"    normalised in {len(steps)} steps by {', '.join(dict.fromkeys(s['rule'] for s in steps))}"] if steps else []
+
+
+def chosen_because(c: Story) -> Iterator[str]:
+    """The times that decided."""
+    if c["measured_ms"] is None or c["original_ms"] is None:
+        return
+    rest = [k["measured_ms"] for k in c["candidates"] if not k["chosen"] and not k["original"] and k["measured_ms"] is not None]
+    others = f" and {ms(min(rest))} for the best of {len(rest)} others that were measured" if rest else ""
+    yield f"    chosen for its time: {ms(c['measured_ms'])}, against {ms(c['original_ms'])} for the model's own operators{others}"
 
 
 def kernel_lines(title: str, kernels: Sequence[Story], total: float | None) -> list[str]:
