@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow goldens bench bench-short clean
+.PHONY: demo test lint test-slow goldens bench bench-short bench-operators bench-topologies clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -37,6 +37,12 @@ goldens: .venv/stamp-dev
 
 bench: .venv/stamp-bench
 	$(BIN)/python benchmarks/models.py
+
+bench-operators: .venv/stamp-bench
+	$(BIN)/python benchmarks/operators.py
+
+bench-topologies: .venv/stamp-bench
+	$(BIN)/python benchmarks/topologies.py
 
 bench-short: .venv/stamp-bench
 	$(BIN)/python benchmarks/models.py --short

@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[0] = str(ROOT)
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
 
 from benchmarks.contest.command import parser, run  # noqa: E402
 from benchmarks.models import SEVEN, build  # noqa: E402

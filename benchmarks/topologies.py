@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[0] = str(ROOT)
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
 
 from benchmarks.contest.command import parser, run  # noqa: E402
 from benchmarks.models import TOPOLOGIES, build  # noqa: E402
