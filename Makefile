@@ -2,7 +2,8 @@
 # make lint    ruff, mypy, import-linter only         make test-slow  the tests that a default run leaves out
 # make goldens the published derivations, found by search: states, depth and time of each, three shapes
 # make bench   the seven models against other engines (hours; goes on where it stopped)
-# make bench-short   three of them, in under five minutes      make clean      forget everything that was built
+# make bench-short   three of them, in under five minutes      make bench-operators, make bench-topologies   see benchmarks/
+# make clean   forget everything that was built
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
