@@ -3,27 +3,30 @@
 The unit of search is the scope. A group is a set of scopes that denote the same tensor, found by applying rules to their roots; the scopes
 that they read are groups of their own, searched once wherever they stand, so that alternatives add up instead of multiplying. Converging
 derivation is tried towards every table at every member and does not count as depth.
+
+The search goes in layers: layer d has what derivations of d explorative steps reach, the depths of nested groups added up along the way from
+the root. A search of depth d+1 is one of depth d and another layer, so it finds no less; and it can stop anywhere, and go on from there.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from einnet.derivation.normalise import normalise
+from einnet.derivation.normalise import FORCED, normalise
 from einnet.derivation.rule import Refused, Rewrite, Rule
 from einnet.derivation.rules import RULES
 from einnet.derivation.steps import Step
-from einnet.expr.nodes import Scope, is_weight, walk
-from einnet.instantiate.match import match
+from einnet.expr.nodes import Scope, is_weight
 from einnet.instantiate.tables import TABLES, Table
-from einnet.search.converge import Converged, converge
-from einnet.search.forms import Form, after, converged_form, distinct, plain, substitute_child
+from einnet.search.bases import base_of, closed_base, converged_forms
+from einnet.search.forms import Form, plain
+from einnet.search.groups import Base, Group, Member
 from einnet.search.together import together
 from einnet.search.trace import AGAIN, CUT, NEW, Observer
-from einnet.search.work import BYTES, applies_algorithm, elements, flops, intensity, moved
+from einnet.search.ways import Ways
+from einnet.search.work import BYTES, MACHINE, Weights, applies_algorithm, elements, flops, intensity, moved
 
 EXPLORED = ("sum-split", "substitute", "substitute-sum", "tile", "merge", "relax", "bilinear", "divide", "distribute", "join", "collect")
 """Rules that are a choice. tighten and fold are applied always, reorder and relayout where converging derivation wants them."""
@@ -33,9 +36,10 @@ EXPLORED = ("sum-split", "substitute", "substitute-sum", "tile", "merge", "relax
 class Options:
     """What the search may do.
 
-    `deadline` is a time.monotonic() value; `states` bounds the scopes visited. `balance` is the machine's FLOPs per byte moved: a scope whose
-    intermediate tensors cost more than `slack` times the whole of what it computes at that balance is not visited. Scopes under `intensity` FLOPs
-    per element moved are left to code generation (paper section 5).
+    `deadline` is a time.monotonic() value; `states` bounds the scopes visited. `weights` compares FLOPs, bytes and launches: a scope whose
+    intermediate tensors cost more than `slack` times the whole of what it computes, or more than `slack` times the best way found for the root, is
+    not visited. Scopes under `intensity` FLOPs per element moved are left to code generation (paper section 5). Of the ways to compute a
+    tensor the `inner` cheapest are known to its readers, and the `kept` cheapest of every layer are made into forms, `few` of one structure.
     """
 
     max_depth: int = 7
@@ -46,9 +50,12 @@ class Options:
     kinds: tuple[str, ...] = ("exact", "reassociation", "precision")
     deadline: float = float("inf")
     states: int = 20_000
-    balance: float = 10.0
+    weights: Weights = MACHINE
     slack: float = 4.0
     intensity: float = 4.0
+    inner: int = 256
+    kept: int = 128
+    few: int = 3
 
 
 @dataclass
@@ -63,22 +70,18 @@ class Statistics:
 
 
 @dataclass
-class Member:
-    """A scope of a group, with the steps from the group's first scope and the depth they count."""
+class Root:
+    """A search from one scope: the groups that it has reached, with the explorative steps spent on the way there, and the forms kept so far.
 
-    scope: Scope
-    steps: tuple[Step, ...]
-    depth: int
+    `layer` is the greatest depth that is complete, -1 before any; `partial` are forms of a layer that was left incomplete.
+    """
 
-
-@dataclass
-class Group:
-    """Scopes that denote the same tensor."""
-
-    members: dict[str, Member] = field(default_factory=dict)
-    depth: int = -1
-    forms: list[Form] = field(default_factory=list)
-    busy: bool = False
+    group: Group
+    offsets: dict[Group, int] = field(default_factory=dict)
+    layer: int = -1
+    best: float = float("inf")
+    kept: dict[str, Form] = field(default_factory=dict)
+    partial: dict[str, Form] = field(default_factory=dict)
 
 
 class Space:
@@ -90,25 +93,26 @@ class Space:
         self.options = options or Options()
         self.statistics = Statistics()
         self.groups: dict[str, Group] = {}
+        self.roots: dict[str, Root] = {}
+        self._ways = Ways(self.options.inner, self.options.few, combine=self._together if "join" in self.options.rules else None)
         self._progress = progress
         self._observer = observer
         self._rules: tuple[Rule, ...] = tuple(r for r in RULES if r.name in self.options.rules and r.kind in self.options.kinds)
 
     def forms(self, scope: Scope, depth: int | None = None) -> list[Form]:
-        """Every form of the scope that derivations of at most `depth` explorative steps reach, the plain ones first."""
+        """The forms that are kept of those that derivations of at most `depth` explorative steps reach: of every layer the cheapest first.
+
+        The first are the originals: the expression as it stands, with what a vendor operator computes as it stands.
+        """
         depth = self.options.max_depth if depth is None else depth
-        group = self.groups.setdefault(scope.key if self.options.fingerprint else scope.text(), Group())
-        if group.busy:
-            return []
-        if group.depth < depth:
-            group.busy = True
-            try:
-                self._explore(group, scope, depth)
-                group.forms = distinct(self._of_group(scope, group, depth))
-                group.depth = depth
-            finally:
-                group.busy = False
-        return group.forms if not group.forms or group.forms[0].start == scope else [Form(scope, f.tree, f.matches, f.steps) for f in group.forms]
+        if scope.key not in self.roots:
+            self.roots[scope.key] = Root(self._group(scope))
+        root = self.roots[scope.key]
+        self._ways.forget()
+        while root.layer < depth and self._layer(root, root.layer + 1):
+            pass
+        found = list((root.kept | root.partial).values())
+        return found if found[0].start == scope else [Form(scope, f.tree, f.matches, f.steps) for f in found]
 
     def out_of_budget(self) -> bool:
         """Time or states are used up; what has been found stays valid."""
@@ -120,36 +124,92 @@ class Space:
             self.statistics.stopped = "states"
         return bool(self.statistics.stopped)
 
-    def _explore(self, group: Group, scope: Scope, depth: int) -> None:
-        """Breadth first over the rules at the root, so that every member is known by its shortest derivation."""
-        group.members.clear()
-        first, steps = normalise(scope)
-        self._add(group, Member(first, steps, 0))
-        if self._observer:
-            self._observer.started(scope, steps, first)
-        queue = deque(group.members.values())
-        limit = self.options.slack * (flops(first) + self.options.balance * BYTES * elements(first))
-        while queue and not self.out_of_budget():
-            member = queue.popleft()
-            if member.depth >= depth or is_weight(member.scope):
-                continue
-            for rule, rewrite in self._rewrites(member.scope):
-                step = Step(rule.name, rewrite.parameters, member.scope, rewrite.scope, (), rewrite.kind, rewrite.bound)
-                normal, more = normalise(rewrite.scope)
-                if moved(normal) * self.options.balance > limit:
-                    self.statistics.cut += 1
-                    outcome = CUT
-                elif self._add(group, new := Member(normal, (*member.steps, step, *more), member.depth + 1)):
-                    queue.append(new)
-                    outcome = NEW
-                else:
-                    outcome = AGAIN
-                if self._observer:
-                    self._observer.stepped(member.scope, step, more, normal, outcome)
+    def _layer(self, root: Root, depth: int) -> bool:
+        """Expand the members of the layer before, the cheapest first, and keep the best forms; whether the layer is complete."""
+        self._reach(root, root.group, 0)
+        due = [(g, m) for g, offset in root.offsets.items() for m in g.at(depth - 1 - offset) if not m.expanded]
+        complete = True
+        for group, member in sorted(due, key=lambda d: (d[1].cost, d[0].key, d[1].scope.key)):
+            complete = complete and not self.out_of_budget()
+            if complete and not is_weight(member.scope) and moved(member.scope) * self.options.weights.balance <= self.options.slack * root.best:
+                self._expand(root, group, member)
+        for group, offset in list(root.offsets.items()):
+            for member in group.at(depth - offset):
+                complete = self._look(root, member, depth) and complete
+        self._keep(root, depth, complete)
+        return complete
+
+    def _keep(self, root: Root, depth: int, complete: bool) -> None:
+        """The best forms of a layer beside those of the layers before."""
+        if depth == 0:
+            originals = Ways(self.options.inner, self.options.few, lambda base: all(s.rule in FORCED for s in base.form.steps))
+            root.kept = {f.key: f for f in map(originals.form, originals.of(root.group, 0))}
+        ways = self._ways.of(root.group, depth, self.options.kept)
+        root.best = ways[0].cost
+        found = {f.key: f for f in map(self._ways.form, ways)}
+        if complete:
+            root.kept, root.partial, root.layer = root.kept | found, {}, depth
+        else:
+            root.partial = found
+            self._ways.forget()
 
     def worth(self, scope: Scope) -> bool:
         """Exploring can pay: the scope itself computes much for what it moves, and is no algorithm's transform (those are generated)."""
         return not is_weight(scope) and intensity(scope) >= self.options.intensity and not applies_algorithm(scope)
+
+    def _group(self, scope: Scope) -> Group:
+        """The group of a scope, with its normal form as the first member."""
+        key = scope.key if self.options.fingerprint else f"{len(self.groups)}"
+        group = self.groups.get(key)
+        if group is None:
+            first, steps = normalise(scope)
+            limit = self.options.slack * (flops(first) + self.options.weights.balance * BYTES * elements(first))
+            group = self.groups[key] = Group(key, scope, limit)
+            self._add(group, Member(first, steps, 0))
+            if self._observer:
+                self._observer.started(scope, steps, first)
+        return group
+
+    def _reach(self, root: Root, group: Group, depth: int) -> None:
+        """The root's derivations read the group's tensor, after `depth` explorative steps."""
+        if group not in root.offsets:
+            root.offsets[group] = depth
+            self._look(root, group.at(0)[0], depth)
+
+    def _bases(self, scope: Scope) -> tuple[Base, ...]:
+        """Generated throughout, and with each vendor operator that is reached; what they read has one group each."""
+        converged = list(converged_forms(scope, self.options.tables, self.options.converge, self._observer))
+        self.statistics.converged += len(converged)
+        groups: dict[Scope, Group] = {}
+
+        def group_of(read: Scope) -> Group:
+            if read not in groups:
+                groups[read] = self._group(read)
+            return groups[read]
+
+        return tuple(base_of(form, self.options.weights, group_of) for form in (plain(scope), *converged))
+
+    def _together(self, base: Base, alternatives: Mapping[Scope, Sequence[Form]]) -> Iterator[Base]:
+        """The base with operators of sibling openings joined."""
+        for form in together(base.form, tuple(alternatives), alternatives, self.options.tables):
+            yield closed_base(form, self.options.weights)
+
+    def _expand(self, root: Root, group: Group, member: Member) -> None:
+        """Apply every rule to the member."""
+        for rule, rewrite in self._rewrites(member.scope):
+            step = Step(rule.name, rewrite.parameters, member.scope, rewrite.scope, (), rewrite.kind, rewrite.bound)
+            normal, more = normalise(rewrite.scope)
+            if moved(normal) * self.options.weights.balance > group.limit:
+                self.statistics.cut += 1
+                outcome = CUT
+            elif self._add(group, new := Member(normal, (step, *more), member.depth + 1, member)):
+                self._look(root, new, root.offsets[group] + new.depth)
+                outcome = NEW
+            else:
+                outcome = AGAIN
+            if self._observer:
+                self._observer.stepped(member.scope, step, more, normal, outcome)
+        member.expanded = True
 
     def _rewrites(self, scope: Scope) -> Iterator[tuple[Rule, Rewrite]]:
         worth = self.worth(scope)
@@ -162,82 +222,27 @@ class Space:
                     yield rule, found
 
     def _add(self, group: Group, member: Member) -> bool:
-        key = member.scope.key if self.options.fingerprint else f"{member.scope.text()}@{len(group.members)}"
-        if key in group.members:
+        if not group.add(member.scope.key if self.options.fingerprint else f"{len(group.members)}", member):
             self.statistics.duplicates += 1
             return False
-        group.members[key] = member
         self.statistics.states += 1
-        if self._progress and self.statistics.states % 64 == 0:
+        if self._progress and self.statistics.states % 16 == 0:
             self._progress(self.statistics)
         return True
 
-    def _of_group(self, start: Scope, group: Group, depth: int) -> Iterator[Form]:
-        """The forms of all members; of the first alone where the budget is used up."""
-        for n, member in enumerate(list(group.members.values())):
-            if n and self.out_of_budget():
-                return
-            yield from self._of_member(start, member, depth)
-
-    def _of_member(self, start: Scope, member: Member, depth: int) -> Iterator[Form]:
-        left = depth - member.depth
-        for form in (plain(member.scope), *self._converged(member.scope)):
-            for complete in self._close(form, left):
-                yield after(member.steps, start, complete)
-
-    def _converged(self, scope: Scope) -> Iterator[Form]:
-        if not scope.sums:
-            return
-        for table in self.options.tables:
-            if self.options.converge:
-                found = converge(scope, table)
-            else:
-                result = match(scope, table)
-                found = result if isinstance(result, list) else Converged(scope, (), result, ())
-            if self._observer:
-                self._observer.tried(scope, table.name, found)
-            if isinstance(found, Converged):
-                self.statistics.converged += 1
-                yield converged_form(scope, found)
-
-    def _close(self, form: Form, depth: int) -> Iterator[Form]:
-        """Choose a form for every scope that the generated parts read: all alternatives of one, with the first of the others."""
-        vendor = {s for s, _ in form.matches}
-        inner = (s for s in walk(form.tree) if s is not form.tree and s not in vendor)
-        open_scopes = dict.fromkeys(s for s in inner if any(t.sums for t in walk(s)) and not is_weight(s))
-        top = [s for s in open_scopes if not any(s is not t and s in walk(t) for t in open_scopes)]
-        top = [s for s in top if not any(s != v and v in walk(s) for v in vendor)]
-        if not top:
-            yield form
-            return
-        alternatives = {s: self.forms(s, 0 if self.out_of_budget() else depth) or [plain(s)] for s in top}
-        best = form
-        for s in top:
-            best = substitute_child(best, s, alternatives[s][0])
-        yield best
-        for s in top:
-            for choice in alternatives[s][1:]:
-                mixed = form
-                for other in top:
-                    mixed = substitute_child(mixed, other, choice if other is s else alternatives[other][0])
-                yield mixed
-        if "join" in self.options.rules and not self.out_of_budget():
-            yield from together(form, top, alternatives, self.options.tables)
+    def _look(self, root: Root, member: Member, depth: int) -> bool:
+        """See how the member can be run, and reach what it reads; the first member of a group even where the budget is used up."""
+        if not member.bases:
+            if member.depth and self.out_of_budget():
+                return False
+            member.bases = self._bases(member.scope)
+        for base in member.bases:
+            for opening in base.openings:
+                self._reach(root, opening.group, depth)
+        return True
 
 
 def deepen(scope: Scope, options: Options, progress: Callable[[Statistics], None] | None = None) -> tuple[list[Form], Statistics]:
-    """All forms of a scope by iterative deepening, so that a search that is stopped has all of the depths before.
-
-    Ends early at the depth from which on nothing new is found.
-    """
-    found: list[Form] = []
-    statistics = Statistics()
-    for depth in range(options.max_depth + 1):
-        space = Space(replace(options, max_depth=depth), progress)
-        forms = space.forms(scope)
-        more = distinct((*found, *forms))
-        same = depth > 1 and space.statistics.states == statistics.states and len(more) == len(found)
-        statistics, found = space.statistics, more
-        if statistics.stopped or same:
-            break
-    return found, statistics
+    """The forms of a scope within the options' depth and budget, and what it took to find them."""
+    space = Space(options, progress)
+    return space.forms(scope), space.statistics

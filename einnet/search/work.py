@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from einnet.derivation.facts import has_values, is_transform
-from einnet.expr.nodes import Add, Body, Call, Div, Mul, Scope, children, is_weight, nested, reads, tensors, walk
+from einnet.expr.nodes import Add, Body, Call, Div, Mul, Read, Scope, children, is_weight, nested, reads, tensors, walk
+from einnet.instantiate.address import is_alias
 
 BYTES = 4
 """Bytes of an element (f32)."""
@@ -53,3 +55,35 @@ def intensity(scope: Scope) -> float:
 def applies_algorithm(scope: Scope) -> bool:
     """A factor is a constant matrix of a bilinear algorithm: what remains of the scope is that algorithm's own transform."""
     return any(has_values(r) for r in reads(scope.body))
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How costs of different kinds compare, in FLOPs: `balance` for a byte moved, `launch` for starting a kernel, `generated` for an operation
+    of a generated reduction (a vendor kernel's counts 1)."""
+
+    balance: float = 10.0
+    launch: float = 5e5
+    generated: float = 4.0
+
+
+MACHINE = Weights()
+"""A processor of today, roughly: the search wants an order of promise, costs that count are measured."""
+
+
+def cost(scope: Scope, vendor: bool, weights: Weights) -> int:
+    """What computing the scope alone costs at least, its operands given, in FLOPs: arithmetic or traffic, whichever is more, and a launch.
+
+    Weight-only scopes are evaluated at compile time, aliases need no kernel, and parts that are stitched are written in place: all are free.
+    """
+    if is_weight(scope) or is_alias(scope) or _is_stitched(scope):
+        return 0
+    touched = prod(scope.shape) + sum(prod(b.shape) for b in {r.base for r in reads(scope.body)})
+    arithmetic = _own_flops(scope) * (1.0 if vendor or not scope.sums or is_transform(scope) else weights.generated)
+    return int(max(arithmetic, weights.balance * BYTES * touched) + weights.launch)
+
+
+def _is_stitched(scope: Scope) -> bool:
+    """A sum of reads of scopes, nothing else: parts that are 0 outside their boxes, put side by side."""
+    body = scope.body
+    return not scope.sums and isinstance(body, Add) and all(isinstance(a, Read) and isinstance(a.base, Scope) for a in body.args)

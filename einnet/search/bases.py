@@ -1,0 +1,74 @@
+"""How a scope can be run: generated throughout, or with a vendor operator that a converging derivation gets to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Set
+
+from einnet.derivation.facts import is_copy
+from einnet.expr.nodes import Read, Scope, is_weight, nested, walk
+from einnet.instantiate.match import match
+from einnet.instantiate.tables import Table
+from einnet.search.converge import Converged, converge
+from einnet.search.forms import Form, converged_form
+from einnet.search.groups import Base, Group, Opening
+from einnet.search.trace import Observer
+from einnet.search.work import Weights, cost
+
+
+def converged_forms(scope: Scope, tables: Iterable[Table], derive: bool, observer: Observer | None) -> Iterator[Form]:
+    """The forms with one vendor operator; without `derive` only those that it computes as the scope stands."""
+    for table in tables if scope.sums else ():
+        if derive:
+            found = converge(scope, table)
+        else:
+            result = match(scope, table)
+            found = result if isinstance(result, list) else Converged(scope, (), result, ())
+        if observer:
+            observer.tried(scope, table.name, found)
+        if isinstance(found, Converged):
+            yield converged_form(scope, found)
+
+
+def base_of(form: Form, weights: Weights, group_of: Callable[[Scope], Group]) -> Base:
+    """A form as a base: its openings, and the cost and structure of the rest."""
+    top, inside = opened(form)
+    return _base(form, tuple(Opening(s, group_of(s), fed) for s, fed in top.items()), inside, weights)
+
+
+def closed_base(form: Form, weights: Weights) -> Base:
+    """A form in which nothing is left to be chosen."""
+    return _base(form, (), frozenset(), weights)
+
+
+def _base(form: Form, openings: tuple[Opening, ...], inside: Set[Scope], weights: Weights) -> Base:
+    vendor = {s for s, _ in form.matches}
+    stored = {s for v in vendor for s in nested(v)}
+    own = [s for s in dict.fromkeys(walk(form.tree)) if s not in inside]
+    paid = [s for s in own if s is form.tree or s in stored or not reads_through(s)]
+    generated = [f"Σ{sorted(i.extent for i in s.sums)}" for s in own if s.sums and s not in vendor and not is_weight(s)]
+    return Base(
+        form,
+        openings,
+        cost=sum(cost(s, s in vendor, weights) for s in paid),
+        spare=cost(form.tree, False, weights) if reads_through(form.tree) else 0,
+        structure=(*(f"{m.table} {m.kernel}" for _, m in form.matches), *generated),
+    )
+
+
+def reads_through(scope: Scope) -> bool:
+    """A copy of a scope: a generated reader reads what it copies."""
+    return is_copy(scope) and isinstance(scope.body, Read) and isinstance(scope.body.base, Scope)
+
+
+def opened(form: Form) -> tuple[dict[Scope, bool], set[Scope]]:
+    """The outermost reductions that the generated parts and the operands read, with whether a vendor operator reads them; and all that is inside."""
+    vendor = {s for s, _ in form.matches}
+    inner = (s for s in walk(form.tree) if s is not form.tree and s not in vendor)
+    reductions = dict.fromkeys(s for s in inner if not is_weight(s) and any(t.sums for t in walk(s)))
+    if not reductions:
+        return {}, set()
+    within = {s: set(walk(s)) for s in reductions}
+    top = [s for s in reductions if not any(s != t and s in within[t] for t in reductions)]
+    top = [s for s in top if not any(s != v and v in within[s] for v in vendor)]
+    fed = {s for v in vendor for s in nested(v)}
+    return {s: s in fed for s in top}, {t for s in top for t in within[s]}

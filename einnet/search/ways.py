@@ -1,0 +1,143 @@
+"""Ways through the graph of groups: the cheapest of every kind, found without building one of them.
+
+Alternatives add up because a way is a pointer to a base and to ways of the groups that the base opens; an expression is made of it at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from einnet.expr.nodes import Scope
+from einnet.search.forms import Form, after, substitute_child
+from einnet.search.groups import Base, Group, Member
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Way:
+    """A base of a member of a group, and a way for each of its openings. `key` is equal for equal ways, whatever led to the member."""
+
+    group: Group
+    member: Member
+    base: Base
+    inner: tuple[Way, ...]
+    cost: int
+    key: str
+    structure: tuple[str, ...]
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Cheapest first; the key makes the order one of content, not of discovery."""
+        return self.cost, self.key
+
+
+Combine = Callable[[Base, Mapping[Scope, Sequence[Form]]], Iterable[Base]]
+
+
+class Ways:
+    """The best few ways of groups: a group hands `most` to its readers, at most `few` of one structure. `only` says which bases count.
+
+    `combine` gives further bases, with nothing left open, for a base and the forms of its openings' ways, two openings at least.
+    """
+
+    def __init__(self, most: int, few: int, only: Callable[[Base], bool] = lambda base: True, combine: Combine | None = None) -> None:
+        self.most, self.few, self._only, self._combine = most, few, only, combine
+        self._known: dict[tuple[Group, int, int], list[Way]] = {}
+        self._built: dict[str, Form] = {}
+        self._combined: dict[tuple[str, ...], list[Base]] = {}
+
+    def of(self, group: Group, left: int, most: int | None = None) -> list[Way]:
+        """The ways that derivations of at most `left` explorative steps reach: a few of every structure, cheapest first."""
+        most = self.most if most is None else most
+        found = self._known.get((group, left, most))
+        if found is None:
+            found = self._known[group, left, most] = self._best(list(self._of_group(group, left, most)), most)
+        return found
+
+    def _of_group(self, group: Group, left: int, most: int) -> Iterator[tuple[int, Way]]:
+        """The ways of all members, each with its place among those of its base."""
+        for member in group.within(left):
+            for base in filter(self._only, member.bases):
+                yield from self._of_base(group, member, base, left - member.depth, most)
+
+    def _best(self, ways: list[tuple[int, Way]], most: int) -> list[Way]:
+        """Half of them the cheapest, half the best of every base, then the second best: what is cheap here may not be where it is read."""
+        kept: dict[str, Way] = {}
+        seen: dict[tuple[str, ...], int] = {}
+        for end, order in ((most - most // 2, _by_cost), (most, _by_place)):
+            for _, way in sorted(ways, key=order):
+                if len(kept) >= end:
+                    break
+                if way.key not in kept and seen.get(way.structure, 0) < self.few:
+                    seen[way.structure] = seen.get(way.structure, 0) + 1
+                    kept[way.key] = way
+        return sorted(kept.values(), key=lambda w: w.order)
+
+    def forget(self) -> None:
+        """Groups have changed at depths that were asked for."""
+        self._known.clear()
+
+    def form(self, way: Way) -> Form:
+        """The expression that a way stands for, with its derivation from the group's scope."""
+        found = self._built.get(way.key)
+        if found is None:
+            found = way.base.form
+            for opening, inner in zip(way.base.openings, way.inner):
+                found = substitute_child(found, opening.scope, self.form(inner))
+            found = self._built[way.key] = after(way.member.steps, way.group.scope, found)
+        return found
+
+    def _of_base(self, group: Group, member: Member, base: Base, left: int, most: int) -> Iterator[tuple[int, Way]]:
+        """The cheapest combinations of a base with ways of its openings, best first, counted: `most` of them, and those that `combine` adds."""
+        if not base.openings:
+            yield 0, Way(group, member, base, (), base.cost, base.form.key, base.structure)
+            return
+        lists = [self.of(o.group, left) for o in base.openings]
+        costs = [[w.cost - (0 if o.fed else w.base.spare) for w in found] for o, found in zip(base.openings, lists)]
+        for place, places in enumerate(cheapest(costs, most)):
+            inner = tuple(found[n] for found, n in zip(lists, places))
+            cost = base.cost + sum(c[n] for c, n in zip(costs, places))
+            key = hashlib.blake2b("".join((base.form.key, *(w.key for w in inner))).encode(), digest_size=16).hexdigest()
+            structure = tuple(sorted((*base.structure, *(part for w in inner for part in w.structure))))
+            yield place, Way(group, member, base, inner, cost, key, structure)
+        if self._combine and len(lists) > 1 and all(lists):
+            yield from ((0, Way(group, member, b, (), b.cost, b.form.key, b.structure)) for b in self._together(base, lists, self._combine))
+
+    def _together(self, base: Base, lists: Sequence[Sequence[Way]], combine: Combine) -> list[Base]:
+        """What `combine` makes of the base and these ways, once."""
+        key = (base.form.key, *(w.key for found in lists for w in found))
+        if key not in self._combined:
+            alternatives = {o.scope: [self.form(w) for w in found] for o, found in zip(base.openings, lists)}
+            self._combined[key] = list(combine(base, alternatives))
+        return self._combined[key]
+
+
+def _by_cost(way: tuple[int, Way]) -> tuple[int, str]:
+    return way[1].order
+
+
+def _by_place(way: tuple[int, Way]) -> tuple[int, int, str]:
+    return way[0], *way[1].order
+
+
+def cheapest(costs: Sequence[Sequence[int]], most: int) -> Iterator[tuple[int, ...]]:
+    """Places in some lists of numbers, one in each, by their sum: the `most` least sums, each from the ones before (lazy k-best)."""
+    orders = [sorted(range(len(c)), key=c.__getitem__) for c in costs]
+    if not all(orders):
+        return
+    first = (0,) * len(costs)
+    heap = [(sum(c[o[0]] for c, o in zip(costs, orders)), first)]
+    seen = {first}
+    for _ in range(most):
+        if not heap:
+            return
+        total, at = heappop(heap)
+        yield tuple(o[n] for o, n in zip(orders, at))
+        for axis, (c, o) in enumerate(zip(costs, orders)):
+            n = at[axis] + 1
+            new = (*at[:axis], n, *at[axis + 1 :])
+            if n < len(o) and new not in seen:
+                seen.add(new)
+                heappush(heap, (total + c[o[n]] - c[o[n - 1]], new))
