@@ -54,7 +54,7 @@ class Options:
     slack: float = 4.0
     intensity: float = 4.0
     inner: int = 256
-    kept: int = 128
+    kept: int = 512
     few: int = 3
 
 
