@@ -45,7 +45,7 @@ class Ways:
     def __init__(self, most: int, few: int, only: Callable[[Base], bool] = lambda base: True, combine: Combine | None = None) -> None:
         self.most, self.few, self._only, self._combine = most, few, only, combine
         self._known: dict[tuple[Group, int, int], list[Way]] = {}
-        self._built: dict[str, Form] = {}
+        self._built: dict[tuple[Group, str], Form] = {}
         self._combined: dict[tuple[str, ...], list[Base]] = {}
 
     def of(self, group: Group, left: int, most: int | None = None) -> list[Way]:
@@ -81,12 +81,12 @@ class Ways:
 
     def form(self, way: Way) -> Form:
         """The expression that a way stands for, with its derivation from the group's scope."""
-        found = self._built.get(way.key)
+        found = self._built.get((way.group, way.key))
         if found is None:
             found = way.base.form
             for opening, inner in zip(way.base.openings, way.inner):
                 found = substitute_child(found, opening.scope, self.form(inner))
-            found = self._built[way.key] = after(way.member.steps, way.group.scope, found)
+            found = self._built[way.group, way.key] = after(way.member.steps, way.group.scope, found)
         return found
 
     def _of_base(self, group: Group, member: Member, base: Base, left: int, most: int) -> Iterator[tuple[int, Way]]:
