@@ -110,6 +110,7 @@ def doctor_lines(found: dict[str, Any]) -> list[str]:
 
 def db(options: argparse.Namespace) -> int:
     """Show or clear the profile database."""
+    from einnet.runtime.cpu.objects import OBJECTS, clear
     from einnet.runtime.profile import ProfileDatabase
 
     database = ProfileDatabase()
@@ -119,7 +120,8 @@ def db(options: argparse.Namespace) -> int:
         count = len(database.rows()) if database.path.exists() else 0
         if count:
             database.clear()
-        print(f"{database.path}: {count} entries removed")
+        kernels = clear(database.path.parent / OBJECTS)
+        print(f"{database.path}: {count} entries removed" + (f", and {kernels} compiled kernels beside it" if kernels else ""))
         return 0
     rows = database.rows() if database.path.exists() else []
     if options.json:

@@ -6,18 +6,17 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from math import inf
-from pathlib import Path
 
 from einnet.expr.nodes import tensors
 from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, View, operand_views, result_views
 from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl, roofline
+from einnet.runtime.cpu.compile import generator_version
 from einnet.runtime.cpu.kernels import refusal
 from einnet.runtime.cpu.measure import BUDGET_S, IsConstant, Unmeasured, constant_buffers, measure
-from einnet.runtime.cpu.objects import Objects
+from einnet.runtime.cpu.objects import OBJECTS, Objects
 from einnet.runtime.cpu.threads import resolve_threads
 from einnet.runtime.profile import ProfileDatabase, describe
 from einnet.runtime.serial import Json, kernel_json
@@ -52,18 +51,6 @@ def _abstract(views: Sequence[View], constants: frozenset[str]) -> Json:
     return [[order.setdefault(v.buffer, len(order)), v.buffer in constants, list(v.shape), list(v.strides), v.offset] for v in views]
 
 
-@cache
-def _generator_version() -> str:
-    """A digest of the code generator's source: times of generated kernels hold for one version of it."""
-    import einnet.instantiate as package
-
-    folder = Path(str(package.__file__)).parent / "codegen"
-    state = hashlib.blake2b(digest_size=8)
-    for path in sorted(folder.glob("*.py")):
-        state.update(path.read_bytes())
-    return state.hexdigest()
-
-
 class CpuCost:
     """Seconds of kernels on this CPU with `threads` threads.
 
@@ -80,7 +67,7 @@ class CpuCost:
         self.database = database or ProfileDatabase()
         self.constant = constant
         self._measures, self._budget = measure, budget_s
-        self.objects = Objects(self.threads)
+        self.objects = Objects(self.threads, self.database.path.parent / OBJECTS)
         self._declined: dict[Kernel, Unmeasured] = {}
         self._disturbed = self._restless = 0
         self._known: dict[Kernel, Timing] = {}
@@ -147,7 +134,7 @@ class CpuCost:
         versions = {"measurement": str(MEASUREMENT)}
         match kernel:
             case EOperator():
-                versions["generator"] = _generator_version()
+                versions["generator"] = generator_version()
                 versions["tvm"] = machine.versions().get("apache-tvm", "none")
             case OpaqueCall():
                 versions["onnxruntime"] = machine.versions().get("onnxruntime", "none")

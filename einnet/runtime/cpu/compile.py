@@ -22,6 +22,17 @@ _C_CALL = 1
 """Marks a function as lowered to the C calling convention: it is exported under its own name and takes plain words."""
 
 
+@cache
+def generator_version() -> str:
+    """A digest of the code generator's source: code of generated kernels, and their times, hold for one version of it."""
+    import einnet.instantiate as package
+
+    state = hashlib.blake2b(digest_size=8)
+    for path in (*sorted((Path(str(package.__file__)).parent / "codegen").glob("*.py")), Path(__file__)):
+        state.update(path.read_bytes())
+    return state.hexdigest()
+
+
 class NotGenerated(BackendError):
     """An eOperator for which there is no generated code."""
 

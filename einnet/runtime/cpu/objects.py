@@ -1,23 +1,79 @@
-"""Generated kernels that were compiled: once for each, whoever asks, and what compiling takes."""
+"""Generated kernels that were compiled: once for each, whoever asks and in whatever process, and what compiling takes."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
+import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from einnet.errors import BackendError
 from einnet.instantiate.kernels import EOperator
+from einnet.runtime import machine
 from einnet.runtime.cpu import compile as codegen
 
 FIRST_S = 0.1
 """Seconds that compiling a kernel is expected to take before any was compiled."""
 
+OBJECTS = "objects"
+"""The folder beside the profile database."""
+
+_DIGEST = 16
+
+
+class Store:
+    """Object code in a folder, one file for each kernel. A cache: what is damaged, or cannot be written, is as if it were not there.
+
+    Code of other versions of the generator, the compiler or the processor is removed when the first kernel of these is written.
+    """
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        versions = [codegen.generator_version(), machine.versions().get("apache-tvm", ""), machine.cpu_name(), *sorted(machine.cpu_features())]
+        self._all = folder
+        self._folder = folder / hashlib.blake2b("\n".join(versions).encode(), digest_size=8).hexdigest()
+        self._threads = threads
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}-{self._threads}.o"
+
+    def get(self, name: str) -> bytes | None:
+        """The code of a kernel by its name (see `operator_names`)."""
+        with suppress(OSError):
+            data = self._path(name).read_bytes()
+            if hashlib.blake2b(data[_DIGEST:], digest_size=_DIGEST).digest() == data[:_DIGEST]:
+                return data[_DIGEST:]
+        return None
+
+    def put(self, name: str, code: bytes) -> None:
+        with suppress(OSError):
+            if not self._folder.exists():
+                clear(self._all)
+                self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
+                file.write(hashlib.blake2b(code, digest_size=_DIGEST).digest() + code)
+            os.replace(file.name, self._path(name))
+
+
+def clear(folder: Path) -> int:
+    """Remove a store; how many kernels it had."""
+    count = sum(1 for _ in folder.glob("*/*.o"))
+    shutil.rmtree(folder, ignore_errors=True)
+    return count
+
 
 class Objects:
-    """Object code for a number of threads, by kernel: what is compiled for measuring is there for the program that it becomes a part of."""
+    """Object code for a number of threads, by kernel: what is compiled for measuring is there for the program that it becomes a part of.
 
-    def __init__(self, threads: int) -> None:
+    With a folder, also for later processes.
+    """
+
+    def __init__(self, threads: int, folder: Path | None = None) -> None:
         self.threads = threads
+        self._store = Store(folder, threads) if folder is not None else None
         self._compiled: dict[str, bytes] = {}
         self._failed: dict[str, BackendError] = {}
         self._seconds, self._count = FIRST_S, 1
@@ -30,12 +86,19 @@ class Objects:
     def seconds(self, operator: EOperator) -> float:
         """What `get` will take for one kernel, from what it has taken."""
         (name,) = codegen.operator_names([operator])
-        return 0.0 if name in self._compiled or name in self._failed else self._seconds / self._count
+        return 0.0 if name in self._compiled or name in self._failed or self._stored(name) else self._seconds / self._count
+
+    def _stored(self, name: str) -> bool:
+        """The kernel was compiled by an earlier process."""
+        code = self._store.get(name) if self._store else None
+        if code is not None:
+            self._compiled[name] = code
+        return code is not None
 
     def _one(self, name: str, operator: EOperator) -> bytes:
         if name in self._failed:
             raise self._failed[name]
-        if name not in self._compiled:
+        if name not in self._compiled and not self._stored(name):
             start = time.monotonic()
             try:
                 self._compiled[name] = codegen.compile_operators({name: operator}, self.threads)
@@ -44,4 +107,6 @@ class Objects:
                 raise error from None
             finally:
                 self._seconds, self._count = self._seconds + time.monotonic() - start, self._count + 1
+            if self._store:
+                self._store.put(name, self._compiled[name])
         return self._compiled[name]
