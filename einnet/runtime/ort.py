@@ -55,9 +55,15 @@ def _argument(value: Any) -> Argument:
 
 
 class Session:
-    """A model in ONNX Runtime, on the CPU. `spin` lets its threads wait actively, as its own defaults do: for baselines."""
+    """A model in ONNX Runtime, on the CPU.
 
-    def __init__(self, model: bytes | str | Path, threads: int, *, spin: bool = False, title: str = "the model") -> None:
+    `spin` lets its threads wait actively, as its own defaults do: for baselines. A `frugal` session does not plan all memory of a run as one
+    block, which it would take beside what the first run took.
+    """
+
+    def __init__(
+        self, model: bytes | str | Path, threads: int, *, spin: bool = False, frugal: bool = False, title: str = "the model"
+    ) -> None:  # fmt: skip
         reason = available()
         if reason:
             raise BackendError(reason)
@@ -66,6 +72,7 @@ class Session:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 3
+        options.enable_mem_pattern = not frugal
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
         source = model if isinstance(model, bytes) else str(model)
         try:
@@ -77,12 +84,15 @@ class Session:
         self.outputs = tuple(_argument(v) for v in self.session.get_outputs())
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """All outputs by name. Raises UsageError if ONNX Runtime does not take the inputs."""
+        """All outputs by name, copied: what ONNX Runtime gives keeps the memory of the whole run alive as long as it lives itself.
+
+        Raises UsageError if ONNX Runtime does not take the inputs.
+        """
         try:
             results = self.session.run(None, dict(inputs))
         except Exception as e:
             raise UsageError(f"ONNX Runtime cannot run {self.title} on these inputs: {e}") from e
-        return {a.name: r for a, r in zip(self.outputs, results, strict=True)}
+        return {a.name: r.copy() if isinstance(r, np.ndarray) else r for a, r in zip(self.outputs, results, strict=True)}
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array | None]) -> Callable[[], None]:
         """A call that reads and writes these arrays in place (dense, row-major), in the session's order; None lets ONNX Runtime allocate."""
@@ -141,13 +151,13 @@ class Baseline:
     The session is made by the first call; after `rest` it is gone with all its memory, and the next call makes another.
     """
 
-    def __init__(self, model: bytes | str | Path, inputs: Mapping[str, Array], threads: int) -> None:
-        self.model, self.inputs, self.threads = model, inputs, threads
+    def __init__(self, model: bytes | str | Path, inputs: Mapping[str, Array], threads: int, *, frugal: bool = False) -> None:
+        self.model, self.inputs, self.threads, self.frugal = model, inputs, threads, frugal
         self._call: Callable[[], None] | None = None
 
     def __call__(self) -> None:
         if self._call is None:
-            session = Session(self.model, self.threads, spin=True)
+            session = Session(self.model, self.threads, spin=True, frugal=self.frugal)
             given = [np.ascontiguousarray(self.inputs[a.name]) for a in session.inputs]
             self._call = session.bind(given, [None] * len(session.outputs))
         self._call()

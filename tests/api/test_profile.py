@@ -94,7 +94,7 @@ def test_onnx_runtime_runs_the_whole_model_where_it_is_faster(tmp_path, monkeypa
     assert result.report["runs"] == "whole model"
     assert result.report["totals"]["optimized_ms"] == 1100.0
     assert [k["kernel"] for k in result.report["kernels"]] == ["ONNX Runtime: the whole model"]
-    assert "ONNX Runtime runs the whole model" in result.report["notes"][-1]
+    assert any("ONNX Runtime runs the whole model" in note for note in result.report["notes"])
     inputs = random_inputs(model, seed=5)
     expected = onnxruntime.InferenceSession(serialised(model)).run(None, inputs)
     for given in (result(inputs), einnet.load(result.save(tmp_path / "w.einnet"))(inputs)):

@@ -34,7 +34,23 @@ def test_a_bound_call_reads_and_writes_in_place(tmp_path: Path) -> None:
     x += 1
     call()
     np.testing.assert_array_equal(y, VALUES.T + 1)
-    Baseline(TRANSPOSE.model, {"v0": VALUES.astype(np.float32)[:, ::-1]}, 1)()
+    (given,) = Session(tmp_path / "m.onnx", 1)({"v0": VALUES.astype(np.float32)}).values()
+    assert given.flags.owndata, "what is given out must not keep the session's memory alive"
+
+
+def test_a_baseline_rests_and_wakes() -> None:
+    run = Baseline(TRANSPOSE.model, {"v0": VALUES.astype(np.float32)[:, ::-1]}, 1, frugal=True)
+    for _ in range(2):
+        run()
+        run.rest()
+
+
+def test_an_opaque_node_rests_and_wakes() -> None:
+    x, y = VALUES.astype(np.float32), np.zeros((4, 3), np.float32)
+    node = OpaqueNode(TRANSPOSE.model, [x], [y], 1, "Transpose")
+    node.rest()
+    node()
+    np.testing.assert_array_equal(y, x.T)
 
 
 @pytest.mark.parametrize("name", NUMPY)
