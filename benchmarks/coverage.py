@@ -25,6 +25,7 @@ from onnx import numpy_helper
 
 from einnet.api.optimize import prepare
 from einnet.api.pipeline import is_constant, search
+from einnet.api.schedule import Schedule
 from einnet.api.settings import Settings
 from einnet.errors import EinNetError, NotStaticError
 from einnet.graph.onnx import load
@@ -77,13 +78,18 @@ def case(kind: str, test: Any) -> Case:
     initialised = {i.name for i in model.graph.initializer}
     inputs = [v for v in model.graph.input if v.name not in initialised]
     if test.data_sets is not None:
-        sets = [(list(given), list(wanted)) for given, wanted in test.data_sets]
+        sets = [([array(v) for v in given], [array(v) for v in wanted]) for given, wanted in test.data_sets]
         inputs = list(model.graph.input) if sets and len(sets[0][0]) > len(inputs) else inputs
     else:
         folders = sorted(Path(test.model_dir).glob("test_data_set_*"))
         sets = [(stored(f, "input", inputs), stored(f, "output", model.graph.output)) for f in folders]
     data = [(dict(zip((v.name for v in inputs), i)), dict(zip((v.name for v in model.graph.output), o))) for i, o in sets]
     return Case(kind, test.name, model, data, test.rtol, test.atol)
+
+
+def array(value: Any) -> Any:
+    """Tensors of types that numpy lacks come as protos."""
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 
 def stored(folder: Path, role: str, infos: Sequence[onnx.ValueInfoProto]) -> list[Any]:
@@ -127,7 +133,7 @@ def executable(c: Case, depth: int, cost: CpuCost) -> tuple[str, Any]:
     except NotStaticError:
         return "whole", Whole(c.model.SerializeToString(), 1, c.name)
     settings = Settings(max_depth=depth, time_budget=20.0, threads=1)
-    outcome = search(program, settings, cost, time.monotonic())
+    outcome = search(program, settings, cost, Schedule(time.monotonic(), settings.time_budget))
     return categorised(program), Executable(outcome.plan(), 1)
 
 

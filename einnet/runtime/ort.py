@@ -54,6 +54,22 @@ def _argument(value: Any) -> Argument:
     return Argument(value.name, tuple(value.shape or ()), dtype)
 
 
+def _session(source: bytes | str, options: Any) -> Any:
+    """A session; a file format newer than ONNX Runtime knows is declared as its newest, since operators carry versions of their own."""
+    import onnx
+    import onnxruntime
+
+    try:
+        return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    except Exception as e:
+        newest = re.search(r"max supported IR version: (\d+)", str(e))
+        if newest is None:
+            raise
+    model = onnx.load_model_from_string(source) if isinstance(source, bytes) else onnx.load(source)
+    model.ir_version = int(newest[1])
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
 class Session:
     """A model in ONNX Runtime, on the CPU.
 
@@ -76,7 +92,7 @@ class Session:
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
         source = model if isinstance(model, bytes) else str(model)
         try:
-            self.session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+            self.session = _session(source, options)
         except Exception as e:
             raise BackendError(f"ONNX Runtime does not accept {title}: {e}") from e
         self.title = title

@@ -95,7 +95,9 @@ class ProfileDatabase:
             try:
                 yield self._connection
             except sqlite3.OperationalError as e:
-                if "locked" not in str(e) and "busy" not in str(e):
+                if any(reason in str(e) for reason in ("full", "readonly")):
+                    warnings.warn(f"the profile database {self.path} cannot be written ({e}); these times are not kept", stacklevel=4)
+                elif "locked" not in str(e) and "busy" not in str(e):
                     self._recover(e)
             except sqlite3.DatabaseError as e:
                 self._recover(e)

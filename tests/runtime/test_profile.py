@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import sqlite3
+import subprocess
+import sys
+import time
 import warnings
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -132,3 +136,51 @@ def test_several_processes_write_at_once(tmp_path: Path) -> None:
     database = ProfileDatabase(path)
     found = database.get_many([{"worker": w, "n": n} for w in range(3) for n in range(25)])
     assert found == [Timing(w + n * 1e-3, 0.0, 3) for w in range(3) for n in range(25)]
+
+
+WRITER = """
+import sys
+from einnet.runtime.profile import ProfileDatabase
+from einnet.runtime.timing import Timing
+database, start = ProfileDatabase(sys.argv[1]), int(sys.argv[2])
+print("ready", flush=True)
+for n in range(start, start + 100_000):
+    database.put_many([([n, part], Timing(1.0 + n, 0.0, 1)) for part in range(3)])
+    print(n, flush=True)
+"""
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.slow)])
+def test_a_kill_at_any_moment_loses_nothing_that_was_committed(kills: int, tmp_path: Path) -> None:
+    path = tmp_path / "profile.sqlite"
+    rng = Random(kills)
+    for n in range(kills):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(n * 1_000_000)], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        time.sleep(rng.uniform(0.0, 0.1))
+        writer.kill()
+        committed = [int(line) for line in writer.stdout.read().split("\n")[:-1]]
+        writer.wait()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = ProfileDatabase(path).get_many([[m, part] for m in committed for part in range(3)])
+        assert all(found)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        rows = connection.execute("SELECT count(*) FROM timings").fetchone()[0]
+    assert rows % 3 == 0, "a transaction is there whole or not at all"
+
+
+def test_a_full_disk_loses_nothing_that_was_committed(tmp_path: Path) -> None:
+    path = tmp_path / "profile.sqlite"
+    database = ProfileDatabase(path)
+    database.put("kept", Timing(1.0, 0.0, 1))
+    with database._using() as connection:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+    with pytest.warns(UserWarning, match="full"):
+        database.put_many((["x" * 500, n], Timing(1.0, 0.0, 1)) for n in range(200))
+    assert database.get("kept")
+    assert ProfileDatabase(path).get("kept")
+    assert [p.name for p in tmp_path.iterdir() if "damaged" in p.name] == []
