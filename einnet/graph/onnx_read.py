@@ -38,6 +38,7 @@ def read(source: Source, shapes: Shapes | None = None) -> ir.Model:
         model = proto.clone() if isinstance(proto, ir.Model) else ir.from_proto(proto)
         if isinstance(source, (str, Path)):
             ir.external_data.set_base_dir(model.graph, Path(source).parent)
+        types = [(value.type, value.shape) for value in model.graph.outputs]
         for run in (
             common.InlinePass(),
             common.TopologicalSortPass(),
@@ -48,6 +49,8 @@ def read(source: Source, shapes: Shapes | None = None) -> ir.Model:
             common.RemoveUnusedNodesPass(),
         ):
             run(model)
+        for value, (kind, shape) in zip(model.graph.outputs, types):  # merging equal nodes may put an untyped copy in an output's place
+            value.type, value.shape = value.type or kind, value.shape or shape
         _check(model)
     except Exception as error:  # onnx-ir and the checker raise many types for a malformed graph
         raise ModelError(f"{title}: not a valid ONNX model: {first_line(error)}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Mapping, Sequence
 from random import Random
 
@@ -47,7 +48,21 @@ def window(view: View, memory: np.ndarray) -> np.ndarray:
 
 def memory_for(view: View, fill: float) -> np.ndarray:
     last = view.offset + sum(s * (n - 1) for s, n in zip(view.strides, view.shape, strict=True))
-    return np.full(last + 20, fill, dtype=np.float32)
+    memory = fenced(last + 20, at_end=len(view.shape) % 2 == 1)
+    memory[...] = fill
+    return memory
+
+
+def fenced(count: int, at_end: bool) -> np.ndarray:
+    """Floats between pages that cannot be read, directly behind the one or directly before the other: who reads outside crashes."""
+    page = mmap.PAGESIZE
+    inside = -(-4 * count // page) * page
+    region = mmap.mmap(-1, inside + 2 * page)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(region))
+    for place in (base, base + page + inside):
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(place), ctypes.c_size_t(page), 0) == 0
+    start = page + (inside - 4 * count) // 64 * 64 if at_end else page
+    return np.frombuffer(region, np.float32, count, start)
 
 
 def random_values(op: EOperator, seed: int = 0, positive: bool = False) -> dict[str, np.ndarray]:

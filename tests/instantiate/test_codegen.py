@@ -14,6 +14,7 @@ SHARED = "{L[i<9,j<70] exp(X[i,j]-{L[i<9] max[k<70] X[i,k]}[i])}"
 MEAN = "{L[i<7] 0.02*{L[i<7] Σ[k<50] X[i,k]}[i]}"
 
 FORMS = {
+    "strided windows beyond both ends": "T : f32[1,5200]\nL[w<500] max[s<20] T[0,10*w+10*s-100]|-inf",
     "relu": "A : f32[20,30]\nL[i<20,j<30] relu(A[i,j])",
     "bias, few channels": "A : f32[57,43,5]\nB : f32[5]\nL[i<57,j<43,f<5] relu(A[i,j,f]+B[f])",
     "select on the index": "A : f32[40]\nL[i<40] select(i%3-1==0 & 30-i>=0, A[i], val(i)/2)",

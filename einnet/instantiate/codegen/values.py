@@ -224,6 +224,8 @@ class Evaluating(Context, ABC):
         scalar = [c for c in e.guards if lane not in c.index.names()]
         if scalar and self.masking and self.contiguous(e.address):
             return self.bordered_load(buffer, e)
+        if len(scalar) < len(e.guards) and not self.contiguous(e.address):
+            return self.gathered(buffer, e)
         vector = self.vector_load(buffer, Load(e.array, e.address, tuple(c for c in e.guards if c not in scalar), e.fill))
         if not scalar:
             return vector
@@ -255,11 +257,21 @@ class Evaluating(Context, ABC):
         if affine and 2 <= stride <= 4 and mask is None:
             starts = [self.scalar(rest + k) for k in vectors.piece_offsets(stride, width)]
             return vectors.strided([vectors.contiguous(buffer, s, width) for s in starts], stride)
+        assert mask is None
+        return tirx.BufferLoad(buffer, [vectors.broadcast(self.in_lanes(e.address), width)])
+
+    def gathered(self, buffer: Buffer, e: Load) -> Tir:
+        """A masked load from scattered addresses: masked lanes read the buffer's first element.
+
+        The loaded vector is bound to a name: as an operand of the selection, TVM would simplify its address under the selection's condition,
+        and the code would read outside the buffer.
+        """
+        assert self.lane is not None
+        width = self.lane.extent
+        mask = vectors.broadcast(vectors.conjunction([self.condition(c) for c in e.guards]), width)
         where = vectors.broadcast(self.in_lanes(e.address), width)
-        if mask is None:
-            return tirx.BufferLoad(buffer, [where])
-        safe = tirx.Select(mask, where, vectors.broadcast(self.constant(0), width))
-        return tirx.Select(mask, tirx.BufferLoad(buffer, [safe]), self.tir(e.fill, width))
+        loaded = self.bind(tirx.BufferLoad(buffer, [tirx.Select(mask, where, vectors.broadcast(self.constant(0), width))]))
+        return tirx.Select(mask, loaded, self.tir(e.fill, width))
 
 
 def at(e: Index, point: Point) -> Index:

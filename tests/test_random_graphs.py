@@ -1,0 +1,87 @@
+"""Random models through import, search, and execution, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from math import inf
+from random import Random
+
+import numpy as np
+import onnx
+import pytest
+
+from einnet.api.optimize import prepare
+from einnet.api.pipeline import canonical
+from einnet.errors import BackendError, UsageError
+from einnet.expr.nodes import tensors
+from einnet.graph.onnx import load
+from einnet.graph.program import Opaque
+from einnet.graph.split import subprograms
+from einnet.instantiate.kernels import Plan
+from einnet.runtime.costs import CpuCost
+from einnet.runtime.cpu.program import Executable
+from einnet.runtime.onnx.model import export
+from einnet.runtime.ort import Session
+from einnet.search.candidates import candidates
+from einnet.search.plan import Assembly
+from einnet.search.space import Options, Space
+from tests.models.random_graphs import random_graph
+
+LARGEST = np.finfo(np.float32).max
+"""What the reference takes for infinity in a maximum over padding."""
+
+
+def plan_of(model: onnx.ModelProto, rng: Random, depth: int, cost: CpuCost) -> Plan:
+    """A plan of the model with any candidate of each subprogram that the machine has kernels for, drawn at random."""
+    program = prepare(load(model))
+    assembly = Assembly(program)
+    parts = {p.output.name: p for p in subprograms(program)}
+    for node in program.nodes:
+        if isinstance(node, Opaque):
+            assembly.opaque(node)
+        elif node.output.name in parts:
+            part = parts[node.output.name]
+            expression = canonical(part.expression)
+            forms = Space(Options(max_depth=depth, states=20, intensity=0.0)).forms(expression)
+            found = [c for c in candidates(forms, cost.estimates) if max(cost.costs(c.build.kernels), default=0.0) < inf]
+            chosen = rng.choice(found)
+            assembly.add(chosen.build, dict(zip(tensors(expression), part.inputs)), node.output.name)
+    return assembly.finish()
+
+
+def agree(seed: int, native: bool) -> str:
+    """What is wrong with the random model of that seed; empty if nothing is."""
+    model = random_graph(seed)
+    try:
+        reference = Session(model.SerializeToString(), 1)
+        numbers = np.random.default_rng(seed)
+        inputs = {a.name: numbers.standard_normal(a.shape).astype(np.float32) for a in reference.inputs}
+        wanted = reference(inputs)
+    except (BackendError, UsageError):
+        return ""  # the standard allows it, the reference does not run it
+    try:
+        plan = plan_of(model, Random(seed), seed % 3, CpuCost(1, measure=False))
+        got = Executable(plan, 1)(inputs) if native else Session(export(plan).SerializeToString(), 1)(inputs)
+    except Exception as error:  # any is a finding
+        return f"seed {seed}: {type(error).__name__}: {error}".split("\n")[0]
+    for name, y in wanted.items():
+        x, y = np.clip(got[name], -LARGEST, LARGEST), np.clip(y, -LARGEST, LARGEST)
+        scale = np.abs(y[np.isfinite(y)]).max(initial=1e-3)
+        if x.shape != y.shape or not np.allclose(x, y, rtol=1e-3, atol=1e-3 * scale, equal_nan=True):
+            return f"seed {seed}: output {name} differs: {' '.join(n.op_type for n in model.graph.node)}"
+    return ""
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_as_standard_onnx(block: int) -> None:
+    assert [p for seed in range(40 * block, 40 * block + 40) if (p := agree(seed, native=False))] == []
+
+
+def test_native() -> None:
+    assert [p for seed in range(10_000, 10_012) if (p := agree(seed, native=True))] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(20))
+def test_two_thousand(block: int) -> None:
+    start = 20_000 + 100 * block
+    assert [p for seed in range(start, start + 100) if (p := agree(seed, native=seed % 10 == 0))] == []
