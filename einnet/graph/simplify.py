@@ -9,6 +9,7 @@ from einnet.graph.affine import fold_affine
 from einnet.graph.constants import evaluate_weights, hoist, merge_weights
 from einnet.graph.program import Node, Program
 from einnet.graph.rewrite import exchange_in, exchange_tensors, is_copy, prune
+from einnet.graph.windows import read_through
 
 
 def simplify(program: Program) -> Program:
@@ -19,7 +20,7 @@ def simplify(program: Program) -> Program:
     program = merge_weights(evaluate_weights(prune(program)))
     while True:
         before = program.nodes
-        program = drop_repeated(drop_copies(program))
+        program = read_through(drop_repeated(drop_copies(program)))
         program = prune(evaluate_weights(hoist(fold_affine(program))))
         if program.nodes == before:
             return prune(merge_weights(program))

@@ -1,19 +1,20 @@
 """Cut a program into subprograms: the pieces that derivation works on.
 
-An anchor is a contraction: a sum of products of tensors. Pointwise nodes after it join it; what is left groups along chains. Every
-piece has one output, and nothing inside it is used outside.
+An anchor is a contraction: a sum of products of tensors. Pointwise nodes after it join it. Where what it reads was reduced in some other way
+(a softmax) from what another anchor gives, all of that is one piece, since the layout of the tensor in between is free. What is left groups along
+chains. Every piece has one output, and nothing inside it is used outside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Union
 
 from einnet.expr.index import Index, as_index
 from einnet.expr.nodes import Mul, Read, Scope, Tensor, reads, tensors
-from einnet.graph.program import Node, Opaque, Program
+from einnet.graph.program import Node, Opaque, Program, ProgramNode
 from einnet.graph.rewrite import exchange_in
 
 
@@ -81,6 +82,11 @@ def is_contraction(scope: Scope) -> bool:
     return bool(scope.sums) and scope.reduce == "sum" and isinstance(scope.body, Mul) and sum(1 for _ in reads(scope.body)) >= 2
 
 
+def reduces(node: ProgramNode) -> bool:
+    """A reduction that is no contraction."""
+    return isinstance(node, Node) and bool(node.scope.sums) and not is_contraction(node.scope)
+
+
 def is_permutation(read: Read, scope: Scope) -> bool:
     """The read takes every loop of the scope once, in any order, over its whole range; a unit loop may be written as its value."""
     box = tuple((0, n) for n in read.base.shape) if isinstance(read.base, Tensor) else read.base.box
@@ -130,13 +136,14 @@ class _Grouping:
                 self.users.setdefault(name, []).append(k)
         self.taken: set[int] = set()
         self.members: dict[int, set[int]] = {}
-        anchors = [k for k, node in enumerate(program.nodes) if isinstance(node, Node) and is_contraction(node.scope)]
-        self.taken.update(anchors)
-        for k in reversed(anchors):
-            self.add(self.with_tail(k))
+        self.anchors = [k for k, node in enumerate(program.nodes) if isinstance(node, Node) and is_contraction(node.scope)]
+        self.taken.update(self.anchors)
+        for k in reversed(self.anchors):
+            if not self.member(k):
+                self.add(self.with_source(self.with_tail(k)))
         for k in reversed(range(len(program.nodes))):
             if k not in self.taken and isinstance(program.nodes[k], Node):
-                self.add(self.cone(k))
+                self.add(self.cone({k}))
 
     def add(self, group: set[int]) -> None:
         self.taken.update(group)
@@ -157,14 +164,40 @@ class _Grouping:
             last = users[0]
             group.add(last)
 
-    def cone(self, last: int) -> set[int]:
-        """A node and all free nodes before it whose values are used inside the group only."""
-        group = {last}
-        waiting = list(self.program.nodes[last].inputs)
+    def with_source(self, group: set[int]) -> set[int]:
+        """The group; and, where other reductions stand between it and anchors before it, all from those anchors on."""
+        tails = {k: self.with_tail(k) for k in self.anchors if k not in group and not self.member(k)}
+        between = self.cone(group, set().union(*tails.values()))
+        waiting = [k for k in between - group if reduces(self.program.nodes[k])]
+        reduced: set[int] = set()
+        while waiting:
+            k = waiting.pop()
+            if k not in reduced:
+                reduced.add(k)
+                waiting += [p for name in self.program.nodes[k].inputs if (p := self.position.get(name)) is not None and p in between]
+        needed = {name for k in reduced for name in self.program.nodes[k].inputs}
+        sources = {k for k, tail in tails.items() if self.ends_in(max(tail), between, needed)}
+        if not sources:
+            return group
+        found = between.union(*(tails[k] for k in sources))
+        return self.cone(found, set().union(*(tail for k, tail in tails.items() if k not in sources)))
+
+    def ends_in(self, last: int, group: set[int], names: set[str]) -> bool:
+        """The node gives one of the names, and the group alone uses it."""
+        name = self.program.nodes[last].outputs[0].name
+        return name in names and name not in self.outputs and all(user in group for user in self.users[name])
+
+    def member(self, k: int) -> bool:
+        return any(k in group for group in self.members.values())
+
+    def cone(self, start: set[int], without: Collection[int] = ()) -> set[int]:
+        """Some nodes and all free nodes before them, except some, whose values are used inside the group only."""
+        group = set(start)
+        waiting = [name for k in start for name in self.program.nodes[k].inputs]
         while waiting:
             name = waiting.pop()
             k = self.position.get(name)
-            if k is None or k in group or k in self.taken or name in self.outputs or not isinstance(self.program.nodes[k], Node):
+            if k is None or k in group or k in without or k in self.taken or name in self.outputs or not isinstance(self.program.nodes[k], Node):
                 continue
             if all(user in group for user in self.users[name]):
                 group.add(k)

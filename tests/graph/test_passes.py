@@ -84,7 +84,7 @@ def test_pieces_are_a_partition_without_leaks(seed: int) -> None:
         assert not interior & {name for _, name in program.outputs}
         assert all(any(user is n for n in piece.nodes) for name in interior for user in users[name])
         assert not interior & set(piece.inputs)
-        assert sum(is_contraction(n.scope) for n in piece.nodes) <= 1
+        assert sum(is_contraction(n.scope) for n in piece.nodes) <= 1 or any(map(reduces, piece.nodes))
 
 
 def conv_bn(features: int = 4, group: int = 1, kind: str = "Conv") -> tuple[Program, Program, dict[str, np.ndarray]]:

@@ -324,13 +324,18 @@ class _Memory(_Owned):
 
 
 class Arguments:
-    """Addresses bound to the arguments of a primitive; `address` and `count` are what `dnnl_primitive_execute` takes."""
+    """Addresses bound to the arguments of a primitive; `address` and `count` are what `dnnl_primitive_execute` takes.
 
-    def __init__(self, bound: Sequence[tuple[int, Desc, int]]) -> None:
+    With `more`, of the same length each, the arguments of `calls` executions lie one after the other.
+    """
+
+    def __init__(self, bound: Sequence[tuple[int, Desc, int]], *more: Sequence[tuple[int, Desc, int]]) -> None:
         lib = library()
-        self._memories = [_Memory(lib.make("memory_create", desc.pointer, engine().pointer, address)) for _, desc, address in bound]
-        self._array = (_ExecArg * len(bound))(*(_ExecArg(arg, m.pointer) for (arg, _, _), m in zip(bound, self._memories, strict=True)))
-        self.address, self.count = C.addressof(self._array), len(bound)
+        every = [argument for one in (bound, *more) for argument in one]
+        self._memories = [_Memory(lib.make("memory_create", desc.pointer, engine().pointer, address)) for _, desc, address in every]
+        self._array = (_ExecArg * len(every))(*(_ExecArg(arg, m.pointer) for (arg, _, _), m in zip(every, self._memories, strict=True)))
+        self.address, self.count, self.calls = C.addressof(self._array), len(bound), 1 + len(more)
+        assert len(every) == self.count * self.calls
 
 
 def execute(primitive: Primitive, stream: Stream, arguments: Arguments) -> None:

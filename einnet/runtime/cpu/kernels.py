@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
 
 import numpy as np
 
@@ -20,6 +22,9 @@ ITEM = 4
 """Bytes of an element; vendor kernels compute in float32."""
 
 VendorKernel = Matmul | Conv
+MOST_REPEATS = 256
+"""Most executions of one product with overlapping operands."""
+
 _Create = Callable[[Desc, Desc, Desc | None, Desc, Sequence[dnnl.PostOp]], dnnl.PrimitiveDesc]
 _Posts = tuple[tuple[dnnl.PostOp, View | None], ...]
 
@@ -45,13 +50,17 @@ class Packed:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A kernel without memory: arguments that read buffers, at most one packed operand, and scratch memory."""
+    """A kernel without memory: arguments that read buffers, at most one packed operand, and scratch memory.
+
+    `repeats`: the same arguments for further executions, where one cannot do the whole of the kernel.
+    """
 
     description: dnnl.PrimitiveDesc
     implementation: str
     operands: tuple[tuple[int, Desc, View], ...]
     packed: Packed | None
     scratch: Desc
+    repeats: tuple[tuple[tuple[int, Desc, View], ...], ...] = ()
 
     def create(self) -> dnnl.Primitive:
         """The code, for the number of threads that is set now; it should be the one that was set for `prepare`."""
@@ -59,12 +68,13 @@ class Prepared:
 
     def bind(self, address: Callable[[str], int], packed: int = 0, scratch: int = 0) -> dnnl.Arguments:
         """The arguments for buffers that start at `address(name)`, the packed operand's copy and the scratch memory."""
-        bound = [(arg, desc, address(view.buffer) + ITEM * view.offset) for arg, desc, view in self.operands]
+        shared: list[tuple[int, Desc, int]] = []
         if self.packed:
-            bound.append((dnnl.ARG_WEIGHTS, self.packed.target, packed))
+            shared.append((dnnl.ARG_WEIGHTS, self.packed.target, packed))
         if self.scratch.nbytes:
-            bound.append((dnnl.ARG_SCRATCHPAD, self.scratch, scratch))
-        return dnnl.Arguments(bound)
+            shared.append((dnnl.ARG_SCRATCHPAD, self.scratch, scratch))
+        every = (self.operands, *self.repeats)
+        return dnnl.Arguments(*([*((arg, desc, address(view.buffer) + ITEM * view.offset) for arg, desc, view in one), *shared] for one in every))
 
 
 @dataclass(frozen=True)
@@ -83,8 +93,53 @@ class _Request:
 def prepare(kernel: VendorKernel, constants: Collection[str] = ()) -> Prepared:
     """The fastest form of the kernel that the library has; weights in the `constants` buffers are packed.
 
-    Call it with the number of threads set that the kernel will run with. Raises Refused with the reasons.
+    A Matmul with windows that overlap is executed once for every value of the batch dimensions along which they do: the library's descriptions
+    of memory cannot overlap. Call it with the number of threads set that the kernel will run with. Raises Refused with the reasons.
     """
+    first, *rest = repeated(kernel) if isinstance(kernel, Matmul) else (kernel,)
+    if not rest:
+        return _prepare(kernel, constants)
+    found, others = _prepare(first), [_prepare(k).operands for k in rest]
+    assert all([(arg, desc) for arg, desc, _ in found.operands] == [(arg, desc) for arg, desc, _ in one] for one in others)
+    return replace(found, repeats=tuple(others))
+
+
+def repeated(kernel: Matmul) -> tuple[Matmul, ...]:
+    """Products without overlapping operands that are the kernel together: its batch dimensions are taken one at a time until nothing overlaps."""
+    looped: list[int] = []
+    while overlapping(kernel, looped):
+        left = [d for d in range(len(kernel.c.shape) - 2) if d not in looped and kernel.c.shape[d] > 1]
+        if not left:
+            return (kernel,)
+        looped.append(min([d for d in left if not overlapping(kernel, [*looped, d])] or left, key=lambda d: kernel.c.shape[d]))
+    if not looped or prod(kernel.c.shape[d] for d in looped) > MOST_REPEATS:
+        return (kernel,)
+    return tuple(at(kernel, looped, place) for place in product(*(range(kernel.c.shape[d]) for d in looped)))
+
+
+def overlapping(kernel: Matmul, looped: Sequence[int]) -> bool:
+    """An operand's windows share elements within one execution."""
+    return any(overlaps(without(broadcast(v, keep=2), looped, ())) for v in (kernel.a, kernel.b))
+
+
+def at(kernel: Matmul, looped: Sequence[int], place: Sequence[int]) -> Matmul:
+    """The part of the product at a place of some batch dimensions."""
+
+    def part(v: View) -> View:
+        return without(v, looped, place)
+
+    post = tuple(replace(p, operand=p.operand and part(p.operand)) for p in kernel.post)
+    return Matmul(part(kernel.a), part(kernel.b), part(kernel.c), post)
+
+
+def without(v: View, looped: Sequence[int], place: Sequence[int]) -> View:
+    """The view at a place of some dimensions (at their start where none is given)."""
+    offset = v.offset + sum(p * v.strides[d] for d, p in zip(looped, place) if v.shape[d] > 1)
+    kept = [d for d in range(len(v.shape)) if d not in looped]
+    return View(v.buffer, tuple(v.shape[d] for d in kept), tuple(v.strides[d] for d in kept), offset)
+
+
+def _prepare(kernel: VendorKernel, constants: Collection[str] = ()) -> Prepared:
     reasons: list[str] = []
     (written,) = result_views(kernel)
     if overlaps(written):

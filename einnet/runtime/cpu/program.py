@@ -188,7 +188,7 @@ class Executable:
         scratch = self._address(f"scratch:{n}") if f"scratch:{n}" in self._places else 0
         primitive, arguments = prepared.create(), prepared.bind(self._address, packed, scratch)
         self._keep.append((primitive, arguments))
-        return primitive.pointer, self._stream.pointer, arguments.count, arguments.address
+        return primitive.pointer, self._stream.pointer, arguments.count, arguments.address, arguments.calls
 
     # -------------------------------------------------------------------------------------------------------------- running
 

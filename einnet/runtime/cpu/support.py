@@ -67,16 +67,32 @@ define i32 @einnet_launch(ptr %function, ptr %data, i32 %tasks) {
   ret i32 %status
 }
 
-; words: primitive, stream, number of arguments, arguments
+; words: primitive, stream, number of arguments, arguments, number of calls; the arguments (16 bytes each) of the calls lie one after the other
 define i32 @einnet_vendor(ptr %words) {
+entry:
   %stream.at = getelementptr i64, ptr %words, i64 1
   %count.at = getelementptr i64, ptr %words, i64 2
   %arguments.at = getelementptr i64, ptr %words, i64 3
+  %calls.at = getelementptr i64, ptr %words, i64 4
   %primitive = load ptr, ptr %words
   %stream = load ptr, ptr %stream.at
   %count = load i32, ptr %count.at
-  %arguments = load ptr, ptr %arguments.at
+  %first = load ptr, ptr %arguments.at
+  %calls = load i64, ptr %calls.at
+  %wide = zext i32 %count to i64
+  %bytes = mul i64 %wide, 16
+  br label %call
+call:
+  %n = phi i64 [ 0, %entry ], [ %next, %call ]
+  %arguments = phi ptr [ %first, %entry ], [ %following, %call ]
   %status = call i32 @dnnl_primitive_execute(ptr %primitive, ptr %stream, i32 %count, ptr %arguments)
+  %following = getelementptr i8, ptr %arguments, i64 %bytes
+  %next = add i64 %n, 1
+  %fine = icmp eq i32 %status, 0
+  %more = icmp slt i64 %next, %calls
+  %again = and i1 %fine, %more
+  br i1 %again, label %call, label %done
+done:
   ret i32 %status
 }
 
