@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from einnet.derivation.rule import Refused
-from einnet.derivation.rules.merge import merge_read
+from einnet.derivation.rules.merge import merge_guarded, merge_read
 from einnet.derivation.rules.substitute import split
 from einnet.expr.index import Floor, Index, var
 from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads, tensors, walk
@@ -17,6 +16,7 @@ from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, 
 from einnet.instantiate.match import Match
 from einnet.instantiate.padding import padded
 from einnet.instantiate.posts import absorb
+from einnet.instantiate.rows import along
 from einnet.instantiate.stitch import Piece, pieces
 
 
@@ -145,10 +145,11 @@ class _Builder:
             if r is None:
                 return scope
             merged = merge_read(scope, r)
-            if isinstance(merged, Refused):
+            fused = merged if isinstance(merged, Scope) else None if scope.sums else merge_guarded(scope, r)
+            if fused is None:
                 kept.add(r)
             else:
-                scope = merged
+                scope = fused
 
     def materialised(self, base: Scope) -> bool:
         return base in self.matches or is_weight(base)
@@ -156,6 +157,9 @@ class _Builder:
     def operand(self, r: Read, reader: Scope) -> Read:
         if isinstance(r.base, Tensor):
             return r
+        if r.base.sums and not self.materialised(r.base) and not pointwise(r, reader):
+            r = along(r, r.base, reader) or r
+        assert isinstance(r.base, Scope)
         if self.materialised(r.base) or (r.base.sums and not pointwise(r, reader)):
             return from_buffer(r, self.buffer_of(r.base), is_weight(r.base))
         return Read(self.closed(r.base), r.index, r.fill)

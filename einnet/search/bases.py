@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
 
-from einnet.derivation.facts import is_copy
+from einnet.derivation.facts import is_copy, product_reads
 from einnet.expr.nodes import Read, Scope, is_weight, nested, walk
 from einnet.instantiate.match import match
 from einnet.instantiate.tables import Table
@@ -61,13 +61,19 @@ def reads_through(scope: Scope) -> bool:
 
 
 def opened(form: Form) -> tuple[dict[Scope, bool], set[Scope]]:
-    """The outermost reductions that the generated parts and the operands read, with whether a vendor operator reads them; and all that is inside."""
+    """The outermost reductions that the generated parts and the operands read, with whether a vendor operator reads them; and all that is inside.
+
+    A contraction that is read in several places is one of them, not what reads it: it is the same wherever it is read.
+    """
     vendor = {s for s, _ in form.matches}
-    inner = (s for s in walk(form.tree) if s is not form.tree and s not in vendor)
+    inner = [s for s in walk(form.tree) if s is not form.tree and s not in vendor]
     reductions = dict.fromkeys(s for s in inner if not is_weight(s) and any(t.sums for t in walk(s)))
     if not reductions:
         return {}, set()
     within = {s: set(walk(s)) for s in reductions}
+    products = [s for s in reductions if s.sums and len(product_reads(s.body) or ()) > 1]
+    shared = [s for s in products if inner.count(s) > 1]
+    reductions = {s: None for s in reductions if s in products or not any(t in within[s] for t in shared)}
     top = [s for s in reductions if not any(s != t and s in within[t] for t in reductions)]
     top = [s for s in top if not any(s != v and v in within[s] for v in vendor)]
     fed = {s for v in vendor for s in nested(v)}

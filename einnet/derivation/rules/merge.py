@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from einnet.derivation.facts import factors, fractions_left, linear_reads, zero_outside
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
@@ -10,10 +11,12 @@ from einnet.expr.index import bounds, simplify
 from einnet.expr.nodes import (
     Add,
     Body,
+    Cond,
     Const,
     Mul,
     Read,
     Scope,
+    Select,
     children,
     make_add,
     make_mul,
@@ -68,6 +71,20 @@ def merge_read(e: Scope, r: Read) -> Scope | Refused:
     if e.body != r:
         return Refused(f"the scope has a {e.reduce} reduction and is not the whole body")
     return Scope(e.loops, (*e.sums, *inner.sums), body, e.reduce)
+
+
+def merge_guarded(e: Scope, r: Read) -> Scope | None:
+    """L[x] f({L[z] g}[Φ(x)]) = L[x] f(select(Φ(x) in Z, g(Φ(x)), 0)); None where the scope reduces or an index may be fractional."""
+    assert isinstance(r.base, Scope)
+    if r.base.sums or r.base.reduce != "sum" or any(ix.den != 1 for ix in r.index):
+        return None
+    inner = rename_apart(r.base, e.ranges)
+    mapping = {i.name: ix for i, ix in zip(inner.loops, r.index)}
+    body = map_indices(substitute_body(inner.body, mapping), lambda ix: simplify(ix, e.ranges))
+    sides = ((ix, bounds(ix, e.ranges), i) for i, ix in zip(inner.loops, r.index))
+    conds = tuple(c for ix, (lo, hi), i in sides for c in (*(Cond(ix - i.lo),) * (lo < i.lo), *(Cond(i.hi - 1 - ix),) * (hi >= i.hi)))
+    guarded = Select(conds, body, Const(r.fill)) if conds else body
+    return replace(e, body=flatten(map_reads(e.body, lambda other: guarded if other == r else other)))
 
 
 def outside_problem(e: Scope, r: Read, inner: Scope) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
 
 import numpy as np
 
@@ -17,13 +16,14 @@ from einnet.instantiate.kernels import Conv, Matmul, Post, View, result_views
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Desc, Refused
 from einnet.runtime.cpu.layouts import agree, broadcast, canonical_image, canonical_matrix, overlaps, permuted_strides, swapped
+from einnet.runtime.cpu.threads import current_threads, limited
 
 ITEM = 4
 """Bytes of an element; vendor kernels compute in float32."""
 
 VendorKernel = Matmul | Conv
-MOST_REPEATS = 256
-"""Most executions of one product with overlapping operands."""
+MOST_REPEATS = 4096
+"""Most products that one batch is taken apart into."""
 
 _Create = Callable[[Desc, Desc, Desc | None, Desc, Sequence[dnnl.PostOp]], dnnl.PrimitiveDesc]
 _Posts = tuple[tuple[dnnl.PostOp, View | None], ...]
@@ -52,7 +52,8 @@ class Packed:
 class Prepared:
     """A kernel without memory: arguments that read buffers, at most one packed operand, and scratch memory.
 
-    `repeats`: the same arguments for further executions, where one cannot do the whole of the kernel.
+    `repeats`: the same arguments for further executions, where one cannot do the whole of the kernel. Each then runs on one thread, and
+    `shares` threads share them, every share with scratch memory of its own.
     """
 
     description: dnnl.PrimitiveDesc
@@ -61,20 +62,38 @@ class Prepared:
     packed: Packed | None
     scratch: Desc
     repeats: tuple[tuple[tuple[int, Desc, View], ...], ...] = ()
+    shares: int = 1
 
     def create(self) -> dnnl.Primitive:
         """The code, for the number of threads that is set now; it should be the one that was set for `prepare`."""
-        return dnnl.Primitive.of(self.description)
+        if not self.repeats:
+            return dnnl.Primitive.of(self.description)
+        with limited(1):
+            return dnnl.Primitive.of(self.description)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Scratch memory of all shares."""
+        return self.shares * _aligned(self.scratch.nbytes)
 
     def bind(self, address: Callable[[str], int], packed: int = 0, scratch: int = 0) -> dnnl.Arguments:
         """The arguments for buffers that start at `address(name)`, the packed operand's copy and the scratch memory."""
-        shared: list[tuple[int, Desc, int]] = []
-        if self.packed:
-            shared.append((dnnl.ARG_WEIGHTS, self.packed.target, packed))
-        if self.scratch.nbytes:
-            shared.append((dnnl.ARG_SCRATCHPAD, self.scratch, scratch))
         every = (self.operands, *self.repeats)
-        return dnnl.Arguments(*([*((arg, desc, address(view.buffer) + ITEM * view.offset) for arg, desc, view in one), *shared] for one in every))
+        bound = []
+        for n, operands in enumerate(every):
+            one = [(arg, desc, address(view.buffer) + ITEM * view.offset) for arg, desc, view in operands]
+            if self.packed:
+                one.append((dnnl.ARG_WEIGHTS, self.packed.target, packed))
+            if self.scratch.nbytes:
+                share = ((n + 1) * self.shares - 1) // len(every)
+                one.append((dnnl.ARG_SCRATCHPAD, self.scratch, scratch + share * _aligned(self.scratch.nbytes)))
+            bound.append(one)
+        return dnnl.Arguments(*bound)
+
+
+def _aligned(nbytes: int) -> int:
+    """The next multiple of a cache line."""
+    return -(-nbytes // 64) * 64
 
 
 @dataclass(frozen=True)
@@ -93,50 +112,38 @@ class _Request:
 def prepare(kernel: VendorKernel, constants: Collection[str] = ()) -> Prepared:
     """The fastest form of the kernel that the library has; weights in the `constants` buffers are packed.
 
-    A Matmul with windows that overlap is executed once for every value of the batch dimensions along which they do: the library's descriptions
-    of memory cannot overlap. Call it with the number of threads set that the kernel will run with. Raises Refused with the reasons.
+    A batched Matmul with windows that overlap is one product for each element of the batch: the library's descriptions of memory cannot
+    overlap. Call it with the number of threads set that the kernel will run with. Raises Refused with the reasons.
     """
-    first, *rest = repeated(kernel) if isinstance(kernel, Matmul) else (kernel,)
-    if not rest:
+    parts = products(kernel) if isinstance(kernel, Matmul) and overlapping(kernel) else ()
+    if not 1 < len(parts) <= MOST_REPEATS:
         return _prepare(kernel, constants)
-    found, others = _prepare(first), [_prepare(k).operands for k in rest]
-    assert all([(arg, desc) for arg, desc, _ in found.operands] == [(arg, desc) for arg, desc, _ in one] for one in others)
-    return replace(found, repeats=tuple(others))
+    threads = current_threads()
+    with limited(1):
+        first, *others = map(_prepare, parts)
+    described = [(arg, desc) for arg, desc, _ in first.operands]
+    assert all(described == [(arg, desc) for arg, desc, _ in one.operands] for one in others)
+    return replace(first, repeats=tuple(one.operands for one in others), shares=min(threads, len(parts)))
 
 
-def repeated(kernel: Matmul) -> tuple[Matmul, ...]:
-    """Products without overlapping operands that are the kernel together: its batch dimensions are taken one at a time until nothing overlaps."""
-    looped: list[int] = []
-    while overlapping(kernel, looped):
-        left = [d for d in range(len(kernel.c.shape) - 2) if d not in looped and kernel.c.shape[d] > 1]
-        if not left:
-            return (kernel,)
-        looped.append(min([d for d in left if not overlapping(kernel, [*looped, d])] or left, key=lambda d: kernel.c.shape[d]))
-    if not looped or prod(kernel.c.shape[d] for d in looped) > MOST_REPEATS:
-        return (kernel,)
-    return tuple(at(kernel, looped, place) for place in product(*(range(kernel.c.shape[d]) for d in looped)))
+def overlapping(kernel: Matmul) -> bool:
+    """An operand's windows share elements."""
+    return any(overlaps(broadcast(v, keep=2)) for v in (kernel.a, kernel.b))
 
 
-def overlapping(kernel: Matmul, looped: Sequence[int]) -> bool:
-    """An operand's windows share elements within one execution."""
-    return any(overlaps(without(broadcast(v, keep=2), looped, ())) for v in (kernel.a, kernel.b))
+def products(kernel: Matmul) -> Sequence[Matmul]:
+    """The plain products of a batch."""
+    batch = range(len(kernel.c.shape) - 2)
 
+    def part(v: View, place: tuple[int, ...]) -> View:
+        offset = sum(p * s for p, s, n in zip(place, v.strides, v.shape) if n > 1)
+        return View(v.buffer, v.shape[-2:], v.strides[-2:], v.offset + offset)
 
-def at(kernel: Matmul, looped: Sequence[int], place: Sequence[int]) -> Matmul:
-    """The part of the product at a place of some batch dimensions."""
+    def one(place: tuple[int, ...]) -> Matmul:
+        post = tuple(replace(p, operand=p.operand and part(p.operand, place)) for p in kernel.post)
+        return Matmul(part(kernel.a, place), part(kernel.b, place), part(kernel.c, place), post)
 
-    def part(v: View) -> View:
-        return without(v, looped, place)
-
-    post = tuple(replace(p, operand=p.operand and part(p.operand)) for p in kernel.post)
-    return Matmul(part(kernel.a), part(kernel.b), part(kernel.c), post)
-
-
-def without(v: View, looped: Sequence[int], place: Sequence[int]) -> View:
-    """The view at a place of some dimensions (at their start where none is given)."""
-    offset = v.offset + sum(p * v.strides[d] for d, p in zip(looped, place) if v.shape[d] > 1)
-    kept = [d for d in range(len(v.shape)) if d not in looped]
-    return View(v.buffer, tuple(v.shape[d] for d in kept), tuple(v.strides[d] for d in kept), offset)
+    return [one(place) for place in product(*(range(kernel.c.shape[d]) for d in batch))]
 
 
 def _prepare(kernel: VendorKernel, constants: Collection[str] = ()) -> Prepared:

@@ -82,7 +82,7 @@ class Executable:
     def _allocate(self) -> None:
         """One arena by lifetimes, scratch memory included; constants that are read as they are, and one packed copy per layout, in a region."""
         plan = self.plan
-        scratch = [self._prepared[n].scratch.nbytes if n in self._prepared else 0 for n in range(len(plan.kernels))]
+        scratch = [self._prepared[n].scratch_bytes if n in self._prepared else 0 for n in range(len(plan.kernels))]
         arena = memory.place(memory.lifetimes(plan, scratch))
         packed = self._share_packed()
         nbytes, read = memory.sizes(plan), self._read_unpacked()
@@ -188,7 +188,7 @@ class Executable:
         scratch = self._address(f"scratch:{n}") if f"scratch:{n}" in self._places else 0
         primitive, arguments = prepared.create(), prepared.bind(self._address, packed, scratch)
         self._keep.append((primitive, arguments))
-        return primitive.pointer, self._stream.pointer, arguments.count, arguments.address, arguments.calls
+        return primitive.pointer, self._stream.pointer, arguments.count, arguments.address, arguments.calls, prepared.shares
 
     # -------------------------------------------------------------------------------------------------------------- running
 

@@ -67,32 +67,94 @@ define i32 @einnet_launch(ptr %function, ptr %data, i32 %tasks) {
   ret i32 %status
 }
 
-; words: primitive, stream, number of arguments, arguments, number of calls; the arguments (16 bytes each) of the calls lie one after the other
-define i32 @einnet_vendor(ptr %words) {
+; the calls %from..%to of a primitive; the arguments (16 bytes each) of the calls lie one after the other
+define internal i32 @calls(ptr %words, i64 %from, i64 %to) {
 entry:
   %stream.at = getelementptr i64, ptr %words, i64 1
   %count.at = getelementptr i64, ptr %words, i64 2
   %arguments.at = getelementptr i64, ptr %words, i64 3
-  %calls.at = getelementptr i64, ptr %words, i64 4
   %primitive = load ptr, ptr %words
   %stream = load ptr, ptr %stream.at
   %count = load i32, ptr %count.at
   %first = load ptr, ptr %arguments.at
-  %calls = load i64, ptr %calls.at
   %wide = zext i32 %count to i64
   %bytes = mul i64 %wide, 16
-  br label %call
+  br label %head
+head:
+  %n = phi i64 [ %from, %entry ], [ %next, %call ]
+  %more = icmp slt i64 %n, %to
+  br i1 %more, label %call, label %done
 call:
-  %n = phi i64 [ 0, %entry ], [ %next, %call ]
-  %arguments = phi ptr [ %first, %entry ], [ %following, %call ]
+  %offset = mul i64 %n, %bytes
+  %arguments = getelementptr i8, ptr %first, i64 %offset
   %status = call i32 @dnnl_primitive_execute(ptr %primitive, ptr %stream, i32 %count, ptr %arguments)
-  %following = getelementptr i8, ptr %arguments, i64 %bytes
   %next = add i64 %n, 1
-  %fine = icmp eq i32 %status, 0
-  %more = icmp slt i64 %next, %calls
-  %again = and i1 %fine, %more
-  br i1 %again, label %call, label %done
+  %failed = icmp ne i32 %status, 0
+  br i1 %failed, label %done, label %head
 done:
+  %result = phi i32 [ 0, %head ], [ %status, %call ]
+  ret i32 %result
+}
+
+; a thread takes every share of the calls whose number is its own modulo the number of threads; the data of the job are the words
+define internal void @share(ptr %job) {
+entry:
+  %me.narrow = call i32 @omp_get_thread_num()
+  %all.narrow = call i32 @omp_get_num_threads()
+  %me = zext i32 %me.narrow to i64
+  %all = zext i32 %all.narrow to i64
+  %words.at = getelementptr %job, ptr %job, i32 0, i32 1
+  %words = load ptr, ptr %words.at
+  %calls.at = getelementptr i64, ptr %words, i64 4
+  %shares.at = getelementptr i64, ptr %words, i64 5
+  %calls = load i64, ptr %calls.at
+  %shares = load i64, ptr %shares.at
+  br label %head
+head:
+  %s = phi i64 [ %me, %entry ], [ %next, %fine ]
+  %more = icmp slt i64 %s, %shares
+  br i1 %more, label %body, label %done
+body:
+  %after = add i64 %s, 1
+  %from.whole = mul i64 %calls, %s
+  %to.whole = mul i64 %calls, %after
+  %from = udiv i64 %from.whole, %shares
+  %to = udiv i64 %to.whole, %shares
+  %status = call i32 @calls(ptr %words, i64 %from, i64 %to)
+  %next = add i64 %s, %all
+  %failed = icmp ne i32 %status, 0
+  br i1 %failed, label %keep, label %fine
+fine:
+  br label %head
+keep:
+  %status.at = getelementptr %job, ptr %job, i32 0, i32 2
+  store i32 %status, ptr %status.at
+  br label %done
+done:
+  ret void
+}
+
+; words: primitive, stream, number of arguments, arguments, number of calls, number of shares in which threads make them
+define i32 @einnet_vendor(ptr %words) {
+  %calls.at = getelementptr i64, ptr %words, i64 4
+  %shares.at = getelementptr i64, ptr %words, i64 5
+  %calls = load i64, ptr %calls.at
+  %shares = load i64, ptr %shares.at
+  %alone = icmp eq i64 %shares, 1
+  br i1 %alone, label %serial, label %parallel
+serial:
+  %result = call i32 @calls(ptr %words, i64 0, i64 %calls)
+  ret i32 %result
+parallel:
+  %job = alloca %job
+  store ptr null, ptr %job
+  %data.at = getelementptr %job, ptr %job, i32 0, i32 1
+  store ptr %words, ptr %data.at
+  %status.at = getelementptr %job, ptr %job, i32 0, i32 2
+  store i32 0, ptr %status.at
+  %threads = trunc i64 %shares to i32
+  call void @GOMP_parallel(ptr @share, ptr %job, i32 %threads, i32 0)
+  %status = load i32, ptr %status.at
   ret i32 %status
 }
 

@@ -58,6 +58,12 @@ def find_symbol(name: str) -> int | None:
     return None
 
 
+def current_threads() -> int:
+    """OpenMP's number of threads as it is set now, 1 where there is no OpenMP."""
+    address = find_symbol("omp_get_max_threads")
+    return C.CFUNCTYPE(C.c_int)(address)() if address else 1
+
+
 @contextmanager
 def limited(threads: int) -> Iterator[None]:
     """OpenMP's number of threads for primitives created by the calling thread inside the block."""

@@ -1,0 +1,23 @@
+"""Reductions computed along the loops of what reads them, so that they can stay inside its kernel."""
+
+from __future__ import annotations
+
+from math import prod
+
+from einnet.derivation.facts import in_range
+from einnet.expr.index import simplify
+from einnet.expr.nodes import Read, Scope, indices, map_indices, rename_apart, substitute_body, used_names
+
+
+def along(r: Read, base: Scope, reader: Scope) -> Read | None:
+    """A reduction that is read at other loops, over the reader's loops instead: S[Φ(x)] = {L[x] S(Φ(x))}[x]; None where that computes more."""
+    used = used_names(r)
+    loops = tuple(i for i in reader.loops if i.name in used)
+    inside = all(in_range(ix, box, reader.ranges) for ix, box in zip(r.index, base.box))
+    if not inside or not used <= {i.name for i in reader.loops} or prod(i.extent for i in loops) > prod(base.shape):
+        return None
+    inner = rename_apart(base, reader.ranges)
+    mapping = {i.name: ix for i, ix in zip(inner.loops, r.index)}
+    ranges = {**{i.name: i.range for i in loops}, **{i.name: i.range for i in inner.sums}}
+    body = map_indices(substitute_body(inner.body, mapping), lambda ix: simplify(ix, ranges))
+    return Read(Scope(loops, inner.sums, body, inner.reduce), indices(loops), r.fill)
