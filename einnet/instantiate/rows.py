@@ -13,7 +13,7 @@ def along(r: Read, base: Scope, reader: Scope) -> Read | None:
     """A reduction that is read at other loops, over the reader's loops instead: S[Φ(x)] = {L[x] S(Φ(x))}[x]; None where that computes more."""
     used = used_names(r)
     loops = tuple(i for i in reader.loops if i.name in used)
-    inside = all(in_range(ix, box, reader.ranges) for ix, box in zip(r.index, base.box))
+    inside = all(ix.is_affine and in_range(ix, box, reader.ranges) for ix, box in zip(r.index, base.box))
     if not inside or not used <= {i.name for i in reader.loops} or prod(i.extent for i in loops) > prod(base.shape):
         return None
     inner = rename_apart(base, reader.ranges)

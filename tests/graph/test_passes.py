@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
 
-from einnet.expr.nodes import Tensor, is_weight, tensors
+from einnet.expr.nodes import Tensor, is_weight, reads, tensors
 from einnet.expr.text import parse
 from einnet.graph.interpret import interpret
 from einnet.graph.layout import channels_last, permute
 from einnet.graph.onnx import load
 from einnet.graph.program import Node, Opaque, Program
 from einnet.graph.simplify import simplify
-from einnet.graph.split import Subprogram, is_contraction, pieces, subprograms
+from einnet.graph.split import Subprogram, is_contraction, pieces, reduces, subprograms
 from einnet.graph.substitute import Refused, substitute
+from einnet.graph.windows import composed
 from tests.graph.cases import build, compare, node, run_opaque, values
 from tests.graph.networks import BN, network
+from tests.models import tiny
 
 SEEDS = (*range(40), 184)
 
@@ -255,3 +258,29 @@ def test_weight_only_nodes_are_evaluated() -> None:
     (only,) = simple.expression_nodes()
     assert not is_weight(only.scope)
     assert len(simple.weights) == 1
+
+
+@pytest.mark.parametrize("name", ["longformer", "longformer_masked"])
+def test_attention_is_one_piece_and_no_band_is_gathered(name: str) -> None:
+    program = simplify(load(tiny(name)))
+    attention = [p for p in subprograms(program) if "exp(" in p.expression.text()]
+    assert len(attention) == 1
+    assert sum(is_contraction(n.scope) for n in attention[0].nodes) == 2
+    sources = [r for n in program.expression_nodes() if is_contraction(n.scope) for r in reads(n.scope.body) if isinstance(r.base, Tensor)]
+    largest = max(prod(n.scope.shape) for n in program.expression_nodes() if is_contraction(n.scope))
+    assert all(prod(r.base.shape) <= largest for r in sources)
+
+
+def test_readers_of_a_window_read_what_it_copies() -> None:
+    declared = "A : f32[9,3]\nB : f32[9,3]\n"
+    window, pads = parse(declared + "L[m<9,w<5,k<3] A[m+w-2,k]"), parse(declared + "L[m<9,w<5,k<3] A[m+w-2,k]|1")
+    small, far = parse(declared + "L[m<4,w<1,k<3] A[m+w,k]"), parse(declared + "L[m<9,w<5,k<3] A[(m+w)//2,k]")
+    reader = "W : f32[{}]\n" + declared + "L[m<{},w<{}] Σ[k<3] W[m,{},k]*B[m,k]"
+    plain = parse(reader.format("9,5,3", 9, 5, "w"))
+    assert composed(plain, {"W": window}).text() == "L[m<9,w<5] Σ[k<3] A[m+w-2,k]*B[m,k]"
+    assert composed(plain, {"W": pads}).text() == "L[m<9,w<5] Σ[k<3] A[m+w-2,k]|1*B[m,k]"
+    assert composed(plain, {"W": far}) == plain, "a floor would remain"
+    outside = parse(reader.format("9,5,3", 9, 6, "w"))
+    assert composed(outside, {"W": window}) == outside, "the window is read beyond its box"
+    inner = parse(reader.format("4,1,3", 4, 1, "w"))
+    assert composed(inner, {"W": small}) == inner, "the copy is smaller than what it copies"

@@ -12,6 +12,9 @@ from einnet.instantiate.kernels import Conv, Matmul, Post, View
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.kernels import prepare
+from einnet.runtime.cpu.measure import single
+from einnet.runtime.cpu.program import Executable
+from einnet.runtime.cpu.threads import limited
 from einnet.runtime.memory import span
 from tests.runtime.reference import aligned, compute, layout, run_vendor, window
 
@@ -65,6 +68,22 @@ def test_batched_matmul_and_broadcast(constants: tuple[str, ...]) -> None:
     agree(Matmul(a, View("b", (3, 4, 10, 11), (0, 0, 11, 1)), c), constants)
     agree(Matmul(a, layout("b", (3, 1, 10, 11)), c), constants)
     agree(Matmul(layout("a", (6, 9, 10), (1, 0, 2)), layout("b", (6, 10, 11), (0, 2, 1)), layout("c", (6, 9, 11), (1, 0, 2))), ())
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_windows_that_overlap_are_products_of_their_own(threads: int) -> None:
+    a, c = layout("a", (2, 5, 8, 6)), layout("c", (2, 5, 8, 12))
+    b = View("b", (2, 5, 6, 12), (6 * 60, 8 * 6, 1, 6))
+    post = (Post("add", View("o", (1, 5, 1, 12), (60, 12, 12, 1))), Post("relu"))
+    for kernel in (Matmul(a, b, c), Matmul(a, b, c, post), Matmul(View("a", (4, 8, 8), (8, 8, 1)), layout("b", (1, 8, 8)), layout("c", (4, 8, 8)))):
+        buffers = filled(kernel.a, kernel.b, kernel.c, *(p.operand for p in kernel.post))
+        program = Executable(single(kernel, frozenset()), threads)
+        (result,) = program({name: buffers[name] for name in program.input_names}).values()
+        np.testing.assert_allclose(result, compute(kernel, buffers).reshape(-1), rtol=2e-4, atol=2e-4)
+    with limited(threads):
+        found = prepare(Matmul(a, b, c))
+    assert len(found.repeats) == 9
+    assert found.shares == threads
 
 
 ELEMENTWISE = [
