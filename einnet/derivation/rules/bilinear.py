@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from einnet.derivation.facts import factors
@@ -11,7 +11,7 @@ from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.substitute import reflect
 from einnet.expr.algebra import Bilinear, Matrix, growth, toom_cook
 from einnet.expr.index import Index, substitute, var
-from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, fresh, index_functions, indices, make_mul, map_indices, tensors, used_names
+from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, fresh, index_functions, indices, make_mul, tensors, used_names
 
 TILES = (2, 3, 4, 6)
 """Outputs per tile and dimension."""
@@ -121,11 +121,11 @@ def transformed(e: Scope, data: Read, pairs: Sequence[Pair], algorithms: Sequenc
         return [Read(t, (r, c)) for t, r, c in zip(matrix[kind], rows, columns)]
 
     to_window = {p.index: substitute(p.index, {p.loop.name: f.m * var(t), p.tap.name: var(a)}) for p, (_, a, t), f in zip(pairs, names, algorithms)}
-    moved = map_indices(data, lambda ix: to_window.get(ix, ix))
+    moved = replace(data, index=tuple(to_window.get(ix, ix) for ix in data.index))
     with_taps = [f for f in factors(e.body) if f is not data and used_names(f) & taps.keys()]
     rest = [f for f in factors(e.body) if f is not data and not used_names(f) & taps.keys()]
     loops = tuple(tile.get(i.name, i) for i in e.loops)
-    sums = tuple(i for i in e.sums if i.name not in taps)
+    sums = in_memory_order(moved, [i for i in e.sums if i.name not in taps])
     where, at = indices(products), indices(window)
     v_used, u_used = used_names(moved), frozenset().union(*(used_names(f) for f in with_taps))
     v_loops = (*products, *(i for i in (*loops, *sums) if i.name in v_used))
@@ -137,6 +137,12 @@ def transformed(e: Scope, data: Read, pairs: Sequence[Pair], algorithms: Sequenc
     rows = [var(p.loop.name) % f.m for p, f in zip(pairs, algorithms)]
     back = tuple(var(i.name) // out[i.name] if i.name in out else var(i.name) for i in e.loops)
     return Scope(e.loops, products, make_mul((*read_matrix("AT", rows, where), Read(middle, (*where, *back)))))
+
+
+def in_memory_order(data: Read, sums: Sequence[Iter]) -> tuple[Iter, ...]:
+    """The iterators by their steps in the row-major data, greatest first: a transform that keeps their order moves whole rows."""
+    steps = [prod(data.base.shape[k + 1 :]) for k in range(len(data.index))]
+    return tuple(sorted(sums, key=lambda i: -max((s * abs(e.coefficient(i.name)) for s, e in zip(steps, data.index)), default=0)))
 
 
 def _tensor(name: str, matrix: Matrix, used: set[str]) -> Tensor:
