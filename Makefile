@@ -1,5 +1,6 @@
 # make demo    optimize ResNet-18 from nothing        make test       what CI runs
 # make lint    ruff, mypy, import-linter only         make test-slow  the tests that a default run leaves out
+# make docs    the site, in build/docs               make notebooks executes the notebooks
 # make goldens the published derivations, found by search: states, depth and time of each, three shapes
 # make bench   the seven models against other engines (hours; goes on where it stopped)
 # make bench-short   three of them, in under five minutes      make bench-operators, make bench-topologies   see benchmarks/
@@ -8,7 +9,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow goldens bench bench-short bench-operators bench-topologies clean
+.PHONY: demo test lint test-slow docs notebooks goldens bench bench-short bench-operators bench-topologies clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -26,12 +27,19 @@ test: lint
 	$(BIN)/python -m pytest -q
 
 lint: .venv/stamp-dev
-	$(BIN)/ruff check einnet benchmarks tests
+	$(BIN)/ruff check einnet benchmarks tests docs
 	$(BIN)/mypy --strict einnet
 	$(BIN)/lint-imports
 
 test-slow: .venv/stamp-dev
 	$(BIN)/python -m pytest -q -m slow
+
+docs: .venv/stamp-docs
+	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going -b html docs build/docs
+	@echo "build/docs/index.html"
+
+notebooks: .venv/stamp-notebook
+	$(BIN)/python -m pytest -q -m "slow or not slow" tests/docs/test_notebooks.py
 
 goldens: .venv/stamp-dev
 	$(BIN)/python -m tests.search.goldens
@@ -57,6 +65,14 @@ clean:
 
 .venv/stamp-dev: pyproject.toml | .venv/bin/python
 	$(PIP) install --quiet -e '.[dev]'
+	@touch $@ .venv/stamp-core
+
+.venv/stamp-docs: pyproject.toml | .venv/bin/python
+	$(PIP) install --quiet -e '.[dev,docs]'
+	@touch $@ .venv/stamp-core
+
+.venv/stamp-notebook: pyproject.toml | .venv/bin/python
+	$(PIP) install --quiet -e '.[dev,notebook]'
 	@touch $@ .venv/stamp-core
 
 .venv/stamp-bench: pyproject.toml | .venv/bin/python

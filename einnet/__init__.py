@@ -15,15 +15,17 @@ from einnet.errors import EinNetError
 
 if TYPE_CHECKING:
     from einnet.api.derive import derive
+    from einnet.api.hand import by_hand
     from einnet.api.optimize import Optimization, optimize
     from einnet.api.stored import load
     from einnet.expr.text import parse
 
     __version__: str
 
-__all__ = ["EinNetError", "Optimization", "__version__", "derive", "load", "optimize", "parse"]
+__all__ = ["EinNetError", "Optimization", "__version__", "by_hand", "derive", "load", "optimize", "parse"]
 
 _HOMES = {
+    "by_hand": "einnet.api.hand",
     "Optimization": "einnet.api.optimize",
     "derive": "einnet.api.derive",
     "load": "einnet.api.stored",
