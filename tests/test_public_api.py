@@ -29,6 +29,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "cupy": ("einnet.runtime.*",),
     "cudnn": ("einnet.runtime.*",),
     "nvmath": ("einnet.runtime.*",),
+    "distributed": ("einnet.api.workers",),
     "rich": ("einnet.cli*", "einnet.explore*"),
 }
 """Where each library may be imported. Python's own modules and numpy may be imported anywhere; nothing else may."""

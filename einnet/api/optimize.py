@@ -109,6 +109,8 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
       derive, converge, fingerprint   False switches the idea off, for ablation
       rules          names of the rules that may be explored, default all
       shapes         input name -> shape, for inputs with symbolic dimensions
+      workers        processes that search subprograms side by side, default 1; the result is the same where the budget suffices
+      scheduler      address of a Dask cluster whose workers search instead
       seed           of the random inputs that verify and time the result
       progress       called with Progress
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from einnet.api.interrupt import Interrupts, deferred_interrupts
 from einnet.api.schedule import Schedule
 from einnet.api.settings import Progress, Settings
+from einnet.api.workers import Crew, Found, crew, solve_all
 from einnet.expr.nodes import Scope, tensors
 from einnet.graph.program import Opaque, Program
 from einnet.graph.rewrite import exchange_in
@@ -19,6 +20,7 @@ from einnet.graph.split import Subprogram, subprograms
 from einnet.instantiate.kernels import Kernel, Plan
 from einnet.search.candidates import Candidate, Choice, choose
 from einnet.search.plan import Assembly
+from einnet.search.remote import task
 from einnet.search.space import EXPLORED, Options, Statistics, deepen
 from einnet.search.work import flops
 
@@ -87,8 +89,8 @@ def search(program: Program, settings: Settings, cost: Cost, schedule: Schedule)
 
     Ctrl-C ends exploring: what was found until then is used, and what remains is taken as the model has it. A second one raises.
     """
-    with deferred_interrupts() as interrupts:
-        return _Search(program, settings, cost, schedule, interrupts).outcome()
+    with deferred_interrupts() as interrupts, crew(settings.workers, settings.scheduler) as others:
+        return _Search(program, settings, cost, schedule, interrupts, others).outcome()
 
 
 @dataclass
@@ -100,6 +102,7 @@ class _Search:
     cost: Cost
     schedule: Schedule
     interrupts: Interrupts
+    crew: Crew | None = None
 
     def outcome(self) -> Outcome:
         parts = subprograms(self.program)
@@ -123,18 +126,35 @@ class _Search:
         """Replace choices by those among everything that is found in time."""
         end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()))
         rest = sum(seconds.values())
+        known = self.explored(expressions, seconds, end) if self.crew else {}
         for done, key in enumerate(sorted(seconds, key=lambda k: -seconds[k])):
             left = end - time.monotonic()
             if left <= 0 or self.interrupts.requested:
                 break
             share = max(left * seconds[key] / max(rest, 1e-12), min(left, LEAST_SHARE))
             rest -= seconds[key]
-            found = self.one(expressions[key], share, (done, len(seconds)))
+            found = self.one(expressions[key], share, (done, len(seconds)), known.get(key))
             found.seconds += chosen[key].seconds
             chosen[key] = found
 
-    def one(self, expression: Scope, share: float, place: tuple[int, int]) -> Choice:
-        """The choice for one subprogram, made in `share` seconds; with none, only the original is costed."""
+    def explored(self, expressions: Mapping[str, Scope], seconds: Mapping[str, float], end: float) -> dict[str, Found]:
+        """What the others find, all at once and before anything is measured: a busy machine measures badly."""
+        assert self.crew
+        exploring = max(end - time.monotonic(), 0.0) / 3
+        shared = exploring * self.crew.size / max(sum(seconds.values()), 1e-12)
+        tasks: dict[str, str] = {}
+        for key in sorted(seconds, key=lambda k: -seconds[k]):
+            share = min(max(shared * seconds[key], LEAST_SHARE), exploring)
+            tasks[key] = task(expressions[key], options(self.settings, share), share)
+
+        def report(done: int) -> bool:
+            self.tell(Progress("search", done, len(tasks)))
+            return not self.interrupts.requested
+
+        return solve_all(self.crew, tasks, end, report)
+
+    def one(self, expression: Scope, share: float, place: tuple[int, int], known: Found | None = None) -> Choice:
+        """The choice for one subprogram, made in `share` seconds; with none, only the original is costed. `known`: what was found already."""
         begin = time.monotonic()
 
         def report(statistics: Statistics) -> None:
@@ -144,7 +164,7 @@ class _Search:
             self.tell(Progress("search", *place, statistics.states, rate))
 
         report(Statistics())
-        forms, statistics = deepen(expression, options(self.settings, share / 3), report)
+        forms, statistics = known or deepen(expression, options(self.settings, share / 3), report)
         until = max(begin + share, time.monotonic() + share / 3) if share else self.schedule.costed
         if self.interrupts.requested:
             until = time.monotonic()

@@ -42,6 +42,8 @@ class Settings:
     rules: tuple[str, ...] | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     seed: int = 0
+    workers: int = 1
+    scheduler: str | None = None
     progress: Callable[[Progress], None] | None = None
 
     def __post_init__(self) -> None:
@@ -55,6 +57,8 @@ class Settings:
             raise UsageError(f"time_budget must be a positive number of seconds, not {self.time_budget}")
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"threads must be 1 or more, not {self.threads}")
+        if self.workers < 1:
+            raise UsageError(f"workers must be 1 or more, not {self.workers}")
         known = {r.name for r in RULES}
         unknown = [r for r in self.rules or () if r not in known]
         if unknown:

@@ -28,6 +28,8 @@ def register(commands: Any) -> None:
     one.add_argument("--no-fingerprint", dest="fingerprint", action="store_false", help="no pruning of expressions that were met before")
     one.add_argument("--rules", type=names, metavar="A,B", help="explore these rules only (`einnet rules` lists them)")
     one.add_argument("--shape", dest="shapes", action="append", default=[], type=shape, metavar="NAME=1x3x224x224", help="an input's shape; one each")
+    one.add_argument("--workers", type=int, default=1, metavar="N", help="processes that search (default: 1); measuring is done in one")
+    one.add_argument("--scheduler", metavar="ADDRESS", help="search on the workers of this Dask cluster, tcp://HOST:PORT")
     one.add_argument("--seed", type=int, default=0, help="of the random inputs that verify and time (default: 0)")
     one.add_argument("--json", metavar="REPORT", help="write the report as JSON; - is standard output, without the table")
     one.add_argument("--report", metavar="PAGE.html", type=Path, help="write the report as an HTML page: changes, times, rooflines, derivations")
@@ -73,5 +75,5 @@ def settings(options: argparse.Namespace) -> Any:
     if len(shapes) < len(options.shapes):
         given = [name for name, _ in options.shapes]
         raise UsageError(f"--shape {next(n for n in given if given.count(n) > 1)} is given twice")
-    fields = ("max_depth", "time_budget", "threads", "allow", "derive", "converge", "fingerprint", "rules", "seed")
+    fields = ("max_depth", "time_budget", "threads", "allow", "derive", "converge", "fingerprint", "rules", "seed", "workers", "scheduler")
     return Settings(**{name: getattr(options, name) for name in fields}, backend=options.backend or backend(), shapes=shapes)

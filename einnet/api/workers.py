@@ -1,0 +1,99 @@
+"""Searching subprograms in other processes: a pool on this machine, or the workers of a Dask cluster. Measuring stays here."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+from einnet.errors import BackendError
+from einnet.search.forms import Form
+from einnet.search.remote import solution, solve
+from einnet.search.space import Statistics
+
+POLL_S = 0.2
+RETRIES = 3
+"""Workers that may die under a task before it is given up."""
+
+Found = tuple[list[Form], Statistics]
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Who searches, and how many at a time."""
+
+    executor: Executor
+    size: int
+
+
+@contextmanager
+def crew(workers: int, scheduler: str | None) -> Iterator[Crew | None]:
+    """A pool of `workers` processes, or the cluster at the address `scheduler`; None where one process is wanted.
+
+    Raises BackendError where Dask distributed is not installed or no scheduler answers.
+    """
+    if scheduler is not None:
+        with _cluster(scheduler) as found:
+            yield found
+    elif workers > 1:
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_the_parent)
+        try:
+            yield Crew(pool, workers)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    else:
+        yield None
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[Crew]:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise BackendError("--scheduler needs Dask distributed: pip install 'einnet[distributed]'") from error
+    try:
+        client = Client(address, timeout="10s", set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise BackendError(f"no Dask scheduler answers at {address}: {error}") from error
+    with client:
+        yield Crew(client.get_executor(pure=False, retries=RETRIES), max(1, sum(client.nthreads().values())))
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def solve_all(crew: Crew, tasks: Mapping[str, str], until: float, report: Callable[[int], bool]) -> dict[str, Found]:
+    """What the crew finds for the tasks before `until`, a time.monotonic() value; `report` is told how many are done, and may say to stop.
+
+    A task whose worker died and that nobody else took over is missing from the result.
+    """
+    futures: dict[Future[str], str] = {}
+    try:
+        futures = {crew.executor.submit(solve, text): key for key, text in tasks.items()}
+        waiting = set(futures)
+        while waiting and time.monotonic() < until and report(len(futures) - len(waiting)):
+            waiting = wait(waiting, timeout=POLL_S).not_done
+    except BrokenProcessPool:
+        pass
+    found = {key: _found(future) for future, key in futures.items() if future.done()}
+    for future in futures:
+        future.cancel()
+    return {key: f for key, f in found.items() if f is not None}
+
+
+def _found(future: Future[str]) -> Found | None:
+    """None where the worker died; what the search itself raises is raised here."""
+    try:
+        return solution(future.result())
+    except (BrokenProcessPool, CancelledError):
+        return None
+    except Exception as error:
+        if type(error).__name__ == "KilledWorker":
+            return None
+        raise

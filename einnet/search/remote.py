@@ -1,0 +1,44 @@
+"""One search as a task for another process: text in, text out, so that any executor on any machine can run it."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from typing import Any
+
+from einnet.expr.nodes import Scope
+from einnet.instantiate.tables import TABLES
+from einnet.search.forms import Form
+from einnet.search.record import Reader, Writer
+from einnet.search.space import Options, Statistics, deepen
+from einnet.search.work import Weights
+
+
+def task(scope: Scope, options: Options, seconds: float) -> str:
+    """What `solve` needs to search a scope. Its deadline is `seconds` after it starts, whatever the clock says there."""
+    writer = Writer()
+    given = {k: v for k, v in asdict(options).items() if k not in ("deadline", "tables")}
+    given["tables"] = [t.name for t in options.tables]
+    return json.dumps({"scope": writer.scope(scope), "options": given, "seconds": seconds, **writer.tables})
+
+
+def solve(text: str) -> str:
+    """Search; the forms and the counts as text."""
+    given = json.loads(text)
+    chosen: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given["options"].items()}
+    names = chosen.pop("tables")
+    tables = tuple(t for t in TABLES if t.name in names)
+    weights = Weights(**chosen.pop("weights"))
+    options = Options(deadline=time.monotonic() + given["seconds"], tables=tables, weights=weights, **chosen)
+    forms, statistics = deepen(Reader(given, TABLES).scopes[given["scope"]], options)
+    writer = Writer()
+    found = [writer.form(f) for f in forms]
+    return json.dumps({"forms": found, "statistics": asdict(statistics), **writer.tables})
+
+
+def solution(text: str) -> tuple[list[Form], Statistics]:
+    """What `solve` found."""
+    found = json.loads(text)
+    reader = Reader(found, TABLES)
+    return [reader.form(f) for f in found["forms"]], Statistics(**found["statistics"])
