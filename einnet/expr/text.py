@@ -48,7 +48,7 @@ class _Parser(IndexReader):
     # declarations and scopes
 
     def declarations(self) -> None:
-        while self.tokens[self.pos].kind == "name" and self.tokens[self.pos + 1].text == ":":
+        while self.tokens[self.pos].kind == "name" and self.ahead == ":":
             at = self.tokens[self.pos].at
             name = self.name("a tensor name")
             self.expect(":")
@@ -112,7 +112,7 @@ class _Parser(IndexReader):
         self.expect("L")
         loops = self.iters()
         reduce, sums = "sum", []
-        if self.tokens[self.pos + 1].text == "[" and self.peek("Σ", "sum", "max", "min"):
+        if self.ahead == "[" and self.peek("Σ", "sum", "max", "min"):
             word = self.name("a reduction")
             reduce = "sum" if word == "Σ" else word
             sums = self.iters()
@@ -278,7 +278,7 @@ def parse(text: str, declared: Mapping[str, Tensor] | None = None) -> Scope:
     """
     parser = _Parser(text, declared or {})
     parser.declarations()
-    if parser.tokens[parser.pos].kind == "name" and parser.tokens[parser.pos + 1].text == "=":
+    if parser.tokens[parser.pos].kind == "name" and parser.ahead == "=":
         parser.pos += 2
     scope = parser.scope()
     if not parser.at_end():

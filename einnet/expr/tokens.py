@@ -50,6 +50,11 @@ class Tokens:
         lo = max(0, at - start - 60)
         return ParseError(f"line {line}, column {at - start + 1}: {message}\n    {shown[lo : lo + 120]}\n    {' ' * (at - start - lo)}^")
 
+    @property
+    def ahead(self) -> str:
+        """The text of the token behind the next one; the end is its own successor."""
+        return self.tokens[min(self.pos + 1, len(self.tokens) - 1)].text
+
     def peek(self, *texts: str) -> bool:
         token = self.tokens[self.pos]
         return token.kind in ("op", "name") and token.text in texts

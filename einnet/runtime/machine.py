@@ -61,6 +61,7 @@ def misfit(recorded: dict[str, object]) -> str | None:
         if recorded[key] != description()[key]:
             return f"built for {recorded['system']} {recorded['architecture']}, this is {platform.system()} {platform.machine()}"
     features = recorded["features"]
-    assert isinstance(features, list)
+    if not isinstance(features, list):
+        raise ValueError(f"processor features {features!r}")
     missing = sorted(set(features) - cpu_features())
     return f"built for {recorded['cpu']}; this processor lacks {' '.join(missing)}" if missing else None
