@@ -146,7 +146,7 @@ def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, sche
 
     program, tolerance = outcome.program, TOLERANCE[settings.allow]
     tell(settings, "compile", schedule.started)
-    programs = compiled(outcome, cost.objects)
+    programs = compiled(outcome, cost, schedule.stitched(time.monotonic()))
     executable = programs.get("optimized") or programs["original"]
     tell(settings, "check the derivations", schedule.started)
     certificate = certify(outcome)

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from einnet.api.pipeline import Outcome
 from einnet.errors import BackendError
 from einnet.runtime.capacity import available_bytes
+from einnet.search.inplace import in_place
 
 if TYPE_CHECKING:
-    from einnet.runtime.cpu.objects import Objects
+    from einnet.runtime.costs import CpuCost
     from einnet.runtime.cpu.program import Executable
 
 
-def compiled(outcome: Outcome, objects: Objects) -> dict[str, Executable]:
+def compiled(outcome: Outcome, cost: CpuCost, until: float) -> dict[str, Executable]:
     """The chosen program ("optimized"; not there if nothing was changed) and the model's own operators ("original"; not there if too large).
+
+    Copies are left out of both as far as that is measured to gain before time.monotonic() is `until`.
 
     Raises BackendError where neither fits into memory.
     """
     from einnet.runtime.cpu.program import Executable, build_code
 
-    found = {}
+    objects, found = cost.objects, {}
     changed = any(r.changed for r in outcome.results)
     for name in ("optimized", "original") if changed else ("original",):
         plan = outcome.plan(original=name == "original")
+        plan = in_place(plan, partial(cost.like(plan, measure=True).measured, until=until))
         found[name] = Executable(plan, objects.threads, code=build_code(plan, objects.threads, objects))
     room = available_bytes()
     large = {name: program.nbytes for name, program in found.items() if program.nbytes > room}

@@ -12,6 +12,8 @@ LEAST_SEARCH_SHARE = 0.5
 """Share of the budget until whose end is searched in any case."""
 TIMING_SHARE, TIMING_S = 0.25, 20.0
 """Share of the budget, and seconds, that comparing the programs takes at most."""
+STITCHING = 0.2
+"""Share of what is left after the search in which is measured which copies can be left out."""
 COMPARED = 0.7
 """Share of what is left in the end that the first comparison takes; another may follow, and the profile of kernels."""
 LEAST_TIMING_S = 4.0
@@ -43,6 +45,10 @@ class Schedule:
         finishing = START_S + PART_S * parts + weights / BYTES_PER_S + RUNS * run_s
         timing = min(TIMING_SHARE * self.budget, TIMING_S)
         return max(self.end - finishing - timing, self.started + LEAST_SEARCH_SHARE * self.budget)
+
+    def stitched(self, now: float) -> float:
+        """When copies are to be left out: a share of what is left may go into measuring whether that gains."""
+        return now + STITCHING * max(self.end - now, 0.0)
 
     def timing_s(self, now: float) -> float:
         """Seconds for comparing the programs, from what is left."""

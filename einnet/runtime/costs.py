@@ -142,10 +142,10 @@ class CpuCost:
                 versions["vendor"] = machine.versions().get("onednn") or "onnxruntime " + machine.versions().get("onnxruntime", "none")
         return describe(kernel_key(kernel, constant_buffers(kernel, self.constant)), machine.cpu_name(), self.threads, versions)
 
-    def like(self, plan: Plan) -> CpuCost:
-        """Costs of the plan's own kernels from the same database, its constant buffers being constant; nothing is measured."""
-        found = CpuCost(self.threads, self.database, False, constant=lambda name: name in plan.constants)
-        found._machine = self.machine
+    def like(self, plan: Plan, measure: bool = False) -> CpuCost:
+        """Costs of the plan's own kernels from the same database, its constant buffers being constant; nothing is measured unless wanted."""
+        found = CpuCost(self.threads, self.database, measure, constant=lambda name: name in plan.constants)
+        found._machine, found.objects = self.machine, self.objects
         return found
 
     @property

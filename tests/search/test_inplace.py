@@ -1,0 +1,135 @@
+"""Copies that strides can express are left out: concatenations written in place, parts read by offset, and what forbids it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from einnet.expr.text import parse
+from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Matmul, Plan, View, dense_view, result_views
+from einnet.runtime.cpu.program import Executable
+from einnet.runtime.cpu.roofline import moved
+from einnet.search.inplace import Measured, in_place, parts
+from tests.runtime.plans import opaque
+
+X, Y = dense_view("x", (2, 3, 4)), dense_view("y", (2, 3, 6))
+
+
+def scope(text: str):
+    return parse(text)
+
+
+def generated(text: str, out: View, **operands: View) -> EOperator:
+    return EOperator(scope(text), tuple(operands.items()), out)
+
+
+def plan(kernels: Sequence[Kernel], **roles: str) -> Plan:
+    """A plan over dense f32 buffers named by the views; `roles` other than temporary."""
+    sizes = {"x": 24, "y": 36, "a": 24, "b": 36, "joined": 60, "part": 18, "z": 60, "w": 16, "v": 18, "u": 18}
+    used = dict.fromkeys(v.buffer for k in kernels for v in (*([] if not isinstance(k, EOperator) else [w for _, w in k.operands]), *result_views(k)))
+    for k in kernels:
+        used.update(dict.fromkeys(v.buffer for v in getattr(k, "inputs", ())))
+        if isinstance(k, Matmul):
+            used.update(dict.fromkeys((k.a.buffer, k.b.buffer)))
+    given = {"x": "input", "y": "input", "z": "output", "v": "output", **roles}
+    buffers = tuple(Buffer(n, sizes[n], "f32", given.get(n, "constant" if n == "w" else "temporary")) for n in used)
+    shapes = {"b": (2, 3, 6), "z": (2, 3, 10), "v": (2, 3, 3), "joined": (2, 3, 10)}
+    views = {"x": X, "y": Y, **{name: dense_view(name, shape) for name, shape in shapes.items()}}
+    constants = {"w": np.random.default_rng(0).standard_normal(16).astype(np.float32)} if "w" in used else {}
+    inputs = tuple((b.name, views[b.name]) for b in buffers if b.role == "input")
+    return Plan(buffers, tuple(kernels), inputs, tuple((b.name, views[b.name]) for b in buffers if b.role == "output"), constants)
+
+
+CONCAT = "A : f32[2,3,4]\nB : f32[2,3,6]\nL[n<2,h<3,c<10] select(c-4>=0, B[n,h,c-4], A[n,h,c])"
+
+
+def joining() -> list[Kernel]:
+    """z = 2·relu(concat(x·w, y + 1)): the first part by a vendor kernel, the second by a generated one."""
+    a, b, joined = dense_view("a", (2, 3, 4)), dense_view("b", (2, 3, 6)), dense_view("joined", (2, 3, 10))
+    return [
+        Matmul(View("x", (6, 4), (4, 1)), dense_view("w", (4, 4)), View("a", (6, 4), (4, 1))),
+        generated("Y : f32[2,3,6]\nL[n<2,h<3,c<6] Y[n,h,c] + 1", b, Y=Y),
+        generated(CONCAT, joined, A=a, B=b),
+        generated("J : f32[2,3,10]\nL[n<2,h<3,c<10] 2*relu(J[n,h,c])", dense_view("z", (2, 3, 10)), J=joined),
+    ]
+
+
+def parting() -> list[Kernel]:
+    """v = relu of channels 2 to 4 of x + 1."""
+    return [
+        generated("X : f32[2,3,4]\nL[n<2,h<3,c<4] X[n,h,c] + 1", dense_view("a", (2, 3, 4)), X=X),
+        generated("A : f32[2,3,4]\nL[n<2,h<3,c<3] A[n,h,c+1]", dense_view("part", (2, 3, 3)), A=dense_view("a", (2, 3, 4))),
+        generated("P : f32[2,3,3]\nL[n<2,h<3,c<3] relu(P[n,h,c])", dense_view("v", (2, 3, 3)), P=dense_view("part", (2, 3, 3))),
+    ]
+
+
+def by_bytes(kernels: Sequence[Kernel]) -> list[float | None]:
+    return [float(moved(k)) for k in kernels]
+
+
+def dense_only(kernels: Sequence[Kernel]) -> list[float | None]:
+    """A vendor that cannot write into windows."""
+    return [inf if isinstance(k, Matmul) and k.c.strides != (4, 1) else float(moved(k)) for k in kernels]
+
+
+def run(p: Plan) -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    return Executable(p, 1).run(*(rng.standard_normal(v.shape).astype(np.float32) for _, v in p.inputs))
+
+
+@pytest.mark.parametrize(("kernels", "measured", "left"), [(joining(), by_bytes, 3), (parting(), by_bytes, 2), (joining(), dense_only, 4)])
+def test_fewer_copies_and_the_same_numbers(kernels: list[Kernel], measured: Measured, left: int):
+    before = plan(kernels)
+    after = in_place(before, measured)
+    assert len(after.kernels) == left
+    assert sum(map(moved, after.kernels)) < sum(map(moved, before.kernels))
+    for y, expected in zip(run(after), run(before), strict=True):
+        np.testing.assert_array_equal(y, expected)
+
+
+def test_what_was_in_place_needs_no_buffer():
+    assert {b.name for b in in_place(plan(joining()), by_bytes).buffers} == {"x", "y", "w", "joined", "z"}
+
+
+@pytest.mark.parametrize("measured", [lambda kernels: [None for _ in kernels], lambda kernels: [1.0 for _ in kernels]])
+def test_nothing_changes_without_a_measured_gain(measured: Measured):
+    before = plan(joining()[:1] + joining()[2:], b="input")
+    assert in_place(before, measured).kernels == before.kernels
+
+
+def test_an_opaque_node_needs_its_operand_dense():
+    a, u = dense_view("part", (2, 3, 3)), dense_view("u", (2, 3, 3))
+    node = opaque("CumSum", (a, dense_view("w", (1,))), (u,), (TensorProto.FLOAT, TensorProto.INT64, TensorProto.FLOAT))
+    kernels = [*parting()[:2], node, generated("U : f32[2,3,3]\nL[n<2,h<3,c<3] relu(U[n,h,c])", dense_view("v", (2, 3, 3)), U=u)]
+    before = plan(kernels)
+    assert in_place(before, by_bytes).kernels == before.kernels
+
+
+def test_an_output_of_the_program_keeps_its_place():
+    kernels = [*joining()[:3]]
+    before = plan(kernels, joined="output", b="output")
+    after = in_place(before, by_bytes)
+    assert [v.buffer for k in after.kernels for v in result_views(k)] == ["joined", "b", "joined"]
+    for y, expected in zip(run(after), run(before), strict=True):
+        np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "boxes"),
+    [
+        (CONCAT, [("B", (4, 10)), ("A", (0, 4))]),
+        ("A : f32[2,3,4]\nL[n<2,h<3,c<2] A[n,h,c+2]", [("A", (0, 2))]),
+        ("A : f32[2,3,4]\nL[n<2,h<3,c<3] A[n,h,c+2]", []),
+        ("A : f32[2,3,4]\nL[n<2,h<3,c<4] 2*A[n,h,c]", []),
+        ("A : f32[2,3,4]\nL[n<2,h<3,c<2] A[n,h,2*c]", []),
+        ("A : f32[4,3,4]\nL[n<4,h<3,c<4] A[c,h,n]", []),
+        ("A : f32[2,3,4]\nL[n<2,h<3] Σ[c<4] A[n,h,c]", []),
+        ("A : f32[2,3,4]\nB : f32[2,3,4]\nL[n<2,h<3,c<4] select(c+h-4>=0, A[n,h,c], B[n,h,c])", []),
+    ],
+)
+def test_copies_are_recognised_by_their_index_functions(text: str, boxes: list[tuple[str, tuple[int, int]]]):
+    assert [(r.base.name, box[2]) for r, box in parts(scope(text))] == boxes
