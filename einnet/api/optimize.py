@@ -112,6 +112,7 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
       workers        processes that search subprograms side by side, default 1; the result is the same where the budget suffices
       scheduler      address of a Dask cluster whose workers search instead
       seed           of the random inputs that verify and time the result
+      memory_limit   bytes that the program may take for weights and intermediate tensors, default what is free
       progress       called with Progress
 
     Raises ModelError for a model that cannot be read, UsageError for a wrong argument, BackendError for a missing library.
@@ -146,7 +147,7 @@ def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, sche
 
     program, tolerance = outcome.program, TOLERANCE[settings.allow]
     tell(settings, "compile", schedule.started)
-    programs = compiled(outcome, cost, schedule.stitched(time.monotonic()))
+    programs = compiled(outcome, cost, schedule.stitched(time.monotonic()), settings.memory_limit)
     executable = programs.get("optimized") or programs["original"]
     tell(settings, "check the derivations", schedule.started)
     certificate = certify(outcome)
@@ -164,7 +165,7 @@ def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, sche
         verification = trial.verify(executable, tolerance)
         certificate = certify(outcome, certificate)
         times = {**times, "optimized": times["original"]}
-    if settings.derive and behind(times):
+    if settings.derive and behind(times) and (trial.peak or 0) <= (settings.memory_limit or inf):
         plan = whole_model(model, executable.plan, trial.order)
         whole = Executable(plan, settings.threads) if plan else None
         again = trial.compare({"original": executable, "optimized": whole}, seconds / 4) if whole else None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from einnet.api.pipeline import Outcome
+from einnet.api.restrain import restrain
 from einnet.errors import BackendError
 from einnet.runtime.capacity import available_bytes
 from einnet.search.inplace import in_place
@@ -16,28 +18,30 @@ if TYPE_CHECKING:
     from einnet.runtime.cpu.program import Executable
 
 
-def compiled(outcome: Outcome, cost: CpuCost, until: float) -> dict[str, Executable]:
+def compiled(outcome: Outcome, cost: CpuCost, until: float, limit: int | None = None) -> dict[str, Executable]:
     """The chosen program ("optimized"; not there if nothing was changed) and the model's own operators ("original"; not there if too large).
 
-    Copies are left out of both as far as that is measured to gain before time.monotonic() is `until`.
+    Copies are left out of both as far as that is measured to gain before time.monotonic() is `until`. Neither takes more than `limit` bytes.
 
     Raises BackendError where neither fits into memory.
     """
     from einnet.runtime.cpu.program import Executable, build_code
 
+    if limit is not None:
+        restrain(outcome, limit)
     objects, found = cost.objects, {}
     changed = any(r.changed for r in outcome.results)
     for name in ("optimized", "original") if changed else ("original",):
         plan = outcome.plan(original=name == "original")
         plan = in_place(plan, partial(cost.like(plan, measure=True).measured, until=until))
         found[name] = Executable(plan, objects.threads, code=build_code(plan, objects.threads, objects))
-    room = available_bytes()
+    room = min(available_bytes(), limit or inf)
     large = {name: program.nbytes for name, program in found.items() if program.nbytes > room}
     if len(large) == len(found):
-        needed = min(large.values()) / 1e9
-        raise BackendError(f"{outcome.program.title}: running it takes {needed:.1f} GB of memory, of which {room / 1e9:.1f} GB are there")
+        needed = min(large.values()) / 1e6
+        raise BackendError(f"{outcome.program.title}: running it takes {needed:.0f} MB of memory, of which {room / 1e6:.0f} MB may be taken")
     for name, nbytes in large.items():
-        outcome.notes.append(f"the {name} program was not run: it takes {nbytes / 1e9:.1f} GB of memory, of which {room / 1e9:.1f} GB are there")
+        outcome.notes.append(f"the {name} program was not run: it takes {nbytes / 1e6:.0f} MB, of which {room / 1e6:.0f} MB may be taken")
         del found[name]
     if "optimized" in large:
         keep_original(outcome)

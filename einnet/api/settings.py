@@ -44,6 +44,7 @@ class Settings:
     seed: int = 0
     workers: int = 1
     scheduler: str | None = None
+    memory_limit: int | None = None
     progress: Callable[[Progress], None] | None = None
 
     def __post_init__(self) -> None:
@@ -59,6 +60,8 @@ class Settings:
             raise UsageError(f"threads must be 1 or more, not {self.threads}")
         if self.workers < 1:
             raise UsageError(f"workers must be 1 or more, not {self.workers}")
+        if self.memory_limit is not None and self.memory_limit < 1:
+            raise UsageError(f"memory_limit must be a positive number of bytes, not {self.memory_limit}")
         known = {r.name for r in RULES}
         unknown = [r for r in self.rules or () if r not in known]
         if unknown:

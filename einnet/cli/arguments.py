@@ -14,6 +14,14 @@ def names(text: str) -> tuple[str, ...]:
     return found
 
 
+def size(text: str) -> int:
+    """`1500000000`, `1500M`, `1.5G`: bytes, with decimal prefixes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKMG]?)B?", text)
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes: expected 500M or 1.5G")
+    return int(float(match[1]) * {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}[match[2].upper()])
+
+
 def shape(text: str) -> tuple[str, tuple[int, ...]]:
     """`name=1x3x224x224`; the name may hold any character, a scalar's shape is empty."""
     name, equals, sizes = text.rpartition("=")

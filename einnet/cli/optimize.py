@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from einnet.cli.arguments import names, shape
+from einnet.cli.arguments import names, shape, size
 from einnet.cli.files import check_writable, write_json, write_whole
 from einnet.errors import UsageError
 
@@ -31,6 +31,7 @@ def register(commands: Any) -> None:
     one.add_argument("--workers", type=int, default=1, metavar="N", help="processes that search (default: 1); measuring is done in one")
     one.add_argument("--scheduler", metavar="ADDRESS", help="search on the workers of this Dask cluster, tcp://HOST:PORT")
     one.add_argument("--seed", type=int, default=0, help="of the random inputs that verify and time (default: 0)")
+    one.add_argument("--memory-limit", type=size, metavar="BYTES", help="most that the program may take (500M, 1.5G); large forms are given up")
     one.add_argument("--json", metavar="REPORT", help="write the report as JSON; - is standard output, without the table")
     one.add_argument("--report", metavar="PAGE.html", type=Path, help="write the report as an HTML page: changes, times, rooflines, derivations")
     one.add_argument("--quiet", action="store_true", help="no progress and no table")
@@ -75,5 +76,6 @@ def settings(options: argparse.Namespace) -> Any:
     if len(shapes) < len(options.shapes):
         given = [name for name, _ in options.shapes]
         raise UsageError(f"--shape {next(n for n in given if given.count(n) > 1)} is given twice")
-    fields = ("max_depth", "time_budget", "threads", "allow", "derive", "converge", "fingerprint", "rules", "seed", "workers", "scheduler")
+    searching = ("max_depth", "time_budget", "threads", "allow", "derive", "converge", "fingerprint", "rules", "seed")
+    fields = (*searching, "workers", "scheduler", "memory_limit")
     return Settings(**{name: getattr(options, name) for name in fields}, backend=options.backend or backend(), shapes=shapes)
