@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from einnet.api.certificate import Entry
+from einnet.derivation import einfile
 from einnet.derivation.check import check
 from einnet.derivation.rules import RULES
 from einnet.errors import UsageError
@@ -46,6 +47,18 @@ def explore_expression(
     if unknown:
         raise UsageError(f"no rule {unknown[0]!r}; `einnet rules` lists them")
     return {"title": scope.text(), "rules": rule_data(), "graphs": [graph(scope, max_depth, states, seconds, rules or EXPLORED, everything)]}
+
+
+def explore_derivation(text: str, max_depth: int = 2, states: int = 2000, seconds: float = 60.0) -> Data:
+    """A `.ein` file, proven and replayed, and the search from where it starts. Raises ParseError, CertificateError."""
+    file = einfile.parse(text)
+    entry = Entry("", file.derivation, tuple(check(file.derivation)), file.matches)
+    data = explore_expression(file.derivation.start, max_depth, states, seconds)
+    first = data["graphs"][0]
+    end = file.derivation.end
+    first["tensors"] |= {t.name: {"shape": t.shape, "weight": t.weight or t.values is not None} for t in tensors(end).values()}
+    first["derivations"].insert(0, {**derivation_story(entry), "flops": flops(end), "moved": moved(end)})
+    return {**data, "replay": 0}
 
 
 def explore_program(stored: StoredProgram, max_depth: int = 2, states: int = 2000, seconds: float = 60.0) -> Data:

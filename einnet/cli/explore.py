@@ -14,7 +14,9 @@ from einnet.cli.files import check_writable, read_text, write_whole
 def register(commands: Any) -> None:
     """Add the command."""
     one = commands.add_parser("explore", help="write an HTML page that shows a search, its derivations and the program")
-    one.add_argument("subject", metavar="OUT.einnet|EXPR", help="a stored program, an expression or a file with one; - is standard input")
+    one.add_argument(
+        "subject", metavar="OUT.einnet|FILE.ein|EXPR", help="a program, a derivation, an expression or a file with one; - is standard input"
+    )
     one.add_argument("-o", "--output", metavar="PAGE.html", type=Path, default=Path("explore.html"), help="where to write (default: explore.html)")
     one.add_argument("--max-depth", type=int, metavar="N", help="most explorative steps (default: 3; of each subprogram of a stored program: 2)")
     one.add_argument("--states", type=int, default=20_000, metavar="N", help="stop after so many states (default: 20000)")
@@ -43,13 +45,15 @@ def explore(options: argparse.Namespace) -> int:
 
 def found(options: argparse.Namespace) -> dict[str, Any]:
     """The data of the page, for whatever the subject is."""
-    from einnet.api.explore import explore_expression, explore_program
+    from einnet.api.explore import explore_derivation, explore_expression, explore_program
     from einnet.api.stored import load
 
     path = Path(options.subject)
     if path.suffix == ".einnet" or _is_program(path):
         return explore_program(load(path), 2 if options.max_depth is None else options.max_depth, options.states, options.time_budget)
     text = read_text(options.subject) if options.subject == "-" or _is_file(path) else options.subject
+    if path.suffix == ".ein":
+        return explore_derivation(text, 2 if options.max_depth is None else options.max_depth, options.states, options.time_budget)
     depth = 3 if options.max_depth is None else options.max_depth
     return explore_expression(text, depth, options.states, options.time_budget, options.rules, options.everything)
 

@@ -20,23 +20,34 @@ def progress(quiet: bool) -> Iterator[Report | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn
     from rich.progress import Progress as Bar
 
     # No refreshing thread: it would run beside what is being timed.
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[detail]}"))
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[detail]}"))
     with Bar(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
         task = bar.add_task("", total=None, detail="")
         shown = 0.0
 
         def report(p: Progress) -> None:
             nonlocal shown
+            if (line := finding(p)) is not None:
+                bar.console.print(line, highlight=False)
             bar.update(task, description=p.phase, total=p.total or None, completed=p.done, detail=detail(p))
             if p.phase != "search" or time.monotonic() - shown > INTERVAL_S:
                 bar.refresh()
                 shown = time.monotonic()
 
         yield report
+
+
+def finding(p: Progress) -> str | None:
+    """A line that stays, where something faster was found for a subprogram: `subprogram 3 of 17   0.15 ms -> 0.12 ms   1.25x`."""
+    if not p.best or not p.original or p.best >= p.original:
+        return None
+    ahead = f"{p.detail}   " if p.detail else ""
+    gain = f"{p.original:.3g} ms -> [bold]{p.best:.3g} ms[/bold]   {p.original / p.best:.2f}x"
+    return f"[green]✓[/green] subprogram {p.done} of {p.total}   {ahead}{gain}"
 
 
 def detail(p: Progress) -> str:

@@ -43,7 +43,7 @@ def time_shares(shares: Sequence[tuple[str, float, float]]) -> str:
             width = (WIDTH - LEFT - 20) * time / longest
             tip = tag("title", escape(f"{name}: {ms(before)} before, {ms(after)} after"))
             parts.append(tag("rect", tip, x=x, y=y, width=max(width - 1, 0.3), height=32, fill=HUES[n % len(HUES)]))
-            if width > 54:
+            if width > 74:
                 parts.append(tag("text", ms(time), class_="in", x=x + width / 2, y=y + 20))
             x += width
     return picture(96, "time of each subprogram before and after", parts)

@@ -57,7 +57,7 @@ def story(report: Mapping[str, Any], used: Iterable[Proven], considered: Iterabl
             chapter["candidates"][n]["derivation"] = derivation_story(told, reasons)
         chapters[s["key"]] = chapter
     whole = {name: report[name] for name in ("model", "runs", "totals", "kernels", "cost_model")}
-    return {**whole, "kept_whole": report.get("kept_whole"), "subprograms": list(chapters.values())}
+    return {**whole, "kept_whole": report.get("kept_whole"), "notes": list(report["notes"]), "subprograms": list(chapters.values())}
 
 
 SHOWN = ("key", "changed", "expression", "kernels", "original_kernels", "measured_ms", "original_ms", "states")
@@ -92,6 +92,7 @@ def explain(told: Story) -> str:
     number = count(len(changed) + 1)
     lines = [f"{told['model']}: {len(chapters)} distinct subprograms; {len(changed)} run as something else than the model's own operators", ""]
     lines += ["ONNX Runtime runs the whole model: nothing that was found is faster", ""] if told["runs"] == "whole model" else []
+    lines += [*(f"note: {note}" for note in told["notes"]), ""] if told["notes"] else []
     lines += time_lines(told["kernels"], told["cost_model"], {c["key"]: n for n, c in enumerate(changed, 1)})
     for n, c in enumerate(changed, 1):
         lines += [f"Derivation {n}. {places(c['nodes'])}", ""]

@@ -37,6 +37,18 @@ def test_a_stored_program(einnet: Run, optimized: Path, tmp_path: Path) -> None:
     assert all(f'data-open-key="{s["key"]}"' in text for s in report["subprograms"])
 
 
+def test_a_derivation_is_the_first_of_its_page(einnet: Run, tmp_path: Path) -> None:
+    source = Path(__file__).parent.parent / "derivations" / "g13.ein"
+    assert einnet("explore", source, "-o", tmp_path / "page.html", "--max-depth", 1).code == 0
+    found = data(tmp_path / "page.html")
+    text = source.read_text(encoding="utf-8")
+    assert found["replay"] == 0 and [s["rule"] for s in found["graphs"][0]["derivations"][0]["steps"]] == re.findall(r"^by (\S+)", text, re.M)
+    broken = tmp_path / "broken.ein"
+    broken.write_text(text.replace("]*", "]*2*", 1), encoding="utf-8")
+    result = einnet("explore", broken, "-o", tmp_path / "no.html")
+    assert result.code == 1 and "step 1" in result.err and not (tmp_path / "no.html").exists()
+
+
 def test_pages_load_nothing_and_close_no_script_early(einnet: Run, tmp_path: Path) -> None:
     einnet("explore", "L[h<4] A[h]", "-o", tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")

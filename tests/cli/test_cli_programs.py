@@ -162,6 +162,9 @@ def test_a_failed_verification_saves_nothing(einnet, tmp_path, monkeypatch):
 def test_progress_line():
     p = progress.Progress("search", 2, 17, 300, 1200.4, 0.1234, 0.15, 83.7)
     assert progress.detail(p) == "subprogram 3 of 17 · 1200 states/s · best 0.123 ms, original 0.15 ms · 84 s left"
+    assert "0.15 ms -> [bold]0.123 ms[/bold]   1.22x" in str(progress.finding(p))
+    assert progress.finding(progress.Progress("search", 2, 17, 300, 1200.4, 0.15, 0.15)) is None
+    assert progress.finding(progress.Progress("search", 2, 17, 300)) is None
     with progress.progress(quiet=False) as report:
         assert report is None  # the tests' error stream is no terminal
 

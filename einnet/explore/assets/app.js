@@ -340,6 +340,7 @@ function start() {
   window.addEventListener("afterprint", () => document.querySelectorAll(".all").forEach((x) => x.remove()));
   show(VIEWS[0][0] === "program" ? "program" : "states");
   if (data.graphs.length) openGraph(0);
+  if (data.replay !== undefined) replayDerivation(0, data.replay);
   document.documentElement.dataset.ready = "1";
 }
 
