@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from einnet.derivation.check import Proof, check
@@ -47,17 +48,17 @@ class Certificate:
         return dict(sum((Counter(e.methods) for e in self.entries), Counter[str]()))
 
 
-def certify(outcome: Outcome, before: Certificate | None = None) -> Certificate:
-    """Replay every used derivation through the checker. Raises CertificateError at the first step that does not hold.
+@lru_cache(maxsize=1024)
+def proofs(derivation: Derivation) -> tuple[Proof, ...]:
+    """A proof for every step, by the checker. Raises CertificateError at the first step that does not hold."""
+    return tuple(check(derivation))
 
-    What an earlier certificate has proven is not proven again.
-    """
-    proven = {(e.key, e.derivation): e for e in (before.entries if before else ())}
+
+def certify(outcome: Outcome) -> Certificate:
+    """Replay every used derivation through the checker. Raises CertificateError at the first step that does not hold."""
     entries: dict[str, Entry] = {}
     for r in outcome.results:
         key, form = r.subprogram.key, r.candidate.form
-        if key in entries or not form.steps:
-            continue
-        known = proven.get((key, form.derivation))
-        entries[key] = known or Entry(key, form.derivation, tuple(check(form.derivation)), tuple(str(m) for _, m in form.matches))
+        if key not in entries and form.steps:
+            entries[key] = Entry(key, form.derivation, proofs(form.derivation), tuple(str(m) for _, m in form.matches))
     return Certificate(tuple(entries.values()))

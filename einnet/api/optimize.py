@@ -13,6 +13,7 @@ import numpy as np
 
 from einnet.api.certificate import Certificate, certify
 from einnet.api.inputs import gather_inputs
+from einnet.api.memory import Memory
 from einnet.api.pipeline import Outcome, is_constant, search
 from einnet.api.profile import kernel_profile
 from einnet.api.programs import compiled, keep_original, peak_bytes
@@ -111,6 +112,7 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
       shapes         input name -> shape, for inputs with symbolic dimensions
       workers        processes that search subprograms side by side, default 1; the result is the same where the budget suffices
       scheduler      address of a Dask cluster whose workers search instead
+      fresh          True searches again what an earlier run has found with these settings and as much time
       seed           of the random inputs that verify and time the result
       memory_limit   bytes that the program may take for weights and intermediate tensors, default what is free
       progress       called with Progress
@@ -135,7 +137,8 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
     assert settings.threads is not None
     schedule = Schedule(started, settings.time_budget)
     cost = CpuCost(settings.threads, constant=is_constant)
-    outcome = search(program, settings, cost, schedule)
+    memory = Memory(cost.database, settings, cost.place())
+    outcome = search(program, settings, cost, schedule, memory)
     outcome.notes += cost.notes()
     return finish(model, outcome, settings, cost, schedule)
 
@@ -163,7 +166,7 @@ def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, sche
         keep_original(outcome)
         executable, peaks["optimized"] = programs["original"], peaks["original"]
         verification = trial.verify(executable, tolerance)
-        certificate = certify(outcome, certificate)
+        certificate = certify(outcome)
         times = {**times, "optimized": times["original"]}
     if settings.derive and behind(times) and (trial.peak or 0) <= (settings.memory_limit or inf):
         plan = whole_model(model, executable.plan, trial.order)

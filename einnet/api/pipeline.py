@@ -18,7 +18,7 @@ from einnet.graph.program import Opaque, Program
 from einnet.graph.rewrite import exchange_in
 from einnet.graph.split import Subprogram, subprograms
 from einnet.instantiate.kernels import Kernel, Plan
-from einnet.search.candidates import Candidate, Choice, choose
+from einnet.search.candidates import Candidate, Choice, Estimate, choose
 from einnet.search.plan import Assembly
 from einnet.search.remote import task
 from einnet.search.space import EXPLORED, Options, Statistics, deepen
@@ -84,13 +84,21 @@ class Outcome:
         return assembly.finish()
 
 
-def search(program: Program, settings: Settings, cost: Cost, schedule: Schedule) -> Outcome:
-    """Search every distinct subprogram once and choose a candidate for each.
+class Known(Protocol):
+    """What earlier runs have found (see `api.memory.Memory`)."""
+
+    def recall(self, expressions: Mapping[str, Scope], estimate: Estimate) -> dict[str, Choice]: ...
+
+    def remember(self, choices: Sequence[Choice]) -> None: ...
+
+
+def search(program: Program, settings: Settings, cost: Cost, schedule: Schedule, known: Known | None = None) -> Outcome:
+    """Search every distinct subprogram once and choose a candidate for each; what is `known` is not searched.
 
     Ctrl-C ends exploring: what was found until then is used, and what remains is taken as the model has it. A second one raises.
     """
     with deferred_interrupts() as interrupts, crew(settings.workers, settings.scheduler) as others:
-        return _Search(program, settings, cost, schedule, interrupts, others).outcome()
+        return _Search(program, settings, cost, schedule, interrupts, known, others).outcome()
 
 
 @dataclass
@@ -102,18 +110,26 @@ class _Search:
     cost: Cost
     schedule: Schedule
     interrupts: Interrupts
+    known: Known | None = None
     crew: Crew | None = None
 
     def outcome(self) -> Outcome:
         parts = subprograms(self.program)
         expressions = {p.key: canonical(p.expression) for p in parts}
         uses = Counter(p.key for p in parts)
-        chosen = self.costed(expressions)
+        recalled = self.known.recall(expressions, self.cost.estimates) if self.known else {}
+        chosen = self.costed({key: e for key, e in expressions.items() if key not in recalled})
         seconds = {key: uses[key] * choice.original.cost for key, choice in chosen.items() if choice.original.cost < inf}
+        known = {key: uses[key] * choice.original.cost for key, choice in recalled.items() if choice.original.cost < inf}
         if self.settings.derive:
-            self.explore(expressions, chosen, seconds)
+            self.explore(expressions, chosen, seconds, sum(known.values()))
+        if self.known and not self.interrupts.requested:
+            self.known.remember(list(chosen.values()))
+        chosen |= recalled
         results = [Result(p, dict(zip(tensors(expressions[p.key]), p.inputs)), chosen[p.key]) for p in parts]
         notes = ["interrupted: what was left to explore runs as the model has it"] if self.interrupts.requested else []
+        if recalled:
+            notes.append(f"{len(recalled)} of {len(expressions)} subprograms recalled from an earlier search")
         states = sum(choice.states for choice in chosen.values())
         return Outcome(self.program, results, states, time.monotonic() - self.schedule.started, notes, self.interrupts.requested)
 
@@ -122,9 +138,9 @@ class _Search:
         order = sorted(expressions, key=lambda key: -flops(expressions[key]))
         return {key: self.one(expressions[key], 0.0, (n, len(order))) for n, key in enumerate(order)}
 
-    def explore(self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float]) -> None:
-        """Replace choices by those among everything that is found in time."""
-        end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()))
+    def explore(self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float], others: float) -> None:
+        """Replace choices by those among everything that is found in time; other subprograms take `others` seconds."""
+        end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()) + others)
         rest = sum(seconds.values())
         known = self.explored(expressions, seconds, end) if self.crew else {}
         for done, key in enumerate(sorted(seconds, key=lambda k: -seconds[k])):

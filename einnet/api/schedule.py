@@ -16,7 +16,7 @@ STITCHING = 0.2
 """Share of what is left after the search in which is measured which copies can be left out."""
 COMPARED = 0.7
 """Share of what is left in the end that the first comparison takes; another may follow, and the profile of kernels."""
-LEAST_TIMING_S = 4.0
+LEAST_TIMING_S = 2.5
 """A few rounds of quick programs."""
 
 START_S, PART_S, BYTES_PER_S, RUNS = 2.0, 0.05, 1e8, 12

@@ -41,6 +41,7 @@ class Settings:
     fingerprint: bool = True
     rules: tuple[str, ...] | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    fresh: bool = False
     seed: int = 0
     workers: int = 1
     scheduler: str | None = None

@@ -26,6 +26,7 @@ def register(commands: Any) -> None:
     one.add_argument("--no-derive", dest="derive", action="store_false", help="the model's own operators only")
     one.add_argument("--no-converge", dest="converge", action="store_false", help="no converging derivation towards vendor operators")
     one.add_argument("--no-fingerprint", dest="fingerprint", action="store_false", help="no pruning of expressions that were met before")
+    one.add_argument("--fresh", action="store_true", help="search again what an earlier run has found with these settings and as much time")
     one.add_argument("--rules", type=names, metavar="A,B", help="explore these rules only (`einnet rules` lists them)")
     one.add_argument("--shape", dest="shapes", action="append", default=[], type=shape, metavar="NAME=1x3x224x224", help="an input's shape; one each")
     one.add_argument("--workers", type=int, default=1, metavar="N", help="processes that search (default: 1); measuring is done in one")
@@ -76,6 +77,6 @@ def settings(options: argparse.Namespace) -> Any:
     if len(shapes) < len(options.shapes):
         given = [name for name, _ in options.shapes]
         raise UsageError(f"--shape {next(n for n in given if given.count(n) > 1)} is given twice")
-    searching = ("max_depth", "time_budget", "threads", "allow", "derive", "converge", "fingerprint", "rules", "seed")
+    searching = ("max_depth", "time_budget", "threads", "allow", "derive", "converge", "fingerprint", "rules", "fresh", "seed")
     fields = (*searching, "workers", "scheduler", "memory_limit")
     return Settings(**{name: getattr(options, name) for name in fields}, backend=options.backend or backend(), shapes=shapes)

@@ -148,6 +148,10 @@ class CpuCost:
         found._machine, found.objects = self.machine, self.objects
         return found
 
+    def place(self) -> Json:
+        """Where times were measured: the device and the versions of what runs there."""
+        return {"device": machine.cpu_name(), "versions": {"measurement": str(MEASUREMENT), "generator": generator_version(), **machine.versions()}}
+
     @property
     def machine(self) -> roofline.Machine:
         """Peak, bandwidth and launch time, measured once and kept in the database."""

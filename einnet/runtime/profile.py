@@ -1,4 +1,4 @@
-"""The profile database: measured times by kernel, device, threads and versions. A cache: it may vanish, and nothing breaks.
+"""The profile database: measured times by kernel, device, threads and versions, and results. A cache: it may vanish, and nothing breaks.
 
 One sqlite file in `settings.cache()`, in WAL mode, so that several processes may read and write it at once. A file that is none is moved aside
 with a warning; one of an older schema is emptied; one of a newer schema, or a folder that cannot be written, is left alone and times are kept
@@ -8,13 +8,14 @@ in memory.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sqlite3
 import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from einnet import settings
@@ -25,6 +26,7 @@ SCHEMA = 1
 _CREATE = """CREATE TABLE IF NOT EXISTS timings (
     key BLOB PRIMARY KEY, description TEXT NOT NULL, median REAL NOT NULL, spread REAL NOT NULL, n INTEGER NOT NULL, written REAL NOT NULL
 ) WITHOUT ROWID"""
+_CREATE_RESULTS = "CREATE TABLE IF NOT EXISTS results (key BLOB PRIMARY KEY, value TEXT NOT NULL, written REAL NOT NULL) WITHOUT ROWID"
 _WAIT_S = 10.0
 
 
@@ -67,6 +69,23 @@ class ProfileDatabase:
         with self._using() as connection, connection:
             connection.executemany("INSERT OR REPLACE INTO timings VALUES (?, ?, ?, ?, ?, ?)", values)
 
+    def recall(self, what: Iterable[Json]) -> list[Json | None]:
+        """The results stored for some descriptions, in order; None for what is not there or damaged."""
+        keys = [digest(canonical(w)) for w in what]
+        found: list[Json | None] = [None] * len(keys)
+        with self._using() as connection:
+            for n, key in enumerate(keys):
+                row = connection.execute("SELECT value FROM results WHERE key = ?", (key,)).fetchone()
+                with suppress(ValueError):
+                    found[n] = json.loads(row[0]) if row else None
+        return found
+
+    def remember(self, rows: Iterable[tuple[Json, Json]]) -> None:
+        """Store or replace some results, any JSON values, in one transaction."""
+        values = [(digest(canonical(what)), canonical(value), time.time()) for what, value in rows]
+        with self._using() as connection, connection:
+            connection.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?)", values)
+
     def rows(self) -> list[tuple[str, Timing]]:
         """Everything stored: description and timing, newest first."""
         found: list[tuple[str, Timing]] = []
@@ -76,9 +95,10 @@ class ProfileDatabase:
         return found
 
     def clear(self) -> None:
-        """Forget all timings."""
+        """Forget everything."""
         with self._using() as connection, connection:
             connection.execute("DELETE FROM timings")
+            connection.execute("DELETE FROM results")
 
     def close(self) -> None:
         with self._lock:
@@ -135,6 +155,7 @@ class ProfileDatabase:
                     connection.execute("DROP TABLE IF EXISTS timings")
                     connection.execute(f"PRAGMA user_version = {SCHEMA}")
                 connection.execute(_CREATE)
+                connection.execute(_CREATE_RESULTS)
             connection.execute("SELECT median, spread, n, description, written FROM timings LIMIT 1").fetchall()
         except sqlite3.Error:
             connection.close()
@@ -145,6 +166,7 @@ class ProfileDatabase:
         warnings.warn(f"the profile database {self.path} cannot be used ({reason}); times are not kept", stacklevel=4)
         connection = sqlite3.connect(":memory:", check_same_thread=False)
         connection.execute(_CREATE)
+        connection.execute(_CREATE_RESULTS)
         return connection
 
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:

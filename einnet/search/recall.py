@@ -1,0 +1,65 @@
+"""Choices as plain data, and back: what one run has found is there for the next.
+
+Forms are read with their derivations, operators are matched again, kernels are built again; what does not come back is as if it had never
+been found: nothing is trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from einnet.errors import EinNetError
+from einnet.expr.nodes import Scope
+from einnet.instantiate.kernels import Kernel
+from einnet.instantiate.tables import TABLES
+from einnet.search.candidates import Candidate, Choice, Estimate, choose
+from einnet.search.record import Reader, Writer
+
+Json = Any
+
+
+@cache
+def search_version() -> str:
+    """A digest of the source of all that decides what is found: choices hold for one version of it."""
+    folder = Path(__file__).parents[1]
+    state = hashlib.blake2b(digest_size=8)
+    for layer in ("expr", "derivation", "instantiate", "search"):
+        for path in sorted((folder / layer).rglob("*.py")):
+            state.update(path.read_bytes())
+    return state.hexdigest()
+
+
+def choice_json(choice: Choice, kept: Sequence[Candidate]) -> Json:
+    """What is to be known of a choice: the forms of the candidates to be kept, the seconds of their kernels, and the counts of the search."""
+    writer = Writer()
+    forms = [writer.form(form) for form in {c.form.key: c.form for c in kept}.values()]
+    seconds = {name(k): t for c in kept for k, t in zip(c.kernels, c.seconds) if t < inf}
+    counts = {"states": choice.states, "found": choice.forms, "notes": choice.notes}
+    return {"forms": forms, "seconds": seconds, **counts, **writer.tables}
+
+
+def choice_from(value: Json, expression: Scope, estimate: Estimate) -> Choice | None:
+    """The choice among what was told, by the seconds that were told; None for what is damaged or belongs to another expression."""
+    try:
+        reader = Reader(value, TABLES)
+        forms = [form for form in map(reader.form, value["forms"]) if form.start == expression and form.derivation.end == form.tree]
+        seconds: Mapping[str, float] = {str(kernel): float(t) for kernel, t in value["seconds"].items()}
+
+        def measured(kernels: Sequence[Kernel], _: float) -> list[float | None]:
+            return [seconds.get(name(k)) for k in kernels]
+
+        choice = choose(expression, forms, estimate, measured, most=len(seconds) + 1)
+        choice.states, choice.forms, choice.notes = int(value["states"]), int(value["found"]), [str(note) for note in value["notes"]]
+    except (EinNetError, AssertionError, AttributeError, LookupError, TypeError, ValueError):
+        return None
+    return choice
+
+
+def name(kernel: Kernel) -> str:
+    """A digest of the kernel."""
+    return hashlib.blake2b(repr(kernel).encode(), digest_size=16).hexdigest()

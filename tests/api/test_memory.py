@@ -1,0 +1,114 @@
+"""A second run of a model recalls what the first has found: replayed and proven, never trusted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import einnet
+from einnet.api import pipeline
+from einnet.api.verify import Trial
+from einnet.expr.text import parse
+from einnet.runtime.profile import ProfileDatabase
+from einnet.runtime.timing import Timing
+from einnet.search.candidates import choose
+from einnet.search.recall import choice_from, choice_json
+from einnet.search.space import Options, Space
+from tests.models import two_layers
+
+EXPRESSIONS = {
+    "conv": "A : f32[57,43,5]\nK : weight f32[3,3,5,8]\nL[h<57,w<43,f<8] Σ[c<5,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]",
+    "tail": "A : f32[57,43]\nK : weight f32[43,8]\nb : weight f32[8]\nL[m<57,n<8] relu({L[m<57,n<8] Σ[k<43] A[m,k]*K[k,n]}[m,n] + b[n])",
+}
+ARGUMENTS = {"max_depth": 1, "time_budget": 2, "threads": 1}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A database of its own, and no time spent on comparing programs."""
+    monkeypatch.setenv("EINNET_CACHE", str(tmp_path))
+    same = {name: Timing(1.0, 0.0, 3) for name in ("onnxruntime", "original", "optimized")}
+    monkeypatch.setattr(Trial, "compare", lambda *_: {**same, "noise": 0.01})
+    return tmp_path
+
+
+def test_a_choice_comes_back_and_damage_is_found() -> None:
+    expression = parse(EXPRESSIONS["conv"])
+    forms = Space(Options(max_depth=1, intensity=0.0)).forms(expression)
+    order = {k: n for n, k in enumerate(dict.fromkeys(k for c in choose(expression, forms, ones, all_of(1.0)).candidates for k in c.kernels))}
+    choice = choose(expression, forms, ones, lambda kernels, _: [1.0 / (1 + order[k]) for k in kernels])
+    value = json.loads(json.dumps(choice_json(choice, choice.candidates)))
+    back = choice_from(value, expression, ones)
+    assert back is not None
+    assert back.best.kernels == choice.best.kernels
+    assert (back.best.measured, back.original.measured) == (choice.best.measured, choice.original.measured)
+    assert choice_from({}, expression, ones) is None
+    assert choice_from({**value, "forms": []}, expression, ones) is None
+    assert choice_from({**value, "scopes": value["scopes"][:-1]}, expression, ones) is None
+    other = {**value, "forms": [[f[0], f[1], f[2], f[3][:-1]] if f[3] else f for f in value["forms"]]}
+    cut = choice_from(other, expression, ones)
+    assert cut is not None
+    assert not any(c.form.steps for c in cut.candidates), "a derivation that does not lead to its tree is dropped"
+    assert choice_from(value, parse(EXPRESSIONS["tail"]), ones) is None
+
+
+def ones(kernels):
+    return [1e-9 for _ in kernels]
+
+
+def all_of(seconds):
+    return lambda kernels, _: [seconds for _ in kernels]
+
+
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The expressions that are explored from now on."""
+    seen: list[str] = []
+    deepen = pipeline.deepen
+    monkeypatch.setattr(pipeline, "deepen", lambda e, *rest: seen.append(e.text()) or deepen(e, *rest))
+    return seen
+
+
+def test_a_second_run_searches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = einnet.optimize(two_layers(), **ARGUMENTS)
+    seen = searched(monkeypatch)
+    second = einnet.optimize(two_layers(), **ARGUMENTS)
+    assert not seen
+    distinct = len({s["key"] for s in first.report["subprograms"]})
+    assert f"{distinct} of {distinct} subprograms recalled from an earlier search" in second.report["notes"]
+    assert second.report["totals"]["states"] == first.report["totals"]["states"]
+    for before, after in zip(first.report["subprograms"], second.report["subprograms"], strict=True):
+        assert {tuple(c["kernels"]) for c in after["candidates"]} >= {tuple(c["kernels"]) for c in before["candidates"]}
+    assert second.report["verification"]["passed"]
+
+
+@pytest.mark.parametrize("change", [{"time_budget": 3}, {"fresh": True}, {"max_depth": 0}, {"allow": "exact"}, {"rules": ("sum-split",)}])
+def test_what_was_asked_otherwise_is_searched(monkeypatch: pytest.MonkeyPatch, change: dict[str, object]) -> None:
+    einnet.optimize(two_layers(), **ARGUMENTS)
+    seen = searched(monkeypatch)
+    einnet.optimize(two_layers(), **(ARGUMENTS | change))
+    assert seen
+
+
+def test_a_forged_derivation_is_forgotten(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    einnet.optimize(two_layers(), **ARGUMENTS)
+    database = ProfileDatabase(cache / "profile.sqlite")
+    connection = database._open()
+    rows = connection.execute("SELECT key, value FROM results").fetchall()
+    forged = [(value.replace('["h",0,', '["h",1,').replace('["m",0,', '["m",1,'), key) for key, value in rows]
+    with connection:
+        connection.executemany("UPDATE results SET value = ? WHERE key = ?", forged)
+    assert any(a[0] != b[1] for a, b in zip(forged, rows))
+    seen = searched(monkeypatch)
+    result = einnet.optimize(two_layers(), **ARGUMENTS)
+    assert seen
+    assert result.report["verification"]["passed"]
+
+
+def test_clearing_forgets(cache: Path) -> None:
+    database = ProfileDatabase(cache / "profile.sqlite")
+    database.remember([({"a": 1}, {"b": [1, 2]}), ("c", None)])
+    assert database.recall([{"a": 1}, "other"]) == [{"b": [1, 2]}, None]
+    database.clear()
+    assert database.recall([{"a": 1}]) == [None]
