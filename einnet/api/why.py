@@ -43,9 +43,10 @@ def reason(step: Step, aims: Sequence[Table]) -> str:
         return f"forced: {FORCED_BY[step.rule]}"
     for table in aims:
         found = match(step.before, table)
-        wanted = [] if isinstance(found, Match) else [m.why for m in found if RULE_OF.get(m.fix) == step.rule]
+        wanted = [] if isinstance(found, Match) else [m for m in found if RULE_OF.get(m.fix) == step.rule]
         if wanted:
-            return f"for {table.name}: {wanted[0]}"
+            nearest = next((m for m in wanted if m.iterator and step.parameters.startswith(f"{m.iterator}=")), wanted[0])
+            return f"for {table.name}: {nearest.why}"
     return f"forced: {FORCED_BY[step.rule]}" if step.rule in FORCED_BY else "a choice of the search"
 
 

@@ -55,7 +55,8 @@ def program_html(report: Report, told: Story, linked: bool = False) -> str:
     placed: dict[str, list[Mapping[str, Any]]] = {}
     for k in report["kernels"]:
         placed.setdefault(k["key"], []).append(k)
-    parts += [tag("h2", "Subprogram by subprogram")] if chapters else []
+    whole = ": what was found, though ONNX Runtime runs the whole model" if report["runs"] == "whole model" else ""
+    parts += [tag("h2", f"Subprogram by subprogram{whole}")] if chapters else []
     parts += [chapter_html(s, str(hues[s["key"]]), placed.get(s["key"], []), linked) for s in chapters]
     return tag("article", "".join(parts) + settings_html(report), class_="report")
 
