@@ -72,6 +72,13 @@ def serialised(source: Source) -> bytes | None:
     return proto.SerializeToString() if proto.ByteSize() < 1 << 31 else None
 
 
+def in_format(model: bytes | str, version: int) -> bytes:
+    """A serialised model, or one in a file, declared to be of another version of the file format."""
+    proto = onnx.load_model_from_string(model) if isinstance(model, bytes) else onnx.load(model)
+    proto.ir_version = version
+    return bytes(proto.SerializeToString())
+
+
 def _from_file(path: Path) -> onnx.ModelProto:
     try:
         return onnx.load(path, load_external_data=False)

@@ -56,8 +56,9 @@ def _argument(value: Any) -> Argument:
 
 def _session(source: bytes | str, options: Any) -> Any:
     """A session; a file format newer than ONNX Runtime knows is declared as its newest, since operators carry versions of their own."""
-    import onnx
     import onnxruntime
+
+    from einnet.graph.onnx_read import in_format
 
     try:
         return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
@@ -65,9 +66,7 @@ def _session(source: bytes | str, options: Any) -> Any:
         newest = re.search(r"max supported IR version: (\d+)", str(e))
         if newest is None:
             raise
-    model = onnx.load_model_from_string(source) if isinstance(source, bytes) else onnx.load(source)
-    model.ir_version = int(newest[1])
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(in_format(source, int(newest[1])), options, providers=["CPUExecutionProvider"])
 
 
 class Session:
