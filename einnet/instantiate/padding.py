@@ -1,42 +1,98 @@
-"""Padding of temporaries: kernels that walk all matrices of a batch at once need them to start in different cache sets.
+"""Padding of batched products: kernels that walk all matrices of a batch at once need them to start in different cache sets.
 
 A transform touches one line of every matrix at a time. Matrices that lie a multiple of a page apart fall into one set of the first-level
-cache, which holds few of them; matrices that lie an odd number of lines apart use all sets.
+cache, which holds few of them. One more row to each matrix spreads them, and the batch stays dense, as vendor kernels want it: the product
+computes that row too, which nobody reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from math import prod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import gcd, prod
 
 from einnet.instantiate.kernels import LINE, Buffer, Kernel, Matmul, View, map_views, operand_views, result_views
 
-FEW = 8
-"""Matrices that any set has room for."""
+SETS = 64
+"""Sets of a first-level cache."""
+
+ROOM = 8
+"""Matrices that a set has room for, beside what else is read and written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Dense row-major matrices behind each other in a buffer: `count` of `rows` rows with `row` elements."""
+
+    buffer: str
+    count: int
+    rows: int
+    row: int
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.row
+
+    @property
+    def crowded(self) -> bool:
+        """Some sets get more first lines of matrices than they have room for."""
+        return self.count > ROOM * (SETS // self.overlap)
+
+    @property
+    def overlap(self) -> int:
+        """How many times fewer sets the first lines fall into than there are."""
+        return gcd(self.size // LINE, SETS) if self.size % LINE == 0 else 1
 
 
 def padded(kernels: list[Kernel], temporaries: Mapping[str, Buffer]) -> tuple[list[Kernel], dict[str, Buffer]]:
-    """The same kernels over temporaries whose matrices, of more than `FEW`, start an odd number of lines apart."""
-    found = dict(temporaries)
-    for name, buffer in temporaries.items():
-        views = [v for k in kernels for v in (*operand_views(k), *result_views(k)) if v.buffer == name]
-        size = min((s for k in kernels for s in matrix_sizes(k, name)), default=0)
-        if not size or buffer.size % size or buffer.size // size <= FEW or size % LINE or size // LINE % 2:
-            continue
-        if all(restrided(v, size, size + LINE) for v in views):
-            kernels = [map_views(k, lambda v: (restrided(v, size, size + LINE) or v) if v.buffer == name else v) for k in kernels]  # noqa: B023
-            found[name] = replace(buffer, size=buffer.size // size * (size + LINE))
-    return kernels, found
+    """The same kernels with another row in the matrices of products between crowded temporaries, where that spreads them."""
+    buffers = dict(temporaries)
+    for product in dict.fromkeys((k.a, k.c) for k in kernels if isinstance(k, Matmul) and not k.post):
+        stacks = [stack for v in product if v.buffer in buffers for stack in (stack_of(v, buffers[v.buffer]),) if stack]
+        if len(stacks) == 2 and any(s.crowded and replace(s, rows=s.rows + 1).overlap < s.overlap for s in stacks):
+            wider = widened(kernels, product, stacks)
+            if wider is not None:
+                kernels = wider
+                buffers.update({s.buffer: replace(buffers[s.buffer], size=s.count * (s.size + s.row)) for s in stacks})
+    return kernels, buffers
 
 
-def matrix_sizes(kernel: Kernel, name: str) -> Iterator[int]:
-    """Distances of the matrices of a batched product in a buffer, where they do not overlap."""
-    for v in (kernel.a, kernel.b, kernel.c) if isinstance(kernel, Matmul) else ():
-        within = sum(s * (n - 1) for s, n in zip(v.strides[-2:], v.shape[-2:])) + 1
-        steps = [s for s, n in zip(v.strides[:-2], v.shape[:-2]) if n > 1]
-        if v.buffer == name and steps and min(steps) >= within:
-            yield min(steps)
+def stack_of(view: View, buffer: Buffer) -> Stack | None:
+    """The matrices that an operand or result of a batched product is, if they fill its buffer."""
+    *_, rows, columns = view.shape
+    row = view.strides[-2]
+    count = prod(view.shape[:-2])
+    dense = view.strides[-1] == 1 and columns == row and view.offset == 0 and count * rows * row == buffer.size
+    return Stack(view.buffer, count, rows, row) if dense and rows > 1 and count > 1 else None
+
+
+def widened(kernels: list[Kernel], product: tuple[View, View], stacks: list[Stack]) -> list[Kernel] | None:
+    """The kernels with one more row in both stacks; None where something else views them in a way that crosses their matrices."""
+    by_name = {s.buffer: s for s in stacks}
+
+    def views(kernel: Kernel) -> list[View]:
+        return [v for v in (*operand_views(kernel), *result_views(kernel)) if v.buffer in by_name]
+
+    def moved(v: View) -> View:
+        stack = by_name.get(v.buffer)
+        return v if stack is None else restrided(v, stack.size, stack.size + stack.row) or v
+
+    if any(restrided(v, by_name[v.buffer].size, by_name[v.buffer].size + by_name[v.buffer].row) is None for k in kernels for v in views(k)):
+        return None
+    made: list[Kernel] = []
+    for kernel in kernels:
+        new = map_views(kernel, moved)
+        if isinstance(new, Matmul) and isinstance(kernel, Matmul) and views(kernel):
+            if (kernel.a, kernel.c) != product or kernel.post or kernel.b.buffer in by_name:
+                return None
+            new = replace(new, a=with_row(new.a), c=with_row(new.c))
+        made.append(new)
+    return made
+
+
+def with_row(view: View) -> View:
+    *batch, rows, columns = view.shape
+    return replace(view, shape=(*batch, rows + 1, columns))
 
 
 def restrided(view: View, size: int, wanted: int) -> View | None:

@@ -1,14 +1,16 @@
-"""Matrices of a batch are moved apart so that they start in different cache sets; everything that views them follows."""
+"""Matrices of a batch get another row so that they start in different cache sets; everything that views them follows."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
 from einnet.expr.evaluate import evaluate
 from einnet.expr.text import parse
 from einnet.instantiate.build import build
-from einnet.instantiate.kernels import LINE, Buffer, EOperator, Matmul, View, dense_view
-from einnet.instantiate.padding import matrix_sizes, padded, restrided
+from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Matmul, Post, View, dense_view
+from einnet.instantiate.padding import Stack, padded, restrided
 from einnet.search.space import Options, Space
 from tests.instantiate.numpy_kernels import integers, run
 
@@ -30,36 +32,58 @@ def test_a_view_that_crosses_matrices_is_refused(view: View) -> None:
     assert restrided(view, 64, 80) is None
 
 
-def product(batch: int, size: int) -> list[EOperator | Matmul]:
-    scope = parse(f"X : f32[{batch},4,{size // 4}]\nL[b<{batch},m<4,k<{size // 4}] X[b,m,k]")
-    copy = EOperator(scope, (("X", dense_view("x", scope.shape)),), dense_view("t", scope.shape))
-    k = size // 4
-    return [copy, Matmul(dense_view("t", (batch, 4, k)), dense_view("w", (batch, k, 8)), dense_view("y", (batch, 4, 8)))]
+def test_crowding() -> None:
+    """36 matrices a page apart share one set; an odd number of lines apart, none shares one with more than its neighbours."""
+    assert Stack("t", 36, 16, 64).crowded and Stack("t", 36, 16, 64).overlap == 64
+    assert not Stack("t", 36, 17, 16).crowded and Stack("t", 36, 17, 16).overlap == 1
+    assert not Stack("t", 8, 16, 64).crowded
+    assert not Stack("t", 36, 16, 21).crowded
 
 
-def test_only_many_matrices_an_even_number_of_lines_apart_are_padded() -> None:
-    for batch, size, wanted in ((16, 1024, 1024 + LINE), (16, 1024 + LINE, None), (4, 1024, None), (16, 1000, None)):
-        kernels, found = padded(list(product(batch, size)), {"t": Buffer("t", batch * size, "f32", "temporary")})
-        (step,) = {s for k in kernels for s in matrix_sizes(k, "t")}
-        assert step == (wanted or size)
-        assert found["t"].size == batch * step
+def chain(batch: int, rows: int, columns: int) -> tuple[list[Kernel], dict[str, Buffer]]:
+    """A copy into t, the product u = t·w, a copy out of u."""
+    shape = (batch, rows, columns)
+    scope = parse(f"X : f32[{batch},{rows},{columns}]\nL[b<{batch},m<{rows},k<{columns}] X[b,m,k]")
+    first = EOperator(scope, (("X", dense_view("x", shape)),), dense_view("t", shape))
+    last = EOperator(scope, (("X", dense_view("u", shape)),), dense_view("y", shape))
+    product = Matmul(dense_view("t", shape), dense_view("w", (batch, columns, columns)), dense_view("u", shape))
+    return [first, product, last], {n: Buffer(n, batch * rows * columns, "f32", "temporary") for n in "tu"}
 
 
-def test_a_buffer_that_something_reads_across_its_matrices_stays() -> None:
-    kernels = product(16, 1024)
-    across = EOperator(parse("T : f32[16384]\nL[i<16384] T[i]"), (("T", dense_view("t", (16384,))),), dense_view("z", (16384,)))
-    buffers = {"t": Buffer("t", 16384, "f32", "temporary")}
-    assert padded([*kernels, across], buffers) == ([*kernels, across], buffers)
+def test_a_row_is_added_to_both_sides() -> None:
+    kernels, buffers = padded(*chain(36, 16, 64))
+    first, product, last = kernels
+    assert isinstance(first, EOperator) and isinstance(product, Matmul) and isinstance(last, EOperator)
+    assert product.a == dense_view("t", (36, 17, 64)) and product.c == dense_view("u", (36, 17, 64))
+    assert first.out == View("t", (36, 16, 64), (17 * 64, 64, 1)) and dict(last.operands)["X"] == View("u", (36, 16, 64), (17 * 64, 64, 1))
+    assert {b.size for b in buffers.values()} == {36 * 17 * 64}
+
+
+@pytest.mark.parametrize("shape", [(8, 16, 64), (36, 17, 64), (36, 16, 21), (36, 17, 512)], ids=["few", "odd", "no whole lines", "no gain"])
+def test_what_is_not_crowded_or_gains_nothing_stays(shape: tuple[int, int, int]) -> None:
+    assert padded(*chain(*shape)) == chain(*shape)
+
+
+def test_what_somebody_else_views_otherwise_stays() -> None:
+    kernels, buffers = chain(36, 16, 64)
+    flat = (36 * 16 * 64,)
+    across = EOperator(parse(f"T : f32[{flat[0]}]\nL[i<{flat[0]}] T[i]"), (("T", dense_view("t", flat)),), dense_view("z", flat))
+    _, product, _ = kernels
+    assert isinstance(product, Matmul)
+    biased = replace(product, post=(Post("add", View("r", (36, 16, 64), (1024, 64, 1))),))
+    second = replace(product, a=dense_view("u", (36, 16, 64)), c=dense_view("y", (36, 16, 64)))
+    for more in ([*kernels, across], [kernels[0], biased, kernels[2]], [*kernels, second]):
+        assert padded(more, buffers) == (more, buffers)
+    assert padded(kernels, {"t": buffers["t"]}) == (kernels, {"t": buffers["t"]}), "a result that is given out is no temporary"
 
 
 def test_padded_kernels_compute_the_expression() -> None:
-    source = parse("A : f32[1,8,8,32]\nK : weight f32[3,3,32,32]\nL[n<1,h<8,w<8,f<32] Σ[c<32,r<3,s<3] A[n,h+r-1,w+s-1,c]*K[r,s,c,f]")
+    source = parse("A : f32[1,8,8,64]\nK : weight f32[3,3,64,64]\nL[n<1,h<8,w<8,f<64] Σ[c<64,r<3,s<3] A[n,h+r-1,w+s-1,c]*K[r,s,c,f]")
     values = integers(source)
     seen = 0
     for form in Space(Options(max_depth=1, rules=("bilinear",))).forms(source):
-        made = build(form.tree, dict(form.matches), "out")
-        steps = {s for name in made.temporaries for k in made.kernels for s in matrix_sizes(k, name)}
-        if any(s // LINE % 2 for s in steps):
+        products = [k for k in build(form.tree, dict(form.matches), "out").kernels if isinstance(k, Matmul)]
+        if any(k.a.shape[-2] in (5, 17) for k in products):
             seen += 1
             assert abs(run(form.tree, dict(form.matches), values) - evaluate(source, values)).max() < 1e-6
     assert seen
