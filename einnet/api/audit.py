@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from einnet.api.bundling import bundle_keys
 from einnet.api.stored import StoredProgram
 from einnet.derivation.check import check
 from einnet.errors import CertificateError, UsageError
@@ -71,7 +72,8 @@ def starts(model: Any, stored: StoredProgram) -> set[str]:
     from einnet.graph.onnx import load
     from einnet.graph.split import subprograms
 
-    return {part.key for part in subprograms(prepare(load(model, shapes=shapes(stored))))}
+    program = prepare(load(model, shapes=shapes(stored)))
+    return {part.key for part in subprograms(program)} | bundle_keys(program)
 
 
 def audit_numbers(model: Any, stored: StoredProgram, seed: int) -> dict[str, Any]:

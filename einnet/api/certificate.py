@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from einnet.api.bundling import window_derivations
 from einnet.derivation.check import Proof, check
 from einnet.derivation.steps import Derivation
 
@@ -61,4 +62,7 @@ def certify(outcome: Outcome) -> Certificate:
         key, form = r.subprogram.key, r.candidate.form
         if key not in entries and form.steps:
             entries[key] = Entry(key, form.derivation, proofs(form.derivation), tuple(str(m) for _, m in form.matches))
+    for derivation in (d for b in outcome.bundles for d in window_derivations(b)):
+        key = derivation.start.key
+        entries.setdefault(key, Entry(key, derivation, proofs(derivation)))
     return Certificate(tuple(entries.values()))

@@ -16,7 +16,7 @@ from einnet.api.inputs import gather_inputs
 from einnet.api.memory import Memory
 from einnet.api.pipeline import Outcome, is_constant, search
 from einnet.api.profile import kernel_profile
-from einnet.api.programs import compiled, keep_original, peak_bytes
+from einnet.api.programs import compiled, peak_bytes
 from einnet.api.report import build_report
 from einnet.api.schedule import Schedule
 from einnet.api.settings import Progress, Settings
@@ -163,7 +163,7 @@ def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, sche
     if len(programs) == 2 and (slower(times) or not verification["passed"]):
         why = "gained nothing beyond noise" if verification["passed"] else "failed verification"
         outcome.notes.append(f"the derived program {why}: the model's own operators are kept")
-        keep_original(outcome)
+        outcome.keep_original()
         executable, peaks["optimized"] = programs["original"], peaks["original"]
         verification = trial.verify(executable, tolerance)
         certificate = certify(outcome)

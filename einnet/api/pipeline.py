@@ -9,16 +9,23 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
+from einnet.api.bundling import Attempt, apart, attempt, attempts_of
 from einnet.api.interrupt import Interrupts, deferred_interrupts
 from einnet.api.schedule import Schedule
 from einnet.api.settings import Progress, Settings
 from einnet.api.workers import Crew, Found, crew, solve_all
+from einnet.derivation.normalise import FORCED
+from einnet.derivation.rules import RULES
 from einnet.expr.nodes import Scope, tensors
+from einnet.graph.bundle import Bundle, replaced
 from einnet.graph.program import Opaque, Program
 from einnet.graph.rewrite import exchange_in
 from einnet.graph.split import Subprogram, subprograms
+from einnet.graph.substitute import Refused
 from einnet.instantiate.kernels import Kernel, Plan
+from einnet.instantiate.stitch import window_of
 from einnet.search.candidates import Candidate, Choice, Estimate, choose
+from einnet.search.forms import Form
 from einnet.search.plan import Assembly
 from einnet.search.remote import task
 from einnet.search.space import EXPLORED, Options, Statistics, deepen
@@ -29,6 +36,14 @@ LEAST_SHARE = 0.5
 
 MEASURED = 32
 """Candidates of a subprogram that are measured beside the original; none where time is over."""
+
+
+BUNDLING_SHARE = 0.25
+"""Share of the time to explore that is kept for subprograms computed together."""
+
+
+MOST_SHARES = 3
+"""A group of subprograms gets at least one of so many parts of the time that is left for groups."""
 
 
 class Cost(Protocol):
@@ -68,20 +83,46 @@ class Outcome:
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
+    bundles: tuple[Bundle, ...] = ()
+    """Subprograms that are computed together; `program` and `results` have them in place of their parts."""
+    apart: tuple[Program, list[Result]] | None = None
+    """The program and its results without bundles."""
     whole: bool = False
     """ONNX Runtime runs the whole model: nothing that was derived was faster."""
 
     def plan(self, original: bool = False) -> Plan:
         """The plan of the chosen candidates, or of the model's own operators."""
-        assembly = Assembly(self.program)
-        by_output = {r.subprogram.output.name: r for r in self.results}
-        for node in self.program.nodes:
+        program, results = self.apart if original and self.apart else (self.program, self.results)
+        assembly = Assembly(program)
+        by_output = {r.subprogram.output.name: r for r in results}
+        whole = {w.output.name: b.joint.output.name for b in self.bundles for w in b.windows}
+        for node in program.nodes:
             if isinstance(node, Opaque):
                 assembly.opaque(node)
             elif node.output.name in by_output:
                 r = by_output[node.output.name]
                 assembly.add((r.choice.original if original else r.candidate).build, r.names, node.output.name)
+            elif node.output.name in whole:
+                place = window_of(node.scope)
+                assert place is not None, "the windows of a bundle are windows"
+                assembly.window(node.output, whole[node.output.name], place)
         return assembly.finish()
+
+    def put_together(self, found: Attempt) -> None:
+        """Compute the parts of a bundle as one, unless that would depend on its own result."""
+        program = replaced(self.program, found.bundle)
+        if isinstance(program, Refused):
+            return
+        self.apart = self.apart or (self.program, list(self.results))
+        self.results = [r for r in self.results if r.subprogram.output.name not in found.bundle.names] + [result(found.bundle.joint, found.choice)]
+        self.program, self.bundles = program, (*self.bundles, found.bundle)
+
+    def keep_original(self) -> None:
+        """Let every subprogram run as the model has it."""
+        if self.apart:
+            (self.program, self.results), self.apart, self.bundles = self.apart, None, ()
+        for r in self.results:
+            r.use_original = True
 
 
 class Known(Protocol):
@@ -120,27 +161,54 @@ class _Search:
         recalled = self.known.recall(expressions, self.cost.estimates) if self.known else {}
         chosen = self.costed({key: e for key, e in expressions.items() if key not in recalled})
         seconds = {key: uses[key] * choice.original.cost for key, choice in chosen.items() if choice.original.cost < inf}
-        known = {key: uses[key] * choice.original.cost for key, choice in recalled.items() if choice.original.cost < inf}
+        others = sum(uses[key] * choice.original.cost for key, choice in recalled.items() if choice.original.cost < inf)
+        end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()) + others)
         if self.settings.derive:
-            self.explore(expressions, chosen, seconds, sum(known.values()))
+            self.explore(expressions, chosen, seconds, end)
         if self.known and not self.interrupts.requested:
             self.known.remember(list(chosen.values()))
         chosen |= recalled
-        results = [Result(p, dict(zip(tensors(expressions[p.key]), p.inputs)), chosen[p.key]) for p in parts]
+        results = [result(p, chosen[p.key]) for p in parts]
         notes = ["interrupted: what was left to explore runs as the model has it"] if self.interrupts.requested else []
         if recalled:
             notes.append(f"{len(recalled)} of {len(expressions)} subprograms recalled from an earlier search")
         states = sum(choice.states for choice in chosen.values())
-        return Outcome(self.program, results, states, time.monotonic() - self.schedule.started, notes, self.interrupts.requested)
+        outcome = Outcome(self.program, results, states, time.monotonic() - self.schedule.started, notes, self.interrupts.requested)
+        if self.settings.derive and "join" in (self.settings.rules or EXPLORED):
+            self.bundle(outcome, end)
+        outcome.seconds = time.monotonic() - self.schedule.started
+        return outcome
+
+    def bundle(self, outcome: Outcome, end: float) -> None:
+        """Compute subprograms together where that is faster."""
+        groups = attempts_of(outcome.program, outcome.results)
+        joint = {alike[0].joint.key: canonical(alike[0].joint.expression) for alike in groups}
+        choices = self.known.recall(joint, self.cost.estimates) if self.known else {}
+        recalled = len(choices)
+        for n, alike in enumerate(groups):
+            current = {r.subprogram.output.name: r for r in outcome.results}
+            alike = [b for b in alike if b.names <= current.keys()]
+            left, key = end - time.monotonic(), alike[0].joint.key if alike else ""
+            if key and key not in choices and left > 0 and not self.interrupts.requested:
+                share = left / min(len(groups) - n, MOST_SHARES)
+                choices[key] = self.one(joint[key], share, (n, len(groups)), apart=apart(alike[0], current))
+                outcome.states += choices[key].states
+            for b in alike if key in choices else ():
+                found = attempt(b, choices[key], current, self.cost.measured, end) if b.names <= current.keys() else None
+                if found and found.pays:
+                    outcome.put_together(found)
+                    current = {r.subprogram.output.name: r for r in outcome.results}
+        if self.known and not self.interrupts.requested:
+            self.known.remember(list(choices.values())[recalled:])
 
     def costed(self, expressions: Mapping[str, Scope]) -> dict[str, Choice]:
         """The model's own operators, those that compute most first: time may not suffice to measure all."""
         order = sorted(expressions, key=lambda key: -flops(expressions[key]))
         return {key: self.one(expressions[key], 0.0, (n, len(order))) for n, key in enumerate(order)}
 
-    def explore(self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float], others: float) -> None:
-        """Replace choices by those among everything that is found in time; other subprograms take `others` seconds."""
-        end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()) + others)
+    def explore(self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float], end: float) -> None:
+        """Replace choices by those among everything that is found in time."""
+        end -= BUNDLING_SHARE * (end - time.monotonic())
         rest = sum(seconds.values())
         known = self.explored(expressions, seconds, end) if self.crew else {}
         for done, key in enumerate(sorted(seconds, key=lambda k: -seconds[k])):
@@ -169,8 +237,11 @@ class _Search:
 
         return solve_all(self.crew, tasks, end, report)
 
-    def one(self, expression: Scope, share: float, place: tuple[int, int], known: Found | None = None) -> Choice:
-        """The choice for one subprogram, made in `share` seconds; with none, only the original is costed. `known`: what was found already."""
+    def one(self, expression: Scope, share: float, place: tuple[int, int], known: Found | None = None, apart: float = inf) -> Choice:
+        """The choice for one subprogram, made in `share` seconds; with none, only the original is costed. `known`: what was found already.
+
+        For subprograms together that take `apart` seconds one by one: only forms in which they have something in common.
+        """
         begin = time.monotonic()
 
         def report(statistics: Statistics) -> None:
@@ -184,8 +255,9 @@ class _Search:
         until = max(begin + share, time.monotonic() + share / 3) if share else self.schedule.costed
         if self.interrupts.requested:
             until = time.monotonic()
+        forms = forms if apart == inf else [f for f in forms if _shares(f)]
         most = MEASURED if self.settings.derive and share > 0 else 0
-        choice = choose(expression, forms, self.cost.estimates, self.cost.measured, most=most, until=until)
+        choice = choose(expression, forms, self.cost.estimates, self.cost.measured, most=most, until=until, known_s=apart)
         choice.states, choice.seconds = statistics.states, time.monotonic() - begin
         if statistics.stopped:
             choice.notes.append(f"search stopped by the budget of {statistics.stopped}")
@@ -197,6 +269,17 @@ class _Search:
         """Report progress with the time that is left."""
         if self.settings.progress:
             self.settings.progress(replace(progress, left=max(self.schedule.end - time.monotonic(), 0.0)))
+
+
+def _shares(form: Form) -> bool:
+    """The form is the plain one, or a rule that looks at several scopes made it."""
+    used = {s.rule for s in form.steps}
+    return used <= set(FORCED) or bool(used & {r.name for r in RULES if r.family == "inter"})
+
+
+def result(part: Subprogram, choice: Choice) -> Result:
+    """A subprogram with the choice for its canonical expression."""
+    return Result(part, dict(zip(tensors(choice.expression), part.inputs)), choice)
 
 
 def canonical(expression: Scope) -> Scope:

@@ -44,14 +44,8 @@ def compiled(outcome: Outcome, cost: CpuCost, until: float, limit: int | None = 
         outcome.notes.append(f"the {name} program was not run: it takes {nbytes / 1e6:.0f} MB, of which {room / 1e6:.0f} MB may be taken")
         del found[name]
     if "optimized" in large:
-        keep_original(outcome)
+        outcome.keep_original()
     return found
-
-
-def keep_original(outcome: Outcome) -> None:
-    """Let every subprogram run as the model has it."""
-    for r in outcome.results:
-        r.use_original = True
 
 
 def peak_bytes(programs: Mapping[str, Executable], reference: int | None) -> dict[str, int | None]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from einnet.expr.index import Index, var
-from einnet.expr.nodes import Add, Iter, Read, Scope
-from einnet.instantiate.kernels import View
+from einnet.expr.nodes import Add, Iter, Read, Scope, Tensor
+from einnet.instantiate.kernels import EOperator, View, dense_view
 from einnet.instantiate.padding import restrided
 
 
@@ -25,6 +25,14 @@ class Window:
         inner = prod(self.shape[self.axis + 1 :])
         found = restrided(v, self.extent * inner, self.shape[self.axis] * inner)
         return replace(found, buffer=buffer, offset=found.offset + self.begin * inner) if found else None
+
+    def copy(self, name: str, buffer: str) -> EOperator:
+        """The kernel that copies the window out of the whole in `buffer` into a dense buffer of that name."""
+        shape = tuple(self.extent if k == self.axis else n for k, n in enumerate(self.shape))
+        loops = tuple(Iter(f"i{k}", 0, n) for k, n in enumerate(shape))
+        index = tuple(var(i.name) + self.begin if k == self.axis else var(i.name) for k, i in enumerate(loops))
+        scope = Scope(loops, (), Read(Tensor(buffer, self.shape), index))
+        return EOperator(scope, ((buffer, dense_view(buffer, self.shape)),), dense_view(name, shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +80,27 @@ def _placed(scope: Scope, r: Read) -> tuple[tuple[tuple[int, int], ...], Scope] 
 def _unit(ix: Index, i: Iter) -> bool:
     """A unit loop written as its value."""
     return ix.is_const and i.extent == 1 and ix.den == 1
+
+
+def window_of(scope: Scope) -> Window | None:
+    """Where a scope that reads a range of one axis of a tensor, and all of the others, stands in it; None for any other scope."""
+    if scope.sums or not isinstance(scope.body, Read) or not isinstance(scope.body.base, Tensor):
+        return None
+    base, index = scope.body.base, list(scope.body.index)
+    shape = scope.shape
+    if len(index) == len(shape) + 1 and index[0].is_const and index[0].den == 1:
+        return Window(base.shape, 0, index[0].const, 1) if _whole(index[1:], scope, base.shape[1:]) else None
+    if len(index) != len(shape):
+        return None
+    begins = [ix.const + i.lo for ix, i in zip(index, scope.loops)]
+    cut = [k for k, (n, size, begin) in enumerate(zip(shape, base.shape, begins)) if n != size or begin]
+    if len(cut) > 1 or any(ix - ix.const != var(i.name) and not (ix.is_const and i.extent == 1) for ix, i in zip(index, scope.loops)):
+        return None
+    axis = cut[0] if cut else 0
+    inside = begins[axis] >= 0 and begins[axis] + shape[axis] <= base.shape[axis]
+    return Window(base.shape, axis, begins[axis], shape[axis]) if inside else None
+
+
+def _whole(index: list[Index], scope: Scope, shape: tuple[int, ...]) -> bool:
+    """The loops of a scope walk a tensor of that shape from its beginning to its end."""
+    return scope.shape == shape and all(ix == var(i.name) and i.lo == 0 or ix == Index() and i.extent == 1 for ix, i in zip(index, scope.loops))

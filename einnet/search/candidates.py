@@ -98,25 +98,27 @@ def _unchanged(form: Form) -> bool:
 
 
 def choose(
-    expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = 0.03, until: float = inf
+    expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = 0.03, until: float = inf,
+    known_s: float = inf,
 ) -> Choice:  # fmt: skip
     """Measure the original, then the most promising candidates; take the fastest, the original unless another gains more than `gain`.
 
     Candidates are measured in the order of their predictions, a few at a time, as long as they are predicted to take less than `DOUBT` times
     the best known time and fewer than `most` kernels have been measured and time.monotonic() is before `until`. What was
-    not measured is not chosen, except the original, whose prediction others must then undercut.
+    not measured is not chosen, except the original, whose prediction others must then undercut. Where another way is known to take `known_s`
+    seconds, the original is not measured, and what is predicted to take longer than that is not either.
     """
     ranked = candidates(forms, estimate)
     originals = [c for c in ranked if c.original]
     assert originals, "the plain form is always a candidate"
     known: dict[Kernel, float | None] = {}
     for c in originals:
-        if c.predicted < DOUBT * min((o.measured for o in originals), default=inf):
+        if known_s == inf and c.predicted < DOUBT * min((o.measured for o in originals), default=inf):
             _measure([c], measure, known, until)
     original = best = min(originals, key=lambda c: c.cost)
     start = len(known)
     while sum(t is not None and t < inf for t in known.values()) - start < most and time.monotonic() < until:
-        batch = [c for c in ranked if not c.tried and c.predicted < best.cost * DOUBT][:4]
+        batch = [c for c in ranked if not c.tried and c.predicted < min(best.cost, known_s) * DOUBT][:4]
         if not batch:
             break
         _measure(batch, measure, known, until)

@@ -9,11 +9,12 @@ from math import prod
 import numpy as np
 
 from einnet.expr.evaluate import evaluate
-from einnet.expr.nodes import Scope, tensors
+from einnet.expr.nodes import Scope, Tensor, tensors
 from einnet.graph.dtypes import dtype_name
 from einnet.graph.program import Opaque, Program
 from einnet.instantiate.build import Build
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, OpaqueCall, Plan, View, dense_view, map_views, operand_views, result_views
+from einnet.instantiate.stitch import Window
 
 
 class Assembly:
@@ -68,6 +69,10 @@ class Assembly:
         views = tuple(dense_view(n, self.tensors[n].shape if n in self.tensors else np.shape(self.program.weights[n])) for n in node.inputs)
         outputs = tuple(dense_view(t.name, t.shape) for t in node.outputs)
         self.kernels.append(OpaqueCall(node.model, views, outputs, ", ".join(node.origin)))
+
+    def window(self, tensor: Tensor, whole: str, place: Window) -> None:
+        """Append the copy of a tensor out of another one in which it stands; who can read it there may do without (`search.inplace`)."""
+        self.kernels.append(place.copy(tensor.name, whole))
 
     def finish(self) -> Plan:
         """The plan: buffers for all that is used, constants flat."""
