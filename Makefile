@@ -9,7 +9,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow docs notebooks goldens bench bench-short bench-operators bench-topologies clean
+.PHONY: demo test lint test-slow docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -55,6 +55,9 @@ bench-topologies: .venv/stamp-bench
 
 bench-short: .venv/stamp-bench
 	$(BIN)/python benchmarks/models.py --short
+
+bench-search: .venv/stamp-bench
+	$(BIN)/python -m benchmarks.search -o build/bench/search.json --plot build/bench
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
