@@ -11,7 +11,7 @@ HEADER = ("case", "states", "seconds", "states/s", "speedup", "depth", "steps", 
 def table(data: Mapping[str, Any]) -> str:
     """One line for every case.
 
-    `speedup` is predicted; `depth` is the least with the best candidate, `steps` the steps of its derivation with and without converging;
+    A `+` after the states: the search ended by its limits. `speedup` is predicted; `depth` is the least with the best candidate, `steps` the steps of its derivation with and without converging;
     `no fingerprint` and `pruned` count under intensity analysis, `all scopes` without it ("states of how many, pruned").
     """
     rows = [HEADER, *(row(case) for case in data["cases"])]
@@ -28,10 +28,15 @@ def row(case: Mapping[str, Any]) -> tuple[str, ...]:
         without, converging = published["steps"]
         before = f"{short(published['states'])} of {short(published['without'])}, d{published['depth']}, steps {converging} / {without}"
     return (
-        case["name"], str(last["states"]), f"{last['seconds']:.1f}", f"{last['states_per_s']:.0f}", f"{last['speedup']:.2f}",
-        f"d{target['explorative']}", f"{target['explorative']} / {target['steps']}", whole(analysed), f"{analysed['pruned']:.1%}",
-        f"{everything['with']['states']} of {whole(everything)}, {everything['pruned']:.1%}", before,
+        case["name"], str(last["states"]) + ("+" if last["stopped"] else ""), f"{last['seconds']:.1f}", f"{last['states_per_s']:.0f}", f"{last['speedup']:.2f}",
+        f"d{target['explorative']}", f"{target['explorative']} / {target['steps']}", whole(analysed), pruned(analysed),
+        f"{everything['with']['states']} of {whole(everything)}, {pruned(everything)}", before,
     )  # fmt: skip
+
+
+def pruned(ablation: Mapping[str, Any]) -> str:
+    """The share of states that fingerprints save; unknown where the search with them did not end."""
+    return "unknown" if ablation["with"]["stopped"] else f"{ablation['pruned']:.1%}"
 
 
 def whole(ablation: Mapping[str, Any]) -> str:

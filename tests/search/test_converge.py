@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from einnet.derivation.check import check
 from einnet.derivation.normalise import normalise
+from einnet.derivation.rules.substitute import skew
 from einnet.derivation.steps import Derivation
-from einnet.expr.nodes import Scope
+from einnet.expr.nodes import Scope, index_functions
+from einnet.expr.text import parse
 from einnet.instantiate.match import Match, match
 from einnet.instantiate.tables import TABLES, Table
 from einnet.search.converge import LIMIT, RULE_OF, Converged, Distance, converge, distance
@@ -63,3 +65,9 @@ def test_a_match_needs_no_step() -> None:
     source = expression("matmuls: matmul")
     found = converge(source, TABLES[0])
     assert isinstance(found, Converged) and found.steps == () and found.tree == source and isinstance(match(source, TABLES[0]), Match)
+
+
+def test_a_loop_that_a_division_keeps_is_not_skewed_away() -> None:
+    source: Scope = parse("A : f32[4,9]\nL[t<4,k<2] Σ[r<3] A[r+t,t+k+(k+t)//3]")
+    index = next(ix for ix in index_functions(source.body) if any(not isinstance(a, str) for a, _ in ix.terms))
+    assert skew(source, "k", index) is None

@@ -78,13 +78,13 @@ def skews(e: Scope) -> Iterator[Rewrite]:
 
 
 def skew(e: Scope, name: str, to: Index) -> Rewrite | None:
-    """Replace the loop `name` by t = to(name, other loops); None where a fractional t might carry a value."""
-    if to.den != 1 and not _vanishes(e, to):
+    """Replace the loop `name` by t = to(name, other loops); None where a fractional t might carry a value, or a division keeps the loop."""
+    rest = Index(tuple((a, k) for a, k in to.terms if a != name), to.const)
+    if name in rest.names() or (to.den != 1 and not _vanishes(e, to)):
         return None
     t = fresh("t", {i.name for i in (*e.loops, *e.sums)})
     (new_range,) = hull((to,), e.ranges)
     c = to.coefficient(name)
-    rest = Index(tuple((a, k) for a, k in to.terms if a != name), to.const)
     inverse = (var(t) * to.den - rest) * c
     new = tuple(Iter(t, *new_range) if i.name == name else i for i in e.loops)
     forward = tuple(to if i.name == name else var(i.name) for i in e.loops)
