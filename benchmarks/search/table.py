@@ -11,8 +11,9 @@ HEADER = ("case", "states", "seconds", "states/s", "speedup", "depth", "steps", 
 def table(data: Mapping[str, Any]) -> str:
     """One line for every case.
 
-    A `+` after the states: the search ended by its limits. `speedup` is predicted; `depth` is the least with the best candidate, `steps` the steps of its derivation with and without converging;
-    `no fingerprint` and `pruned` count under intensity analysis, `all scopes` without it ("states of how many, pruned").
+    A `+` after the states: the search ended by its limits. `speedup` is predicted; `depth` is the least with the best candidate, `steps` the
+    steps of its derivation with and without converging; `no fingerprint` and `pruned` count under intensity analysis, `all scopes` without it
+    ("states of how many, pruned").
     """
     rows = [HEADER, *(row(case) for case in data["cases"])]
     widths = [max(len(r[n]) for r in rows) for n in range(len(HEADER))]
@@ -28,7 +29,8 @@ def row(case: Mapping[str, Any]) -> tuple[str, ...]:
         without, converging = published["steps"]
         before = f"{short(published['states'])} of {short(published['without'])}, d{published['depth']}, steps {converging} / {without}"
     return (
-        case["name"], str(last["states"]) + ("+" if last["stopped"] else ""), f"{last['seconds']:.1f}", f"{last['states_per_s']:.0f}", f"{last['speedup']:.2f}",
+        case["name"], str(last["states"]) + ("+" if last["stopped"] else ""),
+        f"{last['seconds']:.1f}", f"{last['states_per_s']:.0f}", f"{last['speedup']:.2f}",
         f"d{target['explorative']}", f"{target['explorative']} / {target['steps']}", whole(analysed), pruned(analysed),
         f"{everything['with']['states']} of {whole(everything)}, {pruned(everything)}", before,
     )  # fmt: skip
