@@ -7,6 +7,7 @@ from dataclasses import replace
 from einnet.expr.nodes import Tensor
 from einnet.graph.affine import fold_affine
 from einnet.graph.constants import evaluate_weights, hoist, merge_weights
+from einnet.graph.masks import recover_masks
 from einnet.graph.program import Node, Program
 from einnet.graph.rewrite import exchange_in, exchange_tensors, is_copy, prune
 from einnet.graph.windows import read_through
@@ -17,7 +18,7 @@ def simplify(program: Program) -> Program:
 
     Inputs, outputs and their ONNX names stay as they are.
     """
-    program = merge_weights(evaluate_weights(prune(program)))
+    program = recover_masks(merge_weights(evaluate_weights(prune(program))))
     while True:
         before = program.nodes
         program = read_through(drop_repeated(drop_copies(program)))

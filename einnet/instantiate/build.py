@@ -11,6 +11,7 @@ from einnet.derivation.rules.substitute import split
 from einnet.expr.index import Floor, Index, var
 from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads, tensors, walk
 from einnet.instantiate.address import is_alias
+from einnet.instantiate.choices import tabled
 from einnet.instantiate.chunks import chunked
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, View, dense_view, map_views, operand_views, result_views
 from einnet.instantiate.match import Match
@@ -134,7 +135,11 @@ class _Builder:
         """The scope with everything that is materialised read from buffers, and with the rest of its inner scopes merged or kept inside."""
         scope = self.fused(scope)
         body = map_reads(scope.body, lambda r: self.operand(r, scope))
-        return replace(scope, body=body)
+        return replace(scope, body=tabled(replace(scope, body=body), self.constant))
+
+    def constant(self, scope: Scope) -> Tensor:
+        """The constant that holds a scope without operands."""
+        return Tensor(self.buffer_of(scope), scope.shape, "f32", True)
 
     def fused(self, scope: Scope) -> Scope:
         """The scope with the inner scopes that reduce nothing merged into it, as far as the merge rule allows (vertical fusion)."""

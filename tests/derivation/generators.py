@@ -200,3 +200,26 @@ def band_products(draw: st.DrawFn) -> Scope:
     first = Read(left, (*b, var("m"), var("w" if summed else "k")))
     loops, sums = ((*batch, rows, inner), (window,)) if summed else ((*batch, rows, window), (inner,))
     return Scope(tuple(draw(st.permutations(loops))), sums, make_mul((first, Read(right, (*b, place, var("k"))))))
+
+
+@st.composite
+def masked_reductions(draw: st.DrawFn) -> Scope:
+    """Reductions whose terms are neutral outside a band, maybe of every other element, directly or through a scope that is read."""
+    m, k = Iter("m", 0, draw(st.integers(4, 8))), Iter("k", 0, draw(st.integers(5, 8)))
+    low, high, step = draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(st.sampled_from((1, 1, 2)))
+    distance = var("k") - var("m")
+    conds = (Cond(distance + low), Cond(-1 * distance + high), *((Cond((distance + draw(st.integers(0, 1))) % step, True),) if step > 1 else ()))
+    scores: Body = Read(Tensor("S", (m.hi, k.hi)), (var("m"), var("k")))
+    if draw(st.booleans()):
+        depth = Iter("x", 0, 2)
+        left, right = (Read(Tensor(n, (i.hi, 2)), (var(i.name), var("x"))) for n, i in (("Q", m), ("R", k)))
+        scores = Read(Scope((m, k), (depth,), make_mul((left, right))), (var("m"), var("k")))
+    kind = draw(st.sampled_from(("max", "sum", "exp", "scope")))
+    if kind == "max":
+        return Scope((m,), (k,), Select(conds, scores, Const(-INF)), "max")
+    masked: Body = Select(conds, Call("tanh", (scores,)), Const(Fraction(0)))
+    if kind == "exp":
+        masked = Call("exp", (make_add((scores, Select(conds, Const(Fraction(0)), Const(-INF)))),))
+    if kind in ("exp", "scope"):
+        masked = Read(Scope((m, k), (), masked), (var("m"), var("k")))
+    return Scope((m, Iter("c", 0, 2)), (k,), make_mul((masked, Read(Tensor("V", (k.hi, 2)), (var("k"), var("c"))))))

@@ -17,6 +17,7 @@ N : f32[6,5]
 P : f32[5,2]
 D : f32[9,5]
 B : f32[9,5]
+Y : f32[9,9]
 w3 : weight f32[3]
 w5 : weight f32[5]
 w19 : weight f32[19]
@@ -109,6 +110,33 @@ CASES: dict[str, Cases] = {
             ("L[h<4] max[k<6] M[h,k]*V[h+k]", "of which another has one alone"),
             ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "of which another has one alone"),
             ("L[h<8,c<2] Σ[r<5] V[h]*D[h+r,c]", "not provably 0 outside its range"),
+        ),
+        8,
+    ),
+    "band": Cases(
+        (
+            (
+                "L[m<9,c<5] Σ[k<9] {L[m<9,k<9] select(k-m+2>=0 & m-k+2>=0, exp(Y[m,k]), 0)}[m,k]*D[k,c]",
+                "k=k+m-2",
+                "L[m<9,c<5] Σ[k<5] {L[m<9,k<5] select(m+k-2>=0 & -m-k+10>=0, exp(Y[m,m+k-2]), 0)}[m,k]*D[m+k-2,c]",
+            ),
+            (
+                "L[m<9] max[k<9] select(k-m+4>=0 & m-k+3>=0 & (k-m)%2==0, Y[m,k], -inf)",
+                "k=2*k+m-4",
+                "L[m<9] max[k<4] select(m+2*k-4>=0 & -m-2*k+12>=0, Y[m,m+2*k-4], -inf)",
+            ),
+            (
+                "L[m<9,c<5] Σ[k<9] {L[m<9,k<9] exp({L[m<9,k<9] Σ[x<5] D[m,x]*B[k,x]}[m,k] + select(k-m+2>=0 & m-k>=0, 0, -inf))}[m,k]*D[k,c]",
+                "k=k+m-2",
+                "L[m<9,c<5] Σ[k<3] {L[m<9,k<3] select(m+k-2>=0, exp({L[m<9,k<3] Σ[x<5] D[m,x]*B[m+k-2,x]}[m,k]), 0)}[m,k]*D[m+k-2,c]",
+            ),
+        ),
+        (
+            ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "no sum is neutral outside a band"),
+            ("L[m<9] max[k<9] select(k-m-3>=0 & m-k+5>=0, Y[m,k], -inf)", "no sum is neutral outside a band"),
+            ("L[m<9] max[k<9] select(k-m+3>=0 & m-k+5>=0, Y[m,k], 0)", "no sum is neutral outside a band"),
+            ("L[m<9] min[k<9] select(k-m+2>=0 & m-k+2>=0, Y[m,k], inf)", "no sum is neutral outside a band"),
+            ("L[m<9] Σ[k<9] select(k-m+2>=0 & m-k+2>=0, {L[x<9] Σ[r<3] D[x,r]}[k], 0)", "adds iterators that do not stand alone"),
         ),
         8,
     ),

@@ -14,12 +14,12 @@ from einnet.derivation.rules import RULES
 from einnet.derivation.steps import KINDS
 from einnet.expr.nodes import Scope, used_names, walk
 from einnet.expr.text import parse
-from tests.derivation.generators import band_products, correlations, readers, same_tensor, scopes
+from tests.derivation.generators import band_products, correlations, masked_reductions, readers, same_tensor, scopes
 from tests.derivation.rule_cases import CASES, DECLARED
 from tests.derivation.siblings import concatenations, siblings
 
 KINDS_OF_SOURCES = (
-    scopes(), readers(), readers(), correlations(), correlations(), band_products(), siblings(), siblings(), concatenations(),
+    scopes(), readers(), readers(), correlations(), correlations(), band_products(), masked_reductions(), siblings(), siblings(), concatenations(),
 )  # fmt: skip
 BY_NAME = {r.name: r for r in RULES}
 

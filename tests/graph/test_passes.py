@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from fractions import Fraction
 from math import prod
 
 import numpy as np
 import pytest
 
-from einnet.expr.nodes import Tensor, is_weight, reads, tensors
+from einnet.expr.evaluate import evaluate
+from einnet.expr.nodes import INF, Const, Iter, Scope, Select, Tensor, is_weight, reads, tensors
 from einnet.expr.text import parse
 from einnet.graph.interpret import interpret
 from einnet.graph.layout import channels_last, permute
+from einnet.graph.masks import chosen, region
 from einnet.graph.onnx import load
 from einnet.graph.program import Node, Opaque, Program
 from einnet.graph.simplify import simplify
@@ -284,3 +287,41 @@ def test_readers_of_a_window_read_what_it_copies() -> None:
     assert composed(outside, {"W": window}) == outside, "the window is read beyond its box"
     inner = parse(reader.format("4,1,3", 4, 1, "w"))
     assert composed(inner, {"W": small}) == inner, "the copy is smaller than what it copies"
+
+
+def mask(hits: np.ndarray, inside: float = 0.0, outside: float = -np.inf) -> np.ndarray:
+    return np.where(hits, inside, outside).astype(np.float32)
+
+
+def test_masks_become_choices_that_agree_in_every_element() -> None:
+    rows, columns = np.indices((9, 9))
+    dilated = (abs(columns - rows) <= 4) & ((columns - rows) % 2 == 0)
+    for hits in (dilated, columns <= rows, (rows < 3) & (columns > 4)):
+        found = region(mask(hits, 1.5))
+        assert found is not None
+        conds, inside, outside = found
+        loops = (Iter("i0", 0, 9), Iter("i1", 0, 9))
+        assert (inside, outside) == (Const(Fraction(3, 2)), Const(-INF))
+        chosen = Scope(loops, (), Select(conds, Const(Fraction(1)), Const(Fraction(0))))
+        assert np.array_equal(evaluate(chosen, {}, "float64") == 1, hits)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        mask(np.eye(9) > 0, 0, -1e9), mask(np.random.default_rng(0).random((9, 9)) < 0.5), np.zeros((9, 9), np.float32), np.full((9, 9), np.nan),
+        np.where(np.eye(9) > 0, -np.inf, np.arange(9.0)), np.where(np.eye(9) > 0, np.inf, mask(np.tri(9) > 0)),
+    ],
+    ids=["finite", "no structure", "one value", "nan", "many values", "two infinities"],
+)  # fmt: skip
+def test_other_arrays_are_no_masks(values: np.ndarray) -> None:
+    assert region(values) is None
+
+
+def test_only_masks_read_whole_are_replaced() -> None:
+    declared = "A : f32[9,9]\nM : weight f32[9,9]\n"
+    weights = {"M": mask(np.tri(9) > 0)}
+    assert "select(m-n>=0, 0, -inf)" in chosen(parse(declared + "L[m<9,n<9] A[m,n] + M[m,n]"), weights, {}).text()
+    for body in ("A[m,n] + M[m,m]", "A[m,n] + M[m,n+1]", "A[m,n] + M[m,3]"):
+        scope = parse(f"{declared}L[m<9,n<9] {body}")
+        assert chosen(scope, weights, {}) == scope

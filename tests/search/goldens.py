@@ -155,6 +155,11 @@ ADDED = (
     "A : f32[{a},{c}]\nB : f32[{c},{b}]\nC : f32[{a},{d}]\nD : f32[{d},{b}]\nL[m<{a},n<{b}] "
     "{{L[m<{a},n<{b}] Σ[k<{c}] A[m,k]*B[k,n]}}[m,n] + {{L[m<{a},n<{b}] Σ[k<{d}] C[m,k]*D[k,n]}}[m,n]"
 )
+MASKED = (
+    "Q : f32[{m},{k}]\nK : f32[{m},{k}]\nV : f32[{m},{k}]\n"
+    "L[m<{m},c<{k}] Σ[n<{m}] {{L[m<{m},n<{m}] exp({{L[m<{m},n<{m}] Σ[k<{k}] Q[m,k]*K[n,k]}}[m,n]"
+    " + select(n-m+{c}>=0 & m-n+{c}>=0 & (n-m)%{d}==0, 0, -inf))}}[m,n]*V[n,c]"
+)
 
 PLANES: tuple[Sizes, ...] = (
     {"h": 57, "w": 43, "c": 5, "f": 8, "r": 3, "p": 1},
@@ -176,6 +181,9 @@ GROUPS: tuple[Sizes, ...] = tuple({**s, "g": g} for s, g in zip(PLANES, (3, 32, 
 BANDS: tuple[Sizes, ...] = tuple(
     {"b": b, "m": m, "k": k, "w": w, "d": d, "c": d * (w // 2)}
     for b, m, k, w, d in ((5, 57, 43, 9, 2), (8, 4096, 64, 513, 4), (8, 10000, 64, 2001, 4))
+)
+MASKS: tuple[Sizes, ...] = tuple(
+    {"b": 1, "m": m, "k": k, "w": w, "d": d, "c": d * (w // 2)} for m, k, w, d in ((57, 43, 5, 3), (4096, 64, 513, 4), (1000, 32, 129, 2))
 )
 CHAINS: tuple[Sizes, ...] = (
     {"a": 57, "b": 43, "c": 5, "d": 31}, {"a": 128, "b": 64, "c": 256, "d": 32}, {"a": 7, "b": 101, "c": 13, "d": 3},
@@ -270,6 +278,13 @@ def block(form: Form, z: Sizes) -> bool:
     return exactly(form, (1, m, 2 * z["r"] * z["c"], z["d"]), (2, m, z["r"] * z["f"], z["c"]))
 
 
+def both_banded(form: Form, z: Sizes) -> bool:
+    """The scores and the product with the values, each block by block."""
+    found = matmuls(form)
+    turned = [(b, n, m, k) for b, m, n, k in found]
+    return len(found) == 2 and all(any(map(blocks(z, rows), (*found, *turned))) for rows in ("scores", "values"))
+
+
 GOLDENS: tuple[Golden, ...] = (
     Golden("G1", "Conv to Matmul + OffsetReduce", CONV, PLANES, 2,
            lambda f, z: has_matmul(f, 1, z["h"] * z["w"], z["r"] ** 2 * z["f"], z["c"]) and reduces(f, z["r"], z["r"]), "158k / 7.1M"),
@@ -292,6 +307,7 @@ GOLDENS: tuple[Golden, ...] = (
     Golden("G9", "dilated band of scores to block-band batched Matmul", BAND, BANDS, 2, block_band("scores"), "18k / 1.3M"),
     Golden("G9 sum", "dilated band times values to block-band batched Matmul", BAND_SUM, BANDS, 2, block_band("values"), "18k / 1.3M"),
     Golden("G8", "GCN block: first pair one Matmul, second pair one batched Matmul", BLOCK, BLOCKS, 2, block),
+    Golden("G9 masked", "dense scores with a dilated band mask to blocks, before and after the exponential", MASKED, MASKS, 6, both_banded),
     Golden("G10", "Conv 1x1 to Matmul", POINT, PLANES, 0, lambda f, z: has_matmul(f, 1, z["h"] * z["w"], z["f"], z["c"]) and not f.steps),
     Golden("G10 groups", "grouped Conv 1x1 to batched Matmul", GROUPED, GROUPS, 0,
            lambda f, z: has_matmul(f, z["g"], z["h"] * z["w"], z["f"], z["c"]) and copies(f) == 0),

@@ -1,6 +1,7 @@
 """All rules, in search order. This tuple is the registry: what is not in it does not exist."""
 
 from einnet.derivation.rule import Rule
+from einnet.derivation.rules.band import band
 from einnet.derivation.rules.bilinear import bilinear
 from einnet.derivation.rules.collect import collect
 from einnet.derivation.rules.distribute import distribute
@@ -17,6 +18,6 @@ from einnet.derivation.rules.tighten import tighten
 from einnet.derivation.rules.tile import tile
 
 RULES: tuple[Rule, ...] = (
-    sum_split, substitute_loops, substitute_sums, reorder_loops, tile, merge, tighten, relax, relayout, residue, bilinear,
+    sum_split, substitute_loops, substitute_sums, reorder_loops, tile, band, merge, tighten, relax, relayout, residue, bilinear,
     divide, distribute, join, collect, fold,
 )  # fmt: skip
