@@ -1,8 +1,8 @@
 """The checker of derivations. It knows no rule: it compares what two expressions mean.
 
-First the keys of the inlining normal forms; where these differ, both sides are evaluated at the same points modulo 2^61 - 1 with pseudo-random
-tensors at the real extents. A difference there is a proof of inequality (up to identities of transcendental functions); none is evidence only,
-and the proof says so. See derivation.md section 5.
+First the keys of the inlining normal forms, of the whole or of parts that cover it; where these differ, both sides are evaluated at the same
+points modulo 2^61 - 1 with pseudo-random tensors at the real extents. A difference there is a proof of inequality (up to identities of
+transcendental functions); none is evidence only, and the proof says so. See derivation.md section 5.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from math import prod
 
 import numpy as np
 
+from einnet.derivation.cases import equal_by_cases
 from einnet.derivation.steps import KINDS, Derivation, Step, replace_at, subscope
 from einnet.derivation.suspects import points_to_compare
 from einnet.errors import CertificateError
@@ -59,6 +60,9 @@ def check_equal(before: Scope, after: Scope) -> Proof:
         return _compare(before, after, (), f"no normal form: {error}")
     if forms[0].key == forms[1].key:
         return Proof("inline", "equal normal forms")
+    cases = equal_by_cases(before, after, forms)
+    if cases:
+        return Proof("inline", f"equal normal forms in each of {cases} cases")
     return _compare(before, after, forms, "normal forms differ")
 
 

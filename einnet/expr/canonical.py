@@ -70,6 +70,7 @@ def _changed(term: Term, box: Box) -> Term | None:
         or _without_floors(term, box)
         or _without_residues(term, box)
         or _fused(term, box)
+        or (_fused(_without_implied(term, box), box) if term.conds else None)
     )
 
 

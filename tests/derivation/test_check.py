@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from einnet.derivation.cases import _parts
 from einnet.derivation.check import Difference, check, check_equal
 from einnet.derivation.einfile import parse as parse_file
 from einnet.derivation.steps import Derivation, Step, subscope
 from einnet.errors import CertificateError
-from einnet.expr.nodes import Scope
+from einnet.expr.nodes import Iter, Scope
 from einnet.expr.points import evaluate_at
 from einnet.expr.text import parse
 from tests.strategies import repeatable, scopes
@@ -142,17 +143,55 @@ def test_classes_are_checked() -> None:
         check(Derivation(scope, (Step("bilinear", "", scope, scope, kind="magic"),)))
 
 
-def test_what_has_no_common_normal_form_is_evaluated_and_says_so() -> None:
-    whole = parse("A : f32[64]\nK : f32[4]\nL[h<128] Σ[r<4] A[(h-r)/2]*K[r]")
-    phases = parse(
-        "A : f32[64]\nK : f32[4]\nL[h<128] {L[h<64] Σ[r<2] A[h-r]*K[2*r]}[h/2] + {L[h<64] Σ[r<2] A[h-r]*K[2*r+1]}[(h-1)/2]"
-    )
-    proof = check_equal(whole, phases)
-    assert proof.method == "random"
-    assert proof.points >= 64
-    assert "2^61-1" in proof.details
+PIECES = {
+    "phases": (
+        "A : f32[64]\nK : f32[4]\n",
+        "L[h<128] Σ[r<4] A[(h-r)/2]*K[r]",
+        "L[h<128] {L[h<64] Σ[r<2] A[h-r]*K[2*r]}[h/2] + {L[h<64] Σ[r<2] A[h-r]*K[2*r+1]}[(h-1)/2]",
+        "2*r+1",
+        "2*r",
+    ),
+    "halves": (
+        "A : f32[64,9]\nK : f32[9,5]\n",
+        "L[h<64,n<5] Σ[k<9] A[h,k]*K[k,n]",
+        "L[h<64,n<5] {L[h<27,n<5] Σ[k<9] A[h,k]*K[k,n]}[h,n] + {L[h<37,n<5] Σ[k<9] A[h+27,k]*K[k,n]}[h-27,n]",
+        "h-27",
+        "h-26",
+    ),
+    "tiles with a tail": (
+        "A : f32[66]\n",
+        "L[h<64] relu(A[h+2])",
+        "L[h<64] {L[t<9,i<7] relu(A[7*t+i+2])}[h//7,h%7] + {L[h<1] relu(A[h+65])}[h-63]",
+        "t<9",
+        "t<8",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_what_is_put_together_from_disjoint_pieces_is_proven_by_cases(name: str) -> None:
+    declared, whole, pieces, old, new = PIECES[name]
+    proof = check_equal(parse(declared + whole), parse(declared + pieces))
+    assert proof.method == "inline" and "cases" in proof.details
+    assert old in pieces
     with pytest.raises(Difference):
-        check_equal(whole, parse(str(phases).replace("2*r+1", "2*r")))
+        check_equal(parse(declared + whole), parse(declared + pieces.replace(old, new, 1)))
+
+
+def test_cases_cover_the_box_and_count_each_point_once() -> None:
+    loop = Iter("h", -3, 21)
+    forms = [parse("A : f32[64]\nL[-3<=h<21] select(h>=2 & 15-2*h>=0, A[h//3], A[(h+1)/2])")]
+    parts = _parts(loop, forms)
+    assert len(parts) > 4 and {p.step for p in parts} == {6}
+    assert sorted(p.first + p.step * x for p in parts for x in range(p.count)) == list(range(-3, 21))
+
+
+def test_what_has_no_common_normal_form_is_evaluated_and_says_so() -> None:
+    start = parse("A : f32[64]\nL[h<64] A[h]")
+    proof = check_equal(start, parse("A : f32[64]\nL[h<64] relu(A[h]) - relu(-1*A[h])"))
+    assert proof.method == "random" and proof.points >= 64 and "2^61-1" in proof.details
+    with pytest.raises(Difference):
+        check_equal(start, parse("A : f32[64]\nL[h<64] relu(A[h]) + relu(-1*A[h])"))
 
 
 @repeatable(60)
