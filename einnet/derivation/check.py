@@ -7,12 +7,13 @@ transcendental functions); none is evidence only, and the proof says so. See der
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from einnet.derivation.cases import equal_by_cases
+from einnet.derivation.exact import apart, marked
 from einnet.derivation.steps import KINDS, Derivation, Step, replace_at, subscope
 from einnet.derivation.suspects import points_to_compare
 from einnet.errors import CertificateError
@@ -23,6 +24,7 @@ from einnet.expr.points import evaluate_at, work
 SEEDS = (1, 2)
 MOST_POINTS = 256
 FEWEST_POINTS = 4
+MARKED_POINTS = 8
 _BUDGET = 3_000_000
 """Body evaluations per side and seed."""
 
@@ -95,10 +97,37 @@ def _check_step(state: Scope, step: Step) -> Proof:
         raise CertificateError(f"{step.kind!r} is no numerical class: expected one of {', '.join(KINDS)}")
     if step.kind == "precision" and step.bound is None:
         raise CertificateError("a step of class precision needs an error bound")
-    if step.path and step.before.box != step.after.box:
-        parent = subscope(state, step.path[:-1])
-        return check_equal(parent, replace_at(parent, step.path[-1:], step.after))
-    return check_equal(step.before, step.after)
+    before, after = step.before, step.after
+    if step.path and before.box != after.box:
+        before = subscope(state, step.path[:-1])
+        after = replace_at(before, step.path[-1:], step.after)
+    proof = check_equal(before, after)
+    return check_exact(before, after, proof) if step.kind == "exact" else proof
+
+
+def check_exact(before: Scope, after: Scope, proof: Proof) -> Proof:
+    """The two scopes, known to be equal, add and multiply the same numbers in the same groups; `proof` says how that is known.
+
+    Raises Difference where they do not.
+    """
+    if before.key == after.key:
+        return proof
+    parts = apart(before, after)
+    for one, other in (parts, (before, after)):
+        left, right = marked(one), marked(other)
+        try:
+            if left.key == right.key or inline(left).key == inline(right).key:
+                return replace(proof, details=f"{proof.details}; operations grouped alike")
+        except OutOfReach:
+            continue
+    left, right = marked(before, True), marked(after, True)
+    if max(work(left, FEWEST_POINTS), work(right, FEWEST_POINTS)) > _BUDGET:
+        return replace(proof, details=f"{proof.details}; whether operations are grouped alike is not told: too many to evaluate")
+    try:
+        found = _compare(left, right, (), "", MARKED_POINTS)
+    except Difference as error:
+        raise Difference(f"it is of class exact, but adds or multiplies in other groups; marked by them {error}", error.point) from error
+    return replace(proof, details=f"{proof.details}; operations grouped alike at {found.points} points")
 
 
 def _box(scope: Scope) -> str:
@@ -115,12 +144,12 @@ def _same_tensors(before: Scope, after: Scope) -> None:
             raise CertificateError(f"tensor {name} is {left[name]} before and {right[name]} after")
 
 
-def _compare(before: Scope, after: Scope, forms: tuple[Scope, ...], reason: str) -> Proof:
+def _compare(before: Scope, after: Scope, forms: tuple[Scope, ...], reason: str, most: int = MOST_POINTS) -> Proof:
     """Evaluate both sides at points; see the module's docstring."""
     size = prod(before.shape)
     if size == 0:
         return Proof("inline", "no elements")
-    count = MOST_POINTS
+    count = most
     while count > FEWEST_POINTS and max(work(before, count), work(after, count)) > _BUDGET:
         count //= 2
     points = points_to_compare(before, after, forms, count)

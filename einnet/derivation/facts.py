@@ -158,6 +158,18 @@ def hull(functions: Iterable[Index], ranges: Mapping[str, Range]) -> tuple[Range
     return tuple((lo, hi + 1) for lo, hi in (bounds(e, ranges) for e in functions))
 
 
+def rounds(body: Body) -> bool:
+    """Writing the body flat, with its constants folded, groups + or × otherwise or computes with constants: it can round otherwise."""
+    args = children(body)
+    if isinstance(body, (Add, Mul)):
+        numbers = [a for a in args if isinstance(a, Const) and a.value != (0 if isinstance(body, Add) else 1)]
+        if len(numbers) > 1 or any(type(a) is type(body) for a in args):
+            return True
+    if isinstance(body, Div) and all(isinstance(a, Const) for a in args):
+        return True
+    return any(map(rounds, args))
+
+
 def is_copy(scope: Scope) -> bool:
     """L[x] A[f(x)]: moves data, computes nothing."""
     return not scope.sums and isinstance(scope.body, Read) and scope.reduce == "sum"

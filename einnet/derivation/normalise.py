@@ -7,8 +7,8 @@ from functools import partial
 
 from einnet.derivation.facts import inside, is_copy
 from einnet.derivation.rule import Refused
-from einnet.derivation.rules.fold import folded
-from einnet.derivation.rules.merge import merge_read
+from einnet.derivation.rules.fold import fold_kind, folded
+from einnet.derivation.rules.merge import merge_kind, merge_read
 from einnet.derivation.rules.residue import collapsed
 from einnet.derivation.rules.tighten import tightened
 from einnet.derivation.steps import Step, replace_at
@@ -40,18 +40,18 @@ def _once(e: Scope, keep: Keep, steps: list[Step]) -> Scope:
     for rule, f in (("fold", folded), ("residue", collapsed), ("tighten", partial(tightened, kept=kept))):
         new = f(e)
         if new != e:
-            steps.append(Step(rule, "all", e, new, kind="reassociation" if rule == "residue" else "exact"))
+            steps.append(Step(rule, "all", e, new, kind={"fold": fold_kind(e), "residue": "reassociation"}.get(rule, "exact")))
             return new
     for n, s in enumerate(nested(e)):
         narrow = s if s.sums or s in kept else folded(s)
         if narrow != s:
-            steps.append(Step("fold", "all", s, narrow, (n,)))
+            steps.append(Step("fold", "all", s, narrow, (n,), fold_kind(s)))
             return replace_at(e, (n,), narrow)
     for n, r in enumerate(r for r in reads(e.body) if isinstance(r.base, Scope)):
         if isinstance(r.base, Scope) and is_copy(r.base) and not keep(r.base) and _pays(e, r):
             merged = merge_read(e, r)
             if not isinstance(merged, Refused):
-                steps.append(Step("merge", f"scope={n}", e, merged))
+                steps.append(Step("merge", f"scope={n}", e, merged, kind=merge_kind(e, r)))
                 return merged
     return e
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from math import gcd
 
 from einnet.expr.index import Index, Range, bounds, moduli, simplify, substitute, var
@@ -162,6 +163,8 @@ def supports(factors: Iterable[Body], absorbing: Number) -> tuple[list[Cond], li
                     conds += [inequality(num - lo * e.den), inequality((hi - 1) * e.den - num)]
                     if e.den != 1:
                         divisors.append(reduced_divisor(num, e.den))
+            case Read(Scope(reduce="sum") as inner, index, fill) if fill == absorbing == 0:
+                _extend(conds, divisors, _of_sum(inner, index))
             case Mul(args) if absorbing == 0:
                 _extend(conds, divisors, supports(args, absorbing))
             case Div(num_body, _) if absorbing == 0:
@@ -173,6 +176,25 @@ def supports(factors: Iterable[Body], absorbing: Number) -> tuple[list[Cond], li
                 _extend(conds, divisors, (list(plain), list(apart)))
                 _extend(conds, divisors, supports((then,), absorbing))
     return conds, divisors
+
+
+def _of_sum(scope: Scope, index: tuple[Index, ...]) -> tuple[list[Cond], list[Divisor]]:
+    """What holds wherever a sum that is read inside its box is not 0: what its body wants of its loops, whatever the summation iterators are."""
+    loops = {i.name: e for i, e in zip(scope.loops, index, strict=True)}
+    conds, divisors = supports((scope.body,), 0)
+    free = [c for c in (_projected(c, scope) for c in conds) if c.index.terms and c.index.names() <= loops.keys()]
+    own = [Cond(substitute(c.index, loops), c.equal) for c in free]
+    return own, [reduced_divisor(substitute(num, loops), d) for num, d in divisors if num.names() <= loops.keys()]
+
+
+def _projected(c: Cond, scope: Scope) -> Cond:
+    """The condition without the scope's summation iterators, each at its best."""
+    sums = {i.name for i in scope.sums}
+    if c.equal or not c.index.is_affine or not c.index.names() & sums:
+        return c
+    best = Index(tuple((a, k) for a, k in c.index.terms if a in sums))
+    rest = Index(tuple((a, k) for a, k in c.index.terms if a not in sums), c.index.const)
+    return inequality(rest + bounds(best, scope.ranges)[1])
 
 
 def _extend(conds: list[Cond], divisors: list[Divisor], more: tuple[list[Cond], list[Divisor]]) -> None:
@@ -195,7 +217,9 @@ def closed_factors(factors: Iterable[Body], ranges: Mapping[str, Range]) -> tupl
 def closed_again(r: Read, ranges: Mapping[str, Range]) -> Read:
     """A read of a nested scope, inside its box wherever that matters, as the read of one over just the iterators that then occur in it."""
     scope = r.base
-    if isinstance(scope, Tensor) or all(e == var(i.name) for e, i in zip(r.index, scope.loops, strict=True)):
+    if isinstance(scope, Tensor):
+        return r
+    if all(e == var(i.name) for e, i in zip(r.index, scope.loops, strict=True)) and _in_order([i.name for i in scope.loops], ranges):
         return r
     inner = rename_apart(scope, frozenset().union(*(e.names() for e in r.index)))
     body = substitute_body(inner.body, {i.name: e for i, e in zip(inner.loops, r.index, strict=True)})
@@ -205,6 +229,11 @@ def closed_again(r: Read, ranges: Mapping[str, Range]) -> Read:
     used = used_names(body) - own
     loops = tuple(Iter(n, *ranges[n]) for n in ranges if n in used)
     return Read(Scope(loops, inner.sums, body, scope.reduce), indices(loops))
+
+
+def _in_order(names: list[str], ranges: Mapping[str, Range]) -> bool:
+    order = {n: k for k, n in enumerate(ranges)}
+    return all(order[a] < order[b] for a, b in pairwise(names))
 
 
 def with_plain_fills(body: Body, ranges: Mapping[str, Range]) -> Body:

@@ -11,7 +11,7 @@ the root. A search of depth d+1 is one of depth d and another layer, so it finds
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from einnet.derivation.normalise import FORCED, normalise
@@ -111,7 +111,7 @@ class Space:
         self._ways.forget()
         while root.layer < depth and self._layer(root, root.layer + 1):
             pass
-        found = list((root.kept | root.partial).values())
+        found = [f for f in (root.kept | root.partial).values() if self.allowed(f.steps)] or [plain(scope)]
         return found if found[0].start == scope else [Form(scope, f.tree, f.matches, f.steps) for f in found]
 
     def out_of_budget(self) -> bool:
@@ -153,6 +153,10 @@ class Space:
             root.partial = found
             self._ways.forget()
 
+    def allowed(self, steps: Iterable[Step]) -> bool:
+        """All steps are of the numerical classes that the options allow."""
+        return all(s.kind in self.options.kinds for s in steps)
+
     def worth(self, scope: Scope) -> bool:
         """Exploring can pay: the scope itself computes much for what it moves, and is no algorithm's transform (those are generated)."""
         return not is_weight(scope) and intensity(scope) >= self.options.intensity and not applies_algorithm(scope)
@@ -163,6 +167,8 @@ class Space:
         group = self.groups.get(key)
         if group is None:
             first, steps = normalise(scope)
+            if not self.allowed(steps):
+                first, steps = scope, ()
             limit = self.options.slack * (flops(first) + self.options.weights.balance * BYTES * elements(first))
             group = self.groups[key] = Group(key, scope, limit)
             self._add(group, Member(first, steps, 0))
@@ -178,7 +184,8 @@ class Space:
 
     def _bases(self, scope: Scope) -> tuple[Base, ...]:
         """Generated throughout, and with each vendor operator that is reached; what they read has one group each."""
-        converged = list(converged_forms(scope, self.options.tables, self.options.converge, self._observer))
+        reached = converged_forms(scope, self.options.tables, self.options.converge, self._observer)
+        converged = [form for form in reached if self.allowed(form.steps)]
         self.statistics.converged += len(converged)
         groups: dict[Scope, Group] = {}
 
@@ -199,6 +206,8 @@ class Space:
         for rule, rewrite in self._rewrites(member.scope):
             step = Step(rule.name, rewrite.parameters, member.scope, rewrite.scope, (), rewrite.kind, rewrite.bound)
             normal, more = normalise(rewrite.scope)
+            if not self.allowed(more):
+                continue
             if moved(normal) * self.options.weights.balance > group.limit:
                 self.statistics.cut += 1
                 outcome = CUT

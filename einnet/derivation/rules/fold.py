@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
+from einnet.derivation.facts import rounds
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import Range, as_index, bounds, simplify
 from einnet.expr.nodes import (
@@ -36,7 +37,14 @@ from einnet.expr.nodes import (
 def fold(e: Scope) -> Iterator[Outcome]:
     """0*f = 0, 1*f = f, f+0 = f, A[i] = 0 for i outside A, Σ[y<1] f(y) = f(0), f(f) = f for idempotent functions"""
     result = folded(e)
-    yield Refused("nothing to fold") if result == e else Rewrite(result, "all")
+    yield Refused("nothing to fold") if result == e else Rewrite(result, "all", fold_kind(e))
+
+
+def fold_kind(e: Scope) -> str:
+    """Exact where only neutral elements go: not where constants are combined, + or × regrouped, or equal terms of a sum counted."""
+    used = used_names(e.body)
+    counted = e.reduce == "sum" and any(i.extent > 1 and i.name not in used for i in e.sums)
+    return "reassociation" if counted or rounds(e.body) else "exact"
 
 
 @lru_cache(maxsize=1 << 14)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from einnet.derivation.facts import factors, fractions_left, linear_reads, zero_outside
+from einnet.derivation.facts import factors, fractions_left, linear_reads, rounds, zero_outside
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import bounds, simplify
 from einnet.expr.nodes import (
@@ -40,13 +40,17 @@ def merge(e: Scope) -> Iterator[Outcome]:
         if r not in seen:
             seen.add(r)
             result = merge_read(e, r)
-            yield result if isinstance(result, Refused) else Rewrite(result, f"scope={n}", _kind(r))
+            yield result if isinstance(result, Refused) else Rewrite(result, f"scope={n}", merge_kind(e, r))
     if not seen:
         yield Refused("no scope is read here")
 
 
-def _kind(r: Read) -> str:
-    return "reassociation" if isinstance(r.base, Scope) and r.base.sums else "exact"
+def merge_kind(e: Scope, r: Read) -> str:
+    """Exact where no two sums become one, no factor moves into a sum, and no + or × is regrouped."""
+    assert isinstance(r.base, Scope)
+    if r.base.reduce == "sum" and r.base.sums:
+        return "exact" if e.body == r and not e.sums else "reassociation"
+    return "reassociation" if rounds(map_reads(e.body, lambda other: r.base.body if other == r and isinstance(r.base, Scope) else other)) else "exact"
 
 
 def merge_read(e: Scope, r: Read) -> Scope | Refused:

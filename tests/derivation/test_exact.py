@@ -1,0 +1,60 @@
+"""A step of class exact may move numbers, not add or multiply them in other groups: the checker finds out."""
+
+from __future__ import annotations
+
+import pytest
+
+from einnet.derivation.check import check
+from einnet.derivation.rules.fold import fold
+from einnet.derivation.rules.merge import merge
+from einnet.derivation.steps import Derivation, Step
+from einnet.errors import CertificateError
+from einnet.expr.text import parse
+
+DECLARED = "A : f32[8,9]\nB : f32[9,5]\nu : f32[8]\nv : f32[8]\nw : f32[8]\n"
+
+REGROUPED = {
+    "a sum cut in two": ("L[h<8] Σ[k<9,n<5] A[h,k]*B[k,n]", "L[h<8] Σ[k<9] {L[h<8,k<9] Σ[n<5] A[h,k]*B[k,n]}[h,k]"),
+    "a factor taken out of a sum": ("L[h<8] Σ[k<9] u[h]*A[h,k]", "L[h<8] u[h]*{L[h<8] Σ[k<9] A[h,k]}[h]"),
+    "a product distributed": ("L[h<8] (u[h] + v[h])*w[h]", "L[h<8] u[h]*w[h] + v[h]*w[h]"),
+    "terms regrouped": ("L[h<8] {L[h<8] u[h] + v[h]}[h] + w[h]", "L[h<8] u[h] + {L[h<8] v[h] + w[h]}[h]"),
+    "factors regrouped": ("L[h<8] {L[h<8] u[h]*v[h]}[h]*w[h]", "L[h<8] u[h]*{L[h<8] v[h]*w[h]}[h]"),
+    "equal terms counted": ("L[h<8] Σ[k<5] u[h]", "L[h<8] 5*u[h]"),
+    "constants combined": ("L[h<8] 3*{L[h<8] 5*u[h]}[h]", "L[h<8] 15*u[h]"),
+}
+ALIKE = {
+    "loops exchanged": ("L[h<8,n<5] Σ[k<9] A[h,k]*B[k,n]", "L[h<8,n<5] {L[n<5,h<8] Σ[k<9] A[h,k]*B[k,n]}[n,h]"),
+    "an operand copied": ("L[h<8,n<5] Σ[k<9] A[h,k]*B[k,n]", "L[h<8,n<5] Σ[k<9] {L[k<9,h<8] A[h,k]}[k,h]*B[k,n]"),
+    "zeros added": ("L[h<8,n<5] Σ[k<9] A[h,k]*B[k,n]", "L[h<8,n<5] Σ[-2<=k<12] A[h,k]*B[k,n]"),
+    "disjoint pieces": ("L[h<8] Σ[k<9] A[h,k]", "L[h<8] {L[h<3] Σ[k<9] A[h,k]}[h] + {L[h<5] Σ[k<9] A[h+3,k]}[h-3]"),
+    "operands exchanged": ("L[h<8] u[h]*v[h] + w[h]", "L[h<8] w[h] + v[h]*u[h]"),
+    "a sum of one term": ("L[h<8] Σ[k<9] u[h-8*k]", "L[h<8] u[h]"),
+}
+
+
+def derivation(before: str, after: str, kind: str) -> Derivation:
+    start = parse(DECLARED + before)
+    return Derivation(start, (Step("claimed", "", start, parse(DECLARED + after), kind=kind),))
+
+
+@pytest.mark.parametrize("name", REGROUPED)
+def test_other_groups_are_no_exact_step(name: str) -> None:
+    check(derivation(*REGROUPED[name], "reassociation"))
+    with pytest.raises(CertificateError, match=r"step 1 \(claimed\): it is of class exact, but adds or multiplies in other groups"):
+        check(derivation(*REGROUPED[name], "exact"))
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_moves_are_exact_steps(name: str) -> None:
+    (proof,) = check(derivation(*ALIKE[name], "exact"))
+    assert "operations grouped alike" in proof.details or "equal but for names and order" in proof.details
+
+
+@pytest.mark.parametrize(("rule", "text", "kind"), [
+    (fold, "L[h<8] 1*u[h] + 0", "exact"), (fold, "L[h<8] 3*5*u[h]", "reassociation"), (fold, "L[h<8] Σ[k<5] u[h]", "reassociation"),
+    (merge, "L[h<8] relu({L[h<8] u[h] + v[h]}[h])", "exact"), (merge, "L[h<8] {L[h<8] u[h] + v[h]}[h] + w[h]", "reassociation"),
+    (merge, "L[h<8] {L[h<8] Σ[k<9] A[h,k]}[h]", "exact"), (merge, "L[h<8] u[h]*{L[h<8] Σ[k<9] A[h,k]}[h]", "reassociation"),
+])  # fmt: skip
+def test_rules_say_the_class_of_what_they_did(rule, text: str, kind: str) -> None:  # type: ignore[no-untyped-def]
+    (found,) = rule.rewrites(parse(DECLARED + text))
+    assert found.kind == kind
