@@ -81,3 +81,45 @@ def growth(f: Bilinear) -> float:
     """The greatest factor by which rounding errors grow against the direct sum: max over i of Σ[p] |A[i,p]|·‖G[p]‖₁·‖B[p]‖₁."""
     norms = [sum(map(abs, g)) * sum(map(abs, b)) for g, b in zip(f.G, f.B)]
     return float(max(sum(abs(v) * n for v, n in zip(row, norms)) for row in f.A))
+
+
+@dataclass(frozen=True, slots=True)
+class BlockProduct:
+    """The product of matrices of blocks: C[i,j] = Σ[p] W[i·b+j, p] · (Σ U[p, i·b+l] X[i,l]) · (Σ V[p, l·b+j] Y[l,j]), all indices below b."""
+
+    blocks: int
+    W: Matrix
+    U: Matrix
+    V: Matrix
+
+    @property
+    def products(self) -> int:
+        """Products of transformed blocks."""
+        return len(self.U)
+
+
+@lru_cache(maxsize=1)
+def strassen() -> BlockProduct:
+    """Two by two blocks with seven products instead of eight (Strassen 1969), exact and proven."""
+    left = ((1, 0, 0, 1), (0, 0, 1, 1), (1, 0, 0, 0), (0, 0, 0, 1), (1, 1, 0, 0), (-1, 0, 1, 0), (0, 1, 0, -1))
+    right = ((1, 0, 0, 1), (1, 0, 0, 0), (0, 1, 0, -1), (-1, 0, 1, 0), (0, 0, 0, 1), (1, 1, 0, 0), (0, 0, 1, 1))
+    back = ((1, 0, 0, 1, -1, 0, 1), (0, 0, 1, 0, 1, 0, 0), (0, 1, 0, 1, 0, 0, 0), (1, -1, 1, 0, 0, 1, 0))
+    w, u, v = (tuple(tuple(map(Fraction, row)) for row in rows) for rows in (back, left, right))
+    result = BlockProduct(2, w, u, v)
+    prove_product(result)
+    return result
+
+
+def prove_product(f: BlockProduct) -> None:
+    """Check the Brent equations Σ[p] W[ij,p]·U[p,i'l]·V[p,l'j'] = [i=i'][l=l'][j=j'] exactly. Raises ArithmeticError where one fails."""
+    b = range(f.blocks)
+    for i, j, row, l, depth, column in product(b, repeat=6):  # noqa: E741
+        terms = (f.W[i * f.blocks + j][p] * f.U[p][row * f.blocks + l] * f.V[p][depth * f.blocks + column] for p in range(f.products))
+        if sum(terms, Fraction(0)) != (i == row and l == depth and j == column):
+            raise ArithmeticError(f"the product of blocks fails at i={i}, j={j}, {row},{l} and {depth},{column}")
+
+
+def product_growth(f: BlockProduct) -> float:
+    """The greatest factor by which rounding errors grow against the direct sum: max over ij of Σ[p] |W[ij,p]|·‖U[p]‖₁·‖V[p]‖₁."""
+    norms = [sum(map(abs, u)) * sum(map(abs, v)) for u, v in zip(f.U, f.V)]
+    return float(max(sum(abs(w) * n for w, n in zip(row, norms)) for row in f.W))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from einnet.expr.index import Index, var
+from einnet.expr.index import Index, bounds, var
 from einnet.expr.nodes import Body, Cond, Read, Tensor, index_functions
 from einnet.expr.terms import Term, inequality
 
@@ -28,7 +28,7 @@ def without_constants(term: Term) -> Term | None:
     """One step: a number read, a sum over constants done, or a table that is an equation used; None where there is none."""
     if term.absorbing != 0 or not any(map(_is_constant, term.factors)):
         return None
-    return _number(term) or _contracted(term) or _equation(term)
+    return _number(term) or _uniform(term) or _contracted(term) or _equation(term) or _diagonal(term)
 
 
 def _is_constant(f: Body) -> bool:
@@ -117,8 +117,47 @@ def _equation(term: Term) -> Term | None:
             for x, n in zip(rest, np.delete(t.shape, axis).tolist(), strict=True):
                 conds += [inequality(x), inequality(n - 1 - x)]
             left = replace(term, coefficient=term.coefficient * value, factors=_without(term.factors, [f]))
-            return left.substitute({i.name: at}, tuple(j for j in term.sums if j != i), conds)
+            return left.substitute({i.name: at}, tuple(j for j in term.sums if j != i), _needed(term, conds))
     return None
+
+
+def _uniform(term: Term) -> Term | None:
+    """A table of one value is that value, where its indices lie inside."""
+    for f, t in _constants(term):
+        values = set(t.values or ())
+        if len(values) == 1:
+            conds = _needed(term, [c for e, n in zip(f.index, t.shape, strict=True) for c in (inequality(e), inequality(n - 1 - e))])
+            return replace(term, coefficient=term.coefficient * values.pop(), factors=_without(term.factors, [f]), conds=(*term.conds, *conds))
+    return None
+
+
+def _needed(term: Term, conds: list[Cond]) -> list[Cond]:
+    """The conditions that do not follow from the ranges of the term's own sums."""
+    ranges = {i.name: i.range for i in term.sums}
+    return [c for c in conds if not c.index.names() <= ranges.keys() or bounds(c.index, ranges)[0] < 0]
+
+
+def _diagonal(term: Term) -> Term | None:
+    """A table that is 0 wherever an iterator differs from another index fixes that iterator; what is left of it is its diagonal."""
+    for f, t in _constants(term):
+        table = _table(t)
+        for axis, e in enumerate(f.index):
+            i = next((i for i in term.sums if e == var(i.name)), None)
+            for other, x in enumerate(f.index):
+                if i is None or other == axis or i.name in x.names() or t.shape[axis] != t.shape[other] or not _only_diagonal(table, axis, other):
+                    continue
+                diagonal = np.moveaxis(np.diagonal(table, axis1=axis, axis2=other), -1, other - (axis < other))
+                kept = tuple(y for k, y in enumerate(f.index) if k != axis)
+                conds = _needed(term, [inequality(x - i.lo), inequality(i.hi - 1 - x)])
+                left = replace(term, factors=(*_without(term.factors, [f]), Read(_tensor(diagonal), kept)))
+                return left.substitute({i.name: x}, tuple(j for j in term.sums if j != i), conds)
+    return None
+
+
+def _only_diagonal(table: Table, axis: int, other: int) -> bool:
+    """All values off the diagonal of two axes are 0."""
+    moved = np.moveaxis(table, (axis, other), (0, 1))
+    return all(not moved[a, b].any() if moved.ndim > 2 else moved[a, b] == 0 for a, b in np.ndindex(*moved.shape[:2]) if a != b)
 
 
 def _fit(table: Table) -> tuple[list[int], int, Fraction] | None:

@@ -26,6 +26,10 @@ O : f32[4,6]
 Q : f32[6,5]
 R : f32[6,3]
 Z : f32[2,5]
+S : f32[33,35]
+T : f32[35,40]
+S2 : f32[33,36]
+T2 : f32[36,40]
 """
 
 
@@ -338,6 +342,13 @@ CASES: dict[str, Cases] = {
                 "{L[p<4] Σ[r<3] G_2_3[p,r]*w3[r]}[p]}[p,h//2]",
             ),
             (
+                "L[m<33,n<40] Σ[k<35] S[m,k]*T[k,n]",
+                "blocks=m,n,k",
+                "L[m<33,n<40] Σ[p<7] W_2[m//17,n//20,p]*{L[p<7,m'<17,n'<20] Σ[k'<18] "
+                "{L[p<7,m'<17,k'<18] Σ[i<2,i''<2] U_2[p,i,i'']*S[m'+17*i,k'+18*i'']}[p,m',k']*"
+                "{L[p<7,n'<20,k'<18] Σ[i''<2,i'<2] V_2[p,i'',i']*T[k'+18*i'',n'+20*i']}[p,n',k']}[p,m%17,n%20]",
+            ),
+            (
                 "L[h'<4,h''<2] Σ[r<3] V[2*h'+h''+2*r-2]*w3[r]",
                 "F(2,3):h'+r",
                 "L[h'<4,h''<2] Σ[p<4] AT_2_3[h'%2,p]*{L[p<4,h'''<2,h''<2] {L[p<4,h'''<2,h''<2] Σ[a<4] BT_2_3[p,a]*V[4*h'''+h''+2*a-2]}[p,h''',h'']*"
@@ -351,6 +362,9 @@ CASES: dict[str, Cases] = {
             ),
         ),
         (
+            ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "smaller than 32"),
+            ("L[m<33,n<40] Σ[k<35] S2[m,k]*T2[k,n]", "an odd extent"),
+            ("L[m<33] Σ[k<35] S[m,k]*T[k,0]", "no product of matrices"),
             ("L[h<6] Σ[r<3] V[2*h+r-1]*w3[r]", "no operand is read at loop + tap"),
             ("L[h<6] Σ[r<3] V[h+r-1]|1*w3[r]", "no operand is read at loop + tap"),
             ("L[h<6] Σ[r<3] V[h+r-1]*w3[r]*V[h]", "no operand is read at loop + tap"),

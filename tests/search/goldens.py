@@ -123,6 +123,7 @@ STRIDED = (
 )  # fmt: skip
 POINT = "A : f32[{h},{w},{c}]\nK : weight f32[{c},{f}]\nL[h<{h},w<{w},f<{f}] Σ[c<{c}] A[h,w,c]*K[c,f]"
 GROUPED = "A : f32[{h},{w},{g},{c}]\nK : weight f32[{g},{c},{f}]\nL[h<{h},w<{w},g<{g},f<{f}] Σ[c<{c}] A[h,w,g,c]*K[g,c,f]"
+BATCHED = "A : f32[{b},{m},{k}]\nB : f32[{b},{k},{n}]\nL[b<{b},m<{m},n<{n}] Σ[k<{k}] A[b,m,k]*B[b,k,n]"
 PRODUCT = "A : f32[{a},{b}]\nB : f32[{b},{c}]\nC : f32[{c},{d}]\nL[m<{a},n<{d}] Σ[k<{b},l<{c}] A[m,k]*B[k,l]*C[l,n]"
 NESTED = "A : f32[{a},{b}]\nB : f32[{b},{c}]\nC : f32[{c},{d}]\nL[m<{a},n<{d}] Σ[l<{c}] {{L[m<{a},l<{c}] Σ[k<{b}] A[m,k]*B[k,l]}}[m,l]*C[l,n]"
 BAND = (
@@ -185,6 +186,9 @@ BANDS: tuple[Sizes, ...] = tuple(
 MASKS: tuple[Sizes, ...] = tuple(
     {"b": 1, "m": m, "k": k, "w": w, "d": d, "c": d * (w // 2)} for m, k, w, d in ((57, 43, 5, 3), (4096, 64, 513, 4), (1000, 32, 129, 2))
 )
+BATCHES: tuple[Sizes, ...] = (
+    {"b": 5, "m": 57, "n": 43, "k": 67}, {"b": 1, "m": 512, "n": 512, "k": 512}, {"b": 3, "m": 100, "n": 256, "k": 81},
+)  # fmt: skip
 CHAINS: tuple[Sizes, ...] = (
     {"a": 57, "b": 43, "c": 5, "d": 31}, {"a": 128, "b": 64, "c": 256, "d": 32}, {"a": 7, "b": 101, "c": 13, "d": 3},
 )  # fmt: skip
@@ -314,6 +318,8 @@ GOLDENS: tuple[Golden, ...] = (
     Golden("G11 F(2)", "Conv3x3 to F(2x2,3x3)", CONV, SMALL_TAPS, 1, winograd(2)),
     Golden("G11 F(4)", "Conv3x3 to F(4x4,3x3)", CONV, (SMALL_TAPS[0], {**SMALL_TAPS[1], "h": 14, "w": 15}, SMALL_TAPS[2]), 1, winograd(4)),
     Golden("G12", "ConvTranspose to four phases, each F(3x3,2x2)", TRANSPOSED, UPSAMPLED, 3, phases_winograd(3), "901k / 64M", slow=True),
+    Golden("G11 Strassen", "Matmul to seven products of blocks", BATCHED, BATCHES, 1,
+           lambda f, z: has_matmul(f, 7 * z["b"], -(-z["m"] // 2), -(-z["n"] // 2), -(-z["k"] // 2))),
     Golden("G13", "A·B·C as (A·B)·C", PRODUCT, CHAINS, 1, lambda f, z: both(f, z, ("a", "c", "b"))),
     Golden("G13 other", "A·B·C as A·(B·C)", PRODUCT, CHAINS, 1, lambda f, z: both(f, z, ("b", "d", "c"))),
     Golden("G13 nested", "(A·B)·C to A·(B·C)", NESTED, CHAINS, 2, lambda f, z: both(f, z, ("b", "d", "c"))),

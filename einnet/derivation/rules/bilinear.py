@@ -8,6 +8,7 @@ from math import prod
 
 from einnet.derivation.facts import factors
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.rules.block_product import block_products
 from einnet.derivation.rules.substitute import reflect
 from einnet.expr.algebra import Bilinear, Matrix, growth, toom_cook
 from einnet.expr.index import Index, substitute, var
@@ -37,7 +38,9 @@ def bilinear(e: Scope) -> Iterator[Outcome]:
     """L[h] Σ[r<R] d[h+r]*g[r] = L[h] Σ[p] A[h%M,p]*{L[p,h'] {Σ[r] G[p,r]*g[r]}*{Σ[a] B[p,a]*d[M*h'+a]}}[p,h//M]
 
     p and a run over M+R-1; A, G, B are the exact Toom-Cook matrices F(M,R). All such pairs of one data operand are taken at once (F(MxM,RxR)).
+    The same for products of matrices: blocks with fewer products (`block_products`).
     """
+    yield from block_products(e)
     e = forwards(e)
     found = correlation(e)
     if isinstance(found, Refused):
