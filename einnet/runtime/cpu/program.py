@@ -18,6 +18,7 @@ from einnet.instantiate.kernels import LINE, Conv, EOperator, Kernel, Matmul, Op
 from einnet.runtime import memory, ort
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl, fallback
+from einnet.runtime.cpu.apart import keep_apart
 from einnet.runtime.cpu.kernels import ITEM, Packed, Prepared, prepare
 from einnet.runtime.cpu.objects import Objects
 from einnet.runtime.cpu.support import Native, Steps
@@ -220,6 +221,7 @@ class Executable:
                 if array.shape != target.shape or array.dtype != target.dtype:
                     raise UsageError(f"input {name!r} is {array.dtype}{list(array.shape)}; expected {target.dtype}{list(target.shape)}")
                 target[...] = array
+            keep_apart(self.threads)
             for segment in self._segments:
                 segment()
             return [source.copy() for _, source in self._outputs]
@@ -227,6 +229,7 @@ class Executable:
     def execute(self) -> None:
         """Run on what is in memory already, without copies: what timing measures."""
         with self._lock:
+            keep_apart(self.threads)
             for segment in self._segments:
                 segment()
 
@@ -260,6 +263,7 @@ class Executable:
         with self._lock:
             if cold and self.constant_bytes:
                 self._native.flush(self._region.address, self.constant_bytes)
+            keep_apart(self.threads)
             self._native.wake(self.threads)
 
     def sample(self) -> list[float]:
