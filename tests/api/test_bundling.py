@@ -12,6 +12,7 @@ import onnx
 import pytest
 
 from benchmarks.models.net import Net
+from einnet.api.bundling import attempt
 from einnet.api.certificate import certify
 from einnet.api.optimize import prepare
 from einnet.api.pipeline import Outcome, search
@@ -110,6 +111,16 @@ def test_where_windows_cost_more_than_is_gained_nothing_is_bundled() -> None:
             return inf if moved else super().one(k)
 
     assert not outcome("longformer_masked", Dear(inf))[1].bundles
+
+
+def test_a_window_that_a_clock_finds_faster_gains_nothing() -> None:
+    _, found = outcome("block", CallsCount())
+    (bundle,) = found.bundles
+    assert found.apart
+    before = {r.subprogram.output.name: r for r in found.apart[1]}
+    choice = next(r.choice for r in found.results if r.subprogram is bundle.joint)
+    tried = [attempt(bundle, choice, before, CallsCount(strided).measured, inf).together for strided in (0.0, -0.9)]
+    assert tried[0] == tried[1] == choice.best.measured
 
 
 def test_without_the_rule_nothing_is_bundled() -> None:
