@@ -72,7 +72,8 @@ def starts(model: Any, stored: StoredProgram) -> set[str]:
     from einnet.graph.onnx import load
     from einnet.graph.split import subprograms
 
-    program = prepare(load(model, shapes=shapes(stored)))
+    settings: dict[str, Any] = stored.report["settings"]
+    program = prepare(load(model, shapes=shapes(stored)), permuted=settings.get("target") != "onnx")
     return {part.key for part in subprograms(program)} | bundle_keys(program)
 
 

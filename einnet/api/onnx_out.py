@@ -13,9 +13,11 @@ import onnx
 
 from einnet.api.verify import SETTLE_S, compare_outputs, random_inputs
 from einnet.errors import ArtifactError
+from einnet.instantiate.kernels import OpaqueCall, Plan
 
 if TYPE_CHECKING:
     from einnet.api.optimize import Optimization
+    from einnet.api.pipeline import Outcome
 
 SUFFIX = ".onnx"
 
@@ -43,17 +45,27 @@ def to_onnx(optimization: Optimization) -> onnx.ModelProto:
 
     Generated kernels are functions of the model over standard operators; the metadata name the rules behind every subprogram that was changed.
     """
-    from einnet.runtime.onnx.emit import LEAST_OPSET
-    from einnet.runtime.onnx.model import export
     from einnet.runtime.whole import Whole
 
     kept = optimization.executable
     if isinstance(kept, Whole):
         return onnx.load_model_from_string(kept.model)
-    header = optimization.program.header
-    changed = {r.subprogram.key: r.candidate.rules for r in optimization.outcome.results if r.changed}
+    if optimization.outcome.whole or optimization.settings.target == "onnx":
+        (whole,) = kept.plan.kernels
+        assert isinstance(whole, OpaqueCall), "ONNX Runtime runs one model"
+        return onnx.load_model_from_string(whole.model)
+    return exported(optimization.outcome, kept.plan)
+
+
+def exported(outcome: Outcome, plan: Plan) -> onnx.ModelProto:
+    """A plan for the outcome's program as a model. Raises UsageError where its opaque nodes are of an opset that cannot be written."""
+    from einnet.runtime.onnx.emit import LEAST_OPSET
+    from einnet.runtime.onnx.model import export
+
+    header = outcome.program.header
+    changed = {r.subprogram.key: r.candidate.rules for r in outcome.results if r.changed}
     metadata = {**dict(header.metadata), **{f"einnet.derivation.{key}": ", ".join(rules) for key, rules in changed.items()}}
-    model = export(kept.plan, max(header.opset, LEAST_OPSET), metadata, header.graph)
+    model = export(plan, max(header.opset, LEAST_OPSET), metadata, header.graph)
     model.doc_string = header.doc
     return model
 

@@ -106,6 +106,7 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
       time_budget    seconds for the whole of it, default 120
       threads        CPU threads, default the physical cores
       backend        "cpu"
+      target         "native", or "onnx": what is fastest as an ONNX model in ONNX Runtime; `save` to a name that ends in .onnx
       allow          "exact", "reassociation" (default) or "precision": the worst numerical class of step
       derive, converge, fingerprint   False switches the idea off, for ablation
       rules          names of the rules that may be explored, default all
@@ -127,20 +128,22 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
     settings = replace(settings, threads=resolve_threads(settings.threads))
     tell(settings, "read the model", started)
     try:
-        program = prepare(load_model(model, shapes=settings.shapes or None))
+        program = prepare(load_model(model, shapes=settings.shapes or None), permuted=settings.target == "native")
     except NotStaticError as reason:
         from einnet.api.kept import keep_whole
 
         return keep_whole(model, settings, str(reason), started)
+    from einnet.api.onnx_target import finish_onnx
     from einnet.runtime.costs import CpuCost
+    from einnet.runtime.onnx.cost import OnnxCost
 
     assert settings.threads is not None
     schedule = Schedule(started, settings.time_budget)
-    cost = CpuCost(settings.threads, constant=is_constant)
+    cost = (CpuCost if settings.target == "native" else OnnxCost)(settings.threads, constant=is_constant)
     memory = Memory(cost.database, settings, cost.place())
     outcome = search(program, settings, cost, schedule, memory)
     outcome.notes += cost.notes()
-    return finish(model, outcome, settings, cost, schedule)
+    return (finish if settings.target == "native" else finish_onnx)(model, outcome, settings, cost, schedule)
 
 
 def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, schedule: Schedule) -> Optimization:
@@ -186,14 +189,14 @@ def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, sche
     return Optimization(program, outcome, executable, certificate, report, settings)
 
 
-def prepare(program: Program) -> Program:
-    """The program passes before the search: simplification, and data in the dimension order that its convolutions want."""
+def prepare(program: Program, permuted: bool = True) -> Program:
+    """The program passes before the search: simplification, and if `permuted` data in the dimension order that its convolutions want."""
     from einnet.graph.layout import channels_last, permute
     from einnet.graph.onnx_join import join_opaque
     from einnet.graph.simplify import simplify
 
     program = simplify(program)
-    order = channels_last(program)
+    order = channels_last(program) if permuted else {}
     return join_opaque(simplify(permute(program, order)) if order else program)
 
 

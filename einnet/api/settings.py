@@ -10,6 +10,8 @@ from einnet.derivation.steps import KINDS
 from einnet.errors import UsageError
 
 BACKENDS = ("cpu",)
+TARGETS = ("native", "onnx")
+"""Where the program is to be fast: as ours, or as an ONNX model in ONNX Runtime."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Settings:
     time_budget: float = 120.0
     threads: int | None = None
     backend: str = "cpu"
+    target: str = "native"
     allow: str = "reassociation"
     derive: bool = True
     converge: bool = True
@@ -51,6 +54,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
             raise UsageError(f"backend {self.backend!r} is not one of {', '.join(BACKENDS)}")
+        if self.target not in TARGETS:
+            raise UsageError(f"target {self.target!r} is not one of {', '.join(TARGETS)}")
         if self.allow not in KINDS:
             raise UsageError(f"allow {self.allow!r} is not one of {', '.join(KINDS)}")
         if self.max_depth < 0:

@@ -22,6 +22,7 @@ def register(commands: Any) -> None:
     one.add_argument("--time-budget", type=float, default=120.0, metavar="SECONDS", help="for the whole of it (default: 120)")
     one.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: the physical cores)")
     one.add_argument("--backend", metavar="NAME", help="cpu (default: EINNET_BACKEND, else cpu)")
+    one.add_argument("--target", default="native", metavar="NAME", help="native (default), or onnx: what is fastest in ONNX Runtime, for -o OUT.onnx")
     one.add_argument("--allow", default="reassociation", metavar="CLASS", help="worst class of step: exact, reassociation (default), precision")
     one.add_argument("--no-derive", dest="derive", action="store_false", help="the model's own operators only")
     one.add_argument("--no-converge", dest="converge", action="store_false", help="no converging derivation towards vendor operators")
@@ -55,7 +56,7 @@ def optimize(options: argparse.Namespace) -> int:
     passed = bool(result.report["verification"]["passed"])
     if options.output and passed:
         result.save(options.output)
-        if options.output.suffix == SUFFIX and not result.report.get("kept_whole"):
+        if options.output.suffix == SUFFIX and not (result.report.get("kept_whole") or "onnx_out" in result.report):
             compared = compare(result, options.model, options.output)
             result.report["onnx_out"] = compared.as_dict()
             passed = passed and bool(compared.verification["passed"])
@@ -77,6 +78,6 @@ def settings(options: argparse.Namespace) -> Any:
     if len(shapes) < len(options.shapes):
         given = [name for name, _ in options.shapes]
         raise UsageError(f"--shape {next(n for n in given if given.count(n) > 1)} is given twice")
-    searching = ("max_depth", "time_budget", "threads", "allow", "derive", "converge", "fingerprint", "rules", "fresh", "seed")
+    searching = ("max_depth", "time_budget", "threads", "target", "allow", "derive", "converge", "fingerprint", "rules", "fresh", "seed")
     fields = (*searching, "workers", "scheduler", "memory_limit")
     return Settings(**{name: getattr(options, name) for name in fields}, backend=options.backend or backend(), shapes=shapes)

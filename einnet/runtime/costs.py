@@ -90,16 +90,24 @@ class CpuCost:
         distinct = self._look_up(kernels)
         missing = [k for k in distinct if k not in self._known]
         if self._measures and missing:
-            patient = self._restless < RESTLESS
-            expected = [roofline.estimate(k, self.machine) for k in missing]
-            times = measure(
-                missing, self.threads, self.constant, self._budget, objects=self.objects, expected=expected, until=until, patient=patient
-            )
+            times = self._measure(missing, until)
             found = {k: t for k, t in zip(missing, times, strict=True) if isinstance(t, Timing)}
             self._note(found, {k: t for k, t in zip(missing, times, strict=True) if isinstance(t, Unmeasured)})
             self.database.put_many((self.describe(k), t) for k, t in found.items())
             self._known.update(found)
         return [self._known.get(k) or Timing(self._estimate(k), 0.0, 0) for k in kernels]
+
+    def _measure(self, kernels: Sequence[Kernel], until: float) -> list[Timing | Unmeasured]:
+        """Run each kernel, as far as time and memory allow."""
+        expected = [roofline.estimate(k, self.machine) for k in kernels]
+        return measure(
+            kernels, self.threads, self.constant, self._budget, objects=self.objects, expected=expected, until=until, patient=self.patient
+        )
+
+    @property
+    def patient(self) -> bool:
+        """Disturbed measurements are repeated in the hope of quiet."""
+        return self._restless < RESTLESS
 
     def measured(self, kernels: Sequence[Kernel], until: float = inf) -> list[float | None]:
         """Seconds that were measured, now or before; None where time or memory forbade it. Infinite where there is no implementation."""

@@ -101,23 +101,27 @@ class Unmeasured(Enum):
 def measure(
     kernels: Sequence[Kernel], threads: int, constant: IsConstant | None = None, budget_s: float = BUDGET_S, *,
     objects: Objects | None = None, expected: Sequence[float] | None = None, until: float = inf, patient: bool = True,
+    timer: Callable[[Kernel, frozenset[str]], Timing] | None = None,
 ) -> list[Timing | Unmeasured]:  # fmt: skip
     """The time of each kernel; infinite for one that is refused or that cannot be generated.
 
     Generated kernels are compiled by `objects`, if given. A kernel that, by the seconds that are `expected` of it, would not be done before
-    time.monotonic() is `until` is not measured, nor one whose operands do not fit into memory.
+    time.monotonic() is `until` is not measured, nor one whose operands do not fit into memory. Another `timer` times a kernel with these
+    constant buffers elsewhere.
     """
     objects = objects or Objects(threads)
     found: list[Timing | Unmeasured] = []
     for kernel, seconds in zip(kernels, expected or [0.0] * len(kernels), strict=True):
-        compiling = objects.seconds(kernel) if isinstance(kernel, EOperator) else 0.0
+        compiling = objects.seconds(kernel) if isinstance(kernel, EOperator) and not timer else 0.0
         if until < inf and time.monotonic() + compiling + max(2 * seconds, MEASURING_S) > until:
             found.append(Unmeasured.TIME)
-        elif bytes_of(kernel, constant_buffers(kernel, constant)) > MEMORY_SHARE * available_bytes():
+            continue
+        constants = constant_buffers(kernel, constant)
+        if bytes_of(kernel, constants) > MEMORY_SHARE * available_bytes():
             found.append(Unmeasured.MEMORY)
         else:
             try:
-                found.append(_time(kernel, threads, constant_buffers(kernel, constant), objects, budget_s, until, patient))
+                found.append(timer(kernel, constants) if timer else _time(kernel, threads, constants, objects, budget_s, until, patient))
             except (Refused, codegen.NotGenerated):
                 found.append(_FORBIDDEN)
     return found

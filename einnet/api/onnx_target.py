@@ -1,0 +1,110 @@
+"""`--target onnx`: what was chosen by times in ONNX Runtime, as an ONNX model, verified and timed there; the original where it is not faster."""
+
+from __future__ import annotations
+
+import time
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from einnet.api.certificate import certify
+from einnet.api.onnx_out import Comparison, exported
+from einnet.api.pipeline import Outcome
+from einnet.api.report import build_report
+from einnet.api.restrain import restrain
+from einnet.api.schedule import Schedule
+from einnet.api.settings import Settings
+from einnet.api.verify import SETTLE_S, Array, Trial, compare_outputs, random_inputs
+from einnet.api.whole import whole_model
+from einnet.errors import ModelError, UsageError
+from einnet.instantiate.kernels import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx
+
+    from einnet.api.optimize import Optimization
+    from einnet.runtime.costs import CpuCost
+    from einnet.runtime.timing import Timing
+
+NOT_DERIVED = "the original model is written: "
+
+
+def finish_onnx(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, schedule: Schedule) -> Optimization:
+    """Write what was chosen as a model, prove it, verify and time it beside the original in ONNX Runtime; keep the faster of the two.
+
+    Raises ModelError for a model of more than 2 GB, which no program can hold.
+    """
+    from einnet.api.optimize import TOLERANCE, Optimization, tell
+    from einnet.graph.onnx_read import runnable
+    from einnet.runtime.cpu.program import Executable
+
+    if settings.memory_limit is not None:
+        restrain(outcome, settings.memory_limit)
+    tell(settings, "verify and time", schedule.started)
+    plan = outcome.plan()
+    inputs = random_inputs(plan, settings.seed)
+    trial = Trial(model, outcome.program, settings, inputs)
+    tolerance = TOLERANCE[settings.allow]
+    written = attempt(outcome, plan)
+    runs = runnable(written) if written else trial.model
+    verification = compare_outputs(trial.expected, trial.expected, tolerance)
+    times = in_turn(trial.model, runs, inputs, trial.threads, schedule.timing_s(inf if outcome.interrupted else time.monotonic()))
+    if written:
+        found = compare_outputs(outputs(runs, inputs, trial.threads), trial.expected, tolerance)
+        why = "the derived one failed verification" if not found["passed"] else "nothing that was derived gained beyond noise"
+        if found["passed"] and faster(times):
+            verification = found
+        else:
+            outcome.notes.append(NOT_DERIVED + why)
+            written = None
+    if written is None:
+        outcome.keep_original()
+        outcome.whole = True
+        times = {**times, "optimized": times["onnxruntime"]}
+    whole = whole_model(written or model, plan, trial.order)
+    if whole is None:
+        raise ModelError(f"{outcome.program.title}: --target onnx takes models of less than 2 GB; -o OUT.onnx without it writes larger ones")
+    executable, certificate = Executable(whole, settings.threads), certify(outcome)
+    peaks = {"original": None, "optimized": executable.nbytes, "onnxruntime": trial.peak}
+    used = time.monotonic() - schedule.started
+    report = build_report(model, outcome.program, outcome, settings, times, verification, certificate, (), peaks, used)
+    report["onnx_out"] = Comparison(verification, 1e3 * times["onnxruntime"].median, 1e3 * times["optimized"].median).as_dict()
+    return Optimization(outcome.program, outcome, executable, certificate, report, settings)
+
+
+def attempt(outcome: Outcome, plan: Plan) -> onnx.ModelProto | None:
+    """The derived program as a model; None, with a note, where nothing was derived or it cannot be written."""
+    if not any(r.changed for r in outcome.results):
+        outcome.notes.append(NOT_DERIVED + "nothing that was derived is faster")
+        return None
+    try:
+        return exported(outcome, plan)
+    except UsageError as error:
+        outcome.notes.append(f"{NOT_DERIVED}{error}")
+        return None
+
+
+def outputs(model: bytes | str, inputs: Mapping[str, Array], threads: int) -> dict[str, Array]:
+    """What ONNX Runtime computes."""
+    from einnet.runtime.ort import Session
+
+    return Session(model, threads, title="the written model")(inputs)
+
+
+def in_turn(original: bytes | str, written: bytes | str, inputs: Mapping[str, Array], threads: int, seconds: float) -> dict[str, Any]:
+    """Interleaved timings of both in ONNX Runtime; "noise" is what the original shows against itself."""
+    from einnet.runtime.ort import Baseline
+    from einnet.runtime.timing import compare
+
+    calls = {"onnxruntime": Baseline(original, inputs, threads), "optimized": Baseline(written, inputs, threads)}
+    found = compare(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01)
+    return {**found.timings, "noise": found.noise}
+
+
+def faster(times: Mapping[str, Any]) -> bool:
+    """The written model is faster than the original beyond noise."""
+    from einnet.api.optimize import NOISE
+
+    ours: Timing = times["optimized"]
+    return bool(ours.median < times["onnxruntime"].median * (1 - max(NOISE, times["noise"])))

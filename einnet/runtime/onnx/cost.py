@@ -1,0 +1,93 @@
+"""Costs of kernels in ONNX Runtime: each one is written as a model of its own and timed there."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from math import inf
+from pathlib import Path
+
+import numpy as np
+
+from einnet.errors import BackendError
+from einnet.instantiate.kernels import Kernel, OpaqueCall
+from einnet.runtime import machine
+from einnet.runtime.costs import MEASUREMENT, CpuCost, kernel_key
+from einnet.runtime.cpu import roofline
+from einnet.runtime.cpu.measure import Unmeasured, constant_buffers, measure, sample, single
+from einnet.runtime.memory import fill_random
+from einnet.runtime.onnx.model import export
+from einnet.runtime.ort import Session
+from einnet.runtime.profile import describe
+from einnet.runtime.serial import Json
+from einnet.runtime.timing import Timing
+
+
+@cache
+def export_version() -> str:
+    """A digest of the source that writes models: times hold for one version of it."""
+    state = hashlib.blake2b(digest_size=8)
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        state.update(path.read_bytes())
+    return state.hexdigest()
+
+
+class OnnxCost(CpuCost):
+    """Seconds of kernels as ONNX Runtime runs their nodes, with `threads` threads that wait actively as its own do.
+
+    What it computes from weights when it reads a model costs nothing. Times are kept under keys of their own; estimates are those for our own
+    kernels on this processor.
+    """
+
+    def describe(self, kernel: Kernel) -> Json:
+        """The kernel's key in the database."""
+        return describe(kernel_key(kernel, constant_buffers(kernel, self.constant)), machine.cpu_name(), self.threads, self._versions())
+
+    def place(self) -> Json:
+        """Where times were measured: the device, ONNX Runtime and the version of what writes models."""
+        return {"device": machine.cpu_name(), "versions": self._versions()}
+
+    def _versions(self) -> dict[str, str]:
+        version = machine.versions().get("onnxruntime", "none")
+        return {"target": "onnx", "measurement": str(MEASUREMENT), "onnxruntime": version, "export": export_version()}
+
+    def _measure(self, kernels: Sequence[Kernel], until: float) -> list[Timing | Unmeasured]:
+        expected = [roofline.estimate(k, self.machine) for k in kernels]
+
+        def timer(kernel: Kernel, constants: frozenset[str]) -> Timing:
+            try:
+                session = Session(model_of(kernel, constants), self.threads, spin=True, title="a kernel")
+            except BackendError:
+                return Timing(inf, 0.0, 1)
+            return time_session(session, self._budget, until, self.patient)
+
+        return measure(kernels, self.threads, self.constant, self._budget, expected=expected, until=until, timer=timer)
+
+    def _estimate(self, kernel: Kernel) -> float:
+        return roofline.estimate(kernel, self.machine)
+
+
+def model_of(kernel: Kernel, constants: frozenset[str]) -> bytes:
+    """One kernel as a model: over flat buffers as in a program, so that views which ONNX has to copy cost what they cost there."""
+    return kernel.model if isinstance(kernel, OpaqueCall) else bytes(export(single(kernel, constants)).SerializeToString())
+
+
+def time_session(session: Session, budget_s: float, until: float, patient: bool) -> Timing:
+    """The time of a run on random inputs, without copies of inputs."""
+    given = []
+    for argument in session.inputs:
+        array = np.zeros([n if isinstance(n, int) else 1 for n in argument.shape], argument.dtype)
+        if array.dtype.kind == "f" and array.dtype.itemsize == 4:
+            fill_random(array)
+        given.append(array)
+    call = session.bind(given, [None] * len(session.outputs))
+    return sample(lambda: seconds(call), budget_s, until=until, patient=patient)
+
+
+def seconds(call: Callable[[], None]) -> float:
+    """How long a call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
