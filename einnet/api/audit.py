@@ -7,7 +7,9 @@ from typing import Any
 
 from einnet.api.bundling import bundle_keys
 from einnet.api.stored import StoredProgram
+from einnet.derivation.bounds import program_bound
 from einnet.derivation.check import check
+from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError, UsageError
 from einnet.instantiate.kernels import OpaqueCall
 
@@ -21,7 +23,7 @@ def audit(model: Any, stored: StoredProgram, seed: int = 0) -> dict[str, Any]:
     if stored.report.get("kept_whole"):
         return audit_whole(model, stored)
     certificate = audit_certificate(model, stored)
-    verification = audit_numbers(model, stored, seed)
+    verification = {**audit_numbers(model, stored, seed), "bound": bound(stored)}
     return {
         "model": str(model),
         "program": str(stored.path),
@@ -64,6 +66,17 @@ def audit_certificate(model: Any, stored: StoredProgram) -> dict[str, Any]:
         except CertificateError as error:
             problems.append(f"derivation {number}, {error}")
     return {"derivations": len(entries), "steps": sum(len(e.derivation.steps) for e in entries), "methods": dict(methods), "problems": problems}
+
+
+def bound(stored: StoredProgram) -> float:
+    """The a-priori estimate of the error, made again of the derivations and, where there is none, of the expressions as they stand."""
+    from einnet.api.explore import declared
+
+    if stored.report["runs"] == "whole model":
+        return 0.0
+    known = {entry.key: entry.derivation for entry in stored.certificate.entries}
+    parts = stored.report["subprograms"]
+    return program_bound(known.get(s["key"]) or Derivation(declared(s["expression"], stored)) for s in parts)
 
 
 def starts(model: Any, stored: StoredProgram) -> set[str]:

@@ -56,7 +56,7 @@ def report(name: str, settings: Settings, outcome: Outcome, reason: str) -> dict
         "totals": {**times, "speedup": 1.0, "speedup_over_original": 1.0, "noise": 0.0, "search_s": 0.0, "total_s": outcome.seconds, "states": 0},
         "spread_ms": times,
         "certificate": {"derivations": 0, "steps": 0, "methods": {}},
-        "verification": {"max_abs": 0.0, "max_rel": 0.0, "tolerance": TOLERANCE[settings.allow], "outputs": {}, "passed": True},
+        "verification": {"max_abs": 0.0, "max_rel": 0.0, "tolerance": TOLERANCE[settings.allow], "outputs": {}, "passed": True, "bound": 0.0},
         "kernels": [],
         "cost_model": cost_model(()),
         "notes": outcome.notes,

@@ -11,6 +11,7 @@ from einnet.api.pipeline import Outcome, Result
 from einnet.api.profile import cost_model
 from einnet.api.settings import Settings
 from einnet.api.versions import versions
+from einnet.derivation.bounds import error_bound, program_bound
 from einnet.graph.program import Program
 from einnet.instantiate.match import Match
 from einnet.search.candidates import Candidate, Choice
@@ -67,7 +68,7 @@ def build_report(
         "spread_ms": {k: times[k].spread * 1e3 for k in timed},
         "peak_bytes": {**peaks, "measured": PEAKS},
         "certificate": {"derivations": len(certificate.entries), "steps": certificate.steps, "methods": certificate.methods()},
-        "verification": dict(verification),
+        "verification": {**verification, "bound": bound(outcome)},
         "kernels": [dict(k) for k in kernels],
         "cost_model": cost_model(kernels),
         "notes": outcome.notes,
@@ -79,6 +80,11 @@ def runs(outcome: Outcome) -> str:
     if outcome.whole:
         return "whole model"
     return "derived" if any(r.changed for r in outcome.results) else "own operators"
+
+
+def bound(outcome: Outcome) -> float:
+    """The a-priori estimate of the error, relative to max|y| (see `derivation.bounds`); 0 where both sides are ONNX Runtime."""
+    return 0.0 if outcome.whole else program_bound(r.candidate.form.derivation for r in outcome.results)
 
 
 def subprogram_report(r: Result) -> dict[str, Any]:
@@ -97,6 +103,7 @@ def subprogram_report(r: Result) -> dict[str, Any]:
         "original_kernels": kernels_report(choice.original),
         "operators": [match_text(m) for _, m in chosen.form.matches],
         "steps": [{"rule": s.rule, "parameters": s.parameters, "kind": s.kind} for s in chosen.form.steps],
+        "bound": error_bound(chosen.form.derivation),
         "predicted_ms": finite(chosen.predicted * 1e3),
         "measured_ms": finite(chosen.measured * 1e3),
         "original_ms": finite(choice.original.measured * 1e3),

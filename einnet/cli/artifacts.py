@@ -139,6 +139,7 @@ def verdict_lines(verdict: dict[str, Any]) -> list[str]:
     lines += [f"  {problem}" for problem in proofs["problems"]]
     for name, e in numbers["outputs"].items():
         lines.append(f"output {name}  max error {e['max_abs']:.3g}, {e['max_rel']:.3g} of max|y|; allowed {numbers['tolerance']:g}")
+    lines.append(f"bound  {numbers['bound']:.3g} of max|y|, a priori, by all derivations together")
     return [*lines, "passed" if verdict["passed"] else "FAILED"]
 
 

@@ -81,6 +81,7 @@ def measurements(report: Mapping[str, Any]) -> list[str]:
     lines.append("memory: " + ", ".join(f"{title} {megabytes(report['peak_bytes'][name])}" for name, title in PROGRAMS.items()))
     verdict = "passed" if v["passed"] else "FAILED"
     lines.append(f"verification {verdict}: max error {v['max_abs']:.2g}, {v['max_rel']:.2g} of max|y|, allowed {v['tolerance']:g}")
+    lines[-1] += f", a-priori bound {v['bound']:.2g}"
     lines.append(f"certificate: {c['derivations']} derivations, {c['steps']} steps" + (f" checked ({proofs})" if proofs else ""))
     lines.append(f"{t['states']} states in {t['search_s']:.1f} s of search, {t['total_s']:.1f} s in all")
     if "onnx_out" in report:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Protocol
 
+from einnet.derivation.bounds import error_bound
 from einnet.derivation.check import Proof
 from einnet.derivation.steps import Derivation, Step
 from einnet.explore.times import time_lines
@@ -56,7 +57,7 @@ def story(report: Mapping[str, Any], used: Iterable[Proven], considered: Iterabl
         for n, told in others.get(s["key"], ()):
             chapter["candidates"][n]["derivation"] = derivation_story(told, reasons)
         chapters[s["key"]] = chapter
-    whole = {name: report[name] for name in ("model", "runs", "totals", "kernels", "cost_model")}
+    whole = {name: report[name] for name in ("model", "runs", "totals", "verification", "kernels", "cost_model")}
     return {**whole, "kept_whole": report.get("kept_whole"), "notes": list(report["notes"]), "subprograms": list(chapters.values())}
 
 
@@ -70,7 +71,8 @@ def derivation_story(told: Proven, reasons: Reasons | None = None) -> Story:
     steps = [step_story(n, step, state, proof) for n, (step, state, proof) in enumerate(parts, 1)]
     for step, why in zip(steps, reasons(told.derivation, told.matches) if reasons else ()):
         step["reason"] = why
-    return {"from": states[0].text(), "steps": steps, "kind": told.derivation.kind, "operators": list(told.matches)}
+    end = {"kind": told.derivation.kind, "bound": error_bound(told.derivation), "operators": list(told.matches)}
+    return {"from": states[0].text(), "steps": steps, **end}
 
 
 def step_story(number: int, step: Step, after: Any, proof: Proof) -> Story:
@@ -93,6 +95,7 @@ def explain(told: Story) -> str:
     lines = [f"{told['model']}: {len(chapters)} distinct subprograms; {len(changed)} run as something else than the model's own operators", ""]
     lines += ["ONNX Runtime runs the whole model: nothing that was found is faster", ""] if told["runs"] == "whole model" else []
     lines += [*(f"note: {note}" for note in told["notes"]), ""] if told["notes"] else []
+    lines += [error_line(told["verification"]), ""] if "bound" in told["verification"] else []
     lines += time_lines(told["kernels"], told["cost_model"], {c["key"]: n for n, c in enumerate(changed, 1)})
     for n, c in enumerate(changed, 1):
         lines += [f"Derivation {n}. {places(c['nodes'])}", ""]
@@ -106,6 +109,11 @@ def explain(told: Story) -> str:
         lines += [f"  {places(c['nodes'])}", f"    {c['expression']}", *normalised(c), *kernel_lines("runs as", c["kernels"], c["measured_ms"])]
         lines += [*candidate_lines(c, number), ""]
     return "\n".join(lines).rstrip()
+
+
+def error_line(v: Story) -> str:
+    """The measured error beside what the derivations let expect."""
+    return f"max error {v['max_rel']:.2g} of max|y| against ONNX Runtime; a-priori bound {v['bound']:.2g}"
 
 
 def places(nodes: Sequence[Sequence[str]]) -> str:
@@ -137,6 +145,7 @@ def derivation_lines(d: Story, indent: str) -> Iterator[str]:
         yield f"{indent}   so the whole is\n{indent}     {whole}"
     if d["operators"]:
         yield f"{indent}   which holds {', '.join(d['operators'])}"
+    yield f"{indent}   a-priori error bound {d['bound']:.2g} of the greatest sum of absolute products"
 
 
 def proof_text(proof: Story) -> str:

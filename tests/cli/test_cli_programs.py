@@ -39,6 +39,8 @@ def test_report(optimized):
     report = json.loads((optimized / "report.json").read_text())
     assert report["verification"]["passed"] is True
     assert report["verification"]["max_rel"] <= 1e-4
+    assert report["verification"]["bound"] == pytest.approx(sum(s["bound"] for s in report["subprograms"]))
+    assert all(s["bound"] >= 0 for s in report["subprograms"]) and report["verification"]["bound"] > 0
     assert report["threads"] == 1
     assert {"original_ms", "onnxruntime_ms", "optimized_ms", "speedup", "search_s"} <= report["totals"].keys()
     nodes = [n for s in report["subprograms"] for n in s["nodes"]]
@@ -60,7 +62,7 @@ def test_table(optimized, capsys):
     summary.print_summary(report, Path("small.einnet"))
     out = capsys.readouterr().out
     assert "saved to small.einnet" in out
-    assert "verification passed" in out
+    assert "verification passed" in out and f"a-priori bound {report['verification']['bound']:.2g}" in out
     assert f"speedup {report['totals']['speedup']:.2f}x over ONNX Runtime" in out
     assert f"certificate: {report['certificate']['derivations']} derivations" in out
     assert "Conv 'conv1'" in out
@@ -271,6 +273,8 @@ def test_verify_passes(einnet, models, optimized):
     assert verdict["passed"] is True
     assert verdict["certificate"]["steps"] == json.loads((optimized / "report.json").read_text())["certificate"]["steps"]
     assert verdict["certificate"]["problems"] == []
+    told = json.loads((optimized / "report.json").read_text())["verification"]["bound"]
+    assert verdict["verification"]["bound"] == pytest.approx(told) and f"bound  {told:.3g} of max|y|" in out
 
 
 def test_verify_fails_for_other_weights(einnet, optimized, tmp_path):
@@ -315,6 +319,7 @@ def test_explain(einnet, optimized):
         assert all(k["kernel"] in out for k in s["kernels"])
     assert f"Where the time goes: {len(report['kernels'])} kernels" in out
     assert "error of a kernel's prediction: median" in out
+    assert f"a-priori bound {report['verification']['bound']:.2g}" in out
     told = json.loads(einnet("explain", optimized / "small.einnet", "--json", "-").out)
     assert {c["key"] for c in told["subprograms"]} == {s["key"] for s in report["subprograms"]}
     assert told["kernels"] == report["kernels"]
@@ -331,6 +336,7 @@ def test_explain_all_proves_what_was_considered(einnet, optimized):
     for c in program.considered:
         assert c.derivation.end.text() in out
     assert out.count("1. by ") >= len(program.considered)
+    assert out.count("a-priori error bound") >= len(program.considered)
 
 
 def test_the_file_can_be_moved(einnet, optimized, image, tmp_path):
