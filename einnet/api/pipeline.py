@@ -175,12 +175,12 @@ class _Search:
         states = sum(choice.states for choice in chosen.values())
         outcome = Outcome(self.program, results, states, time.monotonic() - self.schedule.started, notes, self.interrupts.requested)
         if self.settings.derive and "join" in (self.settings.rules or EXPLORED):
-            self.bundle(outcome, end)
+            self.bundle(outcome, end, searching=len(recalled) < len(expressions))
         outcome.seconds = time.monotonic() - self.schedule.started
         return outcome
 
-    def bundle(self, outcome: Outcome, end: float) -> None:
-        """Compute subprograms together where that is faster."""
+    def bundle(self, outcome: Outcome, end: float, searching: bool) -> None:
+        """Compute subprograms together where that is faster; without `searching`, as far as an earlier run with as much time has got."""
         groups = attempts_of(outcome.program, outcome.results)
         joint = {alike[0].joint.key: canonical(alike[0].joint.expression) for alike in groups}
         choices = self.known.recall(joint, self.cost.estimates) if self.known else {}
@@ -189,7 +189,7 @@ class _Search:
             current = {r.subprogram.output.name: r for r in outcome.results}
             alike = [b for b in alike if b.names <= current.keys()]
             left, key = end - time.monotonic(), alike[0].joint.key if alike else ""
-            if key and key not in choices and left > 0 and not self.interrupts.requested:
+            if searching and key and key not in choices and left > 0 and not self.interrupts.requested:
                 share = left / min(len(groups) - n, MOST_SHARES)
                 choices[key] = self.one(joint[key], share, (n, len(groups)), apart=apart(alike[0], current))
                 outcome.states += choices[key].states
