@@ -16,6 +16,9 @@ from einnet.graph.onnx_read import first_line
 STANDARD = ("", "ai.onnx")
 """Names of the standard operator domain."""
 
+LEAST_FORMAT = 4
+"""Version of the file format from which on an initialiser need not be an input: before, inference knows nothing of one that is none."""
+
 _BODY = "einnet.body"
 
 Types = Mapping[str, onnx.TypeProto]
@@ -83,7 +86,7 @@ def build_model(
         [onnx.numpy_helper.from_array(fact.value, name) for name, fact in held if fact.value is not None],
     )
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in model.graph.opset_imports.items()]
-    return onnx.helper.make_model(graph, opset_imports=imports, ir_version=min(model.ir_version, 10))
+    return onnx.helper.make_model(graph, opset_imports=imports, ir_version=min(max(model.ir_version, LEAST_FORMAT), 10))
 
 
 def infer(model: onnx.ModelProto) -> tuple[Types, str]:

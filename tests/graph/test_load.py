@@ -40,6 +40,19 @@ def test_external_data(tmp_path: Path) -> None:
         load(path)
 
 
+def test_an_old_file_format_hides_no_shapes() -> None:
+    """Where every initialiser must be an input, the shapes behind small ones (a bias) are inferred as they are elsewhere."""
+    nodes = [node("Conv", ["x", "w", "b"], ["c"]), node("MaxPool", ["c"], kernel_shape=[2, 2])]
+    model = build(nodes, {"x": values((1, 2, 5, 5))}, ("y",), {"w": values((3, 2, 3, 3)), "b": values((3,))})
+    new, model.ir_version = load(model), 3
+    del model.graph.value_info[:]
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    model.graph.input.extend(helper.make_tensor_value_info(i.name, i.data_type, i.dims) for i in model.graph.initializer)
+    old = load(model)
+    assert old.nodes == new.nodes
+    assert not any(isinstance(n, Opaque) for n in old.nodes)
+
+
 def test_shape_arithmetic_is_folded() -> None:
     nodes = [
         node("Shape", ["x"], ["s"]),
