@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from einnet.api.bundling import bundle_keys
+from einnet.api.statistics import classes, error_statistics
 from einnet.api.stored import StoredProgram
 from einnet.derivation.bounds import program_bound
 from einnet.derivation.check import check
@@ -15,7 +16,7 @@ from einnet.instantiate.kernels import OpaqueCall
 
 
 def audit(model: Any, stored: StoredProgram, seed: int = 0) -> dict[str, Any]:
-    """Verdict as plain data: `certificate` (derivations, steps, methods, problems), `verification` (errors by output) and `passed`.
+    """Verdict as plain data: `certificate` (derivations, steps, methods, classes, problems), `verification` (errors) and `passed`.
 
     A derivation is a problem where a step of it does not hold and where it starts from an expression that the model does not have.
     Raises ModelError for a model that cannot be read, UsageError for one with other inputs or outputs than the program.
@@ -40,7 +41,7 @@ def audit_whole(model: Any, stored: StoredProgram) -> dict[str, Any]:
     kept = stored.loaded.plan.kernels[0]
     same = isinstance(kept, OpaqueCall) and kept.model == serialised(model)
     problems = [] if same else [f"{stored.path} keeps another model than {model}"]
-    certificate = {"derivations": 0, "steps": 0, "methods": {}, "problems": problems}
+    certificate = {"derivations": 0, "steps": 0, "methods": {}, "classes": {}, "problems": problems}
     return {
         "model": str(model),
         "program": str(stored.path),
@@ -65,7 +66,14 @@ def audit_certificate(model: Any, stored: StoredProgram) -> dict[str, Any]:
             methods.update(proof.method for proof in check(entry.derivation))
         except CertificateError as error:
             problems.append(f"derivation {number}, {error}")
-    return {"derivations": len(entries), "steps": sum(len(e.derivation.steps) for e in entries), "methods": dict(methods), "problems": problems}
+    derivations = [entry.derivation for entry in entries]
+    return {
+        "derivations": len(entries),
+        "steps": sum(len(d.steps) for d in derivations),
+        "methods": dict(methods),
+        "classes": classes(derivations),
+        "problems": problems,
+    }
 
 
 def bound(stored: StoredProgram) -> float:
@@ -108,7 +116,9 @@ def audit_numbers(model: Any, stored: StoredProgram, seed: int) -> dict[str, Any
     inputs = random_inputs(stored.loaded.plan, seed)
     expected = session(inputs)
     del session  # what both take together may be more memory than there is
-    return compare_outputs(stored(inputs), expected, TOLERANCE[stored.report["settings"]["allow"]])
+    got = stored(inputs)
+    found = compare_outputs(got, expected, TOLERANCE[stored.report["settings"]["allow"]])
+    return {**found, "statistics": error_statistics(got, expected)}
 
 
 def shapes(stored: StoredProgram) -> dict[str, tuple[int, ...]]:

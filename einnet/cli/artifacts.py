@@ -136,9 +136,16 @@ def verdict_lines(verdict: dict[str, Any]) -> list[str]:
     proofs, numbers = verdict["certificate"], verdict["verification"]
     counts = ", ".join(f"{n} {'by normal form' if m == 'inline' else 'at random points'}" for m, n in proofs["methods"].items())
     lines = [f"derivations  {proofs['derivations']} with {proofs['steps']} steps" + (f": {counts}" if counts else "")]
+    if proofs["classes"]:
+        used = ", ".join(f"{n} {kind}" for kind, n in proofs["classes"].items())
+        lines.append(f"  classes of steps: {used}")
     lines += [f"  {problem}" for problem in proofs["problems"]]
     for name, e in numbers["outputs"].items():
         lines.append(f"output {name}  max error {e['max_abs']:.3g}, {e['max_rel']:.3g} of max|y|; allowed {numbers['tolerance']:g}")
+        if name in numbers.get("statistics", {}):
+            s = numbers["statistics"][name]
+            ranks = ", ".join(f"{value:.2g} ({p} %)" for p, value in s["percentiles"].items())
+            lines.append(f"  mean {s['mean_abs']:.2g}, percentiles {ranks}; greatest at {s['where']}: {s['got']:.7g}, ONNX Runtime {s['wanted']:.7g}")
     lines.append(f"bound  {numbers['bound']:.3g} of max|y|, a priori, by all derivations together")
     return [*lines, "passed" if verdict["passed"] else "FAILED"]
 
