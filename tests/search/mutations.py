@@ -27,9 +27,9 @@ def paths(scope: Scope) -> Iterator[tuple[int, ...]]:
 
 
 def bounds(scope: Scope, loops: bool) -> Iterator[Change]:
-    """A range one shorter at its end or its beginning, and two equal dimensions in the other order."""
+    """A range one shorter at its end or its beginning, a sum's one longer, and two equal dimensions in the other order."""
     for n, i in enumerate(scope.sums):
-        for kind, new in shorter(i):
+        for kind, new in (*shorter(i), *longer(i)):
             yield f"sum {kind}", replace(scope, sums=(*scope.sums[:n], new, *scope.sums[n + 1 :]))
     if loops:
         for n, i in enumerate(scope.loops):
@@ -44,6 +44,11 @@ def shorter(i: Iter) -> Iterator[tuple[str, Iter]]:
     if i.extent > 1:
         yield "ends early", Iter(i.name, i.lo, i.hi - 1)
         yield "begins late", Iter(i.name, i.lo + 1, i.hi)
+
+
+def longer(i: Iter) -> Iterator[tuple[str, Iter]]:
+    yield "ends late", Iter(i.name, i.lo, i.hi + 1)
+    yield "begins early", Iter(i.name, i.lo - 1, i.hi)
 
 
 def bodies(scope: Scope) -> Iterator[Change]:
