@@ -38,6 +38,10 @@ MEASURED = 32
 """Candidates of a subprogram that are measured beside the original; none where time is over."""
 
 
+AGAIN = 0.1
+"""Share of the time to explore that has to be left for another round over what had to hurry."""
+
+
 BUNDLING_SHARE = 0.25
 """Share of the time to explore that is kept for subprograms computed together."""
 
@@ -207,10 +211,20 @@ class _Search:
         return {key: self.one(expressions[key], 0.0, (n, len(order))) for n, key in enumerate(order)}
 
     def explore(self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float], end: float) -> None:
-        """Replace choices by those among everything that is found in time."""
+        """Replace choices by those among everything that is found in time; what had to hurry gets the time that the others left."""
         end -= BUNDLING_SHARE * (end - time.monotonic())
-        rest = sum(seconds.values())
         known = self.explored(expressions, seconds, end) if self.crew else {}
+        begin = time.monotonic()
+        self.round(expressions, chosen, seconds, end, known)
+        hurried = {key: s for key, s in seconds.items() if chosen[key].hurried}
+        if end - time.monotonic() > AGAIN * (end - begin):
+            self.round(expressions, chosen, hurried, end, {})
+
+    def round(
+        self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float], end: float, known: Mapping[str, Found]
+    ) -> None:
+        """Explore some subprograms, the most expensive first, each with a share of the time that is left as large as its own."""
+        rest = sum(seconds.values())
         for done, key in enumerate(sorted(seconds, key=lambda k: -seconds[k])):
             left = end - time.monotonic()
             if left <= 0 or self.interrupts.requested:
@@ -259,6 +273,7 @@ class _Search:
         most = MEASURED if self.settings.derive and share > 0 else 0
         choice = choose(expression, forms, self.cost.estimates, self.cost.measured, most=most, until=until, known_s=apart)
         choice.states, choice.seconds = statistics.states, time.monotonic() - begin
+        choice.hurried = choice.hurried or statistics.stopped == "time"
         if statistics.stopped:
             choice.notes.append(f"search stopped by the budget of {statistics.stopped}")
         rate = choice.states / max(choice.seconds, 1e-9)

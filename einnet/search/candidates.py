@@ -63,7 +63,10 @@ class Candidate:
 
 @dataclass
 class Choice:
-    """What was found for one subprogram: the candidates by cost, best first, the original among them."""
+    """What was found for one subprogram: the candidates by cost, best first, the original among them.
+
+    `hurried`: more time would have found more, or measured more of it.
+    """
 
     expression: Scope
     candidates: list[Candidate]
@@ -73,6 +76,7 @@ class Choice:
     forms: int = 0
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
+    hurried: bool = False
 
 
 def candidates(forms: Sequence[Form], estimate: Estimate) -> list[Candidate]:
@@ -126,7 +130,8 @@ def choose(
     if best.cost > original.cost * (1 - gain):
         best = original
     ordered = sorted(ranked, key=lambda c: (c.measured, c.predicted))
-    return Choice(expression, ordered, original, best, forms=len(forms))
+    hurried = time.monotonic() >= until or None in known.values()
+    return Choice(expression, ordered, original, best, forms=len(forms), hurried=hurried)
 
 
 def _measure(wanted: Sequence[Candidate], measure: Measure, known: dict[Kernel, float | None], until: float) -> None:

@@ -84,3 +84,22 @@ def test_an_original_that_was_not_measured_is_beaten_only_by_what_was() -> None:
     slower, unknown = choice(1.0, 1.5), choice(1.0, None)
     assert slower.best is slower.original
     assert unknown.best is unknown.original
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.1, 0.4])
+def test_what_had_to_hurry_gets_the_time_that_others_leave(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = SlowMachine(monkeypatch, seconds)
+    explored: list[tuple[str, bool]] = []
+    original = pipeline._Search.one
+
+    def one(self: pipeline._Search, expression, share, *rest, **named):
+        choice = original(self, expression, share, *rest, **named)
+        explored.extend([(expression.key, choice.hurried)] if share else [])
+        return choice
+
+    monkeypatch.setattr(pipeline._Search, "one", one)
+    search(load(tiny("small", size=8)), Settings(max_depth=1, time_budget=20.0, rules=("sum-split",)), machine, Schedule(0.0, 20.0))
+    first = dict(reversed(explored))
+    again = [key for key, _ in explored[len(first) :]]
+    assert set(again) <= {key for key, hurried in first.items() if hurried}
+    assert bool(again) == (seconds == 0.4)
