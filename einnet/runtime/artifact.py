@@ -64,8 +64,11 @@ def save(
     path: str | os.PathLike[str], plan: Plan, code: Code, metadata: Mapping[str, Any] | None = None, derivations: Sequence[str] = (), *, threads: int
 ) -> None:
     """Write the program under a temporary name, then rename. Raises ArtifactError if the path cannot be written; no half-written file stays."""
-    target = Path(path)
-    data = _archive(plan, code, dict(metadata or {}), derivations, threads)
+    write_sealed(Path(path), _archive(plan, code, dict(metadata or {}), derivations, threads))
+
+
+def write_sealed(target: Path, data: memoryview) -> None:
+    """Write bytes behind the magic number and their digest, under a temporary name, then rename. Raises ArtifactError."""
     temporary = None
     try:
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
@@ -105,7 +108,7 @@ def _archive(plan: Plan, code: Code, metadata: dict[str, Any], derivations: Sequ
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
         for n, values in enumerate(plan.constants.values()):
-            archive.writestr(f"constants/{n}.npy", _npy(values))
+            archive.writestr(f"constants/{n}.npy", array_bytes(values))
         for n, model in enumerate(models):
             archive.writestr(f"models/{n}.onnx", model)
         archive.writestr("code/support.o", code.support)
@@ -116,7 +119,8 @@ def _archive(plan: Plan, code: Code, metadata: dict[str, Any], derivations: Sequ
     return buffer.getbuffer()
 
 
-def _npy(values: np.ndarray) -> bytes:
+def array_bytes(values: np.ndarray) -> bytes:
+    """The values, flat, in numpy's file format."""
     buffer = io.BytesIO()
     np.save(buffer, np.ascontiguousarray(values).reshape(-1), allow_pickle=False)
     return buffer.getvalue()
@@ -124,7 +128,16 @@ def _npy(values: np.ndarray) -> bytes:
 
 def load(path: str | os.PathLike[str]) -> Loaded:
     """Read a program. Raises ArtifactError if the file is missing, damaged, of another format or no program."""
-    source = Path(path)
+    body = read_sealed(Path(path))
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            return _read(archive)
+    except Exception as e:  # what is written by somebody else fails in many ways
+        raise ArtifactError(f"{Path(path)} cannot be read: {e}") from e
+
+
+def read_sealed(source: Path) -> memoryview:
+    """What `write_sealed` wrote. Raises ArtifactError if the file is missing, damaged, or none of this format."""
     try:
         data = source.read_bytes()
     except OSError as e:
@@ -134,18 +147,14 @@ def load(path: str | os.PathLike[str]) -> Loaded:
         raise ArtifactError(f"{source} is no program of this version of einnet (the file does not start with {_MAGIC[:6].decode()})")
     if hashlib.sha256(body).digest() != data[len(_MAGIC) : len(_MAGIC) + _DIGEST]:
         raise ArtifactError(f"{source} is damaged or incomplete: its content does not match its digest")
-    try:
-        with zipfile.ZipFile(io.BytesIO(body)) as archive:
-            return _read(archive)
-    except Exception as e:  # what is written by somebody else fails in many ways
-        raise ArtifactError(f"{source} cannot be read: {e}") from e
+    return body
 
 
 def _read(archive: zipfile.ZipFile) -> Loaded:
     manifest: Json = json.loads(archive.read("manifest.json"))
     if manifest["format"] != _FORMAT:
         raise ArtifactError(f"the file has format {manifest['format']}, this version of einnet reads format {_FORMAT}")
-    constants = {name: _array(archive.read(f"constants/{n}.npy")) for n, name in enumerate(manifest["constants"])}
+    constants = {name: array_from(archive.read(f"constants/{n}.npy")) for n, name in enumerate(manifest["constants"])}
     plan = plan_from_json(manifest["plan"], lambda n: archive.read(f"models/{int(n)}.onnx"), constants)
     check_plan(plan)
     problem = machine.misfit(manifest["machine"])
@@ -155,7 +164,8 @@ def _read(archive: zipfile.ZipFile) -> Loaded:
     return Loaded(plan, int(manifest["threads"]), code, manifest["metadata"], derivations, manifest["machine"], manifest["versions"], problem)
 
 
-def _array(data: bytes) -> np.ndarray:
+def array_from(data: bytes) -> np.ndarray:
+    """The inverse of `array_bytes`. Raises ValueError for another shape or an element type that programs do not have."""
     values = np.load(io.BytesIO(data), allow_pickle=False)
     if values.ndim != 1 or values.dtype not in {np.dtype(t) for t in NUMPY.values()}:
         raise ValueError(f"a constant of type {values.dtype} and shape {values.shape}")

@@ -45,12 +45,12 @@ def align_up(n: int, alignment: int = ALIGNMENT) -> int:
     return -(-n // alignment) * alignment
 
 
-def place(items: Iterable[Lifetime]) -> Arena:
+def place(items: Iterable[Lifetime], alignment: int = ALIGNMENT) -> Arena:
     """Offsets, aligned, largest first, each into the smallest gap that holds it among what lives at the same time."""
     placed: list[tuple[int, int, Lifetime]] = []
     top = 0
     for item in sorted(items, key=lambda i: (-i.nbytes, i.first, i.name)):
-        size = align_up(max(item.nbytes, 1))
+        size = align_up(max(item.nbytes, 1), alignment)
         neighbours = sorted((start, end) for start, end, other in placed if other.first <= item.last and item.first <= other.last)
         at = _best_gap(neighbours, size)
         placed.append((at, at + size, item))
@@ -69,12 +69,12 @@ def _best_gap(occupied: Sequence[tuple[int, int]], size: int) -> int:
     return best[1] if best else end
 
 
-def stack(sizes: Mapping[str, int]) -> Arena:
+def stack(sizes: Mapping[str, int], alignment: int = ALIGNMENT) -> Arena:
     """Offsets one after the other."""
     offsets, top = {}, 0
     for name, nbytes in sizes.items():
         offsets[name] = top
-        top += align_up(max(nbytes, 1))
+        top += align_up(max(nbytes, 1), alignment)
     return Arena(offsets, top)
 
 

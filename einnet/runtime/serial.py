@@ -69,8 +69,9 @@ def plan_from_json(value: Json, models: Callable[[int], bytes], constants: Mappi
     """The inverse of `plan_json`. Raises ArtifactError for a value that is no plan."""
     try:
         return Plan(
-            tuple(_buffer(b) for b in value["buffers"]), tuple(_kernel(k, models) for k in value["kernels"]),
-            tuple((str(name), _view(v)) for name, v in value["inputs"]), tuple((str(name), _view(v)) for name, v in value["outputs"]), constants,
+            tuple(_buffer(b) for b in value["buffers"]), tuple(read_kernel(k, models) for k in value["kernels"]),
+            tuple((str(name), read_view(v)) for name, v in value["inputs"]),
+            tuple((str(name), read_view(v)) for name, v in value["outputs"]), constants,
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, IndexError, EinNetError) as e:
         raise ArtifactError(f"the stored program cannot be read: {e}") from e
@@ -82,7 +83,8 @@ def _integers(values: Json) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _view(value: Json) -> View:
+def read_view(value: Json) -> View:
+    """The inverse of `view_json`. Raises ValueError or TypeError for a value that is no view."""
     buffer, shape, strides, offset = value
     view = View(str(buffer), _integers(shape), _integers(strides), *_integers([offset]))
     if len(view.shape) != len(view.strides):
@@ -98,25 +100,26 @@ def _buffer(value: Json) -> Buffer:
 
 
 def _posts(values: Json) -> tuple[Post, ...]:
-    found = tuple(Post(kind, operand and _view(operand), float(alpha), float(beta)) for kind, operand, alpha, beta in values)
+    found = tuple(Post(kind, operand and read_view(operand), float(alpha), float(beta)) for kind, operand, alpha, beta in values)
     if any(p.kind not in POSTS for p in found):
         raise ValueError(f"unknown operation on a result: {values}")
     return found
 
 
-def _kernel(value: Json, models: Callable[[int], bytes]) -> Kernel:
+def read_kernel(value: Json, models: Callable[[int], bytes]) -> Kernel:
+    """The inverse of `kernel_json`. Raises ValueError, TypeError or KeyError for a value that is no kernel."""
     match value["kind"]:
         case "matmul":
-            return Matmul(_view(value["a"]), _view(value["b"]), _view(value["c"]), _posts(value["post"]))
+            return Matmul(read_view(value["a"]), read_view(value["b"]), read_view(value["c"]), _posts(value["post"]))
         case "conv":
             begin, end = value["pads"]
             return Conv(
-                _view(value["x"]), _view(value["w"]), _view(value["y"]), _integers(value["strides"]), _integers(value["dilations"]),
+                read_view(value["x"]), read_view(value["w"]), read_view(value["y"]), _integers(value["strides"]), _integers(value["dilations"]),
                 _integers(begin), _integers(end), bool(value["transposed"]), _posts(value["post"]),
             )  # fmt: skip
         case "eoperator":
-            return EOperator(parse(value["scope"]), tuple((str(n), _view(v)) for n, v in value["operands"]), _view(value["out"]))
+            return EOperator(parse(value["scope"]), tuple((str(n), read_view(v)) for n, v in value["operands"]), read_view(value["out"]))
         case "opaque":
-            inputs, outputs = (tuple(_view(v) for v in value[key]) for key in ("inputs", "outputs"))
+            inputs, outputs = (tuple(read_view(v) for v in value[key]) for key in ("inputs", "outputs"))
             return OpaqueCall(models(value["model"]), inputs, outputs, str(value["origin"]))
     raise ValueError(f"unknown kernel {value['kind']!r}")

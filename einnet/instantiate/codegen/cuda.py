@@ -1,0 +1,115 @@
+"""eOperators as CUDA text: grids of threads written by `threads`, printed by TVM's CUDA generator. Needs no GPU and no CUDA library."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import PointerType, PrimType
+from tvm.target import Target
+
+from einnet.errors import BackendError
+from einnet.expr.nodes import tensors
+from einnet.instantiate.codegen.cpu import TABLE_SIZE, reach, table
+from einnet.instantiate.codegen.ir import Nest
+from einnet.instantiate.codegen.normalise import normalise
+from einnet.instantiate.codegen.resolve import OUT, resolve
+from einnet.instantiate.codegen.staging import staged
+from einnet.instantiate.codegen.threads import Threads
+from einnet.instantiate.kernels import EOperator
+
+ARCHITECTURE = "sm_90"
+_GLOBAL = 'extern "C" __global__'
+
+
+@dataclass(frozen=True, slots=True)
+class GridKernel:
+    """A CUDA kernel: what it is called, its launch, and the arrays that its arguments point to, in order."""
+
+    name: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CudaOperator:
+    """An eOperator as CUDA functions that run one after the other.
+
+    Arrays are the operands by place ("operand 0"...), `OUT`, and those of `stages` (their elements): values that one kernel leaves for the next.
+    """
+
+    text: str
+    kernels: tuple[GridKernel, ...]
+    stages: tuple[tuple[str, int], ...]
+
+
+def lower_cuda(op: EOperator, name: str) -> CudaOperator:
+    """The kernels `out[loops] = scope`; pointers are those of the buffers, view offsets are applied inside.
+
+    Raises BackendError for views that do not fit the expression, or tensors that are not f32.
+    """
+    views = dict(op.operands)
+    own = {t.name: np.array(t.values, dtype=np.float32).reshape(t.shape) for t in tensors(op.scope).values() if t.values is not None}
+    tables = {n: table(views[n], v) for n, v in own.items() if n in views and v.size <= TABLE_SIZE}
+    found = staged(resolve(op, tables.keys()))
+    sizes = {**{n: reach(v) for n, v in views.items()}, OUT: reach(op.out), **found.sizes}
+    alias = any(v.buffer == op.out.buffer for v in views.values())
+    places = {a: f"operand {n}" for n, a in enumerate(views)}
+    texts, kernels = [], []
+    for n, nest in enumerate(found.nests):
+        if any(i.extent <= 0 for i in nest.loops):
+            continue
+        text, kernel = _emit(normalise(nest), f"{name}_{n}", sizes, tables, alias and nest.array == OUT)
+        texts.append(text)
+        kernels.append(replace(kernel, arguments=tuple(places.get(a, a) for a in kernel.arguments)))
+    return CudaOperator("\n".join(texts), tuple(kernels), tuple(sorted(found.sizes.items())))
+
+
+def _emit(nest: Nest, name: str, sizes: dict[str, int], tables: dict[str, dict[int, float]], alias: bool) -> tuple[str, GridKernel]:
+    order = tuple(sizes)
+    handles = {a: tirx.Var(f"array{n}", PointerType(PrimType("float32"))) for n, a in enumerate(order)}
+    arrays = {a: tirx.decl_buffer((max(1, sizes[a]),), "float32", f"array{n}_data", data=handles[a], data_alignment=4) for n, a in enumerate(order)}
+    index_type = "int32" if max(sizes.values()) < 1 << 30 else "int64"
+    writer = Threads(arrays, tables, index_type)
+    body = tirx.SeqStmt([*(tirx.DeclBuffer(arrays[a], data=handles[a]) for a in order), writer.grid(nest)])
+    function = tirx.PrimFunc([handles[a] for a in order], body).with_attr("global_symbol", name)
+    text, device = _device_text(tvm.IRModule({name: function}))
+    if alias:
+        text = text.replace(" __restrict__", "")
+    extents = {k: int(v) for k, v in re.findall(r'launch_thread\("([\w.]+)", (\d+)\)', device.script())}
+    grid, block = ((extents.get(f"{kind}.x", 1), extents.get(f"{kind}.y", 1), extents.get(f"{kind}.z", 1)) for kind in ("blockIdx", "threadIdx"))
+    arguments = tuple(order[_position(p.name)] for p in device.params)
+    symbol = re.search(r"\b(\w+)\(", text.split("__launch_bounds__", 1)[-1].split(")", 1)[-1])
+    assert symbol is not None, text
+    return text, GridKernel(symbol[1], grid, block, arguments)
+
+
+def _position(parameter: str) -> int:
+    """The number of the array that a device function's parameter points to: TVM reorders parameters and adds to their names."""
+    match = re.match(r"array(\d+)_", parameter + "_")
+    if match is None:
+        raise BackendError(f"TVM made a kernel with the parameter {parameter}, which is no array")
+    return int(match[1])
+
+
+def _device_text(module: Any) -> tuple[str, Any]:
+    """The module's only kernel as text from its first line on, and as TVM's device function."""
+    from tvm.tirx.build import split_host_device_mods
+
+    tvm_ffi.register_global_func("tvm_callback_cuda_compile", lambda code: b"\0", override=True)  # the text is all that is wanted
+    target = Target({"kind": "cuda", "arch": ARCHITECTURE}, host=Target("llvm"))
+    lower, _, finish = tirx.get_default_tir_pipeline(target)
+    _, devices = split_host_device_mods(lower(tirx.transform.BindTarget(target)(module)))
+    if not devices:
+        raise BackendError("TVM made no device function of a kernel")
+    ((where, device),) = devices.items()
+    device = finish()(device)
+    source = tvm.get_global_func("target.build.cuda")(device, where).inspect_source()
+    ((_, function),) = device.functions.items()
+    return source[source.index(_GLOBAL) :], function

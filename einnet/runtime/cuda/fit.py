@@ -1,0 +1,147 @@
+"""A plan as CUDA's libraries can run it: posts that they do not fuse and operands that they cannot address become generated kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import isinf, prod
+from typing import Any
+
+import numpy as np
+
+from einnet.expr.index import as_index, var
+from einnet.expr.nodes import Add, Body, Call, Const, Iter, Mul, Read, Scope, Tensor
+from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, Plan, Post, View, dense_view
+from einnet.runtime.cuda.gemm import addressable, bias_of
+from einnet.runtime.cuda.vendor import window
+
+
+def fitted(plan: Plan) -> Plan:
+    """The same program: every matrix has a stride of 1, every post is one that the library fuses."""
+    more = _Storage(plan)
+    kernels: list[Kernel] = []
+    for kernel in plan.kernels:
+        kernels += _fit(kernel, more) if isinstance(kernel, (Matmul, Conv)) else (kernel,)
+    return replace(plan, buffers=(*plan.buffers, *more.buffers), kernels=tuple(kernels), constants={**plan.constants, **more.constants})
+
+
+class _Storage:
+    """Buffers that are added to a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.known = plan.constants
+        self.buffers: list[Buffer] = []
+        self.constants: dict[str, np.ndarray[Any, np.dtype[Any]]] = {}
+
+    def dense(self, like: View, role: str = "temporary") -> View:
+        self.buffers.append(Buffer(f"cuda:{len(self.buffers)}", prod(like.shape), "f32", role))
+        return dense_view(self.buffers[-1].name, like.shape)
+
+    def copied(self, view: View) -> View | None:
+        """A dense copy of constants, made now; None for what changes."""
+        if view.buffer not in self.known:
+            return None
+        target = self.dense(view, "constant")
+        self.constants[target.buffer] = window(view, self.known[view.buffer].reshape(-1)).reshape(-1).copy()
+        return target
+
+
+def _fit(kernel: Matmul | Conv, more: _Storage) -> Iterator[Kernel]:
+    names = ("a", "b") if isinstance(kernel, Matmul) else ("x", "w")
+    for name in names:
+        view: View = getattr(kernel, name)
+        if not _taken(kernel, name, view):
+            dense = more.copied(view)
+            if dense is None:
+                dense = more.dense(view)
+                yield _posted(view, (), dense)
+            change: dict[str, Any] = {name: dense}
+            kernel = replace(kernel, **change)
+    fused = fusible(kernel)
+    rest, out = kernel.post[fused:], kernel.c if isinstance(kernel, Matmul) else kernel.y
+    kernel = replace(kernel, post=kernel.post[:fused])
+    if isinstance(kernel, Matmul) and not addressable(out):
+        dense = more.dense(out)
+        yield replace(kernel, c=dense, post=())
+        yield _posted(dense, (*kernel.post, *rest), out)
+        return
+    yield kernel
+    if rest:
+        yield _posted(out, rest, out)
+
+
+def _taken(kernel: Matmul | Conv, name: str, view: View) -> bool:
+    """The library reads the view as it is."""
+    if isinstance(kernel, Matmul):
+        return addressable(view)
+    moving = [s for n, s in zip(view.shape, view.strides, strict=True) if n > 1]
+    if name == "w" and view.shape[0] > 1:
+        return all(s > 0 for s in moving) and view.strides[0] == view.shape[1] * view.strides[1]
+    return all(s > 0 for s in moving)
+
+
+def fusible(kernel: Matmul | Conv) -> int:
+    """How many of the posts, from the first on, the library's kernel applies itself."""
+    patterns: Sequence[Callable[[Post], bool]]
+    if isinstance(kernel, Matmul):
+        patterns = (lambda p: bias_of(kernel, p) is not None, _plain_relu)
+    elif kernel.transposed:
+        patterns = ()
+    else:
+        channels = (1, kernel.y.shape[1], *(1 for _ in kernel.y.shape[2:]))
+        patterns = (lambda p: _adds(p, channels), lambda p: _adds(p, kernel.y.shape), _plain_relu)
+    count = 0
+    for fits in patterns:
+        if count < len(kernel.post) and fits(kernel.post[count]):
+            count += 1
+    return count
+
+
+def _plain_relu(p: Post) -> bool:
+    return p.kind == "relu" and p.alpha == 0.0
+
+
+def _adds(p: Post, shape: tuple[int, ...]) -> bool:
+    return p.kind == "add" and p.operand is not None and p.operand.shape == shape
+
+
+def _posted(source: View, posts: Sequence[Post], out: View) -> EOperator:
+    """out = posts(source), element by element."""
+    loops = tuple(Iter(f"i{n}", 0, extent) for n, extent in enumerate(out.shape))
+    here = tuple(var(i.name) for i in loops)
+    operands = [("Y", source)]
+    body: Body = Read(Tensor("Y", source.shape), here)
+    for n, post in enumerate(posts):
+        read: Read | None = None
+        if post.operand is not None:
+            tensor = Tensor(f"P{n}", post.operand.shape)
+            read = Read(tensor, tuple(e if extent > 1 else as_index(0) for e, extent in zip(here, tensor.shape, strict=True)))
+            operands.append((tensor.name, post.operand))
+        body = _applied(post, body, read)
+    return EOperator(Scope(loops, (), body), tuple(operands), out)
+
+
+def _applied(post: Post, y: Body, operand: Read | None) -> Body:
+    """The expression of a post."""
+    match post.kind:
+        case "add" | "mul":
+            assert operand is not None
+            return Add((y, operand)) if post.kind == "add" else Mul((y, operand))
+        case "relu" if post.alpha == 0.0:
+            return Call("relu", (y,))
+        case "relu":
+            below = Mul((_number(post.alpha), Call("min", (y, _number(0.0)))))
+            return Add((Call("relu", (y,)), below))
+        case "tanh" | "sigmoid":
+            return Call(post.kind, (y,))
+        case "clip":
+            raised = y if isinf(post.alpha) else Call("max", (y, _number(post.alpha)))
+            return raised if isinf(post.beta) else Call("min", (raised, _number(post.beta)))
+        case "linear":
+            return Add((Mul((_number(post.alpha), y)), _number(post.beta)))
+    raise ValueError(post.kind)
+
+
+def _number(value: float) -> Const:
+    return Const(Fraction(value))

@@ -1,0 +1,84 @@
+"""Plans become CUDA programs: kernels fitted to the libraries, generated code as text, buffers placed in one arena by lifetime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from einnet.errors import BackendError
+from einnet.instantiate.kernels import LINE, EOperator, Kernel, Matmul, OpaqueCall, Plan, anchored
+from einnet.runtime import memory
+from einnet.runtime.cpu.compile import available, operator_names
+from einnet.runtime.cuda.fit import fitted
+from einnet.runtime.cuda.gemm import gemm
+from einnet.runtime.cuda.program import ALIGNMENT, CudaProgram, Generated, Launch, Place, Step
+
+if TYPE_CHECKING:
+    from einnet.instantiate.codegen.cuda import CudaOperator
+
+ITEM = 4
+"""Bytes of an element that generated code reads or writes."""
+
+
+def lower(plan: Plan) -> CudaProgram:
+    """The program that computes the plan. Needs TVM, and no CUDA. Raises UsageError for a malformed plan, BackendError without TVM."""
+    missing = available()
+    if missing:
+        raise BackendError(missing)
+    plan = fitted(plan)
+    memory.check_plan(plan)
+    names = iter(operator_names([k for k in plan.kernels if isinstance(k, EOperator)]))
+    named = [next(names) if isinstance(k, EOperator) else "" for k in plan.kernels]
+    code = generate(plan.kernels, named)
+    scratch = [sum(_rounded(size) for _, size in code[name].stages) if name else 0 for name in named]
+    arena = memory.place(memory.lifetimes(plan, scratch), ALIGNMENT)
+    region = memory.stack({b.name: memory.sizes(plan)[b.name] for b in plan.buffers if b.role == "constant"}, ALIGNMENT)
+    places = {b.name: Place(b.name in region.offsets, {**arena.offsets, **region.offsets}.get(b.name, 0), b.size, b.dtype) for b in plan.buffers}
+    places = {name: p for name, p in places.items() if p.constant or name in arena.offsets}
+    places |= {f"scratch:{n}": Place(False, arena.offsets[f"scratch:{n}"], size // ITEM, "f32") for n, size in enumerate(scratch) if size}
+    steps = tuple(step(n, kernel, name, code) for n, (kernel, name) in enumerate(zip(plan.kernels, named, strict=True)))
+    texts = {name: operator.text for name, operator in code.items()}
+    return CudaProgram(places, arena.nbytes, region.nbytes, steps, texts, plan.inputs, plan.outputs, dict(plan.constants))
+
+
+def generate(kernels: Sequence[Kernel], names: Sequence[str]) -> dict[str, CudaOperator]:
+    """The code of each distinct eOperator by its name."""
+    from einnet.instantiate.codegen.cuda import lower_cuda
+
+    found: dict[str, CudaOperator] = {}
+    for kernel, name in zip(kernels, names, strict=True):
+        if isinstance(kernel, EOperator) and name not in found:
+            placed = anchored(kernel)
+            assert isinstance(placed, EOperator)
+            found[name] = lower_cuda(placed, name)
+    return found
+
+
+def step(n: int, kernel: Kernel, name: str, code: dict[str, CudaOperator]) -> Step:
+    """The kernel as a step of the program, its n-th."""
+    match kernel:
+        case EOperator():
+            return Generated(kernel, name, tuple(launches(n, kernel, code[name])))
+        case Matmul():
+            return gemm(kernel)
+        case OpaqueCall():
+            return kernel
+    return kernel
+
+
+def launches(n: int, kernel: EOperator, operator: CudaOperator) -> list[Launch]:
+    """The operator's functions on the buffers of this kernel: operands by their order, which equal operators share, from the lines they start in."""
+    from einnet.instantiate.codegen.resolve import OUT
+
+    pointers = {f"operand {k}": (v.buffer, v.offset - v.offset % LINE) for k, (_, v) in enumerate(kernel.operands)}
+    pointers[OUT] = (kernel.out.buffer, kernel.out.offset - kernel.out.offset % LINE)
+    at = 0
+    for stage, size in operator.stages:
+        pointers[stage] = (f"scratch:{n}", at // ITEM)
+        at += _rounded(size)
+    return [Launch(k.name, k.grid, k.block, tuple(pointers[a] for a in k.arguments)) for k in operator.kernels]
+
+
+def _rounded(elements: int) -> int:
+    """Bytes of an array between two launches."""
+    return memory.align_up(max(elements, 1) * ITEM, ALIGNMENT)

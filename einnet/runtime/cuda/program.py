@@ -1,0 +1,112 @@
+"""A program for a CUDA device as plain data: steps over buffers at fixed places of one arena and one region of constants.
+
+Nothing here needs CUDA. `lower` makes programs from plans, `store` writes and reads them, `device` runs them, `host` runs them on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Union
+
+import numpy as np
+
+from einnet.instantiate.kernels import Conv, EOperator, OpaqueCall, View
+
+ALIGNMENT = 256
+"""Bytes: what CUDA libraries want of a buffer's start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a buffer lies: `offset` bytes from the start of the arena or of the constants; `size` elements of `dtype`."""
+
+    constant: bool
+    offset: int
+    size: int
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A generated CUDA function on pointers: element `offset` of each buffer."""
+
+    function: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    arguments: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """An eOperator, and the launches of generated code that compute it. `text` is the name of the code."""
+
+    operator: EOperator
+    text: str
+    launches: tuple[Launch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Element (i, j) lies `offset + i·row + j·column` elements after the buffer's start; one of the strides is 1."""
+
+    buffer: str
+    offset: int
+    row: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch dimension: so many products, and the elements between their operands; 0 is a broadcast, and a, b may overlap."""
+
+    count: int
+    a: int
+    b: int
+    c: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """c[i, j] = Σ_k a[i, k] b[k, j] for every batch, outermost first; then + bias along c's unit stride, then max(0, ·)."""
+
+    m: int
+    n: int
+    k: int
+    a: Matrix
+    b: Matrix
+    c: Matrix
+    batches: tuple[Batch, ...] = ()
+    bias: tuple[str, int] | None = None
+    relu: bool = False
+
+
+Step = Union[Generated, Gemm, Conv, OpaqueCall]
+"""A Conv's posts are at most: add (1, channels, 1...), add of a tensor like the result, relu with slope 0, in that order; none if transposed."""
+
+
+@dataclass(frozen=True)
+class CudaProgram:
+    """What runs, in order, and where. `texts` is CUDA C by name, self-contained behind `text.PRELUDE`; `constants` are flat arrays."""
+
+    places: Mapping[str, Place]
+    arena_bytes: int
+    constant_bytes: int
+    steps: tuple[Step, ...]
+    texts: Mapping[str, str]
+    inputs: tuple[tuple[str, View], ...]
+    outputs: tuple[tuple[str, View], ...]
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False)
+
+    @property
+    def launches(self) -> int:
+        """Kernels of an inference: generated ones, and one for each call of a library (batches that it cannot take count one by one)."""
+        return sum(_launches(step) for step in self.steps)
+
+
+def _launches(step: Step) -> int:
+    if isinstance(step, Generated):
+        return len(step.launches)
+    if isinstance(step, Gemm):
+        return int(np.prod([b.count for b in step.batches[:-1]], dtype=np.int64))
+    return 1

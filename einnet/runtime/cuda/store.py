@@ -1,0 +1,144 @@
+"""CUDA programs on disk: a sealed zip archive (see `artifact`) of JSON, `.npy` arrays, models of opaque nodes and CUDA text. No machine code."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from einnet.errors import ArtifactError
+from einnet.instantiate.kernels import Conv, EOperator, OpaqueCall
+from einnet.runtime.artifact import array_bytes, array_from, read_sealed, write_sealed
+from einnet.runtime.cuda.program import Batch, CudaProgram, Gemm, Generated, Launch, Matrix, Place, Step
+from einnet.runtime.memory import storage_dtype
+from einnet.runtime.serial import Json, kernel_json, read_kernel, read_view, view_json
+
+FORMAT = 1
+Blob = Callable[[bytes], int]
+
+
+def save(path: str | os.PathLike[str], program: CudaProgram) -> None:
+    """Write the program, whole or not at all. Raises ArtifactError if the path cannot be written."""
+    models: list[bytes] = []
+
+    def blob(model: bytes) -> int:
+        models.append(model)
+        return len(models) - 1
+
+    manifest = {"cuda": FORMAT, "program": program_json(program, blob), "constants": list(program.constants)}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
+        for n, values in enumerate(program.constants.values()):
+            archive.writestr(f"constants/{n}.npy", array_bytes(values))
+        for n, model in enumerate(models):
+            archive.writestr(f"models/{n}.onnx", model)
+        for n, text in enumerate(program.texts.values()):
+            archive.writestr(f"code/{n}.cu", text)
+    write_sealed(Path(path), buffer.getbuffer())
+
+
+def load(path: str | os.PathLike[str]) -> CudaProgram:
+    """Read a program. Raises ArtifactError if the file is missing, damaged, of another format or no program for CUDA."""
+    source = Path(path)
+    body = read_sealed(source)
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            manifest = json.loads(archive.read("manifest.json"))
+            if manifest.get("cuda") != FORMAT:
+                raise ArtifactError(f"{source} is no CUDA program of format {FORMAT}")
+            return _program(manifest, archive)
+    except ArtifactError:
+        raise
+    except Exception as e:  # what is written by somebody else fails in many ways
+        raise ArtifactError(f"{source} cannot be read: {e}") from e
+
+
+def program_json(program: CudaProgram, blob: Blob) -> Json:
+    """Everything but the values of constants and the texts."""
+    return {
+        "places": {name: asdict(p) for name, p in program.places.items()},
+        "arena": program.arena_bytes,
+        "region": program.constant_bytes,
+        "steps": [_step_json(s, blob) for s in program.steps],
+        "texts": list(program.texts),
+        "inputs": [[name, view_json(v)] for name, v in program.inputs],
+        "outputs": [[name, view_json(v)] for name, v in program.outputs],
+    }
+
+
+def _step_json(step: Step, blob: Blob) -> Json:
+    match step:
+        case Generated(operator, text, launches):
+            return {"kind": "generated", "operator": kernel_json(operator, blob), "text": text, "launches": [asdict(x) for x in launches]}
+        case Gemm():
+            return {"kind": "gemm", **asdict(step)}
+        case Conv() | OpaqueCall():
+            return kernel_json(step, blob)
+    raise TypeError(step)
+
+
+def _program(manifest: Json, archive: zipfile.ZipFile) -> CudaProgram:
+    value = manifest["program"]
+    constants = {name: array_from(archive.read(f"constants/{n}.npy")) for n, name in enumerate(manifest["constants"])}
+    texts = {name: archive.read(f"code/{n}.cu").decode() for n, name in enumerate(value["texts"])}
+    inputs, outputs = (tuple((str(name), read_view(v)) for name, v in value[key]) for key in ("inputs", "outputs"))
+    program = CudaProgram(
+        {name: Place(**p) for name, p in value["places"].items()}, int(value["arena"]), int(value["region"]),
+        tuple(_step(s, archive) for s in value["steps"]), texts, inputs, outputs, constants,
+    )  # fmt: skip
+    _check(program)
+    return program
+
+
+def _step(value: Json, archive: zipfile.ZipFile) -> Step:
+    def model(n: int) -> bytes:
+        return archive.read(f"models/{int(n)}.onnx")
+
+    match value.pop("kind"):
+        case "generated":
+            operator = read_kernel(value["operator"], model)
+            if not isinstance(operator, EOperator):
+                raise ValueError("generated code that computes no eOperator")
+            return Generated(operator, str(value["text"]), tuple(_launch(x) for x in value["launches"]))
+        case "gemm":
+            a, b, c = (Matrix(**value.pop(name)) for name in "abc")
+            batches, bias = tuple(Batch(**x) for x in value.pop("batches")), value.pop("bias")
+            return Gemm(a=a, b=b, c=c, batches=batches, bias=(str(bias[0]), int(bias[1])) if bias else None, **value)
+        case kind:
+            step = read_kernel({"kind": kind, **value}, model)
+            if not isinstance(step, (Conv, OpaqueCall)):
+                raise ValueError(f"a step of kind {kind}")
+            return step
+
+
+def _launch(value: Json) -> Launch:
+    grid, block = (tuple(int(n) for n in value[key]) for key in ("grid", "block"))
+    return Launch(str(value["function"]), _three(grid), _three(block), tuple((str(b), int(n)) for b, n in value["arguments"]))
+
+
+def _three(values: tuple[int, ...]) -> tuple[int, int, int]:
+    x, y, z = values
+    return x, y, z
+
+
+def _check(program: CudaProgram) -> None:
+    """Raise ValueError unless buffers lie in their regions, constants have values, and steps use buffers and texts that there are."""
+    for name, p in program.places.items():
+        end = p.offset + p.size * storage_dtype(p.dtype).itemsize
+        if p.offset < 0 or p.size < 0 or end > (program.constant_bytes if p.constant else program.arena_bytes):
+            raise ValueError(f"buffer {name} lies outside its region")
+        if p.constant and (name not in program.constants or program.constants[name].size != p.size):
+            raise ValueError(f"constant buffer {name} needs {p.size} values")
+    used: list[Any] = [b for s in program.steps if isinstance(s, Generated) for x in s.launches for b, _ in x.arguments]
+    used += [m.buffer for s in program.steps if isinstance(s, Gemm) for m in (s.a, s.b, s.c)]
+    unknown = [b for b in used if b not in program.places]
+    if unknown:
+        raise ValueError(f"a step uses buffer {unknown[0]}, which the program does not have")
+    if any(s.text not in program.texts for s in program.steps if isinstance(s, Generated)):
+        raise ValueError("a step runs code that the program does not have")
