@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from dataclasses import replace
 
@@ -84,6 +85,20 @@ def test_windows_that_overlap_are_products_of_their_own(threads: int) -> None:
         found = prepare(Matmul(a, b, c))
     assert len(found.repeats) == 9
     assert found.shares == threads
+
+
+@pytest.mark.parametrize("strides", [(68 * 12, 68, 1), (80 * 12, 80, 1), (68, 4 * 68, 1)], ids=["dense", "padded", "interleaved"])
+@pytest.mark.parametrize("kind", ["add", "mul"])
+def test_a_row_for_each_matrix_of_a_batch_is_right_or_refused(strides: tuple[int, ...], kind: str) -> None:
+    """oneDNN's product for results with gaps takes a wrong row, or crashes; its product for dense results does not."""
+    c, post = View("c", (4, 12, 68), strides), (Post(kind, View("o", (4, 1, 68), (68, 68, 1))),)
+    kernel = Matmul(layout("a", (4, 12, 20)), layout("b", (4, 20, 68)), c, post)
+    if strides == (68 * 12, 68, 1):
+        agree(kernel, ("b",))
+    else:
+        with contextlib.suppress(Refused):
+            agree(kernel, ("b",))
+    agree(replace(kernel, post=(Post(kind, replace(c, buffer="o")),)), ("b",))
 
 
 ELEMENTWISE = [

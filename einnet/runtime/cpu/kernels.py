@@ -184,6 +184,8 @@ def _build(request: _Request) -> Prepared:
         raise Refused(f"oneDNN has only its reference code {name} for {layouts}")
     if name.startswith("gemm") and sum(isinstance(p, dnnl.Binary) for p, _ in request.posts) > 1:
         raise Refused(f"oneDNN's {name} reads past its operands with several binary post-operations")
+    if name.startswith("gemm") and any(_varies_with_batch(v, request.y) for p, v in request.posts if v and isinstance(p, dnnl.Binary)):
+        raise Refused(f"oneDNN's {name} is wrong, or reads past its operands, where a post-operation takes another row for each matrix of a batch")
     operands = [(dnnl.ARG_SRC, x, request.x), (dnnl.ARG_DST, y, request.y)]
     if bias and request.bias:
         operands.append((dnnl.ARG_BIAS, bias, request.bias))
@@ -213,6 +215,12 @@ def _posts(posts: Sequence[Post], result: View, arrange: Callable[[View], View])
         else:
             found.append((dnnl.Binary(post.kind, _desc(view)), view))
     return tuple(found)
+
+
+def _varies_with_batch(operand: View, result: View) -> bool:
+    """The operand varies along a batch dimension and not along a later one of the result."""
+    varies = [n > 1 for n in operand.shape]
+    return any(v and any(m > 1 and not w for m, w in zip(result.shape[d:], varies[d:])) for d, v in enumerate(varies[:-2]))
 
 
 def _split_bias(posts: tuple[Post, ...], channel: int) -> tuple[View | None, tuple[Post, ...]]:
