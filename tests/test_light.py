@@ -6,9 +6,10 @@ import numpy as np
 import onnx
 import pytest
 
-from benchmarks.light import LIGHT, NAMES, randomised, scaling
+from benchmarks.light import LIGHT, NAMES, calibrated, randomised, scaling
 from einnet.graph.onnx import load
 from einnet.graph.program import Opaque
+from einnet.runtime.ort import Session
 
 
 def test_there_are_nine() -> None:
@@ -29,3 +30,11 @@ def test_weights_are_random_and_everything_has_an_expression(name: str) -> None:
     assert all((values[n] >= 0.5).all() for n in scaling(list(model.graph.node)) & filled)
     program = load(model)
     assert not [n for n in program.nodes if isinstance(n, Opaque)]
+
+
+def test_scores_are_spread_so_that_no_softmax_hides_a_difference() -> None:
+    model = calibrated(randomised(onnx.load(LIGHT / "light_squeezenet.onnx")))
+    session = Session(model.SerializeToString(), 1)
+    (result,) = session({"data_0": np.random.default_rng(1).standard_normal((1, 3, 224, 224)).astype(np.float32)}).values()
+    assert result.max() < 0.1
+    assert result.std() > 1e-5
