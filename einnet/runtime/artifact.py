@@ -25,6 +25,7 @@ from einnet.graph.dtypes import NUMPY
 from einnet.instantiate.kernels import Plan
 from einnet.runtime import machine
 from einnet.runtime.cpu import compile as codegen
+from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.program import Code, Executable, build_code
 from einnet.runtime.memory import check_plan
 from einnet.runtime.serial import Json, plan_from_json, plan_json
@@ -48,7 +49,8 @@ class Loaded:
     def executable(self, threads: int | None = None) -> Executable:
         """The program, ready to run, on as many threads as it was optimized for or on others.
 
-        Code that does not fit is built again with TVM. Raises ArtifactError where that is not possible.
+        Code that does not fit is built again with TVM, and vendor kernels are asked of the library that is here. Raises ArtifactError where either
+        is not possible.
         """
         threads = threads or self.threads
         code = self.code
@@ -57,7 +59,11 @@ class Loaded:
             if missing:
                 raise ArtifactError(f"{self.problem}; it cannot be built again: {missing}")
             code = build_code(self.plan, threads)
-        return Executable(self.plan, threads, code=code)
+        try:
+            return Executable(self.plan, threads, code=code)
+        except Refused as reason:
+            here, there = (versions.get("onednn", "none") for versions in (machine.versions(), self.versions))
+            raise ArtifactError(f"made with oneDNN {there}; here is {here}, which refuses: {reason}; optimize the model again") from reason
 
 
 def save(

@@ -9,7 +9,9 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,8 @@ from einnet.expr.text import parse
 from einnet.instantiate.kernels import EOperator, Plan, dense_view
 from einnet.runtime import artifact, machine
 from einnet.runtime.cpu import compile as codegen
+from einnet.runtime.cpu import program
+from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.program import Code, Executable, build_code
 from einnet.runtime.serial import canonical, kernel_json, plan_from_json, plan_json
 from tests.runtime.plans import residual_block, two_layers, with_opaque_nodes
@@ -148,6 +152,32 @@ def test_another_machine_builds_again_or_says_why_not(stored: Path, tmp_path: Pa
 def test_features_of_this_machine_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine.misfit(machine.description()) is None
     assert "Plan 9" in str(machine.misfit({**machine.description(), "system": "Plan 9"}))
+
+
+def test_another_library_that_lacks_a_kernel_is_told_of(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = artifact.load(forged(stored, tmp_path / "other.einnet", "manifest.json", edited(("versions", "onednn"), "2.7.1")))
+    assert loaded.executable().run(np.zeros((4, 32), np.float32)), "what the library here can do, it does"
+
+    def refuse(*_: object) -> None:
+        raise Refused("only its reference code")
+
+    monkeypatch.setattr(program, "prepare", refuse)
+    with pytest.raises(ArtifactError, match=r"made with oneDNN 2\.7\.1; here is .*reference code.*optimize the model again"):
+        loaded.executable()
+
+
+def test_eight_threads_run_one_program_two_hundred_times(stored: Path) -> None:
+    executable = artifact.load(stored).executable()
+    inputs = [np.random.default_rng(seed).uniform(-1, 1, (4, 32)).astype(np.float32) for seed in range(8)]
+    expected = [executable.run(x)[0] for x in inputs]
+    start = threading.Barrier(8)
+
+    def work(n: int) -> int:
+        start.wait()
+        return sum(np.array_equal(executable.run(inputs[n])[0], expected[n]) for _ in range(200))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8))) == [200] * 8
 
 
 def test_a_path_that_cannot_be_written_leaves_nothing(code: Code, tmp_path: Path) -> None:
