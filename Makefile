@@ -1,5 +1,6 @@
 # make demo    optimize ResNet-18 from nothing        make test       what CI runs
 # make lint    ruff, mypy, import-linter only         make test-slow  the tests that a default run leaves out
+# make nvrtc   the generated CUDA kernels of the seven models, compiled for sm_90 (no GPU needed)
 # make docs    the site, in build/docs               make notebooks executes the notebooks
 # make goldens the published derivations, found by search: states, depth and time of each, three shapes
 # make bench   the seven models against other engines (hours; goes on where it stopped)
@@ -9,7 +10,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search
+.PHONY: demo test lint test-slow nvrtc docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -40,6 +41,9 @@ docs: .venv/stamp-docs
 
 notebooks: .venv/stamp-notebook
 	$(BIN)/python -m pytest -q -m "slow or not slow" tests/docs/test_notebooks.py
+
+nvrtc: .venv/stamp-nvrtc
+	$(BIN)/python -m pytest -q -m slow tests/runtime/cuda/test_nvrtc.py
 
 goldens: .venv/stamp-dev
 	$(BIN)/python -m tests.search.goldens
@@ -76,6 +80,10 @@ clean:
 
 .venv/stamp-notebook: pyproject.toml | .venv/bin/python
 	$(PIP) install --quiet -e '.[dev,notebook]'
+	@touch $@ .venv/stamp-core
+
+.venv/stamp-nvrtc: pyproject.toml | .venv/bin/python
+	$(PIP) install --quiet -e '.[dev,nvrtc]'
 	@touch $@ .venv/stamp-core
 
 .venv/stamp-bench: pyproject.toml | .venv/bin/python

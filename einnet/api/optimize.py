@@ -22,7 +22,7 @@ from einnet.api.schedule import Schedule
 from einnet.api.settings import Progress, Settings
 from einnet.api.whole import whole_model
 from einnet.derivation.steps import Derivation
-from einnet.errors import NotStaticError
+from einnet.errors import NotStaticError, UsageError
 from einnet.graph.program import Program
 
 if TYPE_CHECKING:
@@ -121,6 +121,8 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
     Raises ModelError for a model that cannot be read, UsageError for a wrong argument, BackendError for a missing library.
     """
     settings = replace(settings, **arguments) if settings else Settings(**arguments)
+    if settings.backend != "cpu":
+        raise UsageError(f"backend {settings.backend!r} runs nothing here: `einnet optimize --backend cuda`, or einnet.api.cuda.optimize_cuda")
     started = time.monotonic()
     from einnet.graph.onnx import load as load_model
     from einnet.runtime.cpu.threads import resolve_threads

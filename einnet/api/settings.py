@@ -9,7 +9,7 @@ from einnet.derivation.rules import RULES
 from einnet.derivation.steps import KINDS
 from einnet.errors import UsageError
 
-BACKENDS = ("cpu",)
+BACKENDS = ("cpu", "cuda")
 TARGETS = ("native", "onnx")
 """Where the program is to be fast: as ours, or as an ONNX model in ONNX Runtime."""
 

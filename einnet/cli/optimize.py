@@ -21,7 +21,8 @@ def register(commands: Any) -> None:
     one.add_argument("--max-depth", type=int, default=7, metavar="N", help="most explorative steps in a derivation (default: 7)")
     one.add_argument("--time-budget", type=float, default=120.0, metavar="SECONDS", help="for the whole of it (default: 120)")
     one.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: the physical cores)")
-    one.add_argument("--backend", metavar="NAME", help="cpu (default: EINNET_BACKEND, else cpu)")
+    one.add_argument("--backend", metavar="NAME", help="cpu or cuda (default: EINNET_BACKEND, else cpu)")
+    one.add_argument("--profile", metavar="FILE", type=Path, help="with --backend cuda: times of the device (default: the data sheet of an H200)")
     one.add_argument("--target", default="native", metavar="NAME", help="native (default), or onnx: what is fastest in ONNX Runtime, for -o OUT.onnx")
     one.add_argument("--allow", default="reassociation", metavar="CLASS", help="worst class of step: exact, reassociation (default), precision")
     one.add_argument("--no-derive", dest="derive", action="store_false", help="the model's own operators only")
@@ -51,6 +52,10 @@ def optimize(options: argparse.Namespace) -> int:
     for path in (options.output, options.report, Path(options.json) if options.json and options.json != "-" else None):
         if path is not None:
             check_writable(path)
+    if chosen.backend == "cuda":
+        return optimize_for_cuda(options, chosen)
+    if options.profile:
+        raise UsageError("--profile describes a CUDA device: it goes with --backend cuda")
     with progress(options.quiet) as report:
         result = optimize_model(options.model, chosen, progress=report)
     passed = bool(result.report["verification"]["passed"])
@@ -67,6 +72,42 @@ def optimize(options: argparse.Namespace) -> int:
     if not options.quiet and options.json != "-":
         print_summary(result.report, options.output if passed else None)
     return 0 if passed else FAILED
+
+
+def optimize_for_cuda(options: argparse.Namespace, chosen: Any) -> int:
+    """Optimize for a CUDA device by predicted times; exit code 1 where the program that was found does not pass its verification on the host."""
+    from dataclasses import replace
+
+    from einnet.api.cuda import optimize_cuda
+    from einnet.cli.progress import progress
+
+    if options.report:
+        raise UsageError("--report shows measured times: there are none with --backend cuda (--json writes the predictions)")
+    if options.output and options.output.suffix == ".onnx":
+        raise UsageError("--backend cuda writes its own programs, not ONNX models")
+    with progress(options.quiet) as report:
+        result = optimize_cuda(options.model, replace(chosen, progress=report), options.profile)
+    passed = bool(result.report["verification"]["passed"])
+    if options.output and passed:
+        result.save(options.output)
+    if options.json:
+        write_json(options.json, result.report)
+    if not options.quiet and options.json != "-":
+        print("\n".join(cuda_lines(result.report)))
+    return 0 if passed else FAILED
+
+
+def cuda_lines(report: dict[str, Any]) -> list[str]:
+    """What was found, for people."""
+    totals, verification = report["totals"], report["verification"]
+    passed = "passed" if verification["passed"] else "FAILED"
+    source = "recorded times" if report["profile"] == "measured" else "estimated, nothing was measured"
+    return [
+        f"{report['device']} ({source}): {totals['original_predicted_ms']:.4g} -> {totals['optimized_predicted_ms']:.4g} ms predicted, "
+        f"{totals['launches']} launches, {report['changed']} of {report['subprograms']} subprograms changed",
+        f"verified on the host ({verification['generated']}): {passed}, error {verification['max_rel']:.2g}",
+        *report["notes"],
+    ]
 
 
 def settings(options: argparse.Namespace) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import isinf, prod
@@ -19,31 +19,40 @@ from einnet.runtime.cuda.vendor import window
 
 def fitted(plan: Plan) -> Plan:
     """The same program: every matrix has a stride of 1, every post is one that the library fuses."""
-    more = _Storage(plan)
+    more = _Storage(plan.constants)
     kernels: list[Kernel] = []
     for kernel in plan.kernels:
         kernels += _fit(kernel, more) if isinstance(kernel, (Matmul, Conv)) else (kernel,)
     return replace(plan, buffers=(*plan.buffers, *more.buffers), kernels=tuple(kernels), constants={**plan.constants, **more.constants})
 
 
+def parts(kernel: Kernel) -> list[Kernel]:
+    """What one kernel becomes where no operand is a constant."""
+    return list(_fit(kernel, _Storage({}))) if isinstance(kernel, (Matmul, Conv)) else [kernel]
+
+
 class _Storage:
     """Buffers that are added to a plan."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.known = plan.constants
+    def __init__(self, constants: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) -> None:
+        self.known = constants
         self.buffers: list[Buffer] = []
         self.constants: dict[str, np.ndarray[Any, np.dtype[Any]]] = {}
 
-    def dense(self, like: View, role: str = "temporary") -> View:
+    def dense(self, like: View, role: str = "temporary", swap: bool = False) -> View:
+        """A new buffer in the shape of a view, row-major; with `swap`, dimension 2 outside dimension 1."""
+        order = [0, 2, 1, *range(3, len(like.shape))] if swap else list(range(len(like.shape)))
         self.buffers.append(Buffer(f"cuda:{len(self.buffers)}", prod(like.shape), "f32", role))
-        return dense_view(self.buffers[-1].name, like.shape)
+        stored = dense_view(self.buffers[-1].name, tuple(like.shape[d] for d in order))
+        return replace(stored, shape=like.shape, strides=tuple(stored.strides[order.index(d)] for d in range(len(order))))
 
-    def copied(self, view: View) -> View | None:
+    def copied(self, view: View, swap: bool) -> View | None:
         """A dense copy of constants, made now; None for what changes."""
         if view.buffer not in self.known:
             return None
-        target = self.dense(view, "constant")
-        self.constants[target.buffer] = window(view, self.known[view.buffer].reshape(-1)).reshape(-1).copy()
+        target = self.dense(view, "constant", swap)
+        values = self.constants[target.buffer] = np.empty(prod(view.shape), np.float32)
+        window(target, values)[...] = window(view, self.known[view.buffer].reshape(-1))
         return target
 
 
@@ -52,9 +61,10 @@ def _fit(kernel: Matmul | Conv, more: _Storage) -> Iterator[Kernel]:
     for name in names:
         view: View = getattr(kernel, name)
         if not _taken(kernel, name, view):
-            dense = more.copied(view)
+            swap = name == "w" and isinstance(kernel, Conv) and kernel.transposed
+            dense = more.copied(view, swap)
             if dense is None:
-                dense = more.dense(view)
+                dense = more.dense(view, swap=swap)
                 yield _posted(view, (), dense)
             change: dict[str, Any] = {name: dense}
             kernel = replace(kernel, **change)
@@ -77,7 +87,8 @@ def _taken(kernel: Matmul | Conv, name: str, view: View) -> bool:
         return addressable(view)
     moving = [s for n, s in zip(view.shape, view.strides, strict=True) if n > 1]
     if name == "w" and view.shape[0] > 1:
-        return all(s > 0 for s in moving) and view.strides[0] == view.shape[1] * view.strides[1]
+        joined = 2 if kernel.transposed else 1
+        return all(s > 0 for s in moving) and view.strides[0] == view.shape[joined] * view.strides[joined]
     return all(s > 0 for s in moving)
 
 

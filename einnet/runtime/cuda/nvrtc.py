@@ -34,11 +34,11 @@ def compile_text(text: str, architecture: str = ARCHITECTURE) -> bytes:
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            log = b" " * _done(nvrtc.nvrtcGetProgramLogSize(program))
+            log: bytes = b" " * _done(nvrtc.nvrtcGetProgramLogSize(program))
             _done(nvrtc.nvrtcGetProgramLog(program, log))
             lines = log.decode(errors="replace").strip("\0 \n").splitlines()
             raise BackendError(f"NVRTC rejects generated CUDA text: {next((x for x in lines if 'error' in x), lines[0] if lines else status)}")
-        code = b" " * _done(nvrtc.nvrtcGetCUBINSize(program))
+        code: bytes = b" " * _done(nvrtc.nvrtcGetCUBINSize(program))
         _done(nvrtc.nvrtcGetCUBIN(program, code))
         return code
     finally:

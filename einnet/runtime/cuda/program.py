@@ -101,10 +101,11 @@ class CudaProgram:
     @property
     def launches(self) -> int:
         """Kernels of an inference: generated ones, and one for each call of a library (batches that it cannot take count one by one)."""
-        return sum(_launches(step) for step in self.steps)
+        return sum(calls(step) for step in self.steps)
 
 
-def _launches(step: Step) -> int:
+def calls(step: Step) -> int:
+    """Kernels that the step launches."""
     if isinstance(step, Generated):
         return len(step.launches)
     if isinstance(step, Gemm):

@@ -22,5 +22,5 @@ def test_every_text_becomes_machine_code(name):
 
 
 def test_wrong_text_is_refused_with_the_compilers_message():
-    with pytest.raises(BackendError, match="NVRTC rejects generated CUDA text: .*undefined"):
+    with pytest.raises(BackendError, match=r"NVRTC rejects generated CUDA text: .*undefined"):
         nvrtc.compile_text('extern "C" __global__ void k(float* x) { x[0] = y; }')

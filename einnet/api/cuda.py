@@ -1,0 +1,113 @@
+"""Optimizing for a CUDA device without one: costs from a recorded profile or a data sheet, results checked on the host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from einnet.api.certificate import Certificate, certify
+from einnet.api.describe import describe
+from einnet.api.optimize import TOLERANCE, prepare, tell
+from einnet.api.pipeline import Outcome, search
+from einnet.api.schedule import Schedule
+from einnet.api.settings import Settings
+from einnet.api.verify import Trial, random_inputs
+from einnet.errors import UsageError
+
+if TYPE_CHECKING:
+    from einnet.runtime.cuda.program import CudaProgram
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass
+class CudaOptimization:
+    """What was found for a CUDA device. Times in the report are predictions, marked as what they are; nothing ran on a device."""
+
+    outcome: Outcome
+    program: CudaProgram
+    certificate: Certificate
+    report: dict[str, Any]
+
+    def save(self, path: str | Path) -> Path:
+        """Write the program. Raises ArtifactError where the path cannot be written."""
+        from einnet.runtime.cuda.store import save
+
+        save(path, self.program)
+        return Path(path)
+
+    def on_host(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Run the program on the CPU, as a test of it."""
+        from einnet.runtime.cuda.host import Host
+
+        return Host(self.program)(inputs)
+
+
+def optimize_cuda(model: Any, settings: Settings, profile: str | Path | None = None) -> CudaOptimization:
+    """Optimize an ONNX model for the device of a profile, by default an H200 as its data sheet describes it.
+
+    The same model, settings and profile give the same program, as long as the time budget suffices for the search.
+
+    Raises ModelError for a model that cannot be read or has no static shapes, UsageError for a wrong argument, BackendError without TVM.
+    """
+    from einnet.graph.onnx import load as load_model
+    from einnet.runtime.cpu.threads import resolve_threads
+    from einnet.runtime.cuda.costs import CudaCost
+    from einnet.runtime.cuda.lower import lower
+    from einnet.runtime.cuda.profile import H200, load
+
+    if settings.backend != "cuda":
+        raise UsageError(f"this optimizes for cuda, not for {settings.backend}")
+    started = time.monotonic()
+    tell(settings, "read the model", started)
+    cost = CudaCost(load(Path(profile)) if profile is not None else H200)
+    program = prepare(load_model(model, shapes=settings.shapes or None))
+    outcome = search(program, settings, cost, Schedule(started, settings.time_budget))
+    tell(settings, "check the derivations", started)
+    certificate = certify(outcome)
+    tell(settings, "lower and verify", started)
+    made = lower(outcome.plan())
+    inputs = random_inputs(outcome.plan(), settings.seed)
+    threads = resolve_threads(settings.threads)
+    verification = verify(model, outcome, made, inputs, settings, threads)
+    report = build_report(model, outcome, made, cost, verification, time.monotonic() - started)
+    return CudaOptimization(outcome, made, certificate, report)
+
+
+def verify(model: Any, outcome: Outcome, made: CudaProgram, inputs: dict[str, Array], settings: Settings, threads: int) -> dict[str, Any]:
+    """The program on the host against ONNX Runtime; "generated" says what ran the generated kernels."""
+    from dataclasses import replace
+
+    from einnet.api.verify import compare_outputs
+    from einnet.runtime.cuda.host import Host
+
+    trial = Trial(model, outcome.program, replace(settings, threads=threads), inputs)
+    host = Host(made)
+    return {**compare_outputs(host(inputs), trial.expected, TOLERANCE[settings.allow]), "on": "host", "generated": host.generated}
+
+
+def build_report(model: Any, outcome: Outcome, made: CudaProgram, cost: Any, verification: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Everything that was decided, as plain JSON data."""
+    plans = {name: outcome.plan(original=name == "original") for name in ("original", "optimized")}
+    predicted = {name: sum(cost.estimates(plan.kernels)) * 1e3 for name, plan in plans.items()}
+    kernels = [{"kernel": describe(k), "predicted_ms": cost.seconds(k) * 1e3, "estimated": k in cost.unmeasured} for k in plans["optimized"].kernels]
+    return {
+        "model": str(model) if isinstance(model, (str, Path)) else outcome.program.title,
+        "backend": "cuda",
+        "device": cost.profile.device,
+        "profile": "measured" if cost.profile.measured else "estimate",
+        "subprograms": len(outcome.results),
+        "changed": sum(r.changed for r in outcome.results),
+        "totals": {"original_predicted_ms": predicted["original"], "optimized_predicted_ms": predicted["optimized"], "launches": made.launches},
+        "kernels": kernels,
+        "memory": {"arena": made.arena_bytes, "constants": made.constant_bytes},
+        "verification": verification,
+        "notes": outcome.notes,
+        "states": outcome.states,
+        "seconds": seconds,
+    }

@@ -1,0 +1,74 @@
+"""`optimize_cuda`: derived programs for a device that is not there, checked on the host."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+
+from benchmarks.models import build
+from einnet.api.cuda import optimize_cuda
+from einnet.api.settings import Settings
+from einnet.cli import main
+from einnet.errors import UsageError
+from einnet.runtime.cuda.store import load
+from tests.models import random_inputs, tiny, two_layers
+from tests.runtime.cuda.programs import reference, worst
+from tests.runtime.cuda.test_models import SEVEN
+
+PROFILE = Path(__file__).parents[2] / "profiles" / "h200.json"
+
+
+def test_the_same_profile_gives_the_same_program(tmp_path):
+    model, settings = tiny("convtranspose"), Settings(backend="cuda", max_depth=2, time_budget=60)
+    first, again = (optimize_cuda(model, settings, PROFILE) for _ in range(2))
+    assert first.report["verification"]["passed"]
+    assert first.program == again.program
+    assert first.report["profile"] == "estimate"
+    assert first.report["totals"]["optimized_predicted_ms"] <= first.report["totals"]["original_predicted_ms"]
+    assert load(first.save(tmp_path / "p")) == first.program
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SEVEN)
+def test_derived_programs_of_the_seven_models(name):
+    model = tiny(name)
+    found = optimize_cuda(model, Settings(backend="cuda", max_depth=3, time_budget=40, allow="precision"))
+    inputs = random_inputs(model)
+    assert found.report["verification"]["passed"]
+    assert worst(found.on_host(inputs), reference(model, inputs)) < 1e-3
+
+
+@pytest.mark.slow
+def test_transposed_convolutions_become_products():
+    found = optimize_cuda(build("infogan"), Settings(backend="cuda", max_depth=4, time_budget=60), PROFILE)
+    assert found.report["changed"] > 0
+    assert found.report["verification"]["passed"]
+    assert found.report["totals"]["optimized_predicted_ms"] < found.report["totals"]["original_predicted_ms"]
+
+
+def test_the_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("EINNET_CACHE", str(tmp_path))
+    onnx.save(two_layers(), tmp_path / "m.onnx")
+    report = tmp_path / "r.json"
+    model = str(tmp_path / "m.onnx")
+    arguments = ["optimize", model, "--backend", "cuda", "--profile", str(PROFILE), "--no-derive", "--json", str(report), "-o", str(tmp_path / "p")]
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "nothing was measured" in out
+    assert json.loads(report.read_text())["verification"]["on"] == "host"
+    assert main(["run", str(tmp_path / "p")]) == 2
+    assert "program for a CUDA device" in capsys.readouterr().err
+    assert main(["optimize", model, "--profile", str(PROFILE)]) == 2
+    assert "--backend cuda" in capsys.readouterr().err
+
+
+def test_the_processors_door_refuses_cuda():
+    import einnet
+
+    with pytest.raises(UsageError, match="optimize_cuda"):
+        einnet.optimize(two_layers(), backend="cuda")
+    with pytest.raises(UsageError, match="not for cpu"):
+        optimize_cuda(two_layers(), Settings())

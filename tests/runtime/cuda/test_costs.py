@@ -1,0 +1,76 @@
+"""Predicted costs: recorded times first, estimates where there are none; profiles as files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from einnet.errors import UsageError
+from einnet.instantiate.kernels import EOperator, Matmul, Post, dense_view
+from einnet.runtime.cuda.costs import CudaCost
+from einnet.runtime.cuda.profile import H200, key, load, profile_json
+
+PROFILE = Path(__file__).parents[3] / "profiles" / "h200.json"
+
+
+def product(n: int, *post: Post) -> Matmul:
+    return Matmul(dense_view("a", (n, n)), dense_view("b", (n, n)), dense_view("c", (n, n)), post)
+
+
+def test_the_stored_profile_is_the_data_sheet_and_says_so():
+    assert load(PROFILE) == H200
+    assert json.loads(PROFILE.read_text())["kind"] == "estimate"
+
+
+def test_small_kernels_cost_a_launch_and_large_ones_their_work():
+    small, large = CudaCost(H200).estimates([product(8), product(4096)])
+    assert small == H200.card.launch
+    assert large > 2 * 4096**3 / H200.card.peak
+
+
+def test_what_the_library_does_not_fuse_costs_another_kernel():
+    fused, apart = CudaCost(H200).estimates([product(8, Post("relu")), product(8, Post("tanh"))])
+    assert (fused, apart) == (H200.card.launch, 2 * H200.card.launch)
+
+
+def test_recorded_times_count_whatever_buffers_are_called():
+    kernel = product(8)
+    cost = CudaCost(replace(H200, seconds={key(kernel): 7e-6}))
+    other = Matmul(dense_view("x", (8, 8)), dense_view("y", (8, 8)), dense_view("z", (8, 8)))
+    assert cost.measured([kernel, other]) == [7e-6, 7e-6]
+    assert not cost.unmeasured
+    cost.seconds(product(16))
+    assert list(cost.unmeasured) == [product(16)]
+
+
+def test_round_trip(tmp_path):
+    profile = replace(H200, measured=True, versions={"cupy": "14"}, seconds={key(product(8)): 1e-6})
+    (tmp_path / "p.json").write_text(json.dumps(profile_json(profile)))
+    assert load(tmp_path / "p.json") == profile
+
+
+@pytest.mark.parametrize("change", [{"format": 9}, {"kind": "guess"}, {"seconds": {"k": -1}}, {"card": {}}])
+def test_files_that_are_no_profile(change, tmp_path):
+    (tmp_path / "p.json").write_text(json.dumps({**profile_json(H200), **change}))
+    with pytest.raises(UsageError, match="no profile of a CUDA device"):
+        load(tmp_path / "p.json")
+
+
+def test_a_missing_file():
+    with pytest.raises(UsageError, match="cannot be read"):
+        load(Path("missing.json"))
+
+
+def test_weights_of_grouped_transposed_convolutions_are_stored_as_the_library_joins_them():
+    from einnet.instantiate.kernels import Conv, View
+    from einnet.runtime.cuda.fit import parts
+
+    w = View("w", (2, 3, 2, 1, 1), (6, 2, 1, 1, 1))
+    kernel = Conv(dense_view("x", (1, 4, 2, 2)), w, dense_view("y", (1, 6, 2, 2)), (1, 1), (1, 1), (0, 0), (0, 0), transposed=True)
+    copy, conv = parts(kernel)
+    assert isinstance(copy, EOperator) and isinstance(conv, Conv)
+    assert conv.w.shape == w.shape
+    assert conv.w.strides[0] == w.shape[2] * conv.w.strides[2]
