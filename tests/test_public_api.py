@@ -30,7 +30,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     "cupy": ("einnet.runtime.cuda.*",),
     "cudnn": ("einnet.runtime.cuda.*",),
     "nvmath": ("einnet.runtime.cuda.*",),
-    "nvmath": ("einnet.runtime.*",),
     "distributed": ("einnet.api.workers",),
     "rich": ("einnet.cli*", "einnet.explore*"),
 }
