@@ -36,6 +36,13 @@ def register(commands: Any) -> None:
     one.add_argument("--json", metavar="FILE", help="write the verdict as JSON; - is standard output")
     one.set_defaults(run=verify)
 
+    one = commands.add_parser("bisect", help="the subprogram, and the step of its derivation, that moves a stored program's result most")
+    one.add_argument("model", metavar="MODEL.onnx", type=Path)
+    one.add_argument("program", metavar="OUT.einnet", type=Path)
+    one.add_argument("--seed", type=int, default=1, help="of the random inputs (default: 1)")
+    one.add_argument("--json", metavar="FILE", help="write what was found as JSON; - is standard output")
+    one.set_defaults(run=bisect)
+
     one = commands.add_parser("explain", help="the derivations that a stored program stands on, step by step")
     one.add_argument("program", metavar="OUT.einnet", type=Path)
     one.add_argument("--all", action="store_true", help="prove and print the derivations of the candidates that were considered, too")
@@ -148,6 +155,32 @@ def verdict_lines(verdict: dict[str, Any]) -> list[str]:
             lines.append(f"  mean {s['mean_abs']:.2g}, percentiles {ranks}; greatest at {s['where']}: {s['got']:.7g}, ONNX Runtime {s['wanted']:.7g}")
     lines.append(f"bound  {numbers['bound']:.3g} of max|y|, a priori, by all derivations together")
     return [*lines, "passed" if verdict["passed"] else "FAILED"]
+
+
+def bisect(options: argparse.Namespace) -> int:
+    """Print how much each derived subprogram moves the result, and the errors along the derivation of the first."""
+    from einnet.api.bisect import bisect as search
+    from einnet.api.stored import load
+
+    found = search(options.model, load(options.program), options.seed)
+    if options.json:
+        write_json(options.json, found)
+    if options.json != "-":
+        print("\n".join(bisect_lines(found)))
+    return 0
+
+
+def bisect_lines(found: dict[str, Any]) -> list[str]:
+    """What was found, for people."""
+    lines = [f"{s['moved']:.3g} of max|y|  {s['output']}: {', '.join(s['nodes'])}" for s in found["subprograms"]]
+    if found["apart"]:
+        lines.append(f"{found['apart']} derived for subprograms together: not looked at one by one")
+    if found["steps"]:
+        lines.append("the first, step by step, in f32 beside float64:")
+    for n, step in enumerate(found["steps"]):
+        mark = "  <- adds most" if n == found["step"] else ""
+        lines.append(f"  {n}. {step['rule']} {step['parameters']} [{step['kind']}]  {step['error']:.3g}{mark}")
+    return lines
 
 
 def explain(options: argparse.Namespace) -> int:
