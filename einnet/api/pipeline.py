@@ -169,8 +169,7 @@ class _Search:
         end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()) + others)
         if self.settings.derive:
             self.explore(expressions, chosen, seconds, end)
-        if self.known and not self.interrupts.requested:
-            self.known.remember(list(chosen.values()))
+        self.remember(*chosen.values())
         chosen |= recalled
         results = [result(p, chosen[p.key]) for p in parts]
         notes = ["interrupted: what was left to explore runs as the model has it"] if self.interrupts.requested else []
@@ -202,8 +201,12 @@ class _Search:
                 if found and found.pays:
                     outcome.put_together(found)
                     current = {r.subprogram.output.name: r for r in outcome.results}
+        self.remember(*list(choices.values())[recalled:])
+
+    def remember(self, *choices: Choice) -> None:
+        """Store choices for later runs; not when interrupted, as one may have been cut short."""
         if self.known and not self.interrupts.requested:
-            self.known.remember(list(choices.values())[recalled:])
+            self.known.remember(choices)
 
     def costed(self, expressions: Mapping[str, Scope]) -> dict[str, Choice]:
         """The model's own operators, those that compute most first: time may not suffice to measure all."""
@@ -223,7 +226,10 @@ class _Search:
     def round(
         self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float], end: float, known: Mapping[str, Found]
     ) -> None:
-        """Explore some subprograms, the most expensive first, each with a share of the time that is left as large as its own."""
+        """Explore some subprograms, the most expensive first, each with a share of the time that is left as large as its own.
+
+        What has not hurried is remembered at once: a run that is broken off goes on from there.
+        """
         rest = sum(seconds.values())
         for done, key in enumerate(sorted(seconds, key=lambda k: -seconds[k])):
             left = end - time.monotonic()
@@ -234,6 +240,8 @@ class _Search:
             found = self.one(expressions[key], share, (done, len(seconds)), known.get(key))
             found.seconds += chosen[key].seconds
             chosen[key] = found
+            if not found.hurried:
+                self.remember(found)
 
     def explored(self, expressions: Mapping[str, Scope], seconds: Mapping[str, float], end: float) -> dict[str, Found]:
         """What the others find, all at once and before anything is measured: a busy machine measures badly."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,33 @@ def test_a_second_run_searches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for before, after in zip(first.report["subprograms"], second.report["subprograms"], strict=True):
         assert {tuple(c["kernels"]) for c in after["candidates"]} >= {tuple(c["kernels"]) for c in before["candidates"]}
     assert second.report["verification"]["passed"]
+
+
+@pytest.mark.parametrize("how", ["killed", "Ctrl-C"])
+def test_an_interrupted_run_is_resumed(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """What was explored before is recalled, what was cut short or not reached is searched."""
+    explored: list[str] = []
+    deepen = pipeline.deepen
+
+    def breaking(expression, options, *rest):
+        if options.max_depth and explored:
+            if how == "killed":
+                raise SystemExit(137)
+            signal.raise_signal(signal.SIGINT)
+        elif options.max_depth:
+            explored.append(expression.text())
+        return deepen(expression, options, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "deepen", breaking)
+        with pytest.raises(SystemExit) if how == "killed" else contextlib.nullcontext():
+            einnet.optimize(two_layers(), **(ARGUMENTS | {"time_budget": 60}))
+    seen = searched(monkeypatch)
+    result = einnet.optimize(two_layers(), **(ARGUMENTS | {"time_budget": 60}))
+    assert explored[0] not in seen and seen
+    distinct = {s["key"] for s in result.report["subprograms"]}
+    assert f"1 of {len(distinct)} subprograms recalled from an earlier search" in result.report["notes"]
+    assert result.report["verification"]["passed"]
 
 
 @pytest.mark.parametrize("change", [{"time_budget": 3}, {"fresh": True}, {"max_depth": 0}, {"allow": "exact"}, {"rules": ("sum-split",)}])
