@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,10 @@ def run(options: argparse.Namespace, names: Sequence[str], one: Callable[[str, a
     rows: dict[str, Row] = {row["model"]: row for row in known}
     for name in options.models or names:
         with ProcessPoolExecutor(1, get_context("spawn")) as alone:
-            rows[name] = alone.submit(attempted, one, name, options).result()
+            try:
+                rows[name] = alone.submit(attempted, one, name, options).result()
+            except BrokenProcessPool:
+                rows[name] = {"model": name, "passed": False, "error": "the process was ended: it may have taken more memory than there is"}
         print(json.dumps(rows[name]), flush=True)
         ordered = [rows[n] for n in names if n in rows]
         write(options.output, {"machine": cpu_name(), "versions": versions(), "models": ordered})

@@ -6,17 +6,19 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from math import inf
+from math import inf, prod
 from pathlib import Path
 
 import numpy as np
 
 from einnet.errors import BackendError
-from einnet.instantiate.kernels import Kernel, OpaqueCall
+from einnet.expr.nodes import walk
+from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall, operand_views, result_views
 from einnet.runtime import machine
+from einnet.runtime.capacity import available_bytes
 from einnet.runtime.costs import MEASUREMENT, CpuCost, kernel_key
 from einnet.runtime.cpu import roofline
-from einnet.runtime.cpu.measure import Unmeasured, constant_buffers, measure, sample, single
+from einnet.runtime.cpu.measure import ITEM, MEMORY_SHARE, Unmeasured, constant_buffers, measure, sample, single
 from einnet.runtime.memory import fill_random
 from einnet.runtime.onnx.model import export
 from einnet.runtime.ort import Session
@@ -57,6 +59,8 @@ class OnnxCost(CpuCost):
         expected = [roofline.estimate(k, self.machine) for k in kernels]
 
         def timer(kernel: Kernel, constants: frozenset[str]) -> Timing:
+            if expanded(kernel) > MEMORY_SHARE * available_bytes():
+                return Timing(inf, 0.0, 1)
             try:
                 session = Session(model_of(kernel, constants), self.threads, spin=True, title="a kernel")
             except BackendError:
@@ -72,6 +76,13 @@ class OnnxCost(CpuCost):
 def model_of(kernel: Kernel, constants: frozenset[str]) -> bytes:
     """One kernel as a model: over flat buffers as in a program, so that views which ONNX has to copy cost what they cost there."""
     return kernel.model if isinstance(kernel, OpaqueCall) else bytes(export(single(kernel, constants)).SerializeToString())
+
+
+def expanded(kernel: Kernel) -> int:
+    """Bytes that the kernel's nodes may hold at once: ONNX has no strides, so windows that overlap are copied, and what is summed may stand apart."""
+    views = [prod(v.shape) for v in (*operand_views(kernel), *result_views(kernel))]
+    inner = [prod(i.extent for i in (*s.loops, *s.sums)) for s in walk(kernel.scope)] if isinstance(kernel, EOperator) else []
+    return ITEM * (sum(views) + 2 * max(inner, default=0))
 
 
 def time_session(session: Session, budget_s: float, until: float, patient: bool) -> Timing:
