@@ -13,7 +13,7 @@ from einnet.api.report import build_report
 from einnet.api.restrain import restrain
 from einnet.api.schedule import Schedule
 from einnet.api.settings import Settings
-from einnet.api.verify import SETTLE_S, Array, Trial, compare_outputs, random_inputs
+from einnet.api.verify import SETTLE_S, Array, Trial, compare_outputs
 from einnet.api.whole import whole_model
 from einnet.errors import ModelError, UsageError
 from einnet.instantiate.kernels import Plan
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NOT_DERIVED = "the original model is written: "
 
 
-def finish_onnx(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, schedule: Schedule) -> Optimization:
+def finish_onnx(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, schedule: Schedule, trial: Trial) -> Optimization:
     """Write what was chosen as a model, prove it, verify and time it beside the original in ONNX Runtime; keep the faster of the two.
 
     Raises ModelError for a model of more than 2 GB, which no program can hold.
@@ -43,8 +43,7 @@ def finish_onnx(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost,
         restrain(outcome, settings.memory_limit)
     tell(settings, "verify and time", schedule.started)
     plan = outcome.plan()
-    inputs = random_inputs(plan, settings.seed)
-    trial = Trial(model, outcome.program, settings, inputs)
+    inputs = trial.inputs
     tolerance = TOLERANCE[settings.allow]
     written = attempt(outcome, plan)
     runs = runnable(written) if written else trial.model

@@ -26,6 +26,7 @@ from einnet.errors import NotStaticError, UsageError
 from einnet.graph.program import Program
 
 if TYPE_CHECKING:
+    from einnet.api.verify import Trial
     from einnet.runtime.costs import CpuCost
     from einnet.runtime.cpu.program import Executable
     from einnet.runtime.whole import Whole
@@ -136,21 +137,23 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
 
         return keep_whole(model, settings, str(reason), started)
     from einnet.api.onnx_target import finish_onnx
+    from einnet.api.verify import Trial, random_values
     from einnet.runtime.costs import CpuCost
     from einnet.runtime.onnx.cost import OnnxCost
 
     assert settings.threads is not None
-    schedule = Schedule(started, settings.time_budget)
+    given = [(program.names.get(t.name, t.name), t.shape, t.dtype) for t in program.inputs]
+    trial = Trial(model, program, settings, random_values(given, settings.seed))
+    schedule = Schedule(started, settings.time_budget, trial.seconds)
     cost = (CpuCost if settings.target == "native" else OnnxCost)(settings.threads, constant=is_constant)
     memory = Memory(cost.database, settings, cost.place())
     outcome = search(program, settings, cost, schedule, memory)
     outcome.notes += cost.notes()
-    return (finish if settings.target == "native" else finish_onnx)(model, outcome, settings, cost, schedule)
+    return (finish if settings.target == "native" else finish_onnx)(model, outcome, settings, cost, schedule, trial)
 
 
-def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, schedule: Schedule) -> Optimization:
+def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, schedule: Schedule, trial: Trial) -> Optimization:
     """Compile what was chosen, prove, verify and time it; keep the model's own operators, or ONNX Runtime, where they are faster."""
-    from einnet.api.verify import Trial, random_inputs
     from einnet.runtime.cpu.program import Executable
 
     program, tolerance = outcome.program, TOLERANCE[settings.allow]
@@ -160,7 +163,6 @@ def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, sche
     tell(settings, "check the derivations", schedule.started)
     certificate = certify(outcome)
     tell(settings, "verify and time", schedule.started)
-    trial = Trial(model, program, settings, random_inputs(executable.plan, settings.seed))
     verification = trial.verify(executable, tolerance)
     seconds = schedule.timing_s(inf if outcome.interrupted else time.monotonic())
     times = trial.compare(programs, seconds)

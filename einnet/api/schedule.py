@@ -19,16 +19,23 @@ COMPARED = 0.7
 LEAST_TIMING_S = 2.5
 """A few rounds of quick programs."""
 
+TURNS = 4
+"""Times that ONNX Runtime loads and runs the model in one round of a comparison, where not all programs fit into memory at once."""
+
 START_S, PART_S, BYTES_PER_S, RUNS = 2.0, 0.05, 1e8, 12
 """What compiling, proving, verifying and the profile of kernels take: seconds, seconds for each subprogram, bytes of weights in a second, runs."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Moments of time.monotonic(): the whole started at `started` and is to end `budget` seconds later."""
+    """Moments of time.monotonic(): the whole started at `started` and is to end `budget` seconds later.
+
+    `reference_s` is how long ONNX Runtime took to load and run the model once.
+    """
 
     started: float
     budget: float
+    reference_s: float = 0.0
 
     @property
     def end(self) -> float:
@@ -42,7 +49,7 @@ class Schedule:
     def searched(self, program: Program, parts: int, run_s: float) -> float:
         """When the search is to end for a program of so many distinct subprograms, one run of which takes `run_s` seconds."""
         weights = sum(value.nbytes for value in program.weights.values())
-        finishing = START_S + PART_S * parts + weights / BYTES_PER_S + RUNS * run_s
+        finishing = START_S + PART_S * parts + weights / BYTES_PER_S + RUNS * run_s + TURNS * self.reference_s
         timing = min(TIMING_SHARE * self.budget, TIMING_S)
         return max(self.end - finishing - timing, self.started + LEAST_SEARCH_SHARE * self.budget)
 

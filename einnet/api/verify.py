@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,20 +30,25 @@ SETTLE_S = 0.15
 
 
 def random_inputs(plan: Plan, seed: int) -> dict[str, Array]:
-    """Standard normal values for float inputs, small non-negative integers for integer ones, coin flips for booleans."""
+    """`random_values` for the inputs of a plan."""
+    dtypes = {b.name: b.dtype for b in plan.buffers}
+    return random_values([(name, view.shape, dtypes[view.buffer]) for name, view in plan.inputs], seed)
+
+
+def random_values(inputs: Sequence[tuple[str, tuple[int, ...], str]], seed: int) -> dict[str, Array]:
+    """Values for inputs of a name, shape and type: standard normal floats, small non-negative integers, coin flips for booleans."""
     from einnet.graph.dtypes import NUMPY
 
     rng = np.random.default_rng(seed)
-    dtypes = {b.name: b.dtype for b in plan.buffers}
     found: dict[str, Array] = {}
-    for name, view in plan.inputs:
-        dtype = np.dtype(NUMPY[dtypes[view.buffer]])
+    for name, shape, kind in inputs:
+        dtype = np.dtype(NUMPY[kind])
         if dtype.kind == "f":
-            found[name] = rng.standard_normal(view.shape).astype(dtype)
+            found[name] = rng.standard_normal(shape).astype(dtype)
         elif dtype.kind == "b":
-            found[name] = rng.integers(0, 2, view.shape).astype(dtype)
+            found[name] = rng.integers(0, 2, shape).astype(dtype)
         else:
-            found[name] = rng.integers(0, 4, view.shape).astype(dtype)
+            found[name] = rng.integers(0, 4, shape).astype(dtype)
     return found
 
 
@@ -85,8 +91,8 @@ class Trial:
     """A model in ONNX Runtime beside our programs for it, on the same inputs.
 
     `expected` are ONNX Runtime's outputs, `order` the names of its inputs, `peak` the bytes by which the process grew while it made its
-    session and ran once (None where the system does not tell). The session is gone by then: it and our programs are never in memory together
-    unless there is room for all.
+    session and ran once (None where the system does not tell), `seconds` how long that took. The session is gone by then: it and our programs
+    are never in memory together unless there is room for all.
     """
 
     def __init__(self, model: Any, program: Program, settings: Settings, inputs: Mapping[str, Array]) -> None:
@@ -96,11 +102,12 @@ class Trial:
         assert settings.threads is not None
         self.model, self.inputs = runnable(model), inputs
         self.threads = settings.threads
+        begin = time.monotonic()
         with growth() as grown:
             session = Session(self.model, self.threads, title=program.title)
             self.expected = session(inputs)
         self.order = [a.name for a in session.inputs]
-        self.peak = grown.nbytes
+        self.peak, self.seconds = grown.nbytes, time.monotonic() - begin
 
     def verify(self, executable: Executable, tolerance: float) -> dict[str, Any]:
         """Run the program and compare: passed if every output's error is within tolerance of max|y|."""
