@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from random import Random
 
@@ -10,20 +11,17 @@ import onnx
 import pytest
 
 from einnet.api.optimize import prepare
-from einnet.api.pipeline import canonical
 from einnet.errors import BackendError, UsageError
-from einnet.expr.nodes import tensors
 from einnet.graph.onnx import load
-from einnet.graph.program import Opaque
-from einnet.graph.split import subprograms
 from einnet.instantiate.kernels import Plan
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.onnx.model import export
 from einnet.runtime.ort import Session
-from einnet.search.candidates import candidates
-from einnet.search.plan import Assembly
-from einnet.search.space import Options, Space
+from einnet.search.candidates import Candidate, candidates
+from einnet.search.forms import Form
+from einnet.search.space import Options
+from tests.drawn import plan_of_any
 from tests.models.random_graphs import random_graph
 
 LARGEST = np.finfo(np.float32).max
@@ -32,20 +30,11 @@ LARGEST = np.finfo(np.float32).max
 
 def plan_of(model: onnx.ModelProto, rng: Random, depth: int, cost: CpuCost) -> Plan:
     """A plan of the model with any candidate of each subprogram that the machine has kernels for, drawn at random."""
-    program = prepare(load(model))
-    assembly = Assembly(program)
-    parts = {p.output.name: p for p in subprograms(program)}
-    for node in program.nodes:
-        if isinstance(node, Opaque):
-            assembly.opaque(node)
-        elif node.output.name in parts:
-            part = parts[node.output.name]
-            expression = canonical(part.expression)
-            forms = Space(Options(max_depth=depth, states=20, intensity=0.0)).forms(expression)
-            found = [c for c in candidates(forms, cost.estimates) if max(cost.costs(c.build.kernels), default=0.0) < inf]
-            chosen = rng.choice(found)
-            assembly.add(chosen.build, dict(zip(tensors(expression), part.inputs)), node.output.name)
-    return assembly.finish()
+
+    def draw(forms: Sequence[Form]) -> Candidate:
+        return rng.choice([c for c in candidates(forms, cost.estimates) if max(cost.costs(c.build.kernels), default=0.0) < inf])
+
+    return plan_of_any(prepare(load(model)), Options(max_depth=depth, states=20, intensity=0.0), draw)
 
 
 def agree(seed: int, native: bool) -> str:

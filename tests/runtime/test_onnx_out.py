@@ -10,20 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from einnet.api.pipeline import canonical
 from einnet.errors import UsageError
 from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Scope, tensors
 from einnet.expr.text import parse
 from einnet.graph.onnx import load
-from einnet.graph.program import Opaque
-from einnet.graph.split import subprograms
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Matmul, Plan, Post, View, dense_view
 from einnet.runtime.onnx.model import export
 from einnet.runtime.ort import Session
 from einnet.search.candidates import candidates
-from einnet.search.plan import Assembly
-from einnet.search.space import Options, Space
+from einnet.search.space import Options
+from tests.drawn import plan_of_any
 from tests.models import TINY, tiny, two_outputs, with_opaque
 from tests.strategies import integer_values, repeatable, scopes
 
@@ -143,18 +140,8 @@ def test_programs(name: str, depth: int) -> None:
     model = {"with_opaque": with_opaque, "two_outputs": two_outputs}[name]() if name not in TINY else tiny(name)
     program = load(model)
     rng = Random(depth)
-    assembly = Assembly(program)
-    parts = {p.output.name: p for p in subprograms(program)}
-    for node in program.nodes:
-        if isinstance(node, Opaque):
-            assembly.opaque(node)
-        elif node.output.name in parts:
-            part = parts[node.output.name]
-            expression = canonical(part.expression)
-            forms = Space(Options(max_depth=depth, states=30)).forms(expression)
-            chosen = rng.choice(candidates(forms, lambda kernels: [1.0] * len(kernels)))
-            assembly.add(chosen.build, dict(zip(tensors(expression), part.inputs)), node.output.name)
-    plan = assembly.finish()
+    options = Options(max_depth=depth, states=30)
+    plan = plan_of_any(program, options, lambda forms: rng.choice(candidates(forms, lambda kernels: [1.0] * len(kernels))))
     made = export(plan, max(program.header.opset, 13), {"note": "kept"})
     onnx.checker.check_model(made, full_check=True)
     assert [v.name for v in made.graph.input] == [v.name for v in model.graph.input]

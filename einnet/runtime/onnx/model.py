@@ -13,7 +13,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from einnet.errors import UsageError
-from einnet.expr.nodes import Body, Read, Scope, map_reads, tensors
+from einnet.expr.nodes import Scope, tensors
+from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, Post
 from einnet.runtime.onnx.buffers import Buffers
 from einnet.runtime.onnx.emit import LEAST_OPSET, Emitter, Value
@@ -112,8 +113,7 @@ class _Writer:
 
     def generated(self, scope: Scope, operands: Sequence[Value]) -> Value:
         """A call of the function that computes the scope; equal expressions share it."""
-        names = {name: f"x{n}" for n, name in enumerate(tensors(scope))}
-        scope = renamed(scope, names)
+        scope = exchange_in(scope, {t.name: replace(t, name=f"x{n}") for n, t in enumerate(tensors(scope).values())})
         text = str(scope)
         name = "e_" + hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
         if name not in self.functions:
@@ -169,15 +169,6 @@ class _Writer:
 def _ir(opset: int) -> int:
     """The format's version that belongs to an opset; functions need 8."""
     return max(8, int(helper.find_min_ir_version_for([helper.make_opsetid("", opset)])))
-
-
-def renamed(scope: Scope, names: Mapping[str, str]) -> Scope:
-    """The same scope over tensors of other names."""
-
-    def rename(r: Read) -> Body:
-        return replace(r, base=renamed(r.base, names) if isinstance(r.base, Scope) else replace(r.base, name=names[r.base.name]))
-
-    return replace(scope, body=map_reads(scope.body, rename))
 
 
 def too_large(model: onnx.ModelProto) -> bool:
