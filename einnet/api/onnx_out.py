@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
+from einnet.api.onnx_part import partial_plan, written
 from einnet.api.verify import SETTLE_S, compare_outputs, random_inputs
 from einnet.errors import ArtifactError
-from einnet.instantiate.kernels import OpaqueCall, Plan
+from einnet.instantiate.kernels import OpaqueCall
 
 if TYPE_CHECKING:
     from einnet.api.optimize import Optimization
     from einnet.api.pipeline import Outcome
+    from einnet.graph.onnx_shapes import Shapes
 
 SUFFIX = ".onnx"
 
@@ -41,33 +43,44 @@ class Comparison:
 
 
 def to_onnx(optimization: Optimization) -> onnx.ModelProto:
-    """The optimized program as a model with the original's inputs, outputs, graph name, opset (13 at least), notes and metadata.
+    """The optimized program as a model with the original's inputs, outputs, graph name, opset, notes and metadata.
 
-    Generated kernels are functions of the model over standard operators; the metadata name the rules behind every subprogram that was changed.
+    What was not derived stands there as in the original. Generated kernels are functions of the model over standard operators; the metadata
+    name the rules behind every subprogram that was changed.
     """
     from einnet.runtime.whole import Whole
 
     kept = optimization.executable
     if isinstance(kept, Whole):
         return onnx.load_model_from_string(kept.model)
-    if optimization.outcome.whole or optimization.settings.target == "onnx":
+    if optimization.settings.target == "onnx":
         (whole,) = kept.plan.kernels
         assert isinstance(whole, OpaqueCall), "ONNX Runtime runs one model"
         return onnx.load_model_from_string(whole.model)
-    return exported(optimization.outcome, kept.plan)
+    return exported(optimization.outcome, optimization.model, optimization.settings.shapes)
 
 
-def exported(outcome: Outcome, plan: Plan) -> onnx.ModelProto:
-    """A plan for the outcome's program as a model. Raises UsageError where its opaque nodes are of an opset that cannot be written."""
+def exported(outcome: Outcome, model: Any, shapes: Shapes | None = None) -> onnx.ModelProto:
+    """The model with what was derived in the place of its own nodes, and these where nothing was.
+
+    All of it is written from expressions where its nodes are of an opset that is too old. Raises UsageError where that cannot be done either.
+    """
+    from einnet.graph.onnx_read import in_memory, normalised
     from einnet.runtime.onnx.emit import LEAST_OPSET
+    from einnet.runtime.onnx.graft import graft, values
     from einnet.runtime.onnx.model import export
 
+    chosen = [] if outcome.whole else written(outcome)
+    if not chosen:
+        return in_memory(model)
     header = outcome.program.header
-    changed = {r.subprogram.key: r.candidate.rules for r in outcome.results if r.changed}
-    metadata = {**dict(header.metadata), **{f"einnet.derivation.{key}": ", ".join(rules) for key, rules in changed.items()}}
-    model = export(plan, max(header.opset, LEAST_OPSET), metadata, header.graph)
-    model.doc_string = header.doc
-    return model
+    metadata = {f"einnet.derivation.{r.subprogram.key}": ", ".join(r.candidate.rules) for r in chosen}
+    if header.opset >= LEAST_OPSET:
+        own = normalised(model, shapes)
+        return graft(own, partial_plan(outcome, chosen, values(own)), metadata)
+    made = export(outcome.plan(), LEAST_OPSET, {**dict(header.metadata), **metadata}, header.graph)
+    made.doc_string = header.doc
+    return made
 
 
 def write(optimization: Optimization, path: Path) -> Path:

@@ -16,7 +16,6 @@ from einnet.api.settings import Settings
 from einnet.api.verify import SETTLE_S, Array, Trial, compare_outputs
 from einnet.api.whole import whole_model
 from einnet.errors import ModelError, UsageError
-from einnet.instantiate.kernels import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +44,7 @@ def finish_onnx(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost,
     plan = outcome.plan()
     inputs = trial.inputs
     tolerance = TOLERANCE[settings.allow]
-    written = attempt(outcome, plan)
+    written = attempt(outcome, model, settings)
     runs = runnable(written) if written else trial.model
     verification = compare_outputs(trial.expected, trial.expected, tolerance)
     times = in_turn(trial.model, runs, inputs, trial.threads, schedule.timing_s(inf if outcome.interrupted else time.monotonic()))
@@ -69,16 +68,16 @@ def finish_onnx(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost,
     used = time.monotonic() - schedule.started
     report = build_report(model, outcome.program, outcome, settings, times, verification, certificate, (), peaks, used)
     report["onnx_out"] = Comparison(verification, 1e3 * times["onnxruntime"].median, 1e3 * times["optimized"].median).as_dict()
-    return Optimization(outcome.program, outcome, executable, certificate, report, settings)
+    return Optimization(outcome.program, outcome, executable, certificate, report, settings, model)
 
 
-def attempt(outcome: Outcome, plan: Plan) -> onnx.ModelProto | None:
+def attempt(outcome: Outcome, model: Any, settings: Settings) -> onnx.ModelProto | None:
     """The derived program as a model; None, with a note, where nothing was derived or it cannot be written."""
     if not any(r.changed for r in outcome.results):
         outcome.notes.append(NOT_DERIVED + "nothing that was derived is faster")
         return None
     try:
-        return exported(outcome, plan)
+        return exported(outcome, model, settings.shapes)
     except UsageError as error:
         outcome.notes.append(f"{NOT_DERIVED}{error}")
         return None

@@ -59,6 +59,8 @@ class Optimization:
     certificate: Certificate
     report: dict[str, Any]
     settings: Settings
+    model: Any = None
+    """What was optimized, as it was given."""
 
     @property
     def derivations(self) -> list[Derivation]:
@@ -190,7 +192,7 @@ def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, sche
     if used > LATE * settings.time_budget:
         outcome.notes.append(f"the time budget of {settings.time_budget:g} s was exceeded: {used:.1f} s")
     report = build_report(model, program, outcome, settings, times, verification, certificate, kernels, peaks, used)
-    return Optimization(program, outcome, executable, certificate, report, settings)
+    return Optimization(program, outcome, executable, certificate, report, settings, model)
 
 
 def prepare(program: Program, permuted: bool = True) -> Program:

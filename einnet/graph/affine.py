@@ -103,15 +103,17 @@ def fold_affine(program: Program) -> Program:
     for _, name in program.outputs:
         uses[name] = uses.get(name, 0) + 1
     done: dict[str, ProgramNode] = {}
+    scaled: set[str] = set()
     for node in program.nodes:
         if isinstance(node, Node):
-            node = absorb(node, done, uses, fresh)
+            node = absorb(node, done, uses, fresh, scaled)
         done[node.outputs[0].name] = node
-    return replace(program, nodes=tuple(done.values()))
+    holds = {name: held for name, held in program.holds.items() if name not in scaled}
+    return replace(program, nodes=tuple(done.values()), holds=holds)
 
 
-def absorb(node: Node, done: dict[str, ProgramNode], uses: Mapping[str, int], fresh: Fresh) -> Node:
-    """The node with what stands before it folded in; `done` loses and gains the nodes concerned."""
+def absorb(node: Node, done: dict[str, ProgramNode], uses: Mapping[str, int], fresh: Fresh, changed: set[str]) -> Node:
+    """The node with what stands before it folded in; `done` loses and gains the nodes concerned, `changed` gains tensors that get other values."""
     while True:
         names = data_inputs(node)
         before = done.get(names[0]) if len(names) == 1 else None
@@ -132,6 +134,7 @@ def absorb(node: Node, done: dict[str, ProgramNode], uses: Mapping[str, int], fr
         del done[names[0]]
         done[weight.output.name] = weight
         done[names[0]] = contraction
+        changed.add(names[0])
         return replace(node, scope=replace(node.scope, body=total(Read(contraction.output, indices(node.scope.loops)), form.shift)))
 
 

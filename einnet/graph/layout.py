@@ -14,7 +14,7 @@ import numpy as np
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Body, Mul, Read, Scope, Tensor, indices, map_reads, reads
 from einnet.graph.operators.forms import loops_of
-from einnet.graph.program import Node, Opaque, Program, ProgramNode
+from einnet.graph.program import Held, Node, Opaque, Program, ProgramNode
 from einnet.graph.rewrite import Fresh
 
 Order = tuple[int, ...]
@@ -67,7 +67,16 @@ class _Permutation:
                     self.bring(tensor)
             else:
                 self.nodes.extend(self.rewritten(node))
-        return replace(self.source, nodes=tuple(self.nodes), weights=self.weights)
+        return replace(self.source, nodes=tuple(self.nodes), weights=self.weights, holds=self.holds())
+
+    def holds(self) -> dict[str, Held]:
+        """The values that the tensors hold, in their orders."""
+        found = dict(self.source.holds)
+        for name, perm in self.orders.items():
+            held = self.source.holds.get(name)
+            if held is not None:
+                found[self.stored[name].name] = Held(held.value, tuple(held.order[k] for k in perm))
+        return found
 
     def bring(self, tensor: Tensor) -> None:
         """Copy a tensor that arrives in ONNX order into its stored order."""

@@ -19,7 +19,7 @@ from einnet.graph.onnx_read import Source, read
 from einnet.graph.onnx_shapes import Shapes
 from einnet.graph.operators.op import Attribute, Op, Operand, Unsupported
 from einnet.graph.operators.registry import lower
-from einnet.graph.program import Header, Node, Opaque, Program, ProgramNode
+from einnet.graph.program import Header, Held, Node, Opaque, Program, ProgramNode
 
 _EMBEDDED_BYTES = 1 << 16
 """Constants up to this size stay inside an opaque node's model; larger ones are weights of the program."""
@@ -77,7 +77,8 @@ class _Lowering:
         imports = graph.opset_imports
         opset = imports.get("", 0) or imports.get("ai.onnx", 1)
         header = Header(opset, graph.name or "model", self.model.doc_string or "", tuple(self.model.metadata_props.items()))
-        return Program(inputs, tuple(self.done), outputs, weights, names, Path(self.title).stem, header)
+        holds = {t.name: Held(fact.name, tuple(range(len(t.shape)))) for fact, t in self.tensors.items() if fact.value is None}
+        return Program(inputs, tuple(self.done), outputs, weights, names, Path(self.title).stem, header, holds)
 
     def tensor(self, fact: Fact) -> Tensor:
         """The program's tensor for a value; a constant becomes a weight."""

@@ -66,9 +66,23 @@ def runnable(source: Source) -> bytes | str:
     return proto.SerializeToString()  # type: ignore[no-any-return]
 
 
+def normalised(source: Source, shapes: Shapes | None = None) -> onnx.ModelProto:
+    """The model as `read` gives it, with the weights in it."""
+    model = read(source, shapes)
+    ir.external_data.load_to_model(model)
+    return ir.to_proto(model)
+
+
+def in_memory(source: Source) -> onnx.ModelProto:
+    """The model as it is, with the weights in it."""
+    if isinstance(source, (str, Path)):
+        return onnx.load(source)
+    return source if isinstance(source, onnx.ModelProto) else ir.to_proto(source)
+
+
 def serialised(source: Source) -> bytes | None:
     """The whole model with its weights as bytes; None where they are more than a protobuf can be (2 GB)."""
-    proto = onnx.load(source) if isinstance(source, (str, Path)) else source if isinstance(source, onnx.ModelProto) else ir.to_proto(source)
+    proto = in_memory(source)
     return proto.SerializeToString() if proto.ByteSize() < 1 << 31 else None
 
 

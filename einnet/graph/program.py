@@ -48,6 +48,14 @@ ProgramNode = Union[Node, Opaque]
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """The ONNX value that a tensor holds; dimension k of the tensor is dimension order[k] of the value."""
+
+    value: str
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Header:
     """What a model file says about itself: the opset of the standard operators, the graph's name, and notes of its makers."""
 
@@ -62,7 +70,8 @@ class Program:
     """Nodes in an order in which producers come first.
 
     Tensor names are identifiers of the expression language; `names` maps those that stand for a model input or output back to the ONNX
-    name. `outputs` are (ONNX name, tensor name) pairs, so that one tensor can be given out twice.
+    name. `outputs` are (ONNX name, tensor name) pairs, so that one tensor can be given out twice. `holds` tells of tensors, by name, which value
+    of the model they are; passes keep it true, and tensors that are no value of the model are not in it.
     """
 
     inputs: tuple[Tensor, ...]
@@ -72,6 +81,7 @@ class Program:
     names: Mapping[str, str] = field(default_factory=dict)
     title: str = "model"
     header: Header = field(default_factory=Header)
+    holds: Mapping[str, Held] = field(default_factory=dict)
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor of the program by name: inputs, weights, node results, and what scopes read."""

@@ -31,7 +31,7 @@ def exchange_in(scope: Scope, exchange: Exchange) -> Scope:
 
 
 def exchange_tensors(program: Program, exchange: Mapping[str, Tensor]) -> Program:
-    """Read and give out other tensors of the same shape in place of those named."""
+    """Read and give out other tensors of the same shape and value in place of those named."""
     if not exchange:
         return program
 
@@ -46,7 +46,8 @@ def exchange_tensors(program: Program, exchange: Mapping[str, Tensor]) -> Progra
         else:
             nodes.append(replace(node, inputs=tuple(map(name, node.inputs))))
     outputs = tuple((onnx, name(tensor)) for onnx, tensor in program.outputs)
-    return replace(program, nodes=tuple(nodes), outputs=outputs, names=names_of(program, outputs))
+    holds = {exchange[old].name: held for old, held in program.holds.items() if old in exchange}
+    return replace(program, nodes=tuple(nodes), outputs=outputs, names=names_of(program, outputs), holds={**holds, **program.holds})
 
 
 def names_of(program: Program, outputs: Iterable[tuple[str, str]]) -> dict[str, str]:

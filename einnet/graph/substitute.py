@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import heappop, heappush
 
 import numpy as np
 
+from einnet.graph.order import order
 from einnet.graph.program import Program, ProgramNode
 
 
@@ -59,18 +59,5 @@ def in_order(nodes: Sequence[ProgramNode]) -> list[ProgramNode] | None:
     """Producers first, otherwise in the given order; None if there is a cycle."""
     producer = {t.name: k for k, node in enumerate(nodes) for t in node.outputs}
     before = [{producer[name] for name in node.inputs if name in producer} for node in nodes]
-    after: dict[int, list[int]] = {}
-    for k, sources in enumerate(before):
-        for source in sources:
-            after.setdefault(source, []).append(k)
-    waiting = [len(sources) for sources in before]
-    ready = [k for k, count in enumerate(waiting) if not count]
-    result: list[ProgramNode] = []
-    while ready:
-        k = heappop(ready)
-        result.append(nodes[k])
-        for follower in after.get(k, ()):
-            waiting[follower] -= 1
-            if not waiting[follower]:
-                heappush(ready, follower)
-    return result if len(result) == len(nodes) else None
+    found = order(before)
+    return None if found is None else [nodes[k] for k in found]

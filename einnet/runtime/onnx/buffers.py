@@ -47,7 +47,7 @@ class Buffers:
 
     def _constant(self, view: View) -> Value:
         data = np.ascontiguousarray(strided(self.constants[view.buffer], view))
-        name = f"{view.buffer}_{len(self.known.get(view.buffer, ()))}"
+        name = f"{self.e.prefix}{view.buffer}_{len(self.known.get(view.buffer, ()))}"
         self.initialisers[name] = data
         return Value(name, view.shape)
 

@@ -35,27 +35,30 @@ def export(plan: Plan, opset: int = 18, metadata: Mapping[str, str] | None = Non
 
     Raises UsageError where the opaque nodes are of another version.
     """
-    writer = _Writer(plan, opset)
-    for kernel in plan.kernels:
-        writer.kernel(kernel)
-    return writer.model(title, metadata or {})
+    return Writer(plan, opset).model(title, metadata or {})
 
 
-class _Writer:
-    def __init__(self, plan: Plan, opset: int) -> None:
+class Writer:
+    """The nodes of a plan's kernels; names of nodes and values that are new start with `prefix`."""
+
+    def __init__(self, plan: Plan, opset: int, prefix: str = "einnet_") -> None:
         if opset < LEAST_OPSET:
             raise UsageError(
                 f"ONNX out writes operators of opset {LEAST_OPSET} or later, not {opset}: convert the model first (onnx.version_converter)"
             )
         self.plan, self.opset = plan, opset
         self.buffers = {b.name: b for b in plan.buffers}
-        self.e = Emitter(opset, "einnet_")
+        self.e = Emitter(opset, prefix)
         self.memory = Buffers(self.e, self.buffers, plan.constants)
         self.functions: dict[str, onnx.FunctionProto] = {}
         self.imports: dict[str, int] = {"": opset}
         self.opaque = 0
         for name, view in plan.inputs:
             self.memory.write(view, Value(name, view.shape))
+        for kernel in plan.kernels:
+            self.kernel(kernel)
+        for name, view in plan.outputs:
+            self.e.op("Identity", (self.memory.read(view),), view.shape, output=name)
 
     def kernel(self, kernel: Kernel) -> None:
         """Append one kernel's nodes."""
@@ -134,7 +137,7 @@ class _Writer:
             domain = "" if o.domain == "ai.onnx" else o.domain
             if self.imports.setdefault(domain, o.version) != o.version:
                 raise UsageError(f"{call.origin}: opset {o.version} of domain {domain or 'ai.onnx'!r} beside opset {self.imports[domain]}")
-        prefix = f"opaque{self.opaque}_"
+        prefix = f"{self.e.prefix}opaque{self.opaque}_"
         self.opaque += 1
         graph = onnx.compose.add_prefix_graph(model.graph, prefix)
         given = {prefix_name.name: self.memory.read(view).name for prefix_name, view in zip(graph.input, call.inputs)}
@@ -148,25 +151,33 @@ class _Writer:
         for output, view in zip(graph.output, call.outputs):
             self.memory.write(view, Value(output.name, view.shape))
 
+    def weights(self) -> list[onnx.TensorProto]:
+        """The initialisers that nodes, or graphs inside of nodes, read."""
+        used = {name for node in self.e.nodes for name in names_read(node)}
+        return [numpy_helper.from_array(a, n) for n, a in self.memory.initialisers.items() if n in used]
+
     def model(self, title: str, metadata: Mapping[str, str]) -> onnx.ModelProto:
         """All of it, with the names of the plan's inputs and outputs."""
         infos = {}
         for kind, ends in (("in", self.plan.inputs), ("out", self.plan.outputs)):
             infos[kind] = [helper.make_tensor_value_info(n, TYPES[self.buffers[v.buffer].dtype], list(v.shape)) for n, v in ends]
-        for name, view in self.plan.outputs:
-            self.e.op("Identity", (self.memory.read(view),), view.shape, output=name)
-        used = {name for node in self.e.nodes for name in node.input}
-        weights = [numpy_helper.from_array(a, n) for n, a in self.memory.initialisers.items() if n in used or n.startswith("opaque")]
-        graph = helper.make_graph(self.e.nodes, title, infos["in"], infos["out"], weights)
+        graph = helper.make_graph(self.e.nodes, title, infos["in"], infos["out"], self.weights())
         imports = [helper.make_opsetid(domain, version) for domain, version in self.imports.items()]
         model = helper.make_model(
-            graph, opset_imports=imports, functions=list(self.functions.values()), producer_name="einnet", ir_version=_ir(self.opset)
+            graph, opset_imports=imports, functions=list(self.functions.values()), producer_name="einnet", ir_version=format_version(self.opset)
         )
         helper.set_model_props(model, dict(metadata))
         return model
 
 
-def _ir(opset: int) -> int:
+def names_read(node: onnx.NodeProto) -> set[str]:
+    """What a node reads, in the graphs inside of it too (with what these define themselves)."""
+    graphs = [g for a in node.attribute for g in ([a.g] if a.HasField("g") else [*a.graphs])]
+    inner = [names_read(child) for g in graphs for child in g.node]
+    return {name for name in node.input if name}.union(*inner, *({o.name for o in g.output} for g in graphs))
+
+
+def format_version(opset: int) -> int:
     """The format's version that belongs to an opset; functions need 8."""
     return max(8, int(helper.find_min_ir_version_for([helper.make_opsetid("", opset)])))
 
