@@ -10,7 +10,7 @@ COSTING_SHARE = 0.4
 """Share of the budget until whose end the model's own operators are measured."""
 LEAST_SEARCH_SHARE = 0.5
 """Share of the budget until whose end is searched in any case."""
-TIMING_SHARE, TIMING_S = 0.25, 20.0
+TIMING_SHARE, TIMING_S = 0.15, 20.0
 """Share of the budget, and seconds, that comparing the programs takes at most."""
 STITCHING = 0.2
 """Share of what is left after the search in which is measured which copies can be left out."""

@@ -73,17 +73,18 @@ def divided(kernels: list[Kernel], temporaries: Mapping[str, Buffer], whole: Dig
     if len(small) < len(temporaries) or any(b.size % digits[name].reach for name, b in temporaries.items()):
         raise Undivided("a temporary is not made of whole digits")
 
-    def place(view: View, step: int, part: int) -> View:
-        if view.buffer not in small:
-            return replace(view, offset=view.offset + step * part)
-        reach = digits[view.buffer].reach
-        return shrunk(view, reach, reach // count)
+    def narrow(view: View) -> View:
+        reach = digits[view.buffer].reach if view.buffer in small else 0
+        return shrunk(view, reach, reach // count) if reach else view
 
-    made = []
-    for part in range(count):
-        for kernel, steps in cut:
-            made.append(map_views(kernel, lambda v: place(v, steps.get(v, 0), part)))  # noqa: B023
-    return padded(made, small)
+    first, padded_small = padded([map_views(kernel, narrow) for kernel, _ in cut], small)
+    steps = [{v: step for v, step in steps.items() if step and v.buffer not in small} for _, steps in cut]
+    return [moved(kernel, by, part) for part in range(count) for kernel, by in zip(first, steps, strict=True)], padded_small
+
+
+def moved(kernel: Kernel, steps: Mapping[View, int], part: int) -> Kernel:
+    """The first part's kernel as that of another part, from one to the next of which views move by `steps`."""
+    return map_views(kernel, lambda v: replace(v, offset=v.offset + part * steps[v]) if v in steps else v) if part else kernel
 
 
 def shrunk(view: View, reach: int, wanted: int) -> View:

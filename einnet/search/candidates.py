@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +12,7 @@ from math import inf
 from einnet.derivation.normalise import FORCED
 from einnet.expr.nodes import Scope
 from einnet.instantiate.build import Build, builds
-from einnet.instantiate.kernels import Kernel, anchored
+from einnet.instantiate.kernels import EOperator, Kernel, anchored
 from einnet.search.forms import Form, effort
 
 Estimate = Callable[[Sequence[Kernel]], Sequence[float]]
@@ -31,10 +32,14 @@ DOUBT = 1.2
 
 @dataclass
 class Candidate:
-    """One way to run a subprogram. `predicted` and `measured` are seconds of all its kernels; measured is inf unless all were measured."""
+    """One way to run a subprogram. `predicted` and `measured` are seconds of all its kernels; measured is inf unless all were measured.
+
+    `expected` and `seconds` are those of each kernel, predicted and measured.
+    """
 
     form: Form
     build: Build
+    expected: tuple[float, ...] = ()
     predicted: float = inf
     measured: float = inf
     seconds: tuple[float, ...] = ()
@@ -93,7 +98,8 @@ def candidates(forms: Sequence[Form], estimate: Estimate) -> list[Candidate]:
     kernels = list(dict.fromkeys(k for c in found.values() for k in c.kernels))
     cost = dict(zip(kernels, estimate(kernels)))
     for c in found.values():
-        c.predicted = sum(cost[k] for k in c.kernels)
+        c.expected = tuple(cost[k] for k in c.kernels)
+        c.predicted = sum(c.expected)
     return sorted(found.values(), key=lambda c: c.predicted)
 
 
@@ -107,38 +113,74 @@ def choose(
 ) -> Choice:  # fmt: skip
     """Measure the original, then the most promising candidates; take the fastest, the original unless another gains more than `gain`.
 
-    Candidates are measured in the order of their predictions, a few at a time, as long as they are predicted to take less than `DOUBT` times
-    the best known time and fewer than `most` kernels have been measured and time.monotonic() is before `until`. What was
-    not measured is not chosen, except the original, whose prediction others must then undercut. Where another way is known to take `known_s`
-    seconds, the original is not measured, and what is predicted to take longer than that is not either.
+    Candidates are measured in the order of what is known and predicted of their kernels, as long as they can take less than the best known
+    time, predictions being at most `DOUBT` times too high, and fewer than `most` kernels have been measured and time.monotonic() is before
+    `until`. What was not measured is not chosen, except the original, whose prediction others must then undercut. Where another way is known
+    to take `known_s` seconds, the original is not measured, and what is predicted to take longer than that is not either.
     """
     ranked = candidates(forms, estimate)
     originals = [c for c in ranked if c.original]
     assert originals, "the plain form is always a candidate"
-    known: dict[Kernel, float | None] = {}
+    trials = _Trials(ranked, measure, until)
     for c in originals:
-        if known_s == inf and c.predicted < DOUBT * min((o.measured for o in originals), default=inf):
-            _measure([c], measure, known, until)
+        if known_s == inf and trials.least(c) < min((o.measured for o in originals), default=inf):
+            trials.run(c, inf)
     original = best = min(originals, key=lambda c: c.cost)
-    start = len(known)
-    while sum(t is not None and t < inf for t in known.values()) - start < most and time.monotonic() < until:
-        batch = [c for c in ranked if not c.tried and c.predicted < min(best.cost, known_s) * DOUBT][:4]
-        if not batch:
+    end = trials.measured + most
+    while trials.measured < end and time.monotonic() < until:
+        limit = min(best.cost, known_s)
+        following = trials.next(limit)
+        if following is None:
             break
-        _measure(batch, measure, known, until)
-        best = min((best, *(c for c in batch if c.measured < inf)), key=lambda c: c.cost)
+        trials.run(following, limit)
+        if following.measured < best.cost:
+            best = following
     if best.cost > original.cost * (1 - gain):
         best = original
     ordered = sorted(ranked, key=lambda c: (c.measured, c.predicted))
-    hurried = time.monotonic() >= until or None in known.values()
+    hurried = time.monotonic() >= until or None in trials.known.values()
     return Choice(expression, ordered, original, best, forms=len(forms), hurried=hurried)
 
 
-def _measure(wanted: Sequence[Candidate], measure: Measure, known: dict[Kernel, float | None], until: float) -> None:
-    kernels = [k for k in dict.fromkeys(k for c in wanted for k in c.kernels) if k not in known]
-    known.update(zip(kernels, measure(kernels, until)))
-    for c in wanted:
-        times = [t for k in c.kernels if (t := known[k]) is not None]
+class _Trials:
+    """Candidates being measured kernel by kernel: what is known of one tells of all that have it in common."""
+
+    def __init__(self, ranked: Sequence[Candidate], measure: Measure, until: float) -> None:
+        self._measure, self._until = measure, until
+        self._waiting = list(ranked)
+        self.known: dict[Kernel, float | None] = {}
+        numbers: dict[Kernel, int] = {}
+        self._places = {id(c): Counter(numbers.setdefault(k, len(numbers)) for k in c.kernels) for c in ranked}
+        self._kernels = list(numbers)
+        expected = {numbers[k]: s for c in ranked for k, s in zip(c.kernels, c.expected, strict=True)}
+        self._most, self._least = expected, {n: s / DOUBT for n, s in expected.items()}
+
+    @property
+    def measured(self) -> int:
+        """Kernels that were measured and can run."""
+        return sum(t is not None and t < inf for t in self.known.values())
+
+    def least(self, c: Candidate) -> float:
+        """Seconds that a candidate takes at least, as far as is known; inf where a kernel of it cannot be run or measured."""
+        return sum(count * self._least[n] for n, count in self._places[id(c)].items())
+
+    def next(self, limit: float) -> Candidate | None:
+        """The most promising candidate of those that can take less than `limit` seconds."""
+        self._waiting = [c for c in self._waiting if not c.tried and self.least(c) < limit]
+        return min(self._waiting, key=lambda c: sum(count * self._most[n] for n, count in self._places[id(c)].items()), default=None)
+
+    def run(self, c: Candidate, limit: float) -> None:
+        """Measure the candidate's kernels, until it is known to take `limit` seconds: libraries' first, as they need no compiler, and long ones."""
+        places = self._places[id(c)]
+        for n in sorted(places, key=lambda n: (isinstance(self._kernels[n], EOperator), -places[n] * self._most[n])):
+            kernel = self._kernels[n]
+            if limit < inf and self.least(c) >= limit:
+                break
+            if kernel not in self.known:
+                (seconds,) = self._measure([kernel], self._until)
+                self.known[kernel] = seconds
+                self._most[n] = self._least[n] = inf if seconds is None else seconds
         c.tried = True
+        times = [t for k in c.kernels if (t := self.known.get(k)) is not None]
         if len(times) == len(c.kernels):
             c.seconds, c.measured = tuple(times), sum(times)

@@ -11,11 +11,13 @@ from einnet.expr.nodes import Scope, walk
 from einnet.instantiate.codegen.cost import flops as scope_flops
 from einnet.instantiate.codegen.cost import moved_bytes
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, View, dense_view, operand_views, result_views
-from einnet.runtime.cpu.measure import measure
+from einnet.runtime.cpu.measure import last_level_cache, measure
 from einnet.runtime.timing import Timing
 
 VENDOR_SHARE, GENERATED_SHARE = 0.8, 0.1
 """Shares of the multiply-add peak that vendor kernels and generated loops reach when memory does not bind them."""
+CACHED = 2.0
+"""How many times faster than from memory operands come that a cache holds from one run to the next."""
 NARROW = 8
 """Output channels below which vendor convolutions lose in proportion."""
 
@@ -74,10 +76,12 @@ def flops(kernel: Kernel) -> int:
 def estimate(kernel: Kernel, machine: Machine) -> float:
     """Seconds: the largest of launch, computation and memory traffic.
 
-    The transforms of bilinear algorithms are generated as straight-line code over few distinct sums, which memory binds.
+    The transforms of bilinear algorithms are generated as straight-line code over few distinct sums, which memory binds: the caches' where
+    what they read and write stays there.
     """
     if isinstance(kernel, EOperator) and _only_transforms(kernel.scope):
-        return max(machine.launch, moved(kernel) / machine.bandwidth)
+        nbytes = moved(kernel)
+        return max(machine.launch, nbytes / machine.bandwidth / (CACHED if nbytes <= last_level_cache() else 1.0))
     share = VENDOR_SHARE if isinstance(kernel, (Matmul, Conv)) else GENERATED_SHARE
     if isinstance(kernel, Conv):
         share *= min(1.0, kernel.w.shape[1] / NARROW)

@@ -1,0 +1,53 @@
+"""Choosing among candidates: no kernel is measured that cannot matter, and none that can is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from einnet.expr.text import parse
+from einnet.instantiate.kernels import EOperator, Kernel
+from einnet.search.candidates import DOUBT, Candidate, candidates, choose
+from einnet.search.forms import Form
+from einnet.search.space import Options, Space
+
+CONV = parse("A : f32[6,57,43,64]\nK : weight f32[3,3,64,64]\nL[n<6,h<57,w<43,f<64] Σ[c<64,r<3,s<3] A[n,h+r-1,w+s-1,c]*K[r,s,c,f]")
+
+
+@pytest.fixture(scope="module")
+def forms() -> list[Form]:
+    return Space(Options(max_depth=1)).forms(CONV)
+
+
+def every(forms: Sequence[Form]) -> list[Candidate]:
+    return candidates(forms, lambda kernels: [1.0] * len(kernels))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_fastest_is_chosen_where_predictions_are_not_too_doubtful(forms: list[Form], seed: int) -> None:
+    found = every(forms)
+    kernels = list(dict.fromkeys(k for c in found for k in c.kernels))
+    seconds = {k: 1.0 + (n * n * 7919 + seed * 104729) % 1000 for n, k in enumerate(kernels)}
+    doubt = {k: DOUBT ** (((n + seed) % 3 - 1) / 1.01) for n, k in enumerate(kernels)}
+    choice = choose(CONV, forms, lambda ks: [seconds[k] * doubt[k] for k in ks], lambda ks, _: [seconds[k] for k in ks], most=10**6, gain=0.0)
+    assert choice.best.measured == pytest.approx(min(sum(seconds[k] for k in c.kernels) for c in found))
+
+
+def test_nothing_is_compiled_beside_a_library_kernel_that_is_too_slow(forms: list[Form]) -> None:
+    found = every(forms)
+    own = {k for c in found if c.original for k in c.kernels}
+    measured: list[Kernel] = []
+
+    def measure(kernels: Sequence[Kernel], _: float) -> list[float]:
+        measured.extend(kernels)
+        return [1.0 if k in own or isinstance(k, EOperator) else 100.0 for k in kernels]
+
+    choice = choose(CONV, forms, lambda ks: [1.0 if k in own else 0.01 for k in ks], measure, most=10**6)
+    library = {k for c in found for k in c.kernels if not isinstance(k, EOperator)} - own
+    apart = own.union(*(c.kernels for c in found if not library.intersection(c.kernels)))
+    beside = {k for c in found if library.intersection(c.kernels) for k in c.kernels if isinstance(k, EOperator)} - apart
+    assert choice.best.original
+    assert beside
+    assert library.intersection(measured)
+    assert not beside.intersection(measured)
