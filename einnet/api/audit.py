@@ -84,7 +84,7 @@ def bound(stored: StoredProgram) -> float:
         return 0.0
     known = {entry.key: entry.derivation for entry in stored.certificate.entries}
     parts = stored.report["subprograms"]
-    return program_bound(known.get(s["key"]) or Derivation(declared(s["expression"], stored)) for s in parts)
+    return program_bound(known.get(s["key"]) or Derivation(declared(s, stored)) for s in parts)
 
 
 def starts(model: Any, stored: StoredProgram) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from einnet.api.certificate import Entry
 from einnet.derivation import einfile
 from einnet.derivation.check import check
 from einnet.derivation.rules import RULES
+from einnet.derivation.steps import KINDS
 from einnet.errors import UsageError
 from einnet.explore.text import derivation_story, story
 from einnet.expr.nodes import Scope, Tensor, is_weight, nested, tensors, walk
@@ -46,7 +48,10 @@ def explore_expression(
     unknown = sorted(set(rules or ()) - {r.name for r in RULES})
     if unknown:
         raise UsageError(f"no rule {unknown[0]!r}; `einnet rules` lists them")
-    return {"title": scope.text(), "rules": rule_data(), "graphs": [graph(scope, max_depth, states, seconds, rules or EXPLORED, everything)]}
+    options = Options(max_depth=max_depth, rules=tuple(rules or EXPLORED), states=states, deadline=seconds)
+    if everything:
+        options = replace(options, slack=float("inf"), intensity=0.0)
+    return {"title": scope.text(), "rules": rule_data(), "graphs": [graph(scope, options)]}
 
 
 def explore_derivation(text: str, max_depth: int = 2, states: int = 2000, seconds: float = 60.0) -> Data:
@@ -61,23 +66,47 @@ def explore_derivation(text: str, max_depth: int = 2, states: int = 2000, second
     return {**data, "replay": 0}
 
 
-def explore_program(stored: StoredProgram, max_depth: int = 2, states: int = 2000, seconds: float = 60.0) -> Data:
-    """A stored program: what it runs, the derivations it stands on, and a search anew from each distinct expression of the model."""
+def explore_program(stored: StoredProgram, max_depth: int | None = None, states: int | None = None, seconds: float = 60.0) -> Data:
+    """A stored program: what it runs, the derivations it stands on, and the search of each distinct expression of the model.
+
+    The search is not stored but repeated: by the same rules, to the same depth, to as many states as it had when it ended, it meets the same
+    states again. With `max_depth` or `states` it is another search, of every expression that far.
+    """
     considered = [(c.candidate, Entry(c.key, c.derivation, tuple(check(c.derivation)), c.matches)) for c in stored.considered]
     told = story(stored.report, stored.certificate.entries, considered)
-    starts = {s["key"]: declared(s["expression"], stored) for s in stored.report["subprograms"]}
+    distinct = {s["key"]: s for s in stored.report["subprograms"]}
+    starts = {key: declared(s, stored) for key, s in distinct.items()}
     wanted = {key: scope for key, scope in starts.items() if any(s.sums for s in walk(scope))}
+    again = max_depth is None and states is None and all("depth" in s for s in distinct.values())
     end = time.monotonic() + seconds
     graphs = []
     for n, (key, scope) in enumerate(wanted.items()):
-        share = (end - time.monotonic()) / (len(wanted) - n)
-        nodes = next(", ".join(s["nodes"]) for s in stored.report["subprograms"] if s["key"] == key)
-        graphs.append({**graph(scope, max_depth, states, max(share, 0.1), EXPLORED), "key": key, "title": nodes or scope.text()})
+        share = max((end - time.monotonic()) / (len(wanted) - n), 0.1)
+        asked = Options(max_depth=2 if max_depth is None else max_depth, states=2000 if states is None else states, deadline=share)
+        found = repeated(scope, stored.report, distinct[key], share) if again else graph(scope, asked)
+        graphs.append({**found, "key": key, "title": ", ".join(distinct[key]["nodes"]) or scope.text()})
     return {"title": str(stored.path.name), "rules": rule_data(), "graphs": graphs, "program": told, "report": stored.report}
 
 
-def declared(text: str, stored: StoredProgram) -> Scope:
-    """A reported expression with the tensors that its derivation declares; where there is none, with those that its reads suggest."""
+def repeated(scope: Scope, report: Mapping[str, Any], subprogram: Mapping[str, Any], seconds: float) -> Data:
+    """The search that the optimizer made from an expression of the model, once more."""
+    asked, stopped = report["settings"], subprogram["stopped_at"]
+    options = Options(
+        max_depth=subprogram["depth"],
+        rules=tuple(asked["rules"] or EXPLORED),
+        converge=asked["converge"] and asked["derive"] and subprogram["depth"] == asked["max_depth"],
+        fingerprint=asked["fingerprint"],
+        kinds=KINDS[: KINDS.index(asked["allow"]) + 1],
+        deadline=seconds,
+    )
+    return {**graph(scope, options if stopped is None else replace(options, states=stopped)), "asked": subprogram["states"]}
+
+
+def declared(subprogram: Mapping[str, Any], stored: StoredProgram) -> Scope:
+    """A reported expression with the tensors that the report, or else its derivation, declares; else with those that its reads suggest."""
+    text = subprogram["expression"]
+    if "tensors" in subprogram:
+        return parse("\n".join([*subprogram["tensors"], text]))
     for entry in stored.certificate.entries:
         if entry.derivation.start.text() == text:
             return entry.derivation.start
@@ -90,19 +119,17 @@ def rule_data() -> list[dict[str, str]]:
     return [{"name": r.name, "equation": r.equation, "guard": r.guard, "kind": r.kind} for r in RULES]
 
 
-def graph(scope: Scope, max_depth: int, states: int, seconds: float, rules: Sequence[str], everything: bool = False) -> Data:
-    """Search one expression and keep all that happened."""
+def graph(scope: Scope, asked: Options) -> Data:
+    """Search one expression and keep all that happened; the deadline is in seconds from now."""
     trace, began = Trace(), time.monotonic()
-    options = Options(max_depth=max_depth, rules=tuple(rules), states=states, deadline=began + seconds)
-    if everything:
-        options = Options(max_depth, tuple(rules), states=states, deadline=began + seconds, slack=float("inf"), intensity=0.0)
+    options = replace(asked, deadline=began + asked.deadline)
     space = Space(options, observer=trace)
     forms = space.forms(scope)
     counts = space.statistics
     return {
         "title": scope.text(),
         "expression": scope.text(),
-        "depth": max_depth,
+        "depth": options.max_depth,
         "counts": {"states": counts.states, "duplicates": counts.duplicates, "cut": counts.cut, "converged": counts.converged},
         "stopped": counts.stopped,
         "seconds": time.monotonic() - began,

@@ -281,6 +281,7 @@ class _Search:
         most = MEASURED if self.settings.derive and share > 0 else 0
         choice = choose(expression, forms, self.cost.estimates, self.cost.measured, most=most, until=until, known_s=apart)
         choice.states, choice.seconds = statistics.states, time.monotonic() - begin
+        choice.depth, choice.stopped_at = options(self.settings, share).max_depth, statistics.stopped_at
         choice.hurried = choice.hurried or statistics.stopped == "time"
         if statistics.stopped:
             choice.notes.append(f"search stopped by the budget of {statistics.stopped}")

@@ -12,6 +12,8 @@ from einnet.api.profile import cost_model
 from einnet.api.settings import Settings
 from einnet.api.versions import versions
 from einnet.derivation.bounds import error_bound, program_bound
+from einnet.expr.nodes import tensors
+from einnet.expr.printing import print_declaration
 from einnet.graph.program import Program
 from einnet.instantiate.match import Match
 from einnet.search.candidates import Candidate, Choice
@@ -95,7 +97,10 @@ def subprogram_report(r: Result) -> dict[str, Any]:
         "output": r.subprogram.output.name,
         "nodes": list(r.subprogram.origin),
         "expression": choice.expression.text(),
+        "tensors": [print_declaration(t) for t in tensors(choice.expression).values()],
         "states": choice.states,
+        "depth": choice.depth,
+        "stopped_at": choice.stopped_at,
         "forms": choice.forms,
         "candidates": [{**candidate_report(c), "chosen": c is chosen, "original": c is choice.original} for c in reported(choice)],
         "changed": r.changed,

@@ -72,7 +72,7 @@ def why_not(stored: StoredProgram, name: str) -> list[Data]:
         if s["key"] in found:
             continue
         places = [
-            {"scope": scope.text(), "path": path, **outcome(scope, asked)} for path, scope in asked_of(declared(s["expression"], stored), asked)
+            {"scope": scope.text(), "path": path, **outcome(scope, asked)} for path, scope in asked_of(declared(s, stored), asked)
         ]
         having = [c for c in s["candidates"] if uses(c, asked)]
         best = min((c["measured_ms"] for c in having if c["measured_ms"] is not None), default=None)

@@ -9,6 +9,7 @@ from typing import Any
 
 from einnet.cli.arguments import names
 from einnet.cli.files import check_writable, read_text, write_whole
+from einnet.errors import UsageError
 
 
 def register(commands: Any) -> None:
@@ -18,8 +19,8 @@ def register(commands: Any) -> None:
         "subject", metavar="OUT.einnet|FILE.ein|EXPR", help="a program, a derivation, an expression or a file with one; - is standard input"
     )
     one.add_argument("-o", "--output", metavar="PAGE.html", type=Path, default=Path("explore.html"), help="where to write (default: explore.html)")
-    one.add_argument("--max-depth", type=int, metavar="N", help="most explorative steps (default: 3; of each subprogram of a stored program: 2)")
-    one.add_argument("--states", type=int, default=20_000, metavar="N", help="stop after so many states (default: 20000)")
+    one.add_argument("--max-depth", type=int, metavar="N", help="most explorative steps (default: 3, of FILE.ein 2, of a program the optimizer's)")
+    one.add_argument("--states", type=int, metavar="N", help="stop after so many states (default: 20000, of a program the optimizer's)")
     one.add_argument("--time-budget", type=float, default=60.0, metavar="SECONDS", help="for the search (default: 60)")
     one.add_argument("--rules", type=names, metavar="A,B", help="only these rules (`einnet rules` lists them)")
     one.add_argument("--everything", action="store_true", help="visit scopes of any arithmetic intensity and size, too")
@@ -50,12 +51,15 @@ def found(options: argparse.Namespace) -> dict[str, Any]:
 
     path = Path(options.subject)
     if path.suffix == ".einnet" or _is_program(path):
-        return explore_program(load(path), 2 if options.max_depth is None else options.max_depth, options.states, options.time_budget)
+        if options.rules or options.everything:
+            raise UsageError("--rules and --everything are for an expression; the search of a program is the one that the optimizer made")
+        return explore_program(load(path), options.max_depth, options.states, options.time_budget)
+    states = 20_000 if options.states is None else options.states
     text = read_text(options.subject) if options.subject == "-" or _is_file(path) else options.subject
     if path.suffix == ".ein":
-        return explore_derivation(text, 2 if options.max_depth is None else options.max_depth, options.states, options.time_budget)
+        return explore_derivation(text, 2 if options.max_depth is None else options.max_depth, states, options.time_budget)
     depth = 3 if options.max_depth is None else options.max_depth
-    return explore_expression(text, depth, options.states, options.time_budget, options.rules, options.everything)
+    return explore_expression(text, depth, states, options.time_budget, options.rules, options.everything)
 
 
 def _is_file(path: Path) -> bool:

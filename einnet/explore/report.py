@@ -10,7 +10,7 @@ from typing import Any
 from einnet.explore.page import asset
 from einnet.explore.plots import HUES, roofline, share_of_roof, time_bars, time_shares
 from einnet.explore.text import Story, ms, places, proof_text
-from einnet.expr.markup import Names, Row, definitions, rows_html
+from einnet.expr.markup import Names, Row, definitions, rows_html, unchanged
 from einnet.expr.tags import tag
 from einnet.expr.text import parse
 
@@ -110,7 +110,7 @@ def kernel_table(
 
 
 def derivation_details(s: Story) -> str:
-    """The derivation, folded."""
+    """The derivation, folded: after each step the definitions that changed."""
     d = s.get("derivation")
     if not d or not d["steps"]:
         return f"<details><summary>expression</summary>{expression_html(s['expression'])}</details>"
@@ -119,9 +119,10 @@ def derivation_details(s: Story) -> str:
     parts = [rows_html(rows)]
     for step in d["steps"]:
         after: list[Row] = definitions(parse(step["expression"]), names, rows)
+        changed = [r for r in after if not unchanged(r, rows)]
         bound = f", error bound {step['bound']:.2g} ε" if step["bound"] is not None else ""
         title = f'<div class="step"><b>{step["number"]}. by {escape(step["rule"])}</b> <code>{escape(step["parameters"])}</code>'
-        parts.append(f'{title} <span class="meta">{step["kind"]}{bound}; {escape(proof_text(step["proof"]))}</span></div>{rows_html(after, rows)}')
+        parts.append(f'{title} <span class="meta">{step["kind"]}{bound}; {escape(proof_text(step["proof"]))}</span></div>{rows_html(changed, rows)}')
         rows = after
     held = f"<p>It holds <b>{escape(', '.join(d['operators']))}</b>.</p>" if d["operators"] else ""
     return f'<details><summary>derivation, {len(d["steps"])} steps</summary><div class="math">{"".join(parts)}</div>{held}</details>'

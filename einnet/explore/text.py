@@ -61,6 +61,9 @@ def story(report: Mapping[str, Any], used: Iterable[Proven], considered: Iterabl
     return {**whole, "kept_whole": report.get("kept_whole"), "notes": list(report["notes"]), "subprograms": list(chapters.values())}
 
 
+NEAREST = 6
+"""Candidates of a subprogram that are told of beside the one that runs."""
+
 SHOWN = ("key", "changed", "expression", "kernels", "original_kernels", "measured_ms", "original_ms", "states")
 
 
@@ -164,7 +167,8 @@ def chosen_because(c: Story) -> Iterator[str]:
     if c["measured_ms"] is None or c["original_ms"] is None:
         return
     rest = [k["measured_ms"] for k in c["candidates"] if not k["chosen"] and not k["original"] and k["measured_ms"] is not None]
-    others = f" and {ms(min(rest))} for the best of {len(rest)} others that were measured" if rest else ""
+    others = f"the best of {len(rest)} others that were" if len(rest) > 1 else "the one other that was"
+    others = f" and {ms(min(rest))} for {others} measured" if rest else ""
     yield f"    chosen for its time: {ms(c['measured_ms'])}, against {ms(c['original_ms'])} for the model's own operators{others}"
 
 
@@ -176,16 +180,18 @@ def kernel_lines(title: str, kernels: Sequence[Story], total: float | None) -> l
 
 
 def candidate_lines(c: Story, number: Iterator[int]) -> list[str]:
-    """What else was considered, cheapest first; derivations in full where the story has them."""
+    """What else was considered, cheapest first: all with derivations where the story has those, else the nearest ones with different operators."""
     rest = [k for k in c["candidates"] if not k["chosen"] and not (k["original"] and c["changed"])]
     lines = [f"    considered, of {c['states']} states"] if rest else []
-    for k in rest:
+    distinct = list({tuple(k["operators"]): k for k in reversed(rest)}.values())[::-1]
+    shown = rest if any("derivation" in k for k in rest) else distinct[:NEAREST]
+    for k in shown:
         cost = f"{ms(k['measured_ms'])} measured" if k["measured_ms"] is not None else f"{ms(k['predicted_ms'])} predicted"
         rules = ", ".join(dict.fromkeys(k["rules"])) or "no rule"
         lines.append(f"      {cost}  {' + '.join(k['operators']) or 'generated code alone'}   by {rules}")
         if "derivation" in k:
             lines += [f"        Derivation {next(number)}", *derivation_lines(k["derivation"], "        "), ""]
-    return lines
+    return [*lines, f"      and {len(rest) - len(shown)} more: einnet explain --all"] if len(rest) > len(shown) else lines
 
 
 def ms(value: float | None) -> str:

@@ -70,7 +70,8 @@ class Candidate:
 class Choice:
     """What was found for one subprogram: the candidates by cost, best first, the original among them.
 
-    `hurried`: more time would have found more, or measured more of it.
+    `hurried`: more time would have found more, or measured more of it. `depth` is how far was searched, `stopped_at` the number of states at which
+    a budget ended that.
     """
 
     expression: Scope
@@ -82,6 +83,8 @@ class Choice:
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
     hurried: bool = False
+    depth: int = 0
+    stopped_at: int | None = None
 
 
 def candidates(forms: Sequence[Form], estimate: Estimate) -> list[Candidate]:

@@ -39,7 +39,7 @@ def choice_json(choice: Choice, kept: Sequence[Candidate]) -> Json:
     writer = Writer()
     forms = [writer.form(form) for form in {c.form.key: c.form for c in kept}.values()]
     seconds = {name(k): t for c in kept for k, t in zip(c.kernels, c.seconds) if t < inf}
-    counts = {"states": choice.states, "found": choice.forms, "notes": choice.notes}
+    counts = {"states": choice.states, "found": choice.forms, "notes": choice.notes, "depth": choice.depth, "stopped_at": choice.stopped_at}
     return {"forms": forms, "seconds": seconds, **counts, **writer.tables}
 
 
@@ -55,6 +55,7 @@ def choice_from(value: Json, expression: Scope, estimate: Estimate) -> Choice | 
 
         choice = choose(expression, forms, estimate, measured, most=len(seconds) + 1)
         choice.states, choice.forms, choice.notes = int(value["states"]), int(value["found"]), [str(note) for note in value["notes"]]
+        choice.depth, choice.stopped_at = int(value["depth"]), None if value["stopped_at"] is None else int(value["stopped_at"])
     except (EinNetError, AssertionError, AttributeError, LookupError, TypeError, ValueError):
         return None
     return choice

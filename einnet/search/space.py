@@ -60,13 +60,14 @@ class Options:
 
 @dataclass
 class Statistics:
-    """Counts that do not depend on the machine."""
+    """Counts that do not depend on the machine; `stopped_at` are the states that there were when a budget ended the search."""
 
     states: int = 0
     duplicates: int = 0
     cut: int = 0
     converged: int = 0
     stopped: str = ""
+    stopped_at: int | None = None
 
 
 @dataclass
@@ -116,13 +117,12 @@ class Space:
 
     def out_of_budget(self) -> bool:
         """Time or states are used up; what has been found stays valid."""
-        if self.statistics.stopped:
-            return True
-        if time.monotonic() > self.options.deadline:
-            self.statistics.stopped = "time"
-        elif self.statistics.states >= self.options.states:
-            self.statistics.stopped = "states"
-        return bool(self.statistics.stopped)
+        s = self.statistics
+        if not s.stopped:
+            s.stopped = "time" if time.monotonic() > self.options.deadline else "states" if s.states >= self.options.states else ""
+        if s.stopped and s.stopped_at is None:
+            s.stopped_at = s.states
+        return bool(s.stopped)
 
     def _layer(self, root: Root, depth: int) -> bool:
         """Expand the members of the layer before, the cheapest first, and keep the best forms; whether the layer is complete."""

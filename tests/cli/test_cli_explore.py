@@ -37,6 +37,15 @@ def test_a_stored_program(einnet: Run, optimized: Path, tmp_path: Path) -> None:
     assert all(f'data-open-key="{s["key"]}"' in text for s in report["subprograms"])
 
 
+def test_the_search_of_a_stored_program_is_the_one_that_the_optimizer_made(einnet: Run, optimized: Path, tmp_path: Path) -> None:
+    result = einnet("explore", optimized / "small.einnet", "-o", tmp_path / "page.html")
+    assert result.code == 0, result.err
+    met = {s["key"]: s["states"] for s in json.loads((optimized / "report.json").read_text())["subprograms"]}
+    graphs = data(tmp_path / "page.html")["graphs"]
+    assert graphs and {g["key"]: g["counts"]["states"] for g in graphs} == {g["key"]: met[g["key"]] for g in graphs}
+    assert einnet("explore", optimized / "small.einnet", "--rules", "merge", "-o", tmp_path / "no.html").code == 2
+
+
 def test_a_derivation_is_the_first_of_its_page(einnet: Run, tmp_path: Path) -> None:
     source = Path(__file__).parent.parent / "derivations" / "g13.ein"
     assert einnet("explore", source, "-o", tmp_path / "page.html", "--max-depth", 1).code == 0

@@ -40,6 +40,21 @@ def test_every_state_of_the_search_parses_back_from_the_notation(opened: Any) ->
     assert wrong == []
 
 
+def test_a_cell_of_the_map_has_its_expression_on_a_line_for_each_definition(opened: Any) -> None:
+    lines = evaluate(opened, "model(app.graph).rows(app.graph.start).map((runs) => runs.map(([text]) => text).join(''))")
+    assert lines == ["Y = Lh w fΣc r sA[h+r−1, w+s−1, c]\u2009K[r, s, f, c]"]
+    counts = evaluate(opened, "data.graphs[0].state.text.map((t, n) => [model(app.graph).rows(n).length, definitions(t).length])")
+    assert all(drawn == defined for drawn, defined in counts)
+    floor = "rowRuns(definitions('L[h<9] A[(h+1)//2]|-inf')[0]).map(([text]) => text).join('')"
+    assert evaluate(opened, f"[nameText(\"BT_2_3''\"), {floor}]") == ["BT₂,₃′′", "Y = LhA[⌊(h+1)∕2⌋]|-inf"]
+
+
+def test_each_rule_of_the_search_has_a_colour_of_its_own(opened: Any) -> None:
+    used = evaluate(opened, "[...new Set(model(app.graph).edges.map((e) => e.rule).filter(Boolean))]")
+    assert len(used) > 3
+    assert len(set(evaluate(opened, f"{used}.map(ruleColor)"))) == len(used)
+
+
 def test_the_search_box_and_the_filters_dim_the_rest(opened: Any, data: dict[str, Any]) -> None:
     count = len(data["graphs"][0]["state"]["text"])
     assert opened.inner_text("#matches") == f"{count} states"
@@ -81,6 +96,7 @@ def test_the_path_between_two_states_can_be_replayed(opened: Any) -> None:
     path = evaluate(opened, "atlas.path.map((e) => [e.back ? e.to : e.from, e.back ? e.from : e.to])")
     assert path[0][0] == 1 and path[-1][1] == deepest
     assert all(a[1] == b[0] for a, b in pairwise(path))
+    assert not evaluate(opened, f"ways(model(app.graph), 0, {deepest}, false).some((e) => e.back && e.part)")
     opened.click("#replayHere")
     assert f"#1 to #{deepest}" in opened.inner_text("#steps")
     assert opened.is_visible("#step .math")

@@ -7,7 +7,7 @@ from einnet.derivation.steps import Derivation
 from einnet.expr.nodes import Scope
 from einnet.expr.text import parse
 from einnet.search.converge import Converged
-from einnet.search.space import Options, Space
+from einnet.search.space import Options, Space, Statistics
 from einnet.search.trace import AGAIN, CUT, NEW, Trace
 
 CONV = "A : f32[57,43,5]\nK : weight f32[3,3,5,8]\nL[h<57,w<43,f<8] Σ[c<5,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]"
@@ -59,3 +59,19 @@ def test_watching_changes_nothing() -> None:
     alone = Space(Options(max_depth=2, intensity=0.0))
     assert [f.key for f in alone.forms(scope)] == [f.key for f in watched.forms(scope)]
     assert alone.statistics == watched.statistics
+
+
+def test_a_search_that_was_broken_off_is_repeated_by_its_count() -> None:
+    """Whatever ended it: with as many states as there were then as its budget, a search meets the same states, those it finishes with included."""
+    for patience in (16, 32, 48):
+
+        def stop(statistics: Statistics, most: int = patience) -> None:
+            statistics.stopped = "patience" if statistics.states >= most else ""
+
+        scope = parse(CONV)
+        broken = Space(Options(max_depth=5), progress=stop)
+        broken.forms(scope)
+        assert broken.statistics.stopped_at is not None and broken.statistics.stopped_at <= broken.statistics.states
+        again = Space(Options(max_depth=5, states=broken.statistics.stopped_at))
+        again.forms(scope)
+        assert [[*g.members] for g in again.groups.values()] == [[*g.members] for g in broken.groups.values()]

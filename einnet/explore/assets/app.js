@@ -3,7 +3,9 @@
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
 const PALETTE = ["#8a8f99", "#2f6fde", "#d9822b", "#2a9d6f", "#b5479b", "#c0392b", "#6a5acd", "#0f94a8", "#8d6e2f", "#5f7f1e", "#e06c9f", "#c9a400"];
-const RULES = data.rules.map((r) => r.name), ruleColor = (r) => PALETTE[1 + RULES.indexOf(r) % (PALETTE.length - 1)];
+const RULES = data.rules.map((r) => r.name); // those that occur on this page have colours of their own, as far as there are so many
+const OCCURRING = RULES.filter((r) => data.graphs.some((g) => g.edges.some((e) => e[2] === r)));
+const ruleColor = (r) => PALETTE[1 + OCCURRING.indexOf(r) % (PALETTE.length - 1)];
 const OUTCOME = ["", "met before", "cut: moves too much"];
 const short = (n) => (n >= 1e9 ? `${(n / 1e9).toPrecision(3)} G` : n >= 1e6 ? `${(n / 1e6).toPrecision(3)} M` : n >= 1e3 ? `${(n / 1e3).toPrecision(3)} k` : String(n));
 const ms = (t) => (t == null ? "not measured" : `${t.toPrecision(3)} ms`);
@@ -11,6 +13,7 @@ const ms = (t) => (t == null ? "not measured" : `${t.toPrecision(3)} ms`);
 const app = { view: "", graph: null, marked: -1, replay: null, step: 0 };
 const atlas = new Atlas($("canvas"), (n) => select(n));
 
+const mathHtml = (text, rows = definitions(text), other = null) => `<div class="math" role="math" aria-label="${escapeHtml(text)}">${definitionsHtml(rows, other)}</div>`;
 const plural = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
 const titleOf = (d) => d.operators.join(" + ") || "generated code alone";
 
@@ -39,11 +42,13 @@ function model(g) {
   }
   for (let s = 0; s < n; s++) if (depth[s] < 0) depth[s] = 0;
   const pictures = new Map();
+  const written = new Map();
+  const rowsOf = (s) => { if (written.size > 2000) written.clear(); if (!written.has(s)) written.set(s, definitions(g.state.text[s]).map(rowRuns)); return written.get(s); };
   const flowOf = (s) => { if (pictures.size > 2000) pictures.clear(); if (!pictures.has(s)) pictures.set(s, flow(g.state.text[s], g.tensors)); return pictures.get(s); };
   const distance = g.state.reached.map((r) => (r.length ? Math.min(...r.map((x) => x[3].length)) : -1));
   const label = g.state.text.map((_, s) => (g.state.cut[s] ? "cut" : g.state.reached[s].length ? `${g.state.reached[s][0][0]} in ${distance[s]}` : by[s] ? by[s].rule || "part" : "start"));
   const cost = g.state.flops.map((f, s) => f + 10 * g.state.moved[s]);
-  return (g.model = { g, text: g.state.text, depth: Array.from(depth), parent, by, edges, out, into, flow: flowOf, distance, label, cost, cut: g.state.cut, reached: g.state.reached });
+  return (g.model = { g, text: g.state.text, depth: Array.from(depth), parent, by, edges, out, into, flow: flowOf, rows: rowsOf, distance, label, cost, cut: g.state.cut, reached: g.state.reached });
 }
 
 function openGraph(k) {
@@ -98,9 +103,10 @@ function filter() {
 
 function overview() {
   const g = app.graph, c = g.counts;
-  $("inspector").innerHTML = `<h2>The search</h2><p class="meta">${escapeHtml(Object.entries(g.tensors).map(([n, t]) => `${n}: ${t.weight ? "weight " : ""}${t.shape.join("×")}`).join("   "))}</p>
-    <div class="math">${definitionsHtml(definitions(g.expression))}</div>${flowSvg(g.expression, g.tensors)}
-    <div class="chips"><span class="chip"><b>${c.states}</b> states</span><span class="chip"><b>${c.duplicates}</b> met again</span><span class="chip"><b>${c.cut}</b> cut</span><span class="chip"><b>${c.converged}</b> times at a vendor operator</span><span class="chip"><b>${g.forms}</b> ways to run it</span><span class="chip">depth ${g.depth}</span><span class="chip">${g.seconds.toPrecision(2)} s</span>${g.stopped ? `<span class="chip warn">stopped: ${escapeHtml(g.stopped)}</span>` : ""}</div>
+  $("inspector").innerHTML = `<h2>The search</h2><p class="meta">${escapeHtml(Object.entries(g.tensors).filter(([n]) => g.expression.includes(`${n}[`)).map(([n, t]) => `${n}: ${t.weight ? "weight " : ""}${t.shape.join("×")}`).join("   "))}</p>
+    ${mathHtml(g.expression)}${flowSvg(g.expression, g.tensors)}
+    <div class="chips"><span class="chip"><b>${c.states}</b> states</span><span class="chip"><b>${c.duplicates}</b> met again</span><span class="chip"><b>${c.cut}</b> cut</span><span class="chip"><b>${c.converged}</b> times at a vendor operator</span><span class="chip"><b>${g.forms}</b> ways to run it</span><span class="chip">depth ${g.depth}</span><span class="chip">${g.seconds.toPrecision(2)} s</span>${g.stopped && g.asked !== c.states ? `<span class="chip warn">stopped: ${escapeHtml(g.stopped)}</span>` : ""}</div>
+    ${g.asked ? `<p class="meta">${g.asked === c.states ? "The optimizer's own search, repeated state by state." : `The optimizer met ${plural(g.asked, "state")} here.`}</p>` : ""}
     <p>Every cell is a state: an expression that equals the one above, or a scope inside such an expression, searched for itself. Select one to read it, or look at the derivations that compute and move least:</p>
     <ul class="links">${distinctDerivations(g).slice(0, 14).map(([i, d]) => `<li><button data-derivation="${i}"><span class="num">${plural(d.steps.length, "step")}</span><span>${escapeHtml(titleOf(d))}, ${short(d.flops)} operations, ${short(d.moved)}B between kernels</span></button></li>`).join("")}</ul>`;
 }
@@ -130,7 +136,7 @@ function inspect(n) {
   $("inspector").innerHTML = `<h2>State #${n}</h2>
     <div class="chips"><span class="chip">${m.depth[n]} from the start</span><span class="chip" title="operations"><b>${short(s.flops[n])}</b> operations</span><span class="chip" title="bytes moved"><b>${short(s.moved[n])}B</b> moved</span>
     <span class="chip ${m.distance[n] >= 0 ? "good" : ""}">distance ${m.distance[n] < 0 ? "∞" : m.distance[n]}</span>${s.weight[n] ? '<span class="chip">weights only: computed beforehand</span>' : ""}${s.cut[n] ? '<span class="chip warn">cut: moves too much data</span>' : ""}</div>
-    <div class="math">${definitionsHtml(definitions(s.text[n]))}</div>${flowSvg(s.text[n], g.tensors)}
+    ${mathHtml(s.text[n])}${flowSvg(s.text[n], g.tensors)}
     <div class="controls"><button id="replayHere">▶ replay from the start</button><button id="markHere">${app.marked === n ? "unmark" : "path from here…"}</button><button id="copyHere">copy text</button></div>${mark ? `<p class="meta">${mark}</p>` : ""}
     ${operators ? `<h3>Vendor operators it leads to</h3><ul class="links">${operators}</ul>` : ""}
     ${list("Steps from here", steps, "to")}${list("Its inner scopes, searched for themselves", inner, "to")}${list("How it was reached", m.into[n], "from")}
@@ -147,7 +153,11 @@ function chain(m, n) { // edges from the start
   return found;
 }
 
-function between(m, a, b) { // the shortest way; steps are equations and may be gone backwards
+function between(m, a, b) { // the shortest way; steps are equations and may be gone backwards, and from a scope to what reads it if nothing else leads there
+  return ways(m, a, b, false) ?? ways(m, a, b, true) ?? [];
+}
+
+function ways(m, a, b, outwards) {
   const by = new Map([[a, null]]);
   let queue = [a];
   for (let next; queue.length && !by.has(b); queue = next) {
@@ -155,10 +165,12 @@ function between(m, a, b) { // the shortest way; steps are equations and may be 
     for (const s of queue) {
       for (const [ids, end, back] of [[m.out[s], "to", false], [m.into[s], "from", true]]) for (const i of ids) {
         const t = m.edges[i][end];
+        if (back && m.edges[i].part && !outwards) continue;
         if (!by.has(t)) { by.set(t, { at: s, i, back }); next.push(t); }
       }
     }
   }
+  if (!by.has(b)) return null;
   const found = [];
   for (let s = b; by.get(s); s = by.get(s).at) { const { i, back } = by.get(s); found.unshift({ ...m.edges[i], key: i, back }); }
   return found;
@@ -214,13 +226,13 @@ function replay(d) {
 }
 
 function stepHtml(r, n) {
-  if (!n) return `<h2>Start</h2><div class="side"><div class="math">${definitionsHtml(definitions(r.from, r.names))}</div>${flowSvg(r.from, r.tensors)}</div>`;
+  if (!n) return `<h2>Start</h2><div class="side">${mathHtml(r.from, definitions(r.from, r.names))}${flowSvg(r.from, r.tensors)}</div>`;
   const s = r.steps[n - 1], a = definitions(s.whole, r.names), b = definitions(s.expression, r.names), rule = data.rules.find((q) => q.name === s.rule);
   const proof = s.proof ? `<span class="chip ${s.proof.method === "inline" ? "good" : "warn"}">${s.proof.method === "inline" ? "proven" : "tested"}: ${escapeHtml(s.proof.details)}</span>` : "";
   return `<h2>${n}. ${s.back ? "backwards " : ""}by ${escapeHtml(s.rule)} <code>${escapeHtml(s.parameters)}</code></h2>
     <div class="chips">${s.kind ? `<span class="chip">${s.kind}</span>` : ""}${s.bound != null ? `<span class="chip warn">error bound ${s.bound.toPrecision(2)} ε</span>` : ""}${proof}${s.path.length ? `<span class="chip">in scope ${s.path.join(".")}</span>` : ""}</div>
     ${rule ? `<p class="meta">${escapeHtml(rule.equation)}</p>` : ""}
-    <div class="sides"><div class="side"><h3>before</h3><div class="math">${definitionsHtml(a, b)}</div>${flowSvg(s.whole, r.tensors)}</div><div class="side"><h3>after</h3><div class="math">${definitionsHtml(b, a)}</div>${flowSvg(s.expression, r.tensors)}</div></div>
+    <div class="sides"><div class="side"><h3>before</h3>${mathHtml(s.whole, a, b)}${flowSvg(s.whole, r.tensors)}</div><div class="side"><h3>after</h3>${mathHtml(s.expression, b, a)}${flowSvg(s.expression, r.tensors)}</div></div>
     ${n === r.steps.length && r.operators.length ? `<p>It holds <b>${escapeHtml(r.operators.join(", "))}</b>; the rest becomes generated code.</p>` : ""}`;
 }
 
@@ -244,7 +256,7 @@ function replayDerivation(k, i) {
 
 // -------------------------------------------------------------------------------------------------------------------- the page
 
-const VIEWS = [["program", "Program"], ["states", "States"], ["replay", "Derivations"], ["rules", "Rules"]].filter(([id]) => id !== "program" || data.report);
+const VIEWS = [["program", "Program"], ["states", "States"], ["replay", "Derivations"], ["rules", "Rules"]].filter(([id]) => id !== "program" || data.program);
 
 function show(view) {
   app.view = view;
@@ -262,7 +274,7 @@ function rulesHtml() {
 }
 
 function programDerivation(key) { // what runs for a subprogram, as the artifact keeps it
-  const c = data.program.subprograms.find((s) => s.key === key), k = data.graphs.findIndex((g) => g.key === key);
+  const c = data.program.find((s) => s.key === key), k = data.graphs.findIndex((g) => g.key === key);
   if (c && c.derivation) replay({ ...c.derivation, title: c.nodes[0].join(", "), tensors: k < 0 ? {} : data.graphs[k].tensors });
 }
 

@@ -1,6 +1,6 @@
 // The map of all states on a canvas: one band for each depth, a cell for each state. Only what is on the screen is drawn.
 
-const CELL_W = 236, CELL_H = 104, PAD = 18, BAND = 64;
+const CELL_W = 236, CELL_H = 132, PAD = 18, BAND = 64, ROWS = 3;
 
 class Atlas {
   constructor(canvas, pick) {
@@ -123,6 +123,7 @@ class Atlas {
     c.setTransform(dpr * scale, 0, 0, dpr * scale, dpr * this.x, dpr * this.y);
     const view = { x0: -this.x / scale, y0: -this.y / scale, x1: (w - this.x) / scale, y1: (h - this.y) / scale };
     this.paintEdges(c, view);
+    this.onPath = new Set(this.path.flatMap((e) => [e.from, e.to]));
     let drawn = 0;
     for (const b of this.bands) {
       const first = Math.max(0, Math.floor((view.y0 - b.y0) / (CELL_H + PAD))), last = Math.min(b.rows, Math.ceil((view.y1 - b.y0) / (CELL_H + PAD)));
@@ -173,7 +174,7 @@ class Atlas {
 
   paintCell(c, n) {
     const m = this.model, x = this.px[n], y = this.py[n], px = CELL_W * this.scale, color = this.color(n), cut = m.cut[n];
-    c.globalAlpha = this.dim && this.dim[n] ? 0.1 : 1;
+    c.globalAlpha = this.dim && this.dim[n] && n !== this.selected && !this.onPath.has(n) ? 0.1 : 1;
     if (px < 26) {
       c.fillStyle = cut ? this.ink.line : color;
       c.fillRect(x, y, CELL_W, CELL_H);
@@ -183,12 +184,17 @@ class Atlas {
       c.lineWidth = 1; c.strokeStyle = this.ink.line; c.setLineDash(cut ? [6, 5] : []); c.stroke(); c.setLineDash([]);
       c.fillStyle = cut ? this.ink.line : color;
       c.beginPath(); c.roundRect(x, y, 8, CELL_H, [9, 0, 0, 9]); c.fill();
-      if (px > 60) this.paintFlow(c, n, x + 20, y + 12, CELL_W - 34, px > 110 ? 40 : CELL_H - 24);
+      if (px > 46) this.paintFlow(c, n, x + 20, y + 12, CELL_W - 34, px > 110 ? 40 : CELL_H - 24);
       if (px > 110) this.paintText(c, n, x, y, px);
     }
     if (n === this.selected || n === this.hover) {
       c.lineWidth = (n === this.selected ? 3 : 1.5) / Math.min(1, this.scale * 1.2);
       c.strokeStyle = this.ink.accent;
+      c.beginPath(); c.roundRect(x, y, CELL_W, CELL_H, 9); c.stroke();
+    }
+    if (n !== this.selected && this.onPath.has(n)) {
+      c.lineWidth = 2.5 / Math.min(1, this.scale * 1.2);
+      c.strokeStyle = this.ink.warn;
       c.beginPath(); c.roundRect(x, y, CELL_W, CELL_H, 9); c.stroke();
     }
     c.globalAlpha = 1;
@@ -198,12 +204,27 @@ class Atlas {
     const m = this.model;
     c.textAlign = "left"; c.textBaseline = "alphabetic";
     c.fillStyle = this.ink.soft; c.font = "600 11px system-ui, sans-serif";
-    c.fillText(`#${n}`, x + 18, y + CELL_H - 36);
+    c.fillText(`#${n}`, x + 18, y + 68);
     c.fillStyle = m.reached[n].length ? this.ink.accent : this.ink.soft;
-    c.fillText(m.label[n], x + 60, y + CELL_H - 36);
-    c.fillStyle = this.ink.ink; c.font = `13px ${this.ink.math}`;
-    const text = m.text[n], most = 33;
-    c.fillText(text.length > most ? text.slice(0, most - 1) + "…" : text, x + 18, y + CELL_H - 14);
+    c.fillText(m.label[n], x + 60, y + 68);
+    c.save();
+    c.beginPath(); c.rect(x, y, CELL_W - 6, CELL_H); c.clip();
+    const rows = m.rows(n), more = rows.length - ROWS;
+    if (more > 0) { c.fillStyle = this.ink.soft; c.fillText(`${more + 1} scopes above`, x + 18, y + 86); }
+    (more > 0 ? rows.slice(more + 1) : rows).forEach((runs, k) => this.paintRuns(c, runs, x + 18, y + 87 + 18 * (k + (more > 0 ? 1 : 0))));
+    c.restore();
+  }
+
+  paintRuns(c, runs, x, y) { // a definition; where each run stands is measured once
+    const face = { sign: "15px", under: "9px", tensor: "600 13px", letter: "italic 13px", plain: "13px", def: "italic 13px" };
+    for (const run of runs) {
+      const [text, style] = run;
+      c.font = `${face[style]} ${this.ink.math}`;
+      run[2] ??= c.measureText(text).width + (style === "under" ? 5 : style === "sign" ? 1 : 0);
+      c.fillStyle = style === "def" ? this.ink.accent : style === "under" ? this.ink.soft : this.ink.ink;
+      c.fillText(text, x, style === "under" ? y + 3 : y);
+      x += run[2];
+    }
   }
 
   paintFlow(c, n, x, y, w, h) { // operands left, result right: circles for tensors, boxes for scopes

@@ -116,8 +116,9 @@ function wordHtml(w, inIndex) {
   return escapeHtml(shown[w] ?? w);
 }
 
-function indexHtml(words) { // h//2 is a floor: the operand before // is a name, a number or what stands in parentheses
-  const parts = words.map((w) => wordHtml(w, true));
+const indexHtml = (words) => floors(words, words.map((w) => wordHtml(w, true))).join("");
+
+function floors(words, parts) { // h//2 is a floor: the operand before // is a name, a number or what stands in parentheses
   for (let n = 0; n < words.length; n++) {
     if (words[n] !== "//") continue;
     let first = n - 1;
@@ -126,7 +127,7 @@ function indexHtml(words) { // h//2 is a floor: the operand before // is a name,
     parts[n] = "∕";
     parts[n + 1] += "⌋";
   }
-  return parts.join("");
+  return parts;
 }
 
 function itersHtml(iters) {
@@ -155,7 +156,7 @@ function definitions(text, names = new Map(), before = []) {
     r.name = `T${names.get(r.scope.text)}`;
   }
   const nameOf = new Map(rows.map((r) => [r.scope.text, r.name]));
-  for (const r of rows) r.words = bodyWords(r.scope, nameOf);
+  for (const r of rows) { r.words = bodyWords(r.scope, nameOf); r.nameOf = nameOf; }
   return rows;
 }
 
@@ -179,6 +180,23 @@ function bodyWords(s, nameOf) { // pieces of HTML, each a unit of comparison
   }
   return words;
 }
+
+// A row of definitions as runs of text [what, style] on one line: T₁ = L h w Σ r A[h+r, w]. The styles are those that the map draws.
+function rowRuns(r) {
+  const s = r.scope, runs = [[nameText(r.name), "def"], [" = ", "plain"]], names = (iters) => iters.map((i) => nameText(i.name)).join(" ");
+  if (s.loops.length) runs.push(["L", "sign"], [names(s.loops), "under"]);
+  if (s.reduce) runs.push([s.reduce === "sum" ? "Σ" : s.reduce, "sign"], [names(s.sums), "under"]);
+  for (const i of s.body) {
+    if (!i.base) { runs.push(...letters(/^[A-Za-z_]/.test(i.s) ? nameText(i.s) : (shown[i.s] ?? i.s))); continue; }
+    runs.push(typeof i.base === "string" ? [nameText(i.base), "tensor"] : [nameText(r.nameOf.get(i.base.text)), "def"]);
+    const index = i.index.map((e) => floors(e, e.map((w) => (/^[A-Za-z_]/.test(w) ? nameText(w) : w === "*" ? "" : (shown[w] ?? w)))).join(""));
+    runs.push(...letters(`[${index.join(", ")}]${i.fill ? `|${i.fill}` : ""}`));
+  }
+  return runs;
+}
+
+const letters = (text) => text.match(/[A-Za-z]+|[^A-Za-z]+/g).map((t) => [t, /^[A-Za-z]$/.test(t) ? "letter" : "plain"]);
+const nameText = (name) => name.replace(/'/g, "′").replace(/(\d)_(?=\d)/g, "$1,").replace(/_?\d/g, (d) => "₀₁₂₃₄₅₆₇₈₉"[+d.at(-1)]);
 
 // Rows as HTML. `other`: the definitions on the other side of a step; what it has not is marked, in a row that it has almost, word by word.
 function definitionsHtml(rows, other = null) {
