@@ -110,6 +110,7 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
       threads        CPU threads, default the physical cores
       backend        "cpu"
       target         "native", or "onnx": what is fastest as an ONNX model in ONNX Runtime; `save` to a name that ends in .onnx
+      cpu            "native", or "x86-64-v2", "-v3", "-v4": generated code that runs on every processor of that level
       allow          "exact", "reassociation" (default) or "precision": the worst numerical class of step
       derive, converge, fingerprint   False switches the idea off, for ablation
       rules          names of the rules that may be explored, default all
@@ -128,8 +129,10 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
         raise UsageError(f"backend {settings.backend!r} runs nothing here: `einnet optimize --backend cuda`, or einnet.api.cuda.optimize_cuda")
     started = time.monotonic()
     from einnet.graph.onnx import load as load_model
+    from einnet.runtime.cpu.levels import require
     from einnet.runtime.cpu.threads import resolve_threads
 
+    require(settings.cpu)
     settings = replace(settings, threads=resolve_threads(settings.threads))
     tell(settings, "read the model", started)
     try:
@@ -147,7 +150,7 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
     given = [(program.names.get(t.name, t.name), t.shape, t.dtype) for t in program.inputs]
     trial = Trial(model, program, settings, random_values(given, settings.seed))
     schedule = Schedule(started, settings.time_budget, trial.seconds)
-    cost = (CpuCost if settings.target == "native" else OnnxCost)(settings.threads, constant=is_constant)
+    cost = (CpuCost if settings.target == "native" else OnnxCost)(settings.threads, constant=is_constant, cpu=settings.cpu)
     memory = Memory(cost.database, settings, cost.place())
     outcome = search(program, settings, cost, schedule, memory)
     outcome.notes += cost.notes()
@@ -156,7 +159,7 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
 
 def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, schedule: Schedule, trial: Trial) -> Optimization:
     """Compile what was chosen, prove, verify and time it; keep the model's own operators, or ONNX Runtime, where they are faster."""
-    from einnet.runtime.cpu.program import Executable
+    from einnet.runtime.cpu.program import Executable, build_code
 
     program, tolerance = outcome.program, TOLERANCE[settings.allow]
     tell(settings, "compile", schedule.started)
@@ -179,7 +182,7 @@ def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, sche
         times = {**times, "optimized": times["original"]}
     if settings.derive and behind(times) and (trial.peak or 0) <= (settings.memory_limit or inf):
         plan = whole_model(model, executable.plan, trial.order)
-        whole = Executable(plan, settings.threads) if plan else None
+        whole = Executable(plan, settings.threads, code=build_code(plan, cost.threads, cost.objects)) if plan else None
         again = trial.compare({"original": executable, "optimized": whole}, seconds / 4) if whole else None
         if whole and again and again["optimized"].median < again["original"].median:
             outcome.whole = True

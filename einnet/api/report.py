@@ -18,7 +18,7 @@ from einnet.graph.program import Program
 from einnet.instantiate.match import Match
 from einnet.search.candidates import Candidate, Choice
 
-ASKED = ("max_depth", "time_budget", "target", "allow", "derive", "converge", "fingerprint", "rules", "seed", "workers", "scheduler")
+ASKED = ("max_depth", "time_budget", "target", "cpu", "allow", "derive", "converge", "fingerprint", "rules", "seed", "workers", "scheduler")
 """Settings that the report repeats."""
 
 PEAKS = "original and optimized: arena and constants; onnxruntime: growth of the process in the first run, its session included"

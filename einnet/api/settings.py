@@ -38,6 +38,7 @@ class Settings:
     threads: int | None = None
     backend: str = "cpu"
     target: str = "native"
+    cpu: str = "native"
     allow: str = "reassociation"
     derive: bool = True
     converge: bool = True
@@ -56,6 +57,8 @@ class Settings:
             raise UsageError(f"backend {self.backend!r} is not one of {', '.join(BACKENDS)}")
         if self.target not in TARGETS:
             raise UsageError(f"target {self.target!r} is not one of {', '.join(TARGETS)}")
+        if self.target == "onnx" and self.cpu != "native":
+            raise UsageError(f"cpu {self.cpu!r} is for generated code; target 'onnx' has none: ONNX Runtime runs its model on any processor")
         if self.allow not in KINDS:
             raise UsageError(f"allow {self.allow!r} is not one of {', '.join(KINDS)}")
         if self.max_depth < 0:

@@ -24,6 +24,7 @@ def register(commands: Any) -> None:
     one.add_argument("--backend", metavar="NAME", help="cpu or cuda (default: EINNET_BACKEND, else cpu)")
     one.add_argument("--profile", metavar="FILE", type=Path, help="with --backend cuda: times of the device (default: the data sheet of an H200)")
     one.add_argument("--target", default="native", metavar="NAME", help="native (default), or onnx: what is fastest in ONNX Runtime, for -o OUT.onnx")
+    one.add_argument("--cpu", default="native", metavar="LEVEL", help="code for native (default) or any x86-64-v2, x86-64-v3 or x86-64-v4 processor")
     one.add_argument("--allow", default="reassociation", metavar="CLASS", help="worst class of step: exact, reassociation (default), precision")
     one.add_argument("--no-derive", dest="derive", action="store_false", help="the model's own operators only")
     one.add_argument("--no-converge", dest="converge", action="store_false", help="no converging derivation towards vendor operators")
@@ -119,6 +120,6 @@ def settings(options: argparse.Namespace) -> Any:
     if len(shapes) < len(options.shapes):
         given = [name for name, _ in options.shapes]
         raise UsageError(f"--shape {next(n for n in given if given.count(n) > 1)} is given twice")
-    searching = ("max_depth", "time_budget", "threads", "target", "allow", "derive", "converge", "fingerprint", "rules", "fresh", "seed")
+    searching = ("max_depth", "time_budget", "threads", "target", "cpu", "allow", "derive", "converge", "fingerprint", "rules", "fresh", "seed")
     fields = (*searching, "workers", "scheduler", "memory_limit")
     return Settings(**{name: getattr(options, name) for name in fields}, backend=options.backend or backend(), shapes=shapes)

@@ -45,13 +45,14 @@ def diagnosis() -> dict[str, Any]:
     """Everything that `doctor` knows, as plain data."""
     from einnet.api.versions import versions
     from einnet.runtime import machine
-    from einnet.runtime.cpu import threads
+    from einnet.runtime.cpu import levels, threads
 
     return {
         "versions": versions(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpu": {
             "name": machine.cpu_name(),
+            "level": levels.level(),
             "features": sorted(machine.cpu_features()),
             "physical_cores": threads.physical_cores(),
             "default_threads": threads.resolve_threads(None),
@@ -101,7 +102,8 @@ def doctor_lines(found: dict[str, Any]) -> list[str]:
         state = " ".join(str(lib[k]) for k in ("version", "path") if lib.get(k)) or "works"
         lines.append(f"  {name:15} {state if lib['works'] else lib['problem'] + ' (' + lib['without'] + ')'}")
     lines += [f"  {name:15} {version}" for name, version in found["versions"].items() if name not in ("einnet", "python")]
-    lines += ["", "processor", f"  {cpu['name']}; {cpu['physical_cores']} physical cores, {cpu['default_threads']} threads by default"]
+    name = f"{cpu['name']} ({cpu['level']})" if cpu["level"] else cpu["name"]
+    lines += ["", "processor", f"  {name}; {cpu['physical_cores']} physical cores, {cpu['default_threads']} threads by default"]
     lines.append(f"  {' '.join(cpu['features']) or 'no extension known'}")
     lines += ["", f"cache         {found['cache']}"]
     lines += [f"{name:13} {value}" for name, value in found["environment"].items()]

@@ -25,12 +25,13 @@ from einnet.graph.dtypes import NUMPY
 from einnet.instantiate.kernels import Plan
 from einnet.runtime import machine
 from einnet.runtime.cpu import compile as codegen
+from einnet.runtime.cpu import levels
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.program import Code, Executable, build_code
 from einnet.runtime.memory import check_plan
 from einnet.runtime.serial import Json, plan_from_json, plan_json
 
-_MAGIC, _FORMAT, _DIGEST = b"EINNET\x01\n", 2, 32
+_MAGIC, _FORMAT, _DIGEST = b"EINNET\x01\n", 3, 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,7 @@ def _archive(plan: Plan, code: Code, metadata: dict[str, Any], derivations: Sequ
         return len(models) - 1
 
     manifest = {
-        "format": _FORMAT, "threads": threads, "machine": machine.description(), "versions": machine.versions(), "metadata": metadata,
+        "format": _FORMAT, "threads": threads, "machine": describe(code.cpu), "versions": machine.versions(), "metadata": metadata,
         "plan": plan_json(plan, blob), "constants": list(plan.constants), "derivations": len(derivations), "kernels": len(code.kernels),
     }  # fmt: skip
     buffer = io.BytesIO()
@@ -123,6 +124,12 @@ def _archive(plan: Plan, code: Code, metadata: dict[str, Any], derivations: Sequ
         for n, text in enumerate(derivations):
             archive.writestr(f"derivations/{n:03}.ein", text)
     return buffer.getbuffer()
+
+
+def describe(cpu: str) -> dict[str, object]:
+    """The machine, and what a processor needs to run code that is for `cpu`."""
+    needed = {} if cpu == levels.NATIVE else {"cpu": f"{cpu} processors"}
+    return {**machine.description(), **needed, "code": cpu, "features": sorted(levels.features(cpu))}
 
 
 def array_bytes(values: np.ndarray) -> bytes:
@@ -167,7 +174,7 @@ def _read(archive: zipfile.ZipFile) -> Loaded:
     check_plan(plan)
     problem = machine.misfit(manifest["machine"])
     kernels = tuple(archive.read(f"code/{n}.o") for n in range(manifest["kernels"]))
-    code = None if problem else Code(archive.read("code/support.o"), kernels)
+    code = None if problem else Code(archive.read("code/support.o"), kernels, str(manifest["machine"]["code"]))
     derivations = tuple(archive.read(f"derivations/{n:03}.ein").decode() for n in range(manifest["derivations"]))
     return Loaded(plan, int(manifest["threads"]), code, manifest["metadata"], derivations, manifest["machine"], manifest["versions"], problem)
 

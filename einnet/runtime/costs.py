@@ -15,6 +15,7 @@ from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl, roofline
 from einnet.runtime.cpu.compile import generator_version
 from einnet.runtime.cpu.kernels import refusal
+from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.measure import BUDGET_S, IsConstant, Unmeasured, constant_buffers, measure
 from einnet.runtime.cpu.objects import OBJECTS, Objects
 from einnet.runtime.cpu.threads import resolve_threads
@@ -56,18 +57,18 @@ class CpuCost:
 
     `constant` says of a buffer's name whether it holds weights, which are packed and measured cold; a convolution's weights and the weight
     tensors of eOperators are known without it. With `measure=False` nothing is run: what the database does not have is estimated.
-    `objects` keeps what was compiled.
+    `objects` keeps what was compiled, for the processors that `cpu` names (see `cpu.levels`).
     """
 
     def __init__(
         self, threads: int | None = None, database: ProfileDatabase | None = None, measure: bool = True, *,
-        constant: IsConstant | None = None, budget_s: float = BUDGET_S,
+        constant: IsConstant | None = None, budget_s: float = BUDGET_S, cpu: str = NATIVE,
     ) -> None:  # fmt: skip
         self.threads = resolve_threads(threads)
         self.database = database or ProfileDatabase()
         self.constant = constant
         self._measures, self._budget = measure, budget_s
-        self.objects = Objects(self.threads, self.database.path.parent / OBJECTS)
+        self.objects = Objects(self.threads, self.database.path.parent / OBJECTS, cpu)
         self._declined: dict[Kernel, Unmeasured] = {}
         self._disturbed = self._restless = 0
         self._known: dict[Kernel, Timing] = {}
@@ -144,6 +145,7 @@ class CpuCost:
             case EOperator():
                 versions["generator"] = generator_version()
                 versions["tvm"] = machine.versions().get("apache-tvm", "none")
+                versions.update(self._level)
             case OpaqueCall():
                 versions["onnxruntime"] = machine.versions().get("onnxruntime", "none")
             case _:
@@ -158,7 +160,13 @@ class CpuCost:
 
     def place(self) -> Json:
         """Where times were measured: the device and the versions of what runs there."""
-        return {"device": machine.cpu_name(), "versions": {"measurement": str(MEASUREMENT), "generator": generator_version(), **machine.versions()}}
+        generated = {"measurement": str(MEASUREMENT), "generator": generator_version(), **self._level}
+        return {"device": machine.cpu_name(), "versions": {**generated, **machine.versions()}}
+
+    @property
+    def _level(self) -> dict[str, str]:
+        """For which processors kernels are generated, where that is not this one."""
+        return {} if self.objects.cpu == NATIVE else {"code": self.objects.cpu}
 
     @property
     def machine(self) -> roofline.Machine:

@@ -18,7 +18,7 @@ ONE = operator("A : f32[9]\nL[i<9] relu(A[i])")
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
-    def compile_operators(named: dict[str, EOperator], threads: int) -> bytes:
+    def compile_operators(named: dict[str, EOperator], threads: int, cpu: str) -> bytes:
         names.extend(named)
         return f"code for {threads}".encode()
 

@@ -14,6 +14,7 @@ from einnet.errors import BackendError
 from einnet.expr.nodes import tensors
 from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.kernels import LINE, EOperator, View, anchored
+from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.link import ObjectFile
 from einnet.runtime.cpu.support import SUPPORT_IR
 from einnet.runtime.serial import canonical, kernel_json
@@ -79,11 +80,23 @@ def entry_symbol(name: str) -> str:
     return f"einnet_kernel_{name}"
 
 
-def compile_functions(functions: Mapping[str, Any]) -> bytes:
+def target(cpu: str = NATIVE) -> Any:
+    """TVM's target: this processor, or one of the levels of `levels`."""
+    from tvm.target import Target
+
+    here = Target.from_device("cpu")
+    return here if cpu == NATIVE else Target({"kind": "llvm", "mtriple": here.attrs["mtriple"], "mcpu": cpu})
+
+
+def compile_functions(functions: Mapping[str, Any], cpu: str = NATIVE) -> bytes:
     """One object file that exports `entry_symbol(name)` for each TVM PrimFunc on raw pointers."""
+    return _object(compile_module(functions, cpu))
+
+
+def compile_module(functions: Mapping[str, Any], cpu: str = NATIVE) -> Any:
+    """The functions as TVM's module of machine code. Raises BackendError."""
     _require()
     import tvm
-    from tvm.target import Target
 
     module = tvm.IRModule()
     for name, function in functions.items():
@@ -91,7 +104,7 @@ def compile_functions(functions: Mapping[str, Any]) -> bytes:
         module[callee] = function.without_attr("global_symbol")
         module[tvm.ir.GlobalVar(entry_symbol(name))] = _entry(name, module.get_global_var(name), function)
     try:
-        return _object(tvm.compile(module, target=Target.from_device("cpu")).mod)
+        return tvm.compile(module, target=target(cpu)).mod
     except RuntimeError as e:  # TVM's own errors are RuntimeErrors; the last line says what failed
         raise BackendError(f"TVM cannot compile {', '.join(functions)}: {str(e).strip().splitlines()[-1]}") from e
 
@@ -109,15 +122,15 @@ def _entry(name: str, callee: Any, function: Any) -> Any:
     return tirx.PrimFunc([words], body, ret_type=ir.PrimType("int32")).with_attr(attributes)
 
 
-def compile_operators(operators: Mapping[str, EOperator], threads: int) -> bytes:
-    """One object file with the kernels of the eOperators, for that number of threads.
+def compile_operators(operators: Mapping[str, EOperator], threads: int, cpu: str = NATIVE) -> bytes:
+    """One object file with the kernels of the eOperators, for that number of threads and those processors.
 
     They take the addresses of the lines in which their views start, and apply only the rest of the offsets.
     """
     from einnet.instantiate.codegen import lower
 
     placed = {name: anchored(op) for name, op in operators.items()}
-    return compile_functions({name: lower(op, name, threads, aligned=True).primfunc for name, op in placed.items() if isinstance(op, EOperator)})
+    return compile_functions({name: lower(op, name, threads, aligned=True).primfunc for name, op in placed.items() if isinstance(op, EOperator)}, cpu)
 
 
 def operator_names(operators: Sequence[EOperator]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from einnet.errors import BackendError
 from einnet.instantiate.kernels import EOperator
 from einnet.runtime import machine
 from einnet.runtime.cpu import compile as codegen
+from einnet.runtime.cpu.levels import NATIVE
 
 FIRST_S = 0.1
 """Seconds that compiling a kernel is expected to take before any was compiled."""
@@ -31,14 +32,14 @@ class Store:
     Code of other versions of the generator, the compiler or the processor is removed when the first kernel of these is written.
     """
 
-    def __init__(self, folder: Path, threads: int) -> None:
+    def __init__(self, folder: Path, threads: int, cpu: str = NATIVE) -> None:
         versions = [codegen.generator_version(), machine.versions().get("apache-tvm", ""), machine.cpu_name(), *sorted(machine.cpu_features())]
         self._all = folder
         self._folder = folder / hashlib.blake2b("\n".join(versions).encode(), digest_size=8).hexdigest()
-        self._threads = threads
+        self._kind = f"{threads}" if cpu == NATIVE else f"{threads}-{cpu}"
 
     def _path(self, name: str) -> Path:
-        return self._folder / f"{name}-{self._threads}.o"
+        return self._folder / f"{name}-{self._kind}.o"
 
     def get(self, name: str) -> bytes | None:
         """The code of a kernel by its name (see `operator_names`)."""
@@ -66,14 +67,14 @@ def clear(folder: Path) -> int:
 
 
 class Objects:
-    """Object code for a number of threads, by kernel: what is compiled for measuring is there for the program that it becomes a part of.
+    """Object code for a number of threads and some processors, by kernel: what is compiled for measuring is there for the program later.
 
     With a folder, also for later processes.
     """
 
-    def __init__(self, threads: int, folder: Path | None = None) -> None:
-        self.threads = threads
-        self._store = Store(folder, threads) if folder is not None else None
+    def __init__(self, threads: int, folder: Path | None = None, cpu: str = NATIVE) -> None:
+        self.threads, self.cpu = threads, cpu
+        self._store = Store(folder, threads, cpu) if folder is not None else None
         self._compiled: dict[str, bytes] = {}
         self._failed: dict[str, BackendError] = {}
         self._seconds, self._count = FIRST_S, 1
@@ -101,7 +102,7 @@ class Objects:
         if name not in self._compiled and not self._stored(name):
             start = time.monotonic()
             try:
-                self._compiled[name] = codegen.compile_operators({name: operator}, self.threads)
+                self._compiled[name] = codegen.compile_operators({name: operator}, self.threads, self.cpu)
             except BackendError as error:
                 self._failed[name] = error = codegen.NotGenerated(f"no code for {operator.scope.text()}: {error}")
                 raise error from None

@@ -20,6 +20,7 @@ from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl, fallback
 from einnet.runtime.cpu.apart import keep_apart
 from einnet.runtime.cpu.kernels import ITEM, Packed, Prepared, prepare
+from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.objects import Objects
 from einnet.runtime.cpu.support import Native, Steps
 from einnet.runtime.cpu.threads import limited, resolve_threads
@@ -30,15 +31,17 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Code:
-    """Object code of a program: the support functions, and an object for each distinct generated kernel."""
+    """Object code of a program: the support functions, an object for each distinct generated kernel, and for which processors they are."""
 
     support: bytes
     kernels: tuple[bytes, ...] = ()
+    cpu: str = NATIVE
 
 
 def build_code(plan: Plan, threads: int, objects: Objects | None = None) -> Code:
     """What the plan's eOperators need, taken from `objects` as far as it was compiled before. Raises NotGenerated."""
-    return Code(codegen.support_object(), (objects or Objects(threads)).get([k for k in plan.kernels if isinstance(k, EOperator)]))
+    objects = objects or Objects(threads)
+    return Code(codegen.support_object(), objects.get([k for k in plan.kernels if isinstance(k, EOperator)]), objects.cpu)
 
 
 @dataclass(frozen=True)
