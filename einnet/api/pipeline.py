@@ -10,6 +10,7 @@ from math import inf
 from typing import Protocol
 
 from einnet.api.bundling import Attempt, apart, attempt, attempts_of
+from einnet.api.collection import collect, collection_on_demand
 from einnet.api.interrupt import Interrupts, deferred_interrupts
 from einnet.api.schedule import Schedule
 from einnet.api.settings import Progress, Settings
@@ -142,7 +143,7 @@ def search(program: Program, settings: Settings, cost: Cost, schedule: Schedule,
 
     Ctrl-C ends exploring: what was found until then is used, and what remains is taken as the model has it. A second one raises.
     """
-    with deferred_interrupts() as interrupts, crew(settings.workers, settings.scheduler) as others:
+    with deferred_interrupts() as interrupts, crew(settings.workers, settings.scheduler) as others, collection_on_demand():
         return _Search(program, settings, cost, schedule, interrupts, known, others).outcome()
 
 
@@ -285,6 +286,7 @@ class _Search:
         choice.hurried = choice.hurried or statistics.stopped == "time"
         if statistics.stopped:
             choice.notes.append(f"search stopped by the budget of {statistics.stopped}")
+        collect()
         rate = choice.states / max(choice.seconds, 1e-9)
         self.tell(Progress("search", place[0] + 1, place[1], choice.states, rate, 1e3 * choice.best.cost, 1e3 * choice.original.cost))
         return choice

@@ -1,0 +1,44 @@
+"""Garbage of the search is collected between subprograms."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from einnet.api import pipeline
+from einnet.api.collection import collection_on_demand
+from einnet.api.pipeline import search
+from einnet.api.schedule import Schedule
+from einnet.api.settings import Settings
+from einnet.graph.onnx import load
+from einnet.search.space import Space
+from tests.api.test_schedule import SlowMachine
+from tests.models import tiny
+
+
+def test_no_space_outlives_its_subprogram_and_nothing_is_collected_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[int] = []
+    kept, original = gc.get_objects(), pipeline._Search.tell
+    before = {id(o) for o in kept if isinstance(o, Space)}
+
+    def tell(self: pipeline._Search, progress: pipeline.Progress) -> None:
+        assert not gc.isenabled()
+        left.append(sum(isinstance(o, Space) and id(o) not in before for o in gc.get_objects()))
+        original(self, progress)
+
+    monkeypatch.setattr(pipeline._Search, "tell", tell)
+    search(load(tiny("small", size=8)), Settings(max_depth=1, time_budget=20.0, rules=("sum-split",)), SlowMachine(monkeypatch, 0.1), Schedule(0.0, 20.0))
+    assert gc.isenabled()
+    assert left[0] == left[-1] == 0
+    assert max(left) <= 1
+
+
+def test_a_collector_that_was_off_stays_off() -> None:
+    gc.disable()
+    try:
+        with collection_on_demand():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
