@@ -3,6 +3,7 @@
 # make nvrtc   the generated CUDA kernels of the seven models, compiled for sm_90 (no GPU needed)
 # make docs    the site, in build/docs               make notebooks executes the notebooks
 # make goldens the published derivations, found by search: states, depth and time of each, three shapes
+# make bench-search   depth, converging and fingerprints: the experiments of the search, about ten minutes
 # make bench   the seven models against other engines (hours; goes on where it stopped)
 # make bench-short   three of them, in under five minutes      make bench-operators, make bench-topologies   see benchmarks/
 # make clean   forget everything that was built
@@ -61,7 +62,7 @@ bench-short: .venv/stamp-bench
 	$(BIN)/python benchmarks/models.py --short
 
 bench-search: .venv/stamp-bench
-	$(BIN)/python -m benchmarks.search -o build/bench/search.json --plot build/bench
+	$(BIN)/python -m benchmarks.search -o benchmarks/results/search.json --markdown benchmarks/results/search.md --plot benchmarks/results
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -5,7 +5,7 @@
     python -m benchmarks.search --table build/bench/search.json --plot build/bench
 
 Speedups are predictions: of times in the profile database where a kernel has been measured, of a roofline for the rest. Counts do not
-depend on the machine. Searches without fingerprints end at their limits, and say at which depth.
+depend on the machine. Searches without fingerprints end at their limits and say at which depth; their states are counted beyond it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.contest.machine import description
 from benchmarks.search.cases import CASES
 from benchmarks.search.measure import Limits, measured
-from benchmarks.search.table import table
+from benchmarks.search.table import markdown, table
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "search.json"
 
@@ -31,12 +31,16 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("cases", nargs="*", metavar="CASE", help="cases whose names contain this (default: all)")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS)
     parser.add_argument("--depth", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=60.0, help="for each search")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for each search with fingerprints")
+    parser.add_argument("--bare", type=float, default=8.0, help="seconds for each search without fingerprints, and for its count")
     parser.add_argument("--table", type=Path, metavar="JSON", help="only print what this file has")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table as markdown")
     parser.add_argument("--plot", type=Path, metavar="FOLDER", help="draw the figures into this folder")
     options = parser.parse_args(arguments)
     data = json.loads(options.table.read_text(encoding="utf-8")) if options.table else run(options)
     print(table(data))
+    if options.markdown:
+        options.markdown.write_text(markdown(data), encoding="utf-8")
     if options.plot:
         from benchmarks.search.plot import plot
 
@@ -48,7 +52,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     """Measure; the file is written after every case."""
     from einnet.runtime.costs import CpuCost
 
-    cost, limits = CpuCost(measure=False), Limits(options.depth, options.seconds)
+    cost, limits = CpuCost(measure=False), Limits(options.depth, options.seconds, options.bare)
     chosen = [c for c in CASES if not options.cases or any(part in c.name for part in options.cases)]
     if not chosen:
         raise SystemExit(f"no case has {' or '.join(options.cases)} in its name; there are {', '.join(c.name for c in CASES)}")
@@ -56,6 +60,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     for case in chosen:
         print(case.name, file=sys.stderr, flush=True)
         data["cases"].append(measured(case, cost, limits))
+        last = data["cases"][-1]["layers"][-1]
+        print(f"  {last['states']} states in {last['seconds']:.1f} s, {last['states_per_s']:.0f} states/s", file=sys.stderr, flush=True)
         write(data, options.output)
     return data
 

@@ -26,10 +26,11 @@ class Cost(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """Greatest depth, seconds for each search, and states of the one without fingerprints."""
+    """Greatest depth, seconds for each search, seconds for each without fingerprints and for their count, and states of any."""
 
     depth: int = 7
     seconds: float = 60.0
+    bare: float = 8.0
     states: int = 100_000
 
 
@@ -40,7 +41,7 @@ def measured(case: Case, cost: Cost, limits: Limits) -> dict[str, Any]:
     layers, best = by_depth(scope, options, limits, cost)
     found: dict[str, Any] = {"name": case.name, "expression": case.text, "layers": layers, "target": target(best, layers)}
     found["without_converging"] = by_depth(scope, replace(options, converge=False), limits, cost)[0]
-    found["fingerprint"] = [ablation(scope, replace(options, intensity=i), limits) for i in (options.intensity, 0.0)]
+    found["fingerprint"] = {"default": ablation(scope, options, limits), "isolated": isolated(scope, options, limits)}
     if case.published:
         found["published"] = asdict(case.published)
     return found
@@ -79,17 +80,35 @@ def target(best: Candidate, layers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def ablation(scope: Scope, options: Options, limits: Limits) -> dict[str, Any]:
-    """States and seconds with and without fingerprints, and the states of whole expressions without them, as far as they can be had."""
-    result: dict[str, Any] = {"intensity": options.intensity}
-    for name, chosen in (("with", options), ("without", replace(options, fingerprint=False))):
-        space = Space(replace(chosen, deadline=time.monotonic() + limits.seconds))
+    """States and seconds with and without fingerprints, all else being equal, as far as they can be had.
+
+    `visited` are the scopes that the search with fingerprints looks at, `states` those that steps made of others, and the scope itself: a search
+    over whole expressions has one state for each of its steps, and none for the scopes that an expression reads.
+    """
+    result: dict[str, Any] = {}
+    for name, chosen, most in (("with", options, limits.seconds), ("without", replace(options, fingerprint=False), limits.bare)):
+        space = Space(replace(chosen, deadline=time.monotonic() + most))
         start = time.perf_counter()
         space.forms(scope)
-        counts = space.statistics
+        seconds, counts = time.perf_counter() - start, space.statistics
         (root,) = space.roots.values()
-        result[name] = {"states": counts.states, "seconds": time.perf_counter() - start, "depth": root.layer, "stopped": counts.stopped}
-    states, depth = unpruned(scope, options, limits.seconds)
-    result["whole_expressions"] = {"states": states, "depth": depth}
-    most = max(states, result["without"]["states"])
-    result["pruned"] = 1 - result["with"]["states"] / most if most else 0.0
+        made = 1 + sum(len(g.members) - 1 for g in space.groups.values())
+        result[name] = {"states": made, "visited": counts.states, "seconds": seconds, "depth": root.layer, "stopped": counts.stopped}
+    return result
+
+
+def isolated(scope: Scope, options: Options, limits: Limits) -> dict[str, Any]:
+    """The ablation with every other pruning off: scopes of any intensity are explored, whatever they move.
+
+    The states without fingerprints are counted, over whole expressions, one for each sequence of steps; `orders` says how exactly.
+    """
+    everything = replace(options, intensity=0.0, slack=inf)
+    result = ablation(scope, everything, limits)
+    start = time.perf_counter()
+    count = unpruned(scope, everything, limits.bare)
+    result["whole_expressions"] = {**asdict(count), "depth": everything.max_depth, "seconds": time.perf_counter() - start}
+    if not result["with"]["stopped"]:
+        most = max(count.states, result["without"]["states"], result["with"]["states"])
+        result["pruned"] = 1 - result["with"]["states"] / most
+        result["pruned_of_visited"] = 1 - result["with"]["visited"] / most
     return result

@@ -220,6 +220,13 @@ class Space:
                 self._observer.stepped(member.scope, step, more, normal, outcome)
         member.expanded = True
 
+    def following(self, scope: Scope) -> Iterator[Scope]:
+        """The normal forms that one step leads to from a scope, if nothing is cut: one for every result of every rule, equal or not."""
+        for _, rewrite in self._rewrites(scope):
+            normal, more = normalise(rewrite.scope)
+            if self.allowed(more):
+                yield normal
+
     def _rewrites(self, scope: Scope) -> Iterator[tuple[Rule, Rewrite]]:
         worth = self.worth(scope)
         for rule in (r for r in self._rules if worth or r.family == "inter"):
