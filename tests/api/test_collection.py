@@ -28,7 +28,8 @@ def test_no_space_outlives_its_subprogram_and_nothing_is_collected_on_the_way(mo
         original(self, progress)
 
     monkeypatch.setattr(pipeline._Search, "tell", tell)
-    search(load(tiny("small", size=8)), Settings(max_depth=1, time_budget=20.0, rules=("sum-split",)), SlowMachine(monkeypatch, 0.1), Schedule(0.0, 20.0))
+    settings = Settings(max_depth=1, time_budget=20.0, rules=("sum-split",))
+    search(load(tiny("small", size=8)), settings, SlowMachine(monkeypatch, 0.1), Schedule(0.0, 20.0))
     assert gc.isenabled()
     assert left[0] == left[-1] == 0
     assert max(left) <= 1
