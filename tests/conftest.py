@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _no_takeover():
     """ONNX Runtime takes no model over: what a test sees of a program does not depend on how busy the machine is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("einnet.api.optimize.behind", lambda times: False)
+        patch.setattr("einnet.api.decide.behind", lambda times: False)
         yield
 
 

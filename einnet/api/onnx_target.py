@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from einnet.api.certificate import certify
+from einnet.api.decide import NOISE
 from einnet.api.onnx_out import Comparison, exported
 from einnet.api.pipeline import Outcome
 from einnet.api.report import build_report
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from einnet.api.optimize import Optimization
     from einnet.runtime.costs import CpuCost
-    from einnet.runtime.timing import Timing
 
 NOT_DERIVED = "the original model is written: "
 
@@ -97,12 +97,9 @@ def in_turn(original: bytes | str, written: bytes | str, inputs: Mapping[str, Ar
 
     calls = {"onnxruntime": Baseline(original, inputs, threads), "optimized": Baseline(written, inputs, threads)}
     found = compare(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01)
-    return {**found.timings, "noise": found.noise}
+    return {**found.timings, "noise": found.noise, "rounds": found}
 
 
 def faster(times: Mapping[str, Any]) -> bool:
     """The written model is faster than the original beyond noise."""
-    from einnet.api.optimize import NOISE
-
-    ours: Timing = times["optimized"]
-    return bool(ours.median < times["onnxruntime"].median * (1 - max(NOISE, times["noise"])))
+    return bool(times["rounds"].faster("optimized", "onnxruntime", NOISE))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from einnet.api.certificate import Certificate, certify
+from einnet.api.decide import Contest
 from einnet.api.inputs import gather_inputs
 from einnet.api.memory import Memory
 from einnet.api.pipeline import Outcome, is_constant, search
@@ -20,7 +21,6 @@ from einnet.api.programs import compiled, peak_bytes
 from einnet.api.report import build_report
 from einnet.api.schedule import Schedule
 from einnet.api.settings import Progress, Settings
-from einnet.api.whole import whole_model
 from einnet.derivation.steps import Derivation
 from einnet.errors import NotStaticError, UsageError
 from einnet.graph.program import Program
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 TOLERANCE = {"exact": 1e-4, "reassociation": 1e-4, "precision": 1e-3}
 """Greatest error against ONNX Runtime that passes, relative to max|y|, by the worst class of step that is allowed."""
-
-DOUBTFUL = 0.05
-"""Where ONNX Runtime's median is lower by more than this share, it is compared again however noisy the machine is."""
-
-NOISE = 0.02
-"""Two programs whose medians differ by less than this share are called equal, unless the measured noise is greater."""
 
 LATE = 1.1
 """Share of the time budget beyond which the report says that it was exceeded."""
@@ -159,8 +153,6 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
 
 def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, schedule: Schedule, trial: Trial) -> Optimization:
     """Compile what was chosen, prove, verify and time it; keep the model's own operators, or ONNX Runtime, where they are faster."""
-    from einnet.runtime.cpu.program import Executable, build_code
-
     program, tolerance = outcome.program, TOLERANCE[settings.allow]
     tell(settings, "compile", schedule.started)
     programs = compiled(outcome, cost, schedule.stitched(time.monotonic()), settings.memory_limit)
@@ -169,27 +161,17 @@ def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, sche
     certificate = certify(outcome)
     tell(settings, "verify and time", schedule.started)
     verification = trial.verify(executable, tolerance)
-    seconds = schedule.timing_s(inf if outcome.interrupted else time.monotonic())
-    times = trial.compare(programs, seconds)
-    peaks = peak_bytes(programs, trial.peak)
-    if len(programs) == 2 and (slower(times) or not verification["passed"]):
-        why = "gained nothing beyond noise" if verification["passed"] else "failed verification"
-        outcome.notes.append(f"the derived program {why}: the model's own operators are kept")
+    if len(programs) == 2 and not verification["passed"]:
+        outcome.notes.append("the derived program failed verification: the model's own operators are kept")
         outcome.keep_original()
-        executable, peaks["optimized"] = programs["original"], peaks["original"]
+        del programs["optimized"]
+    seconds = schedule.timing_s(inf if outcome.interrupted else time.monotonic())
+    decision = Contest(model, outcome, settings, cost, trial, programs, tolerance).decide(seconds)
+    times, peaks = decision.times, peak_bytes(programs, trial.peak)
+    if decision.executable is not executable:
+        executable, peaks["optimized"] = decision.executable, trial.peak if outcome.whole else decision.executable.nbytes
         verification = trial.verify(executable, tolerance)
-        certificate = certify(outcome)
-        times = {**times, "optimized": times["original"]}
-    if settings.derive and behind(times) and (trial.peak or 0) <= (settings.memory_limit or inf):
-        plan = whole_model(model, executable.plan, trial.order)
-        whole = Executable(plan, settings.threads, code=build_code(plan, cost.threads, cost.objects)) if plan else None
-        again = trial.compare({"original": executable, "optimized": whole}, seconds / 4) if whole else None
-        if whole and again and again["optimized"].median < again["original"].median:
-            outcome.whole = True
-            outcome.notes.append("ONNX Runtime runs the whole model: it is faster than all that was found")
-            executable, certificate, peaks["optimized"] = whole, Certificate(()), trial.peak
-            verification = trial.verify(executable, tolerance)
-            times = {**times, "onnxruntime": again["onnxruntime"], "optimized": again["optimized"]}
+        certificate = Certificate(()) if outcome.whole else certify(outcome)
     kernels = kernel_profile(outcome, executable, cost, times["optimized"].median)
     used = time.monotonic() - schedule.started
     if used > LATE * settings.time_budget:
@@ -207,18 +189,6 @@ def prepare(program: Program, permuted: bool = True) -> Program:
     program = simplify(program)
     order = channels_last(program) if permuted else {}
     return join_opaque(simplify(permute(program, order)) if order else program)
-
-
-def slower(times: Mapping[str, Any]) -> bool:
-    """The optimized program is not faster than the model's own operators beyond noise."""
-    noise = max(NOISE, times.get("noise", 0.0))
-    return bool(times["optimized"].median > times["original"].median * (1 - noise))
-
-
-def behind(times: Mapping[str, Any]) -> bool:
-    """The program seems slower than ONNX Runtime: another comparison decides, so noise does not count beyond `DOUBTFUL`."""
-    noise = min(max(NOISE, times.get("noise", 0.0)), DOUBTFUL)
-    return bool(times["optimized"].median > times["onnxruntime"].median * (1 + noise))
 
 
 def tell(settings: Settings, phase: str, started: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
@@ -97,21 +97,27 @@ class Outcome:
 
     def plan(self, original: bool = False) -> Plan:
         """The plan of the chosen candidates, or of the model's own operators."""
+        return self.assemble(original)[0]
+
+    def assemble(self, original: bool = False) -> tuple[Plan, list[str]]:
+        """`plan`, and for each of its kernels the result of the node that it was made for."""
         program, results = self.apart if original and self.apart else (self.program, self.results)
-        assembly = Assembly(program)
+        assembly, owners = Assembly(program), list[str]()
         by_output = {r.subprogram.output.name: r for r in results}
         whole = {w.output.name: b.joint.output.name for b in self.bundles for w in b.windows}
         for node in program.nodes:
+            name = node.outputs[0].name
             if isinstance(node, Opaque):
                 assembly.opaque(node)
-            elif node.output.name in by_output:
-                r = by_output[node.output.name]
-                assembly.add((r.choice.original if original else r.candidate).build, r.names, node.output.name)
-            elif node.output.name in whole:
+            elif name in by_output:
+                r = by_output[name]
+                assembly.add((r.choice.original if original else r.candidate).build, r.names, name)
+            elif name in whole:
                 place = window_of(node.scope)
                 assert place is not None, "the windows of a bundle are windows"
-                assembly.window(node.output, whole[node.output.name], place)
-        return assembly.finish()
+                assembly.window(node.output, whole[name], place)
+            owners += [name] * (len(assembly.kernels) - len(owners))
+        return assembly.finish(), owners
 
     def put_together(self, found: Attempt) -> None:
         """Compute the parts of a bundle as one, unless that would depend on its own result."""
@@ -126,8 +132,17 @@ class Outcome:
         """Let every subprogram run as the model has it."""
         if self.apart:
             (self.program, self.results), self.apart, self.bundles = self.apart, None, ()
+        self.keep_originals({r.subprogram.key for r in self.results})
+
+    def keep_originals(self, keys: Set[str]) -> None:
+        """Let the subprograms of these keys, and no others, run as the model has them."""
         for r in self.results:
-            r.use_original = True
+            r.use_original = r.subprogram.key in keys
+
+    @property
+    def kept(self) -> set[str]:
+        """Keys of the subprograms that run as the model has them though something else was chosen."""
+        return {r.subprogram.key for r in self.results if r.use_original}
 
 
 class Known(Protocol):

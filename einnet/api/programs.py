@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from einnet.api.pipeline import Outcome
 from einnet.api.restrain import restrain
 from einnet.errors import BackendError
+from einnet.instantiate.kernels import Plan
 from einnet.runtime.capacity import available_bytes
 from einnet.search.inplace import in_place
 
@@ -25,16 +26,12 @@ def compiled(outcome: Outcome, cost: CpuCost, until: float, limit: int | None = 
 
     Raises BackendError where neither fits into memory.
     """
-    from einnet.runtime.cpu.program import Executable, build_code
-
     if limit is not None:
         restrain(outcome, limit)
-    objects, found = cost.objects, {}
+    found = {}
     changed = any(r.changed for r in outcome.results)
     for name in ("optimized", "original") if changed else ("original",):
-        plan = outcome.plan(original=name == "original")
-        plan = in_place(plan, partial(cost.like(plan, measure=True).measured, until=until))
-        found[name] = Executable(plan, objects.threads, code=build_code(plan, objects.threads, objects))
+        found[name] = built(outcome.plan(original=name == "original"), cost, until)
     room = min(available_bytes(), limit or inf)
     large = {name: program.nbytes for name, program in found.items() if program.nbytes > room}
     if len(large) == len(found):
@@ -46,6 +43,15 @@ def compiled(outcome: Outcome, cost: CpuCost, until: float, limit: int | None = 
     if "optimized" in large:
         outcome.keep_original()
     return found
+
+
+def built(plan: Plan, cost: CpuCost, until: float = 0.0) -> Executable:
+    """A plan bound to memory, without the copies that are measured before time.monotonic() is `until` to be better left out."""
+    from einnet.runtime.cpu.program import Executable, build_code
+
+    objects = cost.objects
+    plan = in_place(plan, partial(cost.like(plan, measure=True).measured, until=until))
+    return Executable(plan, objects.threads, code=build_code(plan, objects.threads, objects))
 
 
 def peak_bytes(programs: Mapping[str, Executable], reference: int | None) -> dict[str, int | None]:

@@ -25,6 +25,9 @@ MEMORY_SHARE = 0.8
 RUNS = 2
 """From its second run on, ONNX Runtime holds what the first one took and a block that it has planned by it."""
 
+WHOLE = "whole"
+"""The name of a program of one kernel, the whole model in ONNX Runtime."""
+
 SETTLE_S = 0.15
 """ONNX Runtime's threads wait actively for 0.1 s and more after a run, in the way of what is timed next: so long nothing is timed."""
 
@@ -116,7 +119,7 @@ class Trial:
         return compare_outputs(got, self.expected, tolerance)
 
     def compare(self, programs: Mapping[str, Executable], seconds: float) -> dict[str, Any]:
-        """Interleaved timings of ONNX Runtime and of the programs; "noise" is an A-against-A ratio.
+        """Interleaved timings of ONNX Runtime and of the programs; "noise" is an A-against-A ratio, "rounds" the whole comparison.
 
         Where they do not fit into memory together, each gives its memory back before the next one's turn; "resident" tells.
         """
@@ -128,13 +131,12 @@ class Trial:
         reference = Baseline(self.model, self.inputs, self.threads, frugal=not fits)
         calls = {"onnxruntime": reference, **{name: caller(program, self.inputs) for name, program in programs.items()}}
         rest = {"onnxruntime": reference.rest, **{name: program.rest for name, program in programs.items()}}
-        found = compare(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01, rest=None if fits else rest)
+        awake = dict.fromkeys(("onnxruntime", WHOLE), SETTLE_S)
+        found = compare(calls, seconds, least=3, warm_s=SETTLE_S / 2, sample_s=0.01, rest=None if fits else rest, awake_s=awake)
         reference.rest()
         for program in programs.values():
             program.release()
-        times: dict[str, Any] = {**found.timings, "noise": found.noise, "resident": fits}
-        times.setdefault("optimized", times.get("original"))
-        return times
+        return {**found.timings, "noise": found.noise, "rounds": found, "resident": fits}
 
 
 def caller(executable: Executable, inputs: Mapping[str, Array]) -> Any:

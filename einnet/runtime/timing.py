@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import sqrt
 
 from einnet.runtime.load import waited
 
@@ -17,8 +18,15 @@ SLOW_S = 0.25
 
 PAUSE_S = 0.002
 """Longer than the threads of an idle pool spin."""
+
 TOLERATED = 0.02
 """Share of a sample's time for which threads may have waited for a core."""
+
+SURE = 2.0
+"""Standard errors that a difference has to have."""
+
+STANDARD_ERROR = 1.86
+"""Of a median of n samples whose quartiles are 2 apart, times sqrt(n), for normal samples: 1.2533 / 0.6745."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +56,34 @@ def summarize(samples: Sequence[float]) -> Timing:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Samples of several callables taken in turns. `again` are those of the first one, run a second time in every round."""
+    """Samples of several callables taken in turns. `again` are those of the first one, run a second time in every round.
+
+    `clean` is False where other programs disturbed the rounds.
+    """
 
     samples: Mapping[str, tuple[float, ...]]
     again: tuple[float, ...]
+    clean: bool = True
 
     @property
     def timings(self) -> dict[str, Timing]:
-        return {name: summarize(s) for name, s in self.samples.items()}
+        """By name; of disturbed rounds the fastest sample, since what others do only adds to a time."""
+        found = {name: summarize(s) for name, s in self.samples.items()}
+        return found if self.clean else {name: replace(t, median=min(self.samples[name]), clean=False) for name, t in found.items()}
 
     def ratio(self, name: str, base: str) -> Timing:
         """time(name) / time(base), round by round."""
         return summarize([a / b for a, b in zip(self.samples[name], self.samples[base], strict=True)])
+
+    def faster(self, name: str, base: str, gain: float = 0.0) -> bool:
+        """`name` takes less than 1 - gain of `base`'s time, and that is no chance.
+
+        The median ratio has to be below the limit by `SURE` standard errors, which are as small as rounds are many and alike; where others
+        disturbed the rounds, the fastest samples have to agree. One or two rounds have no spread: there the noise stands for it.
+        """
+        ratio, times = self.ratio(name, base), self.timings
+        doubt = SURE * STANDARD_ERROR * ratio.spread / sqrt(ratio.n) if ratio.n > 2 else self.noise
+        return ratio.median + doubt < 1 - gain and times[name].median < (1 - gain) * times[base].median
 
     @property
     def noise(self) -> float:
@@ -75,40 +99,45 @@ class Comparison:
 def compare(
     callables: Mapping[str, Callable[[], object]], budget_s: float = 2.0, *, least: int = 5, most: int = 1000,
     pause_s: float = PAUSE_S, warm_s: float = 0.0, sample_s: float = SAMPLE_S, rest: Mapping[str, Callable[[], None]] | None = None,
+    awake_s: Mapping[str, float] | None = None,
 ) -> Comparison:  # fmt: skip
     """Time callables in turns, A B C A', A B C A'..., for as many rounds as `budget_s` seconds hold, at least one and at most `most`.
 
-    Short calls are repeated inside a sample, so that a sample takes about `sample_s` at least. Before each sample the waiting threads of the
-    other callables get `pause_s` to fall asleep, and the callable one call and `warm_s` to warm up: threads that slept may first share one
-    core. A call of more than `SLOW_S` seconds warms itself. Rounds that other programs disturbed do not count if there are `least` others.
+    Short calls are repeated inside a sample, so that a sample takes about `sample_s` at least; it is made of parts of `SAMPLE_S`, of which
+    those that other programs disturbed do not count if there are others. Before each sample the waiting threads of the callable before it get
+    `pause_s` to fall asleep, or what `awake_s` says, and the callable gets one call and `warm_s` to warm up: threads that slept may first
+    share one core. A call of more than `SLOW_S` seconds warms itself. Rounds that were disturbed do not count if there are `least` others.
     `rest` names what each gives its memory back with after a sample, where all together would not fit.
     """
     start = time.perf_counter()
-    turns = [_Turn(call, sample_s, pause_s, warm_s, (rest or {}).get(name)) for name, call in callables.items()]
-    turns.append(turns[0])
+    turns = {name: _Turn(call, sample_s, warm_s, (rest or {}).get(name)) for name, call in callables.items()}
+    names = (*callables, next(iter(callables)))
+    pauses = [(awake_s or {}).get(before, pause_s) for before in (names[0], *names)]
     clean: list[list[float]] = []
     disturbed: list[list[float]] = []
     longest = 0.0
     while True:
-        before, began = waited(), time.perf_counter()
-        row = [turn.sample() for turn in turns]
+        began = time.perf_counter()
+        row = [turns[name].sample(pause) for name, pause in zip(names, pauses)]
         now = time.perf_counter()
         longest = max(longest, now - began)
-        (disturbed if waited() - before > TOLERATED * (now - began) else clean).append(row)
+        (clean if all(calm for _, calm in row) else disturbed).append([seconds for seconds, _ in row])
         if len(clean) >= most or now + longest > start + budget_s:
             break
-    columns = [tuple(column) for column in zip(*(clean if len(clean) >= min(least, len(clean) + len(disturbed)) else clean + disturbed), strict=True)]
-    return Comparison(dict(zip(callables, columns[:-1], strict=True)), columns[-1])
+    enough = len(clean) >= min(least, len(clean) + len(disturbed))
+    columns = [tuple(column) for column in zip(*(clean if enough else clean + disturbed), strict=True)]
+    return Comparison(dict(zip(callables, columns[:-1], strict=True)), columns[-1], enough)
 
 
 class _Turn:
     """One callable of a comparison, called once to see how long it takes."""
 
-    def __init__(self, call: Callable[[], object], sample_s: float, pause_s: float, warm_s: float, rest: Callable[[], None] | None) -> None:
-        self.call, self.pause_s, self.warm_s, self.rest = call, pause_s, warm_s, rest
+    def __init__(self, call: Callable[[], object], sample_s: float, warm_s: float, rest: Callable[[], None] | None) -> None:
+        self.call, self.warm_s, self.rest = call, warm_s, rest
         seconds = self._once()
         seconds = self._once() if seconds < SLOW_S else seconds
-        self.repeats = max(1, min(10_000, round(sample_s / max(seconds, 1e-7))))
+        self.repeats = max(1, min(10_000, round(SAMPLE_S / max(seconds, 1e-7))))
+        self.parts = max(1, round(sample_s / max(self.repeats * seconds, 1e-7)))
         self.warms_itself = seconds > SLOW_S and rest is None
         if rest:
             rest()
@@ -118,18 +147,27 @@ class _Turn:
         self.call()
         return time.perf_counter() - start
 
-    def sample(self) -> float:
-        """Seconds of a call."""
-        time.sleep(self.pause_s)
+    def sample(self, pause_s: float) -> tuple[float, bool]:
+        """Seconds of a call, and whether other programs let the threads of this one run during some part of the sample."""
+        time.sleep(pause_s)
         if not self.warms_itself:
             end = time.perf_counter() + self.warm_s
             self.call()
             while time.perf_counter() < end:
                 self.call()
-        start = time.perf_counter()
-        for _ in range(self.repeats):
-            self.call()
-        seconds = (time.perf_counter() - start) / self.repeats
+        calm: list[float] = []
+        disturbed: list[float] = []
+        for _ in range(self.parts):
+            seconds, lost = self._part()
+            (calm if lost <= TOLERATED else disturbed).append(seconds)
         if self.rest:
             self.rest()
-        return seconds
+        return (statistics.median(calm), True) if calm else (min(disturbed), False)
+
+    def _part(self) -> tuple[float, float]:
+        """Seconds of a call, and the share of the time that threads waited for a core."""
+        before, start = waited(), time.perf_counter()
+        for _ in range(self.repeats):
+            self.call()
+        seconds = time.perf_counter() - start
+        return seconds / self.repeats, (waited() - before) / max(seconds, 1e-9)

@@ -75,13 +75,13 @@ def derived(tmp_path_factory: pytest.TempPathFactory):
     def liked(self, kernels, until=float("inf")):
         return [1e-6 if isinstance(k, Matmul) else 1.0 if isinstance(k, Conv) else 1e-9 * flops(k) for k in kernels]
 
-    from einnet.api import optimize
+    from einnet.api import decide
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CpuCost, "measured", liked)
         patch.setattr(CpuCost, "estimates", liked)
-        patch.setattr(optimize, "slower", lambda times: False)
-        patch.setattr(optimize, "behind", lambda times: False)
+        patch.setattr(decide, "slower", lambda times: False)
+        patch.setattr(decide, "losers", lambda *_: set())
         model = tiny("convtranspose")
         result = einnet.optimize(model, time_budget=4, max_depth=2, threads=1, fresh=True)
     assert result.report["runs"] == "derived"

@@ -7,15 +7,15 @@ import onnxruntime
 import pytest
 
 import einnet
-from einnet.api import optimize as door
-from einnet.api.optimize import behind
+from einnet.api import decide as door
+from einnet.api.decide import behind, slower
 from einnet.api.profile import cost_model, owners, rates
 from einnet.api.verify import Trial
 from einnet.explore.times import time_lines
 from einnet.graph.onnx_read import serialised
 from einnet.instantiate.kernels import EOperator, Matmul, OpaqueCall, dense_view
 from einnet.runtime.cpu.roofline import Machine
-from einnet.runtime.timing import Timing
+from einnet.runtime.timing import Comparison
 from tests.models import random_inputs, two_outputs, with_opaque
 
 MACHINE = Machine(peak=1e9, bandwidth=1e8, launch=1e-6)
@@ -83,14 +83,17 @@ def test_error_of_the_cost_model_and_its_lines():
     assert time_lines([], cost_model([]), {}) == []
 
 
-def times(**medians: float) -> dict[str, object]:
-    return {name: Timing(seconds, 0.0, 5) for name, seconds in medians.items()} | {"noise": 0.01}
+def times(runs: str = "original", shares: tuple[float, ...] = (0.99, 1.0, 1.0, 1.0, 1.01), **seconds: float) -> dict[str, object]:
+    """What a comparison gives; every program's rounds are these shares of its seconds."""
+    rounds = Comparison({name: tuple(s * share for share in shares) for name, s in seconds.items()}, tuple(seconds["onnxruntime"] for _ in shares))
+    return {**rounds.timings, "noise": rounds.noise, "rounds": rounds, "runs": runs}
 
 
 def test_onnx_runtime_runs_the_whole_model_where_it_is_faster(tmp_path, monkeypatch):
-    answers = iter((times(onnxruntime=1.0, original=2.0, optimized=2.0), times(onnxruntime=1.0, original=2.0, optimized=1.1)))
+    answers = iter((times(onnxruntime=1.0, original=2.0), times(onnxruntime=1.0, original=2.0, whole=1.1)))
     monkeypatch.setattr(Trial, "compare", lambda *_: next(answers))
     monkeypatch.setattr(door, "behind", behind)
+    monkeypatch.setattr(door, "TURNS", 0)
     model = two_outputs()
     result = einnet.optimize(model, max_depth=1, time_budget=3, threads=1)
     assert result.report["runs"] == "whole model"
@@ -105,14 +108,28 @@ def test_onnx_runtime_runs_the_whole_model_where_it_is_faster(tmp_path, monkeypa
             np.testing.assert_allclose(y, wanted, rtol=1e-6, atol=1e-6)
 
 
-def test_ours_stays_where_the_whole_model_gains_nothing_or_is_not_wanted(monkeypatch):
-    slow = times(onnxruntime=1.0, original=2.0, optimized=2.0)
-    monkeypatch.setattr(Trial, "compare", lambda *_: slow)
+def test_a_whole_model_that_there_is_no_time_to_try_is_judged_by_the_reference(monkeypatch):
+    monkeypatch.setattr(Trial, "compare", lambda *_: times(onnxruntime=100.0, original=200.0))
     monkeypatch.setattr(door, "behind", behind)
+    report = einnet.optimize(two_outputs(), max_depth=0, time_budget=3, threads=1).report
+    assert report["runs"] == "whole model"
+    assert report["totals"]["optimized_ms"] == 100e3
+
+
+def test_ours_stays_where_the_whole_model_gains_nothing_or_is_not_wanted(monkeypatch):
+    answers = iter((times(onnxruntime=1.0, original=2.0), times(onnxruntime=1.0, original=2.0, whole=1.99)))
+    monkeypatch.setattr(Trial, "compare", lambda *_: next(answers))
+    monkeypatch.setattr(door, "behind", behind)
+    monkeypatch.setattr(door, "TURNS", 0)
     assert einnet.optimize(two_outputs(), max_depth=0, time_budget=3, threads=1).report["runs"] == "own operators"
-    monkeypatch.setattr(Trial, "compare", lambda *_: times(onnxruntime=0.1, original=2.0, optimized=1.0))
+    monkeypatch.setattr(Trial, "compare", lambda *_: times(onnxruntime=0.1, original=2.0))
     assert einnet.optimize(two_outputs(), derive=False, time_budget=3, threads=1).report["runs"] == "own operators"
-    assert behind(slow)
-    assert not behind(times(onnxruntime=1.0, original=2.0, optimized=1.015))
-    assert not behind(times(onnxruntime=1.0, original=2.0, optimized=1.04) | {"noise": 0.04})
-    assert behind(times(onnxruntime=1.0, original=2.0, optimized=1.06) | {"noise": 0.3})
+
+
+def test_what_counts_as_slower():
+    assert behind(times(onnxruntime=1.0, original=2.0))
+    assert behind(times(onnxruntime=1.0, original=1.0)), "not surely faster"
+    assert not behind(times(onnxruntime=1.0, original=0.9))
+    assert behind(times("optimized", onnxruntime=1.0, original=0.9, optimized=1.1))
+    assert slower(times(onnxruntime=1.0, original=1.0, optimized=0.995)), "too little"
+    assert not slower(times(onnxruntime=1.0, original=1.0, optimized=0.95))

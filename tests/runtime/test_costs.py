@@ -14,7 +14,7 @@ from einnet.runtime import costs, timing
 from einnet.runtime.costs import CpuCost, kernel_key
 from einnet.runtime.cpu import dnnl, measure, roofline
 from einnet.runtime.profile import ProfileDatabase
-from einnet.runtime.timing import Timing, compare, summarize
+from einnet.runtime.timing import Comparison, Timing, compare, summarize
 from tests.runtime.plans import opaque
 from tests.runtime.reference import layout
 
@@ -157,6 +157,50 @@ def test_disturbed_rounds_do_not_count() -> None:
         patch.setattr(timing, "waited", lambda: state["waited"])
         found = compare({"a": run}, budget_s=100.0)
     assert max(found.samples["a"]) == pytest.approx(0.001)
+
+
+def test_faster_is_what_rounds_agree_on() -> None:
+    even, odd = (1.0, 1.1, 1.0, 1.1, 1.0, 1.1), (1.1, 1.0, 1.1, 1.0, 1.1, 1.0)
+    assert Comparison({"a": even, "b": tuple(0.97 * t for t in even)}, odd).faster("b", "a", 0.01), "in every round by the same share"
+    assert not Comparison({"a": even, "b": tuple(0.97 * t for t in odd)}, odd).faster("b", "a"), "by chance now the one, now the other"
+    assert not Comparison({"a": even, "b": tuple(0.97 * t for t in even)}, odd).faster("b", "a", 0.05)
+    assert not Comparison({"a": (1.0,), "b": (0.97,)}, (1.0,)).faster("b", "a"), "one round tells little"
+    assert Comparison({"a": (1.0,), "b": (0.9,)}, (1.0,)).faster("b", "a")
+    disturbed = Comparison({"a": (5.0, 1.0, 5.0), "b": (2.0, 1.2, 2.0)}, (1.0, 1.0, 1.0), clean=False)
+    assert disturbed.timings["b"].median == 1.2
+    assert not disturbed.timings["b"].clean
+    assert not disturbed.faster("b", "a"), "the fastest samples do not agree"
+
+
+def test_disturbed_parts_of_a_sample_do_not_count() -> None:
+    state = {"n": 0, "waited": 0.0, "now": 0.0}
+
+    def run() -> None:
+        state["n"] += 1
+        state["waited"] += 5.0 * (state["n"] % 3 == 0)
+        state["now"] += 10.0 if state["n"] % 3 == 0 else 0.001
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timing.time, "perf_counter", lambda: state["now"])
+        patch.setattr(timing.time, "sleep", lambda seconds: None)
+        patch.setattr(timing, "waited", lambda: state["waited"])
+        found = compare({"a": run}, budget_s=100.0, sample_s=0.01)
+    assert found.clean
+    assert max(found.samples["a"]) == pytest.approx(0.001)
+
+
+def test_who_stays_awake_is_waited_for() -> None:
+    slept: list[float] = []
+    clock = {"now": 0.0}
+
+    def run() -> None:
+        clock["now"] += 1.0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timing.time, "perf_counter", lambda: clock["now"])
+        patch.setattr(timing.time, "sleep", slept.append)
+        compare({"a": run, "b": run, "c": run}, budget_s=8.0, pause_s=0.25, awake_s={"a": 0.5})
+    assert slept[:4] == [0.5, 0.5, 0.25, 0.25], "a after itself, b after a, c after b, a after c"
 
 
 def test_summaries() -> None:

@@ -273,6 +273,7 @@ class Executable:
         """Run on what is in memory; seconds of every kernel."""
         times: list[float] = []
         with self._lock:
+            keep_apart(self.threads)
             for segment in self._segments:
                 if isinstance(segment, Steps):
                     times.extend(segment.profile())

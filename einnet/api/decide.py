@@ -1,0 +1,130 @@
+"""The last decision: which program runs. Derived, derived in parts, the model's own operators, or ONNX Runtime with the whole model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from einnet.api.accept import losers
+from einnet.api.programs import built
+from einnet.api.verify import WHOLE
+from einnet.api.whole import whole_model
+
+if TYPE_CHECKING:
+    from einnet.api.pipeline import Outcome
+    from einnet.api.settings import Settings
+    from einnet.api.verify import Trial
+    from einnet.runtime.costs import CpuCost
+    from einnet.runtime.cpu.program import Executable
+
+NOISE = 0.01
+"""A derived program has to be faster than the model's own operators by this share, and surely so."""
+
+FIRST, PARTS = 0.5, 0.15
+"""Shares of the time for timing: the first comparison, and the kernels in their places; the rest is for another comparison, if there is reason."""
+
+TURNS = 7
+"""Runs of a program that another comparison takes at least."""
+
+OWN, DERIVED, MIXED = "original", "optimized", "mixed"
+"""The model's own operators, what was chosen, and that without the parts that lose in their places."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What runs, and times in seconds of what was compared; "optimized" among them is what runs."""
+
+    executable: Executable
+    times: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What competes for a model: `programs` are what `compiled` gives, of which the derived one, if there is one, has passed verification."""
+
+    model: Any
+    outcome: Outcome
+    settings: Settings
+    cost: CpuCost
+    trial: Trial
+    programs: Mapping[str, Executable]
+    tolerance: float
+
+    def decide(self, seconds: float) -> Decision:
+        """Choose by interleaved timing, in about so many seconds; the outcome is changed to what was chosen, with a note.
+
+        Where ours is not surely faster than ONNX Runtime, that is a candidate with the whole model; where there is no time to try it, the
+        times of ONNX Runtime as the reference stand for it.
+        """
+        end = time.monotonic() + seconds
+        times = self.trial.compare(self.programs, FIRST * seconds)
+        runs = DERIVED if DERIVED in self.programs and (OWN not in self.programs or not slower(times)) else OWN
+        times = {**times, "runs": runs, "optimized": times[runs]}
+        candidates, chosen = {runs: self.programs[runs]}, self.outcome.kept
+        parts = losers(self.outcome, self.cost.objects, time.monotonic() + PARTS * seconds) if len(self.programs) == 2 else set()
+        mixed = self.without(chosen | parts, end) if parts else None
+        if mixed:
+            candidates[MIXED] = mixed
+        whole = self.whole(candidates[runs]) if self.settings.derive and behind(times) else None
+        if whole:
+            candidates[WHOLE] = whole
+        if len(candidates) > 1:
+            times = self.again(candidates, times, end)
+        settle(self.outcome, times["runs"], chosen, chosen | parts)
+        return Decision(candidates[times["runs"]], times)
+
+    def without(self, keys: set[str], until: float) -> Executable | None:
+        """The program in which the subprograms of these keys run as the model has them; None if nothing derived is left, or it is wrong."""
+        self.outcome.keep_originals(keys)
+        if not any(r.changed for r in self.outcome.results):
+            return None
+        program = built(self.outcome.plan(), self.cost, until)
+        return program if self.trial.verify(program, self.tolerance)["passed"] else None
+
+    def whole(self, ours: Executable) -> Executable | None:
+        """ONNX Runtime with the whole model; None where it takes more memory than it may, or the model is too large to be part of a program."""
+        if (self.trial.peak or 0) > (self.settings.memory_limit or inf):
+            return None
+        plan = whole_model(self.model, ours.plan, self.trial.order)
+        return built(plan, self.cost) if plan else None
+
+    def again(self, candidates: Mapping[str, Executable], times: Mapping[str, Any], end: float) -> dict[str, Any]:
+        """All candidates compared where time suffices; of two that differ by less than `NOISE`, the one that led before runs."""
+        led, left = str(times["runs"]), end - time.monotonic()
+        if left < TURNS * (times["optimized"].median + times["onnxruntime"].median) + 2 * self.trial.seconds:
+            takes = WHOLE in candidates and times["onnxruntime"].median < times[led].median
+            return {**times, "runs": WHOLE, "optimized": times["onnxruntime"]} if takes else dict(times)
+        own = {OWN: self.programs[OWN]} if OWN in self.programs else {}
+        found = self.trial.compare({**own, **candidates}, left)
+        best = min(candidates, key=lambda name: found[name].median)
+        name = best if found[best].median < (1 - NOISE) * found[led].median else led
+        return {**found, "runs": name, "optimized": found[name]}
+
+
+def settle(outcome: Outcome, runs: str, chosen: set[str], mixed: set[str]) -> None:
+    """Let the outcome be what runs, and say what was given up."""
+    outcome.keep_originals(mixed if runs == MIXED else chosen)
+    changed = any(r.changed for r in outcome.results)
+    if runs == OWN:
+        outcome.keep_original()
+        if changed:
+            outcome.notes.append("the derived program gained nothing beyond noise: the model's own operators are kept")
+    elif runs == MIXED:
+        gave_up = f"what was derived for {len(mixed - chosen)} distinct subprograms gained nothing in its place"
+        outcome.notes.append(f"{gave_up}: there the model's own operators are kept")
+    elif runs == WHOLE:
+        outcome.whole = True
+        outcome.notes.append("ONNX Runtime runs the whole model: it is faster than all that was found")
+
+
+def slower(times: Mapping[str, Any]) -> bool:
+    """The derived program is not surely faster than the model's own operators."""
+    return not times["rounds"].faster(DERIVED, OWN, NOISE)
+
+
+def behind(times: Mapping[str, Any]) -> bool:
+    """What leads is not surely faster than ONNX Runtime: then that has to be a candidate."""
+    return not times["rounds"].faster(times["runs"], "onnxruntime")
