@@ -118,7 +118,7 @@ def test_nothing_waits_for_quiet_on_a_restless_machine(tmp_path: Path, monkeypat
 
 def test_equal_kernels_are_compiled_once_whatever_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
-    monkeypatch.setattr(codegen, "compile_operators", lambda named, _: compiled.extend(named) or b"code")
+    monkeypatch.setattr(codegen, "compile_operators", lambda named, *_: compiled.extend(named) or b"code")
     objects = Objects(1)
     one, same = operator("A : f32[9]\nL[i<9] relu(A[i])"), operator("B : f32[9]\nL[i<9] relu(B[i])", "z")
     shared = EOperator(one.scope, one.operands, dense_view(one.operands[0][1].buffer, (9,)))
