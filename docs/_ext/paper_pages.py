@@ -57,9 +57,8 @@ def curves(label: str, series: Mapping[str, Sequence[tuple[int, float]]], logari
     def at(d: float, v: float) -> tuple[float, float]:
         return 70 + 460 * d / depth, 10 + 200 * (high - v) / (high - low)
 
-    parts = []
-    for e in range(low, high + 1):
-        parts.append(line(*at(0, e), *at(depth, e)) + text_at(62, at(0, e)[1] + 4, f"{10.0**e:g}" if logarithmic else f"{e}", "end"))
+    ticks = [(e, f"{10.0**e:g}" if logarithmic else f"{e}") for e in range(low, high + 1)]
+    parts = [line(*at(0, e), *at(depth, e)) + text_at(62, at(0, e)[1] + 4, words, "end") for e, words in ticks]
     parts += [text_at(at(d, low)[0], 230, str(d), "middle") for d in range(depth + 1)]
     parts.append(text_at(300, 250, "greatest depth", "middle"))
     for n, (name, points) in enumerate(series.items()):

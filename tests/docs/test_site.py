@@ -13,6 +13,7 @@ import pytest
 
 from tests.docs.blocks import ROOT
 
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for needed in ("sphinx", "myst_parser", "furo"):
