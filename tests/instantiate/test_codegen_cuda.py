@@ -24,11 +24,11 @@ def operator(text: str, shapes: dict[str, tuple[int, ...]], out: View | None = N
 
 
 def execute(made: CudaOperator, arrays: dict[str, np.ndarray]) -> None:
-    library = shim._compiled(shim.compiler(), shim.source({"k": made.text}, {k.name: len(k.arguments) for k in made.kernels}))
+    library = shim.compiled({"k": made.text}, {k.name: len(k.arguments) for k in made.kernels})
     arrays = arrays | {name: np.full(size, np.nan, np.float32) for name, size in made.stages}
     for k in made.kernels:
         pointers = (ctypes.c_void_p * len(k.arguments))(*(arrays[a].ctypes.data for a in k.arguments))
-        getattr(library, f"run_{k.name}")(pointers, k.grid[0], k.block[0])
+        assert getattr(library, f"run_{k.name}")(pointers, k.grid[0], k.block[0]) == 0
 
 
 CASES = {
