@@ -1,12 +1,14 @@
-"""Convolutions on a device through cuDNN's graphs: raw addresses, every layout that strides can say, plans chosen by time and rebuilt by their record.
+"""Convolutions on a device through cuDNN's graphs: raw addresses, every layout that strides can say, plans chosen by time and found again.
 
 A residual is added before the bias: cuDNN 9 declines the other order. Only a forward convolution has anything fused to it.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -81,6 +83,7 @@ class Convolutions:
         self.driver, self.math = driver, math
         self._cudnn: Any = import_module("cudnn")
         self._handle = self._cudnn.create_handle()
+        weakref.finalize(self, self._cudnn.destroy_handle, self._handle)
         self._cudnn.set_stream(handle=self._handle, stream=driver.stream)
         self._places: dict[int, int] = {}
         """Scratch memory by its size."""
@@ -105,8 +108,7 @@ class Convolutions:
         for n in range(graph.get_execution_plan_count()):
             if self._record(graph, n) == plan and self._built(graph, n):
                 pointers = {t: addresses[v.buffer] + 4 * v.offset for t, v in tensors}
-                scratch = self._scratch(graph.get_workspace_size_plan_at_index(n))
-                return [lambda: graph.execute(pointers, scratch, handle=self._handle)]
+                return [partial(graph.execute, pointers, self._scratch(graph.get_workspace_size_plan_at_index(n)), handle=self._handle)]
         raise BackendError(f"cuDNN does not find engine {plan.engine} again for {described(step)}")
 
     def _scratch(self, nbytes: int) -> int:

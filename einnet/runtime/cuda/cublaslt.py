@@ -5,6 +5,7 @@ Algorithms are the library's own 64-byte records. The fastest of those that it p
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -79,7 +80,7 @@ def offsets(step: Gemm) -> Iterator[tuple[int, int, int]]:
     """Elements to add to a, b and c for each call: all batches but the last are walked one by one."""
     outer = step.batches[:-1]
     for at in product(*(range(b.count) for b in outer)):
-        yield tuple(sum(n * getattr(b, name) for n, b in zip(at, outer, strict=True)) for name in "abc")  # type: ignore[misc]
+        yield tuple(sum(n * getattr(b, name) for n, b in zip(at, outer, strict=True)) for name in "abc")
 
 
 class Products:
@@ -89,6 +90,7 @@ class Products:
         self.driver, self.math = driver, math
         self._lt: Any = import_module("nvmath.bindings.cublasLt")
         self._handle = self._lt.create()
+        weakref.finalize(self, self._lt.destroy, self._handle)
         self._workspace = driver.allocate(WORKSPACE)
         self._one, self._zero = np.array([1], np.float32), np.array([0], np.float32)
         self._kept: list[Any] = []

@@ -47,6 +47,8 @@ class Device:
         self._choices: dict[str, Choice] = dict(known)
         self.tuned = 0
         """Steps whose algorithm was chosen by time now."""
+        self.calls: list[Call] = []
+        """Every launch of an inference, one by one."""
         self.runs = list(self._runs(program.steps))
         self.tuning = Tuning(name, math, versions, self._choices)
 
@@ -71,6 +73,7 @@ class Device:
 
     def _graph(self, calls: list[Call]) -> Call:
         """The calls run once, since libraries set themselves up in their first call, and are then captured."""
+        self.calls += calls
         for call in calls:
             call()
         self.driver.wait()

@@ -83,7 +83,8 @@ class Driver:
             module.compile()
         except Exception as e:
             raise BackendError(f"generated CUDA text does not compile on the device: {e}") from e
-        return lambda name: module.get_function(name)
+        find: Callable[[str], Any] = module.get_function
+        return find
 
     def launch(self, function: Any, grid: tuple[int, int, int], block: tuple[int, int, int], addresses: Sequence[int]) -> Call:
         """A launch of a generated function on addresses."""

@@ -19,13 +19,15 @@ from einnet.runtime.cuda.program import CudaProgram, Generated, Launch
 from einnet.runtime.cuda.text import PRELUDE
 
 _MEETING = re.compile(r"__syncthreads|__shared__")
+_SHARED = re.compile(r"__shared__ (alignas\(\d+\))")
+"""An array of a block; blocks run one after the other, so that a static one will do."""
+
 _BEYOND = re.compile(r"__shfl|__ballot|atomic|extern __shared__|__syncwarp")
 """What the host cannot play."""
 
 TURNS = """
 #include <ucontext.h>
 #include <memory>
-#define __shared__ static
 namespace einnet {
 struct Fiber { ucontext_t context; std::unique_ptr<char[]> stack; bool done; };
 constexpr int SIZE = 1 << 16;
@@ -112,7 +114,8 @@ def source(texts: Mapping[str, str], arguments: Mapping[str, int]) -> str:
                 f"    blockIdx = {{b, 0, 0}}; threadIdx = {{t, 0, 0}}; {function}({given});\n  }}\n  return 0;\n}}\n"
             )
     meeting = any(_MEETING.search(text) for text in texts.values())
-    return "\n".join((PRELUDE, TURNS if meeting else "", *texts.values(), *runs))
+    played = (_SHARED.sub(r"\1 static", text) for text in texts.values())
+    return "\n".join((PRELUDE, TURNS if meeting else "", *played, *runs))
 
 
 def functions(text: str) -> dict[str, str]:

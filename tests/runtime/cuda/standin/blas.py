@@ -97,6 +97,7 @@ class Blas:
 def module(card: Card) -> ModuleType:
     blas, made = Blas(card), ModuleType("nvmath.bindings.cublasLt")
     made.MatrixLayoutAttribute, made.MatmulDescAttribute, made.MatmulPreferenceAttribute = LayoutAttribute, DescAttribute, PreferenceAttribute
+    made.destroy = lambda handle: None
     made.Epilogue, made.create, made.get_version = Epilogue, lambda: 1, lambda: 130000 + card.versions
     made.matmul_desc_create = lambda compute, scale: blas.make(compute=compute, scale=scale)
     made.matmul_desc_set_attribute, made.matrix_layout_create = blas.setter(DescAttribute), blas.layout

@@ -17,7 +17,8 @@ Note = Enum("Note", ["TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_RE
 Heuristic = Enum("Heuristic", ["A", "FALLBACK"])
 Kind = IntEnum("Kind", ["FLOAT"])
 PLANS: tuple[tuple[int, dict[Knob, int], float, bool], ...] = (
-    (38, {Knob.TILE_SIZE: 8}, 0.5, True), (70, {Knob.TILE_SIZE: 12, Knob.STAGES: 1}, 3.0, False), (70, {Knob.TILE_SIZE: 8}, 1.0, False), (0, {}, 9.0, False),
+    (38, {Knob.TILE_SIZE: 8}, 0.5, True), (70, {Knob.TILE_SIZE: 12, Knob.STAGES: 1}, 3.0, False), (70, {Knob.TILE_SIZE: 8}, 1.0, False),
+    (0, {}, 9.0, False),
 )  # fmt: skip
 """Engine, settings, cost, and whether it uses tensor cores."""
 
@@ -141,7 +142,8 @@ def forward(x: np.ndarray, w: np.ndarray, g: Mapping[str, Any], dim: tuple[int, 
     f, c = w.shape[0] // groups, w.shape[1]
     for k, tap in product(range(groups), product(*map(range, taps))):
         starts = [t * d for t, d in zip(tap, g["dilation"], strict=True)]
-        picked: Any = (slice(None), slice(k * c, (k + 1) * c), *(slice(a, a + (n - 1) * s + 1, s) for a, n, s in zip(starts, sizes, g["stride"], strict=True)))
+        spans = [slice(a, a + (n - 1) * s + 1, s) for a, n, s in zip(starts, sizes, g["stride"], strict=True)]
+        picked: Any = (slice(None), slice(k * c, (k + 1) * c), *spans)
         out[:, k * f : (k + 1) * f] += np.einsum("nc...,fc->nf...", x[picked], w[(slice(k * f, (k + 1) * f), slice(None), *tap)])
     return out
 
@@ -167,5 +169,6 @@ def module(card: Card) -> ModuleType:
     made.pygraph = lambda **given: Graph(card, **given)
     made.data_type, made.heur_mode, made.numerical_note, made.knob_type = Kind, Heuristic, Note, Knob
     made.create_handle, made.backend_version = lambda: {"stream": 0}, lambda: 91900 + card.versions
+    made.destroy_handle = lambda handle: None
     made.set_stream = lambda handle, stream: handle.update(stream=stream)
     return made
