@@ -26,37 +26,46 @@ _BEYOND = re.compile(r"__shfl|__ballot|atomic|extern __shared__|__syncwarp")
 """What the host cannot play."""
 
 TURNS = """
-#include <ucontext.h>
+#include <csetjmp>
 #include <memory>
+#include <ucontext.h>
 namespace einnet {
-struct Fiber { ucontext_t context; std::unique_ptr<char[]> stack; bool done; };
+struct Fiber { ucontext_t context; jmp_buf jump; std::unique_ptr<char[]> stack; bool started, done; };
 constexpr int SIZE = 1 << 16;
-ucontext_t scheduler; Fiber fibers[1024]; int now; void (*body)(float**); float** given;
-void entry() { body(given); fibers[now].done = true; swapcontext(&fibers[now].context, &scheduler); }
-void barrier() { swapcontext(&fibers[now].context, &scheduler); }
+jmp_buf scheduler; Fiber fibers[1024]; int now; void (*body)(float**); float** given;
+__attribute__((noinline)) void barrier() { if (!_setjmp(fibers[now].jump)) _longjmp(scheduler, 1); }
+void entry() { for (;;) { body(given); fibers[now].done = true; barrier(); } }
+__attribute__((noinline)) void resume(int t) {
+  now = t; threadIdx = {t, 0, 0};
+  if (_setjmp(scheduler)) return;
+  if (fibers[t].started) _longjmp(fibers[t].jump, 1);
+  fibers[t].started = true;
+  setcontext(&fibers[t].context);
+}
+void create(Fiber& f) {
+  if (!f.stack) f.stack.reset(new char[SIZE]);
+  getcontext(&f.context);
+  f.context.uc_stack.ss_sp = f.stack.get(); f.context.uc_stack.ss_size = SIZE; f.context.uc_link = nullptr;
+  makecontext(&f.context, entry, 0);
+}
 int block_of(int threads) {
   for (int t = 0; t < threads; ++t) {
-    Fiber& f = fibers[t];
-    if (!f.stack) f.stack.reset(new char[SIZE]);
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.get(); f.context.uc_stack.ss_size = SIZE; f.context.uc_link = nullptr; f.done = false;
-    makecontext(&f.context, entry, 0);
+    if (!fibers[t].started) create(fibers[t]);
+    fibers[t].done = false;
   }
-  for (int left = threads; left;) {
-    int ended = 0;
-    for (int t = 0; t < threads; ++t) {
-      now = t; threadIdx = {t, 0, 0};
-      swapcontext(&scheduler, &fibers[t].context);
-      ended += fibers[t].done;
+  for (int ended = 0; !ended;) {
+    for (int t = 0; t < threads; ++t) { resume(t); ended += fibers[t].done; }
+    if (ended && ended != threads) {
+      for (int t = 0; t < threads; ++t) fibers[t].started = false;
+      return 1;
     }
-    if (ended && ended != left) return 1;
-    left -= ended;
   }
   return 0;
 }
 }
 #define __syncthreads() einnet::barrier()
 """
+"""Threads of a block as coroutines, which go on from block to block: switching costs a jump and no call of the system."""
 
 
 def compiler() -> str | None:
