@@ -47,13 +47,13 @@ def explore(options: argparse.Namespace) -> int:
 def found(options: argparse.Namespace) -> dict[str, Any]:
     """The data of the page, for whatever the subject is."""
     from einnet.api.explore import explore_derivation, explore_expression, explore_program
-    from einnet.api.stored import load
+    from einnet.api.stored import load_static
 
     path = Path(options.subject)
     if path.suffix == ".einnet" or _is_program(path):
         if options.rules or options.everything:
             raise UsageError("--rules and --everything are for an expression; the search of a program is the one that the optimizer made")
-        return explore_program(load(path), options.max_depth, options.states, options.time_budget)
+        return explore_program(load_static(path), options.max_depth, options.states, options.time_budget)
     states = 20_000 if options.states is None else options.states
     text = read_text(options.subject) if options.subject == "-" or _is_file(path) else options.subject
     if path.suffix == ".ein":

@@ -196,7 +196,11 @@ class CpuCost:
                 self._known[kernel] = stored
         return distinct
 
+    def refuses(self, kernel: Kernel) -> bool:
+        """The vendor library has no fast implementation."""
+        if not isinstance(kernel, (Matmul, Conv)) or dnnl.available() is not None:
+            return False
+        return refusal(kernel, constant_buffers(kernel, self.constant)) is not None
+
     def _estimate(self, kernel: Kernel) -> float:
-        if isinstance(kernel, (Matmul, Conv)) and dnnl.available() is None and refusal(kernel, constant_buffers(kernel, self.constant)):
-            return float("inf")
-        return roofline.estimate(kernel, self.machine)
+        return inf if self.refuses(kernel) else roofline.estimate(kernel, self.machine)

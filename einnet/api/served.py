@@ -1,0 +1,99 @@
+"""Programs for a range of sizes from disk: which size a call has, and the program for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from einnet.api.inputs import gather_inputs
+from einnet.errors import ArtifactError, UsageError
+from einnet.runtime.pool import Ranged
+
+if TYPE_CHECKING:
+    from einnet.derivation.ranged import RangedFile
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class RangedProgram:
+    """A program that serves every size of a range. Call it as a StoredProgram is called; the inputs' shapes say which size it is.
+
+    Plans are read, and bound to memory, when their size is first run; the last few stay bound. Calls from several threads are safe.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.ranged = path, Ranged(path)
+        try:
+            self.report: dict[str, Any] = self.ranged.metadata["report"]
+            told = self.report["dynamic"]
+            self.name, self.lowest, self.highest = str(told["name"]), int(told["lowest"]), int(told["highest"])
+            assert self.lowest >= 1 and self.report["sizes"].keys() == set(map(str, range(self.lowest, self.highest + 1)))
+        except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ArtifactError(f"{path} holds programs but no report of an optimization for a range of sizes") from error
+
+    def __repr__(self) -> str:
+        return f"<{self.path}: {self.report['model']}, {self.name} in {self.lowest}..{self.highest}>"
+
+    @property
+    def sizes(self) -> range:
+        """The sizes that it serves."""
+        return range(self.lowest, self.highest + 1)
+
+    @cached_property
+    def derivations(self) -> list[RangedFile]:
+        """The derivations that the programs stand on, with the size as a name, and where they hold."""
+        from einnet.derivation.ranged import parse
+
+        return [parse(text) for text in self.ranged.texts]
+
+    @cached_property
+    def _signatures(self) -> tuple[dict[str, tuple[str, tuple[int, ...]]], dict[str, tuple[int, ...]]]:
+        """Inputs at the lowest size, and the axes whose extent follows the size."""
+        ends = [self._signature(size) for size in dict.fromkeys((self.lowest, self.highest))]
+        low, high = ends[0], ends[-1]
+        axes = {name: tuple(n for n, (a, b) in enumerate(zip(low[name][1], high[name][1])) if a != b) for name in low}
+        return low, axes
+
+    def _signature(self, size: int) -> dict[str, tuple[str, tuple[int, ...]]]:
+        plan = self.ranged.loaded(size).plan
+        types = {b.name: b.dtype for b in plan.buffers}
+        return {name: (types[view.buffer], view.shape) for name, view in plan.inputs}
+
+    @property
+    def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Element type and shape of every input, by name, in the model's order; -1 for the dimension that has a range."""
+        low, axes = self._signatures
+        return {name: (dtype, tuple(-1 if n in axes[name] else dim for n, dim in enumerate(shape))) for name, (dtype, shape) in low.items()}
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The outputs, in the model's order."""
+        return tuple(name for name, _ in self.ranged.loaded(self.lowest).plan.outputs)
+
+    def size(self, inputs: Mapping[str, Array]) -> int:
+        """The size that inputs have. Raises UsageError where they disagree, and for a size out of the range, with the range."""
+        axes = self._signatures[1]
+        found: dict[int, str] = {}
+        for name, value in inputs.items():
+            for axis in axes.get(name, ()):
+                if axis < np.ndim(value):
+                    found.setdefault(np.shape(value)[axis], f"dimension {axis} of input {name!r}")
+        if len(found) > 1:
+            places = ", ".join(f"{size} by {place}" for size, place in found.items())
+            raise UsageError(f"the inputs disagree about {self.name}: {places}")
+        size = next(iter(found), self.lowest)
+        if size not in self.sizes:
+            raise UsageError(f"{self.name} is {size}, by {found[size]}; the program serves {self.lowest}..{self.highest}")
+        return size
+
+    def __call__(self, *args: Array | Mapping[str, Array], **inputs: Array) -> dict[str, Array]:
+        """Outputs by name, for a mapping of input names to arrays or for the arrays in the model's order.
+
+        Raises UsageError for wrong names, shapes or types and for sizes out of the range.
+        """
+        given = gather_inputs(list(self.inputs), args, inputs)
+        return self.ranged.executable(self.size(given))(given)

@@ -1,0 +1,110 @@
+"""What the commands do with a range of sizes: optimize --dynamic, verify, explain."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from einnet.cli.colour import show
+from einnet.cli.files import write_json
+from einnet.errors import UsageError
+
+if TYPE_CHECKING:
+    from einnet.api.served import RangedProgram
+
+FAILED = 1
+
+
+def optimize(options: argparse.Namespace, chosen: Any) -> int:
+    """Optimize for a range of sizes; exit code 1 where a size does not pass its verification."""
+    from einnet.api.dynamic import optimize_dynamic
+    from einnet.api.ranges import passed
+    from einnet.cli.progress import progress
+
+    if options.report:
+        raise UsageError("--report shows one program: --json writes what was found for a range of sizes")
+    if options.output and options.output.suffix == ".onnx":
+        raise UsageError("--dynamic writes programs of its own, OUT.einnet; not ONNX models")
+    with progress(options.quiet) as report:
+        result = optimize_dynamic(options.model, options.dynamic, chosen, progress=report)
+    good = passed(result.report)
+    if options.output and good:
+        result.save(options.output)
+    if options.json:
+        write_json(options.json, result.report)
+    if not options.quiet and options.json != "-":
+        saved = [f"saved to {options.output}"] if options.output and good else ["not saved; -o OUT.einnet does that"]
+        print("\n".join([*summary(result.report), *saved]))
+    return 0 if good else FAILED
+
+
+def summary(report: Mapping[str, Any]) -> list[str]:
+    """The measured sizes with their times, all others with what they follow, the derivations and the guards."""
+    from einnet.explore.text import ms
+
+    told = report["dynamic"]
+    lines = [f"{report['model']}, {report['backend']}, {report['threads']} threads, {told['name']} in {told['lowest']}..{told['highest']}"]
+    lines += [f"note: every size was searched by itself: {told['problem']}"] if told["problem"] else []
+    for size, found in report["sizes"].items():
+        whole = found["report"]
+        if whole:
+            t = whole["totals"]
+            times = f"ONNX Runtime {ms(t['onnxruntime_ms'])}   model's own operators {ms(t['original_ms'])}   optimized {ms(t['optimized_ms'])}"
+            followers = sum(1 for other in report["sizes"].values() if other["follows"] == int(size))
+            lines.append(f"  {told['name']} = {size}: {times}   {t['speedup']:.2f}x, {whole['runs']}; {followers} sizes do as this one")
+    problems = [(size, found["problem"]) for size, found in report["sizes"].items() if found["problem"] and not told["problem"]]
+    lines += [f"  {told['name']} = {size}: searched by itself: {why}" for size, why in problems]
+    verdicts = [found["verification"] for found in report["sizes"].values()]
+    worst, good = max(v["max_rel"] for v in verdicts), sum(v["passed"] for v in verdicts)
+    lines.append(f"verification passed at {good} of {len(verdicts)} sizes: max error {worst:.2g} of max|y|, allowed {verdicts[0]['tolerance']:g}")
+    derivations = report["derivations"]
+    lines.append(f"certificate: {len(derivations)} derivations, {sum(d['steps'] for d in derivations)} steps, proven at every size where they run")
+    lines += guard_lines(report)
+    return [*lines, f"{report['total_s']:.1f} s in all"]
+
+
+def guard_lines(report: Mapping[str, Any], most: int = 3) -> list[str]:
+    """What did not come over to a size."""
+    guards = report["guards"]
+    if not guards["count"]:
+        return []
+    told = [f"  not at {report['dynamic']['name']} = {g['size']}: {', '.join(g['rules']) or 'no steps'}: {g['why']}" for g in guards["told"][:most]]
+    return [f"{guards['count']} candidates did not come over to a size", *told]
+
+
+def verify(options: argparse.Namespace, stored: RangedProgram) -> int:
+    """Print the verdict; exit code 1 where it is not "passed"."""
+    from einnet.api.audit_ranged import audit_ranged
+
+    verdict = audit_ranged(options.model, stored, options.seed)
+    if options.json:
+        write_json(options.json, verdict)
+    if options.json != "-":
+        print("\n".join(verdict_lines(verdict, stored.name)))
+    return 0 if verdict["passed"] else FAILED
+
+
+def verdict_lines(verdict: dict[str, Any], name: str) -> list[str]:
+    """The verdict for people."""
+    proofs = verdict["certificate"]
+    counts = ", ".join(f"{n} {'by normal form' if m == 'inline' else 'at random points'}" for m, n in proofs["methods"].items())
+    lines = [f"derivations  {proofs['derivations']} with {proofs['steps']} steps, at every size where they run" + (f": {counts}" if counts else "")]
+    lines += [f"  {problem}" for problem in proofs["problems"]]
+    for size, found in verdict["sizes"].items():
+        mark = "" if found["passed"] else "  FAILED"
+        lines.append(f"{name} = {size}  max error {found['max_abs']:.3g}, {found['max_rel']:.3g} of max|y|; allowed {found['tolerance']:g}{mark}")
+    return [*lines, "passed" if verdict["passed"] else "FAILED"]
+
+
+def explain(options: argparse.Namespace, stored: RangedProgram) -> int:
+    """Print what every size runs, and the derivations with the size as a name."""
+    if options.why_not or options.all:
+        raise UsageError(f"{options.program} serves a range of sizes: --why-not and --all look at a program for one size")
+    told = {**stored.report, "texts": [str(text) for text in stored.derivations]}
+    if options.json:
+        write_json(options.json, told)
+    if options.json != "-":
+        numbered = [f"\nDerivation {n}\n\n{text}" for n, text in enumerate(told["texts"], 1)]
+        show("\n".join([*summary(stored.report), *numbered]))
+    return 0

@@ -1,0 +1,127 @@
+"""Derivations for a range of sizes as text: a `.ein` file in which a named dimension stands for its size.
+
+    batch in 1..32
+    holds at 1..32
+    A : f32[batch,64]
+    from L[n<batch,f<8] Σ[c<64] A[n,c]*K[c,f]
+    by ...
+
+An integer that follows the size is written `batch` or `7*batch`. At every size that `holds at` names, the file with the size put in is a
+derivation like any other, and proven like any other: each of the finitely many by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from einnet.derivation import einfile
+from einnet.derivation.check import Proof, check
+from einnet.derivation.steps import Derivation
+from einnet.errors import CertificateError, ParseError
+
+_INTEGER = re.compile(r"(?<![\w.'])\d+(?![\w.'])")
+_HEAD = re.compile(r"by\s+\S+(?:\s+at\s+\d+(?:\.\d+)*)?(?:\s+kind\s+\w+)?(?:\s+bound\s+\S+)?")
+_RANGE = re.compile(r"(?P<name>[A-Za-z_]\w*) in (?P<lowest>\d+)\.\.(?P<highest>\d+)$")
+_HOLDS = re.compile(r"holds at (\d+(?:\.\.\d+)?(?:, \d+(?:\.\.\d+)?)*)$")
+
+
+@dataclass(frozen=True)
+class RangedFile:
+    """A derivation with a named size: `body` is its text, `sizes` are those at which it is claimed to hold."""
+
+    name: str
+    lowest: int
+    highest: int
+    sizes: tuple[int, ...]
+    body: str
+
+    def __str__(self) -> str:
+        return f"{self.name} in {self.lowest}..{self.highest}\nholds at {spans(self.sizes)}\n{self.body}"
+
+    def at(self, size: int) -> einfile.EinFile:
+        """The derivation at a size. Raises CertificateError where it is not claimed to hold, with the guard."""
+        if size not in self.sizes:
+            raise CertificateError(f"{self.name} = {size} is not among the sizes at which it holds: {spans(self.sizes)}")
+        return einfile.parse(put_in(self.body, self.name, size))
+
+    def check(self) -> dict[int, list[Proof]]:
+        """A proof of every step at every size. Raises CertificateError, with the size, at the first that does not hold."""
+        proofs = {}
+        for size in self.sizes:
+            try:
+                proofs[size] = check(self.at(size).derivation)
+            except (CertificateError, ParseError) as error:
+                raise CertificateError(f"at {self.name} = {size}: {error}") from error
+        return proofs
+
+
+def ranged(derivation: Derivation, matches: Sequence[str], size: int, name: str, bounds: tuple[int, int], sizes: Iterable[int]) -> RangedFile:
+    """A derivation at a size as one for a range: multiples of the size follow it.
+
+    Raises ValueError where the name stands in the text already, so that it could not be read back.
+    """
+    text = einfile.write(derivation, matches)
+    body = "\n".join(take_out(line, name, size) for line in text.split("\n"))
+    if put_in(body, name, size) != text or _name(name).search(text):
+        raise ValueError(f"the derivation cannot be written with {name} for {size}")
+    return RangedFile(name, *bounds, tuple(sorted(sizes)), body)
+
+
+def take_out(line: str, name: str, size: int) -> str:
+    """One line of a `.ein` file with the name in place of the size."""
+    head = _HEAD.match(line)
+    kept = len(line) if line.startswith("match") else head.end() if head else 0
+
+    def named(m: re.Match[str]) -> str:
+        value = int(m[0])
+        if not value or value % size:
+            return m[0]
+        return name if value == size else f"{value // size}*{name}"
+
+    return line[:kept] + _INTEGER.sub(named, line[kept:])
+
+
+def put_in(body: str, name: str, size: int) -> str:
+    """The text with the size in place of the name."""
+    return _name(name).sub(lambda m: str(int(m["factor"] or 1) * size), body)
+
+
+def _name(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:(?<![\w.'])(?P<factor>\d+)\*)?(?<![\w.']){re.escape(name)}(?![\w'])")
+
+
+def parse(text: str) -> RangedFile:
+    """Read what `str` of a RangedFile gives. Raises ParseError."""
+    first, _, rest = text.partition("\n")
+    second, _, body = rest.partition("\n")
+    bounds, holds = _RANGE.match(first.strip()), _HOLDS.match(second.strip())
+    if bounds is None or holds is None:
+        raise ParseError(f"expected 'NAME in 1..32' and 'holds at 1..32' in the first two lines, found {first!r} and {second!r}")
+    sizes = [size for part in holds[1].split(", ") for size in _span(part)]
+    low, high = int(bounds["lowest"]), int(bounds["highest"])
+    if any(not low <= size <= high for size in sizes):
+        raise ParseError(f"'{second.strip()}' names a size outside {low}..{high}")
+    return RangedFile(bounds["name"], low, high, tuple(sizes), body)
+
+
+def is_ranged(text: str) -> bool:
+    """The text is a derivation for a range of sizes."""
+    return _RANGE.match(text.partition("\n")[0].strip()) is not None
+
+
+def _span(text: str) -> range:
+    low, _, high = text.partition("..")
+    return range(int(low), int(high or low) + 1)
+
+
+def spans(sizes: Iterable[int]) -> str:
+    """1..4, 7, 9..12."""
+    found: list[list[int]] = []
+    for size in sorted(sizes):
+        if found and found[-1][1] == size - 1:
+            found[-1][1] = size
+        else:
+            found.append([size, size])
+    return ", ".join(str(a) if a == b else f"{a}..{b}" for a, b in found)

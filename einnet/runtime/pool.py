@@ -1,0 +1,179 @@
+"""Programs for many sizes in one file: a plan for each, and what they share (weights, code, models) once.
+
+The file is sealed as those of `runtime.artifact` are. Plans are read, and programs bound to memory, when a size is first run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import threading
+import zipfile
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from einnet.errors import ArtifactError
+from einnet.instantiate.kernels import OpaqueCall, Plan
+from einnet.runtime import machine
+from einnet.runtime.artifact import Loaded, array_bytes, array_from, describe, read_sealed, write_sealed
+from einnet.runtime.cpu.levels import NATIVE
+from einnet.runtime.cpu.program import Code, Executable
+from einnet.runtime.memory import check_plan
+from einnet.runtime.serial import Json, plan_from_json, plan_json
+
+FORMAT = 1
+BOUND = 4
+"""Programs that are bound to memory at a time; the one that was not used for longest makes room."""
+
+T = TypeVar("T")
+
+
+@dataclass
+class Shared(Generic[T]):
+    """Distinct values by digest, numbered as they come."""
+
+    numbers: dict[bytes, int] = field(default_factory=dict)
+    values: list[T] = field(default_factory=list)
+
+    def number(self, data: bytes | memoryview, value: T) -> int:
+        """The number of the value with these bytes."""
+        digest = hashlib.blake2b(data, digest_size=16).digest()
+        if digest not in self.numbers:
+            self.numbers[digest] = len(self.values)
+            self.values.append(value)
+        return self.numbers[digest]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One size's plan and code, in numbers of the pool."""
+
+    plan: Plan
+    constants: Mapping[str, int]
+    kernels: tuple[int, ...]
+
+
+@dataclass
+class Pool:
+    """Weights, object code (for processors `cpu`) and opaque models of the programs for all sizes."""
+
+    constants: Shared[np.ndarray] = field(default_factory=Shared)
+    kernels: Shared[bytes] = field(default_factory=Shared)
+    models: Shared[bytes] = field(default_factory=Shared)
+    support: bytes = b""
+    cpu: str = NATIVE
+
+    def add(self, plan: Plan, code: Code) -> Member:
+        """A program whose weights are the pool's from now on."""
+        numbers = {name: self._constant(value) for name, value in plan.constants.items()}
+        shared = {name: self.constants.values[n] for name, n in numbers.items()}
+        calls = [replace(k, model=self._model(k.model)) if isinstance(k, OpaqueCall) else k for k in plan.kernels]
+        self.support, self.cpu = code.support, code.cpu
+        return Member(replace(plan, constants=shared, kernels=tuple(calls)), numbers, tuple(self.kernels.number(k, k) for k in code.kernels))
+
+    def _constant(self, value: np.ndarray) -> int:
+        flat = np.ascontiguousarray(value).reshape(-1)
+        return self.constants.number(str(flat.dtype).encode() + flat.tobytes(), flat)
+
+    def _model(self, model: bytes) -> bytes:
+        return self.models.values[self.models.number(model, model)]
+
+
+def save(path: Path, pool: Pool, members: Mapping[int, Member], metadata: Json, texts: Sequence[str], threads: int) -> None:
+    """Write the programs of all sizes. Raises ArtifactError if the path cannot be written; no half-written file stays."""
+    sizes = {}
+    for size, member in members.items():
+        plan = plan_json(member.plan, lambda model: pool.models.number(model, model))
+        sizes[str(size)] = {"plan": plan, "constants": dict(member.constants), "kernels": list(member.kernels)}
+    manifest = {
+        "ranged": FORMAT, "threads": threads, "machine": describe(pool.cpu), "versions": machine.versions(), "metadata": metadata,
+        "derivations": len(texts),
+    }  # fmt: skip
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
+        for key, value in sizes.items():
+            archive.writestr(f"sizes/{key}.json", json.dumps(value, ensure_ascii=False), zipfile.ZIP_DEFLATED)
+        for n, values in enumerate(pool.constants.values):
+            archive.writestr(f"constants/{n}.npy", array_bytes(values))
+        for n, model in enumerate(pool.models.values):
+            archive.writestr(f"models/{n}.onnx", model)
+        archive.writestr("code/support.o", pool.support)
+        for n, kernel in enumerate(pool.kernels.values):
+            archive.writestr(f"code/{n}.o", kernel)
+        for n, text in enumerate(texts):
+            archive.writestr(f"derivations/{n:03}.ein", text)
+    write_sealed(path, buffer.getbuffer())
+
+
+def is_ranged(path: Path) -> bool:
+    """The file holds programs for a range of sizes; what cannot be read is none."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "ranged" in json.loads(archive.read("manifest.json"))
+    except Exception:  # what is written by somebody else fails in many ways
+        return False
+
+
+class Ranged:
+    """What `save` wrote. Raises ArtifactError if the file is damaged or of another format."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._archive = zipfile.ZipFile(io.BytesIO(read_sealed(path)))
+            self.manifest: Json = json.loads(self._archive.read("manifest.json"))
+            if self.manifest["ranged"] != FORMAT:
+                raise ArtifactError(f"the file has format {self.manifest['ranged']}, this version of einnet reads format {FORMAT}")
+            names = [f"derivations/{n:03}.ein" for n in range(int(self.manifest["derivations"]))]
+            self.texts = tuple(self._archive.read(name).decode() for name in names)
+            self.threads, self.metadata = int(self.manifest["threads"]), dict(self.manifest["metadata"])
+        except ArtifactError:
+            raise
+        except Exception as error:  # as above
+            raise ArtifactError(f"{path} cannot be read: {error}") from error
+        self._constants: dict[int, np.ndarray] = {}
+        self._bound: OrderedDict[int, Executable] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def loaded(self, size: int) -> Loaded:
+        """The program for one size. Raises ArtifactError for a damaged file or one without this size."""
+        with self._lock:
+            try:
+                value = json.loads(self._archive.read(f"sizes/{size}.json"))
+                constants = {str(name): self._constant(int(n)) for name, n in value["constants"].items()}
+                plan = plan_from_json(value["plan"], lambda n: self._archive.read(f"models/{int(n)}.onnx"), constants)
+                check_plan(plan)
+                kernels = tuple(self._archive.read(f"code/{int(n)}.o") for n in value["kernels"])
+                support = self._archive.read("code/support.o")
+            except Exception as error:  # as above
+                raise ArtifactError(f"{self.path} holds no program for size {size}: {error}") from error
+        problem = machine.misfit(self.manifest["machine"])
+        code = None if problem else Code(support, kernels, str(self.manifest["machine"]["code"]))
+        return Loaded(plan, self.threads, code, self.metadata, self.texts, self.manifest["machine"], self.manifest["versions"], problem)
+
+    def _constant(self, number: int) -> np.ndarray:
+        if number not in self._constants:
+            self._constants[number] = array_from(self._archive.read(f"constants/{number}.npy"))
+        return self._constants[number]
+
+    def executable(self, size: int) -> Executable:
+        """The program for one size, bound to memory."""
+        with self._lock:
+            if size not in self._bound:
+                while len(self._bound) >= BOUND:
+                    self._bound.popitem(last=False)
+                self._bound[size] = self.loaded(size).executable()
+            self._bound.move_to_end(size)
+            return self._bound[size]
+
+    def close(self) -> None:
+        """Let go of all programs."""
+        with self._lock:
+            self._bound.clear()

@@ -1,0 +1,132 @@
+"""One artifact for a range of batch sizes: right at each, proven at each, refused beyond."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import einnet
+from einnet.api.audit_ranged import audit_ranged
+from einnet.api.dynamic import dimension_of, measured_sizes, nearest, optimize_dynamic
+from einnet.api.served import RangedProgram
+from einnet.api.stored import load_static
+from einnet.cli import main
+from einnet.errors import ArtifactError, UsageError
+from einnet.graph.onnx_dynamic import Dimension
+from tests.graph.cases import reference
+from tests.models import tiny, two_layers
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> tuple[onnx.ModelProto, Path]:
+    """A small network for batches of 1 to 3, stored."""
+    folder = tmp_path_factory.mktemp("dynamic")
+    model = two_layers()
+    onnx.save(model, folder / "model.onnx")
+    result = optimize_dynamic(folder / "model.onnx", ("batch", 1, 3), time_budget=4, max_depth=2)
+    return model, result.save(folder / "model.einnet")
+
+
+def rows(size: int) -> np.ndarray:
+    return np.random.default_rng(size).standard_normal((size, 8)).astype(np.float32)
+
+
+def test_it_is_right_at_every_size(made):
+    model, path = made
+    program = einnet.load(path)
+    for size in (1, 2, 3, 1):
+        x = rows(size)
+        (got,) = program(x).values()
+        wanted = np.concatenate([next(iter(reference(model, {"x": x[n : n + 1]}).values())) for n in range(size)])
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_sizes_out_of_the_range_are_refused_with_the_range(made):
+    program = einnet.load(made[1])
+    with pytest.raises(UsageError, match=r"batch is 5, by dimension 0 of input 'x'; the program serves 1\.\.3"):
+        program(rows(5))
+
+
+def test_weights_and_the_file_are_shared_between_sizes(made):
+    program = einnet.load(made[1])
+    assert isinstance(program, RangedProgram)
+    first, last = (program.ranged.loaded(size).plan for size in (1, 3))
+    common = {id(v) for v in first.constants.values()} & {id(v) for v in last.constants.values()}
+    assert common
+
+
+def test_the_inputs_are_told_with_the_free_dimension(made):
+    assert einnet.load(made[1]).inputs == {"x": ("f32", (-1, 8))}
+
+
+def test_every_size_was_verified_and_the_derivations_hold_where_they_run(made):
+    program = einnet.load(made[1])
+    assert all(found["verification"]["passed"] for found in program.report["sizes"].values())
+    for text in program.derivations:
+        assert set(text.check()) == set(text.sizes)
+
+
+def test_the_audit_passes_and_finds_a_foreign_derivation(made):
+    model, path = made
+    program = einnet.load(path)
+    verdict = audit_ranged(model, program)
+    assert verdict["passed"]
+    assert sorted(verdict["sizes"]) == ["1", "2", "3"]
+    from einnet.derivation.ranged import parse
+
+    foreign = parse("batch in 1..3\nholds at 1..2\nA : f32[batch,3]\nfrom L[n<batch,c<3] A[n,c]\n")
+    program.__dict__["derivations"] = [foreign]
+    problems = audit_ranged(model, program)["certificate"]["problems"]
+    assert len(problems) == 2
+    assert "at batch = 1: it starts from an expression that the model does not have" in problems[0]
+
+
+def test_commands_know_the_range(made, tmp_path, capsys):
+    path = made[1]
+    np.save(tmp_path / "x.npy", rows(3))
+    assert main(["run", str(path), "--input", f"x={tmp_path / 'x.npy'}", "--output-dir", str(tmp_path)]) == 0
+    assert next(iter(np.load(f) for f in tmp_path.glob("*.npy") if f.name != "x.npy")).shape == (3, 4)
+    assert main(["verify", str(path.with_suffix(".onnx")), str(path), "--json", str(tmp_path / "v.json")]) == 0
+    assert json.loads((tmp_path / "v.json").read_text())["passed"]
+    capsys.readouterr()
+    assert main(["explain", str(path)]) == 0
+    assert "batch in 1..3" in capsys.readouterr().out
+    assert main(["bisect", str(path.with_suffix(".onnx")), str(path)]) == 2
+
+
+def test_static_readers_refuse_it(made):
+    with pytest.raises(ArtifactError, match="serves a range of sizes"):
+        load_static(made[1])
+
+
+def test_a_damaged_file_is_refused(made, tmp_path):
+    data = bytearray(made[1].read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "bad.einnet").write_bytes(data)
+    with pytest.raises(ArtifactError, match="damaged"):
+        einnet.load(tmp_path / "bad.einnet")
+
+
+@pytest.mark.parametrize(("given", "why"), [(("n", 0, 3), "no range"), (("n", 3, 2), "no range"), (("n", 1, 999), "serves 256 at most")])
+def test_ranges_that_are_none(given, why):
+    with pytest.raises(UsageError, match=why):
+        dimension_of(given)
+
+
+def test_sizes_that_are_measured():
+    assert measured_sizes(Dimension("batch", 1, 32)) == [1, 3, 16, 32]
+    assert measured_sizes(Dimension("batch", 4, 4)) == [4]
+    assert [nearest(size, [1, 3, 16, 32]) for size in (2, 6, 7, 30)] == [3, 3, 16, 32]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["resnet18", "transformer"])
+def test_networks_are_right_at_every_batch(name, tmp_path):
+    model = tiny(name)
+    path = optimize_dynamic(model, ("batch", 1, 32), time_budget=120, allow="precision").save(tmp_path / "x.einnet")
+    program = einnet.load(path)
+    assert audit_ranged(model, program)["passed"]
+    assert program.report["dynamic"]["problem"] is None
+    assert all(found["problem"] is None for found in program.report["sizes"].values())

@@ -1,0 +1,110 @@
+"""Derivations with a named size: written, read back, proven at each size, and refused where they do not hold."""
+
+import pytest
+
+from einnet.derivation import einfile
+from einnet.derivation.ranged import is_ranged, parse, put_in, ranged, spans, take_out
+from einnet.derivation.rules import RULES
+from einnet.derivation.steps import Derivation, Step
+from einnet.errors import CertificateError, ParseError
+from einnet.expr.resize import Resize, doubtful
+from einnet.expr.text import parse as expression
+
+AT = 13
+CONVOLUTION = """
+    A : f32[13,8,9]
+    K : f32[3,8,4]
+    L[n<13,h<7,f<4] Σ[c<8,r<3] A[n,c,h+r]*K[r,c,f]
+"""
+
+
+def split() -> Derivation:
+    """The sum over r outside, and the inner iterators n and h as one: a factor that follows the size."""
+    start = expression(CONVOLUTION)
+    rule = next(r for r in RULES if r.name == "sum-split")
+    rewrite = next(r for r in rule.rewrites(start) if r.parameters == "outside=r")
+    return Derivation(start, (Step(rule.name, rewrite.parameters, start, rewrite.scope, (), rewrite.kind, rewrite.bound),))
+
+
+def test_a_size_is_written_by_its_name_and_read_back():
+    derivation = split()
+    text = ranged(derivation, ["Matmul(m=n, n=f, k=c)"], AT, "batch", (1, 32), range(1, 33))
+    assert "A : f32[batch,8,9]" in str(text)
+    assert "n<batch" in str(text)
+    assert parse(str(text)) == text
+    assert text.at(AT) == einfile.EinFile(derivation, ("Matmul(m=n, n=f, k=c)",))
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 26, 32])
+def test_what_the_text_says_at_a_size_is_the_resized_derivation(size: int):
+    derivation, resize = split(), Resize(AT, size)
+    text = ranged(derivation, [], AT, "N", (1, 32), range(1, 33))
+    assert text.at(size).derivation.start == resize.scope(derivation.start)
+    assert text.at(size).derivation.end == resize.scope(derivation.end)
+
+
+def test_every_size_is_proven_by_itself():
+    text = ranged(split(), [], AT, "N", (1, 5), range(1, 6))
+    assert sorted(text.check()) == [1, 2, 3, 4, 5]
+
+
+def test_a_step_that_holds_at_one_size_only_is_refused_with_the_size():
+    """n<13 is cut to 12 and a rest that is lost: true at no other size than where nobody looks."""
+    after = expression("A : f32[4,8]\nL[n<4,c<8] A[n,c]")
+    before = expression("A : f32[13,8]\nL[n<4,c<8] {L[n<13,c<8] A[n,c]}[n,c]")
+    wrong = Derivation(before, (Step("merge", "scope=0", before, Resize(4, 4).scope(after)),))
+    text = ranged(wrong, [], AT, "N", (1, 32), (3, 13))
+    with pytest.raises(CertificateError, match="at N = 3"):
+        text.check()
+
+
+def test_a_size_that_is_not_claimed_is_refused_with_the_sizes():
+    text = ranged(split(), [], AT, "N", (1, 8), (1, 2, 3, 5))
+    with pytest.raises(CertificateError, match=r"N = 4 is not among the sizes at which it holds: 1\.\.3, 5"):
+        text.at(4)
+
+
+def test_names_that_are_taken_are_refused():
+    with pytest.raises(ValueError, match="cannot be written with n"):
+        ranged(split(), [], AT, "n", (1, 8), (1,))
+
+
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [
+        ("from L[m<26] A[m//13,m%13]", "from L[m<2*N] A[m//N,m%N]"),
+        ("by substitute at 13 kind precision bound 1.3e-13 m=13*h+n", "by substitute at 13 kind precision bound 1.3e-13 m=N*h+n"),
+        ("t13 : f32[13,3]", "t13 : f32[N,3]"),
+        ("match Matmul(m=13)", "match Matmul(m=13)"),
+    ],
+)
+def test_only_integers_that_follow_the_size_are_exchanged(line: str, written: str):
+    assert take_out(line, "N", AT) == written
+    assert put_in(written, "N", AT) == line
+
+
+@pytest.mark.parametrize("text", ["", "N in 1..4", "N in 1..4\nholds at x\nfrom L[] 1", "N in 1..4\nholds at 3..5\nfrom L[] 1"])
+def test_other_texts_are_refused(text: str):
+    with pytest.raises(ParseError):
+        parse(text)
+
+
+def test_spans():
+    assert spans([1, 2, 3, 5, 7, 8]) == "1..3, 5, 7..8"
+
+
+def test_an_ordinary_file_is_none_for_a_range():
+    assert not is_ranged(einfile.write(split()))
+
+
+def test_numbers_in_bodies_stay_and_are_told():
+    mean = expression("A : f32[13,4]\nL[c<4] Σ[n<13] A[n,c]*1/13")
+    assert doubtful(mean, AT) == "13"
+    assert doubtful(expression(CONVOLUTION), AT) is None
+
+
+def test_fused_iterators_follow_the_size_as_factor_and_as_range():
+    fused = expression("A : f32[13,6]\nL[m<78] A[m//6,m%6]")
+    assert Resize(AT, 5).scope(fused) == expression("A : f32[5,6]\nL[m<30] A[m//6,m%6]")
+    inner = expression("A : f32[6,13]\nL[m<78] A[m//13,m%13]")
+    assert Resize(AT, 1).scope(inner) == expression("A : f32[6,1]\nL[m<6] A[m,0]")
