@@ -16,8 +16,8 @@ from einnet.errors import EinNetError
 if TYPE_CHECKING:
     from einnet.api.derive import derive
     from einnet.api.hand import by_hand
+    from einnet.api.load import load
     from einnet.api.optimize import Optimization, optimize
-    from einnet.api.stored import load
     from einnet.expr.text import parse
 
     __version__: str
@@ -28,7 +28,7 @@ _HOMES = {
     "by_hand": "einnet.api.hand",
     "Optimization": "einnet.api.optimize",
     "derive": "einnet.api.derive",
-    "load": "einnet.api.stored",
+    "load": "einnet.api.load",
     "optimize": "einnet.api.optimize",
     "parse": "einnet.expr.text",
 }

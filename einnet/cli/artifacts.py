@@ -17,7 +17,7 @@ from einnet.errors import UsageError
 from einnet.graph.dtypes import dtype_name
 
 if TYPE_CHECKING:
-    from einnet.api.served import RangedProgram
+    from einnet.api.load import Stored
     from einnet.api.stored import StoredProgram
 
 FAILED = 1
@@ -29,6 +29,8 @@ def register(commands: Any) -> None:
     one.add_argument("program", metavar="OUT.einnet", type=Path)
     one.add_argument("--input", dest="inputs", action="append", default=[], type=assignment, metavar="NAME=X.npy", help="an input; once for each")
     one.add_argument("--output-dir", type=Path, default=Path(), metavar="DIR", help="where NAME.npy is written for each output (default: here)")
+    one.add_argument("--math", choices=("fp32", "tf32"), default="fp32", help="arithmetic of products on a CUDA device (default: fp32)")
+    one.add_argument("--keep-tuning", action="store_true", help="write the algorithms that were chosen on the CUDA device into the program's file")
     one.set_defaults(run=run)
 
     one = commands.add_parser("verify", help="prove a stored program's derivations again and compare its numbers with ONNX Runtime's")
@@ -55,9 +57,13 @@ def register(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run a program once and write its outputs."""
-    from einnet.api.stored import load
+    from einnet.api.load import StoredCuda, load
 
     stored = load(options.program)
+    if isinstance(stored, StoredCuda):
+        stored.math = options.math
+    elif options.math != "fp32" or options.keep_tuning:
+        raise UsageError(f"{options.program} is a program for the processor: --math and --keep-tuning are about CUDA devices")
     inputs = read_inputs(stored, options.inputs)
     folder: Path = options.output_dir
     try:
@@ -70,10 +76,12 @@ def run(options: argparse.Namespace) -> int:
     for name, value in stored(inputs).items():
         write_whole(files[name], lambda file, value=value: np.save(file, value, allow_pickle=False))  # type: ignore[misc]
         print(f"{name}: {array_type(value)} -> {files[name]}")
+    if isinstance(stored, StoredCuda) and options.keep_tuning:
+        stored.keep_tuning()
     return 0
 
 
-def read_inputs(stored: StoredProgram | RangedProgram, given: list[str]) -> dict[str, np.ndarray[Any, Any]]:
+def read_inputs(stored: Stored, given: list[str]) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of `name=file` arguments. Raises UsageError for what is unknown, given twice, missing or no array."""
     found: dict[str, np.ndarray[Any, Any]] = {}
     for text in given:
@@ -98,7 +106,7 @@ def array_type(value: np.ndarray[Any, Any]) -> str:
     return f"{dtype_name(value.dtype) or value.dtype}[{','.join(map(str, value.shape))}]"
 
 
-def signature(stored: StoredProgram | RangedProgram) -> str:
+def signature(stored: Stored) -> str:
     """The inputs: `--input x=FILE.npy with f32[1,3,224,224]`."""
     return ", ".join(f"--input {n}=FILE.npy with {dtype}[{','.join(map(str, shape))}]" for n, (dtype, shape) in stored.inputs.items()) or "no inputs"
 

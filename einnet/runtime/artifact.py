@@ -166,7 +166,7 @@ def read_sealed(source: Path) -> memoryview:
 def _read(archive: zipfile.ZipFile) -> Loaded:
     manifest: Json = json.loads(archive.read("manifest.json"))
     if "cuda" in manifest:
-        raise ArtifactError("it is a program for a CUDA device")
+        raise ArtifactError("it is a program for a CUDA device, which einnet.load and `einnet run` take")
     if manifest["format"] != _FORMAT:
         raise ArtifactError(f"the file has format {manifest['format']}, this version of einnet reads format {_FORMAT}")
     constants = {name: array_from(archive.read(f"constants/{n}.npy")) for n, name in enumerate(manifest["constants"])}

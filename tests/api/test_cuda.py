@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
+import einnet
 from benchmarks.models import build
 from einnet.api.cuda import optimize_cuda
 from einnet.api.settings import Settings
@@ -16,6 +19,7 @@ from einnet.errors import UsageError
 from einnet.runtime.cuda.store import load
 from tests.models import random_inputs, tiny, two_layers
 from tests.runtime.cuda.programs import reference, worst
+from tests.runtime.cuda.standin import install
 from tests.runtime.cuda.test_models import SEVEN
 
 PROFILE = Path(__file__).parents[2] / "profiles" / "h200.json"
@@ -59,16 +63,39 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert "nothing was measured" in out
     assert json.loads(report.read_text())["verification"]["on"] == "host"
-    assert main(["run", str(tmp_path / "p")]) == 2
+    assert main(["explain", str(tmp_path / "p")]) == 2
     assert "program for a CUDA device" in capsys.readouterr().err
     assert main(["optimize", model, "--profile", str(PROFILE)]) == 2
     assert "--backend cuda" in capsys.readouterr().err
 
 
 def test_the_processors_door_refuses_cuda():
-    import einnet
-
     with pytest.raises(UsageError, match="optimize_cuda"):
         einnet.optimize(two_layers(), backend="cuda")
     with pytest.raises(UsageError, match="not for cpu"):
         optimize_cuda(two_layers(), Settings())
+
+
+def test_a_stored_program_runs_and_keeps_what_was_chosen(tmp_path, capsys, monkeypatch):
+    model = two_layers()
+    inputs, path = random_inputs(model), tmp_path / "p"
+    optimize_cuda(model, Settings(backend="cuda", derive=False)).save(path)
+    given = [x for name, value in inputs.items() for x in ("--input", f"{name}={saved(tmp_path / 'in.npy', value)}")]
+    command = ["run", str(path), *given, "--output-dir", str(tmp_path), "--keep-tuning"]
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    assert main(command) == 2
+    assert "pip install cupy" in capsys.readouterr().err
+    install(monkeypatch)
+    assert main(command) == 0
+    stored = einnet.load(path)
+    assert [t.math for t in stored.tunings] == ["fp32"]
+    assert worst(stored(inputs), reference(model, inputs)) < 1e-5
+    assert stored.device.tuned == 0, "what was chosen is not chosen again"
+    assert worst(stored.on_host(inputs), reference(model, inputs)) < 1e-5
+    assert main([*command, "--math", "tf32"]) == 0
+    assert sorted(t.math for t in einnet.load(path).tunings) == ["fp32", "tf32"]
+
+
+def saved(path: Path, value: np.ndarray) -> Path:
+    np.save(path, value)
+    return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -11,8 +12,6 @@ from urllib.parse import unquote
 import pytest
 
 from tests.docs.blocks import ROOT
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +37,40 @@ def test_every_link_leads_somewhere_and_none_outside_is_loaded(site: Path) -> No
             assert target.exists(), f"{page.name}: {href}"
             if anchor and target.suffix == ".html":
                 assert f'id="{anchor}"' in pages[target], f"{page.name}: {href}"
+
+
+OUTSIDE = {"https://github.com/pradyunsg/furo"}
+"""All that the site links to elsewhere: the line under each page that says what built it."""
+
+
+def test_links_to_elsewhere_are_the_listed_ones(site: Path) -> None:
+    found = {href for p in site.rglob("*.html") for href in re.findall(r'\shref="(https?://[^"]*)"', p.read_text(encoding="utf-8"))}
+    assert found <= OUTSIDE
+
+
+def test_figures_of_the_paper_are_measured_or_said_to_be_missing(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_ext"))
+    pages = pytest.importorskip("paper_pages")
+    text = (site / "paper.html").read_text(encoding="utf-8")
+    assert text.count("From <code") + text.count("Not measured: ") == len(pages.FIGURES)
+    for name, (files, _, _) in pages.FIGURES.items():
+        there = [pages.RESULTS / f for f in files if (pages.RESULTS / f).exists()]
+        said = "\n".join(pages.measured(name))
+        assert there[0].name in said if there else said.startswith("*Not measured")
+    data = json.loads((pages.RESULTS / "cpu-models.json").read_text())
+    fastest = max(m["speedup"] for m in data["models"])
+    assert f"{fastest:.2f}x" in text
+    monkeypatch.setattr(pages, "RESULTS", tmp_path)
+    assert all("".join(pages.measured(name)).startswith("*Not measured") for name in pages.FIGURES)
+
+
+def test_the_drawn_search_space_is_what_the_search_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_ext"))
+    pages = pytest.importorskip("paper_pages")
+    nodes, holds = pages.space_tree("A : f32[9,8,4]\nB : weight f32[4,6]\nL[h<9,w<8,f<6] Σ[c<4] A[h,w,c]*B[c,f]", 1, 4)
+    assert nodes[0] == (-1, "start", "") and all(parent < n for n, (parent, _, _) in enumerate(nodes))
+    assert any("Matmul" in h for h in holds) and not {n for n, h in enumerate(holds) if not h} - {parent for parent, _, _ in nodes}, "each leaf holds"
+    assert pages.tree_svg(nodes, holds).count("<rect") == len(nodes)
 
 
 def test_every_rule_and_command_is_on_its_page(site: Path) -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from einnet.errors import BackendError
 from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Tensor, tensors
 from einnet.expr.text import parse
+from einnet.instantiate.codegen.blocks import team, turned
 from einnet.instantiate.codegen.cuda import CudaOperator, lower_cuda
-from einnet.instantiate.codegen.resolve import OUT
+from einnet.instantiate.codegen.normalise import normalise
+from einnet.instantiate.codegen.resolve import OUT, resolve
 from einnet.instantiate.kernels import EOperator, View, dense_view
-from einnet.runtime.cuda import shim
+from einnet.runtime.cuda import nvrtc, shim
 
 needs_compiler = pytest.mark.skipif(shim.compiler() is None, reason="there is no C++ compiler to run generated CUDA text")
 
@@ -23,12 +29,18 @@ def operator(text: str, shapes: dict[str, tuple[int, ...]], out: View | None = N
     return EOperator(scope, tuple((n, dense_view(n, t.shape)) for n, t in tensors(scope).items()), out or dense_view("out", scope.shape))
 
 
+def loaded(made: CudaOperator) -> ctypes.CDLL:
+    return shim.compiled({"k": made.text}, {k.name: len(k.arguments) for k in made.kernels})
+
+
 def execute(made: CudaOperator, arrays: dict[str, np.ndarray]) -> None:
-    library = shim._compiled(shim.compiler(), shim.source({"k": made.text}, {k.name: len(k.arguments) for k in made.kernels}))
-    arrays = arrays | {name: np.full(size, np.nan, np.float32) for name, size in made.stages}
+    run(loaded(made), made, arrays | {name: np.full(size, np.nan, np.float32) for name, size in made.stages})
+
+
+def run(library: ctypes.CDLL, made: CudaOperator, arrays: dict[str, np.ndarray]) -> None:
     for k in made.kernels:
         pointers = (ctypes.c_void_p * len(k.arguments))(*(arrays[a].ctypes.data for a in k.arguments))
-        getattr(library, f"run_{k.name}")(pointers, k.grid[0], k.block[0])
+        assert getattr(library, f"run_{k.name}")(pointers, k.grid[0], k.block[0]) == 0
 
 
 CASES = {
@@ -40,10 +52,19 @@ CASES = {
     "functions": "L[i<50] tanh(A[i])+sigmoid(A[i])*erf(A[i])+softplus(A[i])+log(abs(A[i])+1)+sqrt(abs(A[i]))",
     "band": "L[i<12,j<5] Σ[k<4] Q[i,k]*P[i+2*j-4,k]",
     "few channels": "L[h<6,w<6,f<2] relu({L[h<6,w<6,f<2] Σ[c<3,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,f,c]}[h,w,f])",
+    "long rows": "L[i<7] Σ[k<300] A[i,k]*A[i,k]",
+    "turned tile": "L[a<70,b<45] A[b,a]*B[b]+C[a,b]",
+    "turned beyond the edge": "L[h<40,w<50] A[w-3,h-2]",
+    "turned in a batch": "L[n<3,h<33,c<64] relu(A[n,c,h])",
+    "long softmax": "L[i<6,j<130] exp(A[i,j]-{L[i<6] max[l<130] A[i,l]}[i])/{L[i<6] Σ[k<130] exp(A[i,k]-{L[i<6] max[l<130] A[i,l]}[i])}[i]",
+    "two reductions": "L[c<5] Σ[h<9,w<11] A[c,h,w]-{L[c<5] max[-2<=h<9,w<11] A[c,h,w]}[c]",
 }
+SHARING = ("transpose", "long rows", "turned tile", "turned beyond the edge", "turned in a batch", "long softmax", "two reductions")
 BOXES = {
     "offset reduce": {"A": (9, 7, 6, 3, 3)}, "transpose": {"A": (17, 33, 5)}, "phases": {"A": (2, 2, 4, 3)}, "fraction": {"A": (4,), "K": (4,)},
     "softmax": {"A": (6, 40)}, "functions": {"A": (50,)}, "band": {"Q": (12, 4), "P": (12, 4)}, "few channels": {"A": (6, 6, 3), "K": (3, 3, 2, 3)},
+    "long rows": {"A": (7, 300)}, "turned tile": {"A": (45, 70), "B": (45,), "C": (70, 45)}, "turned beyond the edge": {"A": (44, 38)},
+    "turned in a batch": {"A": (3, 64, 33)}, "long softmax": {"A": (6, 130)}, "two reductions": {"A": (5, 9, 11)},
 }  # fmt: skip
 
 
@@ -63,6 +84,89 @@ def test_text_computes_the_expression(name):
     np.testing.assert_allclose(out, wanted, rtol=2e-6, atol=2e-6 * np.abs(wanted).max())
 
 
+@pytest.mark.parametrize("name", SHARING)
+def test_blocks_share_memory_where_it_pays(name):
+    assert "__syncthreads" in lower_cuda(case(name), "k").text
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - set(SHARING)))
+def test_small_work_shares_nothing(name):
+    assert "__shared__" not in lower_cuda(case(name), "k").text
+
+
+@pytest.mark.parametrize("text", ["L[a<8,b<64] A[b,a]", "L[a<64,b<64] A[b,a]+B[b,2*a]", "L[a<64,b<64] Σ[k<3] A[b,a,k]"])
+def test_tiles_are_for_one_scattered_load_of_full_tiles(text):
+    boxes = {"A": (64, 64, 3) if "k" in text else (64, 64), "B": (64, 128)}
+    assert turned(resolve(operator(text, {n: b for n, b in boxes.items() if n in text}), ())) is None
+
+
+def test_rows_are_reduced_by_blocks_and_columns_by_threads():
+    rows, columns = (operator(text, {"A": (200, 70000) if by == 0 else (70000, 200)}) for by, text in enumerate(
+        ("L[j<70000] Σ[i<200] A[i,j]", "L[j<70000] Σ[i<200] A[j,i]")
+    ))  # fmt: skip
+    assert team(normalise(resolve(rows, ()))) == 0
+    assert team(normalise(resolve(columns, ()))) == 32
+
+
+@needs_compiler
+def test_nothing_outside_an_array_is_touched():
+    """Each array ends, or begins, beside memory that may not be touched: a stray access ends the process."""
+    code = "from tests.instantiate.test_codegen_cuda import *\nfor name in CASES: print(name, flush=True); execute_fenced(case(name))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout.split()[-1:]} ended with {done.returncode}: {done.stderr}"
+    assert done.stdout.splitlines() == list(CASES)
+
+
+@needs_compiler
+def test_the_fence_ends_a_process_that_crosses_it():
+    beyond = "ctypes.c_float.from_address(fenced(np.zeros(4, np.float32), True, []).ctypes.data + 16).value"
+    done = subprocess.run([sys.executable, "-c", f"from tests.instantiate.test_codegen_cuda import *; {beyond}"], check=False)
+    assert done.returncode < 0
+
+
+def fenced(values: np.ndarray, at_end: bool, kept: list[mmap.mmap]) -> np.ndarray:
+    """A copy of the values in memory that ends (else begins) at a page that may not be touched."""
+    page, none = mmap.PAGESIZE, 0
+    nbytes = -(-values.nbytes // page) * page
+    block = mmap.mmap(-1, nbytes + 2 * page)
+    kept.append(block)
+    whole = np.frombuffer(block, np.uint8)
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    for start in (0, page + nbytes):
+        assert protect(ctypes.c_void_p(whole.ctypes.data + start), ctypes.c_size_t(page), none) == 0
+    first = page + (nbytes - values.nbytes if at_end else 0)
+    inside = whole[first : first + values.nbytes].view(np.float32)
+    inside[...] = values.reshape(-1)
+    return inside
+
+
+def execute_fenced(op: EOperator) -> None:
+    kept: list[mmap.mmap] = []
+    made = lower_cuda(op, "k")
+    library = loaded(made)
+    for at_end in (True, False):
+        arrays = {f"operand {n}": fenced(np.ones(v.shape, np.float32), at_end, kept) for n, (_, v) in enumerate(op.operands)}
+        stages = {name: fenced(np.zeros(size, np.float32), at_end, kept) for name, size in made.stages}
+        run(library, made, {**arrays, **stages, OUT: fenced(np.zeros(op.out.shape, np.float32), at_end, kept)})
+
+
+@needs_compiler
+def test_a_barrier_that_some_threads_miss_is_an_error():
+    text = 'extern "C" __global__ void k(float* x) { if (threadIdx.x < 3) __syncthreads(); x[threadIdx.x] = 1; }'
+    library = shim.compiled({"k": text}, {"k": 1})
+    values = np.zeros(8, np.float32)
+    pointers = (ctypes.c_void_p * 1)(values.ctypes.data)
+    assert library.run_k(pointers, 1, 8) == 1
+    with pytest.raises(BackendError, match="in a way that the host cannot play"):
+        shim.compiled({"k": text.replace("__syncthreads", "__syncwarp")}, {"k": 1})
+
+
+@pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
+@pytest.mark.parametrize("name", SHARING)
+def test_what_shares_memory_compiles_for_the_card(name):
+    assert nvrtc.compile_text(lower_cuda(case(name), "k").text).startswith(b"\x7fELF")
+
+
 def test_what_many_threads_need_is_stored_once():
     made = lower_cuda(case("softmax"), "k")
     assert [size for _, size in made.stages] == [6, 6]
@@ -77,9 +181,9 @@ def test_what_one_thread_needs_is_not_stored():
 
 
 def test_neighbouring_threads_write_neighbouring_elements():
-    made = lower_cuda(operator("L[i<64,j<64] A[i,j]+1", {"A": (64, 64)}, View("out", (64, 64), (1, 64))), "k")
+    made = lower_cuda(operator("L[i<8,j<64] A[i,j]+1", {"A": (8, 64)}, View("out", (8, 64), (1, 8))), "k")
     assert made.kernels[0].block == (256, 1, 1)
-    assert made.kernels[0].grid == (16, 1, 1)
+    assert made.kernels[0].grid == (2, 1, 1)
 
 
 def test_restrict_is_promised_only_where_nothing_is_shared():

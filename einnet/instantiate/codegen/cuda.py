@@ -1,4 +1,4 @@
-"""eOperators as CUDA text: grids of threads written by `threads`, printed by TVM's CUDA generator. Needs no GPU and no CUDA library."""
+"""eOperators as CUDA text: grids of threads written by `blocks` and `threads`, printed by TVM's CUDA generator. Needs no GPU and no CUDA library."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tvm.target import Target
 
 from einnet.errors import BackendError
 from einnet.expr.nodes import tensors
+from einnet.instantiate.codegen.blocks import Blocks
 from einnet.instantiate.codegen.cpu import TABLE_SIZE, reach, table
 from einnet.instantiate.codegen.ir import Nest
 from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.resolve import OUT, resolve
 from einnet.instantiate.codegen.staging import staged
-from einnet.instantiate.codegen.threads import Threads
 from einnet.instantiate.kernels import EOperator
 
 ARCHITECTURE = "sm_90"
@@ -76,7 +76,7 @@ def _emit(nest: Nest, name: str, sizes: dict[str, int], tables: dict[str, dict[i
     handles = {a: tirx.Var(f"array{n}", PointerType(PrimType("float32"))) for n, a in enumerate(order)}
     arrays = {a: tirx.decl_buffer((max(1, sizes[a]),), "float32", f"array{n}_data", data=handles[a], data_alignment=4) for n, a in enumerate(order)}
     index_type = "int32" if max(sizes.values()) < 1 << 30 else "int64"
-    writer = Threads(arrays, tables, index_type)
+    writer = Blocks(arrays, tables, index_type)
     body = tirx.SeqStmt([*(tirx.DeclBuffer(arrays[a], data=handles[a]) for a in order), writer.grid(nest)])
     function = tirx.PrimFunc([handles[a] for a in order], body).with_attr("global_symbol", name)
     text, device = _device_text(tvm.IRModule({name: function}))

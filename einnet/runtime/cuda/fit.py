@@ -71,9 +71,9 @@ def _fit(kernel: Matmul | Conv, more: _Storage) -> Iterator[Kernel]:
     fused = fusible(kernel)
     rest, out = kernel.post[fused:], kernel.c if isinstance(kernel, Matmul) else kernel.y
     kernel = replace(kernel, post=kernel.post[:fused])
-    if isinstance(kernel, Matmul) and not addressable(out):
+    if not _written(kernel, out):
         dense = more.dense(out)
-        yield replace(kernel, c=dense, post=())
+        yield replace(kernel, c=dense, post=()) if isinstance(kernel, Matmul) else replace(kernel, y=dense, post=())
         yield _posted(dense, (*kernel.post, *rest), out)
         return
     yield kernel
@@ -85,11 +85,23 @@ def _taken(kernel: Matmul | Conv, name: str, view: View) -> bool:
     """The library reads the view as it is."""
     if isinstance(kernel, Matmul):
         return addressable(view)
+    if not _starts_well(view):
+        return False
     moving = [s for n, s in zip(view.shape, view.strides, strict=True) if n > 1]
     if name == "w" and view.shape[0] > 1:
         joined = 2 if kernel.transposed else 1
         return all(s > 0 for s in moving) and view.strides[0] == view.shape[joined] * view.strides[joined]
     return all(s > 0 for s in moving)
+
+
+def _written(kernel: Matmul | Conv, out: View) -> bool:
+    """The library writes the view as it is."""
+    return addressable(out) if isinstance(kernel, Matmul) else _starts_well(out)
+
+
+def _starts_well(view: View) -> bool:
+    """cuDNN takes every tensor to start at a multiple of 16 bytes."""
+    return view.offset % 4 == 0
 
 
 def fusible(kernel: Matmul | Conv) -> int:
@@ -114,7 +126,7 @@ def _plain_relu(p: Post) -> bool:
 
 
 def _adds(p: Post, shape: tuple[int, ...]) -> bool:
-    return p.kind == "add" and p.operand is not None and p.operand.shape == shape
+    return p.kind == "add" and p.operand is not None and p.operand.shape == shape and _starts_well(p.operand)
 
 
 def _posted(source: View, posts: Sequence[Post], out: View) -> EOperator:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,27 @@ class Card:
 
 @dataclass(frozen=True)
 class Profile:
-    """Seconds of kernels by their key. `measured` says whether the figures of the card come from one, or from its data sheet."""
+    """Seconds of kernels by their key. `measured` says whether the figures of the card come from one, or from its data sheet.
+
+    `details` tells more of each time: what the kernel is, cold and hot seconds, their spread. `failed` says why a kernel does not run.
+    """
 
     device: str
     card: Card
     measured: bool
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    math: str = "fp32"
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
 
     def time(self, kernel: Kernel) -> float | None:
-        """What was measured, None where nothing was."""
-        return self.seconds.get(key(kernel))
+        """What was measured, infinite for what does not run, None where nothing is known."""
+        if not self.seconds and not self.failed:
+            return None
+        name = key(kernel)
+        return inf if name in self.failed else self.seconds.get(name)
 
 
 H200 = Profile("NVIDIA H200", Card(67e12, 4.8e12, 25e9, 2.5e-6, 20e-6), measured=False)
@@ -57,8 +68,19 @@ def profile_json(profile: Profile) -> dict[str, Any]:
     card = {name: getattr(profile.card, name) for name in Card.__dataclass_fields__}
     return {
         "format": FORMAT, "device": profile.device, "kind": "measured" if profile.measured else "estimate", "card": card,
-        "versions": dict(profile.versions), "seconds": dict(sorted(profile.seconds.items())),
+        "math": profile.math, "versions": dict(profile.versions), "properties": dict(profile.properties),
+        **{name: dict(sorted(getattr(profile, name).items())) for name in ("seconds", "details", "failed")},
     }  # fmt: skip
+
+
+def save(path: Path, profile: Profile) -> None:
+    """Write the file under a temporary name, then rename. Raises UsageError where the path cannot be written."""
+    draft = path.with_name(f".{path.name}.partial")
+    try:
+        draft.write_text(json.dumps(profile_json(profile), indent=1) + "\n")
+        draft.replace(path)
+    except OSError as e:
+        raise UsageError(f"the profile {path} cannot be written: {e.strerror or e}") from e
 
 
 def load(path: Path) -> Profile:
@@ -69,7 +91,9 @@ def load(path: Path) -> Profile:
             raise ValueError(f"format {value['format']}, kind {value['kind']}")
         card = Card(**{name: _positive(value["card"][name]) for name in Card.__dataclass_fields__})
         seconds = {str(k): _positive(v) for k, v in value["seconds"].items()}
-        return Profile(str(value["device"]), card, value["kind"] == "measured", dict(value["versions"]), seconds)
+        more = {name: dict(value.get(name, {})) for name in ("properties", "details", "failed")}
+        math = str(value.get("math", "fp32"))
+        return Profile(str(value["device"]), card, value["kind"] == "measured", dict(value["versions"]), seconds, math, **more)
     except OSError as e:
         raise UsageError(f"the profile {path} cannot be read: {e.strerror or e}") from e
     except (ValueError, KeyError, TypeError, AttributeError) as e:

@@ -1,4 +1,8 @@
-"""Generated CUDA text run by a C++ compiler's code: every thread of a launch, one after the other. For kernels whose threads do not talk."""
+"""Generated CUDA text run by a C++ compiler's code: every thread of a launch, one after the other, and where they wait for each other, in turns.
+
+A block whose threads meet at barriers is run as coroutines: each runs up to its next barrier before any passes it. A barrier that only some of
+a block's threads reach is an error, as it is on a device.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,54 @@ from einnet.errors import BackendError
 from einnet.runtime.cuda.program import CudaProgram, Generated, Launch
 from einnet.runtime.cuda.text import PRELUDE
 
-_TALKING = re.compile(r"__syncthreads|__shfl|__shared__")
+_MEETING = re.compile(r"__syncthreads|__shared__")
+_SHARED = re.compile(r"__shared__ (alignas\(\d+\))")
+"""An array of a block; blocks run one after the other, so that a static one will do."""
+
+_BEYOND = re.compile(r"__shfl|__ballot|atomic|extern __shared__|__syncwarp")
+"""What the host cannot play."""
+
+TURNS = """
+#include <csetjmp>
+#include <memory>
+#include <ucontext.h>
+namespace einnet {
+struct Fiber { ucontext_t context; jmp_buf jump; std::unique_ptr<char[]> stack; bool started, done; };
+constexpr int SIZE = 1 << 16;
+jmp_buf scheduler; Fiber fibers[1024]; int now; void (*body)(float**); float** given;
+__attribute__((noinline)) void barrier() { if (!_setjmp(fibers[now].jump)) _longjmp(scheduler, 1); }
+void entry() { for (;;) { body(given); fibers[now].done = true; barrier(); } }
+__attribute__((noinline)) void resume(int t) {
+  now = t; threadIdx = {t, 0, 0};
+  if (_setjmp(scheduler)) return;
+  if (fibers[t].started) _longjmp(fibers[t].jump, 1);
+  fibers[t].started = true;
+  setcontext(&fibers[t].context);
+}
+void create(Fiber& f) {
+  if (!f.stack) f.stack.reset(new char[SIZE]);
+  getcontext(&f.context);
+  f.context.uc_stack.ss_sp = f.stack.get(); f.context.uc_stack.ss_size = SIZE; f.context.uc_link = nullptr;
+  makecontext(&f.context, entry, 0);
+}
+int block_of(int threads) {
+  for (int t = 0; t < threads; ++t) {
+    if (!fibers[t].started) create(fibers[t]);
+    fibers[t].done = false;
+  }
+  for (int ended = 0; !ended;) {
+    for (int t = 0; t < threads; ++t) { resume(t); ended += fibers[t].done; }
+    if (ended && ended != threads) {
+      for (int t = 0; t < threads; ++t) fibers[t].started = false;
+      return 1;
+    }
+  }
+  return 0;
+}
+}
+#define __syncthreads() einnet::barrier()
+"""
+"""Threads of a block as coroutines, which go on from block to block: switching costs a jump and no call of the system."""
 
 
 def compiler() -> str | None:
@@ -26,36 +77,64 @@ class Shim:
     """The program's texts as host code."""
 
     def __init__(self, program: CudaProgram) -> None:
-        found = compiler()
-        if found is None:
-            raise BackendError("generated CUDA text is run on the host by a C++ compiler, and there is neither g++ nor c++")
         launches = [launch for s in program.steps if isinstance(s, Generated) for launch in s.launches]
-        talking = next((name for name, text in program.texts.items() if _TALKING.search(text)), None)
-        if talking:
-            raise BackendError(f"the threads of kernel {talking} talk to each other: the host cannot run them one by one")
-        self._library = _compiled(found, source(program.texts, {launch.function: len(launch.arguments) for launch in launches}))
+        self._library = compiled(program.texts, {launch.function: len(launch.arguments) for launch in launches})
 
     def bind(self, launch: Launch, addresses: Sequence[int]) -> Callable[[], None]:
-        """A call that runs every thread of the launch."""
+        """A call that runs every thread of the launch. It raises BackendError where the threads of a block do not meet at their barriers."""
         run = getattr(self._library, f"run_{launch.function}")
         pointers = (ctypes.c_void_p * len(addresses))(*addresses)
-        return lambda: run(pointers, launch.grid[0], launch.block[0])
+
+        def call() -> None:
+            if run(pointers, launch.grid[0], launch.block[0]):
+                raise BackendError(f"some threads of {launch.function} wait at a barrier that others of their block never reach")
+
+        return call
+
+
+def compiled(texts: Mapping[str, str], arguments: Mapping[str, int]) -> ctypes.CDLL:
+    """The texts as a library with a `run_NAME(pointers, grid, block)` for each function. Raises BackendError."""
+    found = compiler()
+    if found is None:
+        raise BackendError("generated CUDA text is run on the host by a C++ compiler, and there is neither g++ nor c++")
+    beyond = next((name for name, text in texts.items() if _BEYOND.search(text)), None)
+    if beyond is not None:
+        raise BackendError(f"the threads of kernel {beyond} talk in a way that the host cannot play")
+    return _compile(found, source(texts, arguments))
 
 
 def source(texts: Mapping[str, str], arguments: Mapping[str, int]) -> str:
-    """The texts, and for each function one that runs a grid of it."""
+    """The texts, and for each function one that runs a grid of it; 0 is success."""
+    bodies = {name: body for text in texts.values() for name, body in functions(text).items()}
     runs = []
     for function, count in arguments.items():
         given = ", ".join(f"pointers[{n}]" for n in range(count))
-        runs.append(
-            f'extern "C" void run_{function}(float** pointers, int grid, int block) {{\n'
-            "  for (int b = 0; b < grid; ++b) for (int t = 0; t < block; ++t) {\n"
-            f"    blockIdx = {{b, 0, 0}}; threadIdx = {{t, 0, 0}}; {function}({given});\n  }}\n}}\n"
-        )
-    return "\n".join((PRELUDE, *texts.values(), *runs))
+        if _MEETING.search(bodies[function]):
+            runs.append(
+                f"static void body_{function}(float** pointers) {{ {function}({given}); }}\n"
+                f'extern "C" int run_{function}(float** pointers, int grid, int block) {{\n'
+                f"  einnet::body = body_{function}; einnet::given = pointers;\n"
+                "  for (int b = 0; b < grid; ++b) { blockIdx = {b, 0, 0}; if (einnet::block_of(block)) return 1; }\n  return 0;\n}\n"
+            )
+        else:
+            runs.append(
+                f'extern "C" int run_{function}(float** pointers, int grid, int block) {{\n'
+                "  for (int b = 0; b < grid; ++b) for (int t = 0; t < block; ++t) {\n"
+                f"    blockIdx = {{b, 0, 0}}; threadIdx = {{t, 0, 0}}; {function}({given});\n  }}\n  return 0;\n}}\n"
+            )
+    meeting = any(_MEETING.search(text) for text in texts.values())
+    played = (_SHARED.sub(r"\1 static", text) for text in texts.values())
+    return "\n".join((PRELUDE, TURNS if meeting else "", *played, *runs))
 
 
-def _compiled(path: str, text: str) -> ctypes.CDLL:
+def functions(text: str) -> dict[str, str]:
+    """The text of each function by its name."""
+    parts = re.split(r'(?=extern "C" __global__)', text)
+    names = [re.search(r"\b(\w+)\(", re.sub(r"__launch_bounds__\(\d+\)", "", part)) for part in parts]
+    return {name[1]: part for name, part in zip(names, parts, strict=True) if name is not None and part.startswith('extern "C"')}
+
+
+def _compile(path: str, text: str) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
         file, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
         file.write_text(text)

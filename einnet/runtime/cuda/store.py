@@ -6,7 +6,7 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,22 +15,24 @@ from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import Conv, EOperator, OpaqueCall
 from einnet.runtime.artifact import array_bytes, array_from, read_sealed, write_sealed
 from einnet.runtime.cuda.program import Batch, CudaProgram, Gemm, Generated, Launch, Matrix, Place, Step
+from einnet.runtime.cuda.tuning import Tuning, read_tuning, tuning_json
 from einnet.runtime.memory import storage_dtype
 from einnet.runtime.serial import Json, kernel_json, read_kernel, read_view, view_json
 
-FORMAT = 1
+FORMAT = 2
 Blob = Callable[[bytes], int]
 
 
-def save(path: str | os.PathLike[str], program: CudaProgram) -> None:
-    """Write the program, whole or not at all. Raises ArtifactError if the path cannot be written."""
+def save(path: str | os.PathLike[str], program: CudaProgram, tunings: Sequence[Tuning] = ()) -> None:
+    """Write the program with the choices of algorithms that are known for it, whole or not at all. Raises ArtifactError if it cannot be written."""
     models: list[bytes] = []
 
     def blob(model: bytes) -> int:
         models.append(model)
         return len(models) - 1
 
-    manifest = {"cuda": FORMAT, "program": program_json(program, blob), "constants": list(program.constants)}
+    manifest: Json = {"cuda": FORMAT, "program": program_json(program, blob), "constants": list(program.constants)}
+    manifest["tunings"] = [tuning_json(t) for t in tunings]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
@@ -43,8 +45,22 @@ def save(path: str | os.PathLike[str], program: CudaProgram) -> None:
     write_sealed(Path(path), buffer.getbuffer())
 
 
+def is_cuda(path: str | os.PathLike[str]) -> bool:
+    """The file says that it holds a program for CUDA; what cannot be read does not."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "cuda" in json.loads(archive.read("manifest.json"))
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        return False
+
+
 def load(path: str | os.PathLike[str]) -> CudaProgram:
     """Read a program. Raises ArtifactError if the file is missing, damaged, of another format or no program for CUDA."""
+    return read(path)[0]
+
+
+def read(path: str | os.PathLike[str]) -> tuple[CudaProgram, tuple[Tuning, ...]]:
+    """A program, and the choices of algorithms that were stored with it. Raises ArtifactError as `load` does."""
     source = Path(path)
     body = read_sealed(source)
     try:
@@ -52,7 +68,7 @@ def load(path: str | os.PathLike[str]) -> CudaProgram:
             manifest = json.loads(archive.read("manifest.json"))
             if manifest.get("cuda") != FORMAT:
                 raise ArtifactError(f"{source} is no CUDA program of format {FORMAT}")
-            return _program(manifest, archive)
+            return _program(manifest, archive), tuple(read_tuning(t) for t in manifest["tunings"])
     except ArtifactError:
         raise
     except Exception as e:  # what is written by somebody else fails in many ways

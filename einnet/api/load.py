@@ -1,0 +1,83 @@
+"""Stored programs of every backend: what `einnet.load` reads and `einnet run` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
+
+from einnet.api.inputs import gather_inputs
+from einnet.api.served import RangedProgram
+from einnet.api.stored import StoredProgram
+from einnet.api.stored import load as load_cpu
+
+if TYPE_CHECKING:
+    from einnet.runtime.cuda.device import Device
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class StoredCuda:
+    """A program for a CUDA device from disk. Call it as an `Optimization` is called; it is bound to the device on the first call.
+
+    `math` is fp32, which uses no tensor cores, or tf32.
+    """
+
+    def __init__(self, path: Path, math: str = "fp32") -> None:
+        from einnet.runtime.cuda.store import read
+
+        self.path, self.math = path, math
+        self.program, self.tunings = read(path)
+
+    def __repr__(self) -> str:
+        return f"<{self.path}: a program for a CUDA device, {self.program.launches} launches>"
+
+    @property
+    def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Element type and shape of every input, by name, in the model's order."""
+        return {name: (self.program.places[view.buffer].dtype, view.shape) for name, view in self.program.inputs}
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The outputs, in the model's order."""
+        return tuple(name for name, _ in self.program.outputs)
+
+    @cached_property
+    def device(self) -> Device:
+        """The program on the current device. Raises BackendError that says what is missing."""
+        from einnet.runtime.cuda.device import Device
+
+        return Device(self.program, self.math, next((t for t in self.tunings if t.math == self.math), None))
+
+    def keep_tuning(self) -> None:
+        """Write the algorithms that were chosen on this device into the file, for the next run. Raises ArtifactError."""
+        from einnet.runtime.cuda.store import save
+
+        others = tuple(t for t in self.tunings if t.math != self.math)
+        save(self.path, self.program, (*others, self.device.tuning))
+
+    def on_host(self, *args: Array | Mapping[str, Array], **inputs: Array) -> dict[str, Array]:
+        """The same on the CPU, slowly: a test of the program."""
+        from einnet.runtime.cuda.host import Host
+
+        return Host(self.program)(gather_inputs(list(self.inputs), args, inputs))
+
+    def __call__(self, *args: Array | Mapping[str, Array], **inputs: Array) -> dict[str, Array]:
+        """Outputs by name. Raises UsageError for wrong names, shapes or types, BackendError without a device."""
+        return self.device(gather_inputs(list(self.inputs), args, inputs))
+
+
+Stored = Union[StoredProgram, RangedProgram, StoredCuda]
+
+
+def load(path: str | Path) -> Stored:
+    """Read a stored program, for the processor, for one size or a range of them, or for a CUDA device.
+
+    Raises ArtifactError for a file that is missing, damaged or no program. The file contains machine code: load only what you trust.
+    """
+    from einnet.runtime.cuda.store import is_cuda
+
+    return StoredCuda(Path(path)) if is_cuda(path) else load_cpu(path)

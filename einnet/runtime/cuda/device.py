@@ -1,0 +1,159 @@
+"""A CUDA program on a device: one arena, every step bound to addresses, all that does not need the host captured as one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from einnet.errors import BackendError, UsageError
+from einnet.instantiate.kernels import Conv, OpaqueCall, View
+from einnet.runtime.cuda.convolutions import Convolutions
+from einnet.runtime.cuda.cublaslt import COMPUTE, Products
+from einnet.runtime.cuda.driver import Call, Driver
+from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated, Step
+from einnet.runtime.cuda.tuning import Choice, Tuning, fastest, step_key
+from einnet.runtime.memory import storage_dtype
+from einnet.runtime.ort import OpaqueNode
+
+Array = np.ndarray[Any, np.dtype[Any]]
+MATH = tuple(COMPUTE)
+"""fp32: every product in float32. tf32: products of numbers with 10 bits behind the point, on tensor cores, summed in float32."""
+
+
+class Device:
+    """The program on the current device; `tuning` holds choices of an earlier run, which are used again where they were made for this device.
+
+    Raises BackendError without a device or a library, or for a step that a library does not run; UsageError for another arithmetic.
+    """
+
+    def __init__(self, program: CudaProgram, math: str = "fp32", tuning: Tuning | None = None, driver: Driver | None = None) -> None:
+        if math not in MATH:
+            raise UsageError(f"arithmetic is {' or '.join(MATH)}, not {math!r}")
+        self.program, self.math = program, math
+        self.driver = driver or Driver()
+        self._bases = {False: self.driver.allocate(program.arena_bytes), True: self.driver.allocate(program.constant_bytes)}
+        self._addresses = {name: self._bases[p.constant] + p.offset for name, p in program.places.items()}
+        for name, values in program.constants.items():
+            self.driver.write(self._addresses[name], np.ascontiguousarray(values, storage_dtype(program.places[name].dtype)))
+        self._products = Products(self.driver, math) if any(isinstance(s, Gemm) for s in program.steps) else None
+        self._convolutions = Convolutions(self.driver, math) if any(isinstance(s, Conv) for s in program.steps) else None
+        used = [program.texts[name] for name in dict.fromkeys(s.text for s in program.steps if isinstance(s, Generated) and s.launches)]
+        self._function = self.driver.functions(used)
+        name, versions = str(self.driver.properties()["name"]), self.versions()
+        known = tuning.choices if tuning and tuning.holds_for(name, math, versions) else {}
+        self._choices: dict[str, Choice] = dict(known)
+        self.tuned = 0
+        """Steps whose algorithm was chosen by time now."""
+        self.calls: list[Call] = []
+        """Every launch of an inference, one by one."""
+        self.runs = list(self._runs(program.steps))
+        self.tuning = Tuning(name, math, versions, self._choices)
+
+    def versions(self) -> dict[str, str]:
+        """Of everything that a choice of algorithms depends on."""
+        found = self.driver.versions()
+        if self._products:
+            found["cublaslt"] = self._products.version()
+        if self._convolutions:
+            found["cudnn"] = self._convolutions.version()
+        return found
+
+    def _runs(self, steps: Sequence[Step]) -> list[Call]:
+        """A graph for all steps between two that the host runs."""
+        found: list[Call] = []
+        for on_host, group in groupby(steps, lambda s: isinstance(s, OpaqueCall)):
+            if on_host:
+                found += [self._opaque(s) for s in group if isinstance(s, OpaqueCall)]
+            else:
+                found.append(self._graph([call for s in group for call in self._bound(s)]))
+        return found
+
+    def _graph(self, calls: list[Call]) -> Call:
+        """The calls run once, since libraries set themselves up in their first call, and are then captured."""
+        self.calls += calls
+        for call in calls:
+            call()
+        self.driver.wait()
+        return self.driver.capture(calls) if calls else lambda: None
+
+    def _bound(self, step: Step) -> list[Call]:
+        match step:
+            case Generated():
+                return [
+                    self.driver.launch(self._function(x.function), x.grid, x.block, [self._addresses[b] + 4 * n for b, n in x.arguments])
+                    for x in step.launches
+                ]
+            case Gemm() if self._products:
+                products = self._products
+                return self._chosen(step, bytes, products.proposals, products.bind)
+            case Conv() if self._convolutions:
+                convolutions = self._convolutions
+                return self._chosen(step, object, convolutions.proposals, convolutions.bind)
+        raise TypeError(step)
+
+    def _chosen(self, step: Any, kind: type, proposals: Callable[..., Any], bind: Callable[..., list[Call]]) -> list[Call]:
+        """The step with the choice that is known for it, else with the fastest that the library proposes."""
+        key = step_key(step)
+        if key in self._choices:
+            try:
+                return bind(step, self._addresses, self._choices[key])
+            except BackendError:
+                del self._choices[key]  # chosen by a library that has changed without another version
+        given = (step, self._addresses) if kind is bytes else (step,)
+        choice = fastest(self.driver, proposals(*given), lambda p: bind(step, self._addresses, p))
+        self._choices[key] = choice
+        self.tuned += 1
+        return bind(step, self._addresses, choice)
+
+    def _opaque(self, step: OpaqueCall) -> Call:
+        """A node that ONNX Runtime executes on the host: its operands travel there and back."""
+        inputs, outputs = ([self._like(v) for v in views] for views in (step.inputs, step.outputs))
+        node = OpaqueNode(step.model, inputs, outputs, 1, step.origin)
+
+        def call() -> None:
+            self.driver.wait()
+            for view, values in zip(step.inputs, inputs, strict=True):
+                self.driver.read(self._at(view), values)
+            node()
+            for view, values in zip(step.outputs, outputs, strict=True):
+                self.driver.write(self._at(view), values)
+
+        return call
+
+    def _like(self, view: View) -> Array:
+        return np.zeros(view.shape, storage_dtype(self.program.places[view.buffer].dtype))
+
+    def _at(self, view: View) -> int:
+        return self._addresses[view.buffer] + view.offset * storage_dtype(self.program.places[view.buffer].dtype).itemsize
+
+    def load(self, inputs: Mapping[str, Array]) -> None:
+        """Copy the inputs to the device. Raises UsageError for inputs that are not the program's."""
+        if inputs.keys() != {name for name, _ in self.program.inputs}:
+            raise UsageError(f"the program takes {', '.join(name for name, _ in self.program.inputs)}, not {', '.join(inputs)}")
+        for name, view in self.program.inputs:
+            wanted = self._like(view)
+            if (inputs[name].shape, inputs[name].dtype) != (wanted.shape, wanted.dtype):
+                raise UsageError(f"input {name!r} is {wanted.dtype}{list(wanted.shape)}, not {inputs[name].dtype}{list(inputs[name].shape)}")
+            self.driver.write(self._at(view), np.ascontiguousarray(inputs[name]))
+
+    def execute(self) -> None:
+        """One inference on what lies in the arena; returns when it has been launched."""
+        for run in self.runs:
+            run()
+
+    def fetch(self) -> dict[str, Array]:
+        """Outputs by name, copied from the device."""
+        self.driver.wait()
+        found = {name: self._like(view) for name, view in self.program.outputs}
+        for name, view in self.program.outputs:
+            self.driver.read(self._at(view), found[name])
+        return found
+
+    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs by name. Raises UsageError for inputs that are not the program's."""
+        self.load(inputs)
+        self.execute()
+        return self.fetch()

@@ -1,0 +1,128 @@
+"""One CUDA device through CuPy: memory, one stream, generated functions, captured graphs and times. The only module that imports CuPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from einnet.errors import BackendError
+from einnet.runtime.cuda.parts import missing
+from einnet.runtime.cuda.text import PRELUDE
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Call = Callable[[], None]
+"""Launches work on the driver's stream and does not wait for it."""
+
+OPTIONS = ("--std=c++17",)
+FIGURES = ("multiProcessorCount", "clockRate", "memoryClockRate", "memoryBusWidth", "l2CacheSize", "totalGlobalMem", "major", "minor")
+"""Properties of a device that a record of times names."""
+
+
+class Driver:
+    """The current device and a stream of its own. Raises BackendError that says what is missing and how to install it."""
+
+    def __init__(self) -> None:
+        absent = missing()
+        if absent:
+            raise BackendError(f"nothing runs on a CUDA device here: {'; '.join(absent)}")
+        self._cupy = import_module("cupy")
+        self._stream = self._cupy.cuda.Stream(non_blocking=True)
+        self._blocks: list[Any] = []
+
+    @property
+    def stream(self) -> int:
+        """The stream as libraries take it."""
+        return int(self._stream.ptr)
+
+    def current(self) -> AbstractContextManager[Any]:
+        """What CuPy launches inside goes to the stream."""
+        context: AbstractContextManager[Any] = self._stream
+        return context
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of memory that lives as long as the driver, aligned to 256 bytes. Raises BackendError where there is not enough."""
+        try:
+            block = self._cupy.cuda.alloc(max(nbytes, 1))
+        except Exception as e:  # CuPy has an error of its own for every level
+            raise BackendError(f"the device has no room for {nbytes} bytes: {e}") from e
+        self._blocks.append(block)
+        return int(block.ptr)
+
+    def write(self, address: int, values: Array) -> None:
+        """Copy a dense array to the device, and wait."""
+        self._copy(address, values.ctypes.data, values.nbytes, "memcpyHostToDevice")
+
+    def read(self, address: int, values: Array) -> None:
+        """Copy from the device into a dense array, and wait."""
+        self._copy(values.ctypes.data, address, values.nbytes, "memcpyDeviceToHost")
+
+    def _copy(self, target: int, source: int, nbytes: int, kind: str) -> None:
+        runtime = self._cupy.cuda.runtime
+        if nbytes:
+            runtime.memcpyAsync(target, source, nbytes, getattr(runtime, kind), self.stream)
+            self.wait()
+
+    def fill(self, address: int, nbytes: int, value: int = 0) -> Call:
+        """Set every byte."""
+        return lambda: self._cupy.cuda.runtime.memsetAsync(address, value, nbytes, self.stream)
+
+    def wait(self) -> None:
+        """Until all that was launched is done."""
+        self._stream.synchronize()
+
+    def functions(self, texts: Sequence[str]) -> Callable[[str], Any]:
+        """Compile generated text; gives its functions by name. Raises BackendError with the compiler's message."""
+        if not texts:
+            return lambda name: None
+        try:
+            module = self._cupy.RawModule(code="\n".join((PRELUDE, *texts)), options=OPTIONS)
+            module.compile()
+        except Exception as e:
+            raise BackendError(f"generated CUDA text does not compile on the device: {e}") from e
+        find: Callable[[str], Any] = module.get_function
+        return find
+
+    def launch(self, function: Any, grid: tuple[int, int, int], block: tuple[int, int, int], addresses: Sequence[int]) -> Call:
+        """A launch of a generated function on addresses."""
+        arguments = tuple(np.uint64(a) for a in addresses)
+
+        def call() -> None:
+            with self._stream:
+                function(grid, block, arguments)
+
+        return call
+
+    def capture(self, calls: Sequence[Call]) -> Call:
+        """The calls as one graph, launched at once."""
+        with self._stream:
+            self._stream.begin_capture()
+            try:
+                for call in calls:
+                    call()
+            finally:
+                graph = self._stream.end_capture()
+        return lambda: graph.launch(stream=self._stream)
+
+    def seconds(self, call: Call) -> float:
+        """The time between two events around a call."""
+        start, end = (self._cupy.cuda.Event() for _ in range(2))
+        start.record(self._stream)
+        call()
+        end.record(self._stream)
+        end.synchronize()
+        return float(self._cupy.cuda.get_elapsed_time(start, end)) * 1e-3
+
+    def properties(self) -> dict[str, Any]:
+        """The device's name and figures."""
+        found = self._cupy.cuda.runtime.getDeviceProperties(self._cupy.cuda.runtime.getDevice())
+        name = found["name"]
+        return {"name": name.decode() if isinstance(name, bytes) else str(name), **{k: int(found[k]) for k in FIGURES if k in found}}
+
+    def versions(self) -> dict[str, str]:
+        """Of CuPy, the driver and the run-time library."""
+        runtime = self._cupy.cuda.runtime
+        return {"cupy": str(self._cupy.__version__), "cuda": str(runtime.runtimeGetVersion()), "driver": str(runtime.driverGetVersion())}

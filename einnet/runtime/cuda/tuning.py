@@ -1,0 +1,81 @@
+"""Which algorithm of a library each step runs, chosen by time on a device: plain data that a program carries to the next run there."""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar, Union
+
+from einnet.instantiate.kernels import Conv
+from einnet.runtime.cuda.convolutions import Plan
+from einnet.runtime.cuda.driver import Call, Driver
+from einnet.runtime.cuda.program import Gemm
+from einnet.runtime.serial import Json, canonical, kernel_json
+
+ROUNDS = 5
+REPEATS = 10
+"""Launches in one graph, so that a short kernel is not hidden by what a launch costs."""
+
+Choice = Union[bytes, Plan]
+Chosen = TypeVar("Chosen", bytes, Plan)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Choices by step, for one device, one arithmetic and these versions; on others they mean nothing."""
+
+    device: str = ""
+    math: str = "fp32"
+    versions: Mapping[str, str] = field(default_factory=dict)
+    choices: Mapping[str, Choice] = field(default_factory=dict)
+
+    def holds_for(self, device: str, math: str, versions: Mapping[str, str]) -> bool:
+        return (self.device, self.math, dict(self.versions)) == (device, math, dict(versions))
+
+
+def step_key(step: Gemm | Conv) -> str:
+    """The step as a short text: equal steps on other buffers are other steps, since their addresses decide what is aligned."""
+    value = {"gemm": asdict(step)} if isinstance(step, Gemm) else kernel_json(step, lambda model: "")
+    return hashlib.blake2b(canonical(value).encode(), digest_size=16).hexdigest()
+
+
+def fastest(driver: Driver, proposals: Sequence[Chosen], bind: Callable[[Chosen], Sequence[Call]]) -> Chosen:
+    """The proposal whose calls take least time; one alone is not timed."""
+    if len(proposals) == 1:
+        return proposals[0]
+    graphs = []
+    for proposal in proposals:
+        calls = list(bind(proposal))
+        for call in calls:  # once before it is captured: libraries set themselves up in their first call
+            call()
+        driver.wait()
+        graphs.append(driver.capture(calls * REPEATS))
+    times: list[list[float]] = [[] for _ in graphs]
+    for n in range(ROUNDS + 1):
+        for taken, graph in zip(times, graphs, strict=True):
+            seconds = driver.seconds(graph)
+            if n:
+                taken.append(seconds)
+    medians = [statistics.median(t) for t in times]
+    return proposals[medians.index(min(medians))]
+
+
+def tuning_json(tuning: Tuning) -> Json:
+    """The tuning as JSON."""
+    found: dict[str, Any] = {}
+    for key, choice in tuning.choices.items():
+        found[key] = choice.hex() if isinstance(choice, bytes) else {"engine": choice.engine, "knobs": [list(k) for k in choice.knobs]}
+    return {"device": tuning.device, "math": tuning.math, "versions": dict(tuning.versions), "choices": found}
+
+
+def read_tuning(value: Json) -> Tuning:
+    """The inverse. Raises ValueError, TypeError or KeyError for a value that is no tuning."""
+    choices: dict[str, Choice] = {}
+    for key, choice in value["choices"].items():
+        if isinstance(choice, str):
+            choices[str(key)] = bytes.fromhex(choice)
+        else:
+            choices[str(key)] = Plan(int(choice["engine"]), tuple((str(name), int(v)) for name, v in choice["knobs"]))
+    return Tuning(str(value["device"]), str(value["math"]), {str(k): str(v) for k, v in value["versions"].items()}, choices)

@@ -1,0 +1,108 @@
+"""cuBLASLt's calls on host memory: descriptions are read from the addresses that they are given by, as the library reads them."""
+
+from __future__ import annotations
+
+import ctypes
+from enum import IntEnum
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tests.runtime.cuda.standin.card import Card
+
+LayoutAttribute = IntEnum("LayoutAttribute", {"BATCH_COUNT": 5, "STRIDED_BATCH_OFFSET": 6})
+DescAttribute = IntEnum("DescAttribute", {"TRANSA": 3, "TRANSB": 4, "EPILOGUE": 7, "BIAS_POINTER": 8})
+PreferenceAttribute = IntEnum(
+    "PreferenceAttribute",
+    {"MAX_WORKSPACE_BYTES": 1, "MIN_ALIGNMENT_A_BYTES": 5, "MIN_ALIGNMENT_B_BYTES": 6, "MIN_ALIGNMENT_C_BYTES": 7, "MIN_ALIGNMENT_D_BYTES": 8},
+)
+Epilogue = IntEnum("Epilogue", {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6})
+TYPES = {
+    LayoutAttribute: {5: np.int32, 6: np.int64}, DescAttribute: {3: np.int32, 4: np.int32, 7: np.int32, 8: np.uint64},
+    PreferenceAttribute: {1: np.uint64, 5: np.uint32, 6: np.uint32, 7: np.uint32, 8: np.uint32},
+}  # fmt: skip
+RECORD = 96
+COSTS = (3.0, 1.0, 2.0)
+"""Of the algorithms that are proposed, in order."""
+
+
+class Blas:
+    """The library's objects by number."""
+
+    def __init__(self, card: Card) -> None:
+        self.card = card
+        self.objects: dict[int, dict[str, Any]] = {}
+        self.alignments: dict[int, tuple[int, ...]] = {}
+
+    def make(self, **content: Any) -> int:
+        self.objects[len(self.objects) + 1] = {"attributes": {}, **content}
+        return len(self.objects)
+
+    def setter(self, names: Any) -> Any:
+        def put(thing: int, attribute: int, address: int, nbytes: int) -> None:
+            kind = np.dtype(TYPES[names][attribute])
+            assert nbytes == kind.itemsize, f"{names(attribute).name} has {kind.itemsize} bytes"
+            self.objects[thing]["attributes"][names(attribute).name] = np.frombuffer(ctypes.string_at(address, nbytes), kind)[0].item()
+
+        return put
+
+    def layout(self, kind: int, rows: int, columns: int, leading: int) -> int:
+        assert kind == 0 and leading >= rows >= 1 and columns >= 1, "a leading dimension shorter than a column"
+        return self.make(rows=rows, columns=columns, leading=leading)
+
+    def heuristic(
+        self, handle: int, problem: int, a: int, b: int, c: int, d: int, preference: int, requested: int, results: int, count: int
+    ) -> None:  # fmt: skip
+        wishes = self.objects[preference]["attributes"]
+        assert wishes["MAX_WORKSPACE_BYTES"] > 0
+        found = min(requested, len(COSTS))
+        aligned = tuple(wishes[f"MIN_ALIGNMENT_{letter}_BYTES"] for letter in "ABCD")
+        for n in range(found):
+            record = bytearray(RECORD)
+            record[0], record[1:9] = n, bytes(x.bit_length() for x in aligned for _ in range(2))
+            ctypes.memmove(results + n * RECORD, bytes(record), RECORD)
+        ctypes.memmove(count, np.int32(found).tobytes(), 4)
+
+    def matmul(
+        self, handle: int, problem: int, alpha: int, a: int, layout_a: int, b: int, layout_b: int, beta: int, c: int, layout_c: int, d: int,
+        layout_d: int, algorithm: int, workspace: int, workspace_bytes: int, stream: int,
+    ) -> None:  # fmt: skip
+        asked, record = self.objects[problem], ctypes.string_at(algorithm, 64)
+        scale = [np.frombuffer(ctypes.string_at(s, 4), np.float32)[0] for s in (alpha, beta)]
+        assert scale == [1.0, 0.0] and c == d and layout_c == layout_d and stream == 4096
+        self.card.bytes_at(workspace, workspace_bytes)
+        for n, pointer in enumerate((a, b, c, d)):
+            assert pointer % (1 << (record[1 + 2 * n] - 1)) == 0, "the algorithm was chosen for better aligned operands"
+        x, y, out = (self.view(p, layout) for p, layout in ((a, layout_a), (b, layout_b), (d, layout_d)))
+        wishes = asked["attributes"]
+        x, y = (v.swapaxes(-1, -2) if wishes[name] else v for v, name in ((x, "TRANSA"), (y, "TRANSB")))
+        assert out.shape[-2:] == (x.shape[-2], y.shape[-1]) and x.shape[-1] == y.shape[-2]
+
+        def work() -> None:
+            result = np.matmul(x, y)
+            if "BIAS" in Epilogue(wishes["EPILOGUE"]).name:
+                result = result + self.card.floats(wishes["BIAS_POINTER"], (out.shape[-2],), (1,))[:, None]
+            out[...] = np.maximum(result, 0) if "RELU" in Epilogue(wishes["EPILOGUE"]).name else result
+
+        self.card.submit(f"matmul {asked['compute']}", work, COSTS[record[0]])
+
+    def view(self, address: int, layout: int) -> np.ndarray:
+        """(batch, rows, columns)."""
+        o = self.objects[layout]
+        count, step = o["attributes"].get("BATCH_COUNT", 1), o["attributes"].get("STRIDED_BATCH_OFFSET", 0)
+        return self.card.floats(address, (count, o["rows"], o["columns"]), (step, 1, o["leading"]))
+
+
+def module(card: Card) -> ModuleType:
+    blas, made = Blas(card), ModuleType("nvmath.bindings.cublasLt")
+    made.MatrixLayoutAttribute, made.MatmulDescAttribute, made.MatmulPreferenceAttribute = LayoutAttribute, DescAttribute, PreferenceAttribute
+    made.destroy = lambda handle: None
+    made.Epilogue, made.create, made.get_version = Epilogue, lambda: 1, lambda: 130000 + card.versions
+    made.matmul_desc_create = lambda compute, scale: blas.make(compute=compute, scale=scale)
+    made.matmul_desc_set_attribute, made.matrix_layout_create = blas.setter(DescAttribute), blas.layout
+    made.matrix_layout_set_attribute = blas.setter(LayoutAttribute)
+    made.matmul_preference_create, made.matmul_preference_set_attribute = blas.make, blas.setter(PreferenceAttribute)
+    made.matmul_preference_destroy = lambda preference: blas.objects[preference].clear()
+    made.matmul_algo_get_heuristic, made.matmul = blas.heuristic, blas.matmul
+    return made

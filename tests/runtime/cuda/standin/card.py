@@ -1,0 +1,164 @@
+"""The card: memory, streams, graphs, events whose clock counts work, and CuPy's calls for them. Generated text runs through the host's compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Sequence
+from types import ModuleType, SimpleNamespace, TracebackType
+
+import numpy as np
+
+from einnet.runtime.cuda import shim
+from einnet.runtime.cuda.text import PRELUDE
+
+Work = Callable[[], None]
+
+
+class Card:
+    """What the stand-ins share. `log` names every piece of work as it is executed, `clock` sums what it is said to cost in milliseconds."""
+
+    def __init__(self, devices: int = 1, memory: int = 1 << 34, versions: int = 0) -> None:
+        self.devices, self.memory, self.versions = devices, memory, versions
+        self.blocks: list[np.ndarray] = []
+        self.log: list[str] = []
+        self.clock = 0.0
+        self.recording: list[tuple[str, float, Work]] | None = None
+        self.current: list[Stream] = []
+        self.graphs = 0
+
+    def allocate(self, nbytes: int) -> int:
+        self.memory -= nbytes
+        if self.memory < 0:
+            raise MemoryError("out of memory")
+        block = np.full(nbytes + 256, 0x7F, np.uint8)
+        self.blocks.append(block)
+        return -(-block.ctypes.data // 256) * 256
+
+    def bytes_at(self, address: int, nbytes: int) -> np.ndarray:
+        """Memory of the card; everything that is touched must have been allocated."""
+        for block in self.blocks:
+            start = address - block.ctypes.data
+            if start >= 0 and start + nbytes <= block.size:
+                return block[start : start + nbytes]
+        raise AssertionError(f"{nbytes} bytes at {address:#x} are not the card's")
+
+    def floats(self, address: int, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
+        """A strided float32 array at an address; all of it lies in one allocation."""
+        assert address % 4 == 0 and all(s >= 0 for s in strides)
+        reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
+        flat = self.bytes_at(address, 4 * reach)
+        flat = np.frombuffer((ctypes.c_char * flat.size).from_address(flat.ctypes.data), np.float32)
+        return np.lib.stride_tricks.as_strided(flat, shape, [4 * s for s in strides], writeable=True)
+
+    def submit(self, name: str, work: Work, cost: float = 1.0) -> None:
+        """Do the work, or record it where a stream is captured."""
+        if self.recording is not None:
+            self.recording.append((name, cost, work))
+            return
+        self.log.append(name)
+        self.clock += cost
+        with np.errstate(all="ignore"):  # a library is called once before there is anything to compute on
+            work()
+
+
+class Stream:
+    """A stream whose work is done at once."""
+
+    def __init__(self, card: Card, non_blocking: bool = False) -> None:
+        assert non_blocking, "the default stream cannot be captured"
+        self.card, self.ptr = card, 4096
+
+    def __enter__(self) -> Stream:
+        self.card.current.append(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.card.current.pop()
+
+    def begin_capture(self) -> None:
+        assert self.card.recording is None, "a capture inside a capture"
+        self.card.recording = []
+
+    def end_capture(self) -> SimpleNamespace:
+        recorded, self.card.recording = self.card.recording, None
+        assert recorded is not None
+
+        def launch(stream: Stream | None = None) -> None:
+            assert stream is self
+            self.card.graphs += 1
+            for name, cost, work in recorded:
+                self.card.submit(name, work, cost)
+
+        return SimpleNamespace(launch=launch)
+
+    def synchronize(self) -> None:
+        assert self.card.recording is None, "waiting is not allowed while a stream is captured"
+
+
+class Event:
+    """The clock when it was recorded."""
+
+    def __init__(self, card: Card) -> None:
+        self.card, self.at = card, float("nan")
+
+    def record(self, stream: Stream) -> None:
+        self.at = self.card.clock
+
+    def synchronize(self) -> None:
+        pass
+
+
+def cupy_module(card: Card) -> ModuleType:
+    """CuPy as far as einnet calls it."""
+    module = ModuleType("cupy")
+    module.__version__ = f"14.{card.versions}"
+    module.RawModule = lambda code, options: RawModule(card, code, options)
+    module.cuda = SimpleNamespace(
+        alloc=lambda nbytes: SimpleNamespace(ptr=card.allocate(nbytes)), Stream=lambda non_blocking=False: Stream(card, non_blocking),
+        Event=lambda: Event(card), get_elapsed_time=lambda start, end: end.at - start.at, runtime=runtime(card),
+    )  # fmt: skip
+    return module
+
+
+def runtime(card: Card) -> SimpleNamespace:
+    def copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
+        assert card.recording is None, "a copy from pageable memory inside a capture"
+        to_card = kind == 1
+        card.bytes_at(target if to_card else source, nbytes)
+        card.submit("to card" if to_card else "from card", lambda: ctypes.memmove(target, source, nbytes) and None)
+
+    def fill(address: int, value: int, nbytes: int, stream: int) -> None:
+        card.submit("fill", lambda: card.bytes_at(address, nbytes).fill(value))
+
+    figures = {"name": b"Stand-in", "multiProcessorCount": 132, "l2CacheSize": 1 << 20, "major": 9, "minor": 0, "clockRate": 1980000}
+    return SimpleNamespace(
+        getDeviceCount=lambda: card.devices, getDevice=lambda: 0, getDeviceProperties=lambda n: figures, runtimeGetVersion=lambda: 13000,
+        driverGetVersion=lambda: 13000, memcpyAsync=copy, memsetAsync=fill, memcpyHostToDevice=1, memcpyDeviceToHost=2,
+    )  # fmt: skip
+
+
+class RawModule:
+    """Generated text, compiled for the host."""
+
+    def __init__(self, card: Card, code: str, options: tuple[str, ...]) -> None:
+        assert "--std=c++17" in options
+        self.card, self.code = card, code
+
+    def compile(self) -> None:
+        assert self.code.startswith(PRELUDE), "generated text stands behind the prelude"
+        code = self.code.removeprefix(PRELUDE)
+        counts = {name: re.search(rf"{name}\(([^)]*)\)", body)[1].count("*") for name, body in shim.functions(code).items()}
+        self.library = shim.compiled({"code": code}, counts)
+
+    def get_function(self, name: str) -> Callable[..., None]:
+        run = getattr(self.library, f"run_{name}")
+
+        def function(grid: tuple[int, int, int], block: tuple[int, int, int], arguments: tuple[np.uint64, ...]) -> None:
+            assert self.card.current, "launched on the default stream"
+            for a in arguments:
+                self.card.bytes_at(int(a), 4)
+            pointers = (ctypes.c_void_p * len(arguments))(*(int(a) for a in arguments))
+            self.card.submit(f"generated {name}", lambda: run(pointers, grid[0], block[0]))
+
+        return function

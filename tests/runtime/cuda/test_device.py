@@ -1,0 +1,212 @@
+"""Programs on a device, through stand-ins for its libraries that work on host memory: what the libraries would be told, and in which order."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from einnet.errors import BackendError, UsageError
+from einnet.instantiate.kernels import Buffer, Conv, Kernel, Matmul, Plan, Post, View, dense_view, operand_views, result_views
+from einnet.runtime.cuda import shim
+from einnet.runtime.cuda.convolutions import Plan as Engine
+from einnet.runtime.cuda.device import Device
+from einnet.runtime.cuda.gemm import addressable
+from einnet.runtime.cuda.lower import lower
+from einnet.runtime.cuda.program import Gemm
+from einnet.runtime.cuda.tuning import read_tuning, tuning_json
+from einnet.runtime.cuda.vendor import window
+from einnet.runtime.memory import span
+from tests.instantiate.numpy_kernels import execute
+from tests.models import random_inputs, tiny, with_opaque
+from tests.runtime.cuda.programs import own_plan, reference, worst
+from tests.runtime.cuda.standin import install
+from tests.runtime.cuda.standin.card import Card
+from tests.runtime.cuda.test_lower import products
+from tests.runtime.cuda.test_models import SEVEN
+
+text = pytest.mark.skipif(shim.compiler() is None, reason="there is no C++ compiler to run generated CUDA text")
+QUICK = ("fsrcnn", "longformer")
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Card:
+    return install(monkeypatch)
+
+
+def lowered(kernel: Kernel):
+    """A program of one kernel, and its buffers with their sizes."""
+    sizes: dict[str, int] = {}
+    for v in (*operand_views(kernel), *result_views(kernel)):
+        sizes[v.buffer] = max(sizes.get(v.buffer, 0), span(v))
+    (out,) = result_views(kernel)
+    buffers = tuple(Buffer(b, n, "f32", "output" if b == out.buffer else "input") for b, n in sizes.items())
+    flat = {b: dense_view(b, (n,)) for b, n in sizes.items()}
+    inputs = tuple((b, view) for b, view in flat.items() if b != out.buffer)
+    return lower(Plan(buffers, (kernel,), inputs, ((out.buffer, flat[out.buffer]),))), sizes
+
+
+def check(kernel: Kernel, math: str = "fp32") -> Device:
+    """The device's result is what the kernel means, on integers, where both are exact."""
+    program, sizes = lowered(kernel)
+    (out,) = result_views(kernel)
+    rng = np.random.default_rng(0)
+    values = {b: rng.integers(-3, 4, n).astype(np.float32) for b, n in sizes.items() if b != out.buffer}
+    expected = {**{b: v.astype(np.float64) for b, v in values.items()}, out.buffer: np.zeros(sizes[out.buffer])}
+    execute(kernel, expected)
+    device = Device(program, math)
+    np.testing.assert_array_equal(window(out, device(values)[out.buffer]), window(out, expected[out.buffer]))
+    return device
+
+
+@text
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in SEVEN])
+def test_models_match_onnx_runtime(name, card):
+    model = tiny(name)
+    inputs, device = random_inputs(model), Device(lower(own_plan(model)))
+    wanted = reference(model, inputs)
+    assert worst(device(inputs), wanted) < 1e-5
+    assert worst(device(inputs), wanted) < 1e-5, "the second run differs: something was overwritten"
+
+
+@text
+def test_an_inference_is_one_graph_between_what_the_host_runs(card):
+    model = with_opaque()
+    inputs, device = random_inputs(model), Device(lower(own_plan(model)))
+    card.graphs = 0
+    assert worst(device(inputs), reference(model, inputs)) < 1e-5
+    on_host = len(device.runs) - card.graphs
+    assert on_host == sum(type(s).__name__ == "OpaqueCall" for s in device.program.steps) > 0
+    assert card.graphs <= on_host + 1
+
+
+def test_a_model_without_opaque_nodes_is_one_graph(card):
+    device = check(product())
+    card.graphs, card.log[:] = 0, []
+    device.execute()
+    assert card.graphs == 1
+    assert card.log == ["matmul 68"]
+
+
+def product() -> Matmul:
+    return Matmul(dense_view("a", (4, 5)), dense_view("b", (5, 6)), dense_view("c", (4, 6)))
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(products().filter(lambda k: all(map(addressable, (k.a, k.b, k.c)))))
+def test_products_with_all_strides(monkeypatch, kernel):
+    install(monkeypatch)
+    check(kernel)
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("posts", [("add",), ("relu",), ("add", "relu")])
+def test_epilogues_of_products(card, posts, by_column):
+    kernel = product()
+    c = replace(kernel.c, strides=(1, 4)) if by_column else kernel.c
+    bias = dense_view("p", (4, 1) if by_column else (1, 6))
+    post = tuple(Post(kind, bias if kind == "add" else None) for kind in posts)
+    device = check(replace(kernel, c=c, post=post))
+    assert [type(s) for s in device.program.steps] == [Gemm]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("stride", "dilation", "pads"), [(1, 1, (1, 1)), (2, 1, (0, 1)), (3, 2, (2, 0)), (1, 2, (0, 0))])
+@pytest.mark.parametrize("rank", [1, 2])
+def test_convolutions(card, transposed, groups, stride, dilation, pads, rank):
+    taps, extent, channels, filters = 3, 7, 2, 3
+    reach = (taps - 1) * dilation + 1
+    made = (extent - 1) * stride + reach - sum(pads) if transposed else (extent + sum(pads) - reach) // stride + 1
+    x, y = dense_view("x", (2, groups * channels, *(extent,) * rank)), dense_view("y", (2, groups * filters, *(made,) * rank))
+    w = dense_view("w", (groups, filters, channels, *(taps,) * rank))
+    post = (Post("add", dense_view("b", (1, groups * filters, *(1,) * rank))), Post("add", dense_view("r", y.shape)), Post("relu"))
+    check(Conv(x, w, y, (stride,) * rank, (dilation,) * rank, (pads[0],) * rank, (pads[1],) * rank, transposed, post))
+
+
+def test_output_padding_is_less_padding_behind(card):
+    x, w, y = dense_view("x", (1, 2, 4, 4)), dense_view("w", (1, 3, 2, 9, 9)), dense_view("y", (1, 3, 16, 16))
+    check(Conv(x, w, y, (4, 4), (1, 1), (4, 4), (1, 1), transposed=True))
+
+
+def test_what_does_not_start_at_16_bytes_is_copied(card):
+    x, y = (replace(dense_view(n, (1, 2, size, size)), offset=offset) for n, size, offset in (("x", 5, 1), ("y", 3, 2)))
+    w = dense_view("w", (1, 2, 2, 3, 3))
+    device = check(Conv(x, w, y, (1, 1), (1, 1), (0, 0), (0, 0), post=(Post("add", View("b", (1, 2, 1, 1), (2, 1, 1, 1), 3)), Post("relu"))))
+    assert [type(s).__name__ for s in device.program.steps] == ["Generated", "Conv", "Generated"]
+
+
+def convolution() -> Conv:
+    x, w, y = dense_view("x", (1, 4, 5, 5)), dense_view("w", (1, 6, 4, 3, 3)), dense_view("y", (1, 6, 5, 5))
+    return Conv(x, w, y, (1, 1), (1, 1), (1, 1), (1, 1))
+
+
+def test_strict_float32_uses_no_tensor_cores_and_tf32_does(card):
+    check(product(), "tf32")
+    check(convolution(), "tf32")
+    assert {"matmul 77", "convolution 38"} <= set(card.log)
+    card.log.clear()
+    check(product())
+    check(convolution())
+    assert "matmul 77" not in card.log and "convolution 38" not in card.log
+    with pytest.raises(UsageError, match="fp32 or tf32"):
+        check(product(), "fp16")
+
+
+@pytest.mark.parametrize("kernel", [product(), convolution()], ids=["product", "convolution"])
+def test_the_fastest_algorithm_is_kept(card, kernel, monkeypatch):
+    program, _ = lowered(kernel)
+    first = Device(program)
+    assert first.tuned == 1
+    card.clock = 0
+    first.execute()
+    assert card.clock == 1.0
+    assert Device(program, tuning=first.tuning).tuned == 0
+    assert Device(program, "tf32", tuning=first.tuning).tuned == 1
+    install(monkeypatch, versions=1)
+    assert Device(program, tuning=first.tuning).tuned == 1, "another version of the libraries, another choice"
+
+
+def test_choices_that_the_library_does_not_find_are_made_again(card):
+    program, _ = lowered(convolution())
+    first = Device(program).tuning
+    wrong = replace(first, choices={key: Engine(7, ()) for key in first.choices})
+    again = Device(program, tuning=wrong)
+    assert (again.tuned, again.tuning) == (1, first)
+
+
+def test_tunings_are_plain_data(card):
+    for kernel in (product(), convolution()):
+        tuning = Device(lowered(kernel)[0]).tuning
+        assert tuning.choices
+        assert read_tuning(tuning_json(tuning)) == tuning
+
+
+def test_wrong_inputs(card):
+    device = check(product())
+    with pytest.raises(UsageError, match="the program takes"):
+        device({"a": np.zeros(20, np.float32)})
+    with pytest.raises(UsageError, match="input 'a' is float32"):
+        device({"a": np.zeros(20), "b": np.zeros(30, np.float32)})
+
+
+def test_memory_that_is_not_there(monkeypatch):
+    install(monkeypatch, memory=100)
+    with pytest.raises(BackendError, match="no room for"):
+        Device(lowered(product())[0])
+
+
+def test_without_a_device_it_says_so(monkeypatch):
+    install(monkeypatch, devices=0)
+    with pytest.raises(BackendError, match="there is no CUDA device"):
+        Device(lowered(product())[0])
+
+
+def test_without_the_libraries_it_says_what_to_install(monkeypatch):
+    for name in ("cupy", "cudnn", "nvmath"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(BackendError, match=r"pip install cupy-cuda13x.*pip install nvidia-cudnn-frontend.*pip install nvmath-python"):
+        Device(lowered(product())[0])
