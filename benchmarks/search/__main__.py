@@ -32,7 +32,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("-o", "--output", type=Path, default=RESULTS)
     parser.add_argument("--depth", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=60.0, help="for each search with fingerprints")
-    parser.add_argument("--bare", type=float, default=8.0, help="seconds for each search without fingerprints, and for its count")
+    parser.add_argument("--bare", type=float, default=8.0, help="seconds for each search without fingerprints")
+    parser.add_argument("--count", type=float, default=15.0, help="seconds for the count of its states")
     parser.add_argument("--table", type=Path, metavar="JSON", help="only print what this file has")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table as markdown")
     parser.add_argument("--plot", type=Path, metavar="FOLDER", help="draw the figures into this folder")
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     """Measure; the file is written after every case."""
     from einnet.runtime.costs import CpuCost
 
-    cost, limits = CpuCost(measure=False), Limits(options.depth, options.seconds, options.bare)
+    cost, limits = CpuCost(measure=False), Limits(options.depth, options.seconds, options.bare, options.count)
     chosen = [c for c in CASES if not options.cases or any(part in c.name for part in options.cases)]
     if not chosen:
         raise SystemExit(f"no case has {' or '.join(options.cases)} in its name; there are {', '.join(c.name for c in CASES)}")

@@ -26,11 +26,12 @@ class Cost(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """Greatest depth, seconds for each search, seconds for each without fingerprints and for their count, and states of any."""
+    """Greatest depth, seconds for each search, for each without fingerprints, for the count of their states, and states of any."""
 
     depth: int = 7
     seconds: float = 60.0
     bare: float = 8.0
+    count: float = 15.0
     states: int = 100_000
 
 
@@ -105,9 +106,9 @@ def isolated(scope: Scope, options: Options, limits: Limits) -> dict[str, Any]:
     everything = replace(options, intensity=0.0, slack=inf)
     result = ablation(scope, everything, limits)
     start = time.perf_counter()
-    count = unpruned(scope, everything, limits.bare)
+    count = unpruned(scope, everything, limits.count)
     result["whole_expressions"] = {**asdict(count), "depth": everything.max_depth, "seconds": time.perf_counter() - start}
-    if not result["with"]["stopped"]:
+    if not result["with"]["stopped"] and count.states > 1:
         most = max(count.states, result["without"]["states"], result["with"]["states"])
         result["pruned"] = 1 - result["with"]["states"] / most
         result["pruned_of_visited"] = 1 - result["with"]["visited"] / most

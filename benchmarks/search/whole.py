@@ -105,6 +105,8 @@ def unpruned(scope: Scope, options: Options, seconds: float) -> Count:
     start, _ = normalise(scope)
     counted = Count(1, 0)
     try:
+        for depth in range(options.max_depth):
+            counted = Count(counter.states(start, depth, 0), 0)
         for orders in range(options.max_depth + 1):
             counted = Count(counter.states(start, options.max_depth, orders), orders)
     except OutOfTime:

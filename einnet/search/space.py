@@ -28,7 +28,9 @@ from einnet.search.trace import AGAIN, CUT, NEW, Observer
 from einnet.search.ways import Ways
 from einnet.search.work import BYTES, MACHINE, Weights, applies_algorithm, elements, flops, intensity, moved
 
-EXPLORED = ("sum-split", "substitute", "substitute-sum", "tile", "band", "merge", "relax", "bilinear", "divide", "distribute", "join", "collect")
+EXPLORED = (
+    "sum-split", "substitute", "substitute-sum", "tile", "band", "merge", "relax", "bilinear", "divide", "distribute", "join", "collect", "commute",
+)  # fmt: skip
 """Rules that are a choice. tighten and fold are applied always, reorder and relayout where converging derivation wants them."""
 
 

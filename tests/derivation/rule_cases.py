@@ -310,8 +310,7 @@ CASES: dict[str, Cases] = {
             (
                 "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + {L[x<4,y<5] Σ[z<2] P[x,z]*Z[z,y]}[m,n]",
                 "pair=0 end-to-end",
-                "L[m<4,n<5] {L[m<4,n<5] Σ[k'<8] {L[m<4,k'<8] M[m,k'] + P[m,k'-6]}[m,k']*"
-                "{L[n<5,k'<8] N[k',n] + Z[k'-6,n]}[n,k']}[m,n]",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k'<8] {L[m<4,k'<8] M[m,k'] + P[m,k'-6]}[m,k']*{L[n<5,k'<8] N[k',n] + Z[k'-6,n]}[n,k']}[m,n]",
             ),
         ),
         (
@@ -321,6 +320,32 @@ CASES: dict[str, Cases] = {
             ("L[m<4] {L[m<4] Σ[k<6] M[m,k]}[m] + {L[m<4] Σ[k<5] relu(O[m,k])}[m]", "neither a factor nor their form"),
         ),
         4,
+    ),
+    "commute": Cases(
+        (
+            (
+                "L[n<5] Σ[m<4,k<6] relu({L[k<6,m<4] M[m,k]}[k,m])*N[k,n]",
+                "part=1 inwards",
+                "L[n<5] Σ[m<4,k<6] {L[k<6,m<4] relu(M[m,k])}[k,m]*N[k,n]",
+            ),
+            (
+                "L[n<5] Σ[m<4,k<6] {L[k<6,m<4] exp(M[m,k])}[k,m]*N[k,n]",
+                "part=1 outwards",
+                "L[n<5] Σ[m<4,k<6] exp({L[k<6,m<4] M[m,k]}[k,m])*N[k,n]",
+            ),
+            ("L[h<8] Σ[r<3] tanh({L[x<7] V[x+1]}[h+r-1])", "part=0 inwards", "L[h<8] Σ[r<3] {L[x<7] tanh(V[x+1])}[h+r-1]"),
+            ("L[h<4] max[r<3] {L[x<7] pow(V[x+1], 2)}[h+r]", "part=0 outwards", "L[h<4] max[r<3] pow({L[x<7] V[x+1]}[h+r], 2)"),
+        ),
+        (
+            ("L[m<4] Σ[k<6] relu(M[m,k])", "no element function stands"),
+            ("L[m<4] Σ[k<6] {L[m<4,k<6] relu(M[m,k])}[m,k]", "no element function stands"),
+            ("L[m<4] Σ[k<6] relu({L[k<6,m<4] M[m,k] + 1}[k,m])", "no element function stands"),
+            ("L[m<4] Σ[k<6] max({L[k<6,m<4] M[m,k]}[k,m], O[m,k])", "no element function stands"),
+            ("L[h<8] Σ[r<3] exp({L[x<7] V[x+1]}[h+r-1])", "exp is not known to keep its fill 0"),
+            ("L[h<8] Σ[r<3] relu({L[x<7] V[x+1]}[h+r-1]|-1)", "relu is not known to keep its fill -1"),
+            ("L[h<8] Σ[r<3] {L[x<7] max(V[x+1], 2)}[h+r-1]", "max is not known to keep its fill 0"),
+        ),
+        20,
     ),
     "fold": Cases(
         (

@@ -15,6 +15,7 @@ from einnet.derivation.steps import KINDS
 from einnet.expr.nodes import Scope, used_names, walk
 from einnet.expr.text import parse
 from tests.derivation.generators import band_products, correlations, masked_reductions, readers, same_tensor, scopes
+from tests.derivation.moves import layout_moves
 from tests.derivation.rule_cases import CASES, DECLARED
 from tests.derivation.siblings import concatenations, siblings
 
@@ -83,7 +84,13 @@ def sources(count: int) -> tuple[Scope, ...]:
     def draw(source: Scope) -> None:
         found.append(source)
 
+    @settings(max_examples=count // 8, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+    @given(layout_moves())
+    def draw_moves(source: Scope) -> None:
+        found.append(source)
+
     draw()
+    draw_moves()
     return tuple(found)
 
 

@@ -21,7 +21,7 @@ from tests.derivation.test_rules import sources
 from tests.search.mutations import mutants
 
 WRONG = 15
-"""Wrong results of each rule: with 17 rules more than 200."""
+"""Wrong results of each rule: with 18 rules more than 200."""
 
 PER_RESULT = 3
 SMALL = 4000

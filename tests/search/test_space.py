@@ -14,7 +14,7 @@ from einnet.derivation.check import check
 from einnet.expr.nodes import Scope, used_names, walk
 from einnet.expr.text import parse
 from einnet.search.forms import Form
-from einnet.search.space import Options, Space
+from einnet.search.space import EXPLORED, Options, Space
 
 OPERATORS = {
     "conv3x3": "A : f32[57,43,5]\nK : weight f32[3,3,5,8]\nL[h<57,w<43,f<8] Σ[c<5,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]",
@@ -160,3 +160,12 @@ def test_groups_are_shared() -> None:
 def test_every_step_of_every_form_is_accepted_by_the_checker(name: str) -> None:
     for form in found(name, 3):
         assert len(check(form.derivation)) == len(form.steps)
+
+
+def test_a_function_that_stands_before_a_layout_move_passes_it() -> None:
+    """Under the sum relu hides what is a Matmul's operand; within the copy it does not."""
+    source = parse("M : f32[40,60]\nN : weight f32[60,50]\nL[m<40,n<50] Σ[k<60] relu({L[k<60,m<40] M[m,k]}[k,m])*N[k,n]")
+    without = tuple(name for name in EXPLORED if name != "commute")
+    assert not vendors(Space(options(3, rules=without)).forms(source))
+    space = Space(options(3))
+    assert "Matmul(m=m, n=n, k=k)" in vendors(space.forms(source)) and space.statistics.states <= 20

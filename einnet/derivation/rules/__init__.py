@@ -4,6 +4,7 @@ from einnet.derivation.rule import Rule
 from einnet.derivation.rules.band import band
 from einnet.derivation.rules.bilinear import bilinear
 from einnet.derivation.rules.collect import collect
+from einnet.derivation.rules.commute import commute
 from einnet.derivation.rules.distribute import distribute
 from einnet.derivation.rules.divide import divide
 from einnet.derivation.rules.fold import fold
@@ -19,5 +20,5 @@ from einnet.derivation.rules.tile import tile
 
 RULES: tuple[Rule, ...] = (
     sum_split, substitute_loops, substitute_sums, reorder_loops, tile, band, merge, tighten, relax, relayout, residue, bilinear,
-    divide, distribute, join, collect, fold,
+    divide, distribute, join, collect, commute, fold,
 )  # fmt: skip
