@@ -1,17 +1,19 @@
-"""Chunks of an outer dimension: a sequence of kernels run part by part, so that what one hands to the next stays in cache.
+"""Parts of outer dimensions: a sequence of kernels run part by part, so that what one hands to the next stays in cache.
 
-Every buffer between the kernels holds one part only; the outermost dimension of the result (the images of a batch) is what is divided.
+Every buffer between the kernels holds one part only. What is divided are the outermost dimensions of the last kernel's result: the images of a
+batch, heads, blocks of rows. The sequence is the whole subprogram, or those of its kernels that hand each other its largest temporaries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
-from einnet.expr.index import var
-from einnet.expr.nodes import Body, Iter, Read, Scope, Select, Tensor, Val, children, map_reads, reads
-from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, View, map_views, result_views
+from einnet.expr.nodes import Scope
+from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, View, map_views, operand_views, result_views
 from einnet.instantiate.padding import padded
+from einnet.instantiate.restrict import Undivided, restricted
 
 CACHED = 6 << 20
 """Bytes of temporaries that stay in cache from one kernel to the next, beside weights and code."""
@@ -31,39 +33,96 @@ class Digit:
         return self.stride * self.extent
 
 
-class Undivided(Exception):
-    """The kernels cannot be run part by part; the message says why."""
+MOST_CALLS = 4096
+"""Kernels that a sequence may become."""
 
 
-def parts(temporaries: Mapping[str, Buffer], extent: int) -> int:
-    """The smallest divisor of the extent by which all temporaries fit the cache; 1 where they do as they are, or never do."""
-    size = BYTES * sum(b.size for b in temporaries.values())
-    return next((n for n in range(1, extent + 1) if extent % n == 0 and size <= n * CACHED), 1)
+def cuts(size: int, digits: Sequence[Digit]) -> list[tuple[Digit, int]]:
+    """Into how many parts each digit is divided, the outermost first, so that `size` bytes fit the cache with as few parts as that takes.
+
+    Nothing where they fit as they are, or never do.
+    """
+    found: list[tuple[Digit, int]] = []
+    for digit in digits:
+        count = next((n for n in range(1, digit.extent + 1) if digit.extent % n == 0 and size <= n * CACHED), digit.extent)
+        if count > 1:
+            found.append((digit, count))
+        size = -(-size // count)
+        if size <= CACHED:
+            return found
+    return []
 
 
 def chunked(kernels: list[Kernel], temporaries: Mapping[str, Buffer]) -> tuple[list[Kernel], dict[str, Buffer]] | None:
     """The same kernels run part by part over smaller temporaries; None where that saves nothing or cannot be done."""
-    if len(kernels) < 2 or not temporaries:
-        return None
-    (out,) = result_views(kernels[-1])
-    moving = [(s, n) for s, n in zip(out.strides, out.shape) if n > 1]
-    if not moving:
-        return None
-    stride, extent = max(moving)
-    count = parts(temporaries, extent)
-    if count == 1 or out.buffer in temporaries:
-        return None
-    try:
-        return divided(kernels, temporaries, Digit(stride, extent), count)
-    except Undivided:
-        return None
+    for before, chosen, after in (([], kernels, []), core(kernels, temporaries)):
+        inside = between(before, chosen, after, temporaries)
+        if len(chosen) < 2 or not inside:
+            continue
+        (out,) = result_views(chosen[-1])
+        digits = [Digit(s, n) for s, n in sorted(zip(out.strides, out.shape), reverse=True) if n > 1]
+        steps = cuts(sum(BYTES * b.size for b in inside.values()), digits)
+        if not steps or out.buffer in inside or prod(count for _, count in steps) * len(chosen) > MOST_CALLS:
+            continue
+        try:
+            made, small = all_divided(chosen, inside, steps)
+        except Undivided:
+            continue
+        return [*before, *made, *after], {**temporaries, **small}
+    return None
 
 
-def divided(kernels: list[Kernel], temporaries: Mapping[str, Buffer], whole: Digit, count: int) -> tuple[list[Kernel], dict[str, Buffer]]:
-    """The kernels once for each of `count` parts of the result's digit. Raises Undivided."""
+Sequences = tuple[list[Kernel], list[Kernel], list[Kernel]]
+
+
+def core(kernels: list[Kernel], temporaries: Mapping[str, Buffer]) -> Sequences:
+    """What comes before, from the first to the last kernel that touches one of the largest temporaries, and what comes after.
+
+    Kernels that stand between these and do not need them come before.
+    """
+    most = max((b.size for b in temporaries.values()), default=0)
+    large = {name for name, b in temporaries.items() if 2 * b.size > most}
+    touching = [n for n, k in enumerate(kernels) if large & touched(k)]
+    if not touching:
+        return kernels, [], []
+    begin, end = touching[0], touching[-1] + 1
+    before, chosen = kernels[:begin], kernels[begin : begin + 1]
+    for kernel in kernels[begin + 1 : end]:
+        met, written = touched(kernel), frozenset(v.buffer for v in result_views(kernel))
+        free = not met & large and all(not (met & {v.buffer for v in result_views(k)} or written & touched(k)) for k in chosen)
+        (before if free else chosen).append(kernel)
+    return before, chosen, kernels[end:]
+
+
+def between(before: Sequence[Kernel], chosen: Sequence[Kernel], after: Sequence[Kernel], temporaries: Mapping[str, Buffer]) -> dict[str, Buffer]:
+    """The temporaries that the chosen kernels hand each other and nobody else touches."""
+    written = {v.buffer for k in chosen for v in result_views(k)}
+    elsewhere = frozenset[str]().union(*map(touched, (*before, *after)))
+    return {name: b for name, b in temporaries.items() if name in written - elsewhere}
+
+
+def touched(kernel: Kernel) -> frozenset[str]:
+    """The buffers that a kernel reads or writes."""
+    return frozenset(v.buffer for v in (*operand_views(kernel), *result_views(kernel)))
+
+
+def all_divided(kernels: list[Kernel], temporaries: Mapping[str, Buffer], steps: Sequence[tuple[Digit, int]]) -> tuple[list[Kernel], dict[str, Buffer]]:
+    """The kernels divided by one digit, the kernels of every part by the next. Raises Undivided."""
+    (digit, count), *more = steps
+    parts, small = divided(kernels, temporaries, digit, count, pad=not more)
+    if not more:
+        return [k for part in parts for k in part], small
+    inner = [all_divided(part, small, more) for part in parts]
+    return [k for made, _ in inner for k in made], inner[0][1]
+
+
+def divided(
+    kernels: Sequence[Kernel], temporaries: Mapping[str, Buffer], whole: Digit, count: int, pad: bool = True
+) -> tuple[list[list[Kernel]], dict[str, Buffer]]:  # fmt: skip
+    """The kernels for each of `count` parts of the result's digit, products between their temporaries padded if wanted. Raises Undivided."""
     (result,) = result_views(kernels[-1])
     digits = {result.buffer: whole}
-    cut: list[tuple[Kernel, dict[View, int]]] = []
+    cut: list[Cut] = []
     for kernel in reversed(kernels):
         (out,) = result_views(kernel)
         if out.buffer not in digits:
@@ -77,13 +136,15 @@ def divided(kernels: list[Kernel], temporaries: Mapping[str, Buffer], whole: Dig
         reach = digits[view.buffer].reach if view.buffer in small else 0
         return shrunk(view, reach, reach // count) if reach else view
 
-    first, padded_small = padded([map_views(kernel, narrow) for kernel, _ in cut], small)
-    steps = [{v: step for v, step in steps.items() if step and v.buffer not in small} for _, steps in cut]
-    return [moved(kernel, by, part) for part in range(count) for kernel, by in zip(first, steps, strict=True)], padded_small
+    first = [map_views(c.kernel, narrow) for c in cut]
+    if pad:
+        first, small = padded(first, small)
+    steps = [{v: step for v, step in c.steps.items() if step and v.buffer not in small} for c in cut]
+    return [[moved(c.of(part, k), by, part) for c, k, by in zip(cut, first, steps, strict=True)] for part in range(count)], small
 
 
 def moved(kernel: Kernel, steps: Mapping[View, int], part: int) -> Kernel:
-    """The first part's kernel as that of another part, from one to the next of which views move by `steps`."""
+    """The first part's kernel at the views of another part: by `steps` they move from one to the next."""
     return map_views(kernel, lambda v: replace(v, offset=v.offset + part * steps[v]) if v in steps else v) if part else kernel
 
 
@@ -94,8 +155,21 @@ def shrunk(view: View, reach: int, wanted: int) -> View:
     return replace(view, strides=tuple(s // reach * wanted if s >= reach else s for s in view.strides), offset=view.offset // reach * wanted)
 
 
-def cut_kernel(kernel: Kernel, digits: dict[str, Digit], temporaries: Mapping[str, Buffer], count: int) -> tuple[Kernel, dict[View, int]]:
-    """The kernel for one part, and how far each of its views moves from part to part; `digits` learns of the temporaries it reads."""
+@dataclass(frozen=True)
+class Cut:
+    """A kernel for one part, how far each of its views moves from part to part, and the expressions of the parts of a generated one."""
+
+    kernel: Kernel
+    steps: Mapping[View, int]
+    scopes: tuple[Scope, ...] = ()
+
+    def of(self, part: int, kernel: Kernel) -> Kernel:
+        """The first part's kernel with what another part computes."""
+        return replace(kernel, scope=self.scopes[part]) if isinstance(kernel, EOperator) and part else kernel
+
+
+def cut_kernel(kernel: Kernel, digits: dict[str, Digit], temporaries: Mapping[str, Buffer], count: int) -> Cut:
+    """The kernel divided as its result is; `digits` learns of the temporaries it reads. Raises Undivided."""
     steps: dict[View, int] = {}
 
     def along(view: View, dimension: int | None, extent: int) -> View:
@@ -125,7 +199,8 @@ def cut_kernel(kernel: Kernel, digits: dict[str, Digit], temporaries: Mapping[st
         case EOperator(scope, operands):
             small, dims = restricted(scope, dimension, count)
             views = tuple((name, along(v, dims.get(name), digit.extent)) for name, v in operands)
-            return replace(kernel, scope=small, operands=views, out=along(out, dimension, digit.extent)), steps
+            scopes = tuple(restricted(scope, dimension, count, part)[0] for part in range(count))
+            return Cut(replace(kernel, scope=small, operands=views, out=along(out, dimension, digit.extent)), steps, scopes)
         case Matmul(a, b, c):
             rows, columns = dimension - len(c.shape) == -2, dimension - len(c.shape) == -1
             new = {a: along(a, None if columns else dimension, digit.extent), b: along(b, None if rows else dimension, digit.extent)}
@@ -134,7 +209,7 @@ def cut_kernel(kernel: Kernel, digits: dict[str, Digit], temporaries: Mapping[st
         case _:
             raise Undivided("only generated kernels, products and batches of convolutions are divided")
     new = {**post_of, **new, out: along(out, dimension, digit.extent)}
-    return map_views(kernel, lambda v: new[v]), steps
+    return Cut(map_views(kernel, lambda v: new[v]), steps)
 
 
 def covering(view: View, digit: Digit) -> int:
@@ -143,62 +218,3 @@ def covering(view: View, digit: Digit) -> int:
         if n > 1 and digit.stride % s == 0 and s * n == digit.reach:
             return d
     raise Undivided(f"no dimension of {view} has the digit {digit}")
-
-
-def restricted(scope: Scope, position: int, count: int) -> tuple[Scope, dict[str, int]]:
-    """The scope over the first of `count` parts of a loop, reading tensors as small as that, and the dimension in which each of them is.
-
-    Raises Undivided where the loop stands anywhere but alone in one dimension of a read.
-    """
-    loop = scope.loops[position]
-    if loop.lo or loop.extent % count or loop.name in valued(scope.body):
-        raise Undivided(f"{loop.name} cannot be divided")
-    dims: dict[str, int] = {}
-    plain: set[str] = set()
-
-    def learn(found: Mapping[str, int], r: Read) -> None:
-        if any(dims.setdefault(name, d) != d for name, d in found.items()):
-            raise Undivided(f"{r} reads a tensor in two ways")
-
-    def small(r: Read) -> Read:
-        where = [d for d, e in enumerate(r.index) if loop.name in e.names()]
-        if not where:
-            plain.update(t for t in tensors_of(r))
-            return r
-        if len(where) > 1 or r.index[where[0]] != var(loop.name) or r.base.box[where[0]] != loop.range:
-            raise Undivided(f"{loop.name} does not stand alone in {r}")
-        if isinstance(r.base, Scope):
-            base, inner = restricted(r.base, where[0], count)
-            learn(inner, r)
-            plain.update(t for t in tensors_of(r) if t not in inner)
-            return replace(r, base=base)
-        learn({r.base.name: where[0]}, r)
-        shape = tuple(n // count if d == where[0] else n for d, n in enumerate(r.base.shape))
-        return replace(r, base=replace(r.base, shape=shape))
-
-    body = map_reads(scope.body, small)
-    if plain & dims.keys():
-        raise Undivided("a tensor is read along the loop and as a whole")
-    loops = tuple(Iter(i.name, 0, i.hi // count) if i is loop else i for i in scope.loops)
-    return replace(scope, loops=loops, body=body), dims
-
-
-def valued(body: Body) -> frozenset[str]:
-    """Iterators whose values matter outside of the indices of reads."""
-    match body:
-        case Val(index):
-            return index.names()
-        case Select(conds):
-            found = frozenset[str]().union(*(c.index.names() for c in conds))
-        case _:
-            found = frozenset()
-    return found.union(*map(valued, children(body)))
-
-
-def tensors_of(r: Read) -> Iterator[str]:
-    """Names of the tensors that a read reaches."""
-    if isinstance(r.base, Tensor):
-        yield r.base.name
-        return
-    for inner in reads(r.base.body):
-        yield from tensors_of(inner)

@@ -10,8 +10,9 @@ from einnet.expr.nodes import Scope, tensors
 from einnet.expr.text import parse
 from einnet.instantiate import chunks
 from einnet.instantiate.build import builds
-from einnet.instantiate.chunks import Digit, Undivided, covering, divided, parts, restricted, shrunk
-from einnet.instantiate.kernels import Buffer, EOperator, View, anchored, dense_view
+from einnet.instantiate.chunks import Digit, chunked, core, covering, cuts, divided, shrunk
+from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Matmul, View, anchored, dense_view
+from einnet.instantiate.restrict import Undivided, restricted
 from einnet.search.space import Options, Space
 from tests.instantiate.numpy_kernels import execute, integers
 
@@ -70,8 +71,66 @@ def test_what_fits_is_not_divided(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_fewest_parts_that_fit() -> None:
-    buffers = {"t": Buffer("t", 10 * chunks.CACHED // 4, "f32", "temporary")}
-    assert [parts(buffers, n) for n in (16, 12, 10, 7, 5)] == [16, 12, 10, 1, 1]
+    size = 10 * chunks.CACHED
+    assert [[n for _, n in cuts(size, [Digit(1, extent)])] for extent in (16, 12, 10, 7, 5)] == [[16], [12], [10], [], []]
+    assert [n for _, n in cuts(size, [Digit(16, 4), Digit(1, 16)])] == [4, 4]
+    assert [n for _, n in cuts(size, [Digit(16, 1), Digit(1, 16)])] == [16]
+    assert cuts(chunks.CACHED, [Digit(1, 16)]) == []
+
+
+def attention() -> list[Kernel]:
+    """A product, what is done to each of its rows, a copy of another operand, a product with that, and what is done to the result."""
+    scope = parse("T : f32[2,8,6]\nL[b<2,m<8,t<6] select(2*m-t>=0, T[b,m,t], 0) / {L[b<2,m<8] max[t<6] select(2*m-t>=0, T[b,m,t], 1)}[b,m]")
+    copy = parse("V : f32[2,8,4]\nL[b<2,t<6,n<4] V[b,t,n]")
+    turned = parse("R : f32[2,8,4]\nL[b<2,n<4,m<8] R[b,m,n]+1")
+    rows, columns = View("s", (2, 8, 4), (32, 4, 1)), View("s", (2, 4, 6), (32, 1, 4))
+    return [
+        Matmul(rows, columns, dense_view("t", (2, 8, 6))),
+        EOperator(scope, (("T", dense_view("t", (2, 8, 6))),), dense_view("p", (2, 8, 6))),
+        EOperator(copy, (("V", dense_view("v", (2, 8, 4))),), dense_view("w", (2, 6, 4))),
+        Matmul(dense_view("p", (2, 8, 6)), dense_view("w", (2, 6, 4)), dense_view("r", (2, 8, 4))),
+        EOperator(turned, (("R", dense_view("r", (2, 8, 4))),), dense_view("out", (2, 4, 8))),
+    ]
+
+
+def computed(kernels: list[Kernel], sizes: dict[str, int]) -> np.ndarray:
+    """The result of `attention`, or of its parts, for inputs that repeat."""
+    generator = np.random.default_rng(3)
+    buffers = {"s": generator.standard_normal(64), "v": generator.standard_normal(64), "out": np.zeros(64)}
+    buffers.update({name: np.full(size, np.nan) for name, size in sizes.items()})
+    for k in kernels:
+        execute(k, buffers)
+    return buffers["out"]
+
+
+@pytest.mark.parametrize(("cached", "parts"), [(400, 2), (200, 4), (100, 8), (48, 16)])
+def test_the_kernels_around_the_largest_temporaries_run_block_by_block(monkeypatch: pytest.MonkeyPatch, cached: int, parts: int) -> None:
+    sizes = {"t": 96, "p": 96, "w": 48, "r": 64}
+    whole = attention()
+    monkeypatch.setattr(chunks, "CACHED", cached)
+    made = chunked(whole, {n: Buffer(n, sizes[n], "f32", "temporary") for n in "tp"})
+    assert made is not None
+    kernels, small = made
+    assert len(kernels) == 2 + 3 * parts
+    assert {n: b.size for n, b in small.items()} == {"t": 96 // parts, "p": 96 // parts}
+    np.testing.assert_allclose(computed(kernels, {**sizes, "t": 96 // parts, "p": 96 // parts}), computed(whole, sizes), rtol=1e-12)
+
+
+def test_conditions_that_always_hold_in_a_part_are_gone() -> None:
+    scope = attention()[1]
+    assert isinstance(scope, EOperator)
+    parts = [restricted(scope.scope, 1, 4, n)[0] for n in range(4)]
+    assert "select" in parts[0].text()
+    assert "select" not in parts[3].text()
+    assert parts[2].text() != parts[0].text()
+
+
+def test_what_the_largest_temporaries_do_not_need_comes_before() -> None:
+    kernels = attention()
+    sizes = {"t": 96, "p": 96, "w": 40, "r": 64}
+    before, chosen, after = core(kernels, {n: Buffer(n, size, "f32", "temporary") for n, size in sizes.items() if n != "r"})
+    assert (before, chosen, after) == ([kernels[2]], [kernels[0], kernels[1], kernels[3]], [kernels[4]])
+    assert core(kernels, {}) == (kernels, [], [])
 
 
 @pytest.mark.parametrize(
@@ -82,8 +141,6 @@ def test_the_fewest_parts_that_fit() -> None:
         ("A : f32[6,6]\nL[n<6] A[n,n]", "stand alone"),
         ("A : f32[6,6]\nL[n<6,m<6] A[n,m]*A[m,n]", "two ways"),
         ("A : f32[6]\nL[n<6] A[n]*{L[] Σ[m<6] A[m]}[]", "as a whole"),
-        ("A : f32[6]\nL[n<6] A[n]*val(n)", "cannot be divided"),
-        ("A : f32[6]\nL[n<6] select(n-2>=0, A[n], 0)", "cannot be divided"),
         ("A : f32[7]\nL[-1<=n<5] A[n]", "cannot be divided"),
     ],
 )
@@ -96,6 +153,13 @@ def test_nested_scopes_are_restricted() -> None:
     small, dims = restricted(parse("A : f32[6,4]\nB : f32[4]\nL[n<6,c<4] B[c]*{L[n<6] Σ[k<4] A[n,k]}[n]"), 0, 3)
     assert small.text() == parse("A : f32[2,4]\nB : f32[4]\nL[n<2,c<4] B[c]*{L[n<2] Σ[k<4] A[n,k]}[n]").text()
     assert dims == {"A": 0}
+
+
+def test_where_the_value_of_the_loop_counts_it_is_what_it_was() -> None:
+    scope = parse("A : f32[6]\nL[n<6] select(n-3>=0, A[n]*val(n), 0)")
+    assert [restricted(scope, 0, 3, part)[0].text() for part in range(3)] == [
+        parse(f"A : f32[2]\nL[n<2] {body}").text() for body in ("select(n-3>=0, A[n]*val(n), 0)", "select(n-1>=0, A[n]*val(n+2), 0)", "A[n]*val(n+4)")
+    ]
 
 
 def test_views_of_parts() -> None:
