@@ -290,12 +290,12 @@ class _Search:
 
         report(Statistics())
         forms, statistics = known or deepen(expression, options(self.settings, share / 3), report)
-        until = max(begin + share, time.monotonic() + share / 3) if share else self.schedule.costed
+        until, least_s = (begin + share, share / 3) if share else (self.schedule.costed, 0.0)
         if self.interrupts.requested:
-            until = time.monotonic()
+            until, least_s = time.monotonic(), 0.0
         forms = forms if apart == inf else [f for f in forms if _shares(f)]
         most = MEASURED if self.settings.derive and share > 0 else 0
-        choice = choose(expression, forms, self.cost.estimates, self.cost.measured, most=most, until=until, known_s=apart)
+        choice = choose(expression, forms, self.cost.estimates, self.cost.measured, most=most, until=until, least_s=least_s, known_s=apart)
         choice.states, choice.seconds = statistics.states, time.monotonic() - begin
         choice.depth, choice.stopped_at = options(self.settings, share).max_depth, statistics.stopped_at
         choice.hurried = choice.hurried or statistics.stopped == "time"

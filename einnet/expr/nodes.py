@@ -165,6 +165,11 @@ class Scope:
         return {i.name: (i.lo, i.hi) for i in (*self.loops, *self.sums)}
 
     @cached_property
+    def constant(self) -> bool:
+        """See `is_weight`."""
+        return is_weight(self.body)
+
+    @cached_property
     def key(self) -> str:
         """The canonical key: 32 hex digits, equal for scopes that differ by names, summation order and operand order only."""
         from einnet.expr.key import digest
@@ -382,5 +387,6 @@ def read(base: Tensor | Scope, *index: Index | int | str, fill: Number = Fractio
 
 def is_weight(node: Scope | Body) -> bool:
     """All that is read is known at compile time."""
-    body = node.body if isinstance(node, Scope) else node
-    return all(is_weight(r.base) if isinstance(r.base, Scope) else r.base.weight for r in reads(body))
+    if isinstance(node, Scope):
+        return node.constant
+    return all(r.base.constant if isinstance(r.base, Scope) else r.base.weight for r in reads(node))

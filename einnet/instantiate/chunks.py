@@ -106,7 +106,9 @@ def touched(kernel: Kernel) -> frozenset[str]:
     return frozenset(v.buffer for v in (*operand_views(kernel), *result_views(kernel)))
 
 
-def all_divided(kernels: list[Kernel], temporaries: Mapping[str, Buffer], steps: Sequence[tuple[Digit, int]]) -> tuple[list[Kernel], dict[str, Buffer]]:
+def all_divided(
+    kernels: list[Kernel], temporaries: Mapping[str, Buffer], steps: Sequence[tuple[Digit, int]]
+) -> tuple[list[Kernel], dict[str, Buffer]]:  # fmt: skip
     """The kernels divided by one digit, the kernels of every part by the next. Raises Undivided."""
     (digit, count), *more = steps
     parts, small = divided(kernels, temporaries, digit, count, pad=not more)
@@ -119,7 +121,7 @@ def all_divided(kernels: list[Kernel], temporaries: Mapping[str, Buffer], steps:
 def divided(
     kernels: Sequence[Kernel], temporaries: Mapping[str, Buffer], whole: Digit, count: int, pad: bool = True
 ) -> tuple[list[list[Kernel]], dict[str, Buffer]]:  # fmt: skip
-    """The kernels for each of `count` parts of the result's digit, products between their temporaries padded if wanted. Raises Undivided."""
+    """The kernels for each of `count` parts of the result's digit, products between temporaries padded if wanted. Raises Undivided."""
     (result,) = result_views(kernels[-1])
     digits = {result.buffer: whole}
     cut: list[Cut] = []

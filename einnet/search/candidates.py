@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -25,6 +25,9 @@ OUT = "out"
 
 MOST_FORMS = 400
 """Forms that are made into kernels; of more, those that compute and move least."""
+
+MOST_DIVIDED = 32
+"""Candidates of a subprogram that are tried part by part, beside the originals."""
 
 DOUBT = 1.2
 """Predictions may be this much too high."""
@@ -88,22 +91,45 @@ class Choice:
 
 
 def candidates(forms: Sequence[Form], estimate: Estimate) -> list[Candidate]:
-    """Every form as kernels, by predicted cost; two forms with the same kernels are one candidate, known by the shorter derivation."""
+    """Every form as kernels, by predicted cost; two forms with the same kernels are one candidate, known by the shorter derivation.
+
+    The originals, and those `MOST_DIVIDED` that are predicted to be fastest, are also run part by part.
+    """
     found: dict[tuple[object, ...], Candidate] = {}
+    whole: dict[tuple[object, ...], tuple[Form, Iterator[Build]]] = {}
     if len(forms) > MOST_FORMS:
         forms = [f for f in forms if _unchanged(f)] + sorted((f for f in forms if not _unchanged(f)), key=effort)[:MOST_FORMS]
+
+    def note(form: Form, made: Build) -> tuple[object, ...]:
+        key = (*made.kernels, *sorted(made.weights))
+        if key not in found or len(found[key].form.steps) > len(form.steps):
+            found[key] = Candidate(form, made)
+        return key
+
     for form in forms:
         for epilogues in (True, False) if form.matches else (True,):
-            for made in builds(form.tree, dict(form.matches), OUT, epilogues):
-                key = (*made.kernels, *sorted(made.weights))
-                if key not in found or len(found[key].form.steps) > len(form.steps):
-                    found[key] = Candidate(form, made)
-    kernels = list(dict.fromkeys(k for c in found.values() for k in c.kernels))
+            ways = builds(form.tree, dict(form.matches), OUT, epilogues)
+            key = note(form, next(ways))
+            if found[key].form is form:
+                whole[key] = form, ways
+    _predict(found.values(), estimate)
+    ranked = sorted(whole, key=lambda key: (not found[key].original, found[key].predicted))
+    originals = sum(c.original for c in found.values())
+    for form, ways in [whole[key] for key in ranked[: originals + MOST_DIVIDED]]:
+        for made in ways:
+            note(form, made)
+    _predict((c for c in found.values() if not c.expected), estimate)
+    return sorted(found.values(), key=lambda c: c.predicted)
+
+
+def _predict(unknown: Iterable[Candidate], estimate: Estimate) -> None:
+    """Fill in what is predicted."""
+    wanted = list(unknown)
+    kernels = list(dict.fromkeys(k for c in wanted for k in c.kernels))
     cost = dict(zip(kernels, estimate(kernels)))
-    for c in found.values():
+    for c in wanted:
         c.expected = tuple(cost[k] for k in c.kernels)
         c.predicted = sum(c.expected)
-    return sorted(found.values(), key=lambda c: c.predicted)
 
 
 def _unchanged(form: Form) -> bool:
@@ -112,18 +138,20 @@ def _unchanged(form: Form) -> bool:
 
 def choose(
     expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = 0.03, until: float = inf,
-    known_s: float = inf,
+    least_s: float = 0.0, known_s: float = inf,
 ) -> Choice:  # fmt: skip
     """Measure the original, then the most promising candidates; take the fastest, the original unless another gains more than `gain`.
 
     Candidates are measured in the order of what is known and predicted of their kernels, as long as they can take less than the best known
     time, predictions being at most `DOUBT` times too high, and fewer than `most` kernels have been measured and time.monotonic() is before
-    `until`. What was not measured is not chosen, except the original, whose prediction others must then undercut. Where another way is known
-    to take `known_s` seconds, the original is not measured, and what is predicted to take longer than that is not either.
+    `until`, which is at least `least_s` seconds after the candidates were made. What was not measured is not chosen, except the original, whose
+    prediction others must then undercut. Where another way is known to take `known_s` seconds, the original is not measured, and what is
+    predicted to take longer than that is not either.
     """
     ranked = candidates(forms, estimate)
     originals = [c for c in ranked if c.original]
     assert originals, "the plain form is always a candidate"
+    until = max(until, time.monotonic() + least_s) if least_s else until
     trials = _Trials(ranked, measure, until)
     for c in originals:
         if known_s == inf and trials.least(c) < min((o.measured for o in originals), default=inf):

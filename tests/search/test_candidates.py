@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
 
 from einnet.expr.text import parse
+from einnet.instantiate import chunks
 from einnet.instantiate.kernels import EOperator, Kernel
+from einnet.search import candidates as module
 from einnet.search.candidates import DOUBT, Candidate, candidates, choose
 from einnet.search.forms import Form
 from einnet.search.space import Options, Space
@@ -51,3 +54,24 @@ def test_nothing_is_compiled_beside_a_library_kernel_that_is_too_slow(forms: lis
     assert beside
     assert library.intersection(measured)
     assert not beside.intersection(measured)
+
+
+def test_making_candidates_takes_no_time_from_measuring_them(forms: list[Form]) -> None:
+    ends: list[float] = []
+
+    def measure(kernels: Sequence[Kernel], until: float) -> list[float]:
+        ends.append(until)
+        return [1.0] * len(kernels)
+
+    begin = time.monotonic()
+    choose(CONV, forms, lambda ks: [1.0] * len(ks), measure, most=1, until=begin, least_s=1e3)
+    assert ends
+    assert min(ends) > begin + 1e3
+
+
+def test_originals_and_the_most_promising_are_run_part_by_part(monkeypatch: pytest.MonkeyPatch, forms: list[Form]) -> None:
+    monkeypatch.setattr(chunks, "CACHED", 8 << 20)
+    monkeypatch.setattr(module, "MOST_DIVIDED", 2)
+    parted = [c for c in every(forms) if len(c.kernels) > len(set(c.kernels))]
+    monkeypatch.setattr(module, "MOST_DIVIDED", 10**6)
+    assert 0 < len(parted) < len([c for c in every(forms) if len(c.kernels) > len(set(c.kernels))])
