@@ -1,6 +1,8 @@
 # make demo    optimize ResNet-18 from nothing        make test       what CI runs
 # make lint    ruff, mypy, import-linter only         make test-slow  the tests that a default run leaves out
 # make nvrtc   the generated CUDA kernels of the seven models, compiled for sm_90 (no GPU needed)
+# make plans   real cuDNN plans the convolutions of the seven models for a card that is not there (no GPU needed)
+# make gpu     the tests that need a CUDA card        make bench-gpu  the seven models against torch and XLA on a card, in 8 minutes
 # make docs    the site, in build/docs               make notebooks executes the notebooks
 # make goldens the published derivations, found by search: states, depth and time of each, three shapes
 # make bench-search   depth, converging and fingerprints: the experiments of the search, about ten minutes
@@ -11,7 +13,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow nvrtc docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search
+.PHONY: demo test lint test-slow nvrtc plans gpu bench-gpu docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -25,7 +27,7 @@ demo: .venv/stamp-core
 	$(BIN)/einnet optimize $(DEMO)/resnet18.onnx -o $(DEMO)/resnet18.einnet --allow precision --threads $(THREADS) --json $(DEMO)/report.json
 
 test: lint
-	@echo "Left out here: slow (make test-slow), gpu (pytest -m gpu, on a CUDA machine), bench (pytest -m bench, on a quiet machine)."
+	@echo "Left out here: slow (make test-slow), gpu (make gpu, on a CUDA machine), bench (pytest -m bench, on a quiet machine)."
 	$(BIN)/python -m pytest -q
 
 lint: .venv/stamp-dev
@@ -45,6 +47,15 @@ notebooks: .venv/stamp-notebook
 
 nvrtc: .venv/stamp-nvrtc
 	$(BIN)/python -m pytest -q -m slow tests/runtime/cuda/test_nvrtc.py
+
+plans: .venv/stamp-plans
+	$(BIN)/python -m pytest -q -m slow tests/runtime/cuda/test_plans.py
+
+gpu: .venv/stamp-cuda
+	$(BIN)/python -m pytest -q -m gpu
+
+bench-gpu: .venv/stamp-cuda .venv/stamp-bench
+	$(BIN)/python benchmarks/gpu.py
 
 goldens: .venv/stamp-dev
 	$(BIN)/python -m tests.search.goldens
@@ -85,6 +96,14 @@ clean:
 
 .venv/stamp-nvrtc: pyproject.toml | .venv/bin/python
 	$(PIP) install --quiet -e '.[dev,nvrtc]'
+	@touch $@ .venv/stamp-core
+
+.venv/stamp-plans: pyproject.toml | .venv/bin/python
+	$(PIP) install --quiet -e '.[dev,plans]'
+	@touch $@ .venv/stamp-core
+
+.venv/stamp-cuda: pyproject.toml | .venv/bin/python
+	$(PIP) install --quiet -e '.[dev,cuda]'
 	@touch $@ .venv/stamp-core
 
 .venv/stamp-bench: pyproject.toml | .venv/bin/python

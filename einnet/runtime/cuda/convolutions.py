@@ -42,13 +42,17 @@ class Geometry:
 
 
 def plane(view: View, filters: bool = False) -> View:
-    """At least two spatial dimensions, as cuDNN wants; a filter's groups and filters (of a transposed one: channels) are one dimension."""
+    """At least two spatial dimensions, and strides that fit a batch of one or a dimension that is never walked, as cuDNN wants them.
+
+    `filters`: three dimensions stand before the spatial ones, not two.
+    """
     lead = 3 if filters else 2
     more = max(0, 2 - (len(view.shape) - lead))
     reach = max((n * s for n, s in zip(view.shape, view.strides, strict=True)), default=1)
     shape = (*view.shape[:lead], *(1,) * more, *view.shape[lead:])
     strides = (*view.strides[:lead], *(reach,) * more, *view.strides[lead:])
-    return replace(view, shape=shape, strides=tuple(reach if n == 1 and s <= 0 else s for n, s in zip(shape, strides, strict=True)))
+    moves = (n > 1 or (s > 0 and d) for d, (n, s) in enumerate(zip(shape, strides, strict=True)))
+    return replace(view, shape=shape, strides=tuple(s if kept else reach for s, kept in zip(strides, moves, strict=True)))
 
 
 def weight(step: Conv) -> View:

@@ -46,6 +46,12 @@ class _Storage:
         stored = dense_view(self.buffers[-1].name, tuple(like.shape[d] for d in order))
         return replace(stored, shape=like.shape, strides=tuple(stored.strides[order.index(d)] for d in range(len(order))))
 
+    def zeros(self, shape: tuple[int, ...]) -> View:
+        """Constants of 0."""
+        self.buffers.append(Buffer(f"cuda:{len(self.buffers)}", prod(shape), "f32", "constant"))
+        self.constants[self.buffers[-1].name] = np.zeros(prod(shape), np.float32)
+        return dense_view(self.buffers[-1].name, shape)
+
     def copied(self, view: View, swap: bool) -> View | None:
         """A dense copy of constants, made now; None for what changes."""
         if view.buffer not in self.known:
@@ -71,6 +77,8 @@ def _fit(kernel: Matmul | Conv, more: _Storage) -> Iterator[Kernel]:
     fused = fusible(kernel)
     rest, out = kernel.post[fused:], kernel.c if isinstance(kernel, Matmul) else kernel.y
     kernel = replace(kernel, post=kernel.post[:fused])
+    if isinstance(kernel, Conv) and kernel.post and not _adds(kernel.post[0], per_channel(kernel)):
+        kernel = replace(kernel, post=(Post("add", more.zeros(per_channel(kernel))), *kernel.post))
     if not _written(kernel, out):
         dense = more.dense(out)
         yield replace(kernel, c=dense, post=()) if isinstance(kernel, Matmul) else replace(kernel, y=dense, post=())
@@ -112,13 +120,18 @@ def fusible(kernel: Matmul | Conv) -> int:
     elif kernel.transposed:
         patterns = ()
     else:
-        channels = (1, kernel.y.shape[1], *(1 for _ in kernel.y.shape[2:]))
+        channels = per_channel(kernel)
         patterns = (lambda p: _adds(p, channels), lambda p: _adds(p, kernel.y.shape), _plain_relu)
     count = 0
     for fits in patterns:
         if count < len(kernel.post) and fits(kernel.post[count]):
             count += 1
     return count
+
+
+def per_channel(kernel: Conv) -> tuple[int, ...]:
+    """The shape of a bias. cuDNN fuses nothing to a convolution without one: zeros stand in."""
+    return (1, kernel.y.shape[1], *(1 for _ in kernel.y.shape[2:]))
 
 
 def _plain_relu(p: Post) -> bool:

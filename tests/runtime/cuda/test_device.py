@@ -127,6 +127,13 @@ def test_convolutions(card, transposed, groups, stride, dilation, pads, rank):
     check(Conv(x, w, y, (stride,) * rank, (dilation,) * rank, (pads[0],) * rank, (pads[1],) * rank, transposed, post))
 
 
+@pytest.mark.parametrize("posts", ["b", "r", "relu", "b relu", "r relu", "b r", "b r relu"])
+def test_what_is_fused_to_convolutions(card, posts):
+    operands = {"b": dense_view("b", (1, 6, 1, 1)), "r": View("r", (1, 6, 5, 5), (1, 25, 5, 1))}
+    post = tuple(Post("add", operands[p]) if p in operands else Post(p) for p in posts.split())
+    assert len(check(replace(convolution(), post=post)).program.steps) == 1
+
+
 def test_output_padding_is_less_padding_behind(card):
     x, w, y = dense_view("x", (1, 2, 4, 4)), dense_view("w", (1, 3, 2, 9, 9)), dense_view("y", (1, 3, 16, 16))
     check(Conv(x, w, y, (4, 4), (1, 1), (4, 4), (1, 1), transposed=True))

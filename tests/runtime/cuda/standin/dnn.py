@@ -93,8 +93,8 @@ class Graph:
 
     def build_operation_graph(self) -> None:
         whole = [n for n, dim in enumerate(self.added) if dim == self.outputs[-1].dim]
-        if whole and whole != [0]:
-            raise RuntimeError("no engine adds a whole tensor after a bias")
+        if len(self.outputs) > 1 and (len(self.added) - len(whole) != 1 or whole not in ([], [0])):
+            raise RuntimeError("no engine fuses anything without a bias, or a whole tensor after one")
 
     def create_execution_plans(self, modes: Sequence[Heuristic]) -> None:
         self.planned = True

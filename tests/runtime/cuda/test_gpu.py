@@ -1,0 +1,101 @@
+"""What only a card can show: that the libraries take what they are told, and that results agree with ONNX Runtime (`make gpu`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from benchmarks.models import build
+from einnet.api.cuda import optimize_cuda
+from einnet.api.settings import Settings
+from einnet.expr.evaluate import evaluate
+from einnet.instantiate.kernels import Conv, EOperator, Matmul, Post, View, dense_view
+from einnet.runtime.cuda import parts, record
+from einnet.runtime.cuda.device import Device
+from einnet.runtime.cuda.lower import lower
+from einnet.runtime.cuda.tuning import read_tuning, tuning_json
+from tests.instantiate.test_codegen_cuda import CASES, case
+from tests.models import random_inputs, tiny, with_opaque
+from tests.runtime.cuda.programs import own_plan, reference, worst
+from tests.runtime.cuda.test_device import check, convolution, lowered, product
+from tests.runtime.cuda.test_lower import products
+from tests.runtime.cuda.test_models import SEVEN
+
+ABSENT = parts.missing()
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(ABSENT), reason="; ".join(ABSENT))]
+ERROR = {"fp32": 1e-4, "tf32": 3e-2}
+
+
+@pytest.mark.parametrize("math", ["fp32", "tf32"])
+@pytest.mark.parametrize("name", SEVEN)
+def test_the_models_own_operators(name, math):
+    model = build(name)
+    inputs, device = random_inputs(model), Device(lower(own_plan(model)), math)
+    wanted, got = reference(model, inputs), device(inputs)
+    assert worst(got, wanted) < ERROR[math]
+    again = device(inputs)
+    assert all(np.array_equal(again[n], got[n]) for n in got), "the second run differs"
+
+
+@pytest.mark.parametrize("name", SEVEN)
+def test_derived_programs(name):
+    model = tiny(name)
+    found = optimize_cuda(model, Settings(backend="cuda", max_depth=3, time_budget=20, allow="precision"))
+    inputs = random_inputs(model)
+    assert worst(Device(found.program)(inputs), reference(model, inputs)) < 1e-3
+
+
+def test_opaque_nodes():
+    model = with_opaque()
+    inputs = random_inputs(model)
+    assert worst(Device(lower(own_plan(model)))(inputs), reference(model, inputs)) < 1e-4
+
+
+@settings(max_examples=50)
+@given(products())
+def test_products_with_all_strides(kernel):
+    check(kernel)
+
+
+BANDS = Matmul(View("a", (3, 4, 6), (4, 2, 1)), View("b", (3, 6, 5), (0, 5, 1)), dense_view("c", (3, 4, 5)))
+RESIDUAL = (Post("add", dense_view("p", (1, 6, 1, 1))), Post("add", dense_view("r", (1, 6, 5, 5))), Post("relu"))
+
+
+@pytest.mark.parametrize("math", ["fp32", "tf32"])
+@pytest.mark.parametrize("kernel", [product(), BANDS, convolution()], ids=["product", "overlapping batches", "convolution"])
+def test_kernels_on_integers_are_exact(kernel, math):
+    check(kernel, math)
+
+
+def test_bias_residual_and_relu_are_one_kernel():
+    device = check(replace(convolution(), post=RESIDUAL))
+    assert [type(s) for s in device.program.steps] == [Conv]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_generated_kernels(name):
+    op = case(name)
+    program = lower(record.plan_of(EOperator(op.scope, tuple((n, View(n, v.shape, v.strides)) for n, v in op.operands), op.out)))
+    rng = np.random.default_rng(0)
+    values = {n: rng.standard_normal(v.shape).astype(np.float32) for n, v in op.operands}
+    (got,) = Device(program)({n: v.reshape(-1) for n, v in values.items()}).values()
+    wanted = evaluate(op.scope, values)
+    np.testing.assert_allclose(got.reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("kernel", [product(), convolution()], ids=["product", "convolution"])
+def test_what_was_chosen_is_found_again(kernel):
+    program, _ = lowered(kernel)
+    first = Device(program)
+    assert Device(program, tuning=read_tuning(tuning_json(first.tuning))).tuned == 0
+
+
+def test_kernels_are_timed():
+    found = record.timed(product(), "fp32")
+    assert found["hot"].median > 0
+    assert found["cold"].median > 0
+    figures = record.card("fp32")
+    assert min(figures.peak, figures.bandwidth, figures.launch) > 0
