@@ -117,16 +117,17 @@ def converging(data: Json) -> Iterator[str]:
 
 
 def fingerprints(data: Json) -> Iterator[str]:
-    """Figure 19: states with and without fingerprints, by the words of the benchmark's own table."""
-    from benchmarks.search.table import row, short
+    """Figure 19: states with and without fingerprints, in the words of the benchmark's own table."""
+    from benchmarks.search.table import HEADER, row, short
 
-    heads = ("case", "the paper: states of, without", "here: states", "without", "pruned", "every scope visited: states of, pruned")
+    columns = ("default with / without", "isolated with / without", "pruned")
+    heads = ("case", "the paper: states with / without", *columns)
     yield from (f"| {' | '.join(heads)} |", "|---" * len(heads) + "|")
     for c in data["cases"]:
         published = c.get("published")
-        paper = f"{short(published['states'])} of {short(published['without'])}" if published else "–"
-        words = row(c)
-        yield f"| {c['name']} | {paper} | {words[1]} | {words[7]} | {words[8]} | {words[9]} |"
+        paper = f"{short(published['states'])} / {short(published['without'])}" if published else "–"
+        words = dict(zip(HEADER, row(c), strict=True))
+        yield f"| {c['name']} | {paper} | {' | '.join(words[column] for column in columns)} |"
     yield ""
 
 
@@ -150,12 +151,17 @@ def measured(name: str) -> Iterator[str]:
         yield from (f"*Not measured: there is no `benchmarks/results/{files[0]}` yet. `{command}` writes it.*", "")
         return
     data = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        lines = list(figure(data))
+    except (LookupError, TypeError):
+        yield from (f"*Not measured: `benchmarks/results/{path.name}` is of an older benchmark. `{command}` writes it anew.*", "")
+        return
     machine = data["machine"]
     versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items())
     budget = data.get("run", data).get("settings", {}).get("time_budget")
     limit = f" Time budget of the search: {budget:.0f} s." if budget else ""
     yield from (f"From `benchmarks/results/{path.name}`: {machine['cpu']}, {machine['cores']} cores; {versions}.{limit}", "")
-    yield from figure(data)
+    yield from lines
 
 
 class Measured(Written):
