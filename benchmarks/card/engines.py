@@ -1,0 +1,138 @@
+"""Engines on a card behind one form: `prepare(job)` gives a Running, whose `seconds` times one replay between two events.
+
+Libraries are imported when an engine is prepared; each engine runs in a process of its own, since the arithmetic is set for a whole process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+FLUSH = 1 << 28
+"""Bytes that are written to empty the level-2 cache, which has 50 MB on an H200."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What an engine is asked: a model as ONNX, its stored program where the engine runs one, inputs, and the arithmetic."""
+
+    model: Path
+    program: Path
+    inputs: Arrays
+    math: str
+
+
+@dataclass(frozen=True)
+class Running:
+    """An engine with the inputs on the card. `flush` empties the cache and does not wait; `seconds` launches once and waits."""
+
+    outputs: Callable[[], list[np.ndarray]]
+    flush: Callable[[], None]
+    seconds: Callable[[], float]
+    versions: dict[str, str]
+
+
+def environment(math: str) -> dict[str, str]:
+    """For a process whose libraries keep to the arithmetic: torch convolutions use TF32 unless all of it is forbidden."""
+    return {**os.environ, "NVIDIA_TF32_OVERRIDE": "1" if math == "tf32" else "0"}
+
+
+def einnet(job: Job) -> Running:
+    """A stored program for CUDA."""
+    from einnet.runtime.cuda.device import Device
+    from einnet.runtime.cuda.store import load
+
+    device = Device(load(job.program), job.math)
+    device.load(job.inputs)
+    driver = device.driver
+    flush = driver.fill(driver.allocate(FLUSH), FLUSH)
+
+    def outputs() -> list[np.ndarray]:
+        device.execute()
+        return list(device.fetch().values())
+
+    return Running(outputs, flush, lambda: driver.seconds(device.execute), device.versions())
+
+
+def torch_engine(compiled: bool, channels_last: bool) -> Callable[[Job], Running]:
+    """torch, eager in a CUDA graph or compiled with max-autotune (which makes its own), in one of the two layouts."""
+
+    def prepare(job: Job) -> Running:
+        import onnx
+        import torch
+
+        from benchmarks.contest.torch_model import to_torch
+
+        exact = job.math == "fp32"
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = not exact
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        model = onnx.load(job.model)
+        module: Any = to_torch(model, layout).eval().cuda()
+        values = [torch.from_numpy(job.inputs[i.name]).cuda() for i in model.graph.input]
+        values = [v.to(memory_format=layout) if v.dim() == 4 else v for v in values]
+        run, result = (compiled_run if compiled else captured_run)(torch, module, values)
+        buffer = torch.empty(FLUSH, dtype=torch.uint8, device="cuda")
+
+        def outputs() -> list[np.ndarray]:
+            run()
+            torch.cuda.synchronize()
+            return [y.cpu().numpy() for y in result()]
+
+        def seconds() -> float:
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            run()
+            end.record()
+            end.synchronize()
+            return float(start.elapsed_time(end)) * 1e-3
+
+        versions = {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version()), "cuda": str(torch.version.cuda)}
+        return Running(outputs, lambda: buffer.zero_() and None, seconds, versions)
+
+    return prepare
+
+
+def captured_run(torch: Any, module: Any, values: list[Any]) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """An eager module as one CUDA graph, and its outputs."""
+    with torch.inference_mode():
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                module(*values)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            made = module(*values)
+    return graph.replay, lambda: made
+
+
+def compiled_run(torch: Any, module: Any, values: list[Any]) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """A compiled module, and its outputs of the last run."""
+    fast = torch.compile(module, mode="max-autotune")
+    last: list[Any] = []
+
+    def run() -> None:
+        with torch.inference_mode():
+            last[:] = fast(*values)
+
+    for _ in range(3):
+        run()
+    return run, lambda: last
+
+
+ENGINES: dict[str, Callable[[Job], Running]] = {
+    "einnet": einnet,
+    "einnet_no_derive": einnet,
+    "torch": torch_engine(compiled=False, channels_last=False),
+    "torch-nhwc": torch_engine(compiled=False, channels_last=True),
+    "inductor": torch_engine(compiled=True, channels_last=False),
+    "inductor-nhwc": torch_engine(compiled=True, channels_last=True),
+}
+OURS = ("einnet", "einnet_no_derive")
