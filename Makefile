@@ -2,7 +2,7 @@
 # make lint    ruff, mypy, import-linter only         make test-slow  the tests that a default run leaves out
 # make nvrtc   the generated CUDA kernels of the seven models, compiled for sm_90 (no GPU needed)
 # make plans   real cuDNN plans the convolutions of the seven models for a card that is not there (no GPU needed)
-# make gpu     the tests that need a CUDA card        make bench-gpu  the seven models against torch and XLA on a card, in 8 minutes
+# make gpu     the tests that need a CUDA card        make bench-gpu  the seven models against torch on a card: searches first, then 8 minutes
 # make docs    the site, in build/docs               make notebooks executes the notebooks
 # make goldens the published derivations, found by search: states, depth and time of each, three shapes
 # make bench-search   depth, converging and fingerprints: the experiments of the search, about ten minutes
@@ -55,7 +55,8 @@ gpu: .venv/stamp-cuda
 	$(BIN)/python -m pytest -q -m gpu
 
 bench-gpu: .venv/stamp-cuda .venv/stamp-bench
-	$(BIN)/python benchmarks/gpu.py
+	$(BIN)/python benchmarks/gpu.py --prepare build/card
+	$(BIN)/python benchmarks/gpu.py --programs build/card
 
 goldens: .venv/stamp-dev
 	$(BIN)/python -m tests.search.goldens

@@ -88,6 +88,7 @@ def backends() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {"cpu": {"works": not needed, "problems": needed}}
     absent = missing()
     found["cuda"] = {"works": not absent, "problems": [*absent, "programs are optimized for it all the same, by a profile"] if absent else []}
+    found["cuda"]["note"] = "einnet itself has not been run on a card yet: `make gpu` tests it on one"
     return found
 
 
@@ -97,6 +98,8 @@ def doctor_lines(found: dict[str, Any]) -> list[str]:
     lines = [f"einnet {found['versions'].get('einnet', '')} on Python {found['versions']['python']}, {found['system']}", "", "backends"]
     for name, backend in found["backends"].items():
         lines.append(f"  {name:6} {'works' if backend['works'] else 'does not work: ' + '; '.join(backend['problems'])}")
+        if backend.get("note"):
+            lines.append(f"         {backend['note']}")
     lines += ["", "libraries"]
     for name, lib in found["libraries"].items():
         state = " ".join(str(lib[k]) for k in ("version", "path") if lib.get(k)) or "works"

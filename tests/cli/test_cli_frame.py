@@ -121,6 +121,7 @@ def test_doctor(einnet):
     assert data["backends"]["cpu"] == {"works": True, "problems": []}
     assert data["backends"]["cuda"]["works"] is False
     assert data["backends"]["cuda"]["problems"][0] in out
+    assert "has not been run on a card yet" in out
     assert data["cache"] == os.environ["EINNET_CACHE"]
     assert data["cpu"]["default_threads"] >= 1
     assert data["versions"]["numpy"] in out
