@@ -159,7 +159,8 @@ def proof_text(proof: Story) -> str:
 def normalised(c: Story) -> list[str]:
     """The steps that brought a kept subprogram into the form that its own operators match."""
     steps = c["derivation"]["steps"] if "derivation" in c else []
-    return [f"    normalised in {len(steps)} steps by {', '.join(dict.fromkeys(s['rule'] for s in steps))}"] if steps else []
+    count = f"{len(steps)} step{'s' if len(steps) > 1 else ''}"
+    return [f"    normalised in {count} by {', '.join(dict.fromkeys(s['rule'] for s in steps))}"] if steps else []
 
 
 def chosen_because(c: Story) -> Iterator[str]:

@@ -7,10 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from einnet.explore.page import page
+from einnet.explore.report import program_html
 from tests.explore.conftest import Opened
+from tests.explore.test_report import told
 
 
 def evaluate(p: Any, code: str) -> Any:
@@ -170,7 +170,36 @@ def enlarged(data: dict[str, Any], least: int) -> dict[str, Any]:
     return {**data, "graphs": [{**graph, "state": state, "edges": edges, "parts": parts}]}
 
 
-@pytest.mark.slow
+def test_the_program_leads_to_its_searches_and_derivations(browser: Any, data: dict[str, Any], tmp_path: Path) -> None:
+    """Two subprograms: one was searched and changed, the other is a copy and has no search to show."""
+    report, of = told()
+    whole = {**data, "graphs": [{**data["graphs"][0], "key": "k1"}], "program": of, "report": report}
+    path = tmp_path / "program.html"
+    path.write_text(page(whole, program_html(report, of, linked=True)), encoding="utf-8")
+    found = Opened(browser, path)
+    p = found.page
+    p.wait_for_selector("html[data-ready]")
+    assert p.is_visible("#program .report") and p.locator("#program button[data-open-key]").count() == 1
+    assert "2.50x" in p.inner_text("#program .chapter >> nth=0")
+    p.click('#program button[data-replay-key="k1"]')
+    assert "Conv 'c'" in p.inner_text("#steps") and p.locator("#steps button.s").count() == report["certificate"]["steps"] + 1
+    p.keyboard.press("1")
+    p.click('#program button[data-open-key="k1"]')
+    assert p.is_visible("#canvas")
+    found.close()
+
+
+def test_a_program_without_a_search_has_a_page(browser: Any, data: dict[str, Any], tmp_path: Path) -> None:
+    report, of = told()
+    path = tmp_path / "nothing.html"
+    path.write_text(page({**data, "graphs": [], "program": of, "report": report}, program_html(report, of, linked=True)), encoding="utf-8")
+    found = Opened(browser, path)
+    found.page.wait_for_selector("html[data-ready]")
+    for key in ("2", "ArrowDown", "d", "Escape", "3", "4"):
+        found.page.keyboard.press(key)
+    found.close()
+
+
 def test_twenty_thousand_states_open_and_move(browser: Any, data: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "large.html"
     path.write_text(page(enlarged(data, 20_000)), encoding="utf-8")

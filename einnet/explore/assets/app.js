@@ -63,6 +63,7 @@ function openGraph(k) {
 }
 
 function recolor() {
+  if (!app.graph) return;
   const m = model(app.graph), how = $("color").value, entries = [];
   if (how === "rule") {
     atlas.color = (n) => (m.by[n] ? (m.by[n].part ? PALETTE[0] : ruleColor(m.by[n].rule)) : getComputedStyle(document.documentElement).getPropertyValue("--ink"));
@@ -81,6 +82,7 @@ function recolor() {
 }
 
 function filter() {
+  if (!app.graph) return;
   const m = model(app.graph), words = $("search").value.trim().toLowerCase(), rule = $("rule").value, depth = $("depth").value, operator = $("operator").value;
   const exact = /^#(\d+)$/.exec(words), n = m.text.length;
   let count = 0;
@@ -327,7 +329,7 @@ function keydown(e) {
   if (e.key === "?") return ACTIONS.help();
   if (e.key === "d") return ACTIONS.theme();
   if (app.view === "replay" && (e.key === "ArrowLeft" || e.key === "ArrowRight")) return showStep(app.step + (e.key === "ArrowRight" ? 1 : -1));
-  if (app.view !== "states") return;
+  if (app.view !== "states" || !app.graph) return;
   if (e.key.startsWith("Arrow")) { e.preventDefault(); return moveSelection(e.key); }
   if (e.key === "Enter" && atlas.selected >= 0 && document.activeElement?.tagName !== "BUTTON") return ACTIONS.replayHere();
   const keys = { m: "markHere", "+": "in", "=": "in", "-": "out", 0: "fit" };
@@ -340,6 +342,8 @@ function start() {
   $("graph").innerHTML = data.graphs.map((g, k) => `<option value="${k}">${escapeHtml(g.title.slice(0, 60))}</option>`).join("");
   $("graph").hidden = data.graphs.length < 2;
   $("rules").innerHTML = rulesHtml();
+  for (const b of $("program").querySelectorAll("button[data-open-key]")) if (!data.graphs.some((g) => g.key === b.dataset.openKey)) b.remove();
+  for (const b of $("program").querySelectorAll("button[data-replay-key]")) if (!data.program?.some((c) => c.key === b.dataset.replayKey)) b.remove();
   document.addEventListener("click", click);
   document.addEventListener("keydown", keydown);
   $("graph").addEventListener("change", () => openGraph(+$("graph").value));
