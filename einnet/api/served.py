@@ -69,6 +69,10 @@ class RangedProgram:
         low, axes = self._signatures
         return {name: (dtype, tuple(-1 if n in axes[name] else dim for n, dim in enumerate(shape))) for name, (dtype, shape) in low.items()}
 
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self._signatures[0])
+
     @property
     def output_names(self) -> tuple[str, ...]:
         """The outputs, in the model's order."""
@@ -77,17 +81,19 @@ class RangedProgram:
     def size(self, inputs: Mapping[str, Array]) -> int:
         """The size that inputs have. Raises UsageError where they disagree, and for a size out of the range, with the range."""
         axes = self._signatures[1]
-        found: dict[int, str] = {}
+        found: dict[int, tuple[int, str]] = {}
         for name, value in inputs.items():
+            shape = np.shape(value)
             for axis in axes.get(name, ()):
-                if axis < np.ndim(value):
-                    found.setdefault(np.shape(value)[axis], f"dimension {axis} of input {name!r}")
+                if axis < len(shape):
+                    found.setdefault(shape[axis], (axis, name))
         if len(found) > 1:
-            places = ", ".join(f"{size} by {place}" for size, place in found.items())
+            places = ", ".join(f"{size} by dimension {axis} of input {name!r}" for size, (axis, name) in found.items())
             raise UsageError(f"the inputs disagree about {self.name}: {places}")
         size = next(iter(found), self.lowest)
-        if size not in self.sizes:
-            raise UsageError(f"{self.name} is {size}, by {found[size]}; the program serves {self.lowest}..{self.highest}")
+        if not self.lowest <= size <= self.highest:
+            axis, name = found[size]
+            raise UsageError(f"{self.name} is {size}, by dimension {axis} of input {name!r}; the program serves {self.lowest}..{self.highest}")
         return size
 
     def __call__(self, *args: Array | Mapping[str, Array], **inputs: Array) -> dict[str, Array]:
@@ -95,5 +101,5 @@ class RangedProgram:
 
         Raises UsageError for wrong names, shapes or types and for sizes out of the range.
         """
-        given = gather_inputs(list(self.inputs), args, inputs)
+        given = gather_inputs(self._names, args, inputs)
         return self.ranged.executable(self.size(given))(given)

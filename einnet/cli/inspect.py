@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from einnet.cli import ranged
 from einnet.cli.arguments import names
 from einnet.cli.colour import show
 from einnet.cli.files import read_text, write_json
@@ -120,6 +121,8 @@ def check(options: argparse.Namespace) -> int:
     from einnet.explore.text import derivation_story
 
     text, title = read_text(options.file), "standard input" if options.file == "-" else Path(options.file).name
+    if ranged.is_ranged(text):
+        return ranged.check(options, text, title)
     try:
         file = einfile.parse(text)
         proofs = checker.check(file.derivation)

@@ -1,4 +1,4 @@
-"""What the commands do with a range of sizes: optimize --dynamic, verify, explain."""
+"""What the commands do with a range of sizes: optimize --dynamic, verify, explain, check."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from einnet.cli.colour import show
 from einnet.cli.files import write_json
-from einnet.errors import UsageError
+from einnet.errors import CertificateError, EinNetError, UsageError
 
 if TYPE_CHECKING:
     from einnet.api.served import RangedProgram
@@ -71,6 +71,33 @@ def guard_lines(report: Mapping[str, Any], most: int = 3) -> list[str]:
         return []
     told = [f"  not at {report['dynamic']['name']} = {g['size']}: {', '.join(g['rules']) or 'no steps'}: {g['why']}" for g in guards["told"][:most]]
     return [f"{guards['count']} candidates did not come over to a size", *told]
+
+
+def is_ranged(text: str) -> bool:
+    """The text is a derivation for a range of sizes."""
+    from einnet.derivation.ranged import is_ranged as found
+
+    return found(text)
+
+
+def check(options: argparse.Namespace, text: str, title: str) -> int:
+    """Prove a derivation at every size at which it is claimed to hold. CertificateError (exit code 1) at the first step that does not."""
+    from einnet.derivation.ranged import parse, spans
+
+    try:
+        file = parse(text)
+        proofs = file.check()
+    except EinNetError as error:
+        if options.json and isinstance(error, CertificateError):
+            write_json(options.json, {"file": title, "passed": False, "problem": str(error)})
+        raise type(error)(f"{title}: {error}") from error
+    steps = len(next(iter(proofs.values())))
+    if options.json:
+        told = {str(size): [[p.method, p.details, p.points] for p in found] for size, found in proofs.items()}
+        write_json(options.json, {"file": title, "passed": True, "name": file.name, "sizes": told})
+    if options.json != "-":
+        print(f"{title}: {steps} steps hold at {file.name} = {spans(file.sizes)}")
+    return 0
 
 
 def verify(options: argparse.Namespace, stored: RangedProgram) -> int:

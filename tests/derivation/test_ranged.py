@@ -2,6 +2,7 @@
 
 import pytest
 
+from einnet.cli import main
 from einnet.derivation import einfile
 from einnet.derivation.ranged import is_ranged, parse, put_in, ranged, spans, take_out
 from einnet.derivation.rules import RULES
@@ -56,6 +57,16 @@ def test_a_step_that_holds_at_one_size_only_is_refused_with_the_size():
     text = ranged(wrong, [], AT, "N", (1, 32), (3, 13))
     with pytest.raises(CertificateError, match="at N = 3"):
         text.check()
+
+
+def test_the_command_checks_at_every_size(tmp_path, capsys):
+    text = str(ranged(split(), [], AT, "N", (1, 5), (1, 2, 5)))
+    (tmp_path / "good.ein").write_text(text)
+    assert main(["check", str(tmp_path / "good.ein")]) == 0
+    assert "good.ein: 1 steps hold at N = 1..2, 5" in capsys.readouterr().out
+    (tmp_path / "bad.ein").write_text(text.replace("[r,n,h,f]", "[r,n,h,0]"))
+    assert main(["check", str(tmp_path / "bad.ein")]) == 1
+    assert "at N = 1: step 1" in capsys.readouterr().err
 
 
 def test_a_size_that_is_not_claimed_is_refused_with_the_sizes():
