@@ -140,7 +140,10 @@ def choose(
     expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = 0.03, until: float = inf,
     least_s: float = 0.0, known_s: float = inf,
 ) -> Choice:  # fmt: skip
-    """Measure the original, then the most promising candidates; take the fastest, the original unless another gains more than `gain`.
+    """Measure an original, then the most promising candidates; take the fastest, an original unless another gains more than `gain`.
+
+    Of the ways to run the original the first that can be measured is enough; the others come where they are promising, or where nothing else
+    is to be measured.
 
     Candidates are measured in the order of what is known and predicted of their kernels, as long as they can take less than the best known
     time, predictions being at most `DOUBT` times too high, and fewer than `most` kernels have been measured and time.monotonic() is before
@@ -154,9 +157,10 @@ def choose(
     until = max(until, time.monotonic() + least_s) if least_s else until
     trials = _Trials(ranked, measure, until)
     for c in originals:
-        if known_s == inf and trials.least(c) < min((o.measured for o in originals), default=inf):
+        first = min(o.measured for o in originals)
+        if known_s == inf and trials.least(c) < first and (first == inf or not most):
             trials.run(c, inf)
-    original = best = min(originals, key=lambda c: c.cost)
+    original = best = _fastest(originals)
     end = trials.measured + most
     while trials.measured < end and time.monotonic() < until:
         limit = min(best.cost, known_s)
@@ -166,11 +170,17 @@ def choose(
         trials.run(following, limit)
         if following.measured < best.cost:
             best = following
+    original = _fastest(originals)
     if best.cost > original.cost * (1 - gain):
         best = original
     ordered = sorted(ranked, key=lambda c: (c.measured, c.predicted))
     hurried = time.monotonic() >= until or None in trials.known.values()
     return Choice(expression, ordered, original, best, forms=len(forms), hurried=hurried)
+
+
+def _fastest(originals: Sequence[Candidate]) -> Candidate:
+    """The fastest that was measured, else that which is predicted to be."""
+    return min(originals, key=lambda c: (c.measured, c.predicted))
 
 
 class _Trials:

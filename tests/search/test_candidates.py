@@ -75,3 +75,21 @@ def test_originals_and_the_most_promising_are_run_part_by_part(monkeypatch: pyte
     parted = [c for c in every(forms) if len(c.kernels) > len(set(c.kernels))]
     monkeypatch.setattr(module, "MOST_DIVIDED", 10**6)
     assert 0 < len(parted) < len([c for c in every(forms) if len(c.kernels) > len(set(c.kernels))])
+
+
+def test_one_way_to_run_the_original_is_measured_where_others_compete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "CACHED", 4 << 20)
+    product = "{L[b<8,m<512,k<512] Σ[c<512] A[b,m,c]*A[b,c,k]}[b,m,k]"
+    source = parse(f"A : f32[8,512,512]\nB : f32[8,512,64]\nL[b<8,m<512,n<64] Σ[k<512] {{L[b<8,m<512,k<512] exp({product})}}[b,m,k]*B[b,k,n]")
+    ways = Space(Options(max_depth=0)).forms(source)
+    originals = [set(c.kernels) for c in every(ways) if c.original]
+    for most, several in ((0, True), (8, False)):
+        measured: set[Kernel] = set()
+
+        def measure(kernels: Sequence[Kernel], _: float, measured: set[Kernel] = measured) -> list[float]:
+            measured.update(kernels)
+            return [1.0] * len(kernels)
+
+        choice = choose(source, ways, lambda ks: [1.0 / DOUBT] * len(ks), measure, most=most, until=0.0)
+        assert (sum(kernels <= measured for kernels in originals) > 1) == several
+        assert set(choice.original.kernels) <= measured
