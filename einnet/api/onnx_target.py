@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from einnet.api.certificate import certify
 from einnet.api.decide import NOISE
 from einnet.api.onnx_out import Comparison, exported
+from einnet.api.onnx_pick import pick
 from einnet.api.pipeline import Outcome
 from einnet.api.report import build_report
 from einnet.api.restrain import restrain
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
     from einnet.api.optimize import Optimization
     from einnet.runtime.costs import CpuCost
+
+PICKING = 0.6
+"""Share of the time that is left after the search in which derived subprograms are tried in the whole model."""
 
 NOT_DERIVED = "the original model is written: "
 
@@ -44,6 +49,9 @@ def finish_onnx(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost,
     plan = outcome.plan()
     inputs = trial.inputs
     tolerance = TOLERANCE[settings.allow]
+    if not outcome.interrupted:
+        write, race = partial(attempted, outcome, model, settings), partial(racing, inputs, trial.threads)
+        pick(outcome, trial.model, write, race, PICKING * max(schedule.end - time.monotonic(), 0.0))
     written = attempt(outcome, model, settings)
     runs = runnable(written) if written else trial.model
     verification = compare_outputs(trial.expected, trial.expected, tolerance)
@@ -81,6 +89,19 @@ def attempt(outcome: Outcome, model: Any, settings: Settings) -> onnx.ModelProto
     except UsageError as error:
         outcome.notes.append(f"{NOT_DERIVED}{error}")
         return None
+
+
+def attempted(outcome: Outcome, model: Any, settings: Settings) -> bytes | str | None:
+    """The derived program as ONNX Runtime takes it; None where it cannot be written."""
+    from einnet.graph.onnx_read import runnable
+
+    written = attempt(outcome, model, settings)
+    return runnable(written) if written else None
+
+
+def racing(inputs: Mapping[str, Array], threads: int, one: bytes | str, other: bytes | str, seconds: float) -> Mapping[str, Any]:
+    """Interleaved timings of two models in about so many seconds."""
+    return in_turn(one, other, inputs, threads, seconds)
 
 
 def outputs(model: bytes | str, inputs: Mapping[str, Array], threads: int) -> dict[str, Array]:

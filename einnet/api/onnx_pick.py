@@ -1,0 +1,60 @@
+"""Which of the derived subprograms stay where ONNX Runtime runs all: those with which the whole model is faster there, one after the other.
+
+Kernels are timed alone, but ONNX Runtime fuses the model's own nodes with what stands around them: only the whole tells.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from einnet.api.pipeline import Outcome, Result
+
+Write = Callable[[], bytes | str | None]
+"""The model as what ONNX Runtime takes, with what is derived now; None where it cannot be written."""
+Race = Callable[[bytes | str, bytes | str, float], Mapping[str, Any]]
+"""Interleaved timings of two models in some seconds: "onnxruntime" of the first, "optimized" of the second."""
+
+
+def pick(outcome: Outcome, original: bytes | str, write: Write, race: Race, seconds: float) -> None:
+    """Let those subprograms run as the model has them without which the model is no slower, in about so many seconds.
+
+    What is predicted to gain most is tried first, equal subprograms together; what is left when time is over is as the model has it.
+    """
+    from einnet.api.optimize import NOISE
+
+    groups: dict[str, list[Result]] = {}
+    for r in outcome.results:
+        if r.changed:
+            groups.setdefault(r.subprogram.key, []).append(r)
+    ordered = sorted(groups.values(), key=lambda group: -len(group) * gain(group[0]))
+    for group in ordered:
+        use(group, original=True)
+    best, end = original, time.monotonic() + seconds
+    for n, group in enumerate(ordered):
+        left = end - time.monotonic()
+        if left <= 0 and n:
+            outcome.notes.append(f"no time was left to try {len(ordered) - n} derived subprograms in ONNX Runtime: the model's own nodes stay")
+            return
+        use(group, original=False)
+        tried = write()
+        times = race(best, tried, left / (len(ordered) - n)) if tried else None
+        if tried and times and times["optimized"].median < times["onnxruntime"].median * (1 - NOISE):
+            best = tried
+        else:
+            use(group, original=True)
+
+
+def use(group: list[Result], original: bool) -> None:
+    """Run the subprograms as the model has them, or as they were derived."""
+    for r in group:
+        r.use_original = original
+
+
+def gain(r: Result) -> float:
+    """Seconds that the derived form is known or predicted to save."""
+    saved = r.choice.original.cost - r.choice.best.cost
+    return saved if saved < inf else r.choice.best.cost

@@ -1,0 +1,61 @@
+"""Which derived subprograms stay in a model for ONNX Runtime: those that make the whole faster, by a clock that we set."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from einnet.api.onnx_pick import pick
+from einnet.api.pipeline import Outcome
+from einnet.runtime.timing import summarize
+from tests.api.test_onnx_part import outcome_of
+from tests.models import tiny
+
+
+@pytest.fixture
+def outcome() -> Outcome:
+    found = outcome_of(tiny("small"), Random(2), 1.0)
+    assert sum(r.changed for r in found.results) > 3
+    return found
+
+
+def chosen(outcome: Outcome) -> bytes:
+    return " ".join(sorted({r.subprogram.key for r in outcome.results if r.changed})).encode()
+
+
+def picked(outcome: Outcome, worth: dict[str, float], seconds: float = 60.0) -> set[str]:
+    """What is left with times of 1 plus what every subprogram is worth."""
+
+    def time_of(model: bytes) -> float:
+        return 1 + sum(worth[key] for key in model.decode().split())
+
+    def race(one: bytes, other: bytes, _: float) -> dict[str, object]:
+        return {"onnxruntime": summarize([time_of(one)]), "optimized": summarize([time_of(other)])}
+
+    pick(outcome, b"", lambda: chosen(outcome), race, seconds)
+    return set(chosen(outcome).decode().split())
+
+
+def test_what_makes_the_whole_faster_stays(outcome: Outcome) -> None:
+    keys = sorted({r.subprogram.key for r in outcome.results if r.changed})
+    worth = {key: (-0.2 if n % 2 else 0.1) for n, key in enumerate(keys)}
+    assert picked(outcome, worth) == set(keys[1::2])
+
+
+def test_where_all_lose_the_model_stays_as_it_is(outcome: Outcome) -> None:
+    assert picked(outcome, dict.fromkeys([r.subprogram.key for r in outcome.results], 0.01)) == set()
+
+
+def test_what_cannot_be_written_is_not_taken(outcome: Outcome) -> None:
+    def race(*_: object) -> dict[str, object]:
+        raise AssertionError("there is nothing to time")
+
+    pick(outcome, b"", lambda: None, race, 60.0)
+    assert not any(r.changed for r in outcome.results)
+
+
+def test_without_time_one_is_tried_and_the_rest_is_told_of(outcome: Outcome) -> None:
+    left = picked(outcome, dict.fromkeys([r.subprogram.key for r in outcome.results], -0.1), seconds=0.0)
+    assert len(left) == 1
+    assert "the model's own nodes stay" in outcome.notes[-1]
