@@ -18,14 +18,12 @@ TOO_LARGE = "the model's own nodes are written in place of what would have to be
 
 def written(outcome: Outcome) -> list[Result]:
     """The subprograms whose derived form is written; not those which ONNX, that has no strides, would have to expand beyond memory."""
-    from einnet.runtime.capacity import available_bytes
-    from einnet.runtime.cpu.measure import MEMORY_SHARE
-    from einnet.runtime.onnx.cost import expanded
+    from einnet.runtime.onnx.cost import fits
 
     found = []
     for r in outcome.results:
         if r.changed:
-            if max(map(expanded, r.candidate.build.kernels), default=0) <= MEMORY_SHARE * available_bytes():
+            if all(map(fits, r.candidate.build.kernels)):
                 found.append(r)
             else:
                 note = TOO_LARGE + ", ".join(r.subprogram.origin)

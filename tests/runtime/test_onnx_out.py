@@ -16,6 +16,7 @@ from einnet.expr.nodes import Scope, tensors
 from einnet.expr.text import parse
 from einnet.graph.onnx import load
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Matmul, Plan, Post, View, dense_view
+from einnet.runtime.onnx.buffers import row_length
 from einnet.runtime.onnx.model import export
 from einnet.runtime.ort import Session
 from einnet.search.candidates import candidates
@@ -94,6 +95,21 @@ def test_views(seed: int) -> None:
     expected = np.zeros(m * n, np.float32)
     memory(c, expected)[...] = memory(a, data["a"]) @ memory(b, data["b"])
     np.testing.assert_array_equal(run(plan, {name: data[name] for name, _ in given_in}), expected)
+
+
+def test_windows_that_overlap_are_gathered_by_rows() -> None:
+    """Blocks of 6 rows, 4 rows apart, of a matrix with 5 columns: the table names rows, not elements."""
+    windows, rest = View("a", (3, 6, 5), (20, 5, 1), 5), View("b", (3, 5, 2), (0, 2, 1))
+    buffers = (Buffer("a", 80, "f32", "input"), Buffer("b", 10, "f32", "input"), Buffer("c", 36, "f32", "output"))
+    assert row_length(windows, 80) == 5
+    assert row_length(View("a", (3, 6), (1, 1)), 80) == 1
+    c = dense_view("c", (3, 6, 2))
+    given_in = tuple((x.name, dense_view(x.name, (x.size,))) for x in buffers if x.role == "input")
+    plan = Plan(buffers, (Matmul(windows, rest, c),), given_in, (("y", c),))
+    values = {"a": np.arange(80, dtype=np.float32), "b": np.arange(10, dtype=np.float32)}
+    np.testing.assert_array_equal(run(plan, values), memory(windows, values["a"]) @ memory(rest, values["b"]))
+    tables = [t for node in export(plan).graph.node for a in node.attribute if node.op_type == "Constant" for t in [a.t]]
+    assert max(int(np.prod(t.dims)) for t in tables) <= 18
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,21 @@ class Buffers:
             if order is not None:
                 return self.e.reshape(self.e.transpose(value, order), view.shape)
         flat = self._flat(view.buffer)
-        return self._box(view, flat) or self.e.gather(flat, 0, strided(np.arange(flat.shape[0], dtype=np.int64), view))
+        return self._box(view, flat) or self._rows(view, flat)
+
+    def _rows(self, view: View, flat: Value) -> Value:
+        """Any view: the buffer as rows as long as can be, of which a table that is as small as can be names some; then elements within rows."""
+        row = row_length(view, flat.shape[0])
+        outer = [a for a, s in enumerate(view.strides) if s % row == 0]
+        inner = [a for a in range(len(view.shape)) if a not in outer]
+        tables = [np.full((), offset, dtype=np.int64) for offset in divmod(view.offset, row)]
+        for n, (axes, unit) in enumerate(((outer, row), (inner, 1))):
+            for a in axes:
+                steps = view.strides[a] // unit * np.arange(view.shape[a], dtype=np.int64)
+                tables[n] = tables[n][..., None] + steps
+        rows = self.e.gather(self.e.reshape(flat, (flat.shape[0] // row, row)), 0, tables[0])
+        found = self.e.gather(rows, len(outer), tables[1])
+        return self.e.transpose(found, [(*outer, *inner).index(a) for a in range(len(view.shape))])
 
     def _flat(self, buffer: str) -> Value:
         """The buffer as one dimension, from a view that covers it."""
@@ -120,6 +134,15 @@ def strided(data: Array, view: View) -> Array:
 
 def _dims(view: View) -> Dims:
     return tuple((n, s) for n, s in zip(view.shape, view.strides) if n != 1)
+
+
+def row_length(view: View, size: int) -> int:
+    """The greatest divisor of the size such that every dimension of the view either steps from row to row or stays, with others, in a row."""
+    for row in sorted({s for s in view.strides if s > 1 and size % s == 0}, reverse=True):
+        within = sum(s * (n - 1) for n, s in zip(view.shape, view.strides) if s % row)
+        if view.offset % row + within < row:
+            return row
+    return 1
 
 
 def _injective(view: View) -> bool:

@@ -26,6 +26,9 @@ from einnet.runtime.profile import describe
 from einnet.runtime.serial import Json
 from einnet.runtime.timing import Timing
 
+COPIES = 5
+"""How often what nodes hold at once may be in memory: before and after a Reshape or Transpose, in the model, in the session, and as read."""
+
 
 @cache
 def export_version() -> str:
@@ -59,7 +62,7 @@ class OnnxCost(CpuCost):
         expected = [roofline.estimate(k, self.machine) for k in kernels]
 
         def timer(kernel: Kernel, constants: frozenset[str]) -> Timing:
-            if expanded(kernel) > MEMORY_SHARE * available_bytes():
+            if not fits(kernel):
                 return Timing(inf, 0.0, 1)
             try:
                 session = Session(model_of(kernel, constants), self.threads, spin=True, title="a kernel")
@@ -76,6 +79,11 @@ class OnnxCost(CpuCost):
 def model_of(kernel: Kernel, constants: frozenset[str]) -> bytes:
     """One kernel as a model: over flat buffers as in a program, so that views which ONNX has to copy cost what they cost there."""
     return kernel.model if isinstance(kernel, OpaqueCall) else bytes(export(single(kernel, constants)).SerializeToString())
+
+
+def fits(kernel: Kernel) -> bool:
+    """Its nodes do not take more memory than there is."""
+    return COPIES * expanded(kernel) <= MEMORY_SHARE * available_bytes()
 
 
 def expanded(kernel: Kernel) -> int:
