@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from einnet.api.decide import NOISE
+
 if TYPE_CHECKING:
     from einnet.api.pipeline import Outcome, Result
 
@@ -24,8 +26,6 @@ def pick(outcome: Outcome, original: bytes | str, write: Write, race: Race, seco
 
     What is predicted to gain most is tried first, equal subprograms together; what is left when time is over is as the model has it.
     """
-    from einnet.api.optimize import NOISE
-
     groups: dict[str, list[Result]] = {}
     for r in outcome.results:
         if r.changed:
