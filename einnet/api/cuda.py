@@ -14,6 +14,7 @@ from einnet.api.certificate import Certificate, certify
 from einnet.api.describe import describe
 from einnet.api.optimize import TOLERANCE, prepare, tell
 from einnet.api.pipeline import Outcome, search
+from einnet.api.plain import plain
 from einnet.api.schedule import Schedule
 from einnet.api.settings import Settings
 from einnet.api.verify import Trial, random_inputs
@@ -35,10 +36,14 @@ class CudaOptimization:
     report: dict[str, Any]
 
     def save(self, path: str | Path) -> Path:
-        """Write the program. Raises ArtifactError where the path cannot be written."""
-        from einnet.runtime.cuda.store import save
+        """Write the program with its derivations and the report. Raises ArtifactError where the path cannot be written."""
+        from einnet.api.stored import certificate_json
+        from einnet.derivation import einfile
+        from einnet.runtime.cuda.store import Kept, write
 
-        save(path, self.program)
+        texts = tuple(einfile.write(e.derivation, e.matches) for e in self.certificate.entries)
+        metadata = plain({"report": self.report, "certificate": certificate_json(self.certificate)})
+        write(path, Kept(self.program, (), metadata, texts))
         return Path(path)
 
     def on_host(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

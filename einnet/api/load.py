@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
@@ -11,10 +12,11 @@ import numpy as np
 
 from einnet.api.inputs import gather_inputs
 from einnet.api.served import RangedProgram
-from einnet.api.stored import StoredProgram
+from einnet.api.stored import StoredProgram, recorded_certificate
 from einnet.api.stored import load as load_cpu
 
 if TYPE_CHECKING:
+    from einnet.api.certificate import Certificate
     from einnet.runtime.cuda.device import Device
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -30,7 +32,8 @@ class StoredCuda:
         from einnet.runtime.cuda.store import read
 
         self.path, self.math = path, math
-        self.program, self.tunings = read(path)
+        self.kept = read(path)
+        self.program, self.tunings = self.kept.program, self.kept.tunings
 
     def __repr__(self) -> str:
         return f"<{self.path}: a program for a CUDA device, {self.program.launches} launches>"
@@ -39,6 +42,16 @@ class StoredCuda:
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Element type and shape of every input, by name, in the model's order."""
         return {name: (self.program.places[view.buffer].dtype, view.shape) for name, view in self.program.inputs}
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The report of the optimization, as `--json` writes it; empty for a program that was stored without."""
+        return dict(self.kept.metadata.get("report", {}))
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The derivations, and how each step was proven when the program was made."""
+        return recorded_certificate(self.kept.derivations, self.kept.metadata.get("certificate", []))
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -54,10 +67,10 @@ class StoredCuda:
 
     def keep_tuning(self) -> None:
         """Write the algorithms that were chosen on this device into the file, for the next run. Raises ArtifactError."""
-        from einnet.runtime.cuda.store import save
+        from einnet.runtime.cuda.store import write
 
         others = tuple(t for t in self.tunings if t.math != self.math)
-        save(self.path, self.program, (*others, self.device.tuning))
+        write(self.path, replace(self.kept, tunings=(*others, self.device.tuning)))
 
     def on_host(self, *args: Array | Mapping[str, Array], **inputs: Array) -> dict[str, Array]:
         """The same on the CPU, slowly: a test of the program."""

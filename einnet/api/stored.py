@@ -5,7 +5,7 @@ Beside the program, the file holds the report, every derivation that the program
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -48,7 +48,7 @@ def store(optimization: Optimization, path: Path) -> Path:
 
     used = optimization.certificate.entries
     texts = [einfile.write(e.derivation, e.matches) for e in used]
-    proofs = [{"key": e.key, "proofs": [[p.method, p.details, p.points] for p in e.proofs]} for e in used]
+    proofs = certificate_json(optimization.certificate)
     considered: list[dict[str, object]] = []
     for r in {r.subprogram.key: r for r in optimization.outcome.results}.values():
         for n, c in enumerate(reported(r.choice)):
@@ -59,6 +59,24 @@ def store(optimization: Optimization, path: Path) -> Path:
     executable = optimization.executable
     artifact.save(path, executable.plan, executable.code, metadata, texts, threads=executable.threads)
     return path
+
+
+def certificate_json(certificate: Certificate) -> list[dict[str, object]]:
+    """How each step was proven; the derivations themselves are stored as text."""
+    return [{"key": e.key, "proofs": [[p.method, p.details, p.points] for p in e.proofs]} for e in certificate.entries]
+
+
+def recorded_certificate(texts: Sequence[str], recorded: Sequence[Mapping[str, Any]]) -> Certificate:
+    """The derivations, one for each record, and how their steps were proven when the program was made."""
+    from einnet.api.certificate import Certificate, Entry
+    from einnet.derivation import einfile
+    from einnet.derivation.check import Proof
+
+    entries = []
+    for text, record in zip(texts, recorded):
+        file = einfile.parse(text)
+        entries.append(Entry(record["key"], file.derivation, tuple(Proof(*p) for p in record["proofs"]), file.matches))
+    return Certificate(tuple(entries))
 
 
 def load(path: str | Path) -> StoredProgram | RangedProgram:
@@ -97,15 +115,7 @@ class StoredProgram:
     @cached_property
     def certificate(self) -> Certificate:
         """The derivations, and how each step was proven when the program was made. `einnet.api.audit` proves them again."""
-        from einnet.api.certificate import Certificate, Entry
-        from einnet.derivation import einfile
-        from einnet.derivation.check import Proof
-
-        entries = []
-        for text, recorded in zip(self.loaded.derivations, self.loaded.metadata["certificate"]):
-            file = einfile.parse(text)
-            entries.append(Entry(recorded["key"], file.derivation, tuple(Proof(*p) for p in recorded["proofs"]), file.matches))
-        return Certificate(tuple(entries))
+        return recorded_certificate(self.loaded.derivations, self.loaded.metadata["certificate"])
 
     @cached_property
     def considered(self) -> list[Considered]:

@@ -12,6 +12,7 @@ import pytest
 
 import einnet
 from benchmarks.models import build
+from einnet.api.certificate import proofs
 from einnet.api.cuda import optimize_cuda
 from einnet.api.settings import Settings
 from einnet.cli import main
@@ -33,6 +34,10 @@ def test_the_same_profile_gives_the_same_program(tmp_path):
     assert first.report["profile"] == "estimate"
     assert first.report["totals"]["optimized_predicted_ms"] <= first.report["totals"]["original_predicted_ms"]
     assert load(first.save(tmp_path / "p")) == first.program
+    stored = einnet.load(tmp_path / "p")
+    assert stored.report["totals"] == first.report["totals"]
+    assert stored.certificate == first.certificate
+    assert all(proofs(e.derivation) == e.proofs for e in stored.certificate.entries)
 
 
 @pytest.mark.slow
@@ -92,6 +97,7 @@ def test_a_stored_program_runs_and_keeps_what_was_chosen(tmp_path, capsys, monke
     assert worst(stored(inputs), reference(model, inputs)) < 1e-5
     assert stored.device.tuned == 0, "what was chosen is not chosen again"
     assert worst(stored.on_host(inputs), reference(model, inputs)) < 1e-5
+    assert stored.report["backend"] == "cuda"
     assert main([*command, "--math", "tf32"]) == 0
     assert sorted(t.math for t in einnet.load(path).tunings) == ["fp32", "tf32"]
 

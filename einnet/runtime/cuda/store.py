@@ -6,8 +6,8 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,28 @@ from einnet.runtime.cuda.tuning import Tuning, read_tuning, tuning_json
 from einnet.runtime.memory import storage_dtype
 from einnet.runtime.serial import Json, kernel_json, read_kernel, read_view, view_json
 
-FORMAT = 2
+FORMAT = 3
 Blob = Callable[[bytes], int]
 
 
-def save(path: str | os.PathLike[str], program: CudaProgram, tunings: Sequence[Tuning] = ()) -> None:
-    """Write the program with the choices of algorithms that are known for it, whole or not at all. Raises ArtifactError if it cannot be written."""
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """A program with the choices of algorithms that are known for it, what its maker tells of it, and the derivations that it stands on."""
+
+    program: CudaProgram
+    tunings: tuple[Tuning, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    derivations: tuple[str, ...] = ()
+
+
+def save(path: str | os.PathLike[str], program: CudaProgram) -> None:
+    """Write the program alone, whole or not at all. Raises ArtifactError if the path cannot be written."""
+    write(path, Kept(program))
+
+
+def write(path: str | os.PathLike[str], kept: Kept) -> None:
+    """Write the program and all that belongs to it, whole or not at all. Raises ArtifactError if the path cannot be written."""
+    program = kept.program
     models: list[bytes] = []
 
     def blob(model: bytes) -> int:
@@ -32,7 +48,7 @@ def save(path: str | os.PathLike[str], program: CudaProgram, tunings: Sequence[T
         return len(models) - 1
 
     manifest: Json = {"cuda": FORMAT, "program": program_json(program, blob), "constants": list(program.constants)}
-    manifest["tunings"] = [tuning_json(t) for t in tunings]
+    manifest |= {"tunings": [tuning_json(t) for t in kept.tunings], "metadata": dict(kept.metadata), "derivations": len(kept.derivations)}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
@@ -42,6 +58,8 @@ def save(path: str | os.PathLike[str], program: CudaProgram, tunings: Sequence[T
             archive.writestr(f"models/{n}.onnx", model)
         for n, text in enumerate(program.texts.values()):
             archive.writestr(f"code/{n}.cu", text)
+        for n, text in enumerate(kept.derivations):
+            archive.writestr(f"derivations/{n:03}.ein", text)
     write_sealed(Path(path), buffer.getbuffer())
 
 
@@ -56,11 +74,11 @@ def is_cuda(path: str | os.PathLike[str]) -> bool:
 
 def load(path: str | os.PathLike[str]) -> CudaProgram:
     """Read a program. Raises ArtifactError if the file is missing, damaged, of another format or no program for CUDA."""
-    return read(path)[0]
+    return read(path).program
 
 
-def read(path: str | os.PathLike[str]) -> tuple[CudaProgram, tuple[Tuning, ...]]:
-    """A program, and the choices of algorithms that were stored with it. Raises ArtifactError as `load` does."""
+def read(path: str | os.PathLike[str]) -> Kept:
+    """A program and all that was written with it. Raises ArtifactError as `load` does."""
     source = Path(path)
     body = read_sealed(source)
     try:
@@ -68,7 +86,9 @@ def read(path: str | os.PathLike[str]) -> tuple[CudaProgram, tuple[Tuning, ...]]
             manifest = json.loads(archive.read("manifest.json"))
             if manifest.get("cuda") != FORMAT:
                 raise ArtifactError(f"{source} is no CUDA program of format {FORMAT}")
-            return _program(manifest, archive), tuple(read_tuning(t) for t in manifest["tunings"])
+            derivations = tuple(archive.read(f"derivations/{n:03}.ein").decode() for n in range(manifest["derivations"]))
+            tunings = tuple(read_tuning(t) for t in manifest["tunings"])
+            return Kept(_program(manifest, archive), tunings, dict(manifest["metadata"]), derivations)
     except ArtifactError:
         raise
     except Exception as e:  # what is written by somebody else fails in many ways
