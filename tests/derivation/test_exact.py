@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from einnet.derivation.check import check
+from einnet.derivation.check import FEWEST_POINTS, check
+from einnet.derivation.exact import apart, marked
 from einnet.derivation.rules.fold import fold
 from einnet.derivation.rules.merge import merge
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import CertificateError
+from einnet.expr.points import work
 from einnet.expr.text import parse
 
 DECLARED = "A : f32[8,9]\nB : f32[9,5]\nu : f32[8]\nv : f32[8]\nw : f32[8]\n"
@@ -58,3 +60,19 @@ def test_moves_are_exact_steps(name: str) -> None:
 def test_rules_say_the_class_of_what_they_did(rule, text: str, kind: str) -> None:  # type: ignore[no-untyped-def]
     (found,) = rule.rewrites(parse(DECLARED + text))
     assert found.kind == kind
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_both_sides_read_is_cut_away_where_the_whole_is_too_much(monkeypatch: pytest.MonkeyPatch, told: bool) -> None:
+    """The pieces of a sum over what is a sum itself: without that, few enough evaluations to tell."""
+    inner = "{L[h<8,k<9] Σ[n<5] A[h,n]*B[k,n]}"
+    pieces = f"L[h<8] {{L[h<3] Σ[k<9] {inner}[h,k]}}[h] + {{L[h<5] Σ[k<9] {inner}[h+3,k]}}[h-3]"
+    claimed = derivation(f"L[h<8] Σ[k<9] {inner}[h,k]", pieces, "exact")
+    (step,) = claimed.steps
+    cut, whole = (
+        max(work(marked(s, True), FEWEST_POINTS) for s in sides) for sides in (apart(step.before, step.after), (step.before, step.after))
+    )  # fmt: skip
+    assert cut < whole
+    monkeypatch.setattr("einnet.derivation.check._BUDGET", cut if told else cut - 1)
+    (proof,) = check(claimed)
+    assert ("operations grouped alike at" in proof.details) == told and ("is not told" in proof.details) != told
