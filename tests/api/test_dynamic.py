@@ -1,6 +1,7 @@
 """One artifact for a range of batch sizes: right at each, proven at each, refused beyond."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,13 +9,17 @@ import onnx
 import pytest
 
 import einnet
+from einnet.api import decide
 from einnet.api.audit_ranged import audit_ranged
 from einnet.api.dynamic import dimension_of, measured_sizes, nearest, optimize_dynamic
 from einnet.api.served import RangedProgram
 from einnet.api.stored import load_static
 from einnet.cli import main
-from einnet.errors import ArtifactError, UsageError
+from einnet.errors import ArtifactError, CertificateError, UsageError
 from einnet.graph.onnx_dynamic import Dimension
+from einnet.instantiate.kernels import Conv, Matmul
+from einnet.runtime.costs import CpuCost
+from einnet.runtime.cpu.roofline import flops
 from tests.graph.cases import reference
 from tests.models import tiny, two_layers
 
@@ -31,6 +36,47 @@ def made(tmp_path_factory) -> tuple[onnx.ModelProto, Path]:
 
 def rows(size: int) -> np.ndarray:
     return np.random.default_rng(size).standard_normal((size, 8)).astype(np.float32)
+
+
+def liked(self, kernels, until=float("inf")):
+    """Costs that like products."""
+    return [1e-6 if isinstance(k, Matmul) else 1.0 if isinstance(k, Conv) else 1e-9 * flops(k) for k in kernels]
+
+
+@pytest.fixture(scope="module")
+def derived(tmp_path_factory) -> tuple[onnx.ModelProto, RangedProgram]:
+    """A transposed convolution for batches of 1 to 3 that runs as something derived."""
+    model = tiny("convtranspose")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CpuCost, "measured", liked)
+        patch.setattr(CpuCost, "estimates", liked)
+        patch.setattr(decide, "slower", lambda times: False)
+        patch.setattr(decide, "losers", lambda *_: set())
+        result = optimize_dynamic(model, ("batch", 1, 3), time_budget=2, max_depth=1, threads=1, fresh=True)
+    return model, einnet.load(result.save(tmp_path_factory.mktemp("derived") / "p.einnet"))
+
+
+def test_what_is_derived_at_one_size_runs_at_all_and_is_proven_at_each(derived):
+    model, program = derived
+    (text,) = [d for d in program.derivations if d.sizes == (1, 2, 3)]
+    assert "t0 : f32[batch," in text.body
+    assert sorted(text.check()) == [1, 2, 3]
+    assert program.report["sizes"]["2"]["follows"] is not None
+    assert audit_ranged(model, program)["passed"]
+
+
+def test_a_damaged_derivation_is_found_at_every_size(derived):
+    model, program = derived
+    (text,) = [d for d in program.derivations if d.sizes == (1, 2, 3)]
+    lines = text.body.splitlines()
+    last = max(n for n, line in enumerate(lines) if line.startswith("   "))
+    lines[last] = lines[last].replace("<batch", "<1", 1)
+    damaged = replace(text, body="\n".join(lines) + "\n")
+    with pytest.raises(CertificateError, match="at batch = 2"):
+        damaged.check()
+    other = RangedProgram(program.path)
+    other.__dict__["derivations"] = [damaged]
+    assert any("at batch = 3" in problem for problem in audit_ranged(model, other)["certificate"]["problems"])
 
 
 def test_it_is_right_at_every_size(made):
