@@ -100,6 +100,7 @@ class Space:
         self._ways = Ways(self.options.inner, self.options.few, combine=self._together if "join" in self.options.rules else None)
         self._progress = progress
         self._observer = observer
+        self._keeping_s = 0.0
         self._rules: tuple[Rule, ...] = tuple(r for r in RULES if r.name in self.options.rules and r.kind in self.options.kinds)
 
     def forms(self, scope: Scope, depth: int | None = None) -> list[Form]:
@@ -118,10 +119,11 @@ class Space:
         return found if found[0].start == scope else [Form(scope, f.tree, f.matches, f.steps) for f in found]
 
     def out_of_budget(self) -> bool:
-        """Time or states are used up; what has been found stays valid."""
+        """Time or states are used up, the time that it takes to find the best forms set aside; what has been found stays valid."""
         s = self.statistics
         if not s.stopped:
-            s.stopped = "time" if time.monotonic() > self.options.deadline else "states" if s.states >= self.options.states else ""
+            late = time.monotonic() + self._keeping_s * s.states > self.options.deadline
+            s.stopped = "time" if late else "states" if s.states >= self.options.states else ""
         if s.stopped and s.stopped_at is None:
             s.stopped_at = s.states
         return bool(s.stopped)
@@ -142,7 +144,8 @@ class Space:
         return complete
 
     def _keep(self, root: Root, depth: int, complete: bool) -> None:
-        """The best forms of a layer beside those of the layers before."""
+        """The best forms of a layer beside those of the layers before; and how long it took to find them, which grows with the states."""
+        begin = time.monotonic()
         if depth == 0:
             originals = Ways(self.options.inner, self.options.few, lambda base: all(s.rule in FORCED for s in base.form.steps))
             root.kept = {f.key: f for f in map(originals.form, originals.of(root.group, 0))}
@@ -154,6 +157,7 @@ class Space:
         else:
             root.partial = found
             self._ways.forget()
+        self._keeping_s = (time.monotonic() - begin) / self.statistics.states
 
     def allowed(self, steps: Iterable[Step]) -> bool:
         """All steps are of the numerical classes that the options allow."""

@@ -119,6 +119,20 @@ def test_the_deadline_is_kept() -> None:
     assert time.monotonic() - start < 3
 
 
+def test_time_to_find_the_best_forms_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 10**9, 10))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    space = Space(options(1))
+    space.forms(parse(OPERATORS["conv3x3"]))
+    assert space._keeping_s == 10 / space.statistics.states
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    space = Space(options(1, deadline=100.0))
+    space._keeping_s = 1.0
+    for states, over in ((60, False), (101, True)):
+        space.statistics.states = states
+        assert space.out_of_budget() == over
+
+
 def test_a_deadline_that_has_passed_leaves_the_original() -> None:
     space = Space(options(7, deadline=time.monotonic() - 1))
     forms = space.forms(parse(OPERATORS["conv3x3"]))
