@@ -31,6 +31,9 @@ WHOLE = "whole"
 SETTLE_S = 0.15
 """ONNX Runtime's threads wait actively for 0.1 s and more after a run, in the way of what is timed next: so long nothing is timed."""
 
+WARM_S = 0.05
+"""Seconds in which threads that slept find a core each."""
+
 
 def random_inputs(plan: Plan, seed: int) -> dict[str, Array]:
     """`random_values` for the inputs of a plan."""
@@ -132,7 +135,7 @@ class Trial:
         calls = {"onnxruntime": reference, **{name: caller(program, self.inputs) for name, program in programs.items()}}
         rest = {"onnxruntime": reference.rest, **{name: program.rest for name, program in programs.items()}}
         awake = dict.fromkeys(("onnxruntime", WHOLE), SETTLE_S)
-        found = compare(calls, seconds, least=3, warm_s=SETTLE_S / 2, sample_s=0.01, rest=None if fits else rest, awake_s=awake)
+        found = compare(calls, seconds, least=3, warm_s=WARM_S, sample_s=0.01, rest=None if fits else rest, awake_s=awake)
         reference.rest()
         for program in programs.values():
             program.release()

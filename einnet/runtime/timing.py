@@ -112,7 +112,7 @@ def compare(
     start = time.perf_counter()
     turns = {name: _Turn(call, sample_s, warm_s, (rest or {}).get(name)) for name, call in callables.items()}
     names = (*callables, next(iter(callables)))
-    pauses = [(awake_s or {}).get(before, pause_s) for before in (names[0], *names)]
+    pauses = [pause_s, *((awake_s or {}).get(before, pause_s) for before in callables)]  # before its own turn nothing stands in its way
     clean: list[list[float]] = []
     disturbed: list[list[float]] = []
     longest = 0.0

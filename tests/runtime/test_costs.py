@@ -200,7 +200,7 @@ def test_who_stays_awake_is_waited_for() -> None:
         patch.setattr(timing.time, "perf_counter", lambda: clock["now"])
         patch.setattr(timing.time, "sleep", slept.append)
         compare({"a": run, "b": run, "c": run}, budget_s=8.0, pause_s=0.25, awake_s={"a": 0.5})
-    assert slept[:4] == [0.5, 0.5, 0.25, 0.25], "a after itself, b after a, c after b, a after c"
+    assert slept[:4] == [0.25, 0.5, 0.25, 0.25], "a after itself, b after a, c after b, a after c"
 
 
 def test_summaries() -> None:
