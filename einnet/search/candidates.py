@@ -179,8 +179,8 @@ def choose(
 
 
 def _fastest(originals: Sequence[Candidate]) -> Candidate:
-    """The fastest that was measured, else that which is predicted to be."""
-    return min(originals, key=lambda c: (c.measured, c.predicted))
+    """The fastest that was measured, else that which is predicted to be; none of which a kernel is refused, if there is another."""
+    return min(originals, key=lambda c: (c.measured, inf in c.seconds, c.predicted))
 
 
 class _Trials:
@@ -223,5 +223,7 @@ class _Trials:
                 self._most[n] = self._least[n] = inf if seconds is None else seconds
         c.tried = True
         times = [t for k in c.kernels if (t := self.known.get(k)) is not None]
-        if len(times) == len(c.kernels):
+        if inf in times:
+            c.seconds = (inf,) * len(c.kernels)
+        elif len(times) == len(c.kernels):
             c.seconds, c.measured = tuple(times), sum(times)
