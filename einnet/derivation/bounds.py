@@ -2,9 +2,9 @@
 
 Along any way from an element read to an element of the result, every sum of n terms rounds n times at most and every operation once. To first
 order in the unit roundoff u, the end of a derivation errs by no more than growth·roundings·u, where growth is the product of its steps' bounds
-(`expr.algebra.growth`), and its start by no more than roundings·u; both relative to the greatest sum of absolute products there can be. That
-holds for what is linear in each operand; other functions count as one rounding. Relative to max|y| it is an estimate: cancellation in y, and
-layers that enlarge the errors of their inputs, are not in it.
+(which the checker compares with what is added up), and its start by no more than roundings·u; both relative to the greatest sum of absolute
+products there can be. That holds for what is linear in each operand; other functions count as one rounding. Relative to max|y| it is an estimate:
+cancellation in y, and layers that enlarge the errors of their inputs, are not in it.
 """
 
 from __future__ import annotations

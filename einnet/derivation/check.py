@@ -17,10 +17,10 @@ from einnet.derivation.cases import equal_by_cases
 from einnet.derivation.exact import apart, marked
 from einnet.derivation.steps import KINDS, Derivation, Step, replace_at, subscope
 from einnet.derivation.suspects import points_to_compare
-from einnet.errors import CertificateError
+from einnet.errors import CertificateError, UsageError
 from einnet.expr.inline import OutOfReach, inline
 from einnet.expr.nodes import Scope, nested, tensors
-from einnet.expr.points import evaluate_at, work
+from einnet.expr.points import evaluate_at, magnitudes_at, work
 
 LEAST_SEEDS = 2
 SHOWN = 16
@@ -29,8 +29,11 @@ SHOWN = 16
 MOST_POINTS = 256
 FEWEST_POINTS = 4
 MARKED_POINTS = 8
+BOUND_POINTS = 64
 _BUDGET = 3_000_000
 """Body evaluations per side and seed."""
+_BOUND_BUDGET = 1_000_000
+"""Body evaluations per side to see how much is added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,9 @@ def _check_step(state: Scope, step: Step) -> Proof:
         before = subscope(state, step.path[:-1])
         after = replace_at(before, step.path[-1:], step.after)
     proof = check_equal(before, after)
-    return check_exact(before, after, proof) if step.kind == "exact" else proof
+    if step.kind == "exact":
+        return check_exact(before, after, proof)
+    return check_bound(before, after, step.bound, proof) if step.bound is not None else proof
 
 
 def check_exact(before: Scope, after: Scope, proof: Proof) -> Proof:
@@ -137,6 +142,30 @@ def check_exact(before: Scope, after: Scope, proof: Proof) -> Proof:
             raise Difference(f"it is of class exact, but adds or multiplies in other groups; marked by them {error}", error.point) from error
         return replace(proof, details=f"{proof.details}; operations grouped alike at {found.points} points")
     return replace(proof, details=f"{proof.details}; whether operations are grouped alike is not told: too many to evaluate")
+
+
+def check_bound(before: Scope, after: Scope, bound: float, proof: Proof) -> Proof:
+    """What is added up in absolute value is at most `bound` times as much after as before, at some points; `proof` is of equality.
+
+    That factor is by how much rounding errors may grow (`derivation.bounds`). Raises Difference where it is greater.
+    """
+    one, other = apart(before, after)
+    count = BOUND_POINTS
+    while count > 1 and max(work(one, count), work(other, count)) > _BOUND_BUDGET:
+        count //= 2
+    points = points_to_compare(one, other, (), count)
+    try:
+        least, most = magnitudes_at(one, points, whole=True), magnitudes_at(other, points)
+    except UsageError as error:
+        return replace(proof, details=f"{proof.details}; how errors grow is not told: {error}")
+    if not most.size or not most.max():
+        return proof
+    ratio = most.max() / least.max() if least.max() else float("inf")
+    if ratio > bound * (1 + 1e-9):
+        at = tuple(int(x) for x in points[most.argmax()])
+        where = ", ".join(f"{i.name}={x}" for i, x in zip(before.loops, at, strict=True))
+        raise Difference(f"errors are said to grow {bound:.4g} times at most, but at [{where}] what is added up grows {ratio:.4g} times", at)
+    return replace(proof, details=f"{proof.details}; errors grow {ratio:.3g} times at {len(points)} points, {bound:.3g} are allowed for")
 
 
 def _box(scope: Scope) -> str:

@@ -78,7 +78,7 @@ def prove(f: Bilinear) -> None:
 
 
 def growth(f: Bilinear) -> float:
-    """The greatest factor by which rounding errors grow against the direct sum: max over i of Σ[p] |A[i,p]|·‖G[p]‖₁·‖B[p]‖₁."""
+    """What is added up for one output where no operand exceeds 1: max over i of Σ[p] |A[i,p]|·‖G[p]‖₁·‖B[p]‖₁; `taps` in the direct sum."""
     norms = [sum(map(abs, g)) * sum(map(abs, b)) for g, b in zip(f.G, f.B)]
     return float(max(sum(abs(v) * n for v, n in zip(row, norms)) for row in f.A))
 
@@ -120,6 +120,6 @@ def prove_product(f: BlockProduct) -> None:
 
 
 def product_growth(f: BlockProduct) -> float:
-    """The greatest factor by which rounding errors grow against the direct sum: max over ij of Σ[p] |W[ij,p]|·‖U[p]‖₁·‖V[p]‖₁."""
+    """What is added up for one block where no operand exceeds 1: max over ij of Σ[p] |W[ij,p]|·‖U[p]‖₁·‖V[p]‖₁; `blocks` in the direct sum."""
     norms = [sum(map(abs, u)) * sum(map(abs, v)) for u, v in zip(f.U, f.V)]
     return float(max(sum(abs(w) * n for w, n in zip(row, norms)) for row in f.W))

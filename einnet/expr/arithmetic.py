@@ -1,4 +1,4 @@
-"""The three number systems in which expressions are evaluated: machine numbers, exact rationals, residues modulo 2^61 - 1."""
+"""The number systems in which expressions are evaluated: machine numbers (or their sizes), exact rationals, residues modulo 2^61 - 1."""
 
 from __future__ import annotations
 
@@ -85,6 +85,25 @@ class Machine:
         if kind == "sum":
             return np.asarray(np.sum(array, axis=axes)).astype(self.dtype)
         return np.asarray(np.max(array, axis=axes) if kind == "max" else np.min(array, axis=axes))
+
+
+class Magnitudes(Machine):
+    """Sizes instead of values: of constants the absolute value, of sums and products no less than they can be."""
+
+    def __init__(self) -> None:
+        super().__init__("float64")
+
+    def number(self, value: Number) -> Array:
+        return super().number(abs(value))
+
+    def integers(self, array: Array, den: int) -> Array:
+        return super().integers(np.abs(array), den)
+
+    def divide(self, a: Array, b: Array) -> Array:
+        raise UsageError("quotients have no greatest size")
+
+    def call(self, name: str, args: tuple[Array, ...]) -> Array:
+        raise UsageError(f"{name} is no sum or product")
 
 
 def _round_half_even(x: Number) -> Number:

@@ -1,10 +1,12 @@
-"""Evaluation of a scope at a few output points modulo 2^61 - 1, with pseudo-random functions for tensors.
+"""Evaluation of a scope at a few output points: modulo 2^61 - 1 with pseudo-random functions for tensors, or how large its sums may become.
 
 Nothing is materialised: a nested scope is evaluated at the points that are read, so that expressions are compared at their real extents.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import reduce
 from math import prod
 from typing import Any
@@ -12,30 +14,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from einnet.expr.arithmetic import Array, Modular
+from einnet.expr.arithmetic import Arithmetic, Array, Magnitudes, Modular
 from einnet.expr.bodies import Environment, Integers, flat_address, reduced, terms, values
 from einnet.expr.index import Range
-from einnet.expr.modular import Residues, random_function, residue, seed_of
+from einnet.expr.modular import Residues, random_function, seed_of
 from einnet.expr.nodes import Read, Scope, Tensor, neutral, reads
 
 _CHUNK = 1 << 18
 """Elements of one intermediate array."""
-
-_SYSTEM = Modular()
-
 
 def evaluate_at(scope: Scope, points: NDArray[np.int64], seed: int) -> Residues:
     """Values at `points`, an array of shape (n, rank), as uint64 residues; 0 outside the scope's box.
 
     Element `index` of tensor `name` is hash(seed, name, address of index). Infinities are the codes of `einnet.expr.modular`.
     """
-    result = np.zeros(len(points), dtype=np.uint64)
-    inside = np.ones(len(points), dtype=np.bool_)
-    for axis, (lo, hi) in enumerate(scope.box):
-        inside &= (points[:, axis] >= lo) & (points[:, axis] < hi)
-    with np.errstate(over="ignore"):
-        result[inside] = _at(scope, points[inside], seed)
-    return result
+
+    def element(t: Tensor, address: Integers) -> Array:
+        return random_function(seed_of(seed, t.name), (address,))
+
+    return _Points(Modular(), element).values(scope, points)
+
+
+def magnitudes_at(scope: Scope, points: NDArray[np.int64], whole: bool = False) -> NDArray[np.float64]:
+    """How large at most the products that are added up at `points` are together, where no element of a tensor is larger than 1.
+
+    `whole`: as if tensors went on beyond their boxes. Raises UsageError for what is not built of sums, products and constants.
+    """
+    return _Points(Magnitudes(), lambda t, address: np.ones(()), whole).values(scope, points)
 
 
 def work(scope: Scope, points: int) -> int:
@@ -44,63 +49,76 @@ def work(scope: Scope, points: int) -> int:
     return here + sum(work(r.base, min(here, prod(r.base.shape))) for r in reads(scope.body) if isinstance(r.base, Scope))
 
 
-def _at(s: Scope, points: NDArray[np.int64], seed: int) -> Residues:
-    if any(i.extent == 0 for i in s.sums):
-        return np.full(len(points), residue(neutral(s.reduce)), dtype=np.uint64)
-    size = prod(i.extent for i in s.sums)
-    step = max(1, _CHUNK // size)
-    ranges = {i.name: i.range for i in s.sums}
-    parts = [_block(s, points[k : k + step], ranges, seed) for k in range(0, len(points), step)]
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """A number system, and the elements of tensors at flat addresses; `whole` tensors have elements outside their boxes too."""
 
+    system: Arithmetic
+    element: Callable[[Tensor, Integers], Array]
+    whole: bool = False
 
-def _block(s: Scope, points: NDArray[np.int64], ranges: dict[str, Range], seed: int) -> Residues:
-    """The reduction over a part of the sums, halved until intermediate arrays are small."""
-    size = len(points) * prod(hi - lo for lo, hi in ranges.values())
-    if size > _CHUNK:
-        name = max(ranges, key=lambda n: ranges[n][1] - ranges[n][0])
-        lo, hi = ranges[name]
-        if hi - lo > 1:
-            middle = (lo + hi) // 2
-            halves = [_block(s, points, {**ranges, name: part}, seed) for part in ((lo, middle), (middle, hi))]
-            return _SYSTEM.reduce(s.reduce, np.stack(halves), (0,))
-    shape = (len(points), *(hi - lo for lo, hi in ranges.values()))
+    def values(self, scope: Scope, points: NDArray[np.int64]) -> Array:
+        """The scope's values at points; 0 outside its box."""
+        result = np.zeros(len(points), dtype=self.system.dtype)
+        inside = np.ones(len(points), dtype=np.bool_)
+        for axis, (lo, hi) in enumerate(scope.box):
+            inside &= (points[:, axis] >= lo) & (points[:, axis] < hi)
+        with np.errstate(over="ignore"):
+            result[inside] = self.at(scope, points[inside])
+        return result
 
-    def along(axis: int, array: NDArray[np.int64]) -> Integers:
-        return array.reshape([-1 if a == axis else 1 for a in range(len(shape))])
+    def at(self, s: Scope, points: NDArray[np.int64]) -> Array:
+        if any(i.extent == 0 for i in s.sums):
+            return np.full(len(points), self.system.number(neutral(s.reduce)), dtype=self.system.dtype)
+        size = prod(i.extent for i in s.sums)
+        step = max(1, _CHUNK // size)
+        ranges = {i.name: i.range for i in s.sums}
+        parts = [self.block(s, points[k : k + step], ranges) for k in range(0, len(points), step)]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=self.system.dtype)
 
-    env = {i.name: along(0, points[:, k]) for k, i in enumerate(s.loops)}
-    env |= {n: along(1 + k, np.arange(*r)) for k, (n, r) in enumerate(ranges.items())}
+    def block(self, s: Scope, points: NDArray[np.int64], ranges: dict[str, Range]) -> Array:
+        """The reduction over a part of the sums, halved until intermediate arrays are small."""
+        size = len(points) * prod(hi - lo for lo, hi in ranges.values())
+        if size > _CHUNK:
+            name = max(ranges, key=lambda n: ranges[n][1] - ranges[n][0])
+            lo, hi = ranges[name]
+            if hi - lo > 1:
+                middle = (lo + hi) // 2
+                halves = [self.block(s, points, {**ranges, name: part}) for part in ((lo, middle), (middle, hi))]
+                return self.system.reduce(s.reduce, np.stack(halves), (0,))
+        shape = (len(points), *(hi - lo for lo, hi in ranges.values()))
 
-    def read(r: Read, at: Environment) -> Array:
-        return _read(r, at, seed)
+        def along(axis: int, array: NDArray[np.int64]) -> Integers:
+            return array.reshape([-1 if a == axis else 1 for a in range(len(shape))])
 
-    parts = [reduced(_SYSTEM, s.reduce, values(t, env, _SYSTEM, read), 1, shape) for t in terms(s)]
-    return np.broadcast_to(reduce(_SYSTEM.add, parts), (len(points),))
+        env = {i.name: along(0, points[:, k]) for k, i in enumerate(s.loops)}
+        env |= {n: along(1 + k, np.arange(*r)) for k, (n, r) in enumerate(ranges.items())}
+        parts = [reduced(self.system, s.reduce, values(t, env, self.system, self.read), 1, shape) for t in terms(s)]
+        return np.broadcast_to(reduce(self.system.add, parts), (len(points),))
 
+    def read(self, r: Read, env: Environment) -> Array:
+        address, inside = flat_address(r.index, r.base.box, env)
+        if isinstance(r.base, Scope):
+            found = self.read_scope(r.base, address, inside)
+        elif r.base.values is not None:
+            table = np.array([self.system.number(v) for v in r.base.values], dtype=self.system.dtype)
+            found = np.take(table, np.clip(address, 0, len(table) - 1))
+        else:
+            found = self.element(r.base, address)
+            if self.whole:
+                return found
+        return found if inside is None else np.where(inside, found, self.system.number(r.fill))
 
-def _read(r: Read, env: Environment, seed: int) -> Array:
-    address, inside = flat_address(r.index, r.base.box, env)
-    if isinstance(r.base, Tensor) and r.base.values is not None:
-        table = np.array([residue(v) for v in r.base.values], dtype=np.uint64)
-        found: Array = np.take(table, np.clip(address, 0, len(table) - 1))
-    elif isinstance(r.base, Tensor):
-        found = random_function(seed_of(seed, r.base.name), (address,))
-    else:
-        found = _read_scope(r.base, address, inside, seed)
-    return found if inside is None else np.where(inside, found, residue(r.fill))
-
-
-def _read_scope(s: Scope, address: Integers, inside: NDArray[np.bool_] | None, seed: int) -> Array:
-    """The scope's values at flat addresses; each distinct one is evaluated once, those outside not at all."""
-    if inside is None:
-        distinct, back = np.unique(address, return_inverse=True)
-        return _at(s, _unravel(distinct, s), seed)[back].reshape(address.shape)
-    address, inside = np.broadcast_arrays(address, inside)
-    found = np.zeros(address.shape, dtype=np.uint64)
-    distinct, back = np.unique(address[inside], return_inverse=True)
-    found[inside] = _at(s, _unravel(distinct, s), seed)[back]
-    return found
+    def read_scope(self, s: Scope, address: Integers, inside: NDArray[np.bool_] | None) -> Array:
+        """The scope's values at flat addresses; each distinct one is evaluated once, those outside not at all."""
+        if inside is None:
+            distinct, back = np.unique(address, return_inverse=True)
+            return self.at(s, _unravel(distinct, s))[back].reshape(address.shape)
+        address, inside = np.broadcast_arrays(address, inside)
+        found = np.zeros(address.shape, dtype=self.system.dtype)
+        distinct, back = np.unique(address[inside], return_inverse=True)
+        found[inside] = self.at(s, _unravel(distinct, s))[back]
+        return found
 
 
 def _unravel(address: NDArray[Any], s: Scope) -> NDArray[np.int64]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from einnet.derivation.bounds import UNIT, error_bound, growth, program_bound, roundings
+from einnet.derivation.check import check
 from einnet.derivation.rules.bilinear import bilinear
 from einnet.derivation.steps import Derivation, Step
+from einnet.errors import CertificateError, UsageError
 from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import tensors
+from einnet.expr.points import magnitudes_at
 from einnet.expr.text import parse
 
 SOURCES = {
@@ -37,6 +42,28 @@ def test_single_precision_stays_within(name: str) -> None:
         apart = np.abs(evaluate(d.end, values, "float32").astype(np.float64) - exact).max()
         assert 0 < apart <= error_bound(d) * terms
         assert error_bound(d) > error_bound(Derivation(d.start)) == 2 * roundings(d.start) * UNIT
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_checker_finds_bounds_that_are_too_small(name: str) -> None:
+    """The checker adds up absolute values by itself: what the rule claims holds, and a claim of less than half of it is refuted."""
+    for d in derivations(SOURCES[name][0]):
+        (step,) = d.steps
+        assert step.bound is not None
+        (proof,) = check(d)
+        assert "errors grow" in proof.details
+        for factor in (0.45, 0.1):
+            with pytest.raises(CertificateError, match="errors are said to grow"):
+                check(Derivation(d.start, (replace(step, bound=factor * step.bound),)))
+
+
+def test_magnitudes() -> None:
+    scope = parse("C : weight f32[3] = [1, -2, 1/2]\nL[h<4] Σ[r<3] C[r]*A[h+r-1]*B[h] - 2*B[h]")
+    points = np.arange(4)[:, None]
+    assert magnitudes_at(scope, points).tolist() == [8.5, 9.5, 9.5, 9.0]
+    assert magnitudes_at(scope, points, whole=True).tolist() == [9.5] * 4
+    with pytest.raises(UsageError, match="exp is no sum or product"):
+        magnitudes_at(parse("L[h<4] exp(A[h])"), points)
 
 
 def test_growth_is_that_of_the_steps() -> None:

@@ -52,7 +52,8 @@ def bilinear(e: Scope) -> Iterator[Outcome]:
         if all(m + p.tap.extent - 1 <= MOST_PRODUCTS and -(-p.loop.extent // m) * m <= WASTE * p.loop.extent for p in pairs):
             applied = True
             algorithms = [toom_cook(m, p.tap.extent) for p in pairs]
-            yield Rewrite(transformed(e, data, pairs, algorithms), _parameters(pairs, algorithms), "precision", prod(growth(f) for f in algorithms))
+            bound = prod(growth(f) / f.taps for f in algorithms)
+            yield Rewrite(transformed(e, data, pairs, algorithms), _parameters(pairs, algorithms), "precision", bound)
     if not applied:
         yield Refused(f"no tile of 2 to 6 outputs fits the extent with at most {MOST_PRODUCTS} products")
 
