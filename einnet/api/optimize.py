@@ -35,6 +35,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 TOLERANCE = {"exact": 1e-4, "reassociation": 1e-4, "precision": 1e-3}
 """Greatest error against ONNX Runtime that passes, relative to max|y|, by the worst class of step that is allowed."""
 
+HEAVY = 1.5
+"""Times what ONNX Runtime takes: a program of more memory has a note that says what for."""
+
 LATE = 1.1
 """Share of the time budget beyond which the report says that it was exceeded."""
 
@@ -172,12 +175,24 @@ def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, sche
         executable, peaks["optimized"] = decision.executable, trial.peak if outcome.whole else decision.executable.nbytes
         verification = trial.verify(executable, tolerance)
         certificate = Certificate(()) if outcome.whole else certify(outcome)
+    outcome.notes += [] if outcome.whole else heavy(executable, programs, trial.peak)
     kernels = kernel_profile(outcome, executable, cost, times["optimized"].median)
     used = time.monotonic() - schedule.started
     if used > LATE * settings.time_budget:
         outcome.notes.append(f"the time budget of {settings.time_budget:g} s was exceeded: {used:.1f} s")
     report = build_report(model, program, outcome, settings, times, verification, certificate, kernels, peaks, used)
     return Optimization(program, outcome, executable, certificate, report, settings, model)
+
+
+def heavy(executable: Executable, programs: Mapping[str, Executable], theirs: int | None) -> list[str]:
+    """A note where a program takes much more memory than ONNX Runtime (bytes `theirs`): what for, and what restrains it."""
+    if theirs is None or executable.nbytes <= HEAVY * theirs:
+        return []
+    own = programs.get("original", executable)
+    ours, before = executable.constant_bytes / 1e6, own.constant_bytes / 1e6
+    weights = f"{ours:.4g} MB are weights as its kernels read them ({before:.4g} MB in the model's own operators)"
+    takes = f"the program takes {executable.nbytes / 1e6:.4g} MB, ONNX Runtime {theirs / 1e6:.4g} MB"
+    return [f"{takes}: {weights}, {executable.arena_bytes / 1e6:.4g} MB intermediate tensors; --memory-limit restrains it"]
 
 
 def prepare(program: Program, permuted: bool = True) -> Program:

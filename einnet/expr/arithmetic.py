@@ -94,7 +94,7 @@ class Magnitudes(Machine):
         super().__init__("float64")
 
     def number(self, value: Number) -> Array:
-        return super().number(abs(value))
+        return np.abs(super().number(value))
 
     def integers(self, array: Array, den: int) -> Array:
         return super().integers(np.abs(array), den)

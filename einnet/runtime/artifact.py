@@ -7,13 +7,11 @@ contain machine code: load only files that you trust, as with any program.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
-import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,9 +27,10 @@ from einnet.runtime.cpu import levels
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.program import Code, Executable, build_code
 from einnet.runtime.memory import check_plan
+from einnet.runtime.sealed import open_sealed, write_sealed
 from einnet.runtime.serial import Json, plan_from_json, plan_json
 
-_MAGIC, _FORMAT, _DIGEST = b"EINNET\x01\n", 3, 32
+_FORMAT = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,32 +73,6 @@ def save(
     write_sealed(Path(path), _archive(plan, code, dict(metadata or {}), derivations, threads))
 
 
-def write_sealed(target: Path, data: memoryview) -> None:
-    """Write bytes behind the magic number and their digest, under a temporary name, then rename. Raises ArtifactError."""
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-            temporary = Path(file.name)
-            file.write(_MAGIC + hashlib.sha256(data).digest())
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(target)
-        temporary = None
-    except OSError as e:
-        raise ArtifactError(f"{target} cannot be written: {e.strerror or e}") from e
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    current = os.umask(0o022)
-    os.umask(current)
-    return current
-
-
 def _archive(plan: Plan, code: Code, metadata: dict[str, Any], derivations: Sequence[str], threads: int) -> memoryview:
     models: list[bytes] = []
 
@@ -140,27 +113,39 @@ def array_bytes(values: np.ndarray) -> bytes:
 
 
 def load(path: str | os.PathLike[str]) -> Loaded:
-    """Read a program. Raises ArtifactError if the file is missing, damaged, of another format or no program."""
-    body = read_sealed(Path(path))
+    """Read a program. Raises ArtifactError if the file is missing, damaged, of another format or no program.
+
+    Constants stay in the file, which is kept open, until they are asked for: nobody holds them beside the memory in which the program has them.
+    """
     try:
-        with zipfile.ZipFile(io.BytesIO(body)) as archive:
-            return _read(archive)
+        return _read(open_sealed(Path(path)))
+    except ArtifactError:
+        raise
     except Exception as e:  # what is written by somebody else fails in many ways
         raise ArtifactError(f"{Path(path)} cannot be read: {e}") from e
 
 
-def read_sealed(source: Path) -> memoryview:
-    """What `write_sealed` wrote. Raises ArtifactError if the file is missing, damaged, or none of this format."""
-    try:
-        data = source.read_bytes()
-    except OSError as e:
-        raise ArtifactError(f"{source} cannot be read: {e.strerror or e}") from e
-    body = memoryview(data)[len(_MAGIC) + _DIGEST :]
-    if data[: len(_MAGIC)] != _MAGIC:
-        raise ArtifactError(f"{source} is no program of this version of einnet (the file does not start with {_MAGIC[:6].decode()})")
-    if hashlib.sha256(body).digest() != data[len(_MAGIC) : len(_MAGIC) + _DIGEST]:
-        raise ArtifactError(f"{source} is damaged or incomplete: its content does not match its digest")
-    return body
+class StoredConstants(Mapping[str, np.ndarray]):
+    """The constants of a stored program by name, each read when it is asked for. Raises ArtifactError where the file has changed since."""
+
+    def __init__(self, archive: zipfile.ZipFile, names: Sequence[str]) -> None:
+        self._archive, self._members = archive, {name: f"constants/{n}.npy" for n, name in enumerate(names)}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        member = self._members[name]
+        try:
+            return array_from(self._archive.read(member))
+        except (OSError, zipfile.BadZipFile, KeyError, ValueError) as e:
+            raise ArtifactError(f"constant {name} of a stored program cannot be read: {e}") from e
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
 
 
 def _read(archive: zipfile.ZipFile) -> Loaded:
@@ -169,7 +154,7 @@ def _read(archive: zipfile.ZipFile) -> Loaded:
         raise ArtifactError("it is a program for a CUDA device, which einnet.load and `einnet run` take")
     if manifest["format"] != _FORMAT:
         raise ArtifactError(f"the file has format {manifest['format']}, this version of einnet reads format {_FORMAT}")
-    constants = {name: array_from(archive.read(f"constants/{n}.npy")) for n, name in enumerate(manifest["constants"])}
+    constants = StoredConstants(archive, [str(name) for name in manifest["constants"]])
     plan = plan_from_json(manifest["plan"], lambda n: archive.read(f"models/{int(n)}.onnx"), constants)
     check_plan(plan)
     problem = machine.misfit(manifest["machine"])

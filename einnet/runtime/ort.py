@@ -163,7 +163,8 @@ class OpaqueNode:
 class Baseline:
     """The whole model as ONNX Runtime runs it best (IO binding, its own waiting policy), for timing against.
 
-    The session is made by the first call; after `rest` it is gone with all its memory, and the next call makes another.
+    The session is made by the first call; after `rest` it is gone with all its memory, and the next call makes another. A call raises
+    BackendError where ONNX Runtime fails, as it does where it gets no memory.
     """
 
     def __init__(self, model: bytes | str | Path, inputs: Mapping[str, Array], threads: int, *, frugal: bool = False) -> None:
@@ -175,7 +176,10 @@ class Baseline:
             session = Session(self.model, self.threads, spin=True, frugal=self.frugal)
             given = [np.ascontiguousarray(self.inputs[a.name]) for a in session.inputs]
             self._call = session.bind(given, [None] * len(session.outputs))
-        self._call()
+        try:
+            self._call()
+        except Exception as e:
+            raise BackendError(f"ONNX Runtime cannot run the model: {e}") from e
 
     def rest(self) -> None:
         """Give all memory back."""

@@ -21,10 +21,11 @@ import numpy as np
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.runtime import machine
-from einnet.runtime.artifact import Loaded, array_bytes, array_from, describe, read_sealed, write_sealed
+from einnet.runtime.artifact import Loaded, array_bytes, array_from, describe
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.program import Code, Executable
 from einnet.runtime.memory import check_plan
+from einnet.runtime.sealed import open_sealed, write_sealed
 from einnet.runtime.serial import Json, plan_from_json, plan_json
 
 FORMAT = 1
@@ -127,7 +128,7 @@ class Ranged:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._archive = zipfile.ZipFile(io.BytesIO(read_sealed(path)))
+            self._archive = open_sealed(path)
             self.manifest: Json = json.loads(self._archive.read("manifest.json"))
             if self.manifest["ranged"] != FORMAT:
                 raise ArtifactError(f"the file has format {self.manifest['ranged']}, this version of einnet reads format {FORMAT}")

@@ -10,10 +10,12 @@ from benchmarks.models.net import Net
 from einnet.api import accept, decide
 from einnet.api.accept import by_part, losers
 from einnet.api.verify import Trial
+from einnet.errors import BackendError
 from einnet.instantiate.kernels import Conv, Matmul
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.objects import OBJECTS, Objects
 from einnet.runtime.cpu.roofline import flops
+from einnet.runtime.ort import Baseline
 from einnet.runtime.timing import Comparison
 from tests.models import random_inputs
 
@@ -27,7 +29,7 @@ def compared(self, programs, seconds):
     """Times by which a program without the parts that lose is the fastest."""
     given = {"onnxruntime": 9.0, "original": 3.0, "optimized": 2.0, "mixed": 1.0}
     rounds = Comparison({name: (given[name],) * 5 for name in ("onnxruntime", *programs)}, (9.0,) * 5)
-    return {**rounds.timings, "noise": rounds.noise, "rounds": rounds}
+    return {**rounds.timings, "noise": rounds.noise, "rounds": rounds, "once": False}
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +95,18 @@ def test_a_program_without_a_part_is_right_and_told_of(derived, tmp_path, monkey
     inputs = random_inputs(model, seed=3)
     for name, y in whole(inputs).items():
         np.testing.assert_allclose(stored(inputs)[name], y, rtol=1e-4, atol=1e-5)
+
+
+def test_a_reference_that_gets_no_memory_any_more_counts_as_it_was(derived, monkeypatch, tmp_path):
+    """ONNX Runtime gave the expected outputs, but cannot run beside our programs: what it took then is its time, and that is told."""
+    model = derived[0]
+    monkeypatch.setenv("EINNET_CACHE", str(tmp_path))
+
+    def starved(self):
+        raise BackendError("ONNX Runtime cannot run the model: no memory")
+
+    monkeypatch.setattr(Baseline, "__call__", starved)
+    result = einnet.optimize(model, time_budget=4, max_depth=1, threads=1, fresh=True)
+    assert any("ONNX Runtime was timed once" in note for note in result.report["notes"])
+    assert result.report["verification"]["passed"]
+    assert not result.outcome.whole and result.report["totals"]["onnxruntime_ms"] > 0

@@ -25,7 +25,8 @@ def block_products(e: Scope) -> Iterator[Outcome]:
         return
     x, y, m, n, k = found
     algorithm = strassen()
-    yield Rewrite(blocked(e, x, y, (m, n, k), algorithm), f"blocks={m.name},{n.name},{k.name}", "precision", product_growth(algorithm) / algorithm.blocks)
+    bound = product_growth(algorithm) * -(-k.extent // algorithm.blocks) / k.extent
+    yield Rewrite(blocked(e, x, y, (m, n, k), algorithm), f"blocks={m.name},{n.name},{k.name}", "precision", bound)
 
 
 def roles(e: Scope) -> tuple[Read, Read, Iter, Iter, Iter] | Refused:

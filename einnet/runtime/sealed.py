@@ -1,0 +1,105 @@
+"""Files that are written whole or not at all and read with a digest: a magic number, the digest of what follows, a zip archive."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from einnet.errors import ArtifactError
+
+_MAGIC, _DIGEST = b"EINNET\x01\n", 32
+_PART = 1 << 20
+"""Bytes that are digested at once."""
+
+
+def write_sealed(target: Path, data: memoryview) -> None:
+    """Write bytes behind the magic number and their digest, under a temporary name, then rename. Raises ArtifactError."""
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+            temporary = Path(file.name)
+            file.write(_MAGIC + hashlib.sha256(data).digest())
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+        temporary = None
+    except OSError as e:
+        raise ArtifactError(f"{target} cannot be written: {e.strerror or e}") from e
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    current = os.umask(0o022)
+    os.umask(current)
+    return current
+
+
+class _Body(io.RawIOBase):
+    """An open file from some place on, read by position: threads and forked processes do not move each other."""
+
+    def __init__(self, source: Path, begin: int) -> None:
+        self._file, self._begin, self._at = source.open("rb", buffering=0), begin, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = (0, self._at, os.fstat(self._file.fileno()).st_size - self._begin)[whence]
+        self._at = max(base + offset, 0)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        count = os.preadv(self._file.fileno(), [buffer], self._begin + self._at)
+        self._at += count
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def open_sealed(source: Path) -> zipfile.ZipFile:
+    """The archive that `write_sealed` wrote, read from the open file. Raises ArtifactError as `read_sealed` does."""
+    digest, first = hashlib.sha256(), len(_MAGIC) + _DIGEST
+    try:
+        with source.open("rb") as file:
+            head = file.read(first)
+            while part := file.read(_PART):
+                digest.update(part)
+        _check_seal(source, head, digest.digest())
+        return zipfile.ZipFile(_Body(source, first))
+    except OSError as e:
+        raise ArtifactError(f"{source} cannot be read: {e.strerror or e}") from e
+    except zipfile.BadZipFile as e:
+        raise ArtifactError(f"{source} cannot be read: {e}") from e
+
+
+def read_sealed(source: Path) -> memoryview:
+    """What `write_sealed` wrote. Raises ArtifactError if the file is missing, damaged, or none of this format."""
+    try:
+        data = source.read_bytes()
+    except OSError as e:
+        raise ArtifactError(f"{source} cannot be read: {e.strerror or e}") from e
+    first = len(_MAGIC) + _DIGEST
+    body = memoryview(data)[first:]
+    _check_seal(source, data[:first], hashlib.sha256(body).digest())
+    return body
+
+
+def _check_seal(source: Path, head: bytes, digest: bytes) -> None:
+    if head[: len(_MAGIC)] != _MAGIC:
+        raise ArtifactError(f"{source} is no program of this version of einnet (the file does not start with {_MAGIC[:6].decode()})")
+    if digest != head[len(_MAGIC) :]:
+        raise ArtifactError(f"{source} is damaged or incomplete: its content does not match its digest")
