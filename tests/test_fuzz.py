@@ -18,12 +18,12 @@ from einnet.errors import ArtifactError, EinNetError
 from einnet.expr.text import parse
 from einnet.graph.onnx import load as load_onnx
 from einnet.instantiate.kernels import Buffer, EOperator, Matmul, Plan, dense_view
-from einnet.runtime import artifact
+from einnet.runtime import artifact, sealed
 from einnet.runtime.cpu.program import Code
 from tests.models import tiny
 from tests.strategies import random_scope
 
-HEADER = len(artifact._MAGIC) + artifact._DIGEST
+HEADER = len(sealed._MAGIC) + sealed._DIGEST
 GOLDENS = sorted((Path(__file__).parent / "derivations").glob("*.ein"))
 SYMBOLS = "LΣ[]{}()<>=+-*/%|,.:;'0123456789abhwrs \n#\"\\∞é\0"
 
@@ -101,7 +101,7 @@ def artifacts(count: int, seed: int, folder: Path) -> None:
     rng, whole, path = Random(seed), stored_program(), folder / "p.einnet"
     for n in range(count):
         data = mutated_manifest(rng, whole) if n % 2 else mutated_bytes(rng, whole)
-        path.write_bytes(artifact._MAGIC + hashlib.sha256(data).digest() + data)
+        path.write_bytes(sealed._MAGIC + hashlib.sha256(data).digest() + data)
         survives(lambda: artifact.load(path))
 
 
@@ -155,9 +155,9 @@ def test_twenty_thousand(tmp_path: Path) -> None:
 def test_the_unharmed_program_is_read(tmp_path: Path) -> None:
     data = stored_program()
     path = tmp_path / "p.einnet"
-    path.write_bytes(artifact._MAGIC + hashlib.sha256(data).digest() + data)
+    path.write_bytes(sealed._MAGIC + hashlib.sha256(data).digest() + data)
     assert len(artifact.load(path).plan.kernels) == 2
-    path.write_bytes(artifact._MAGIC + hashlib.sha256(data).digest() + data[:-1])
+    path.write_bytes(sealed._MAGIC + hashlib.sha256(data).digest() + data[:-1])
     with pytest.raises(ArtifactError, match="damaged"):
         artifact.load(path)
     assert HEADER == 40
