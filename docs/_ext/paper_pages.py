@@ -131,10 +131,10 @@ def fingerprints(data: Json) -> Iterator[str]:
     yield ""
 
 
-SEARCHED = ("search.json", "search-paper.json")
+SEARCHED = ("search.json",)
 FIGURES = {
     "models": (("cpu-models.json",), "make bench", models),
-    "models-longer": (("cpu-models-120s.json",), "python benchmarks/models.py --time-budget 120", models),
+    "topologies": (("topologies.json",), "make bench-topologies", models),
     "operators": (("operators.json",), "make bench-operators", operators),
     "depth": (SEARCHED, "python -m benchmarks.search", depth),
     "converging": (SEARCHED, "python -m benchmarks.search", converging),
