@@ -11,17 +11,15 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from einnet.errors import ArtifactError
-from einnet.graph.dtypes import NUMPY
 from einnet.instantiate.kernels import Plan
 from einnet.runtime import machine
+from einnet.runtime.constants import StoredConstants, array_bytes
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import levels
 from einnet.runtime.cpu.dnnl import Refused
@@ -105,13 +103,6 @@ def describe(cpu: str) -> dict[str, object]:
     return {**machine.description(), **needed, "code": cpu, "features": sorted(levels.features(cpu))}
 
 
-def array_bytes(values: np.ndarray) -> bytes:
-    """The values, flat, in numpy's file format."""
-    buffer = io.BytesIO()
-    np.save(buffer, np.ascontiguousarray(values).reshape(-1), allow_pickle=False)
-    return buffer.getvalue()
-
-
 def load(path: str | os.PathLike[str]) -> Loaded:
     """Read a program. Raises ArtifactError if the file is missing, damaged, of another format or no program.
 
@@ -125,36 +116,13 @@ def load(path: str | os.PathLike[str]) -> Loaded:
         raise ArtifactError(f"{Path(path)} cannot be read: {e}") from e
 
 
-class StoredConstants(Mapping[str, np.ndarray]):
-    """The constants of a stored program by name, each read when it is asked for. Raises ArtifactError where the file has changed since."""
-
-    def __init__(self, archive: zipfile.ZipFile, names: Sequence[str]) -> None:
-        self._archive, self._members = archive, {name: f"constants/{n}.npy" for n, name in enumerate(names)}
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        member = self._members[name]
-        try:
-            return array_from(self._archive.read(member))
-        except (OSError, zipfile.BadZipFile, KeyError, ValueError) as e:
-            raise ArtifactError(f"constant {name} of a stored program cannot be read: {e}") from e
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._members
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._members)
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-
 def _read(archive: zipfile.ZipFile) -> Loaded:
     manifest: Json = json.loads(archive.read("manifest.json"))
     if "cuda" in manifest:
         raise ArtifactError("it is a program for a CUDA device, which einnet.load and `einnet run` take")
     if manifest["format"] != _FORMAT:
         raise ArtifactError(f"the file has format {manifest['format']}, this version of einnet reads format {_FORMAT}")
-    constants = StoredConstants(archive, [str(name) for name in manifest["constants"]])
+    constants = StoredConstants(archive, {str(name): n for n, name in enumerate(manifest["constants"])})
     plan = plan_from_json(manifest["plan"], lambda n: archive.read(f"models/{int(n)}.onnx"), constants)
     check_plan(plan)
     problem = machine.misfit(manifest["machine"])
@@ -162,11 +130,3 @@ def _read(archive: zipfile.ZipFile) -> Loaded:
     code = None if problem else Code(archive.read("code/support.o"), kernels, str(manifest["machine"]["code"]))
     derivations = tuple(archive.read(f"derivations/{n:03}.ein").decode() for n in range(manifest["derivations"]))
     return Loaded(plan, int(manifest["threads"]), code, manifest["metadata"], derivations, manifest["machine"], manifest["versions"], problem)
-
-
-def array_from(data: bytes) -> np.ndarray:
-    """The inverse of `array_bytes`. Raises ValueError for another shape or an element type that programs do not have."""
-    values = np.load(io.BytesIO(data), allow_pickle=False)
-    if values.ndim != 1 or values.dtype not in {np.dtype(t) for t in NUMPY.values()}:
-        raise ValueError(f"a constant of type {values.dtype} and shape {values.shape}")
-    return np.asarray(values)

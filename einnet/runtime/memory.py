@@ -13,6 +13,7 @@ import numpy as np
 from einnet.errors import UsageError
 from einnet.graph.dtypes import NUMPY
 from einnet.instantiate.kernels import Plan, View, operand_views, result_views
+from einnet.runtime.constants import count
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -133,7 +134,7 @@ def check_plan(plan: Plan) -> None:
     if len(buffers) != len(plan.buffers):
         raise UsageError("two buffers of the plan have one name")
     for b in plan.buffers:
-        if b.role == "constant" and (b.name not in plan.constants or plan.constants[b.name].size != b.size):
+        if b.role == "constant" and (b.name not in plan.constants or count(plan.constants, b.name) != b.size):
             raise UsageError(f"constant buffer {b.name} needs {b.size} values")
     known = {b.name for b in plan.buffers if b.role == "constant"} | {v.buffer for _, v in plan.inputs}
     for n, kernel in enumerate(plan.kernels):

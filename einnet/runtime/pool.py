@@ -21,7 +21,8 @@ import numpy as np
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.runtime import machine
-from einnet.runtime.artifact import Loaded, array_bytes, array_from, describe
+from einnet.runtime.artifact import Loaded, describe
+from einnet.runtime.constants import StoredConstants, array_bytes
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.program import Code, Executable
 from einnet.runtime.memory import check_plan
@@ -139,7 +140,6 @@ class Ranged:
             raise
         except Exception as error:  # as above
             raise ArtifactError(f"{path} cannot be read: {error}") from error
-        self._constants: dict[int, np.ndarray] = {}
         self._bound: OrderedDict[int, Executable] = OrderedDict()
         self._lock = threading.RLock()
 
@@ -148,7 +148,7 @@ class Ranged:
         with self._lock:
             try:
                 value = json.loads(self._archive.read(f"sizes/{size}.json"))
-                constants = {str(name): self._constant(int(n)) for name, n in value["constants"].items()}
+                constants = StoredConstants(self._archive, {str(name): int(n) for name, n in value["constants"].items()})
                 plan = plan_from_json(value["plan"], lambda n: self._archive.read(f"models/{int(n)}.onnx"), constants)
                 check_plan(plan)
                 kernels = tuple(self._archive.read(f"code/{int(n)}.o") for n in value["kernels"])
@@ -158,11 +158,6 @@ class Ranged:
         problem = machine.misfit(self.manifest["machine"])
         code = None if problem else Code(support, kernels, str(self.manifest["machine"]["code"]))
         return Loaded(plan, self.threads, code, self.metadata, self.texts, self.manifest["machine"], self.manifest["versions"], problem)
-
-    def _constant(self, number: int) -> np.ndarray:
-        if number not in self._constants:
-            self._constants[number] = array_from(self._archive.read(f"constants/{number}.npy"))
-        return self._constants[number]
 
     def executable(self, size: int) -> Executable:
         """The program for one size, bound to memory."""

@@ -125,7 +125,8 @@ class Executable:
         """Write the constants and the packed copies."""
         types = {b.name: memory.storage_dtype(b.dtype) for b in self.plan.buffers}
         for name in kept:
-            self._array(View(name, (self.plan.constants[name].size,), (1,)), types[name])[...] = self.plan.constants[name].reshape(-1)
+            values = self.plan.constants[name].reshape(-1)
+            self._array(View(name, (values.size,), (1,)), types[name])[...] = values
         for n, p in enumerate(packed):
             source = np.ascontiguousarray(self.plan.constants[p.view.buffer], np.float32).reshape(-1)
             p.fill(source.ctypes.data, self._address(f"packed:{n}"))

@@ -13,7 +13,7 @@ from typing import Any
 
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import Conv, EOperator, OpaqueCall
-from einnet.runtime.artifact import array_bytes, array_from
+from einnet.runtime.constants import array_bytes, array_from
 from einnet.runtime.cuda.program import Batch, CudaProgram, Gemm, Generated, Launch, Matrix, Place, Step
 from einnet.runtime.cuda.tuning import Tuning, read_tuning, tuning_json
 from einnet.runtime.memory import storage_dtype

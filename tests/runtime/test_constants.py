@@ -1,0 +1,89 @@
+"""Constants in an archive: what comes back, what is read for it, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from einnet.errors import ArtifactError
+from einnet.graph.dtypes import NUMPY
+from einnet.runtime.constants import StoredConstants, array_bytes, array_from
+from einnet.runtime.cpu.program import Executable
+from tests.runtime.plans import two_layers
+
+
+def archive(path: Path, *members: bytes) -> StoredConstants:
+    """An archive with these members, as constants a, b..."""
+    with zipfile.ZipFile(path, "w") as file:
+        for n, data in enumerate(members):
+            file.writestr(f"constants/{n}.npy", data)
+    return StoredConstants(zipfile.ZipFile(path), {chr(ord("a") + n): n for n in range(len(members))})
+
+
+def numpy_file(values: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, values)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("name", NUMPY)
+def test_values_come_back(name: str, tmp_path: Path) -> None:
+    values = np.random.default_rng(4).integers(0, 2, (3, 5)).astype(NUMPY[name])
+    found = archive(tmp_path / "a.zip", array_bytes(values), array_bytes(values[:0]))
+    assert list(found) == ["a", "b"]
+    assert [found.count(n) for n in found] == [15, 0]
+    assert found["a"].dtype == values.dtype
+    np.testing.assert_array_equal(found["a"], values.reshape(-1))
+    assert found["b"].shape == (0,)
+
+
+REFUSED = {
+    "junk": b"junk",
+    "nothing": b"",
+    "two dimensions": numpy_file(np.zeros((2, 3), np.float32)),
+    "complex numbers": numpy_file(np.zeros(3, np.complex64)),
+    "the other byte order": numpy_file(np.zeros(3, ">f4")),
+    "too short": array_bytes(np.zeros(3, np.float32))[:-1],
+    "too long": array_bytes(np.zeros(3, np.float32)) + b"\0",
+    "another version of the format": b"\x93NUMPY\x02\x00" + array_bytes(np.zeros(3, np.float32))[8:],
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_no_constant_is_refused_by_head_and_by_value(what: str, tmp_path: Path) -> None:
+    found = archive(tmp_path / "a.zip", REFUSED[what])
+    with pytest.raises(ArtifactError, match="constant a of a stored program cannot be read"):
+        found.count("a")
+    with pytest.raises(ArtifactError, match="constant a of a stored program cannot be read"):
+        found["a"]
+    with pytest.raises(ValueError):
+        array_from(REFUSED[what])
+
+
+def test_a_count_reads_no_values(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    found = archive(path, array_bytes(np.full(4096, 7, np.uint8)))
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"\7" * 4096, b"\7" * 4095 + b"\6"))
+    assert found.count("a") == 4096
+    with pytest.raises(ArtifactError, match="CRC"):
+        found["a"]
+
+
+def test_a_program_reads_each_constant_once(tmp_path: Path) -> None:
+    plan, read = two_layers(), []
+
+    class Counted(StoredConstants):
+        def __getitem__(self, name: str) -> np.ndarray:
+            read.append(name)
+            return super().__getitem__(name)
+
+    archive(tmp_path / "a.zip", *map(array_bytes, plan.constants.values()))
+    stored = Counted(zipfile.ZipFile(tmp_path / "a.zip"), {name: n for n, name in enumerate(plan.constants)})
+    Executable(replace(plan, constants=stored), 1)
+    assert sorted(read) == sorted(plan.constants)
