@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from einnet.api.restrain import footprint
-from einnet.runtime.capacity import available_bytes
+from einnet.runtime.capacity import fits
 
 if TYPE_CHECKING:
     from einnet.api.pipeline import Outcome
@@ -23,9 +23,6 @@ MOST, LEAST = 30, 3
 QUARTILE = 25
 """The percentile of a kernel's samples that counts: what other programs do only adds to a time, and the median holds it on a busy machine."""
 
-MEMORY_SHARE = 0.8
-"""Share of the memory there is that both programs may take."""
-
 
 def losers(outcome: Outcome, objects: Objects, until: float) -> set[str]:
     """Keys of changed subprograms whose kernels take no less time in the derived program than those of the model's own operators in theirs.
@@ -36,7 +33,7 @@ def losers(outcome: Outcome, objects: Objects, until: float) -> set[str]:
     from einnet.runtime.cpu.program import Executable, build_code
 
     assembled = [outcome.assemble(original) for original in (False, True)]
-    if sum(footprint(plan) for plan, _ in assembled) > MEMORY_SHARE * available_bytes():
+    if not fits(sum(footprint(plan) for plan, _ in assembled)):
         return set()
     programs = [Executable(plan, objects.threads, code=build_code(plan, objects.threads, objects)) for plan, _ in assembled]
     derived, original = (by_part(t, o) for t, (_, o) in zip(in_turns(programs, until), assembled, strict=True))

@@ -61,7 +61,7 @@ class Contest:
         """
         end = time.monotonic() + seconds
         times = self.trial.compare(self.programs, FIRST * seconds)
-        if times.get("once"):
+        if times["once"]:
             self.outcome.notes.append("ONNX Runtime was timed once, with its session: it gets too little memory beside the programs")
         runs = DERIVED if DERIVED in self.programs and (OWN not in self.programs or not slower(times)) else OWN
         times = {**times, "runs": runs, "optimized": times[runs]}

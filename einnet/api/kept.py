@@ -10,9 +10,8 @@ from einnet.api.certificate import Certificate
 from einnet.api.optimize import TOLERANCE, Optimization
 from einnet.api.pipeline import Outcome
 from einnet.api.profile import cost_model
-from einnet.api.report import ASKED
+from einnet.api.report import head
 from einnet.api.settings import Settings
-from einnet.api.versions import versions
 from einnet.errors import BackendError, ModelError
 from einnet.graph.onnx_read import serialised
 from einnet.graph.program import Program
@@ -45,11 +44,7 @@ def report(name: str, settings: Settings, outcome: Outcome, reason: str) -> dict
     """The report of a model that was kept: nothing was measured, nothing can differ."""
     times = dict.fromkeys(("original_ms", "onnxruntime_ms", "optimized_ms"))
     return {
-        "model": name,
-        "backend": settings.backend,
-        "threads": settings.threads,
-        "versions": versions(),
-        "settings": {name: getattr(settings, name) for name in ASKED},
+        **head(name, settings),
         "runs": "whole model",
         "kept_whole": reason,
         "subprograms": [],

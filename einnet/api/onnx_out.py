@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from einnet.api.onnx_part import partial_plan, written
-from einnet.api.verify import MEMORY_SHARE, SETTLE_S, compare_outputs, random_inputs
+from einnet.api.verify import SETTLE_S, compare_outputs, random_inputs
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import OpaqueCall
 
@@ -107,7 +107,7 @@ def write(optimization: Optimization, path: Path) -> Path:
 def compare(optimization: Optimization, model: Any, path: Path, seconds: float = 3.0) -> Comparison:
     """Run the written model and the one that it came from in ONNX Runtime on the same random inputs: outputs compared, times interleaved."""
     from einnet.graph.onnx_read import runnable
-    from einnet.runtime.capacity import available_bytes
+    from einnet.runtime.capacity import fits
     from einnet.runtime.ort import Baseline, Session
     from einnet.runtime.timing import compare as interleaved
 
@@ -118,6 +118,6 @@ def compare(optimization: Optimization, model: Any, path: Path, seconds: float =
     verification = compare_outputs(got, wanted, float(optimization.report["verification"]["tolerance"]))
     calls = {"original": Baseline(runnable(model), inputs, threads), "optimized": Baseline(path, inputs, threads)}
     together = 2 * (optimization.report.get("peak_bytes", {}).get("onnxruntime") or 0)
-    rest = {name: call.rest for name, call in calls.items()} if together > MEMORY_SHARE * available_bytes() else None
+    rest = None if fits(together) else {name: call.rest for name, call in calls.items()}
     times = interleaved(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01, rest=rest).timings
     return Comparison(verification, 1e3 * times["original"].median, 1e3 * times["optimized"].median)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from einnet.api.report import head
 from einnet.derivation import einfile
 from einnet.derivation.ranged import RangedFile, ranged, spans
 from einnet.derivation.steps import KINDS
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 TOLD = 20
 """Guards that a report tells of at most; all are counted."""
-
-SETTINGS = ("max_depth", "time_budget", "allow", "derive", "converge", "fingerprint", "rules", "seed", "target")
 
 
 def symbols(name: str) -> list[str]:
@@ -48,14 +47,8 @@ def build(
     guards: Sequence[Guard], seconds: float,
 ) -> dict[str, Any]:  # fmt: skip
     """The report: what every size runs and how it compares, the derivations and where they hold, and what does not come over and why."""
-    from einnet.api.versions import versions
-
     return {
-        "model": title,
-        "backend": settings.backend,
-        "threads": settings.threads,
-        "versions": versions(),
-        "settings": {name: getattr(settings, name) for name in SETTINGS},
+        **head(title, settings),
         "dynamic": {**dimension._asdict(), "representative": family.representative, "problem": family.problem, "shapes": dict(settings.shapes)},
         "sizes": {str(size): size_report(found) for size, found in sizes.items()},
         "derivations": [derivation_report(d) for d in texts],

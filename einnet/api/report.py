@@ -29,6 +29,17 @@ REPORTED_NEAR = 24
 """Candidates of a subprogram that are told of, beside the original and the best."""
 
 
+def head(model: str, settings: Settings) -> dict[str, Any]:
+    """What every report starts with: the model, what ran it, what was asked for."""
+    return {
+        "model": model,
+        "backend": settings.backend,
+        "threads": settings.threads,
+        "versions": versions(),
+        "settings": {name: getattr(settings, name) for name in ASKED},
+    }
+
+
 def build_report(
     model: object,
     program: Program,
@@ -49,11 +60,7 @@ def build_report(
     original = times["original"].median * 1e3 if "original" in times else None
     optimized, reference = times["optimized"].median * 1e3, times["onnxruntime"].median * 1e3
     return {
-        "model": str(model) if isinstance(model, str) or hasattr(model, "__fspath__") else program.title,
-        "backend": settings.backend,
-        "threads": settings.threads,
-        "versions": versions(),
-        "settings": {name: getattr(settings, name) for name in ASKED},
+        **head(str(model) if isinstance(model, str) or hasattr(model, "__fspath__") else program.title, settings),
         "runs": runs(outcome),
         "subprograms": [subprogram_report(r) for r in outcome.results],
         "totals": {

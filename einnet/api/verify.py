@@ -13,7 +13,7 @@ from einnet.api.settings import Settings
 from einnet.errors import BackendError
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import Plan
-from einnet.runtime.capacity import available_bytes, growth
+from einnet.runtime.capacity import fits, growth
 
 if TYPE_CHECKING:
     from einnet.runtime.cpu.program import Executable
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-
-MEMORY_SHARE = 0.8
-"""Share of the memory there is that may be held at once."""
 
 RUNS = 2
 """From its second run on, ONNX Runtime holds what the first one took and a block that it has planned by it."""
@@ -133,23 +130,23 @@ class Trial:
         from einnet.runtime.ort import Baseline
 
         together = RUNS * (self.peak or 0) + sum(program.nbytes for program in programs.values())
-        fits = together <= MEMORY_SHARE * available_bytes()
-        reference = Baseline(self.model, self.inputs, self.threads, frugal=not fits)
+        resident = fits(together)
+        reference = Baseline(self.model, self.inputs, self.threads, frugal=not resident)
         calls = {"onnxruntime": reference, **{name: caller(program, self.inputs) for name, program in programs.items()}}
         rest = {"onnxruntime": reference.rest, **{name: program.rest for name, program in programs.items()}}
         once = False
         try:
-            found = taking_turns(calls, seconds, None if fits else rest)
+            found = taking_turns(calls, seconds, None if resident else rest)
         except BackendError:
             reference.rest()
-            once, fits = True, False
+            once, resident = True, False
             ours = taking_turns({name: call for name, call in calls.items() if name in programs}, seconds, rest)
             rounds = len(ours.again)
             found = replace(ours, samples={**ours.samples, "onnxruntime": (self.seconds,) * rounds})
         reference.rest()
         for program in programs.values():
             program.release()
-        return {**found.timings, "noise": found.noise, "rounds": found, "resident": fits, "once": once}
+        return {**found.timings, "noise": found.noise, "rounds": found, "resident": resident, "once": once}
 
 
 def taking_turns(calls: Mapping[str, Callable[[], object]], seconds: float, rest: Mapping[str, Callable[[], None]] | None) -> Comparison:

@@ -150,10 +150,7 @@ def check_bound(before: Scope, after: Scope, bound: float, proof: Proof) -> Proo
     That factor is by how much rounding errors may grow (`derivation.bounds`). Raises Difference where it is greater.
     """
     one, other = apart(before, after)
-    count = BOUND_POINTS
-    while count > 1 and max(work(one, count), work(other, count)) > _BOUND_BUDGET:
-        count //= 2
-    points = points_to_compare(one, other, (), count)
+    points = points_to_compare(one, other, (), _affordable(one, other, BOUND_POINTS, 1, _BOUND_BUDGET))
     try:
         least, most = magnitudes_at(one, points, whole=True), magnitudes_at(other, points)
     except UsageError as error:
@@ -163,8 +160,8 @@ def check_bound(before: Scope, after: Scope, bound: float, proof: Proof) -> Proo
     ratio = most.max() / least.max() if least.max() else float("inf")
     if ratio > bound * (1 + 1e-9):
         at = tuple(int(x) for x in points[most.argmax()])
-        where = ", ".join(f"{i.name}={x}" for i, x in zip(before.loops, at, strict=True))
-        raise Difference(f"errors are said to grow {bound:.4g} times at most, but at [{where}] what is added up grows {ratio:.4g} times", at)
+        grown = f"but at {_place(before, at)} what is added up grows {ratio:.4g} times"
+        raise Difference(f"errors are said to grow {bound:.4g} times at most, {grown}", at)
     return replace(proof, details=f"{proof.details}; errors grow {ratio:.3g} times at {len(points)} points, {bound:.3g} are allowed for")
 
 
@@ -180,6 +177,19 @@ def _same_tensors(before: Scope, after: Scope) -> None:
     for name in left.keys() & right.keys():
         if left[name] != right[name]:
             raise CertificateError(f"tensor {name} is {left[name]} before and {right[name]} after")
+
+
+def _affordable(before: Scope, after: Scope, most: int, fewest: int, budget: int) -> int:
+    """How many points are evaluated: `most`, halved until both sides cost no more than the budget or no more than `fewest` are left."""
+    count = most
+    while count > fewest and max(work(before, count), work(after, count)) > budget:
+        count //= 2
+    return count
+
+
+def _place(scope: Scope, point: tuple[int, ...]) -> str:
+    """A point of the output by the names of the iterators."""
+    return f"[{', '.join(f'{i.name}={x}' for i, x in zip(scope.loops, point, strict=True))}]"
 
 
 def _seeds(before: Scope, after: Scope, points: int) -> int:
@@ -200,18 +210,14 @@ def _compare(before: Scope, after: Scope, forms: tuple[Scope, ...], reason: str,
     size = prod(before.shape)
     if size == 0:
         return Proof("inline", "no elements")
-    count = most
-    while count > FEWEST_POINTS and max(work(before, count), work(after, count)) > _BUDGET:
-        count //= 2
-    points = points_to_compare(before, after, forms, count)
+    points = points_to_compare(before, after, forms, _affordable(before, after, most, FEWEST_POINTS, _BUDGET))
     seeds = _seeds(before, after, len(points))
     for seed in range(1, seeds + 1):
         left, right = evaluate_at(before, points, seed), evaluate_at(after, points, seed)
         differ = np.flatnonzero(left != right)
         if differ.size:
             at = tuple(int(x) for x in points[differ[0]])
-            where = ", ".join(f"{i.name}={x}" for i, x in zip(before.loops, at, strict=True))
             values = f"{int(left[differ[0]])} before, {int(right[differ[0]])} after (modulo 2^61-1, seed {seed})"
-            raise Difference(f"the two sides differ at [{where}]: {values}\n    before: {before.text()}\n    after:  {after.text()}", at)
+            raise Difference(f"the two sides differ at {_place(before, at)}: {values}\n    before: {before.text()}\n    after:  {after.text()}", at)
     share = "all" if len(points) == size else f"{len(points)} of {size}"
     return Proof("random", f"{reason}; equal at {share} points modulo 2^61-1 for {seeds} seeds", len(points))

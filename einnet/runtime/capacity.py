@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+MEMORY_SHARE = 0.8
+"""Share of the memory there is that may be held at once."""
+
 _NONE = 1 << 60
 """Bytes that no machine has: what limits are called that do not limit."""
 
@@ -16,6 +19,11 @@ def available_bytes() -> float:
     """Memory that this process may still use: what the system has, and what its control groups leave; infinite where neither tells."""
     left = [float(n) for n in (_system(), *_control_groups()) if n is not None]
     return max(min(left, default=float("inf")), 0.0)
+
+
+def fits(nbytes: float) -> bool:
+    """So many bytes may be held at once, beside what this process holds already."""
+    return nbytes <= MEMORY_SHARE * available_bytes()
 
 
 def _system() -> int | None:

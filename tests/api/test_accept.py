@@ -12,6 +12,7 @@ from einnet.api.accept import by_part, losers
 from einnet.api.verify import Trial
 from einnet.errors import BackendError
 from einnet.instantiate.kernels import Conv, Matmul
+from einnet.runtime import capacity
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.objects import OBJECTS, Objects
 from einnet.runtime.cpu.roofline import flops
@@ -71,7 +72,7 @@ def test_both_programs_run_and_each_part_is_weighed(derived, monkeypatch):
             if owner in names:
                 counted[names[owner]] += sign
     assert losers(outcome, objects, 0.0) == {key for key, more in counted.items() if more >= 0}
-    monkeypatch.setattr(accept, "available_bytes", lambda: 0)
+    monkeypatch.setattr(capacity, "available_bytes", lambda: 0)
     assert losers(outcome, objects, 0.0) == set(), "both do not fit into memory"
 
 

@@ -84,6 +84,6 @@ def test_what_would_not_fit_is_written_as_the_models_own_nodes(monkeypatch: pyte
     model = tiny("small")
     outcome = outcome_of(model, Random(1), 1.0)
     assert any(r.changed for r in outcome.results)
-    monkeypatch.setattr("einnet.runtime.onnx.cost.available_bytes", lambda: 0)
+    monkeypatch.setattr("einnet.runtime.capacity.available_bytes", lambda: 0)
     assert exported(outcome, model) == model
     assert any(note.startswith(onnx_part.TOO_LARGE) for note in outcome.notes)

@@ -15,9 +15,9 @@ from einnet.api.audit import audit
 from einnet.api.optimize import Optimization
 from einnet.errors import UsageError
 from einnet.instantiate.kernels import Conv, Kernel, Matmul, OpaqueCall, View, dense_view
+from einnet.runtime import capacity
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.roofline import flops
-from einnet.runtime.onnx import cost as cost_module
 from einnet.runtime.onnx.cost import OnnxCost, expanded
 from einnet.runtime.ort import Session
 from einnet.runtime.profile import ProfileDatabase
@@ -79,10 +79,10 @@ def test_costs_are_those_of_onnx_runtime_under_keys_of_their_own(tmp_path: Path)
 
 def test_what_onnx_would_have_to_copy_is_not_run_where_it_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows that overlap take one row of memory here, and a copy of all of them there."""
-    windows = View("a", (1000, 64), (1, 1))
-    product = Matmul(windows, dense_view("b", (64, 8)), dense_view("c", (1000, 8)))
-    assert expanded(product) == 4 * (64000 + 512 + 8000)
-    monkeypatch.setattr(cost_module, "available_bytes", lambda: 100_000)
+    windows = View("a", (1_000_000, 64), (1, 1))
+    product = Matmul(windows, dense_view("b", (64, 8)), dense_view("c", (1_000_000, 8)))
+    assert expanded(product) == 4 * (64_000_000 + 512 + 8_000_000)
+    monkeypatch.setattr(capacity, "available_bytes", lambda: 1e9)
     assert OnnxCost(1, ProfileDatabase(tmp_path / "p.sqlite"), budget_s=0.002).cost(product) == inf
 
 

@@ -83,7 +83,7 @@ def test_a_kernel_that_would_end_late_is_not_begun(clock: Clock, monkeypatch: py
 
 def test_a_kernel_that_does_not_fit_into_memory_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "_time", lambda *_: pytest.fail("run"))
-    monkeypatch.setattr(measure, "available_bytes", lambda: 100.0)
+    monkeypatch.setattr(capacity, "available_bytes", lambda: 100.0)
     assert measure.measure([matmul()], 1) == [Unmeasured.MEMORY]
     assert measure.bytes_of(matmul(), frozenset({"b"})) == 4 * (64 + 3 * 64 + 64)
 

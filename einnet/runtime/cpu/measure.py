@@ -18,7 +18,7 @@ import numpy as np
 from einnet.expr.nodes import tensors
 from einnet.graph.dtypes import dtype_name
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, OpaqueCall, Plan, View, operand_views, result_views
-from einnet.runtime.capacity import available_bytes
+from einnet.runtime.capacity import fits
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.objects import Objects
@@ -36,8 +36,6 @@ MEASURING_S = 0.05
 """Seconds that measuring takes at least, beside compiling."""
 SLOW_S = 1.0
 """Seconds of samples that a slow kernel gets; what runs longer runs once."""
-MEMORY_SHARE = 0.8
-"""Share of the memory there is that one measurement may take."""
 ITEM = 4
 """Bytes of most elements."""
 _FEWEST, _MOST, _PATIENCE = 5, 300, 4
@@ -117,7 +115,7 @@ def measure(
             found.append(Unmeasured.TIME)
             continue
         constants = constant_buffers(kernel, constant)
-        if bytes_of(kernel, constants) > MEMORY_SHARE * available_bytes():
+        if not fits(bytes_of(kernel, constants)):
             found.append(Unmeasured.MEMORY)
         else:
             try:

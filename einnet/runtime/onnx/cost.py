@@ -14,11 +14,10 @@ import numpy as np
 from einnet.errors import BackendError
 from einnet.expr.nodes import walk
 from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall, operand_views, result_views
-from einnet.runtime import machine
-from einnet.runtime.capacity import available_bytes
+from einnet.runtime import capacity, machine
 from einnet.runtime.costs import MEASUREMENT, CpuCost, kernel_key
 from einnet.runtime.cpu import roofline
-from einnet.runtime.cpu.measure import ITEM, MEMORY_SHARE, Unmeasured, constant_buffers, measure, sample, single
+from einnet.runtime.cpu.measure import ITEM, Unmeasured, constant_buffers, measure, sample, single
 from einnet.runtime.memory import fill_random
 from einnet.runtime.onnx.model import export
 from einnet.runtime.ort import Session
@@ -83,7 +82,7 @@ def model_of(kernel: Kernel, constants: frozenset[str]) -> bytes:
 
 def fits(kernel: Kernel) -> bool:
     """Its nodes do not take more memory than there is."""
-    return COPIES * expanded(kernel) <= MEMORY_SHARE * available_bytes()
+    return capacity.fits(COPIES * expanded(kernel))
 
 
 def expanded(kernel: Kernel) -> int:
