@@ -12,8 +12,8 @@ import numpy as np
 
 from einnet.api.inputs import gather_inputs
 from einnet.api.served import RangedProgram
-from einnet.api.stored import StoredProgram, recorded_certificate
-from einnet.api.stored import load as load_cpu
+from einnet.api.stored import StoredProgram, load_static, recorded_certificate
+from einnet.runtime.sealed import peek
 
 if TYPE_CHECKING:
     from einnet.api.certificate import Certificate
@@ -91,6 +91,8 @@ def load(path: str | Path) -> Stored:
 
     Raises ArtifactError for a file that is missing, damaged or no program. The file contains machine code: load only what you trust.
     """
-    from einnet.runtime.cuda.store import is_cuda
-
-    return StoredCuda(Path(path)) if is_cuda(path) else load_cpu(path)
+    source = Path(path)
+    kept = peek(source)
+    if "cuda" in kept:
+        return StoredCuda(source)
+    return RangedProgram(source) if "ranged" in kept else load_static(source)

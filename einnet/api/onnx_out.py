@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from einnet.api.onnx_part import partial_plan, written
 from einnet.api.verify import SETTLE_S, compare_outputs, random_inputs
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import OpaqueCall
+from einnet.runtime.files import replacing
 
 if TYPE_CHECKING:
     from einnet.api.optimize import Optimization
@@ -89,16 +88,13 @@ def write(optimization: Optimization, path: Path) -> Path:
 
     model = to_onnx(optimization)
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:40]}.") as folder:
-            inside = Path(folder) / path.name
+        with replacing(path) as draft:
             if too_large(model):
-                onnx.save(model, inside, save_as_external_data=True, location=f"{path.name}.data")
-                onnx.checker.check_model(str(inside))
-                os.replace(f"{inside}.data", f"{path}.data")
+                onnx.save(model, draft, save_as_external_data=True, location=f"{path.name}.data")
+                onnx.checker.check_model(str(draft))
             else:
                 onnx.checker.check_model(model, full_check=True)
-                onnx.save(model, inside)
-            os.replace(inside, path)
+                onnx.save(model, draft)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be written ({error.strerror or error})") from error
     return path

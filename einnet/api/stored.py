@@ -19,7 +19,7 @@ from einnet.api.served import RangedProgram
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import OpaqueCall
 from einnet.runtime import artifact
-from einnet.runtime.pool import is_ranged
+from einnet.runtime.sealed import peek
 
 if TYPE_CHECKING:
     from einnet.api.certificate import Certificate
@@ -84,13 +84,11 @@ def load(path: str | Path) -> StoredProgram | RangedProgram:
 
     Raises ArtifactError for a file that is missing, damaged or no program. The file contains machine code: load only what you trust.
     """
-    return RangedProgram(Path(path)) if is_ranged(Path(path)) else load_static(path)
+    return RangedProgram(Path(path)) if "ranged" in peek(Path(path)) else load_static(path)
 
 
 def load_static(path: str | Path) -> StoredProgram:
     """Read a program for one size. Raises ArtifactError as `load` does, and for one that serves a range of sizes."""
-    if is_ranged(Path(path)):
-        raise ArtifactError(f"{path} serves a range of sizes: only load, run, verify and explain take it")
     loaded = artifact.load(path)
     kinds = {"report": dict, "certificate": list, "considered": list}
     if not all(isinstance(loaded.metadata.get(name), kind) for name, kind in kinds.items()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import IO
 
 from einnet.api.plain import plain
 from einnet.errors import UsageError
+from einnet.runtime.files import replacing
 
 
 def check_writable(path: Path) -> None:
@@ -28,27 +28,13 @@ def check_writable(path: Path) -> None:
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write through a temporary file beside `path` and rename it, so that nobody sees half a file. Raises UsageError where that fails."""
+    """Write a file that nobody sees half of. Raises UsageError where that fails."""
     check_writable(path)
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                write(file)
-            os.chmod(name, 0o666 & ~_mask())
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with replacing(path) as draft, draft.open("wb") as file:
+            write(file)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror or error})") from error
-
-
-def _mask() -> int:
-    """The process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def read_text(path: str) -> str:

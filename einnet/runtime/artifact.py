@@ -109,19 +109,21 @@ def load(path: str | os.PathLike[str]) -> Loaded:
     Constants stay in the file, which is kept open, until they are asked for: nobody holds them beside the memory in which the program has them.
     """
     try:
-        return _read(open_sealed(Path(path)))
+        return _read(Path(path), open_sealed(Path(path)))
     except ArtifactError:
         raise
     except Exception as e:  # what is written by somebody else fails in many ways
         raise ArtifactError(f"{Path(path)} cannot be read: {e}") from e
 
 
-def _read(archive: zipfile.ZipFile) -> Loaded:
+def _read(source: Path, archive: zipfile.ZipFile) -> Loaded:
     manifest: Json = json.loads(archive.read("manifest.json"))
     if "cuda" in manifest:
-        raise ArtifactError("it is a program for a CUDA device, which einnet.load and `einnet run` take")
+        raise ArtifactError(f"{source} is a program for a CUDA device, which einnet.load and `einnet run` take")
+    if "ranged" in manifest:
+        raise ArtifactError(f"{source} serves a range of sizes: only load, run, verify and explain take it")
     if manifest["format"] != _FORMAT:
-        raise ArtifactError(f"the file has format {manifest['format']}, this version of einnet reads format {_FORMAT}")
+        raise ArtifactError(f"{source} has format {manifest['format']}, this version of einnet reads format {_FORMAT}")
     constants = StoredConstants(archive, {str(name): n for n, name in enumerate(manifest["constants"])})
     plan = plan_from_json(manifest["plan"], lambda n: archive.read(f"models/{int(n)}.onnx"), constants)
     check_plan(plan)

@@ -114,15 +114,6 @@ def save(path: Path, pool: Pool, members: Mapping[int, Member], metadata: Json, 
     write_sealed(path, buffer.getbuffer())
 
 
-def is_ranged(path: Path) -> bool:
-    """The file holds programs for a range of sizes; what cannot be read is none."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return "ranged" in json.loads(archive.read("manifest.json"))
-    except Exception:  # what is written by somebody else fails in many ways
-        return False
-
-
 class Ranged:
     """What `save` wrote. Raises ArtifactError if the file is damaged or of another format."""
 
@@ -138,7 +129,7 @@ class Ranged:
             self.threads, self.metadata = int(self.manifest["threads"]), dict(self.manifest["metadata"])
         except ArtifactError:
             raise
-        except Exception as error:  # as above
+        except Exception as error:  # what is written by somebody else fails in many ways
             raise ArtifactError(f"{path} cannot be read: {error}") from error
         self._bound: OrderedDict[int, Executable] = OrderedDict()
         self._lock = threading.RLock()

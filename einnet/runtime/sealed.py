@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
 
 from einnet.errors import ArtifactError
+from einnet.runtime.files import replacing
 
 _MAGIC, _DIGEST = b"EINNET\x01\n", 32
 _PART = 1 << 20
@@ -18,29 +19,13 @@ _PART = 1 << 20
 
 
 def write_sealed(target: Path, data: memoryview) -> None:
-    """Write bytes behind the magic number and their digest, under a temporary name, then rename. Raises ArtifactError."""
-    temporary = None
+    """Write bytes behind the magic number and their digest, whole or not at all. Raises ArtifactError."""
     try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-            temporary = Path(file.name)
+        with replacing(target) as draft, draft.open("wb") as file:
             file.write(_MAGIC + hashlib.sha256(data).digest())
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(target)
-        temporary = None
     except OSError as e:
         raise ArtifactError(f"{target} cannot be written: {e.strerror or e}") from e
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    current = os.umask(0o022)
-    os.umask(current)
-    return current
 
 
 class _Body(io.RawIOBase):
@@ -84,6 +69,16 @@ def open_sealed(source: Path) -> zipfile.ZipFile:
         raise ArtifactError(f"{source} cannot be read: {e.strerror or e}") from e
     except zipfile.BadZipFile as e:
         raise ArtifactError(f"{source} cannot be read: {e}") from e
+
+
+def peek(source: Path) -> dict[str, Any]:
+    """The manifest of an archive whose digest nobody has checked yet: what says which reader takes it. Empty where it cannot be read."""
+    try:
+        with zipfile.ZipFile(source) as archive:
+            manifest = json.loads(archive.read("manifest.json"))
+    except Exception:  # what is written by somebody else fails in many ways
+        return {}
+    return manifest if isinstance(manifest, dict) else {}
 
 
 def read_sealed(source: Path) -> memoryview:

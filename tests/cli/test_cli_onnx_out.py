@@ -6,7 +6,9 @@ import json
 
 import numpy as np
 import onnx
+from onnx.numpy_helper import to_array
 
+from einnet.api import onnx_out
 from einnet.runtime.ort import Session
 from tests.models import random_inputs, tiny
 
@@ -30,3 +32,14 @@ def test_a_standard_model_is_written(einnet, tmp_path):
     assert report["verification"]["passed"]
     assert report["speedup"] > 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "out.onnx", "report.json"]
+
+
+def test_weights_that_are_too_large_go_into_a_file_beside_it(tmp_path, monkeypatch):
+    model = tiny("small", size=8)
+    wanted = {t.name: to_array(t).tobytes() for t in model.graph.initializer}
+    monkeypatch.setattr(onnx_out, "to_onnx", lambda _: model)
+    monkeypatch.setattr("einnet.runtime.onnx.model.too_large", lambda _: True)
+    onnx_out.write(None, tmp_path / "out.onnx")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.onnx", "out.onnx.data"]
+    made = onnx.load(tmp_path / "out.onnx")
+    assert {t.name: to_array(t).tobytes() for t in made.graph.initializer} == wanted

@@ -13,6 +13,7 @@ from typing import Any
 from einnet.errors import UsageError
 from einnet.instantiate.kernels import Kernel
 from einnet.runtime.costs import kernel_key
+from einnet.runtime.files import replacing
 from einnet.runtime.serial import canonical
 
 FORMAT = 1
@@ -74,11 +75,10 @@ def profile_json(profile: Profile) -> dict[str, Any]:
 
 
 def save(path: Path, profile: Profile) -> None:
-    """Write the file under a temporary name, then rename. Raises UsageError where the path cannot be written."""
-    draft = path.with_name(f".{path.name}.partial")
+    """Write the file, whole or not at all. Raises UsageError where the path cannot be written."""
     try:
-        draft.write_text(json.dumps(profile_json(profile), indent=1) + "\n")
-        draft.replace(path)
+        with replacing(path) as draft:
+            draft.write_text(json.dumps(profile_json(profile), indent=1) + "\n")
     except OSError as e:
         raise UsageError(f"the profile {path} cannot be written: {e.strerror or e}") from e
 

@@ -64,15 +64,6 @@ def write(path: str | os.PathLike[str], kept: Kept) -> None:
     write_sealed(Path(path), buffer.getbuffer())
 
 
-def is_cuda(path: str | os.PathLike[str]) -> bool:
-    """The file says that it holds a program for CUDA; what cannot be read does not."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return "cuda" in json.loads(archive.read("manifest.json"))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
-        return False
-
-
 def load(path: str | os.PathLike[str]) -> CudaProgram:
     """Read a program. Raises ArtifactError if the file is missing, damaged, of another format or no program for CUDA."""
     return read(path).program

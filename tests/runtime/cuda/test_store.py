@@ -44,7 +44,7 @@ def test_damaged_files_are_refused(tmp_path):
 def test_a_program_for_the_processor_is_none_for_cuda(tmp_path):
     program = lower(two_layers())
     save(tmp_path / "p.cuda", program)
-    with pytest.raises(ArtifactError):
+    with pytest.raises(ArtifactError, match=r"p\.cuda is a program for a CUDA device"):
         artifact.load(tmp_path / "p.cuda")
 
 
