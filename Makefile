@@ -20,6 +20,7 @@ BIN := .venv/bin
 DEMO := build/demo
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 THREADS ?= $(shell nproc)
+EXTRAS := docs notebook nvrtc plans cuda
 
 demo: .venv/stamp-core
 	@mkdir -p $(DEMO)
@@ -87,24 +88,8 @@ clean:
 	$(PIP) install --quiet -e '.[dev]'
 	@touch $@ .venv/stamp-core
 
-.venv/stamp-docs: pyproject.toml | .venv/bin/python
-	$(PIP) install --quiet -e '.[dev,docs]'
-	@touch $@ .venv/stamp-core
-
-.venv/stamp-notebook: pyproject.toml | .venv/bin/python
-	$(PIP) install --quiet -e '.[dev,notebook]'
-	@touch $@ .venv/stamp-core
-
-.venv/stamp-nvrtc: pyproject.toml | .venv/bin/python
-	$(PIP) install --quiet -e '.[dev,nvrtc]'
-	@touch $@ .venv/stamp-core
-
-.venv/stamp-plans: pyproject.toml | .venv/bin/python
-	$(PIP) install --quiet -e '.[dev,plans]'
-	@touch $@ .venv/stamp-core
-
-.venv/stamp-cuda: pyproject.toml | .venv/bin/python
-	$(PIP) install --quiet -e '.[dev,cuda]'
+$(EXTRAS:%=.venv/stamp-%): .venv/stamp-%: pyproject.toml | .venv/bin/python
+	$(PIP) install --quiet -e '.[dev,$*]'
 	@touch $@ .venv/stamp-core
 
 .venv/stamp-bench: pyproject.toml | .venv/bin/python

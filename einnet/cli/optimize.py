@@ -55,12 +55,11 @@ def optimize(options: argparse.Namespace) -> int:
     for path in (options.output, options.report, Path(options.json) if options.json and options.json != "-" else None):
         if path is not None:
             check_writable(path)
+    refuse(options, chosen.backend)
     if options.dynamic:
         return ranged.optimize(options, chosen)
     if chosen.backend == "cuda":
         return optimize_for_cuda(options, chosen)
-    if options.profile:
-        raise UsageError("--profile describes a CUDA device: it goes with --backend cuda")
     with progress(options.quiet) as report:
         result = optimize_model(options.model, chosen, progress=report)
     passed = bool(result.report["verification"]["passed"])
@@ -79,6 +78,19 @@ def optimize(options: argparse.Namespace) -> int:
     return 0 if passed else FAILED
 
 
+def refuse(options: argparse.Namespace, backend: str) -> None:
+    """Raise UsageError for what is asked of a kind of run that does not have it."""
+    from einnet.api.onnx_out import SUFFIX
+
+    if options.profile and backend != "cuda":
+        raise UsageError("--profile describes a CUDA device: it goes with --backend cuda")
+    kind = "--dynamic" if options.dynamic else "--backend cuda" if backend == "cuda" else None
+    if kind and options.report:
+        raise UsageError(f"--report shows the measured times of one program, which {kind} does not have; --json writes what was found")
+    if kind and options.output and options.output.suffix == SUFFIX:
+        raise UsageError(f"{kind} writes programs of its own, OUT.einnet, not ONNX models")
+
+
 def optimize_for_cuda(options: argparse.Namespace, chosen: Any) -> int:
     """Optimize for a CUDA device by predicted times; exit code 1 where the program that was found does not pass its verification on the host."""
     from dataclasses import replace
@@ -86,10 +98,6 @@ def optimize_for_cuda(options: argparse.Namespace, chosen: Any) -> int:
     from einnet.api.cuda import optimize_cuda
     from einnet.cli.progress import progress
 
-    if options.report:
-        raise UsageError("--report shows measured times: there are none with --backend cuda (--json writes the predictions)")
-    if options.output and options.output.suffix == ".onnx":
-        raise UsageError("--backend cuda writes its own programs, not ONNX models")
     with progress(options.quiet) as report:
         result = optimize_cuda(options.model, replace(chosen, progress=report), options.profile)
     passed = bool(result.report["verification"]["passed"])

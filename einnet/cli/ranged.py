@@ -22,10 +22,6 @@ def optimize(options: argparse.Namespace, chosen: Any) -> int:
     from einnet.api.ranges import passed
     from einnet.cli.progress import progress
 
-    if options.report:
-        raise UsageError("--report shows one program: --json writes what was found for a range of sizes")
-    if options.output and options.output.suffix == ".onnx":
-        raise UsageError("--dynamic writes programs of its own, OUT.einnet; not ONNX models")
     with progress(options.quiet) as report:
         result = optimize_dynamic(options.model, options.dynamic, chosen, progress=report)
     good = passed(result.report)

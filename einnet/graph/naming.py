@@ -24,10 +24,14 @@ class Namer:
         self.taken: set[str] = set()
 
     def __call__(self, name: str) -> str:
-        base = identifier(name)
-        found, count = base, 1
-        while found in self.taken:
-            count += 1
-            found = f"{base}_{count}"
-        self.taken.add(found)
-        return found
+        return take(identifier(name), self.taken)
+
+
+def take(name: str, taken: set[str]) -> str:
+    """The name, with a number where it is taken; it is from now on."""
+    found, count = name, 1
+    while found in taken:
+        count += 1
+        found = f"{name}_{count}"
+    taken.add(found)
+    return found

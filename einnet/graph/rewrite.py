@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Body, Read, Scope, Tensor, map_reads
+from einnet.graph.naming import take
 from einnet.graph.program import Node, Program, ProgramNode
 
 Exchange = Mapping[str, Tensor | Scope]
@@ -84,9 +85,4 @@ class Fresh:
         self.taken = set(program.tensors()) | set(program.weights)
 
     def __call__(self, name: str) -> str:
-        found, count = name, 1
-        while found in self.taken:
-            count += 1
-            found = f"{name}_{count}"
-        self.taken.add(found)
-        return found
+        return take(name, self.taken)

@@ -107,6 +107,11 @@ BAD_ARGUMENTS = {
     "folder missing": (("-o", "/nowhere/x.einnet"), "/nowhere/x.einnet: cannot be written"),
     "folder for a file": (("-o", "/"), "cannot be written (it is a folder)"),
     "report": (("--json", "/nowhere/r.json"), "/nowhere/r.json: cannot be written"),
+    "profile of no card": (("--profile", "h200.json"), "--profile describes a CUDA device"),
+    "page of a range": (("--dynamic", "batch=1..3", "--report", "p.html"), "one program, which --dynamic does not have"),
+    "page for a card": (("--backend", "cuda", "--report", "p.html"), "one program, which --backend cuda does not have"),
+    "model of a range": (("--dynamic", "batch=1..3", "-o", "o.onnx"), "--dynamic writes programs of its own, OUT.einnet, not ONNX models"),
+    "model for a card": (("--backend", "cuda", "-o", "o.onnx"), "--backend cuda writes programs of its own, OUT.einnet, not ONNX models"),
 }
 
 
