@@ -7,41 +7,20 @@ compared as addresses, like in a Matmul.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import replace
 
 from einnet.derivation.facts import in_range, product_reads
 from einnet.derivation.rules.relayout import digits, factor, repeated
-from einnet.expr.index import Floor, Index, var
-from einnet.expr.nodes import Iter, Read, Scope, Tensor, is_weight, used_names
-from einnet.instantiate.address import Address, address_of, flat_index, name_of
-from einnet.instantiate.collapse import Dimension, collapse
-from einnet.instantiate.kernels import Conv, dense_strides, strided_view
+from einnet.expr.index import Floor, Index
+from einnet.expr.nodes import Iter, Read, Scope, is_weight, used_names
+from einnet.instantiate.address import name_of
+from einnet.instantiate.convolution import Roles, Window, convolution
+from einnet.instantiate.kernels import dense_strides
 from einnet.instantiate.match import Match, Mismatch
 from einnet.instantiate.tables import Table
 
-MAX_SPATIAL = 3
 GOOD_SPATIAL = 2
 """Spatial dimensions that vendors' fast kernels have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """One spatial dimension: (stride·loop + dilation·tap - pad), or (loop - dilation·tap + pad) / stride where transposed."""
-
-    loop: Iter
-    tap: Iter | None
-    stride: int
-    dilation: int
-    pad: int
-    extent: int
-    step: int
-    transposed: bool
-
-    @property
-    def plain(self) -> bool:
-        """The loop walks the whole dimension, step by step: it can be a batch."""
-        return self.tap is None and self.stride == 1 and not self.pad and self.extent == self.loop.extent
 
 
 def match_conv(scope: Scope, table: Table) -> Match | list[Mismatch]:
@@ -100,7 +79,7 @@ def _match_ordered(scope: Scope, data: Read, weight: Read, n: int, most: int) ->
     batches = leading(windows)
     windows = [w for w in windows if w not in batches]
     address |= {w.loop.name: w.step for w in batches}
-    return _assemble(scope, data, weight, n, windows, [w.loop for w in batches], channels, groups, address, offset)
+    return convolution(scope, Roles(data, weight, n, tuple(windows), tuple(w.loop for w in batches), tuple(channels), tuple(groups), address, offset))
 
 
 def long_windows(parts: Sequence[Window | Index | Mismatch | str], most: int) -> list[Mismatch]:
@@ -184,115 +163,3 @@ def _spread(ix: Index, own: Sequence[str], taps: Sequence[str], text: str) -> Mi
         return Mismatch(text, "sum-split", order=tuple(x for x in taps if x != finest))
     to = Index(tuple((a, c) for a, c in ix.terms if a not in taps), ix.const)
     return Mismatch(text, "skew", iterator=own[0], index=to)
-
-
-def _assemble(
-    scope: Scope,
-    data: Read,
-    weight: Read,
-    n: int,
-    windows: Sequence[Window],
-    batches: Sequence[Iter],
-    channels: Sequence[Iter],
-    groups: Sequence[Iter],
-    address: Mapping[str, int],
-    offset: int,
-) -> Match | list[Mismatch]:
-    if not 1 <= len(windows) <= MAX_SPATIAL:
-        return [Mismatch(f"{len(windows)} spatial dimensions, 1 to {MAX_SPATIAL} are wanted")]
-    if not any(w.tap or w.stride > 1 or w.pad for w in windows):
-        return [Mismatch("no dimension is a window")]
-    transposed = any(w.transposed and w.tap and w.tap.extent > 1 or w.transposed and w.stride > 1 for w in windows)
-    if transposed and any(not w.transposed and (w.tap is not None or w.stride > 1) for w in windows):
-        return [Mismatch("some dimensions are transposed windows, others are not")]
-    windows = [w if w.transposed == transposed else replace(w, pad=-w.pad, transposed=transposed) for w in windows]
-    if transposed and any(w.pad < 0 for w in windows):
-        return [Mismatch("a transposed window with negative padding")]
-    outputs = [i for i in scope.loops if i.name in used_names(weight) and i.extent > 1 and i not in groups]
-    taps = [w.tap for w in windows if w.tap]
-    wanted = tuple(i.name for i in (*groups, *outputs, *channels, *taps) if i.extent > 1 or i in taps)
-    found = address_of(weight, scope.ranges)
-    if isinstance(found, str):
-        return [Mismatch(found, "relayout", operand=1 - n, order=wanted)]
-    out = {str(a): c for a, c in flat_index([var(i.name) for i in scope.loops], scope.box, scope.ranges).terms}
-    c_groups = collapse([i for i in channels if i.extent > 1], (found.strides, address))
-    f_groups = collapse(outputs, (found.strides, out))
-    g_groups = collapse([i for i in groups if i.extent > 1], (found.strides, address, out))
-    nested = len(collapse([i for i in batches if i.extent > 1], (address, out))) < 2
-    if max(len(c_groups), len(f_groups), len(g_groups)) > 1 or not nested:
-        if nested and tuple(x for x in wanted if x in found.strides) != _order(found):
-            return [Mismatch("channels do not nest in the weights", "relayout", operand=1 - n, order=wanted)]
-        order = tuple(i.name for i in (*batches, *(w.loop for w in windows), *groups, *outputs))
-        rest = tuple(i.name for i in scope.loops if i.name not in order)
-        if (*rest, *order) != tuple(i.name for i in scope.loops):
-            return [Mismatch(f"the result's {'channels' if nested else 'batches'} are not adjacent", "permute", order=(*rest, *order))]
-        return [Mismatch(f"{'channels' if nested else 'batches'} do not nest in the data or the result")]
-    unit = Dimension((), 1, (1, 1, 1))
-    g, c, f = (x[0] if x else unit for x in (g_groups, c_groups, f_groups))
-    if g.extent > 1 and (c.extent > 1 and g.strides[1] != c.extent * c.strides[1] or f.extent > 1 and g.strides[2] != f.extent * f.strides[1]):
-        return [Mismatch("groups are not the outer part of the channels")]
-    return _finish(scope, data, weight, n, windows, batches, transposed, found, out, address, offset, g, c, f)
-
-
-def _order(found: Address) -> tuple[str, ...]:
-    return tuple(sorted(found.strides, key=lambda x: -abs(found.strides[x])))
-
-
-def _finish(
-    scope: Scope,
-    data: Read,
-    weight: Read,
-    n: int,
-    windows: Sequence[Window],
-    batches: Sequence[Iter],
-    transposed: bool,
-    weights: Address,
-    out: Mapping[str, int],
-    address: Mapping[str, int],
-    offset: int,
-    g: Dimension,
-    c: Dimension,
-    f: Dimension,
-) -> Match | list[Mismatch]:
-    batch = Iter(batches[-1].name, 0, prod(b.extent for b in batches)) if batches else None
-    shape_x, stride_x = [], []
-    ends: list[int] = []
-    begins: list[int] = []
-    for w in windows:
-        skip = max(-w.pad, 0)
-        begin, extent = max(w.pad, 0), w.extent - skip
-        taps = w.tap.extent if w.tap else 1
-        span = (taps - 1) * w.dilation + 1
-        if transposed:
-            end = (extent - 1) * w.stride + span - begin - w.loop.extent
-        else:
-            end = (w.loop.extent - 1) * w.stride + span - extent - begin
-            if end < 0:
-                extent = extent + end if -end >= w.stride else extent
-                end = 0
-        if extent <= 0:
-            return [Mismatch("the window reads nothing of the data")]
-        offset += skip * w.step
-        shape_x.append(extent)
-        stride_x.append(w.step)
-        begins.append(begin)
-        ends.append(end)
-    channel_stride = c.strides[1] if c.extent > 1 else g.strides[1] if g.extent > 1 else 1
-    filter_stride = f.strides[1] if f.extent > 1 else g.strides[2] if g.extent > 1 else 1
-    x_shape = (batch.extent if batch else 1, g.extent * c.extent, *shape_x)
-    x = strided_view("0", x_shape, (address[batch.name] if batch else 0, channel_stride, *stride_x), offset)
-    y_shape = (batch.extent if batch else 1, g.extent * f.extent, *(w.loop.extent for w in windows))
-    y = strided_view("out", y_shape, (out[batch.name] if batch else 0, filter_stride, *(out[w.loop.name] for w in windows)))
-    w_shape = (g.extent, f.extent, c.extent, *(w.tap.extent if w.tap else 1 for w in windows))
-    w_strides = (g.strides[0], f.strides[0], c.strides[0], *(weights.strides.get(w.tap.name, 0) if w.tap else 0 for w in windows))
-    kernel = Conv(
-        x, strided_view("1", w_shape, w_strides, weights.offset), y,
-        tuple(w.stride for w in windows), tuple(w.dilation for w in windows), tuple(begins), tuple(ends), transposed,
-    )  # fmt: skip
-    bases: tuple[Tensor | Scope, ...] = (data.base, weight.base)
-    roles = (
-        ("n", tuple(b.name for b in batches)), ("o", tuple(w.loop.name for w in windows)), ("f", f.names), ("c", c.names),
-        ("r", tuple(w.tap.name for w in windows if w.tap)), ("g", g.names),
-    )  # fmt: skip
-    del n, scope
-    return Match("ConvTranspose" if transposed else "Conv", kernel, bases, roles)
