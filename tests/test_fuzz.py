@@ -2,58 +2,42 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
-import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 
-from einnet.derivation import einfile
-from einnet.errors import ArtifactError, EinNetError
+import einnet
+from einnet.api.recording import read_requests, requests_json
+from einnet.api.served import RangedProgram
+from einnet.api.stored import StoredProgram
+from einnet.derivation import einfile, ranged
+from einnet.errors import ArtifactError, EinNetError, UsageError
 from einnet.expr.text import parse
 from einnet.graph.onnx import load as load_onnx
-from einnet.instantiate.kernels import Buffer, EOperator, Matmul, Plan, dense_view
-from einnet.runtime import artifact, sealed
+from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Matmul, Plan, dense_view
+from einnet.runtime import artifact, pool
 from einnet.runtime.cpu.program import Code
+from einnet.runtime.cuda import profile, store
+from einnet.runtime.cuda.convolutions import Plan as CudnnPlan
+from einnet.runtime.cuda.lower import lower
+from einnet.runtime.cuda.profile import H200
+from einnet.runtime.cuda.tuning import Tuning
+from einnet.search.candidates import choose
+from einnet.search.recall import choice_from, choice_json
+from einnet.search.space import Options, Space
 from tests.models import tiny
+from tests.mutated import mutated_archive, mutated_bytes, mutated_json, mutated_text, with_manifest
+from tests.runtime.plans import two_layers
 from tests.strategies import random_scope
 
-HEADER = len(sealed._MAGIC) + sealed._DIGEST
 GOLDENS = sorted((Path(__file__).parent / "derivations").glob("*.ein"))
-SYMBOLS = "LΣ[]{}()<>=+-*/%|,.:;'0123456789abhwrs \n#\"\\∞é\0"
-
-
-def mutated_text(rng: Random, text: str) -> str:
-    """A few characters dropped, doubled, exchanged or replaced; sometimes a stretch moved."""
-    characters = list(text)
-    for _ in range(rng.choice((1, 1, 2, 5))):
-        at = rng.randrange(len(characters) + 1)
-        match rng.randrange(5):
-            case 0:
-                del characters[at : at + rng.choice((1, 1, 8))]
-            case 1:
-                characters[at:at] = rng.choice(SYMBOLS) * rng.choice((1, 1, 1, 300))
-            case 2:
-                characters[at : at + 1] = rng.choice(SYMBOLS)
-            case 3:
-                characters[at:at] = characters[max(0, at - rng.randrange(1, 30)) : at]
-            case 4:
-                other = rng.randrange(len(characters) + 1)
-                characters[at:at] = characters[other : other + rng.randrange(1, 20)]
-    return "".join(characters)
-
-
-def mutated_bytes(rng: Random, data: bytes) -> bytes:
-    """A few bytes changed, or the end cut off."""
-    changed = bytearray(data)
-    for _ in range(rng.choice((1, 1, 2, 8))):
-        changed[rng.randrange(len(changed))] = rng.randrange(256)
-    return bytes(changed[: rng.randrange(len(changed))] if rng.random() < 0.2 else changed)
 
 
 def survives(read: Callable[[], object]) -> None:
@@ -82,48 +66,117 @@ def derivations(count: int, seed: int) -> None:
         survives(lambda text=text: einfile.parse(text))
 
 
-def stored_program() -> bytes:
-    """An artifact, without its digest; its code is no code."""
-    scope = parse("A : f32[2,3]\nL[i<2,j<3] relu(A[i,j])")
-    a, b, c, w = (dense_view(n, s) for n, s in (("a", (2, 3)), ("b", (2, 3)), ("c", (2, 4)), ("w", (3, 4))))
+def ranged_derivations(count: int, seed: int) -> None:
+    """What is read says at each of its sizes what a derivation says, or is none."""
+    rng, texts = Random(seed), ranged_texts()
+    for _ in range(count):
+        text = mutated_text(rng, rng.choice(texts))
+        survives(lambda text=text: at_every_size(ranged.parse(text)))
+
+
+def at_every_size(file: ranged.RangedFile) -> None:
+    for size in file.sizes:
+        file.at(size)
+
+
+def ranged_texts() -> list[str]:
+    """Some published derivations with a name for one of their extents."""
+    files = [einfile.parse(p.read_text(encoding="utf-8")) for p in GOLDENS if p.stat().st_size < 3000]
+    extents = {file: file.derivation.start.shape[0] for file in files if file.derivation.start.shape}
+    return [str(ranged.ranged(file.derivation, file.matches, n, "batch", (1, 9), (1, 2, 5))) for file, n in extents.items()]
+
+
+def small_plan(rows: int = 2) -> Plan:
+    """relu(x) w for a matrix of so many rows."""
+    scope = parse(f"A : f32[{rows},3]\nL[i<{rows},j<3] relu(A[i,j])")
+    a, b, c, w = (dense_view(n, s) for n, s in (("a", (rows, 3)), ("b", (rows, 3)), ("c", (rows, 4)), ("w", (3, 4))))
     buffers = (
-        Buffer("a", 6, "f32", "input"),
-        Buffer("b", 6, "f32", "temporary"),
+        Buffer("a", 3 * rows, "f32", "input"),
+        Buffer("b", 3 * rows, "f32", "temporary"),
         Buffer("w", 12, "f32", "constant"),
-        Buffer("c", 8, "f32", "output"),
+        Buffer("c", 4 * rows, "f32", "output"),
     )
-    plan = Plan(buffers, (EOperator(scope, (("A", a),), b), Matmul(b, w, c)), (("x", a),), (("y", c),), {"w": np.ones(12, np.float32)})
-    return bytes(artifact._archive(plan, Code(b"support", (b"kernels",)), {"report": {}}, ["text"], 1))
+    weights = {"w": np.ones(12, np.float32)}
+    return Plan(buffers, (EOperator(scope, (("A", a),), b), Matmul(b, w, c)), (("x", a),), (("y", c),), weights)
+
+
+CODE = Code(b"support", (b"kernels",))
+TEXT = "A : f32[2]\nfrom L[i<2] A[i]\n"
+
+
+def stored_program(path: Path) -> bytes:
+    """An artifact; its code is no code."""
+    report = {"model": "m", "kept_whole": False, "subprograms": [{"key": "k", "changed": True}]}
+    proven = [{"key": "k", "proofs": [["inline", "", 0]]}]
+    metadata = {"report": report, "certificate": proven, "considered": [{"key": "k", "candidate": 1}]}
+    artifact.save(path, small_plan(), CODE, metadata, [TEXT, TEXT], threads=1)
+    return path.read_bytes()
+
+
+def stored_range(path: Path) -> bytes:
+    """An artifact for one or two rows."""
+    collected = pool.Pool()
+    members = {rows: collected.add(small_plan(rows), CODE) for rows in (1, 2)}
+    dynamic = {"name": "rows", "lowest": 1, "highest": 2}
+    metadata = {"report": {"model": "m", "dynamic": dynamic, "sizes": {"1": {}, "2": {}}}}
+    pool.save(path, collected, members, metadata, [f"rows in 1..2\nholds at 1, 2\n{TEXT}"], 1)
+    return path.read_bytes()
+
+
+def stored_cuda(path: Path) -> bytes:
+    """A program for CUDA, of vendor calls only."""
+    metadata = {"report": {"model": "m"}, "certificate": [{"key": "k", "proofs": []}]}
+    tuning = Tuning("card", "fp32", {"cudnn": "9"}, {"ab": b"\1\2", "cd": CudnnPlan(3, (("knob", 1),))})
+    store.write(path, store.Kept(lower(two_layers()), (tuning,), metadata, (TEXT,)))
+    return path.read_bytes()
+
+
+STORED = (stored_program, stored_range, stored_cuda)
+
+
+def looked_at(path: Path) -> list[object]:
+    """All that can be asked of a stored program without running it."""
+    program = einnet.load(path)
+    seen: list[object] = [repr(program), program.inputs, program.report]
+    if isinstance(program, RangedProgram):
+        return [*seen, program.derivations, program.output_names, *map(program.ranged.loaded, program.sizes)]
+    seen.append(program.certificate)
+    return [*seen, program.derivations, program.considered] if isinstance(program, StoredProgram) else [*seen, program.output_names]
 
 
 def artifacts(count: int, seed: int, folder: Path) -> None:
-    """Bytes of the archive, and values of its manifest, under a digest that is right."""
-    rng, whole, path = Random(seed), stored_program(), folder / "p.einnet"
-    for n in range(count):
-        data = mutated_manifest(rng, whole) if n % 2 else mutated_bytes(rng, whole)
-        path.write_bytes(sealed._MAGIC + hashlib.sha256(data).digest() + data)
-        survives(lambda: artifact.load(path))
+    rng, path = Random(seed), folder / "p.einnet"
+    wholes = [make(path) for make in STORED]
+    for _ in range(count):
+        path.write_bytes(mutated_archive(rng, rng.choice(wholes)))
+        survives(lambda: looked_at(path))
 
 
-def mutated_manifest(rng: Random, data: bytes) -> bytes:
-    """One value somewhere in the manifest replaced by another one."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    manifest = json.loads(files["manifest.json"])
-    at = manifest
-    while True:
-        keys = list(at) if isinstance(at, dict) else list(range(len(at)))
-        key = rng.choice(keys)
-        if not isinstance(at[key], (dict, list)) or not at[key] or rng.random() < 0.1:
-            break
-        at = at[key]
-    at[key] = rng.choice((None, -1, 0, 1 << 70, 2.5, "", "a", [], {}, [1, 2], True, "../../etc/passwd"))
-    files["manifest.json"] = json.dumps(manifest).encode()
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return out.getvalue()
+def profiles(count: int, seed: int, folder: Path) -> None:
+    """Recorded times of a card, requests for such, and what a search is remembered by."""
+    rng, path = Random(seed), folder / "p.json"
+    recorded = replace(H200, seconds={"ab": 1e-6}, details={"ab": {"kind": "Matmul", "hot": [1e-6, 0.0, 3]}}, failed={"cd": "why"})
+    sources = [(json.dumps(profile.profile_json(recorded)), profile.load), (json.dumps(requests_json(small_plan().kernels)), read_requests)]
+    for _ in range(count):
+        text, read = rng.choice(sources)
+        path.write_text(mutated_json(rng, text), encoding="utf-8")
+        survives(lambda read=read: read(path))
+
+
+def memories(count: int, seed: int) -> None:
+    """What is remembered of a search and was changed since gives nothing, or choices whose derivations lead where they say."""
+    rng = Random(seed)
+    expression = parse("A : f32[57,5]\nK : weight f32[5,8]\nL[m<57,n<8] relu({L[m<57,n<8] Σ[k<5] A[m,k]*K[k,n]}[m,n])")
+    choice = choose(expression, Space(Options(max_depth=1, intensity=0.0)).forms(expression), alike, lambda kernels, _: alike(kernels))
+    text = json.dumps(choice_json(choice, choice.candidates))
+    for _ in range(count):
+        with suppress(ValueError):
+            found = choice_from(json.loads(mutated_json(rng, text)), expression, alike)
+            assert found is None or all(c.form.derivation.end == c.form.tree for c in found.candidates)
+
+
+def alike(kernels: Sequence[Kernel]) -> list[float]:
+    return [1e-6 for _ in kernels]
 
 
 def models(count: int, seed: int, folder: Path) -> None:
@@ -134,30 +187,85 @@ def models(count: int, seed: int, folder: Path) -> None:
         survives(lambda: load_onnx(path))
 
 
+FOUND = [
+    (stored_program, ("metadata", "certificate", 0), []),
+    (stored_program, ("metadata", "considered", 0, "candidate"), "a"),
+    (stored_program, ("metadata", "report", "kept_whole"), True),
+    (stored_program, ("metadata", "report", "subprograms"), 2.5),
+    (stored_program, ("metadata",), [1, 2]),
+    (stored_range, ("derivations",), 1 << 70),
+    (stored_range, ("metadata", "report", "dynamic", "highest"), 1 << 70),
+    (stored_range, ("metadata", "report", "dynamic", "lowest"), float("inf")),
+    (stored_range, ("machine", "features"), [True]),
+    (stored_range, ("machine",), {}),
+    (stored_cuda, ("metadata", "report"), 5),
+    (stored_cuda, ("metadata", "certificate", 0, "proofs"), [["inline"]]),
+    (stored_cuda, ("program", "inputs", 0, 1, 0), "elsewhere"),
+]
+"""Values in manifests that once made something else than an error of ours, or took all memory."""
+
+
+@pytest.mark.parametrize(("make", "place", "value"), FOUND, ids=lambda given: str(given)[:40] if isinstance(given, tuple) else None)
+def test_values_that_are_none(make: Callable[[Path], bytes], place: tuple[Any, ...], value: object, tmp_path: Path) -> None:
+    path = tmp_path / "p.einnet"
+
+    def exchange(manifest: Any) -> None:
+        for key in place[:-1]:
+            manifest = manifest[key]
+        manifest[place[-1]] = value
+
+    path.write_bytes(with_manifest(make(path), exchange))
+    with pytest.raises(ArtifactError):
+        looked_at(path)
+
+
+def test_inputs_that_differ_between_sizes_are_refused(tmp_path: Path) -> None:
+    collected, path = pool.Pool(), tmp_path / "p.einnet"
+    plans = (small_plan(1), replace(small_plan(2), inputs=(("other", small_plan(2).inputs[0][1]),)))
+    members = {rows: collected.add(plan, CODE) for rows, plan in enumerate(plans, 1)}
+    report = {"model": "m", "dynamic": {"name": "rows", "lowest": 1, "highest": 2}, "sizes": {"1": {}, "2": {}}}
+    pool.save(path, collected, members, {"report": report}, [], 1)
+    with pytest.raises(ArtifactError, match="other inputs at rows = 1 than at 2"):
+        looked_at(path)
+
+
+@pytest.mark.parametrize("text", ['{"requests": 1, "kernels": [{"kind": "eoperator", "scope": {}}]}', "[" * 100_000, "[1]", '{"requests": NaN}'])
+def test_requests_that_are_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text(text)
+    for read in (read_requests, profile.load):
+        with pytest.raises(UsageError):
+            read(tmp_path / "r.json")
+
+
 def test_texts() -> None:
     expressions(1500, 0)
     derivations(40, 0)
+    ranged_derivations(40, 0)
+    memories(20, 0)
 
 
 def test_bytes(tmp_path: Path) -> None:
-    artifacts(200, 0, tmp_path)
+    artifacts(300, 0, tmp_path)
+    profiles(200, 0, tmp_path)
     models(60, 0, tmp_path)
 
 
 @pytest.mark.slow
 def test_twenty_thousand(tmp_path: Path) -> None:
-    expressions(14_000, 1)
+    expressions(10_000, 1)
     derivations(1_000, 1)
-    artifacts(4_000, 1, tmp_path)
+    ranged_derivations(1_000, 1)
+    memories(500, 1)
+    artifacts(5_000, 1, tmp_path)
+    profiles(1_500, 1, tmp_path)
     models(1_000, 1, tmp_path)
 
 
-def test_the_unharmed_program_is_read(tmp_path: Path) -> None:
-    data = stored_program()
+@pytest.mark.parametrize("make", STORED)
+def test_unharmed_programs_are_read(make: Callable[[Path], bytes], tmp_path: Path) -> None:
     path = tmp_path / "p.einnet"
-    path.write_bytes(sealed._MAGIC + hashlib.sha256(data).digest() + data)
-    assert len(artifact.load(path).plan.kernels) == 2
-    path.write_bytes(sealed._MAGIC + hashlib.sha256(data).digest() + data[:-1])
+    data = make(path)
+    looked_at(path)
+    path.write_bytes(data[:-1])
     with pytest.raises(ArtifactError, match="damaged"):
-        artifact.load(path)
-    assert HEADER == 40
+        einnet.load(path)

@@ -13,6 +13,7 @@ import numpy as np
 from einnet.api.inputs import gather_inputs
 from einnet.api.served import RangedProgram
 from einnet.api.stored import StoredProgram, load_static, recorded_certificate
+from einnet.errors import ArtifactError
 from einnet.runtime.sealed import peek
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ class StoredCuda:
 
         self.path, self.math = path, math
         self.kept = read(path)
+        kinds = {"report": dict, "certificate": list}
+        if not all(isinstance(self.kept.metadata.get(name, kind()), kind) for name, kind in kinds.items()):
+            raise ArtifactError(f"{path} holds a program but no report of an optimization")
         self.program, self.tunings = self.kept.program, self.kept.tunings
 
     def __repr__(self) -> str:
@@ -51,7 +55,7 @@ class StoredCuda:
     @cached_property
     def certificate(self) -> Certificate:
         """The derivations, and how each step was proven when the program was made."""
-        return recorded_certificate(self.kept.derivations, self.kept.metadata.get("certificate", []))
+        return recorded_certificate(self.path, self.kept.derivations, self.kept.metadata.get("certificate", []))
 
     @property
     def output_names(self) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ def read_requests(path: Path) -> list[Kernel]:
         return [read_kernel(k, lambda n: b"") for k in value["kernels"]]
     except OSError as e:
         raise UsageError(f"{path} cannot be read: {e.strerror or e}") from e
-    except (ValueError, KeyError, TypeError, EinNetError) as e:
+    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError, EinNetError) as e:
         raise UsageError(f"{path} holds no requests for times of kernels: {type(e).__name__} {e}") from e
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from einnet.api.inputs import gather_inputs
 from einnet.errors import ArtifactError, UsageError
 from einnet.runtime.pool import Ranged
+from einnet.runtime.sealed import reading
 
 if TYPE_CHECKING:
     from einnet.derivation.ranged import RangedFile
@@ -31,8 +32,9 @@ class RangedProgram:
             self.report: dict[str, Any] = self.ranged.metadata["report"]
             told = self.report["dynamic"]
             self.name, self.lowest, self.highest = str(told["name"]), int(told["lowest"]), int(told["highest"])
-            assert self.lowest >= 1 and self.report["sizes"].keys() == set(map(str, range(self.lowest, self.highest + 1)))
-        except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            assert self.lowest >= 1 and len(self.report["sizes"]) == len(self.sizes)
+            assert all(str(size) in self.report["sizes"] for size in self.sizes)
+        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ArtifactError(f"{path} holds programs but no report of an optimization for a range of sizes") from error
 
     def __repr__(self) -> str:
@@ -48,13 +50,16 @@ class RangedProgram:
         """The derivations that the programs stand on, with the size as a name, and where they hold."""
         from einnet.derivation.ranged import parse
 
-        return [parse(text) for text in self.ranged.texts]
+        with reading(self.path):
+            return [parse(text) for text in self.ranged.texts]
 
     @cached_property
     def _signatures(self) -> tuple[dict[str, tuple[str, tuple[int, ...]]], dict[str, tuple[int, ...]]]:
         """Inputs at the lowest size, and the axes whose extent follows the size."""
         ends = [self._signature(size) for size in dict.fromkeys((self.lowest, self.highest))]
         low, high = ends[0], ends[-1]
+        if {n: len(shape) for n, (_, shape) in low.items()} != {n: len(shape) for n, (_, shape) in high.items()}:
+            raise ArtifactError(f"{self.path} has other inputs at {self.name} = {self.lowest} than at {self.highest}")
         axes = {name: tuple(n for n, (a, b) in enumerate(zip(low[name][1], high[name][1])) if a != b) for name in low}
         return low, axes
 

@@ -19,7 +19,7 @@ from einnet.api.served import RangedProgram
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import OpaqueCall
 from einnet.runtime import artifact
-from einnet.runtime.sealed import peek
+from einnet.runtime.sealed import peek, reading
 
 if TYPE_CHECKING:
     from einnet.api.certificate import Certificate
@@ -66,16 +66,17 @@ def certificate_json(certificate: Certificate) -> list[dict[str, object]]:
     return [{"key": e.key, "proofs": [[p.method, p.details, p.points] for p in e.proofs]} for e in certificate.entries]
 
 
-def recorded_certificate(texts: Sequence[str], recorded: Sequence[Mapping[str, Any]]) -> Certificate:
-    """The derivations, one for each record, and how their steps were proven when the program was made."""
+def recorded_certificate(path: Path, texts: Sequence[str], recorded: Sequence[Mapping[str, Any]]) -> Certificate:
+    """The derivations in a file, one for each record, and how their steps were proven when the program was made. Raises ArtifactError."""
     from einnet.api.certificate import Certificate, Entry
     from einnet.derivation import einfile
     from einnet.derivation.check import Proof
 
     entries = []
-    for text, record in zip(texts, recorded):
-        file = einfile.parse(text)
-        entries.append(Entry(record["key"], file.derivation, tuple(Proof(*p) for p in record["proofs"]), file.matches))
+    with reading(path):
+        for text, record in zip(texts, recorded):
+            file = einfile.parse(text)
+            entries.append(Entry(str(record["key"]), file.derivation, tuple(Proof(*p) for p in record["proofs"]), file.matches))
     return Certificate(tuple(entries))
 
 
@@ -113,21 +114,23 @@ class StoredProgram:
     @cached_property
     def certificate(self) -> Certificate:
         """The derivations, and how each step was proven when the program was made. `einnet.api.audit` proves them again."""
-        return recorded_certificate(self.loaded.derivations, self.loaded.metadata["certificate"])
+        return recorded_certificate(self.path, self.loaded.derivations, self.loaded.metadata["certificate"])
 
     @cached_property
     def considered(self) -> list[Considered]:
         """The derivations of the candidates that the report tells of and that do not run. They have not been checked."""
         from einnet.derivation import einfile
 
-        files = map(einfile.parse, self.loaded.derivations[len(self.loaded.metadata["certificate"]) :])
-        recorded = self.loaded.metadata["considered"]
-        return [Considered(r["key"], r["candidate"], file.derivation, file.matches) for r, file in zip(recorded, files)]
+        with reading(self.path):
+            files = map(einfile.parse, self.loaded.derivations[len(self.loaded.metadata["certificate"]) :])
+            recorded = self.loaded.metadata["considered"]
+            return [Considered(str(r["key"]), int(r["candidate"]), file.derivation, file.matches) for r, file in zip(recorded, files)]
 
     @property
     def derivations(self) -> list[Derivation]:
         """The derivation of every distinct subprogram that was changed."""
-        changed = {s["key"] for s in self.report["subprograms"] if s["changed"]}
+        with reading(self.path):
+            changed = {s["key"] for s in self.report["subprograms"] if s["changed"]}
         return [e.derivation for e in self.certificate.entries if e.key in changed]
 
     @cached_property
@@ -136,8 +139,9 @@ class StoredProgram:
         if self.report.get("kept_whole"):
             from einnet.runtime.whole import Whole
 
-            call = self.loaded.plan.kernels[0]
-            assert isinstance(call, OpaqueCall)
+            (call, *rest) = self.loaded.plan.kernels or (None,)
+            if not isinstance(call, OpaqueCall) or rest:
+                raise ArtifactError(f"{self.path} holds a program that is to be run by ONNX Runtime as a whole, but no model")
             return Whole(call.model, self.loaded.threads, call.origin)
         return self.loaded.executable()
 

@@ -162,12 +162,12 @@ def _step(header: str, before: Scope, after: Scope, line: int) -> Step:
     m = _BY.match(header.strip())
     if m is None:
         raise ParseError(f"line {line}: expected 'by rule [at path] [kind class] [bound number] parameters', found {header!r}")
-    path = tuple(map(int, m["path"].split("."))) if m["path"] else ()
     kind, parameters = m["kind"] or "exact", (m["parameters"] or "").strip()
     if kind not in KINDS:
         raise ParseError(f"line {line}: {kind!r} is no numerical class: expected one of {', '.join(KINDS)}")
     try:
         bound = float(m["bound"]) if m["bound"] else None
+        path = tuple(map(int, m["path"].split("."))) if m["path"] else ()
         old, new = subscope(before, path), subscope(after, path)
     except (ValueError, IndexError):
         raise ParseError(f"line {line}: there is no scope at {m['path']}, or {m['bound']} is no number") from None

@@ -23,8 +23,9 @@ from einnet.errors import CertificateError, ParseError
 
 _INTEGER = re.compile(r"(?<![\w.'])\d+(?![\w.'])")
 _HEAD = re.compile(r"by\s+\S+(?:\s+at\s+\d+(?:\.\d+)*)?(?:\s+kind\s+\w+)?(?:\s+bound\s+\S+)?")
-_RANGE = re.compile(r"(?P<name>[A-Za-z_]\w*) in (?P<lowest>\d+)\.\.(?P<highest>\d+)$")
-_HOLDS = re.compile(r"holds at (\d+(?:\.\.\d+)?(?:, \d+(?:\.\.\d+)?)*)$")
+_RANGE = re.compile(r"(?P<name>[A-Za-z_]\w*) in (?P<lowest>[0-9]{1,6})\.\.(?P<highest>[0-9]{1,6})$")
+_SPAN = r"[0-9]{1,6}(?:\.\.[0-9]{1,6})?"
+_HOLDS = re.compile(rf"holds at ({_SPAN}(?:, {_SPAN})*)$")
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def put_in(body: str, name: str, size: int) -> str:
 
 
 def _name(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(?:(?<![\w.'])(?P<factor>\d+)\*)?(?<![\w.']){re.escape(name)}(?![\w'])")
+    return re.compile(rf"(?:(?<![\w.'])(?P<factor>[0-9]{{1,18}})\*)?(?<![\w.']){re.escape(name)}(?![\w'])")
 
 
 def parse(text: str) -> RangedFile:
@@ -99,10 +100,14 @@ def parse(text: str) -> RangedFile:
     bounds, holds = _RANGE.match(first.strip()), _HOLDS.match(second.strip())
     if bounds is None or holds is None:
         raise ParseError(f"expected 'NAME in 1..32' and 'holds at 1..32' in the first two lines, found {first!r} and {second!r}")
-    sizes = [size for part in holds[1].split(", ") for size in _span(part)]
     low, high = int(bounds["lowest"]), int(bounds["highest"])
-    if any(not low <= size <= high for size in sizes):
-        raise ParseError(f"'{second.strip()}' names a size outside {low}..{high}")
+    sizes: list[int] = []
+    for first_size, last_size in map(_span, holds[1].split(", ")):
+        if not low <= first_size <= last_size <= high:
+            raise ParseError(f"'{second.strip()}' names a size outside {low}..{high}")
+        if sizes and first_size <= sizes[-1]:
+            raise ParseError(f"'{second.strip()}' does not name its sizes in ascending order")
+        sizes += range(first_size, last_size + 1)
     return RangedFile(bounds["name"], low, high, tuple(sizes), body)
 
 
@@ -111,9 +116,9 @@ def is_ranged(text: str) -> bool:
     return _RANGE.match(text.partition("\n")[0].strip()) is not None
 
 
-def _span(text: str) -> range:
+def _span(text: str) -> tuple[int, int]:
     low, _, high = text.partition("..")
-    return range(int(low), int(high or low) + 1)
+    return int(low), int(high or low)
 
 
 def spans(sizes: Iterable[int]) -> str:

@@ -25,7 +25,7 @@ from einnet.runtime.cpu import levels
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.program import Code, Executable, build_code
 from einnet.runtime.memory import check_plan
-from einnet.runtime.sealed import open_sealed, write_sealed
+from einnet.runtime.sealed import open_sealed, reading, write_sealed
 from einnet.runtime.serial import Json, plan_from_json, plan_json
 
 _FORMAT = 3
@@ -108,12 +108,8 @@ def load(path: str | os.PathLike[str]) -> Loaded:
 
     Constants stay in the file, which is kept open, until they are asked for: nobody holds them beside the memory in which the program has them.
     """
-    try:
+    with reading(Path(path)):
         return _read(Path(path), open_sealed(Path(path)))
-    except ArtifactError:
-        raise
-    except Exception as e:  # what is written by somebody else fails in many ways
-        raise ArtifactError(f"{Path(path)} cannot be read: {e}") from e
 
 
 def _read(source: Path, archive: zipfile.ZipFile) -> Loaded:
@@ -131,4 +127,5 @@ def _read(source: Path, archive: zipfile.ZipFile) -> Loaded:
     kernels = tuple(archive.read(f"code/{n}.o") for n in range(manifest["kernels"]))
     code = None if problem else Code(archive.read("code/support.o"), kernels, str(manifest["machine"]["code"]))
     derivations = tuple(archive.read(f"derivations/{n:03}.ein").decode() for n in range(manifest["derivations"]))
-    return Loaded(plan, int(manifest["threads"]), code, manifest["metadata"], derivations, manifest["machine"], manifest["versions"], problem)
+    metadata, versions = dict(manifest["metadata"]), dict(manifest["versions"])
+    return Loaded(plan, int(manifest["threads"]), code, metadata, derivations, manifest["machine"], versions, problem)

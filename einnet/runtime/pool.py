@@ -26,7 +26,7 @@ from einnet.runtime.constants import StoredConstants, array_bytes
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.program import Code, Executable
 from einnet.runtime.memory import check_plan
-from einnet.runtime.sealed import open_sealed, write_sealed
+from einnet.runtime.sealed import open_sealed, reading, write_sealed
 from einnet.runtime.serial import Json, plan_from_json, plan_json
 
 FORMAT = 1
@@ -119,18 +119,14 @@ class Ranged:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        with reading(path):
             self._archive = open_sealed(path)
             self.manifest: Json = json.loads(self._archive.read("manifest.json"))
             if self.manifest["ranged"] != FORMAT:
-                raise ArtifactError(f"the file has format {self.manifest['ranged']}, this version of einnet reads format {FORMAT}")
-            names = [f"derivations/{n:03}.ein" for n in range(int(self.manifest["derivations"]))]
-            self.texts = tuple(self._archive.read(name).decode() for name in names)
+                raise ArtifactError(f"{path} has format {self.manifest['ranged']}, this version of einnet reads format {FORMAT}")
+            self.texts = tuple(self._archive.read(f"derivations/{n:03}.ein").decode() for n in range(int(self.manifest["derivations"])))
             self.threads, self.metadata = int(self.manifest["threads"]), dict(self.manifest["metadata"])
-        except ArtifactError:
-            raise
-        except Exception as error:  # what is written by somebody else fails in many ways
-            raise ArtifactError(f"{path} cannot be read: {error}") from error
+            self.problem, self.versions = machine.misfit(self.manifest["machine"]), dict(self.manifest["versions"])
         self._bound: OrderedDict[int, Executable] = OrderedDict()
         self._lock = threading.RLock()
 
@@ -144,11 +140,10 @@ class Ranged:
                 check_plan(plan)
                 kernels = tuple(self._archive.read(f"code/{int(n)}.o") for n in value["kernels"])
                 support = self._archive.read("code/support.o")
-            except Exception as error:  # as above
+            except Exception as error:  # what is written by somebody else fails in many ways
                 raise ArtifactError(f"{self.path} holds no program for size {size}: {error}") from error
-        problem = machine.misfit(self.manifest["machine"])
-        code = None if problem else Code(support, kernels, str(self.manifest["machine"]["code"]))
-        return Loaded(plan, self.threads, code, self.metadata, self.texts, self.manifest["machine"], self.manifest["versions"], problem)
+        code = None if self.problem else Code(support, kernels, str(self.manifest["machine"]["code"]))
+        return Loaded(plan, self.threads, code, self.metadata, self.texts, self.manifest["machine"], self.versions, self.problem)
 
     def executable(self, size: int) -> Executable:
         """The program for one size, bound to memory."""

@@ -7,6 +7,8 @@ import io
 import json
 import os
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,17 @@ def open_sealed(source: Path) -> zipfile.ZipFile:
         raise ArtifactError(f"{source} cannot be read: {e.strerror or e}") from e
     except zipfile.BadZipFile as e:
         raise ArtifactError(f"{source} cannot be read: {e}") from e
+
+
+@contextmanager
+def reading(source: Path) -> Iterator[None]:
+    """Inside the block the content of a file is read: what is written by somebody else fails in many ways, all of them told as ArtifactError."""
+    try:
+        yield
+    except ArtifactError:
+        raise
+    except Exception as e:
+        raise ArtifactError(f"{source} cannot be read: {e or type(e).__name__}") from e
 
 
 def peek(source: Path) -> dict[str, Any]:

@@ -118,6 +118,8 @@ def read_kernel(value: Json, models: Callable[[int], bytes]) -> Kernel:
                 _integers(begin), _integers(end), bool(value["transposed"]), _posts(value["post"]),
             )  # fmt: skip
         case "eoperator":
+            if not isinstance(value["scope"], str):
+                raise ValueError(f"expected an expression, found {value['scope']!r}")
             return EOperator(parse(value["scope"]), tuple((str(n), read_view(v)) for n, v in value["operands"]), read_view(value["out"]))
         case "opaque":
             inputs, outputs = (tuple(read_view(v) for v in value[key]) for key in ("inputs", "outputs"))

@@ -44,6 +44,29 @@ def test_what_the_text_says_at_a_size_is_the_resized_derivation(size: int):
     assert text.at(size).derivation.end == resize.scope(derivation.end)
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "batch in 1..9\nholds at 1..99999999999999",
+        "batch in 1..99999999999999\nholds at 1",
+        "batch in 1..9\nholds at 3..2",
+        "batch in 1..9\nholds at 1, 1",
+        "batch in 1..9\nholds at 2..5, 1..3",
+        "batch in 1..9\nholds at " + "9" * 5000,
+    ],
+)
+def test_sizes_that_are_none_or_too_many_are_refused_at_once(head: str):
+    with pytest.raises(ParseError):
+        parse(f"{head}\nA : f32[batch]\nfrom L[i<batch] A[i]\n")
+
+
+def test_numbers_without_end_are_refused():
+    with pytest.raises(ParseError):
+        parse(f"batch in 1..9\nholds at 2\nA : f32[batch]\nfrom L[i<{'9' * 5000}*batch] A[i]\n").at(2)
+    with pytest.raises(ParseError, match="there is no scope at 999"):
+        einfile.parse(f"A : f32[2]\nfrom L[i<2] A[i]\nby merge at {'9' * 5000}\n   L[i<2] A[i]\n")
+
+
 def test_every_size_is_proven_by_itself():
     text = ranged(split(), [], AT, "N", (1, 5), range(1, 6))
     assert sorted(text.check()) == [1, 2, 3, 4, 5]

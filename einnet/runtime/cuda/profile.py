@@ -78,7 +78,7 @@ def save(path: Path, profile: Profile) -> None:
     """Write the file, whole or not at all. Raises UsageError where the path cannot be written."""
     try:
         with replacing(path) as draft:
-            draft.write_text(json.dumps(profile_json(profile), indent=1) + "\n")
+            draft.write_text(json.dumps(profile_json(profile), indent=1) + "\n", encoding="utf-8")
     except OSError as e:
         raise UsageError(f"the profile {path} cannot be written: {e.strerror or e}") from e
 
@@ -86,7 +86,7 @@ def save(path: Path, profile: Profile) -> None:
 def load(path: Path) -> Profile:
     """Read a profile. Raises UsageError for a file that is missing or none."""
     try:
-        value = json.loads(path.read_text())
+        value = json.loads(path.read_text(encoding="utf-8"))
         if value["format"] != FORMAT or value["kind"] not in ("measured", "estimate"):
             raise ValueError(f"format {value['format']}, kind {value['kind']}")
         card = Card(**{name: _positive(value["card"][name]) for name in Card.__dataclass_fields__})
@@ -96,7 +96,7 @@ def load(path: Path) -> Profile:
         return Profile(str(value["device"]), card, value["kind"] == "measured", dict(value["versions"]), seconds, math, **more)
     except OSError as e:
         raise UsageError(f"the profile {path} cannot be read: {e.strerror or e}") from e
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
+    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as e:
         raise UsageError(f"{path} is no profile of a CUDA device: {type(e).__name__} {e}") from e
 
 

@@ -17,7 +17,7 @@ from einnet.runtime.constants import array_bytes, array_from
 from einnet.runtime.cuda.program import Batch, CudaProgram, Gemm, Generated, Launch, Matrix, Place, Step
 from einnet.runtime.cuda.tuning import Tuning, read_tuning, tuning_json
 from einnet.runtime.memory import storage_dtype
-from einnet.runtime.sealed import read_sealed, write_sealed
+from einnet.runtime.sealed import read_sealed, reading, write_sealed
 from einnet.runtime.serial import Json, kernel_json, read_kernel, read_view, view_json
 
 FORMAT = 3
@@ -73,18 +73,13 @@ def read(path: str | os.PathLike[str]) -> Kept:
     """A program and all that was written with it. Raises ArtifactError as `load` does."""
     source = Path(path)
     body = read_sealed(source)
-    try:
-        with zipfile.ZipFile(io.BytesIO(body)) as archive:
-            manifest = json.loads(archive.read("manifest.json"))
-            if manifest.get("cuda") != FORMAT:
-                raise ArtifactError(f"{source} is no CUDA program of format {FORMAT}")
-            derivations = tuple(archive.read(f"derivations/{n:03}.ein").decode() for n in range(manifest["derivations"]))
-            tunings = tuple(read_tuning(t) for t in manifest["tunings"])
-            return Kept(_program(manifest, archive), tunings, dict(manifest["metadata"]), derivations)
-    except ArtifactError:
-        raise
-    except Exception as e:  # what is written by somebody else fails in many ways
-        raise ArtifactError(f"{source} cannot be read: {e}") from e
+    with reading(source), zipfile.ZipFile(io.BytesIO(body)) as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+        if manifest.get("cuda") != FORMAT:
+            raise ArtifactError(f"{source} is no CUDA program of format {FORMAT}")
+        derivations = tuple(archive.read(f"derivations/{n:03}.ein").decode() for n in range(manifest["derivations"]))
+        tunings = tuple(read_tuning(t) for t in manifest["tunings"])
+        return Kept(_program(manifest, archive), tunings, dict(manifest["metadata"]), derivations)
 
 
 def program_json(program: CudaProgram, blob: Blob) -> Json:
@@ -165,8 +160,9 @@ def _check(program: CudaProgram) -> None:
             raise ValueError(f"constant buffer {name} needs {p.size} values")
     used: list[Any] = [b for s in program.steps if isinstance(s, Generated) for x in s.launches for b, _ in x.arguments]
     used += [m.buffer for s in program.steps if isinstance(s, Gemm) for m in (s.a, s.b, s.c)]
+    used += [view.buffer for _, view in (*program.inputs, *program.outputs)]
     unknown = [b for b in used if b not in program.places]
     if unknown:
-        raise ValueError(f"a step uses buffer {unknown[0]}, which the program does not have")
+        raise ValueError(f"a step, an input or an output uses buffer {unknown[0]}, which the program does not have")
     if any(s.text not in program.texts for s in program.steps if isinstance(s, Generated)):
         raise ValueError("a step runs code that the program does not have")
