@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einnet.api.bundling import bundle_keys
 from einnet.api.statistics import classes, error_statistics
@@ -14,14 +14,19 @@ from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError, UsageError
 from einnet.instantiate.kernels import OpaqueCall
 
+if TYPE_CHECKING:
+    from einnet.api.load import StoredCuda
 
-def audit(model: Any, stored: StoredProgram, seed: int = 0) -> dict[str, Any]:
-    """Verdict as plain data: `certificate` (derivations, steps, methods, classes, problems), `verification` (errors) and `passed`.
+
+def audit(model: Any, stored: StoredProgram | StoredCuda, seed: int = 0) -> dict[str, Any]:
+    """Verdict as plain data: `certificate` (derivations, steps, methods, classes, problems), `verification` (errors, what ran) and `passed`.
+
+    A program for a CUDA device runs on one where there is one, else on the processor by the host driver.
 
     A derivation is a problem where a step of it does not hold and where it starts from an expression that the model does not have.
     Raises ModelError for a model that cannot be read, UsageError for one with other inputs or outputs than the program.
     """
-    if stored.report.get("kept_whole"):
+    if isinstance(stored, StoredProgram) and stored.report.get("kept_whole"):
         return audit_whole(model, stored)
     certificate = audit_certificate(model, stored)
     verification = {**audit_numbers(model, stored, seed), "bound": bound(stored)}
@@ -51,7 +56,7 @@ def audit_whole(model: Any, stored: StoredProgram) -> dict[str, Any]:
     }
 
 
-def audit_certificate(model: Any, stored: StoredProgram) -> dict[str, Any]:
+def audit_certificate(model: Any, stored: StoredProgram | StoredCuda) -> dict[str, Any]:
     """Prove every step again, and look for every start among the model's own expressions."""
     from einnet.graph.split import anonymous
 
@@ -76,7 +81,7 @@ def audit_certificate(model: Any, stored: StoredProgram) -> dict[str, Any]:
     }
 
 
-def bound(stored: StoredProgram) -> float:
+def bound(stored: StoredProgram | StoredCuda) -> float:
     """The a-priori estimate of the error, made again of the derivations and, where there is none, of the expressions as they stand."""
     from einnet.api.explore import declared
 
@@ -87,7 +92,7 @@ def bound(stored: StoredProgram) -> float:
     return program_bound(known.get(s["key"]) or Derivation(declared(s, stored)) for s in parts)
 
 
-def starts(model: Any, stored: StoredProgram) -> set[str]:
+def starts(model: Any, stored: StoredProgram | StoredCuda) -> set[str]:
     """Keys of the expressions that derivations of the model may start from; names of tensors are no part of them."""
     from einnet.api.optimize import prepare
     from einnet.graph.onnx import load
@@ -98,29 +103,29 @@ def starts(model: Any, stored: StoredProgram) -> set[str]:
     return {part.key for part in subprograms(program)} | bundle_keys(program)
 
 
-def audit_numbers(model: Any, stored: StoredProgram, seed: int) -> dict[str, Any]:
+def audit_numbers(model: Any, stored: StoredProgram | StoredCuda, seed: int) -> dict[str, Any]:
     """Run the program and the model on the same random inputs."""
     from einnet.api.optimize import TOLERANCE
-    from einnet.api.verify import compare_outputs, random_inputs
+    from einnet.api.verify import compare_outputs, random_values
     from einnet.graph.onnx_read import runnable
     from einnet.runtime.ort import Session
 
-    session = Session(runnable(model), stored.loaded.threads, title=str(model))
+    session = Session(runnable(model), stored.threads, title=str(model))
     for what, ours, theirs in (
         ("inputs", set(stored.inputs), {a.name for a in session.inputs}),
-        ("outputs", {name for name, _ in stored.loaded.plan.outputs}, {a.name for a in session.outputs}),
+        ("outputs", set(stored.output_names), {a.name for a in session.outputs}),
     ):
         if ours != theirs:
             both = f"its {what} are {', '.join(sorted(ours))}; those of {model} are {', '.join(sorted(theirs))}"
             raise UsageError(f"{stored.path} was made from another model: {both}")
-    inputs = random_inputs(stored.loaded.plan, seed)
+    inputs = random_values([(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items()], seed)
     expected = session(inputs)
     del session  # what both take together may be more memory than there is
-    got = stored(inputs)
+    got, on = stored.tried(inputs)
     found = compare_outputs(got, expected, TOLERANCE[stored.report["settings"]["allow"]])
-    return {**found, "statistics": error_statistics(got, expected)}
+    return {**found, "on": on, "statistics": error_statistics(got, expected)}
 
 
-def shapes(stored: StoredProgram) -> dict[str, tuple[int, ...]]:
+def shapes(stored: StoredProgram | StoredCuda) -> dict[str, tuple[int, ...]]:
     """The shapes that the program was made for."""
     return {name: shape for name, (_, shape) in stored.inputs.items()}

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from einnet.api.pipeline import canonical
 from einnet.api.stored import StoredProgram
-from einnet.api.verify import compare_outputs, random_inputs
+from einnet.api.verify import compare_outputs, random_values
 from einnet.derivation.steps import Derivation
 from einnet.errors import UsageError
 from einnet.expr.evaluate import evaluate
@@ -30,13 +30,17 @@ from einnet.search.candidates import OUT
 from einnet.search.plan import Assembly
 from einnet.search.space import Options, Space
 
+if TYPE_CHECKING:
+    from einnet.api.load import StoredCuda
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Json = dict[str, Any]
 
 
-def bisect(model: Any, stored: StoredProgram, seed: int = 1) -> Json:
+def bisect(model: Any, stored: StoredProgram | StoredCuda, seed: int = 1) -> Json:
     """`subprograms`, those that move the result most first, `steps` of the first with their errors, the `step` (from 1) that adds most, and
-    `apart`: how many derived subprograms are computed together with others and are not looked at one by one.
+    `apart`: how many derived subprograms are computed together with others and are not looked at one by one. All runs where the program does: what
+    was made for a CUDA device without one by the host driver.
 
     `moved` is the greatest difference that a subprogram makes, `error` that of an expression in f32, both of max|y|.
 
@@ -71,8 +75,8 @@ def bisect(model: Any, stored: StoredProgram, seed: int = 1) -> Json:
 class _Trial:
     """The model's own operators, and programs that differ from them in some subprograms, on the same random inputs."""
 
-    def __init__(self, program: Program, stored: StoredProgram, seed: int) -> None:
-        self.program, self.threads = program, stored.loaded.threads
+    def __init__(self, program: Program, stored: StoredProgram | StoredCuda, seed: int) -> None:
+        self.program, self.execute = program, stored.execute
         self.parts = subprograms(program)
         plain = Space(Options(max_depth=0, converge=False))
         self.originals: dict[str, tuple[Scope, Build]] = {}
@@ -80,14 +84,12 @@ class _Trial:
             if part.key not in self.originals:
                 form = plain.forms(canonical(part.expression))[0]
                 self.originals[part.key] = (form.start, build(form.tree, dict(form.matches), OUT))
-        self.inputs = random_inputs(stored.loaded.plan, seed)
+        self.inputs = random_values([(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items()], seed)
         self.wanted = self.run({})
 
     def run(self, instead: Mapping[str, tuple[Scope, Build]], program: Program | None = None) -> dict[str, Array]:
         """Outputs with some subprograms, by the names of their results, computed by other kernels."""
-        from einnet.runtime.cpu.program import Executable
-
-        return Executable(self.plan(instead, program or self.program), self.threads)(self.inputs)
+        return self.execute(self.plan(instead, program or self.program), self.inputs)
 
     def plan(self, instead: Mapping[str, tuple[Scope, Build]], program: Program) -> Plan:
         assembly = Assembly(program)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from einnet.api.certificate import Certificate, certify
-from einnet.api.describe import describe
+from einnet.api.cuda_report import build_report, stored_report
 from einnet.api.optimize import TOLERANCE, prepare, tell
 from einnet.api.pipeline import Outcome, search
 from einnet.api.plain import plain
-from einnet.api.schedule import Schedule
+from einnet.api.schedule import CountedClock, Schedule
 from einnet.api.settings import Settings
 from einnet.api.verify import Trial, random_inputs
 from einnet.errors import UsageError
@@ -36,14 +36,16 @@ class CudaOptimization:
     report: dict[str, Any]
 
     def save(self, path: str | Path) -> Path:
-        """Write the program with its derivations and the report. Raises ArtifactError where the path cannot be written."""
-        from einnet.api.stored import certificate_json
-        from einnet.derivation import einfile
+        """Write the program with its derivations and the report, without the times that its making took.
+
+        Raises ArtifactError where the path cannot be written.
+        """
+        from einnet.api.stored import derivations_told
         from einnet.runtime.cuda.store import Kept, write
 
-        texts = tuple(einfile.write(e.derivation, e.matches) for e in self.certificate.entries)
-        metadata = plain({"report": self.report, "certificate": certificate_json(self.certificate)})
-        write(path, Kept(self.program, (), metadata, texts))
+        told, texts = derivations_told(self.outcome, self.certificate)
+        metadata = plain({"report": stored_report(self.report), **told})
+        write(path, Kept(self.program, (), metadata, tuple(texts)))
         return Path(path)
 
     def on_host(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -56,7 +58,8 @@ class CudaOptimization:
 def optimize_cuda(model: Any, settings: Settings, profile: str | Path | None = None) -> CudaOptimization:
     """Optimize an ONNX model for the device of a profile, by default an H200 as its data sheet describes it.
 
-    The same model, settings and profile give the same program, as long as the time budget suffices for the search.
+    The same model, settings and profile give the same program: a second of the time budget is a number of visited states (`CountedClock`), so
+    that the search ends at the same place on any machine, however busy.
 
     Raises ModelError for a model that cannot be read or has no static shapes, UsageError for a wrong argument, BackendError without TVM.
     """
@@ -72,7 +75,8 @@ def optimize_cuda(model: Any, settings: Settings, profile: str | Path | None = N
     tell(settings, "read the model", started)
     cost = CudaCost(load(Path(profile)) if profile is not None else H200)
     program = prepare(load_model(model, shapes=settings.shapes or None))
-    outcome = search(program, settings, cost, Schedule(started, settings.time_budget))
+    clock = CountedClock()
+    outcome = search(program, settings, cost, Schedule(clock.now(), settings.time_budget, clock=clock))
     tell(settings, "check the derivations", started)
     certificate = certify(outcome)
     tell(settings, "lower and verify", started)
@@ -80,7 +84,7 @@ def optimize_cuda(model: Any, settings: Settings, profile: str | Path | None = N
     inputs = random_inputs(outcome.plan(), settings.seed)
     threads = resolve_threads(settings.threads)
     verification = verify(model, outcome, made, inputs, settings, threads)
-    report = build_report(model, outcome, made, cost, verification, time.monotonic() - started)
+    report = build_report(model, settings, outcome, made, cost, certificate, verification, time.monotonic() - started)
     return CudaOptimization(outcome, made, certificate, report)
 
 
@@ -94,25 +98,3 @@ def verify(model: Any, outcome: Outcome, made: CudaProgram, inputs: dict[str, Ar
     trial = Trial(model, outcome.program, replace(settings, threads=threads), inputs)
     host = Host(made)
     return {**compare_outputs(host(inputs), trial.expected, TOLERANCE[settings.allow]), "on": "host", "generated": host.generated}
-
-
-def build_report(model: Any, outcome: Outcome, made: CudaProgram, cost: Any, verification: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Everything that was decided, as plain JSON data."""
-    plans = {name: outcome.plan(original=name == "original") for name in ("original", "optimized")}
-    predicted = {name: sum(cost.estimates(plan.kernels)) * 1e3 for name, plan in plans.items()}
-    kernels = [{"kernel": describe(k), "predicted_ms": cost.seconds(k) * 1e3, "estimated": k in cost.unmeasured} for k in plans["optimized"].kernels]
-    return {
-        "model": str(model) if isinstance(model, (str, Path)) else outcome.program.title,
-        "backend": "cuda",
-        "device": cost.profile.device,
-        "profile": "measured" if cost.profile.measured else "estimate",
-        "subprograms": len(outcome.results),
-        "changed": sum(r.changed for r in outcome.results),
-        "totals": {"original_predicted_ms": predicted["original"], "optimized_predicted_ms": predicted["optimized"], "launches": made.launches},
-        "kernels": kernels,
-        "memory": {"arena": made.arena_bytes, "constants": made.constant_bytes},
-        "verification": verification,
-        "notes": outcome.notes,
-        "states": outcome.states,
-        "seconds": seconds,
-    }

@@ -24,6 +24,7 @@ from einnet.search.trace import AGAIN, CUT, NEW, Trace
 from einnet.search.work import BYTES, flops, moved
 
 if TYPE_CHECKING:
+    from einnet.api.load import StoredCuda
     from einnet.api.stored import StoredProgram
 
 Data = dict[str, Any]
@@ -66,14 +67,18 @@ def explore_derivation(text: str, max_depth: int = 2, states: int = 2000, second
     return {**data, "replay": 0}
 
 
-def explore_program(stored: StoredProgram, max_depth: int | None = None, states: int | None = None, seconds: float = 60.0) -> Data:
+def explore_program(stored: StoredProgram | StoredCuda, max_depth: int | None = None, states: int | None = None, seconds: float = 60.0) -> Data:
     """A stored program: what it runs, the derivations it stands on, and the search of each distinct expression of the model.
 
     The search is not stored but repeated: by the same rules, to the same depth, to as many states as it had when it ended, it meets the same
     states again. With `max_depth` or `states` it is another search, of every expression that far.
     """
+    from einnet.api.load import StoredCuda
+
     considered = [(c.candidate, Entry(c.key, c.derivation, tuple(check(c.derivation)), c.matches)) for c in stored.considered]
     told = story(stored.report, stored.certificate.entries, considered)
+    if isinstance(stored, StoredCuda):
+        told |= stored.card
     distinct = {s["key"]: s for s in stored.report["subprograms"]}
     starts = {key: declared(s, stored) for key, s in distinct.items()}
     wanted = {key: scope for key, scope in starts.items() if any(s.sums for s in walk(scope))}
@@ -102,7 +107,7 @@ def repeated(scope: Scope, report: Mapping[str, Any], subprogram: Mapping[str, A
     return {**graph(scope, options if stopped is None else replace(options, states=stopped)), "asked": subprogram["states"]}
 
 
-def declared(subprogram: Mapping[str, Any], stored: StoredProgram) -> Scope:
+def declared(subprogram: Mapping[str, Any], stored: StoredProgram | StoredCuda) -> Scope:
     """A reported expression with the tensors that the report, or else its derivation, declares; else with those that its reads suggest."""
     text = subprogram["expression"]
     if "tensors" in subprogram:

@@ -12,15 +12,18 @@ import numpy as np
 
 from einnet.api.inputs import gather_inputs
 from einnet.api.served import RangedProgram
-from einnet.api.stored import StoredProgram, load_static, recorded_certificate
+from einnet.api.stored import Considered, StoredProgram, considered_of, load_static, recorded_certificate
 from einnet.errors import ArtifactError
 from einnet.runtime.sealed import peek
 
 if TYPE_CHECKING:
     from einnet.api.certificate import Certificate
+    from einnet.instantiate.kernels import Plan
     from einnet.runtime.cuda.device import Device
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+ON_HOST = "the processor, by the host driver: not on a card"
 
 
 class StoredCuda:
@@ -54,8 +57,28 @@ class StoredCuda:
 
     @cached_property
     def certificate(self) -> Certificate:
-        """The derivations, and how each step was proven when the program was made."""
+        """The derivations, and how each step was proven when the program was made. `einnet.api.audit` proves them again."""
         return recorded_certificate(self.path, self.kept.derivations, self.kept.metadata.get("certificate", []))
+
+    @cached_property
+    def considered(self) -> list[Considered]:
+        """The derivations of the candidates that the report tells of and that do not run. They have not been checked."""
+        return considered_of(self.path, self.kept.derivations, {"certificate": [], "considered": [], **self.kept.metadata})
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """What is told of it beside its subprograms: for which device, by which times, and its steps (see `cuda_steps`)."""
+        from einnet.api.cuda_steps import steps
+
+        report = self.report
+        return {**{name: report[name] for name in ("device", "profile", "memory")}, "steps": steps(self.program, self.tunings, report["kernels"])}
+
+    @property
+    def threads(self) -> int:
+        """What ONNX Runtime uses beside it."""
+        from einnet.runtime.cpu.threads import resolve_threads
+
+        return resolve_threads(None)
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -75,6 +98,24 @@ class StoredCuda:
 
         others = tuple(t for t in self.tunings if t.math != self.math)
         write(self.path, replace(self.kept, tunings=(*others, self.device.tuning)))
+
+    def tried(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
+        """Outputs by name, and in words what ran the program: the card, or where there is none this machine's processor."""
+        from einnet.runtime.cuda.parts import missing
+
+        if missing():
+            return self.on_host(inputs), ON_HOST
+        return self(inputs), f"{self.device.driver.properties()['name']} ({self.math})"
+
+    def execute(self, plan: Plan, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Run another plan once, where `tried` runs this program."""
+        from einnet.runtime.cuda.device import Device
+        from einnet.runtime.cuda.host import Host
+        from einnet.runtime.cuda.lower import lower
+        from einnet.runtime.cuda.parts import missing
+
+        program = lower(plan)
+        return (Host(program) if missing() else Device(program, self.math))(dict(inputs))
 
     def on_host(self, *args: Array | Mapping[str, Array], **inputs: Array) -> dict[str, Array]:
         """The same on the CPU, slowly: a test of the program."""
@@ -100,3 +141,17 @@ def load(path: str | Path) -> Stored:
     if "cuda" in kept:
         return StoredCuda(source)
     return RangedProgram(source) if "ranged" in kept else load_static(source)
+
+
+def load_told(path: str | Path) -> Stored:
+    """Read a stored program with the report of its making. Raises ArtifactError as `load` does, and for a program for CUDA without a report."""
+    stored = load(path)
+    if isinstance(stored, StoredCuda) and not isinstance(stored.report.get("subprograms"), list):
+        raise ArtifactError(f"{path} holds a program for a CUDA device but no report of an optimization: it can be run, and no more is known of it")
+    return stored
+
+
+def load_one(path: str | Path) -> StoredProgram | StoredCuda:
+    """The same for one size. Raises ArtifactError for a program that serves a range of sizes, too."""
+    stored = load_told(path)
+    return load_static(path) if isinstance(stored, RangedProgram) else stored

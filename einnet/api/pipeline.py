@@ -12,7 +12,7 @@ from typing import Protocol
 from einnet.api.bundling import Attempt, apart, attempt, attempts_of
 from einnet.api.collection import collect, collection_on_demand
 from einnet.api.interrupt import Interrupts, deferred_interrupts
-from einnet.api.schedule import Schedule
+from einnet.api.schedule import Clock, Schedule
 from einnet.api.settings import Progress, Settings
 from einnet.api.workers import Crew, Found, crew, solve_all
 from einnet.derivation.normalise import FORCED
@@ -175,6 +175,7 @@ class _Search:
     crew: Crew | None = None
 
     def outcome(self) -> Outcome:
+        begin = time.monotonic()
         parts = subprograms(self.program)
         expressions = {p.key: canonical(p.expression) for p in parts}
         uses = Counter(p.key for p in parts)
@@ -192,10 +193,10 @@ class _Search:
         if recalled:
             notes.append(f"{len(recalled)} of {len(expressions)} subprograms recalled from an earlier search")
         states = sum(choice.states for choice in chosen.values())
-        outcome = Outcome(self.program, results, states, time.monotonic() - self.schedule.started, notes, self.interrupts.requested)
+        outcome = Outcome(self.program, results, states, time.monotonic() - begin, notes, self.interrupts.requested)
         if self.settings.derive and "join" in (self.settings.rules or EXPLORED):
             self.bundle(outcome, end, searching=len(recalled) < len(expressions))
-        outcome.seconds = time.monotonic() - self.schedule.started
+        outcome.seconds = time.monotonic() - begin
         return outcome
 
     def bundle(self, outcome: Outcome, end: float, searching: bool) -> None:
@@ -207,13 +208,13 @@ class _Search:
         for n, alike in enumerate(groups):
             current = {r.subprogram.output.name: r for r in outcome.results}
             alike = [b for b in alike if b.names <= current.keys()]
-            left, key = end - time.monotonic(), alike[0].joint.key if alike else ""
+            left, key = end - self.schedule.clock.now(), alike[0].joint.key if alike else ""
             if searching and key and key not in choices and left > 0 and not self.interrupts.requested:
                 share = left / min(len(groups) - n, MOST_SHARES)
                 choices[key] = self.one(joint[key], share, (n, len(groups)), apart=apart(alike[0], current))
                 outcome.states += choices[key].states
             for b in alike if key in choices else ():
-                found = attempt(b, choices[key], current, self.cost.measured, end) if b.names <= current.keys() else None
+                found = attempt(b, choices[key], current, self.cost.measured, self.schedule.clock.until(end)) if b.names <= current.keys() else None
                 if found and found.pays:
                     outcome.put_together(found)
                     current = {r.subprogram.output.name: r for r in outcome.results}
@@ -231,12 +232,13 @@ class _Search:
 
     def explore(self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float], end: float) -> None:
         """Replace choices by those among everything that is found in time; what had to hurry gets the time that the others left."""
-        end -= BUNDLING_SHARE * (end - time.monotonic())
+        clock = self.schedule.clock
+        end -= BUNDLING_SHARE * (end - clock.now())
         known = self.explored(expressions, seconds, end) if self.crew else {}
-        begin = time.monotonic()
+        begin = clock.now()
         self.round(expressions, chosen, seconds, end, known)
         hurried = {key: s for key, s in seconds.items() if chosen[key].hurried}
-        if end - time.monotonic() > AGAIN * (end - begin):
+        if end - clock.now() > AGAIN * (end - begin):
             self.round(expressions, chosen, hurried, end, {})
 
     def round(
@@ -248,7 +250,7 @@ class _Search:
         """
         rest = sum(seconds.values())
         for done, key in enumerate(sorted(seconds, key=lambda k: -seconds[k])):
-            left = end - time.monotonic()
+            left = end - self.schedule.clock.now()
             if left <= 0 or self.interrupts.requested:
                 break
             share = max(left * seconds[key] / max(rest, 1e-12), min(left, LEAST_SHARE))
@@ -262,25 +264,29 @@ class _Search:
     def explored(self, expressions: Mapping[str, Scope], seconds: Mapping[str, float], end: float) -> dict[str, Found]:
         """What the others find, all at once and before anything is measured: a busy machine measures badly."""
         assert self.crew
-        exploring = max(end - time.monotonic(), 0.0) / 3
+        clock = self.schedule.clock
+        exploring = max(end - clock.now(), 0.0) * clock.exploring
         shared = exploring * self.crew.size / max(sum(seconds.values()), 1e-12)
         tasks: dict[str, str] = {}
         for key in sorted(seconds, key=lambda k: -seconds[k]):
             share = min(max(shared * seconds[key], LEAST_SHARE), exploring)
-            tasks[key] = task(expressions[key], options(self.settings, share), share)
+            chosen = options(self.settings, share, clock)
+            tasks[key] = task(expressions[key], chosen, chosen.deadline - time.monotonic())
 
         def report(done: int) -> bool:
             self.tell(Progress("search", done, len(tasks)))
             return not self.interrupts.requested
 
-        return solve_all(self.crew, tasks, end, report)
+        found = solve_all(self.crew, tasks, clock.until(end), report)
+        clock.spend(sum(statistics.states for _, statistics in found.values()) / self.crew.size)
+        return found
 
     def one(self, expression: Scope, share: float, place: tuple[int, int], known: Found | None = None, apart: float = inf) -> Choice:
         """The choice for one subprogram, made in `share` seconds; with none, only the original is costed. `known`: what was found already.
 
         For subprograms together that take `apart` seconds one by one: only forms in which they have something in common.
         """
-        begin = time.monotonic()
+        begin, clock = time.monotonic(), self.schedule.clock
 
         def report(statistics: Statistics) -> None:
             if self.interrupts.requested:
@@ -289,16 +295,17 @@ class _Search:
             self.tell(Progress("search", *place, statistics.states, rate))
 
         report(Statistics())
-        forms, statistics = known or deepen(expression, options(self.settings, share / 3), report)
-        until, least_s = (begin + share, share / 3) if share else (self.schedule.costed, 0.0)
+        forms, statistics = known or deepen(expression, options(self.settings, share * clock.exploring, clock), report)
+        clock.spend(0 if known else statistics.states)
+        until, least_s = (clock.until(begin + share), share / 3) if share else (clock.until(self.schedule.costed), 0.0)
         if self.interrupts.requested:
             until, least_s = time.monotonic(), 0.0
         forms = forms if apart == inf else [f for f in forms if _shares(f)]
         most = MEASURED if self.settings.derive and share > 0 else 0
         choice = choose(expression, forms, self.cost.estimates, self.cost.measured, most=most, until=until, least_s=least_s, known_s=apart)
         choice.states, choice.seconds = statistics.states, time.monotonic() - begin
-        choice.depth, choice.stopped_at = options(self.settings, share).max_depth, statistics.stopped_at
-        choice.hurried = choice.hurried or statistics.stopped == "time"
+        choice.depth, choice.stopped_at = options(self.settings, share, clock).max_depth, statistics.stopped_at
+        choice.hurried = choice.hurried or (statistics.stopped == clock.stops and statistics.states < Options.states)
         if statistics.stopped:
             choice.notes.append(f"search stopped by the budget of {statistics.stopped}")
         collect()
@@ -309,7 +316,7 @@ class _Search:
     def tell(self, progress: Progress) -> None:
         """Report progress with the time that is left."""
         if self.settings.progress:
-            self.settings.progress(replace(progress, left=max(self.schedule.end - time.monotonic(), 0.0)))
+            self.settings.progress(replace(progress, left=max(self.schedule.end - self.schedule.clock.now(), 0.0)))
 
 
 def _shares(form: Form) -> bool:
@@ -333,14 +340,16 @@ def is_constant(buffer: str) -> bool:
     return buffer.startswith("w")
 
 
-def options(settings: Settings, share: float) -> Options:
-    """Search options for one subprogram with `share` seconds; with none, only the model's own operators."""
+def options(settings: Settings, share: float, clock: Clock) -> Options:
+    """Search options for one subprogram with `share` seconds of the clock; with none, only the model's own operators."""
     explore = settings.derive and share > 0
+    deadline, states = clock.limits(share) if explore else (inf, inf)
     return Options(
         max_depth=settings.max_depth if explore else 0,
         rules=settings.rules or EXPLORED,
         converge=settings.converge and explore,
         fingerprint=settings.fingerprint,
         kinds=settings.kinds,
-        deadline=time.monotonic() + share if explore else inf,
+        deadline=deadline,
+        states=int(min(states, Options.states)),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
+from math import inf
 
 from einnet.graph.program import Program
 
@@ -26,9 +28,58 @@ START_S, PART_S, BYTES_PER_S, RUNS = 2.0, 0.05, 1e8, 12
 """What compiling, proving, verifying and the profile of kernels take: seconds, seconds for each subprogram, bytes of weights in a second, runs."""
 
 
+STATES_PER_S = 250
+"""Visited scopes that a second of the time budget stands for where states are counted, not seconds: about what one core visits."""
+
+
+class Clock:
+    """Seconds as the machine counts them: what a search finds in them depends on the machine and on what else it does."""
+
+    exploring = 1 / 3
+    """Share of a subprogram's time in which forms are looked for; in the rest they are measured."""
+    stops = "time"
+    """The budget that ends an exploration when its time is over."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def spend(self, states: float) -> None:
+        """So many scopes were visited."""
+
+    def limits(self, seconds: float) -> tuple[float, float]:
+        """The deadline, a time.monotonic() value, and the number of states of an exploration that begins now."""
+        return time.monotonic() + seconds, inf
+
+    def until(self, moment: float) -> float:
+        """A moment of this clock as a time.monotonic() value, infinite where that is not known."""
+        return moment
+
+
+class CountedClock(Clock):
+    """Seconds as visited scopes count them: the same model and settings give the same search on every machine, however busy it is."""
+
+    exploring = 1.0
+    stops = "states"
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def now(self) -> float:
+        return self._seconds
+
+    def spend(self, states: float) -> None:
+        self._seconds += states / STATES_PER_S
+
+    def limits(self, seconds: float) -> tuple[float, float]:
+        return inf, max(seconds * STATES_PER_S, 1.0)
+
+    def until(self, moment: float) -> float:
+        return inf
+
+
 @dataclass(frozen=True)
 class Schedule:
-    """Moments of time.monotonic(): the whole started at `started` and is to end `budget` seconds later.
+    """Moments of the clock: the whole started at `started` and is to end `budget` seconds later.
 
     `reference_s` is how long ONNX Runtime took to load and run the model once.
     """
@@ -36,6 +87,7 @@ class Schedule:
     started: float
     budget: float
     reference_s: float = 0.0
+    clock: Clock = field(default_factory=Clock)
 
     @property
     def end(self) -> float:

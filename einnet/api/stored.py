@@ -24,7 +24,9 @@ from einnet.runtime.sealed import peek, reading
 if TYPE_CHECKING:
     from einnet.api.certificate import Certificate
     from einnet.api.optimize import Optimization
+    from einnet.api.pipeline import Outcome
     from einnet.derivation.steps import Derivation
+    from einnet.instantiate.kernels import Plan
     from einnet.runtime.cpu.program import Executable
     from einnet.runtime.whole import Whole
 
@@ -43,22 +45,36 @@ class Considered:
 
 def store(optimization: Optimization, path: Path) -> Path:
     """Write an optimization, whole or not at all. Raises ArtifactError where the path cannot be written."""
+    told, texts = derivations_told(optimization.outcome, optimization.certificate)
+    metadata = plain({"report": optimization.report, **told})
+    executable = optimization.executable
+    artifact.save(path, executable.plan, executable.code, metadata, texts, threads=executable.threads)
+    return path
+
+
+def derivations_told(outcome: Outcome, certificate: Certificate) -> tuple[dict[str, object], list[str]]:
+    """What a stored program tells of derivations, `certificate` and `considered`, and their texts: first those that it stands on."""
     from einnet.api.report import reported
     from einnet.derivation import einfile
 
-    used = optimization.certificate.entries
-    texts = [einfile.write(e.derivation, e.matches) for e in used]
-    proofs = certificate_json(optimization.certificate)
+    texts = [einfile.write(e.derivation, e.matches) for e in certificate.entries]
     considered: list[dict[str, object]] = []
-    for r in {r.subprogram.key: r for r in optimization.outcome.results}.values():
+    for r in {r.subprogram.key: r for r in outcome.results}.values():
         for n, c in enumerate(reported(r.choice)):
             if c is not r.candidate and c.form.steps:
                 considered.append({"key": r.subprogram.key, "candidate": n})
                 texts.append(einfile.write(c.form.derivation, c.form.operators()))
-    metadata = plain({"report": optimization.report, "certificate": proofs, "considered": considered})
-    executable = optimization.executable
-    artifact.save(path, executable.plan, executable.code, metadata, texts, threads=executable.threads)
-    return path
+    return {"certificate": certificate_json(certificate), "considered": considered}, texts
+
+
+def considered_of(path: Path, texts: Sequence[str], metadata: Mapping[str, Any]) -> list[Considered]:
+    """The derivations in a file of candidates that do not run, of what `derivations_told` gave. Raises ArtifactError."""
+    from einnet.derivation import einfile
+
+    with reading(path):
+        files = map(einfile.parse, texts[len(metadata["certificate"]) :])
+        recorded = metadata["considered"]
+        return [Considered(str(r["key"]), int(r["candidate"]), file.derivation, file.matches) for r, file in zip(recorded, files)]
 
 
 def certificate_json(certificate: Certificate) -> list[dict[str, object]]:
@@ -119,12 +135,7 @@ class StoredProgram:
     @cached_property
     def considered(self) -> list[Considered]:
         """The derivations of the candidates that the report tells of and that do not run. They have not been checked."""
-        from einnet.derivation import einfile
-
-        with reading(self.path):
-            files = map(einfile.parse, self.loaded.derivations[len(self.loaded.metadata["certificate"]) :])
-            recorded = self.loaded.metadata["considered"]
-            return [Considered(str(r["key"]), int(r["candidate"]), file.derivation, file.matches) for r, file in zip(recorded, files)]
+        return considered_of(self.path, self.loaded.derivations, self.loaded.metadata)
 
     @property
     def derivations(self) -> list[Derivation]:
@@ -144,6 +155,21 @@ class StoredProgram:
                 raise ArtifactError(f"{self.path} holds a program that is to be run by ONNX Runtime as a whole, but no model")
             return Whole(call.model, self.loaded.threads, call.origin)
         return self.loaded.executable()
+
+    @property
+    def threads(self) -> int:
+        """How many it runs on, and ONNX Runtime beside it."""
+        return self.loaded.threads
+
+    def tried(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
+        """Outputs by name, and in words what ran the program."""
+        return self(inputs), "the processor"
+
+    def execute(self, plan: Plan, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Run another plan once, where this program runs."""
+        from einnet.runtime.cpu.program import Executable
+
+        return Executable(plan, self.threads)(dict(inputs))
 
     @property
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:

@@ -16,6 +16,7 @@ from einnet.instantiate.tables import TABLES, Table
 from einnet.search.converge import RULE_OF, Converged, converge
 
 if TYPE_CHECKING:
+    from einnet.api.load import StoredCuda
     from einnet.api.stored import StoredProgram
 
 Data = dict[str, Any]
@@ -62,7 +63,7 @@ def subject(name: str) -> Subject:
     raise UsageError(f"no rule and no operator {name!r}; rules: {', '.join(r.name for r in RULES)}; operators: {', '.join(t.name for t in TABLES)}")
 
 
-def why_not(stored: StoredProgram, name: str) -> list[Data]:
+def why_not(stored: StoredProgram | StoredCuda, name: str) -> list[Data]:
     """For each distinct subprogram of a stored program: where a rule or an operator applies, what stands against it elsewhere, what it would cost."""
     from einnet.api.explore import declared
 

@@ -17,7 +17,7 @@ from einnet.errors import UsageError
 from einnet.graph.dtypes import dtype_name
 
 if TYPE_CHECKING:
-    from einnet.api.load import Stored
+    from einnet.api.load import Stored, StoredCuda
     from einnet.api.stored import StoredProgram
 
 FAILED = 1
@@ -31,6 +31,7 @@ def register(commands: Any) -> None:
     one.add_argument("--output-dir", type=Path, default=Path(), metavar="DIR", help="where NAME.npy is written for each output (default: here)")
     one.add_argument("--math", choices=("fp32", "tf32"), default="fp32", help="arithmetic of products on a CUDA device (default: fp32)")
     one.add_argument("--keep-tuning", action="store_true", help="write the algorithms that were chosen on the CUDA device into the program's file")
+    one.add_argument("--host", action="store_true", help="run a program for a CUDA device on the processor, slowly: a test of it without a card")
     one.set_defaults(run=run)
 
     one = commands.add_parser("verify", help="prove a stored program's derivations again and compare its numbers with ONNX Runtime's")
@@ -57,13 +58,15 @@ def register(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run a program once and write its outputs."""
-    from einnet.api.load import StoredCuda, load
+    from einnet.api.load import ON_HOST, StoredCuda, load
 
     stored = load(options.program)
     if isinstance(stored, StoredCuda):
+        if options.host and (options.keep_tuning or options.math != "fp32"):
+            raise UsageError("--math and --keep-tuning are about a CUDA device, and --host runs on none")
         stored.math = options.math
-    elif options.math != "fp32" or options.keep_tuning:
-        raise UsageError(f"{options.program} is a program for the processor: --math and --keep-tuning are about CUDA devices")
+    elif options.math != "fp32" or options.keep_tuning or options.host:
+        raise UsageError(f"{options.program} is a program for the processor: --math, --keep-tuning and --host are about CUDA devices")
     inputs = read_inputs(stored, options.inputs)
     folder: Path = options.output_dir
     try:
@@ -73,7 +76,11 @@ def run(options: argparse.Namespace) -> int:
     files = output_files(folder, list(stored.output_names))
     for path in files.values():
         check_writable(path)
-    for name, value in stored(inputs).items():
+    on_host = isinstance(stored, StoredCuda) and options.host
+    outputs = stored.on_host(inputs) if isinstance(stored, StoredCuda) and options.host else stored(inputs)
+    if on_host:
+        print(f"run on {ON_HOST}")
+    for name, value in outputs.items():
         write_whole(files[name], lambda file, value=value: np.save(file, value, allow_pickle=False))  # type: ignore[misc]
         print(f"{name}: {array_type(value)} -> {files[name]}")
     if isinstance(stored, StoredCuda) and options.keep_tuning:
@@ -138,10 +145,10 @@ def output_files(folder: Path, names: list[str]) -> dict[str, Path]:
 def verify(options: argparse.Namespace) -> int:
     """Print the verdict; exit code 1 where it is not "passed"."""
     from einnet.api.audit import audit
+    from einnet.api.load import load_told
     from einnet.api.served import RangedProgram
-    from einnet.api.stored import load
 
-    stored = load(options.program)
+    stored = load_told(options.program)
     if isinstance(stored, RangedProgram):
         return ranged.verify(options, stored)
     verdict = audit(options.model, stored, options.seed)
@@ -167,6 +174,7 @@ def verdict_lines(verdict: dict[str, Any]) -> list[str]:
             s = numbers["statistics"][name]
             ranks = ", ".join(f"{value:.2g} ({p} %)" for p, value in s["percentiles"].items())
             lines.append(f"  mean {s['mean_abs']:.2g}, percentiles {ranks}; greatest at {s['where']}: {s['got']:.7g}, ONNX Runtime {s['wanted']:.7g}")
+    lines += [f"run on {numbers['on']}"] if "on" in numbers else []
     lines.append(f"bound  {numbers['bound']:.3g} of max|y|, a priori, by all derivations together")
     return [*lines, "passed" if verdict["passed"] else "FAILED"]
 
@@ -174,9 +182,9 @@ def verdict_lines(verdict: dict[str, Any]) -> list[str]:
 def bisect(options: argparse.Namespace) -> int:
     """Print how much each derived subprogram moves the result, and the errors along the derivation of the first."""
     from einnet.api.bisect import bisect as search
-    from einnet.api.stored import load_static
+    from einnet.api.load import load_one
 
-    found = search(options.model, load_static(options.program), options.seed)
+    found = search(options.model, load_one(options.program), options.seed)
     if options.json:
         write_json(options.json, found)
     if options.json != "-":
@@ -200,13 +208,13 @@ def bisect_lines(found: dict[str, Any]) -> list[str]:
 def explain(options: argparse.Namespace) -> int:
     """Print the derivations."""
     from einnet.api.certificate import Entry
+    from einnet.api.load import StoredCuda, load_told
     from einnet.api.served import RangedProgram
-    from einnet.api.stored import load
     from einnet.api.why import reasons
     from einnet.derivation.check import check
-    from einnet.explore import text
+    from einnet.explore import card, text
 
-    stored = load(options.program)
+    stored = load_told(options.program)
     if isinstance(stored, RangedProgram):
         return ranged.explain(options, stored)
     if options.why_not:
@@ -214,14 +222,16 @@ def explain(options: argparse.Namespace) -> int:
     others = stored.considered if options.all else []
     considered = [(c.candidate, Entry(c.key, c.derivation, tuple(check(c.derivation)), c.matches)) for c in others]
     told = text.story(stored.report, stored.certificate.entries, considered, reasons)
+    if isinstance(stored, StoredCuda):
+        told |= stored.card
     if options.json:
         write_json(options.json, told)
     if options.json != "-":
-        show(text.explain(told))
+        show(card.explain(told) if isinstance(stored, StoredCuda) else text.explain(told))
     return 0
 
 
-def explain_why_not(stored: StoredProgram, options: argparse.Namespace) -> int:
+def explain_why_not(stored: StoredProgram | StoredCuda, options: argparse.Namespace) -> int:
     """Print what stands against a rule or an operator."""
     from einnet.api.why import why_not
     from einnet.explore.why import why_not_lines

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import zipfile
 from pathlib import Path
 from typing import Any
 
 from einnet.cli.arguments import names
-from einnet.cli.files import check_writable, read_text, write_whole
+from einnet.cli.files import check_writable, is_file, is_program, read_text, write_whole
 from einnet.errors import UsageError
 
 
@@ -31,12 +30,9 @@ def explore(options: argparse.Namespace) -> int:
     """Write the page and say what is in it."""
     from einnet.api.plain import plain
     from einnet.explore.page import page
-    from einnet.explore.report import program_html
-
     check_writable(options.output)
     data = plain(found(options))
-    program = program_html(data["report"], data["program"], linked=True) if "report" in data else ""
-    text = page(data, program)
+    text = page(data, program_view(data))
     write_whole(options.output, lambda file: file.write(text.encode()))
     counts = [len(g["state"]["text"]) for g in data["graphs"]]
     searched = f"{len(counts)} searches, " if len(counts) > 1 else ""
@@ -44,30 +40,31 @@ def explore(options: argparse.Namespace) -> int:
     return 0
 
 
+def program_view(data: dict[str, Any]) -> str:
+    """The view of the program that the data are of, if they are of one."""
+    from einnet.explore import card, report
+
+    if "report" not in data:
+        return ""
+    if data["report"]["backend"] == "cuda":
+        return card.program_html(data["program"])
+    return report.program_html(data["report"], data["program"], linked=True)
+
+
 def found(options: argparse.Namespace) -> dict[str, Any]:
     """The data of the page, for whatever the subject is."""
     from einnet.api.explore import explore_derivation, explore_expression, explore_program
-    from einnet.api.stored import load_static
+    from einnet.api.load import load_one
 
     path = Path(options.subject)
-    if path.suffix == ".einnet" or _is_program(path):
+    if path.suffix == ".einnet" or is_program(path):
         if options.rules or options.everything:
             raise UsageError("--rules and --everything are for an expression; the search of a program is the one that the optimizer made")
-        return explore_program(load_static(path), options.max_depth, options.states, options.time_budget)
+        return explore_program(load_one(path), options.max_depth, options.states, options.time_budget)
     states = 20_000 if options.states is None else options.states
-    text = read_text(options.subject) if options.subject == "-" or _is_file(path) else options.subject
+    text = read_text(options.subject) if options.subject == "-" or is_file(path) else options.subject
     if path.suffix == ".ein":
         return explore_derivation(text, 2 if options.max_depth is None else options.max_depth, states, options.time_budget)
     depth = 3 if options.max_depth is None else options.max_depth
     return explore_expression(text, depth, states, options.time_budget, options.rules, options.everything)
 
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # an expression may be too long for a name
-        return False
-
-
-def _is_program(path: Path) -> bool:
-    return _is_file(path) and zipfile.is_zipfile(path)

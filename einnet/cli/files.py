@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -35,6 +36,19 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
             write(file)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def is_file(path: Path) -> bool:
+    """There is such a file; a text that is no name is none."""
+    try:
+        return path.is_file()
+    except OSError:  # an expression may be too long for a name
+        return False
+
+
+def is_program(path: Path) -> bool:
+    """The file is an archive, as stored programs are."""
+    return is_file(path) and zipfile.is_zipfile(path)
 
 
 def read_text(path: str) -> str:

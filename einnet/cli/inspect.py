@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from einnet.cli import ranged
 from einnet.cli.arguments import names
 from einnet.cli.colour import show
-from einnet.cli.files import read_text, write_json
+from einnet.cli.files import is_program, read_text, write_json
 from einnet.errors import CertificateError, EinNetError
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def register(commands: Any) -> None:
     one.add_argument("--json", metavar="FILE", help="write them as JSON; - is standard output")
     one.set_defaults(run=rules)
 
-    one = commands.add_parser("check", help="prove every step of a derivation in a .ein file")
-    one.add_argument("file", metavar="FILE.ein", help="the derivation; - reads standard input")
+    one = commands.add_parser("check", help="prove every step of a derivation in a .ein file, or of all that a stored program stands on")
+    one.add_argument("file", metavar="FILE.ein|OUT.einnet", help="the derivation, or a program for one size; - reads standard input")
     one.add_argument("--json", metavar="FILE", help="write the proofs as JSON; - is standard output")
     one.set_defaults(run=check)
 
@@ -120,6 +120,8 @@ def check(options: argparse.Namespace) -> int:
     from einnet.derivation import einfile
     from einnet.explore.text import derivation_story
 
+    if is_program(Path(options.file)):
+        return check_program(options)
     text, title = read_text(options.file), "standard input" if options.file == "-" else Path(options.file).name
     if ranged.is_ranged(text):
         return ranged.check(options, text, title)
@@ -137,4 +139,30 @@ def check(options: argparse.Namespace) -> int:
         for number, (step, proof) in enumerate(zip(file.derivation.steps, proofs), 1):
             print(f"{number}. {step.rule} {step.parameters}".rstrip() + f"   [{step.kind}]   {proof.method}: {proof.details}")
         print(f"{title}: {len(proofs)} steps hold")
+    return 0
+
+
+def check_program(options: argparse.Namespace) -> int:
+    """Prove the derivations that a stored program stands on. CertificateError (exit code 1) at the first step that does not hold.
+
+    What they have to do with a model is what `verify` looks at.
+    """
+    from einnet.api.load import load_one
+    from einnet.derivation import check as checker
+
+    stored, found = load_one(options.file), []
+    for number, entry in enumerate(stored.certificate.entries, 1):
+        try:
+            proofs = checker.check(entry.derivation)
+        except CertificateError as error:
+            if options.json:
+                write_json(options.json, {"file": str(options.file), "passed": False, "derivation": number, "problem": str(error)})
+            raise CertificateError(f"{options.file}: derivation {number}: {error}") from error
+        found.append({"from": entry.derivation.start.text(), "steps": len(proofs), "methods": [p.method for p in proofs]})
+    if options.json:
+        write_json(options.json, {"file": str(options.file), "passed": True, "derivations": found})
+    if options.json != "-":
+        for number, told in enumerate(found, 1):
+            print(f"derivation {number}: {told['steps']} steps hold, from {told['from']}")
+        print(f"{options.file}: {len(found)} derivations hold; whether they start from a model's expressions: einnet verify MODEL {options.file}")
     return 0

@@ -51,20 +51,24 @@ def story(report: Mapping[str, Any], used: Iterable[Proven], considered: Iterabl
         if s["key"] in chapters:
             chapters[s["key"]]["nodes"].append(s["nodes"])
             continue
-        chapter = {name: s[name] for name in SHOWN} | {"nodes": [s["nodes"]], "candidates": [dict(c) for c in s["candidates"]]}
+        chapter = {name: s[name] for name in (*SHOWN, *PREDICTED) if name in s}
+        chapter |= {"nodes": [s["nodes"]], "candidates": [dict(c) for c in s["candidates"]]}
         if s["key"] in by_key:
             chapter["derivation"] = derivation_story(by_key[s["key"]], reasons)
         for n, told in others.get(s["key"], ()):
             chapter["candidates"][n]["derivation"] = derivation_story(told, reasons)
         chapters[s["key"]] = chapter
-    whole = {name: report[name] for name in ("model", "runs", "totals", "verification", "kernels", "cost_model")}
-    return {**whole, "kept_whole": report.get("kept_whole"), "notes": list(report["notes"]), "subprograms": list(chapters.values())}
+    whole = {name: report[name] for name in ("model", "runs", "totals", "verification", "kernels")}
+    more = {"cost_model": report.get("cost_model", {}), "kept_whole": report.get("kept_whole")}
+    return {**whole, **more, "notes": list(report["notes"]), "subprograms": list(chapters.values())}
 
 
 NEAREST = 6
 """Candidates of a subprogram that are told of beside the one that runs."""
 
 SHOWN = ("key", "changed", "expression", "kernels", "original_kernels", "measured_ms", "original_ms", "states")
+PREDICTED = ("predicted_ms", "original_predicted_ms")
+"""Told where the report has them."""
 
 
 def derivation_story(told: Proven, reasons: Reasons | None = None) -> Story:
@@ -93,25 +97,34 @@ def explain(told: Story) -> str:
     if told["kept_whole"]:
         return f"{told['model']}: kept whole, ONNX Runtime runs it: {told['kept_whole']}"
     chapters = told["subprograms"]
-    changed, kept = [c for c in chapters if c["changed"]], [c for c in chapters if not c["changed"]]
-    number = count(len(changed) + 1)
+    changed = [c for c in chapters if c["changed"]]
     lines = [f"{told['model']}: {len(chapters)} distinct subprograms; {len(changed)} run as something else than the model's own operators", ""]
     lines += ["ONNX Runtime runs the whole model: nothing that was found is faster", ""] if told["runs"] == "whole model" else []
     lines += [*(f"note: {note}" for note in told["notes"]), ""] if told["notes"] else []
     lines += [error_line(told["verification"]), ""] if "bound" in told["verification"] else []
     lines += time_lines(told["kernels"], told["cost_model"], {c["key"]: n for n, c in enumerate(changed, 1)})
+    return "\n".join([*lines, *chapter_lines(told)]).rstrip()
+
+
+def chapter_lines(told: Story) -> list[str]:
+    """The subprograms: those that changed, each with its derivation, then the others."""
+    changed, kept = ([c for c in told["subprograms"] if c["changed"] is which] for which in (True, False))
+    number = count(len(changed) + 1)
+    lines: list[str] = []
     for n, c in enumerate(changed, 1):
         lines += [f"Derivation {n}. {places(c['nodes'])}", ""]
         lines += derivation_lines(c["derivation"], "  ") if "derivation" in c else []
         lines += ["", *chosen_because(c)]
-        lines += [*kernel_lines("runs as", c["kernels"], c["measured_ms"]), *kernel_lines("instead of", c["original_kernels"], c["original_ms"])]
+        lines += kernel_lines("runs as", c["kernels"], c["measured_ms"], c.get("predicted_ms"))
+        lines += kernel_lines("instead of", c["original_kernels"], c["original_ms"], c.get("original_predicted_ms"))
         lines += [*candidate_lines(c, number), ""]
     if kept:
         lines += ["Kept as the model has them", ""]
     for c in kept:
-        lines += [f"  {places(c['nodes'])}", f"    {c['expression']}", *normalised(c), *kernel_lines("runs as", c["kernels"], c["measured_ms"])]
+        lines += [f"  {places(c['nodes'])}", f"    {c['expression']}", *normalised(c)]
+        lines += kernel_lines("runs as", c["kernels"], c["measured_ms"], c.get("predicted_ms"))
         lines += [*candidate_lines(c, number), ""]
-    return "\n".join(lines).rstrip()
+    return lines
 
 
 def error_line(v: Story) -> str:
@@ -173,11 +186,16 @@ def chosen_because(c: Story) -> Iterator[str]:
     yield f"    chosen for its time: {ms(c['measured_ms'])}, against {ms(c['original_ms'])} for the model's own operators{others}"
 
 
-def kernel_lines(title: str, kernels: Sequence[Story], total: float | None) -> list[str]:
-    """Kernels with their times."""
+def kernel_lines(title: str, kernels: Sequence[Story], total: float | None, predicted: float | None = None) -> list[str]:
+    """Kernels with their times; ~ marks what was predicted and not measured."""
     if not kernels:
         return [f"    {title} nothing: the result is a view of its input"]
-    return [f"    {title}  ({ms(total)})", *(f"      {ms(k['ms'])}  {k['kernel']}" for k in kernels)]
+    return [f"    {title}  ({known(total, predicted)})", *(f"      {known(k['ms'], k.get('predicted_ms'))}  {k['kernel']}" for k in kernels)]
+
+
+def known(measured: float | None, predicted: float | None) -> str:
+    """A measured time, else what was predicted."""
+    return f"~{ms(predicted)}" if measured is None and predicted is not None else ms(measured)
 
 
 def candidate_lines(c: Story, number: Iterator[int]) -> list[str]:

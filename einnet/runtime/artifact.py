@@ -115,7 +115,7 @@ def load(path: str | os.PathLike[str]) -> Loaded:
 def _read(source: Path, archive: zipfile.ZipFile) -> Loaded:
     manifest: Json = json.loads(archive.read("manifest.json"))
     if "cuda" in manifest:
-        raise ArtifactError(f"{source} is a program for a CUDA device, which einnet.load and `einnet run` take")
+        raise ArtifactError(f"{source} is a program for a CUDA device, which has no machine code for a processor")
     if "ranged" in manifest:
         raise ArtifactError(f"{source} serves a range of sizes: only load, run, verify and explain take it")
     if manifest["format"] != _FORMAT:

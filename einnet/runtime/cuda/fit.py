@@ -20,15 +20,23 @@ from einnet.runtime.cuda.vendor import window
 def fitted(plan: Plan) -> Plan:
     """The same program: every matrix has a stride of 1, every post is one that the library fuses."""
     more = _Storage(plan.constants)
-    kernels: list[Kernel] = []
-    for kernel in plan.kernels:
-        kernels += _fit(kernel, more) if isinstance(kernel, (Matmul, Conv)) else (kernel,)
+    kernels = [k for kernel in plan.kernels for k in _parts(kernel, more)]
     return replace(plan, buffers=(*plan.buffers, *more.buffers), kernels=tuple(kernels), constants={**plan.constants, **more.constants})
+
+
+def fitted_one_by_one(plan: Plan) -> list[list[Kernel]]:
+    """What each kernel of the plan becomes; all together the kernels of `fitted`."""
+    more = _Storage(plan.constants)
+    return [_parts(kernel, more) for kernel in plan.kernels]
 
 
 def parts(kernel: Kernel) -> list[Kernel]:
     """What one kernel becomes where no operand is a constant."""
-    return list(_fit(kernel, _Storage({}))) if isinstance(kernel, (Matmul, Conv)) else [kernel]
+    return _parts(kernel, _Storage({}))
+
+
+def _parts(kernel: Kernel, more: _Storage) -> list[Kernel]:
+    return list(_fit(kernel, more)) if isinstance(kernel, (Matmul, Conv)) else [kernel]
 
 
 class _Storage:

@@ -50,18 +50,22 @@ def write(path: str | os.PathLike[str], kept: Kept) -> None:
 
     manifest: Json = {"cuda": FORMAT, "program": program_json(program, blob), "constants": list(program.constants)}
     manifest |= {"tunings": [tuning_json(t) for t in kept.tunings], "metadata": dict(kept.metadata), "derivations": len(kept.derivations)}
+    members: dict[str, str | bytes] = {"manifest.json": json.dumps(manifest, ensure_ascii=False, indent=1)}
+    members |= {f"models/{n}.onnx": model for n, model in enumerate(models)}
+    members |= {f"code/{n}.cu": text for n, text in enumerate(program.texts.values())}
+    members |= {f"derivations/{n:03}.ein": text for n, text in enumerate(kept.derivations)}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
+        for name, content in members.items():
+            archive.writestr(_member(name), content)
         for n, values in enumerate(program.constants.values()):
-            archive.writestr(f"constants/{n}.npy", array_bytes(values))
-        for n, model in enumerate(models):
-            archive.writestr(f"models/{n}.onnx", model)
-        for n, text in enumerate(program.texts.values()):
-            archive.writestr(f"code/{n}.cu", text)
-        for n, text in enumerate(kept.derivations):
-            archive.writestr(f"derivations/{n:03}.ein", text)
+            archive.writestr(_member(f"constants/{n}.npy"), array_bytes(values))
     write_sealed(Path(path), buffer.getbuffer())
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    """An archive's member without the time at which it was written: equal programs are equal files."""
+    return zipfile.ZipInfo(name)
 
 
 def load(path: str | os.PathLike[str]) -> CudaProgram:
