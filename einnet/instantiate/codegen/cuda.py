@@ -77,7 +77,7 @@ def _emit(nest: Nest, name: str, sizes: dict[str, int], tables: dict[str, dict[i
     arrays = {a: tirx.decl_buffer((max(1, sizes[a]),), "float32", f"array{n}_data", data=handles[a], data_alignment=4) for n, a in enumerate(order)}
     index_type = "int32" if max(sizes.values()) < 1 << 30 else "int64"
     writer = Blocks(arrays, tables, index_type)
-    body = tirx.SeqStmt([*(tirx.DeclBuffer(arrays[a], data=handles[a]) for a in order), writer.grid(nest)])
+    body = tirx.SeqStmt([*(tirx.DeclBuffer(arrays[a], data=handles[a]) for a in order), writer.grid(nest, exact=alias)])
     function = tirx.PrimFunc([handles[a] for a in order], body).with_attr("global_symbol", name)
     text, device = _device_text(tvm.IRModule({name: function}))
     if alias:

@@ -80,7 +80,7 @@ class Threads(Context):
             return value
         return tirx.BufferLoad(self.register(value), [0])
 
-    def grid(self, nest: Nest) -> tirx.Stmt:
+    def grid(self, nest: Nest, exact: bool = False) -> tirx.Stmt:
         """The kernel of a normalised nest; its loops are numbered, the one first in which neighbours touch neighbouring memory."""
         points = unrolled(nest)
         loops = ordered(nest, [i for i in nest.loops if i not in points])

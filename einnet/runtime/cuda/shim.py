@@ -18,11 +18,11 @@ from einnet.errors import BackendError
 from einnet.runtime.cuda.program import CudaProgram, Generated, Launch
 from einnet.runtime.cuda.text import PRELUDE
 
-_MEETING = re.compile(r"__syncthreads|__shared__")
+_MEETING = re.compile(r"__syncthreads|__shared__|__shfl_xor_sync")
 _SHARED = re.compile(r"__shared__ (alignas\(\d+\))")
 """An array of a block; blocks run one after the other, so that a static one will do."""
 
-_BEYOND = re.compile(r"__shfl|__ballot|atomic|extern __shared__|__syncwarp")
+_BEYOND = re.compile(r"__shfl(?!_xor_sync)|__ballot|atomic|extern __shared__|__syncwarp")
 """What the host cannot play."""
 
 TURNS = """
@@ -64,6 +64,12 @@ int block_of(int threads) {
 }
 }
 #define __syncthreads() einnet::barrier()
+static inline float __shfl_xor_sync(unsigned, float value, int lane) {
+  static float given[1024];
+  given[threadIdx.x] = value; einnet::barrier();
+  float found = given[threadIdx.x ^ lane]; einnet::barrier();
+  return found;
+}
 """
 """Threads of a block as coroutines, which go on from block to block: switching costs a jump and no call of the system."""
 
