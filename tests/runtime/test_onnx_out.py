@@ -129,6 +129,87 @@ def test_parts_of_a_buffer_are_joined(slices: tuple[View, View]) -> None:
     assert len(export(plan).functions) == 1, "equal expressions share a function"
 
 
+def kinds(plan: Plan) -> set[str]:
+    model = export(plan)
+    return {n.op_type for part in (model.graph, *model.functions) for n in part.node}
+
+
+def test_parts_that_lie_alike_are_stacked() -> None:
+    """Products with transposed results, one after the other in a buffer."""
+    parts = [View("c", (2, 3), (1, 2), start) for start in (6, 0)]
+    inputs = tuple((n, dense_view(n, shape)) for n, shape in (("p", (2, 4)), ("q", (4, 3))))
+    buffers = (Buffer("p", 8, "f32", "input"), Buffer("q", 12, "f32", "input"), Buffer("c", 12, "f32", "output"))
+    plan = Plan(buffers, tuple(Matmul(inputs[0][1], inputs[1][1], part) for part in parts), inputs, (("y", dense_view("c", (2, 3, 2))),))
+    values = {"p": np.arange(8.0).reshape(2, 4), "q": np.arange(12.0).reshape(4, 3)}
+    product = (values["p"] @ values["q"]).T
+    np.testing.assert_array_equal(run(plan, values), np.stack([product, product]))
+    assert "Concat" in kinds(plan)
+    assert "ScatterElements" not in kinds(plan)
+
+
+@repeatable(40)
+@given(st.integers(0, 1 << 32))
+def test_windows_in_any_order_of_dimensions(seed: int) -> None:
+    """Windows of rows that overlap or repeat, from any row on, with their dimensions permuted."""
+    rng = Random(seed)
+    width, rows, count, repeats = rng.choice((1, 2, 4)), rng.randint(1, 4), rng.randint(1, 4), rng.choice((1, 2))
+    dims = [(count, width * rng.randint(1, 4)), (rows, width), (width, 1), (repeats, 0)]
+    rng.shuffle(dims)
+    view = View("a", tuple(n for n, _ in dims), tuple(s for _, s in dims), width * rng.randrange(3))
+    buffers = (Buffer("a", 96, "f32", "input"), Buffer("y", count * rows * width * repeats, "f32", "output"))
+    loops = ",".join(f"i{d}<{n}" for d, n in enumerate(view.shape))
+    scope = parse(f"X : f32[{','.join(map(str, view.shape))}]\nL[{loops}] X[i0,i1,i2,i3]")
+    out = dense_view("y", view.shape)
+    plan = Plan(buffers, (EOperator(scope, (("X", view),), out),), (("a", dense_view("a", (96,))),), (("y", out),))
+    values = {"a": np.arange(96, dtype=np.float32)}
+    np.testing.assert_array_equal(run(plan, values), memory(view, values["a"]))
+
+
+BAND = (
+    "select(t-i>=0 & i-t+4>=0, exp(A[i,t] + (-1)*{L[i<5] max[n<5] A[i,i+n]}[i]), 0)"
+    " / {L[i<5] Σ[k<5] exp(A[i,i+k] + (-1)*{L[i<5] max[m<5] A[i,i+m]}[i])}[i]"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("L[i<5,t<7] exp(A[i,t]) / {L[i<5] Σ[k<7] exp(A[i,k])}[i]", True),
+        ("L[i<5,t<3,u<4] exp(A[t,i,u]) / {L[i<5] Σ[k<3,q<4] exp(A[k,i,q])}[i]", True),
+        ("L[i<5,t<9] " + BAND, True),
+        ("L[i<5,t<9] " + BAND.replace("k<5] exp(A[i,i+k]", "k<4] exp(A[i,i+k]"), False),
+        ("L[i<5,t<7] exp(A[i,t]) / {L[i<5] Σ[k<6] exp(A[i,k])}[i]", False),
+        ("L[i<5,t<7] exp(A[i,t]) / {L[i<5] Σ[k<7] exp(2*A[i,k])}[i]", False),
+        ("L[i<5,t<7] exp(A[i,0]) / {L[i<5] Σ[k<7] exp(A[i,0])}[i]", False),
+        ("L[i<7,t<7] exp(A[i,t]) / {L[i<7] Σ[k<7] exp(A[i,k])}[t]", False),
+    ],
+)  # fmt: skip
+def test_exponentials_by_their_sum_are_a_softmax(text: str, known: bool) -> None:
+    """Also under a mask, where the sum walks the band's diagonal; not where the sum is over something else."""
+    scope = parse(text)
+    values = {name: np.random.default_rng(0).standard_normal(t.shape).astype(np.float32) for name, t in tensors(scope).items()}
+    np.testing.assert_allclose(run(plan_of(scope), values), evaluate(scope, values), rtol=1e-5, atol=1e-6)
+    assert ("Softmax" in kinds(plan_of(scope))) is known
+
+
+def test_reductions_along_a_diagonal_copy_no_windows() -> None:
+    scope = parse("L[i<6] max[n<5] A[i,i+n]")
+    values = integer_values(scope)
+    np.testing.assert_array_equal(run(plan_of(scope), values), evaluate(scope, values))
+    assert "Gather" not in kinds(plan_of(scope))
+
+
+def test_operands_are_read_in_the_order_of_the_loops() -> None:
+    """What was written in that order is not transposed to and fro."""
+    scope = parse("X : f32[3,2,4]\nL[b<2,m<3,n<4] exp(X[m,b,n])")
+    inputs, out = (("p", dense_view("p", (2, 3, 4))),), dense_view("y", (2, 3, 4))
+    kernel = EOperator(scope, (("X", View("p", (3, 2, 4), (4, 12, 1))),), out)
+    plan = Plan((Buffer("p", 24, "f32", "input"), Buffer("y", 24, "f32", "output")), (kernel,), inputs, (("y", out),))
+    values = {"p": np.arange(24.0).reshape(2, 3, 4) / 24}
+    np.testing.assert_allclose(run(plan, values), np.exp(values["p"]), rtol=1e-6)
+    assert "Transpose" not in kinds(plan)
+
+
 def test_convolutions_with_posts() -> None:
     rng = np.random.default_rng(0)
     x, w, y = View("x", (1, 4, 5, 6), (120, 1, 24, 4)), View("w", (2, 3, 2, 3, 3), (54, 18, 9, 3, 1)), View("y", (1, 6, 3, 3), (54, 1, 18, 6))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -59,7 +59,28 @@ class Buffers:
             if order is not None:
                 return self.e.reshape(self.e.transpose(value, order), view.shape)
         flat = self._flat(view.buffer)
-        return self._box(view, flat) or self._rows(view, flat)
+        return self._box(view, flat) or self._windows(view, flat) or self._rows(view, flat)
+
+    def _windows(self, view: View, flat: Value) -> Value | None:
+        """Windows that are dense inside and may overlap: the buffer as pieces of which all windows consist, then a table of pieces.
+
+        None for a view of a single element, or one whose windows have no longer pieces in common.
+        """
+        found = windows(view, flat.shape[0])
+        if found is None:
+            return None
+        outer, inner, piece = found
+        table = np.full((), view.offset // piece, dtype=np.int64)
+        for a in outer:
+            table = table[..., None] + view.strides[a] // piece * np.arange(view.shape[a], dtype=np.int64)
+        within = prod(view.shape[a] for a in inner)
+        table = table[..., None] + np.arange(within // piece, dtype=np.int64)
+        value = self.e.gather(self.e.reshape(flat, (flat.shape[0] // piece, piece)), 0, table)
+        axes = (*outer, *inner)
+        value = self.e.reshape(value, tuple(view.shape[a] for a in axes))
+        value = self.e.transpose(value, [axes.index(a) for a in sorted(axes)])
+        ones = tuple(n if a in axes else 1 for a, n in enumerate(view.shape))
+        return self.e.expand(self.e.reshape(value, ones), view.shape)
 
     def _rows(self, view: View, flat: Value) -> Value:
         """Any view: the buffer as rows as long as can be, of which a table that is as small as can be names some; then elements within rows."""
@@ -80,21 +101,27 @@ class Buffers:
         size = self.buffers[buffer].size
         for known, value in self.known[buffer]:
             if prod(known.shape) == size and _injective(known):
-                order = sorted(range(len(known.shape)), key=lambda a: (-known.strides[a] if known.shape[a] > 1 else 1, a))
-                return self.e.reshape(self.e.transpose(value, order), (size,))
+                return self._by_address(known, value)
         raise AssertionError(f"buffer {buffer} is read before all of it is written")
 
+    def _by_address(self, view: View, value: Value) -> Value:
+        """The elements of a view that is dense in some order, by their place in the buffer."""
+        order = sorted(range(len(view.shape)), key=lambda a: (-view.strides[a] if view.shape[a] > 1 else 1, a))
+        return self.e.reshape(self.e.transpose(value, order), (prod(view.shape),))
+
     def _joined(self, buffer: str) -> tuple[View, Value]:
-        """Parts written one by one, as one value: consecutive stretches are concatenated, others scattered."""
+        """Parts written one by one, as one value: consecutive stretches are concatenated (as they lie, where all lie alike), others scattered."""
         size = self.buffers[buffer].size
         parts = sorted(self.parts[buffer], key=lambda p: p[0].offset)
         whole = dense_view(buffer, (size,))
         ends = [v.offset for v, _ in parts[1:]] + [size]
-        if parts[0][0].offset == 0 and all(
-            _dims(v) == _dims(dense_view("", v.shape)) and v.offset + prod(v.shape) == end for (v, _), end in zip(parts, ends)
-        ):
-            values = [self.e.reshape(value, (prod(v.shape),)) for v, value in parts]
-            return whole, self.e.op("Concat", values, (size,), axis=0)
+        if parts[0][0].offset == 0 and all(_injective(v) and v.offset + prod(v.shape) == end for (v, _), end in zip(parts, ends)):
+            first = parts[0][0]
+            if all((v.shape, v.strides) == (first.shape, first.strides) for v, _ in parts):
+                stacked = View(buffer, (len(parts), *first.shape), (prod(first.shape), *first.strides))
+                values = [self.e.reshape(value, (1, *first.shape)) for _, value in parts]
+                return stacked, self.e.op("Concat", values, stacked.shape, axis=0)
+            return whole, self.e.op("Concat", [self._by_address(v, value) for v, value in parts], (size,), axis=0)
         flat = self.e.expand(self.e.number(0), (size,))
         for v, value in parts:
             count = (prod(v.shape),)
@@ -134,6 +161,20 @@ def strided(data: Array, view: View) -> Array:
 
 def _dims(view: View) -> Dims:
     return tuple((n, s) for n, s in zip(view.shape, view.strides) if n != 1)
+
+
+def windows(view: View, size: int) -> tuple[list[int], list[int], int] | None:
+    """(axes that step from window to window, axes that lie dense inside of one, both by descending stride; the length of a piece).
+
+    Every window begins at a multiple of a piece and is some pieces long. None where a piece is a single element.
+    """
+    moving = sorted((a for a, n in enumerate(view.shape) if n > 1 and view.strides[a]), key=lambda a: view.strides[a])
+    inner, length = list[int](), 1
+    while moving and view.strides[moving[0]] == length:
+        inner.insert(0, moving.pop(0))
+        length *= view.shape[inner[0]]
+    piece = gcd(length, view.offset, size, *(view.strides[a] for a in moving))
+    return None if piece == 1 else (moving[::-1], inner, piece)
 
 
 def row_length(view: View, size: int) -> int:

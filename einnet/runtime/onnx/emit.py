@@ -33,16 +33,22 @@ class Emitter:
     def __init__(self, opset: int, prefix: str = "") -> None:
         self.opset, self.prefix = opset, prefix
         self.nodes: list[NodeProto] = []
+        self._written: dict[tuple[str, ...], Value] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
 
     def name(self) -> str:
         return f"{self.prefix}v{len(self.nodes)}"
 
     def op(self, kind: str, inputs: Sequence[Value], shape: tuple[int, ...], *, domain: str = "", output: str = "", **attributes: Any) -> Value:
-        """One node with one output of the given shape."""
-        name = output or self.name()
-        self.nodes.append(helper.make_node(kind, [v.name for v in inputs], [name], name=f"{kind}_{name}", domain=domain or None, **attributes))
-        return Value(name, shape)
+        """One node with one output of the given shape; the value that is there already where the same was written before."""
+        given = [v.name for v in inputs]
+        key = (kind, domain, *given, *(f"{k}={v}" for k, v in sorted(attributes.items())))
+        known = None if output or kind == "Constant" else self._written.get(key)
+        if known is None:
+            name = output or self.name()
+            self.nodes.append(helper.make_node(kind, given, [name], name=f"{kind}_{name}", domain=domain or None, **attributes))
+            known = self._written[key] = Value(name, shape)
+        return known
 
     def constant(self, value: Array) -> Value:
         """A Constant node, written once for equal values."""

@@ -18,6 +18,7 @@ from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, Post
 from einnet.runtime.onnx.buffers import Buffers
 from einnet.runtime.onnx.emit import LEAST_OPSET, Emitter, Value
+from einnet.runtime.onnx.order import in_loop_order
 from einnet.runtime.onnx.scope import ScopeEmitter
 
 DOMAIN = "einnet"
@@ -69,6 +70,7 @@ class Writer:
             case Conv():
                 self.memory.write(kernel.y, self.posts(self.conv(kernel), kernel.post))
             case EOperator():
+                kernel = in_loop_order(kernel)
                 operands = {name: self.memory.read(view) for name, view in kernel.operands}
                 scope = kernel.scope
                 value = self.generated(scope, [operands[name] for name in tensors(scope)])

@@ -13,6 +13,8 @@ from einnet.expr.bodies import holds, numerator, terms
 from einnet.expr.nodes import Add, Body, Call, Const, Div, Mul, Read, Scope, Select, Val, neutral, used_names
 from einnet.runtime.onnx.emit import Emitter, Value
 from einnet.runtime.onnx.reads import read
+from einnet.runtime.onnx.skew import unskewed
+from einnet.runtime.onnx.softmax import once, softmax
 
 UNARY = {
     name: name.capitalize()
@@ -40,7 +42,7 @@ class ScopeEmitter:
     def scope(self, s: Scope) -> Value:
         """The scope over the box of its loops."""
         if s not in self.done:
-            self.done[s] = self._scope(s)
+            self.done[s] = self._scope(unskewed(s))
         return self.done[s]
 
     def _scope(self, s: Scope) -> Value:
@@ -100,6 +102,7 @@ class _Body:
 
     def body(self, b: Body) -> Aligned:
         """Any scalar body over the iterators that occur in it."""
+        b = once(b)
         match b:
             case Const(v):
                 return Aligned(self.e.number(v), ())
@@ -115,6 +118,9 @@ class _Body:
                 kind = "Add" if isinstance(b, Add) else "Mul"
                 return reduce(lambda a, c: self.join(kind, a, c), map(self.body, args))
             case Div(num, den):
+                weights = softmax(b, self.s)
+                if weights is not None:
+                    return self.softmax(*weights)
                 return self.join("Div", self.body(num), self.body(den))
             case Call(name, args):
                 return self.call(name, [self.body(a) for a in args])
@@ -123,6 +129,16 @@ class _Body:
                 where = self.table(holds(conds, env), names, np.bool_)
                 return self.join("Where", where, self.body(then), self.body(other))
         raise TypeError(f"not a body: {b!r}")
+
+    def softmax(self, score: Body, over: frozenset[str]) -> Aligned:
+        """exp(score) by its sum over some iterators: these last and as one axis."""
+        given = self.body(score)
+        names = (*(n for n in given.names if n not in over), *(n for n in given.names if n in over))
+        kept = tuple(self.extent(n) for n in names if n not in over)
+        value = self.e.transpose(given.value, [given.names.index(n) for n in names])
+        flat = self.e.reshape(value, (*kept, prod(self.extent(n) for n in over)))
+        done = self.e.reshape(self.e.op("Softmax", [flat], flat.shape, axis=-1), value.shape)
+        return Aligned(self.e.transpose(done, [names.index(n) for n in given.names]), given.names)
 
     def call(self, name: str, args: list[Aligned]) -> Aligned:
         if name in UNARY:
