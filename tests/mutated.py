@@ -10,6 +10,10 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
+import onnx
+from onnx import numpy_helper
+
+from einnet.graph.operators.registry import OPERATORS
 from einnet.runtime import sealed
 
 SYMBOLS = "LΣ[]{}()<>=+-*/%|,.:;'0123456789abhwrs \n#\"\\∞é\0"
@@ -95,6 +99,49 @@ def packed(files: Mapping[str, bytes]) -> bytes:
         for name, content in files.items():
             archive.writestr(name, content)
     return out.getvalue()
+
+
+INTEGERS = (-(1 << 40), -7, -1, 0, 1, 2, 3, 7, 1 << 40)
+
+
+def mutated_model(rng: Random, model: onnx.ModelProto) -> onnx.ModelProto:
+    """One operator, operand, attribute, integer constant or dimension is another one."""
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    node = rng.choice(model.graph.node)
+    tables = [i for i in model.graph.initializer if i.data_type == onnx.TensorProto.INT64]
+    match rng.randrange(6):
+        case 0:
+            node.op_type = rng.choice(sorted(OPERATORS))
+        case 1 if node.input:
+            node.input[rng.randrange(len(node.input))] = rng.choice(["", node.input[0], model.graph.input[0].name])
+        case 2:
+            dims = rng.choice([*model.graph.input, *model.graph.output]).type.tensor_type.shape.dim
+            if dims:
+                rng.choice(dims).dim_value = rng.choice(INTEGERS)
+        case 3 if tables:
+            table = rng.choice(tables)
+            values = numpy_helper.to_array(table).reshape(-1).copy()
+            if values.size:
+                values[rng.randrange(values.size)] = rng.choice(INTEGERS)
+            table.CopyFrom(numpy_helper.from_array(values.reshape(tuple(table.dims)), table.name))
+        case _ if node.attribute:
+            mutate_attribute(rng, rng.choice(node.attribute))
+    return model
+
+
+def mutate_attribute(rng: Random, attribute: onnx.AttributeProto) -> None:
+    """Another value of the same type; a list is another list."""
+    if attribute.type == onnx.AttributeProto.INT:
+        attribute.i = rng.choice(INTEGERS)
+    elif attribute.type == onnx.AttributeProto.INTS and attribute.ints:
+        if rng.random() < 0.3:
+            del attribute.ints[rng.randrange(len(attribute.ints))]
+        else:
+            attribute.ints[rng.randrange(len(attribute.ints))] = rng.choice(INTEGERS)
+    elif attribute.type == onnx.AttributeProto.FLOAT:
+        attribute.f = rng.choice((0.0, -1.0, float("nan"), float("inf"), 1e-30))
+    elif attribute.type == onnx.AttributeProto.STRING:
+        attribute.s = rng.choice((b"", b"NOTSET", b"linear", b"\xff", b"abc->cb"))
 
 
 def resealed(body: bytes) -> bytes:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import einnet
+from einnet.api.optimize import prepare
 from einnet.api.recording import read_requests, requests_json
 from einnet.api.served import RangedProgram
 from einnet.api.stored import StoredProgram
@@ -33,7 +34,8 @@ from einnet.search.candidates import choose
 from einnet.search.recall import choice_from, choice_json
 from einnet.search.space import Options, Space
 from tests.models import tiny
-from tests.mutated import mutated_archive, mutated_bytes, mutated_json, mutated_text, with_manifest
+from tests.models.random_graphs import random_graph
+from tests.mutated import mutated_archive, mutated_bytes, mutated_json, mutated_model, mutated_text, with_manifest
 from tests.runtime.plans import two_layers
 from tests.strategies import random_scope
 
@@ -180,11 +182,15 @@ def alike(kernels: Sequence[Kernel]) -> list[float]:
 
 
 def models(count: int, seed: int, folder: Path) -> None:
+    """Bytes of models, and operators, attributes and integers of random graphs."""
     rng, path = Random(seed), folder / "m.onnx"
     sources = [tiny(name).SerializeToString() for name in ("small", "fsrcnn")]
-    for _ in range(count):
-        path.write_bytes(mutated_bytes(rng, rng.choice(sources)))
-        survives(lambda: load_onnx(path))
+    for n in range(count):
+        if n % 2:
+            survives(lambda: prepare(load_onnx(mutated_model(rng, random_graph(rng.randrange(100_000))))))
+        else:
+            path.write_bytes(mutated_bytes(rng, rng.choice(sources)))
+            survives(lambda: prepare(load_onnx(path)))
 
 
 FOUND = [

@@ -156,7 +156,7 @@ def attributes(node: ir.Node) -> dict[str, Attribute]:
             case ir.AttributeType.FLOAT:
                 found[name] = float(attribute.as_float())
             case ir.AttributeType.STRING:
-                found[name] = attribute.as_string()
+                found[name] = attribute.value.decode(errors="replace") if isinstance(attribute.value, bytes) else attribute.as_string()
             case ir.AttributeType.INTS:
                 found[name] = tuple(attribute.as_ints())
             case ir.AttributeType.FLOATS:

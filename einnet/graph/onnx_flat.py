@@ -177,6 +177,8 @@ class Flattener:
             fact.refine(types.get(str(value.name)))
             if fact.elem is not None and fact.shape is None:
                 fact.shape = self.carried(node, value)
+            if fact.shape and min(fact.shape) < 0:  # inference does not survive an operator that reads this
+                raise NotStaticError(f"{self.title}: {node.op_type} {node.name or ''!r}: its result would have shape {list(fact.shape)}")
             if failure and node.domain in STANDARD and all(f.crosses for f in reads.values()):
                 raise NotStaticError(f"{self.title}: {node.op_type} {node.name or ''!r}: {failure}")
             facts.append(fact)

@@ -94,6 +94,10 @@ def infer(model: onnx.ModelProto) -> tuple[Types, str]:
 
     An operator without an inference function of its own is inferred through its function body, where the standard defines it by one.
     """
+    (node,) = model.graph.node
+    count = next((a.i for a in node.attribute if a.name == "num_outputs"), len(node.output))
+    if count != len(node.output):  # inference does not survive it
+        return {}, f"num_outputs is {count}, and it has {len(node.output)} outputs"
     types, failure = _infer(model)
     if not failure and any(t.WhichOneof("value") is None for t in types.values()):
         expanded = with_body(model)

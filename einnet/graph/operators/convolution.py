@@ -21,12 +21,13 @@ def group_channel(group_size: int, outputs_per_group: int, groups: int) -> Index
 def conv(op: Op) -> Result:
     """Y[n,f,h,w] = Σ[c,r,s] X[n, f//Fg·Cg + c, h·stride + r·dilation - pad, ..] W[f,c,r,s] + B[f]."""
     x, w = op.input(0).tensor, op.input(1).tensor
-    rank = len(w.shape) - 2
+    rank, groups = len(w.shape) - 2, op.integer("group", 1)
     if rank < 1:
         return Unsupported("a convolution without spatial dimensions")
+    if groups < 1 or w.shape[0] % groups or x.shape[1] != w.shape[1] * groups:
+        return Unsupported(f"{x.shape[1]} channels and filters {list(w.shape)} in {groups} groups")
     win = window(op, w.shape[2:], x.shape[2:], op.out.shape[2:])
     spatial, taps = spatial_names(rank), tap_names(rank)
-    groups = op.integer("group", 1)
     loops = iters(("n", "f", *spatial), op.out.shape)
     sums = iters(("c", *taps), w.shape[1:])
     data = Read(
@@ -59,13 +60,14 @@ def transposed_padding(op: Op, source: tuple[int, ...], kernel: tuple[int, ...])
 def conv_transpose(op: Op) -> Result:
     """Y[n,f,h,w] = Σ[c,r,s] X[n, c, (h + pad - r·dilation)/stride, ..] W[c,f,r,s] + B[f]; a read off the lattice is a read outside."""
     x, w = op.input(0).tensor, op.input(1).tensor
-    rank = len(w.shape) - 2
+    rank, groups = len(w.shape) - 2, op.integer("group", 1)
     if rank < 1:
         return Unsupported("a convolution without spatial dimensions")
+    if groups < 1 or w.shape[0] % groups or x.shape[1] != w.shape[0]:
+        return Unsupported(f"{x.shape[1]} channels and filters {list(w.shape)} in {groups} groups")
     spatial, taps = spatial_names(rank), tap_names(rank)
     strides, dilations = per_axis(op, "strides", rank, 1), per_axis(op, "dilations", rank, 1)
     pads = transposed_padding(op, x.shape[2:], w.shape[2:])
-    groups = op.integer("group", 1)
     channels = w.shape[0] // groups
     loops = iters(("n", "f", *spatial), op.out.shape)
     sums = iters(("c", *taps), (channels, *w.shape[2:]))

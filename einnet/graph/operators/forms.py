@@ -123,7 +123,8 @@ def reshape_index(source: Sequence[int], loops: Sequence[Iter]) -> tuple[Index, 
                 b += 1
             else:
                 break
-        assert have == want, f"{source} does not reshape to {target}"
+        if have != want:
+            raise ValueError(f"{list(source)} does not reshape to {list(target)}")
         group = loops[first_b:b]
         flat = flat_index(variables(group), target[first_b:b])
         index.extend(unflatten(flat, source[first_a:a], group))

@@ -44,8 +44,13 @@ def tap_counts(win: Window, padded: bool) -> list[list[int]]:
     for k, n in enumerate(win.source):
         low, high = (-win.before[k], n + win.after[k]) if padded else (0, n)
         starts = (o * win.strides[k] - win.before[k] for o in range(win.target[k]))
-        counts.append([sum(low <= s + r * win.dilations[k] < high for r in range(win.kernel[k])) for s in starts])
+        counts.append([taps_below(win, k, high - s) - taps_below(win, k, low - s) for s in starts])
     return counts
+
+
+def taps_below(win: Window, axis: int, distance: int) -> int:
+    """How many taps lie less than so far behind the first."""
+    return min(max(-(-distance // win.dilations[axis]), 0), win.kernel[axis])
 
 
 def average_pool(op: Op) -> Result:

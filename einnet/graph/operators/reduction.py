@@ -9,7 +9,7 @@ from math import prod
 from einnet.expr.index import ZERO, Index, var
 from einnet.expr.nodes import Body, Call, Div, Iter, Read, Scope, Tensor, make_add, make_mul
 from einnet.graph.operators.forms import at, divided, loops_of, subtract, variables
-from einnet.graph.operators.op import Function, Op, Result, Unsupported
+from einnet.graph.operators.op import Function, Inexpressible, Op, Result, Unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,8 @@ def softmax_axes(op: Op, rank: int) -> tuple[int, ...]:
     if op.version >= 13:
         return (op.integer("axis", -1) % rank,)
     axis = op.integer("axis", 1)
+    if not -rank <= axis <= rank:
+        raise Inexpressible(f"axis {axis} of {rank} dimensions")
     return tuple(range(axis if axis >= 0 else axis + rank, rank))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
-from einnet.expr.nodes import Scope, Tensor, tensors
+from einnet.expr.nodes import Scope, Tensor, reads, tensors, used_names
 from einnet.graph.operators.activation import ACTIVATIONS
 from einnet.graph.operators.choice import CHOICE
 from einnet.graph.operators.contraction import einsum, gemm, matmul
@@ -39,6 +40,10 @@ OPERATORS: dict[str, Function] = {
 """Operators of the ONNX standard domain by type."""
 
 
+MOST_ELEMENTS = 1 << 36
+"""Of a tensor: more fits into no memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A node as expressions: intermediate tensors and outputs in order, and arrays that are new."""
@@ -56,12 +61,14 @@ def lower(op: Op) -> Lowered | Unsupported:
         if operand is not None and operand.value is None and operand.tensor.dtype != "f32":
             return Unsupported(f"it reads a tensor of type {operand.tensor.dtype}")
     for tensor in op.outputs:
-        if tensor is not None and (tensor.dtype != "f32" or 0 in tensor.shape):
+        if tensor is not None and (tensor.dtype != "f32" or min(tensor.shape, default=1) < 1 or prod(tensor.shape) > MOST_ELEMENTS):
             return Unsupported(f"its result is {tensor.dtype}{list(tensor.shape)}")
     try:
         result = function(op)
     except Inexpressible as reason:
         return Unsupported(str(reason))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # a node beyond the standard, of which nothing else is known
+        return Unsupported(f"it is no valid {op.op_type}: {error}")
     if isinstance(result, Unsupported):
         return result
     scopes: tuple[Scope | None, ...] = result if isinstance(result, tuple) else (result,)
@@ -70,10 +77,21 @@ def lower(op: Op) -> Lowered | Unsupported:
         if tensor is not None and scope is None:
             return Unsupported("an optional result is used")
         if tensor is not None and scope is not None:
-            assert scope.shape == tensor.shape, (op.op_type, scope.shape, tensor.shape)
+            if scope.shape != tensor.shape:
+                return Unsupported(f"its result has shape {list(scope.shape)}, not {list(tensor.shape)}")
             op.chain.append((tensor, scope))
     for _, scope in op.chain:
+        if not well_formed(scope):
+            return Unsupported(f"it is no valid {op.op_type}: the ranks of its operands do not fit")
         for read in tensors(scope).values():
             if read.dtype != "f32":
                 return Unsupported(f"it reads a tensor of type {read.dtype}")
     return Lowered(tuple(op.chain), dict(op.weights))
+
+
+def well_formed(scope: Scope) -> bool:
+    """Every read has as many index functions as its tensor has dimensions, of iterators of the scope."""
+    known = {i.name for i in (*scope.loops, *scope.sums)}
+    return used_names(scope.body) <= known and all(
+        len(read.index) == len(read.base.shape) and (isinstance(read.base, Tensor) or well_formed(read.base)) for read in reads(scope.body)
+    )

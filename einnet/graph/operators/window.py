@@ -42,6 +42,8 @@ def window(op: Op, kernel: tuple[int, ...], source: tuple[int, ...], target: tup
     rank = len(kernel)
     strides = per_axis(op, "strides", rank, 1)
     dilations = per_axis(op, "dilations", rank, 1)
+    if min((*strides, *dilations), default=1) < 1:
+        raise Inexpressible(f"strides {list(strides)} and dilations {list(dilations)}")
     mode = op.string("auto_pad", "NOTSET")
     if mode in ("NOTSET", ""):
         pads = op.integers("pads") or (0,) * (2 * rank)
