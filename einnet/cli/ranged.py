@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -56,8 +57,14 @@ def summary(report: Mapping[str, Any]) -> list[str]:
     lines.append(f"verification passed at {good} of {len(verdicts)} sizes: max error {worst:.2g} of max|y|, allowed {verdicts[0]['tolerance']:g}")
     derivations = report["derivations"]
     lines.append(f"certificate: {len(derivations)} derivations, {sum(d['steps'] for d in derivations)} steps, proven at every size where they run")
+    lines += holding(Counter(d["holds"] for d in derivations if "holds" in d))
     lines += guard_lines(report)
     return [*lines, f"{report['total_s']:.1f} s in all"]
+
+
+def holding(claims: Mapping[str, int]) -> list[str]:
+    """How many derivations hold where, and by what."""
+    return [f"  {count} {'holds' if count == 1 else 'hold'} {where}" for where, count in claims.items()]
 
 
 def guard_lines(report: Mapping[str, Any], most: int = 3) -> list[str]:
@@ -82,17 +89,17 @@ def check(options: argparse.Namespace, text: str, title: str) -> int:
 
     try:
         file = parse(text)
-        proofs = file.check()
+        claim = file.check()
     except EinNetError as error:
         if options.json and isinstance(error, CertificateError):
             write_json(options.json, {"file": title, "passed": False, "problem": str(error)})
         raise type(error)(f"{title}: {error}") from error
-    steps = len(next(iter(proofs.values())))
+    steps = len(next(iter(claim.proofs.values())))
     if options.json:
-        told = {str(size): [[p.method, p.details, p.points] for p in found] for size, found in proofs.items()}
-        write_json(options.json, {"file": title, "passed": True, "name": file.name, "sizes": told})
+        told = {str(size): [[p.method, p.details, p.points] for p in found] for size, found in claim.proofs.items()}
+        write_json(options.json, {"file": title, "passed": True, "name": file.name, "holds": claim.holds, "sizes": told})
     if options.json != "-":
-        print(f"{title}: {steps} steps hold at {file.name} = {spans(file.sizes)}")
+        print(f"{title}: {steps} steps hold at {file.name} = {spans(file.sizes)}: {claim.holds}")
     return 0
 
 
@@ -113,6 +120,7 @@ def verdict_lines(verdict: dict[str, Any], name: str) -> list[str]:
     proofs = verdict["certificate"]
     counts = ", ".join(f"{n} {'by normal form' if m == 'inline' else 'at random points'}" for m, n in proofs["methods"].items())
     lines = [f"derivations  {proofs['derivations']} with {proofs['steps']} steps, at every size where they run" + (f": {counts}" if counts else "")]
+    lines += holding(proofs["claims"])
     lines += [f"  {problem}" for problem in proofs["problems"]]
     for size, found in verdict["sizes"].items():
         mark = "" if found["passed"] else "  FAILED"

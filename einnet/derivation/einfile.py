@@ -41,7 +41,7 @@ class EinFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class Entry:
     """A line that starts something, with the indented lines below it; `line` counts from 1."""
 
     line: int
@@ -72,13 +72,13 @@ def parse(text: str) -> EinFile:
 
     Raises ParseError, with the line, for text that is none, and CertificateError where a step changes something outside its path.
     """
-    declarations, entries = _entries(text)
+    declarations, found = entries(text)
     declared = _declared(declarations)
     state: Scope | None = None
     start: Scope | None = None
     steps: list[Step] = []
     matches: list[str] = []
-    for entry in entries:
+    for entry in found:
         word, _, rest = entry.text.partition(" ")
         if word == "match":
             matches.append(rest.strip())
@@ -109,24 +109,24 @@ def check_file(path: str | Path) -> list[Proof]:
         raise type(error)(f"{path}: {error}") from error
 
 
-def _entries(text: str) -> tuple[str, list[_Entry]]:
+def entries(text: str) -> tuple[str, list[Entry]]:
     """The declarations, with all else blank so that their lines keep their numbers, and the entries."""
     declarations: list[str] = []
-    entries: list[_Entry] = []
+    found: list[Entry] = []
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.partition("#")[0].rstrip() if not raw.startswith("match") else raw.rstrip()
         declarations.append("")
         if not line.strip():
             continue
         if line[0].isspace():
-            if not entries:
+            if not found:
                 raise ParseError(f"line {number}: an indented line without a line that it belongs to\n    {line.strip()}")
-            entries[-1] = _Entry(entries[-1].line, f"{entries[-1].text}\n{line}")
+            found[-1] = Entry(found[-1].line, f"{found[-1].text}\n{line}")
         elif re.match(r"(from|by|match)\b", line):
-            entries.append(_Entry(number, line))
+            found.append(Entry(number, line))
         else:
             declarations[-1] = line
-    return "\n".join(declarations), entries
+    return "\n".join(declarations), found
 
 
 def _declared(text: str) -> dict[str, Tensor]:

@@ -7,25 +7,39 @@
     by ...
 
 An integer that follows the size is written `batch` or `7*batch`. At every size that `holds at` names, the file with the size put in is a
-derivation like any other, and proven like any other: each of the finitely many by itself.
+derivation like any other. Where all its expressions are as many copies of one function as the size says (`slices`), its proof at size 1 is one for
+every size; else each of the finitely many sizes is proven by itself.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from einnet.derivation import einfile
 from einnet.derivation.check import Proof, check
+from einnet.derivation.slices import sliced, told
 from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError, ParseError
+from einnet.expr.nodes import Scope
+from einnet.expr.sized import Unsliced
+from einnet.expr.sized_text import SIZE, parse_sized
 
 _INTEGER = re.compile(r"(?<![\w.'])\d+(?![\w.'])")
 _HEAD = re.compile(r"by\s+\S+(?:\s+at\s+\d+(?:\.\d+)*)?(?:\s+kind\s+\w+)?(?:\s+bound\s+\S+)?")
 _RANGE = re.compile(r"(?P<name>[A-Za-z_]\w*) in (?P<lowest>[0-9]{1,6})\.\.(?P<highest>[0-9]{1,6})$")
 _SPAN = r"[0-9]{1,6}(?:\.\.[0-9]{1,6})?"
 _HOLDS = re.compile(rf"holds at ({_SPAN}(?:, {_SPAN})*)$")
+_STEPS = re.compile(r"^(?:by|match)\b", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Proofs of the steps of a derivation by size, the same for all sizes where there is one proof, and `holds`: where they hold, and by what."""
+
+    proofs: dict[int, list[Proof]]
+    holds: str
 
 
 @dataclass(frozen=True)
@@ -47,15 +61,45 @@ class RangedFile:
             raise CertificateError(f"{self.name} = {size} is not among the sizes at which it holds: {spans(self.sizes)}")
         return einfile.parse(put_in(self.body, self.name, size))
 
-    def check(self) -> dict[int, list[Proof]]:
+    def start(self, size: int) -> Scope:
+        """The expression that it starts from, at a size."""
+        first = _STEPS.split(self.body, maxsplit=1)[0]
+        return replace(self, body=first).at(size).derivation.start
+
+    def check(self) -> Claim:
         """A proof of every step at every size. Raises CertificateError, with the size, at the first that does not hold."""
-        proofs = {}
-        for size in self.sizes:
-            try:
-                proofs[size] = check(self.at(size).derivation)
-            except (CertificateError, ParseError) as error:
-                raise CertificateError(f"at {self.name} = {size}: {error}") from error
-        return proofs
+        found = self.for_every_size()
+        proofs = {size: self.at_one(size) if isinstance(found, str) else found for size in self.sizes}
+        return Claim(proofs, self.holds(found))
+
+    def holds(self, found: list[Proof] | str) -> str:
+        """What `for_every_size` found, for people."""
+        if isinstance(found, str):
+            return f"at {'each of ' if len(self.sizes) > 1 else ''}{spans(self.sizes)}, because {found}"
+        return f"for every {self.name} >= 1, by one proof"
+
+    def at_one(self, size: int) -> list[Proof]:
+        """A proof of every step at a size by itself. Raises CertificateError, with the size."""
+        try:
+            return check(self.at(size).derivation)
+        except (CertificateError, ParseError) as error:
+            raise CertificateError(f"at {self.name} = {size}: {error}") from error
+
+    def for_every_size(self) -> list[Proof] | str:
+        """The proofs at size 1 where they are proofs for every size, else why they are not."""
+        try:
+            sliced(self.sized())
+            return check(einfile.parse(put_in(self.body, self.name, 1)).derivation)
+        except CertificateError as error:
+            return f"at {self.name} = 1, {told(error, self.name)}"
+        except (Unsliced, ParseError) as reason:
+            return told(reason, self.name)
+
+    def sized(self) -> list[Scope]:
+        """The expressions of the derivation, with the size as a symbol. Raises Unsliced, ParseError."""
+        declarations, entries = einfile.entries(put_in(self.body, self.name, SIZE))
+        texts = (e.text.partition("\n")[2] if e.text.startswith("by") else e.text[len("from") :] for e in entries if not e.text.startswith("match"))
+        return [parse_sized(f"{declarations}\n{text}") for text in texts]
 
 
 def ranged(derivation: Derivation, matches: Sequence[str], size: int, name: str, bounds: tuple[int, int], sizes: Iterable[int]) -> RangedFile:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import islpy
 
@@ -17,6 +17,9 @@ from einnet.expr.nodes import Cond
 
 _OPERATIONS = 200_000
 _CONTEXT = islpy.Context()
+
+PARAMETER = "#p"
+"""A name that no iterator has, for a size that is not known."""
 
 Box = tuple[tuple[str, Range], ...]
 
@@ -79,6 +82,19 @@ def hull(functions: Iterable[Index], ranges: Mapping[str, Range], conds: Iterabl
     return _hull(maps, frozenset(known), _box(frozenset(ranges), ranges))
 
 
+class Relation(NamedTuple):
+    """All pairs of a point of Z^domain at which `conds` hold and its `image`, for every integer value of PARAMETER, which indices may name."""
+
+    domain: tuple[str, ...]
+    image: tuple[Index, ...]
+    conds: frozenset[Cond]
+
+
+def same_relation(one: Relation, other: Relation) -> bool:
+    """The two hold between the same points, whatever the parameter is."""
+    return one == other or _same_relation(one, other)
+
+
 def _numerator(e: Index) -> Index:
     return e if e.den == 1 else Index(e.terms, e.const, 1)
 
@@ -120,6 +136,14 @@ def _map(functions: tuple[Index, ...], box: Box) -> Any:
     return islpy.Map.read_from_str(_CONTEXT, f"{{ [{', '.join(names.values())}] -> [{image}] }}")
 
 
+def _relation(relation: Relation) -> Any:
+    names = {n: f"x{k}" for k, n in enumerate(relation.domain)} | {PARAMETER: "p"}
+    image = ", ".join(_expression(_numerator(e), names) for e in relation.image)
+    conds = " and ".join(_condition(c, names) for c in relation.conds) or "1 = 1"
+    text = f"[p] -> {{ [{', '.join(names[n] for n in relation.domain)}] -> [{image}] : {conds} }}"
+    return islpy.Map.read_from_str(_CONTEXT, text)
+
+
 def _start() -> None:
     _CONTEXT.set_max_operations(_OPERATIONS)
     _CONTEXT.reset_operations()
@@ -138,6 +162,15 @@ def _empty(conds: frozenset[Cond], box: Box) -> bool:
     _start()
     try:
         return bool(_set(conds, box).is_empty())
+    except islpy.Error:
+        return False
+
+
+@lru_cache(maxsize=1 << 12)
+def _same_relation(one: Relation, other: Relation) -> bool:
+    _start()
+    try:
+        return bool(_relation(one).is_equal(_relation(other)))
     except islpy.Error:
         return False
 

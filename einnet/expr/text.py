@@ -40,12 +40,24 @@ from einnet.expr.nodes import (
 from einnet.expr.tokens import IndexReader, Token
 
 
-class _Parser(IndexReader):
+class Parser(IndexReader):
+    """Declarations, scopes and bodies."""
+
     def __init__(self, text: str, declared: Mapping[str, Tensor]) -> None:
         super().__init__(text)
         self.declared = dict(declared)
 
     # declarations and scopes
+
+    def expression(self) -> Scope:
+        """The whole text: declarations, and one expression."""
+        self.declarations()
+        if self.tokens[self.pos].kind == "name" and self.ahead == "=":
+            self.pos += 2
+        scope = self.scope()
+        if not self.at_end():
+            raise self.error(f"unexpected {self.tokens[self.pos].text!r} after the expression")
+        return scope
 
     def declarations(self) -> None:
         while self.tokens[self.pos].kind == "name" and self.ahead == ":":
@@ -276,11 +288,4 @@ def parse(text: str, declared: Mapping[str, Tensor] | None = None) -> Scope:
 
     Raises ParseError, with line, column and a caret.
     """
-    parser = _Parser(text, declared or {})
-    parser.declarations()
-    if parser.tokens[parser.pos].kind == "name" and parser.ahead == "=":
-        parser.pos += 2
-    scope = parser.scope()
-    if not parser.at_end():
-        raise parser.error(f"unexpected {parser.tokens[parser.pos].text!r} after the expression")
-    return scope
+    return Parser(text, declared or {}).expression()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from einnet.errors import ParseError
 from einnet.expr.index import Index, Range, as_index, var
@@ -95,10 +96,37 @@ class Tokens:
             raise self.error(f"nested deeper than {_DEPTH} levels")
 
 
-class IndexReader(Tokens):
-    """Index functions: sums of products by integers, with `//`, `%` and exact `/`."""
+class Quasi(Protocol):
+    """What index functions are made of: sums, and products and divisions by constants."""
 
-    def index(self, bound: Mapping[str, Range]) -> Index:
+    @property
+    def is_const(self) -> bool: ...
+    @property
+    def den(self) -> int: ...
+    def __add__(self: E, other: E, /) -> E: ...
+    def __sub__(self: E, other: E, /) -> E: ...
+    def __neg__(self: E) -> E: ...
+
+
+E = TypeVar("E", bound=Quasi)
+
+
+class QuasiReader(Tokens, Generic[E]):
+    """The grammar of index functions, whatever they are read as: sums of products by integers, with `//`, `%` and exact `/`."""
+
+    def constant(self, value: int) -> E:
+        """A number as an index function."""
+        raise NotImplementedError
+
+    def iterator(self, name: str) -> E:
+        """An iterator as an index function."""
+        raise NotImplementedError
+
+    def operated(self, op: str, left: E, right: E, at: int) -> E:
+        """`left op right` for a constant on the right; ParseError, at the position `at`, for a division by 0 or less."""
+        raise NotImplementedError
+
+    def index(self, bound: Mapping[str, Range]) -> E:
         self.nest(1)
         total = self.index_product(bound)
         while self.peek("+", "-"):
@@ -108,7 +136,7 @@ class IndexReader(Tokens):
         self.nest(-1)
         return total
 
-    def index_product(self, bound: Mapping[str, Range]) -> Index:
+    def index_product(self, bound: Mapping[str, Range]) -> E:
         left = self.index_unary(bound)
         while self.peek("*", "/", "//", "%"):
             at = self.tokens[self.pos].at
@@ -116,21 +144,13 @@ class IndexReader(Tokens):
             self.pos += 1
             right = self.index_unary(bound)
             if op == "*" and left.is_const and left.den == 1:
-                left = right * left.const
-                continue
-            if not right.is_const or right.den != 1:
+                left, right = right, left
+            elif not right.is_const or right.den != 1:
                 raise self.error("an index is multiplied and divided by integers only", at)
-            if op == "*":
-                left = left * right.const
-            elif right.const <= 0:
-                raise self.error("an index is divided by positive integers only", at)
-            elif op == "/":
-                left = left / right.const
-            else:
-                left = left // right.const if op == "//" else left % right.const
+            left = self.operated(op, left, right, at)
         return left
 
-    def index_unary(self, bound: Mapping[str, Range]) -> Index:
+    def index_unary(self, bound: Mapping[str, Range]) -> E:
         if self.take("-"):
             self.nest(1)
             inner = -self.index_unary(bound)
@@ -142,8 +162,27 @@ class IndexReader(Tokens):
             return inner
         token = self.tokens[self.pos]
         if token.kind == "number":
-            return as_index(self.integer())
+            return self.constant(self.integer())
         name = self.name("an iterator")
         if name not in bound:
             raise self.error(f"iterator {name!r} is not bound here (bound: {', '.join(bound) or 'none'})", token.at)
+        return self.iterator(name)
+
+
+class IndexReader(QuasiReader[Index]):
+    """Index functions in normal form."""
+
+    def constant(self, value: int) -> Index:
+        return as_index(value)
+
+    def iterator(self, name: str) -> Index:
         return var(name)
+
+    def operated(self, op: str, left: Index, right: Index, at: int) -> Index:
+        if op == "*":
+            return left * right.const
+        if right.const <= 0:
+            raise self.error("an index is divided by positive integers only", at)
+        if op == "/":
+            return left / right.const
+        return left // right.const if op == "//" else left % right.const

@@ -60,9 +60,12 @@ def test_what_is_derived_at_one_size_runs_at_all_and_is_proven_at_each(derived):
     model, program = derived
     (text,) = [d for d in program.derivations if d.sizes == (1, 2, 3)]
     assert "t0 : f32[batch," in text.body
-    assert sorted(text.check()) == [1, 2, 3]
+    assert sorted(text.check().proofs) == [1, 2, 3]
     assert program.report["sizes"]["2"]["follows"] is not None
-    assert audit_ranged(model, program)["passed"]
+    assert "for every batch >= 1, by one proof" in {d["holds"] for d in program.report["derivations"]}
+    verdict = audit_ranged(model, program)
+    assert verdict["passed"]
+    assert verdict["certificate"]["claims"]["for every batch >= 1, by one proof"] >= 1
 
 
 def test_a_damaged_derivation_is_found_at_every_size(derived):
@@ -110,7 +113,7 @@ def test_every_size_was_verified_and_the_derivations_hold_where_they_run(made):
     program = einnet.load(made[1])
     assert all(found["verification"]["passed"] for found in program.report["sizes"].values())
     for text in program.derivations:
-        assert set(text.check()) == set(text.sizes)
+        assert set(text.check().proofs) == set(text.sizes)
 
 
 def test_the_audit_passes_and_finds_a_foreign_derivation(made):

@@ -4,7 +4,7 @@ import pytest
 
 from einnet.cli import main
 from einnet.derivation import einfile
-from einnet.derivation.ranged import is_ranged, parse, put_in, ranged, spans, take_out
+from einnet.derivation.ranged import RangedFile, is_ranged, parse, put_in, ranged, spans, take_out
 from einnet.derivation.rules import RULES
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import CertificateError, ParseError
@@ -67,9 +67,28 @@ def test_numbers_without_end_are_refused():
         einfile.parse(f"A : f32[2]\nfrom L[i<2] A[i]\nby merge at {'9' * 5000}\n   L[i<2] A[i]\n")
 
 
-def test_every_size_is_proven_by_itself():
-    text = ranged(split(), [], AT, "N", (1, 5), range(1, 6))
-    assert sorted(text.check()) == [1, 2, 3, 4, 5]
+def test_there_is_one_proof_for_every_size():
+    claim = ranged(split(), [], AT, "N", (1, 999), range(1, 1000)).check()
+    assert sorted(claim.proofs) == list(range(1, 1000))
+    assert len({id(proofs) for proofs in claim.proofs.values()}) == 1
+    assert claim.holds == "for every N >= 1, by one proof"
+
+
+def test_else_every_size_is_proven_by_itself_and_the_reason_is_told():
+    """The sum of all copies, in another order."""
+    start, after = (expression(f"A : f32[13,8]\nL[c<8] {body}") for body in ("Σ[n<13] A[n,c]", "Σ[n<13] A[12-n,c]"))
+    here = ranged(Derivation(start, (Step("substitute-sum", "", start, after, (), "reassociation"),)), [], AT, "N", (13, 13), [AT])
+    assert here.check().holds == "at 13, because the result has no dimension that follows the size"
+    text = RangedFile("N", 1, 5, (1, 2, 5), here.body.replace("-n+12", "-n+N-1"))
+    claim = text.check()
+    assert sorted(claim.proofs) == [1, 2, 5]
+    assert claim.holds == "at each of 1..2, 5, because the result has no dimension that follows the size"
+
+
+def test_the_start_alone():
+    derivation = split()
+    text = ranged(derivation, ["Matmul(m=n, n=f, k=c)"], AT, "N", (1, 32), range(1, 33))
+    assert text.start(AT) == derivation.start
 
 
 def test_a_step_that_holds_at_one_size_only_is_refused_with_the_size():
@@ -86,7 +105,7 @@ def test_the_command_checks_at_every_size(tmp_path, capsys):
     text = str(ranged(split(), [], AT, "N", (1, 5), (1, 2, 5)))
     (tmp_path / "good.ein").write_text(text)
     assert main(["check", str(tmp_path / "good.ein")]) == 0
-    assert "good.ein: 1 steps hold at N = 1..2, 5" in capsys.readouterr().out
+    assert "good.ein: 1 steps hold at N = 1..2, 5: for every N >= 1, by one proof" in capsys.readouterr().out
     (tmp_path / "bad.ein").write_text(text.replace("[r,n,h,f]", "[r,n,h,0]"))
     assert main(["check", str(tmp_path / "bad.ein")]) == 1
     assert "at N = 1: step 1" in capsys.readouterr().err
