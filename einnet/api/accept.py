@@ -11,6 +11,7 @@ import numpy as np
 
 from einnet.api.restrain import footprint
 from einnet.runtime.capacity import fits
+from einnet.runtime.timing import SLOW_S
 
 if TYPE_CHECKING:
     from einnet.api.pipeline import Outcome
@@ -59,13 +60,14 @@ def by_part(seconds: Sequence[float], owners: Sequence[str]) -> dict[str, float]
 
 
 def in_turns(programs: Sequence[Executable], until: float) -> list[list[float]]:
-    """Seconds of every kernel of each program, the programs run in turns; each runs once before it is timed."""
+    """Seconds of every kernel of each program, the programs run in turns; each runs once before it is timed, a slow one before its first time."""
     samples: list[list[list[float]]] = [[] for _ in programs]
     for program in programs:
         program.randomize()
     for n in count(1):
         for program, rows in zip(programs, samples, strict=True):
-            program.execute()
+            if not rows or sum(rows[-1]) < SLOW_S:
+                program.execute()
             rows.append(program.sample())
         if n >= MOST or (n >= LEAST and time.monotonic() >= until):
             break

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from math import log
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,17 @@ import numpy as np
 
 from einnet.api.certificate import certify
 from einnet.api.family import Family, Member
-from einnet.api.follow import AtSize, Found, Guard, Taken, followed, taken
+from einnet.api.follow import AtSize, Found, Guard, Taken, followed, name, taken
 from einnet.api.memory import Memory
+from einnet.api.neighbours import Neighbours
 from einnet.api.optimize import TOLERANCE, Optimization, finish, tell
 from einnet.api.pipeline import Outcome, is_constant, search
 from einnet.api.plain import plain
 from einnet.api.ranges import build, certificate_text
 from einnet.api.schedule import Schedule
+from einnet.api.served import Served
 from einnet.api.settings import Settings
+from einnet.api.sizes import Effort, dimension_of, measured_sizes, nearest
 from einnet.derivation import einfile
 from einnet.derivation.ranged import RangedFile
 from einnet.errors import BackendError, ModelError, NotStaticError, UsageError
@@ -34,9 +37,9 @@ from einnet.expr.nodes import Scope
 from einnet.expr.resize import Resize
 from einnet.graph.onnx_dynamic import Carried, Dimension, carried
 from einnet.graph.program import Program
-from einnet.instantiate.kernels import Plan
+from einnet.instantiate.kernels import EOperator, Plan
+from einnet.runtime.pool import Bound, Pool, save
 from einnet.runtime.pool import Member as Stored
-from einnet.runtime.pool import Pool, save
 from einnet.search.forms import Form
 from einnet.search.inplace import in_place
 
@@ -47,14 +50,14 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-MOST_SIZES = 256
-"""Sizes that one artifact serves at most: each has a plan of its own."""
-
 SEARCHING = 0.4
 """Share of the time budget for the search at the representative size."""
 
-MEASURING = 0.45
-"""Share for measuring candidates and whole programs at the measured sizes."""
+CHOOSING = 0.6
+"""Share of the time for a measured size in which candidates are measured; the rest is for whole programs."""
+
+LEAST_S = 0.5
+"""Seconds that a measured size gets in any case."""
 
 
 @dataclass
@@ -80,26 +83,45 @@ class Used:
 
 
 @dataclass
-class DynamicOptimization:
-    """What `optimize_dynamic` found for a range of sizes. Call it as an Optimization is called; `save` writes one artifact for all sizes."""
+class DynamicOptimization(Served):
+    """What `optimize` found for a range of sizes. Call it as an Optimization is called; `save` writes one artifact for all sizes."""
 
     dimension: Dimension
     settings: Settings
-    sizes: dict[int, AtOneSize]
+    found: dict[int, AtOneSize]
     derivations: list[RangedFile]
     report: dict[str, Any]
     pool: Pool
 
+    def __post_init__(self) -> None:
+        self.name, self.lowest, self.highest = self.dimension
+        self._bound = Bound(lambda size: self.pool.executable(self.found[size].stored, self._threads))
+
+    @property
+    def _threads(self) -> int:
+        assert self.settings.threads is not None
+        return self.settings.threads
+
+    def __repr__(self) -> str:
+        return f"<{self.report['model']}, {self.dimension}>"
+
+    def plan(self, size: int) -> Plan:
+        """What runs at one size."""
+        return self.found[size].stored.plan
+
+    def executable(self, size: int) -> Executable:
+        """The program for one size, bound to memory."""
+        return self._bound.get(size)
+
     def save(self, path: str | Path) -> Path:
         """Write the artifact, whole or not at all. Raises ArtifactError where the path cannot be written."""
-        assert self.settings.threads is not None
-        members = {size: found.stored for size, found in self.sizes.items()}
-        save(Path(path), self.pool, members, plain({"report": self.report}), [str(d) for d in self.derivations], self.settings.threads)
+        members = {size: found.stored for size, found in self.found.items()}
+        save(Path(path), self.pool, members, plain({"report": self.report}), [str(d) for d in self.derivations], self._threads)
         return Path(path)
 
 
 def optimize_dynamic(model: Any, dimension: Any, settings: Settings | None = None, /, **arguments: Any) -> DynamicOptimization:
-    """Optimize an ONNX model for a range of sizes of a dimension, ("batch", 1, 32); other arguments are those of `optimize`.
+    """Optimize an ONNX model for a range of sizes of a dimension, "batch=1..32" or ("batch", 1, 32); other arguments are those of `optimize`.
 
     The dimension is one that the model names or, for a static model, `batch`: the leading dimension of all inputs.
 
@@ -120,27 +142,6 @@ def optimize_dynamic(model: Any, dimension: Any, settings: Settings | None = Non
         raise ModelError(f"{reason}; such a model can be kept whole, but not for a range of sizes") from reason
 
 
-def dimension_of(text: Any) -> Dimension:
-    """("batch", 1, 32) as a dimension. Raises UsageError for an empty range and for too many sizes."""
-    name, lowest, highest = text
-    if lowest < 1 or highest < lowest:
-        raise UsageError(f"{name} in {lowest}..{highest} is no range of sizes: the lowest is 1 or more, and not above the highest")
-    if highest - lowest + 1 > MOST_SIZES:
-        raise UsageError(f"{name} in {lowest}..{highest} has {highest - lowest + 1} sizes; an artifact serves {MOST_SIZES} at most")
-    return Dimension(str(name), int(lowest), int(highest))
-
-
-def measured_sizes(dimension: Dimension) -> list[int]:
-    """The ends of the range, and two between: small batches differ most from each other."""
-    low, high = dimension.lowest, dimension.highest
-    return sorted({low, min(3 * low, high), max(high // 2, low), high})
-
-
-def nearest(size: int, measured: list[int]) -> int:
-    """The measured size that is nearest by ratio."""
-    return min(measured, key=lambda m: abs(log(m / size)))
-
-
 class _Run:
     """One optimization over a range."""
 
@@ -154,44 +155,56 @@ class _Run:
         self.cost: CpuCost = CpuCost(settings.threads, constant=is_constant, cpu=settings.cpu)
         self.session: Session = Session(model.model.SerializeToString(), settings.threads, title=title)
         self.found = Found(Memory(self.cost.database, settings, self.cost.place()))
+        self.neighbours = Neighbours(self.cost)
         self.guards: list[Guard] = []
         self.used: dict[str, Used] = {}
 
     def all(self) -> DynamicOptimization:
-        """Search, measure, follow."""
-        self.search()
-        measured = measured_sizes(self.dimension)
-        budget = MEASURING * self.settings.time_budget / len(measured)
+        """Search, measure, follow. Small sizes are measured first: they cost least, and tell the larger ones where to look."""
+        effort = self.search()
+        chosen = measured_sizes(self.dimension)
+        others = [size for size in self.dimension.sizes if size not in chosen]
+        end = self.started + self.settings.time_budget
+        until = end - sum(map(effort.following, others))
         results: dict[int, tuple[Optimization, dict[Scope, Taken]]] = {}
         sizes: dict[int, AtOneSize] = {}
-        for size in measured:
-            sizes[size] = self.measured(size, budget, results)
-        others = [size for size in self.dimension.sizes if size not in sizes]
+        for n, size in enumerate(chosen):
+            share = effort.measuring(size) / sum(map(effort.measuring, chosen[n:]))
+            sizes[size] = self.measured(size, max(share * (until - time.monotonic()), LEAST_S), results)
         for n, size in enumerate(others):
-            left = max(self.started + self.settings.time_budget - time.monotonic(), 0.0)
-            follows = nearest(size, measured)
+            left = max(end - time.monotonic(), 0.0)
+            follows = nearest(size, chosen)
             sizes[size] = self.following(size, follows, *results[follows], time.monotonic() + left / (len(others) - n) / 2)
         return self.result(dict(sorted(sizes.items())))
 
-    def search(self) -> None:
-        """The representative size, unless there is none."""
-        if self.family.problem is None:
-            settings = replace(self.settings, time_budget=SEARCHING * self.settings.time_budget)
-            search(self.family.program, settings, self.cost, Schedule(self.started, settings.time_budget), self.found)
+    def search(self) -> Effort:
+        """The representative size, unless there is none; what the others will take."""
+        representative, reading_s = self.family.representative, self.family.reading_s
+        if self.family.problem is not None:
+            return Effort(reading_s, 0.0, 0.0, representative, len(self.family.program.nodes))
+        settings = replace(self.settings, time_budget=SEARCHING * self.settings.time_budget)
+        outcome = search(self.family.program, settings, self.cost, Schedule(self.started, settings.time_budget), self.found)
+        for choice in self.found.choices.values():
+            seen = [((choice.expression, name(c.form)), c) for c in choice.candidates]
+            self.neighbours.note(representative, seen, choice.best.cost)
+        run_s = sum(r.choice.original.cost for r in outcome.results if r.choice.original.cost < inf)
+        compiling_s = self.cost.objects.anew([k for k in outcome.plan().kernels if isinstance(k, EOperator)])
+        return Effort(reading_s, compiling_s, run_s, representative, len(self.found.choices))
 
     def at(self, member: Member, until: float) -> AtSize:
         """What was found, for a size."""
         known = {} if member.problem else self.found.choices
-        return AtSize(known, Resize(self.family.representative, member.size), self.cost, until, self.cost.refuses)
+        return AtSize(known, Resize(self.family.representative, member.size), self.cost, until, self.cost.refuses, self.neighbours)
 
     def measured(self, size: int, budget: float, results: dict[int, tuple[Optimization, dict[Scope, Taken]]]) -> AtOneSize:
         """Choose by measuring at this size, then prove, verify and time as for a model of this size alone."""
         from einnet.api.verify import Trial
 
+        tell(self.settings, f"measure {self.dimension.name} = {size}", self.started)
         member, started = self.family.at(size), time.monotonic()
         settings = replace(self.settings, time_budget=budget, shapes=self.model.shapes(self.dimension, size, self.settings.shapes))
         trial = Trial(self.model.model, member.program, settings, self.inputs(member.program))
-        at = self.at(member, started + budget / 2)
+        at = self.at(member, started + CHOOSING * budget)
         schedule = Schedule(started, budget, trial.seconds)
         outcome = search(member.program, settings, self.cost, schedule, at)
         outcome.notes = [note for note in outcome.notes if "recalled" not in note]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, islice, takewhile
-from math import log
+from math import log, sqrt
 
 from einnet.api.optimize import prepare
 from einnet.api.settings import Settings
@@ -40,12 +41,16 @@ class Member:
 class Family:
     """A model with a ranged dimension. `representative` is the size that is searched: a prime that divides no other number of the program.
 
+    `reading_s` are the seconds that it takes to read the model at a size, at most.
+
     Raises ModelError for a model that cannot be read at a size.
     """
 
     def __init__(self, model: Carried, dimension: Dimension, settings: Settings) -> None:
         self.model, self.dimension, self.settings = model, dimension, settings
+        started = time.monotonic()
         self.representative, self.program, self.problem = self._choose()
+        self.reading_s = (time.monotonic() - started) / 2
 
     def imported(self, size: int) -> Program:
         """The model at a size, as the importer writes it."""
@@ -84,8 +89,8 @@ def primes(start: int) -> Iterator[int]:
 
 
 def representatives(dimension: Dimension) -> list[int]:
-    """Primes to search at, those near half the highest size first; they need not be in the range."""
-    target = max(dimension.highest / 2, LEAST_PRIME)
+    """Primes to search at, those near the middle of the range by ratio first; they need not be in the range."""
+    target = max(sqrt(dimension.lowest * dimension.highest), LEAST_PRIME)
     near = takewhile(lambda p: p <= 4 * target, primes(LEAST_PRIME))
     found = sorted(near, key=lambda p: abs(log(p / target)))
     return list(islice(found, TRIED))

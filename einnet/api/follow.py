@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from einnet.api.bundling import Attempt
 from einnet.api.certificate import proofs
-from einnet.api.pipeline import MEASURED, Cost, Known, Outcome, canonical, result
+from einnet.api.neighbours import Neighbours
+from einnet.api.pipeline import LEAST_SHARE, MEASURED, Cost, Known, Outcome, canonical, result
 from einnet.derivation.rule import Refused
 from einnet.errors import CertificateError
 from einnet.expr.nodes import Scope
@@ -18,7 +20,7 @@ from einnet.graph.program import Program
 from einnet.graph.split import subprograms
 from einnet.instantiate.build import Build, builds
 from einnet.instantiate.kernels import Kernel
-from einnet.search.candidates import OUT, Candidate, Choice, Estimate, choose
+from einnet.search.candidates import GAIN, OUT, Candidate, Choice, Estimate, choose
 from einnet.search.forms import Form, plain
 from einnet.search.resize import resized_form
 
@@ -58,8 +60,8 @@ class Guard:
 class AtSize:
     """The forms of the searched size at another one. The best is measured there, and taken only if its derivation is proven there.
 
-    `refused` says of a kernel that the library does not run it. `origin` maps the forms at this size to those of the searched size;
-    `guards` are the forms that do not come over.
+    `refused` says of a kernel that the library does not run it, `neighbours` what other sizes tell about this one. `origin` maps the forms at
+    this size to those of the searched size; `guards` are the forms that do not come over.
     """
 
     found: Mapping[Scope, Choice]
@@ -67,6 +69,7 @@ class AtSize:
     cost: Cost
     until: float
     refused: Callable[[Kernel], bool]
+    neighbours: Neighbours
     origin: dict[int, tuple[Form, Form]] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
 
@@ -77,7 +80,8 @@ class AtSize:
         rest = sum(choice.best.cost for choice in known.values())
         chosen: dict[str, Choice] = {}
         for key, choice in sorted(known.items(), key=lambda item: -item[1].best.cost):
-            share = (self.until - time.monotonic()) * choice.best.cost / max(rest, 1e-12)
+            left = self.until - time.monotonic()
+            share = max(left * choice.best.cost / max(rest, 1e-12), min(left, LEAST_SHARE))
             rest -= choice.best.cost
             chosen[key] = self._choose(expressions[key], choice, estimate, time.monotonic() + share)
         return chosen
@@ -94,18 +98,35 @@ class AtSize:
         self.guards.append(Guard(self.resize.new, tuple(s.rule for s in form.steps), why))
 
     def _choose(self, expression: Scope, choice: Choice, estimate: Estimate, until: float) -> Choice:
-        forms = self._forms(expression, choice)
+        forms, size = self._forms(expression, choice), self.resize.new
+
+        def called(form: Form) -> Hashable:
+            return choice.expression, name(self.source(form) or form)
+
+        def learned(c: Candidate) -> tuple[list[float], list[float]] | None:
+            return self.neighbours.expected(size, called(c.form), c)
+
+        def expected(c: Candidate) -> float:
+            seconds = self.neighbours.total(size, called(c.form), c)
+            return inf if seconds is None or any(map(self.refused, c.kernels)) else seconds
+
         while True:
-            chosen = choose(expression, forms, estimate, self.cost.measured, most=MEASURED, until=until)
+            chosen = choose(expression, forms, estimate, self.cost.measured, most=MEASURED, until=until, learned=learned)
+            if chosen.hurried:
+                as_expected(chosen, expected)
             why = disproven(chosen.best.form)
             if why is None:
+                self.neighbours.note(size, [(called(c.form), c) for c in chosen.candidates], chosen.best.cost)
                 return chosen
             self.guard(chosen.best.form, why)
             forms = [f for f in forms if f is not chosen.best.form]
 
     def _forms(self, expression: Scope, choice: Choice) -> list[Form]:
+        """What is worth a try at this size, the model's own operators in any case."""
         forms = [plain(expression)]
-        for form in {id(c.form): c.form for c in choice.candidates}.values():
+        for form, original in {id(c.form): (c.form, c.original) for c in choice.candidates}.values():
+            if not (original or self.neighbours.promising(self.resize.new, (choice.expression, name(form)))):
+                continue
             made = resized_form(form, self.resize)
             if isinstance(made, Refused):
                 self.guard(form, made.why)
@@ -113,6 +134,20 @@ class AtSize:
                 forms.append(made)
                 self.origin[id(made)] = (made, form)
         return forms
+
+
+def as_expected(choice: Choice, expected: Callable[[Candidate], float]) -> None:
+    """Where time was too short to measure, let that run which takes least as far as was measured and as other sizes tell."""
+    seconds = {id(c): expected(c) for c in choice.candidates}
+    original = min((c for c in choice.candidates if c.original), key=lambda c: seconds[id(c)])
+    best = min(choice.candidates, key=lambda c: seconds[id(c)])
+    if seconds[id(original)] < inf:
+        choice.original, choice.best = original, best if seconds[id(best)] < (1 - GAIN) * seconds[id(original)] else original
+
+
+def name(form: Form) -> str | None:
+    """What a form of the searched size is called at all sizes."""
+    return form.key if form.steps or form.matches else None
 
 
 def disproven(form: Form) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from einnet.errors import NotStaticError, UsageError
 from einnet.graph.program import Program
 
 if TYPE_CHECKING:
+    from einnet.api.dynamic import DynamicOptimization
     from einnet.api.verify import Trial
     from einnet.runtime.costs import CpuCost
     from einnet.runtime.cpu.program import Executable
@@ -98,7 +99,17 @@ class Optimization:
         return (write if Path(path).suffix == SUFFIX else store)(self, Path(path))
 
 
-def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) -> Optimization:
+@overload
+def optimize(model: Any, settings: Settings | None = None, /, *, dynamic: None = None, **arguments: Any) -> Optimization: ...
+
+
+@overload
+def optimize(model: Any, settings: Settings | None = None, /, *, dynamic: str | tuple[str, int, int], **arguments: Any) -> DynamicOptimization: ...
+
+
+def optimize(
+    model: Any, settings: Settings | None = None, /, *, dynamic: str | tuple[str, int, int] | None = None, **arguments: Any
+) -> Optimization | DynamicOptimization:
     """Optimize an ONNX model: a path, an onnx.ModelProto or an onnx_ir.Model.
 
     Keyword arguments (the fields of Settings):
@@ -112,6 +123,7 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
       derive, converge, fingerprint   False switches the idea off, for ablation
       rules          names of the rules that may be explored, default all
       shapes         input name -> shape, for inputs with symbolic dimensions
+      dynamic        "batch=1..32" or ("batch", 1, 32): a program for all these sizes of a dimension, a DynamicOptimization
       workers        processes that search subprograms side by side, default 1; the result is the same where the budget suffices
       scheduler      address of a Dask cluster whose workers search instead
       fresh          True searches again what an earlier run has found with these settings and as much time
@@ -122,6 +134,10 @@ def optimize(model: Any, settings: Settings | None = None, /, **arguments: Any) 
     Raises ModelError for a model that cannot be read, UsageError for a wrong argument, BackendError for a missing library.
     """
     settings = replace(settings, **arguments) if settings else Settings(**arguments)
+    if dynamic is not None:
+        from einnet.api.dynamic import optimize_dynamic
+
+        return optimize_dynamic(model, dynamic, settings)
     if settings.backend != "cpu":
         raise UsageError(f"backend {settings.backend!r} runs nothing here: `einnet optimize --backend cuda`, or einnet.api.cuda.optimize_cuda")
     started = time.monotonic()

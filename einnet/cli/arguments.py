@@ -30,14 +30,6 @@ def shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(int(n) for n in sizes.split("x") if n)
 
 
-def sizes(text: str) -> tuple[str, int, int]:
-    """`batch=1..32`: a dimension with its lowest and highest size."""
-    match = re.fullmatch(r"(.+)=(\d+)\.\.(\d+)", text)
-    if not match:
-        raise argparse.ArgumentTypeError(f"{text!r} is no range of sizes: expected batch=1..32")
-    return match[1], int(match[2]), int(match[3])
-
-
 def assignment(text: str) -> str:
     """`name=file`; where the name ends is known only with the program's input names."""
     if "=" not in text.strip("="):

@@ -72,6 +72,7 @@ class CpuCost:
         self._declined: dict[Kernel, Unmeasured] = {}
         self._disturbed = self._restless = 0
         self._known: dict[Kernel, Timing] = {}
+        self._bounds: dict[Kernel, float] = {}
         self._machine: roofline.Machine | None = None
 
     def cost(self, kernel: Kernel) -> float:
@@ -137,6 +138,11 @@ class CpuCost:
         """`estimate` of many kernels with one look into the database; the library is not asked whether it refuses them."""
         self._look_up(kernels)
         return [known.median if (known := self._known.get(k)) else roofline.estimate(k, self.machine) for k in kernels]
+
+    def known(self, kernels: Sequence[Kernel]) -> list[tuple[float | None, float]]:
+        """Of each kernel the time, None where none was met so far, and the lower bound by computation and memory traffic."""
+        self._bounds |= {k: roofline.estimate(k, self.machine) for k in set(kernels) if k not in self._bounds}
+        return [(known.median if (known := self._known.get(k)) else None, self._bounds[k]) for k in kernels]
 
     def describe(self, kernel: Kernel) -> Json:
         """The kernel's key in the database."""

@@ -11,7 +11,7 @@ import json
 import threading
 import zipfile
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -31,7 +31,7 @@ from einnet.runtime.serial import Json, plan_from_json, plan_json
 
 FORMAT = 1
 BOUND = 4
-"""Programs that are bound to memory at a time; the one that was not used for longest makes room."""
+"""Programs that are bound to memory at a time."""
 
 T = TypeVar("T")
 
@@ -79,6 +79,11 @@ class Pool:
         self.support, self.cpu = code.support, code.cpu
         return Member(replace(plan, constants=shared, kernels=tuple(calls)), numbers, tuple(self.kernels.number(k, k) for k in code.kernels))
 
+    def executable(self, member: Member, threads: int) -> Executable:
+        """The program of a member, bound to memory."""
+        code = Code(self.support, tuple(self.kernels.values[n] for n in member.kernels), self.cpu)
+        return Executable(member.plan, threads, code=code)
+
     def _constant(self, value: np.ndarray) -> int:
         flat = np.ascontiguousarray(value).reshape(-1)
         return self.constants.number(str(flat.dtype).encode() + flat.tobytes(), flat)
@@ -114,6 +119,28 @@ def save(path: Path, pool: Pool, members: Mapping[int, Member], metadata: Json, 
     write_sealed(path, buffer.getbuffer())
 
 
+class Bound:
+    """The programs that were run last, by size, as `make` binds them to memory; the one that was not used for longest makes room."""
+
+    def __init__(self, make: Callable[[int], Executable]) -> None:
+        self._make, self._programs, self._lock = make, OrderedDict[int, Executable](), threading.RLock()
+
+    def get(self, size: int) -> Executable:
+        """The program for one size."""
+        with self._lock:
+            if size not in self._programs:
+                while len(self._programs) >= BOUND:
+                    self._programs.popitem(last=False)
+                self._programs[size] = self._make(size)
+            self._programs.move_to_end(size)
+            return self._programs[size]
+
+    def close(self) -> None:
+        """Let go of all programs."""
+        with self._lock:
+            self._programs.clear()
+
+
 class Ranged:
     """What `save` wrote. Raises ArtifactError if the file is damaged or of another format."""
 
@@ -127,8 +154,7 @@ class Ranged:
             self.texts = tuple(self._archive.read(f"derivations/{n:03}.ein").decode() for n in range(int(self.manifest["derivations"])))
             self.threads, self.metadata = int(self.manifest["threads"]), dict(self.manifest["metadata"])
             self.problem, self.versions = machine.misfit(self.manifest["machine"]), dict(self.manifest["versions"])
-        self._bound: OrderedDict[int, Executable] = OrderedDict()
-        self._lock = threading.RLock()
+        self._bound, self._lock = Bound(lambda size: self.loaded(size).executable()), threading.RLock()
 
     def loaded(self, size: int) -> Loaded:
         """The program for one size. Raises ArtifactError for a damaged file or one without this size."""
@@ -147,15 +173,8 @@ class Ranged:
 
     def executable(self, size: int) -> Executable:
         """The program for one size, bound to memory."""
-        with self._lock:
-            if size not in self._bound:
-                while len(self._bound) >= BOUND:
-                    self._bound.popitem(last=False)
-                self._bound[size] = self.loaded(size).executable()
-            self._bound.move_to_end(size)
-            return self._bound[size]
+        return self._bound.get(size)
 
     def close(self) -> None:
         """Let go of all programs."""
-        with self._lock:
-            self._bound.clear()
+        self._bound.close()

@@ -21,6 +21,9 @@ Measure = Callable[[Sequence[Kernel], float], Sequence[float | None]]
 """Measured seconds, inf for a kernel that cannot run well, None where measuring would not be done when time.monotonic() is the second argument
 or memory does not suffice. The search knows no device beyond these two functions."""
 
+Learned = Callable[["Candidate"], tuple[Sequence[float], Sequence[float]] | None]
+"""Seconds of each kernel of a candidate as the same candidate at other sizes lets one expect them, and at least; None where they tell nothing."""
+
 OUT = "out"
 
 MOST_FORMS = 400
@@ -28,6 +31,9 @@ MOST_FORMS = 400
 
 MOST_DIVIDED = 32
 """Candidates of a subprogram that are tried part by part, beside the originals."""
+
+GAIN = 0.03
+"""Share of its time by which another has to be faster than the original."""
 
 DOUBT = 1.2
 """Predictions may be this much too high."""
@@ -37,12 +43,15 @@ DOUBT = 1.2
 class Candidate:
     """One way to run a subprogram. `predicted` and `measured` are seconds of all its kernels; measured is inf unless all were measured.
 
-    `expected` and `seconds` are those of each kernel, predicted and measured.
+    `expected` and `seconds` are those of each kernel, predicted and measured; `least` is what it takes in any case. `way` says which of the ways
+    to run its form it is, whatever the sizes.
     """
 
     form: Form
     build: Build
+    way: tuple[bool, int] = (True, 0)
     expected: tuple[float, ...] = ()
+    least: tuple[float, ...] = ()
     predicted: float = inf
     measured: float = inf
     seconds: tuple[float, ...] = ()
@@ -90,45 +99,50 @@ class Choice:
     stopped_at: int | None = None
 
 
-def candidates(forms: Sequence[Form], estimate: Estimate) -> list[Candidate]:
+def candidates(forms: Sequence[Form], estimate: Estimate, learned: Learned | None = None) -> list[Candidate]:
     """Every form as kernels, by predicted cost; two forms with the same kernels are one candidate, known by the shorter derivation.
 
-    The originals, and those `MOST_DIVIDED` that are predicted to be fastest, are also run part by part.
+    The originals, and those `MOST_DIVIDED` that are predicted to be fastest, are also run part by part. What is `learned` elsewhere goes before
+    what is estimated.
     """
     found: dict[tuple[object, ...], Candidate] = {}
-    whole: dict[tuple[object, ...], tuple[Form, Iterator[Build]]] = {}
+    whole: dict[tuple[object, ...], tuple[Form, bool, Iterator[Build]]] = {}
     if len(forms) > MOST_FORMS:
         forms = [f for f in forms if _unchanged(f)] + sorted((f for f in forms if not _unchanged(f)), key=effort)[:MOST_FORMS]
 
-    def note(form: Form, made: Build) -> tuple[object, ...]:
+    def note(form: Form, made: Build, way: tuple[bool, int]) -> tuple[object, ...]:
         key = (*made.kernels, *sorted(made.weights))
         if key not in found or len(found[key].form.steps) > len(form.steps):
-            found[key] = Candidate(form, made)
+            found[key] = Candidate(form, made, way)
         return key
 
     for form in forms:
         for epilogues in (True, False) if form.matches else (True,):
             ways = builds(form.tree, dict(form.matches), OUT, epilogues)
-            key = note(form, next(ways))
+            key = note(form, next(ways), (epilogues, 0))
             if found[key].form is form:
-                whole[key] = form, ways
-    _predict(found.values(), estimate)
+                whole[key] = form, epilogues, ways
+    _predict(found.values(), estimate, learned)
     ranked = sorted(whole, key=lambda key: (not found[key].original, found[key].predicted))
     originals = sum(c.original for c in found.values())
-    for form, ways in [whole[key] for key in ranked[: originals + MOST_DIVIDED]]:
-        for made in ways:
-            note(form, made)
-    _predict((c for c in found.values() if not c.expected), estimate)
+    for form, epilogues, ways in [whole[key] for key in ranked[: originals + MOST_DIVIDED]]:
+        for n, made in enumerate(ways, 1):
+            note(form, made, (epilogues, n))
+    _predict((c for c in found.values() if not c.expected), estimate, learned)
     return sorted(found.values(), key=lambda c: c.predicted)
 
 
-def _predict(unknown: Iterable[Candidate], estimate: Estimate) -> None:
-    """Fill in what is predicted."""
+def _predict(unknown: Iterable[Candidate], estimate: Estimate, learned: Learned | None) -> None:
+    """Fill in what is predicted; predictions may be `DOUBT` times too high."""
     wanted = list(unknown)
     kernels = list(dict.fromkeys(k for c in wanted for k in c.kernels))
     cost = dict(zip(kernels, estimate(kernels)))
     for c in wanted:
         c.expected = tuple(cost[k] for k in c.kernels)
+        c.least = tuple(s / DOUBT for s in c.expected)
+        told = learned(c) if learned else None
+        if told:
+            c.expected, c.least = tuple(told[0]), tuple(told[1])
         c.predicted = sum(c.expected)
 
 
@@ -137,8 +151,8 @@ def _unchanged(form: Form) -> bool:
 
 
 def choose(
-    expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = 0.03, until: float = inf,
-    least_s: float = 0.0, known_s: float = inf,
+    expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = GAIN, until: float = inf,
+    least_s: float = 0.0, known_s: float = inf, learned: Learned | None = None,
 ) -> Choice:  # fmt: skip
     """Measure an original, then the most promising candidates; take the fastest, an original unless another gains more than `gain`.
 
@@ -149,9 +163,9 @@ def choose(
     time, predictions being at most `DOUBT` times too high, and fewer than `most` kernels have been measured and time.monotonic() is before
     `until`, which is at least `least_s` seconds after the candidates were made. What was not measured is not chosen, except the original, whose
     prediction others must then undercut. Where another way is known to take `known_s` seconds, the original is not measured, and what is
-    predicted to take longer than that is not either.
+    predicted to take longer than that is not either. `learned` stands for predictions where it says something.
     """
-    ranked = candidates(forms, estimate)
+    ranked = candidates(forms, estimate, learned)
     originals = [c for c in ranked if c.original]
     assert originals, "the plain form is always a candidate"
     until = max(until, time.monotonic() + least_s) if least_s else until
@@ -193,8 +207,8 @@ class _Trials:
         numbers: dict[Kernel, int] = {}
         self._places = {id(c): Counter(numbers.setdefault(k, len(numbers)) for k in c.kernels) for c in ranked}
         self._kernels = list(numbers)
-        expected = {numbers[k]: s for c in ranked for k, s in zip(c.kernels, c.expected, strict=True)}
-        self._most, self._least = expected, {n: s / DOUBT for n, s in expected.items()}
+        self._most = {numbers[k]: s for c in ranked for k, s in zip(c.kernels, c.expected, strict=True)}
+        self._least = {numbers[k]: s for c in ranked for k, s in zip(c.kernels, c.least, strict=True)}
 
     @property
     def measured(self) -> int:

@@ -11,8 +11,9 @@ import pytest
 import einnet
 from einnet.api import decide
 from einnet.api.audit_ranged import audit_ranged
-from einnet.api.dynamic import dimension_of, measured_sizes, nearest, optimize_dynamic
+from einnet.api.dynamic import DynamicOptimization, optimize_dynamic
 from einnet.api.served import RangedProgram
+from einnet.api.sizes import Effort, dimension_of, measured_sizes, nearest
 from einnet.api.stored import load_static
 from einnet.cli import main
 from einnet.errors import ArtifactError, CertificateError, UsageError
@@ -25,13 +26,18 @@ from tests.models import tiny, two_layers
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> tuple[onnx.ModelProto, Path]:
-    """A small network for batches of 1 to 3, stored."""
+def found(tmp_path_factory) -> tuple[onnx.ModelProto, DynamicOptimization, Path]:
+    """A small network for batches of 1 to 3, and where it is stored."""
     folder = tmp_path_factory.mktemp("dynamic")
     model = two_layers()
     onnx.save(model, folder / "model.onnx")
-    result = optimize_dynamic(folder / "model.onnx", ("batch", 1, 3), time_budget=4, max_depth=2)
-    return model, result.save(folder / "model.einnet")
+    result = einnet.optimize(folder / "model.onnx", dynamic="batch=1..3", time_budget=4, max_depth=2)
+    return model, result, result.save(folder / "model.einnet")
+
+
+@pytest.fixture(scope="module")
+def made(found) -> tuple[onnx.ModelProto, Path]:
+    return found[0], found[2]
 
 
 def rows(size: int) -> np.ndarray:
@@ -50,6 +56,7 @@ def derived(tmp_path_factory) -> tuple[onnx.ModelProto, RangedProgram]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CpuCost, "measured", liked)
         patch.setattr(CpuCost, "estimates", liked)
+        patch.setattr(CpuCost, "known", lambda self, kernels: [(t, t) for t in liked(self, kernels)])
         patch.setattr(decide, "slower", lambda times: False)
         patch.setattr(decide, "losers", lambda *_: set())
         result = optimize_dynamic(model, ("batch", 1, 3), time_budget=2, max_depth=1, threads=1, fresh=True)
@@ -92,10 +99,20 @@ def test_it_is_right_at_every_size(made):
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_sizes_out_of_the_range_are_refused_with_the_range(made):
-    program = einnet.load(made[1])
-    with pytest.raises(UsageError, match=r"batch is 5, by dimension 0 of input 'x'; the program serves 1\.\.3"):
-        program(rows(5))
+def test_sizes_out_of_the_range_are_refused_with_the_range(found):
+    for program in (found[1], einnet.load(found[2])):
+        with pytest.raises(UsageError, match=r"batch is 5, by dimension 0 of input 'x'; the program serves 1\.\.3"):
+            program(rows(5))
+
+
+def test_what_was_found_runs_before_it_is_stored(found):
+    _, result, path = found
+    stored = einnet.load(path)
+    assert result.inputs == stored.inputs
+    assert result.output_names == stored.output_names
+    for size in (3, 1):
+        for name, value in stored(rows(size)).items():
+            np.testing.assert_array_equal(result(rows(size))[name], value)
 
 
 def test_weights_and_the_file_are_shared_between_sizes(made):
@@ -161,6 +178,22 @@ def test_a_damaged_file_is_refused(made, tmp_path):
 def test_ranges_that_are_none(given, why):
     with pytest.raises(UsageError, match=why):
         dimension_of(given)
+
+
+@pytest.mark.parametrize("given", ["batch", "batch=1", "abc", ("batch", 1)])
+def test_what_is_no_range_is_quoted(given):
+    with pytest.raises(UsageError, match=r"is no range of sizes: expected \"batch=1\.\.32\""):
+        einnet.optimize("absent.onnx", dynamic=given)
+
+
+def test_a_range_is_written_in_two_ways():
+    assert dimension_of("batch=1..32") == dimension_of(("batch", 1, 32)) == Dimension("batch", 1, 32)
+
+
+def test_small_sizes_take_less_and_following_takes_less_than_measuring():
+    effort = Effort(reading_s=0.5, compiling_s=1.0, run_s=0.2, at=10, parts=4)
+    assert effort.measuring(1) < effort.measuring(32)
+    assert effort.following(1) < effort.following(32) < effort.measuring(32)
 
 
 def test_sizes_that_are_measured():

@@ -56,6 +56,26 @@ def test_nothing_is_compiled_beside_a_library_kernel_that_is_too_slow(forms: lis
     assert not beside.intersection(measured)
 
 
+def test_what_is_learned_elsewhere_is_tried_first_and_what_loses_there_is_not_measured(forms: list[Form]) -> None:
+    found = every(forms)
+    own = {k for c in found if c.original for k in c.kernels}
+    wanted = set(next(c for c in reversed(found) if not own.intersection(c.kernels)).kernels)
+    seconds = {k: 0.1 if k in wanted else 10.0 for c in found for k in c.kernels}
+    measured: set[Kernel] = set()
+
+    def measure(kernels: Sequence[Kernel], _: float) -> list[float]:
+        measured.update(kernels)
+        return [seconds[k] for k in kernels]
+
+    def learned(c: Candidate) -> tuple[list[float], list[float]]:
+        times = [seconds[k] for k in c.kernels]
+        return times, [t / DOUBT for t in times]
+
+    choice = choose(CONV, forms, lambda ks: [0.01] * len(ks), measure, most=10**6, learned=learned)
+    assert set(choice.best.kernels) <= wanted
+    assert measured <= wanted | own
+
+
 def test_making_candidates_takes_no_time_from_measuring_them(forms: list[Form]) -> None:
     ends: list[float] = []
 

@@ -84,6 +84,10 @@ class Objects:
         named = dict(zip(codegen.operator_names(operators), operators))
         return tuple(self._one(name, operator) for name, operator in named.items())
 
+    def anew(self, operators: Sequence[EOperator]) -> float:
+        """What compiling kernels like these takes, from what it has taken."""
+        return len(set(codegen.operator_names(operators))) * self._seconds / self._count
+
     def seconds(self, operator: EOperator) -> float:
         """What `get` will take for one kernel, from what it has taken."""
         (name,) = codegen.operator_names([operator])
