@@ -211,6 +211,39 @@ def test_neighbouring_threads_write_neighbouring_elements():
     assert made.kernels[0].grid == (2, 1, 1)
 
 
+WIDE = "L[n<16,h<128,w<256] relu(A[n,h,w]+B[h])*C[n,h,w]"
+WIDE_BOXES = {"A": (16, 128, 256), "B": (128,), "C": (16, 128, 256)}
+
+
+@needs_compiler
+def test_a_thread_computes_four_neighbours_where_threads_abound():
+    op = operator(WIDE, WIDE_BOXES)
+    made, rng = lower_cuda(op, "k"), np.random.default_rng(0)
+    assert made.kernels[0].grid[0] * made.kernels[0].block[0] * 4 == op.scope.shape[0] * 128 * 256
+    given = {n: rng.integers(-4, 5, v.shape).astype(np.float32) for n, v in op.operands}
+    out = np.full(op.out.shape, np.nan, np.float32)
+    execute(made, {**{f"operand {n}": given[name] for n, (name, _) in enumerate(op.operands)}, OUT: out})
+    np.testing.assert_array_equal(out, evaluate(op.scope, given))
+
+
+@pytest.mark.parametrize(("text", "boxes"), [
+    ("L[n<16,h<128,w<254] A[n,h,w]+B[h]", {"A": (16, 128, 254), "B": (128,)}),
+    ("L[n<16,h<128,w<256] A[n,h,w+1]+1", {"A": (16, 128, 257)}),
+    ("L[n<16,h<128,w<256] A[n,h,w-4]+1", {"A": (16, 128, 256)}),
+    ("L[h<128,w<256] A[h,w]+1", {"A": (128, 256)}),
+])  # fmt: skip
+def test_others_compute_one(text, boxes):
+    op = operator(text, boxes)
+    (kernel,) = lower_cuda(op, "k").kernels
+    assert kernel.grid[0] * kernel.block[0] >= np.prod(op.scope.shape)
+
+
+def test_a_value_that_is_used_twice_in_a_body_is_computed_once_and_not_stored():
+    scope = "{L[h<6,w<6] Σ[r<3] A[h+r-1,w]*K[r]}[h,w]"
+    made = lower_cuda(operator(f"L[h<6,w<6] relu({scope})+B[0]*min({scope},0)", {"A": (6, 6), "K": (3,), "B": (1,)}), "k")
+    assert not made.stages and len(made.kernels) == 1
+
+
 def test_restrict_is_promised_only_where_nothing_is_shared():
     op = operator("L[i<8] relu(A[i])", {"A": (8,)})
     assert "__restrict__" in lower_cuda(op, "k").text

@@ -80,6 +80,7 @@ def _emit(nest: Nest, name: str, sizes: dict[str, int], tables: dict[str, dict[i
     body = tirx.SeqStmt([*(tirx.DeclBuffer(arrays[a], data=handles[a]) for a in order), writer.grid(nest, exact=alias)])
     function = tirx.PrimFunc([handles[a] for a in order], body).with_attr("global_symbol", name)
     text, device = _device_text(tvm.IRModule({name: function}))
+    text = aligned(text)
     if alias:
         text = text.replace(" __restrict__", "")
     extents = {k: int(v) for k, v in re.findall(r'launch_thread\("([\w.]+)", (\d+)\)', device.script())}
@@ -88,6 +89,13 @@ def _emit(nest: Nest, name: str, sizes: dict[str, int], tables: dict[str, dict[i
     symbol = re.search(r"\b(\w+)\(", text.split("__launch_bounds__", 1)[-1].split(")", 1)[-1])
     assert symbol is not None, text
     return text, GridKernel(symbol[1], grid, block, arguments)
+
+
+def aligned(text: str) -> str:
+    """The function told that its arrays start at multiples of 16 bytes, as those of a program do: neighbouring accesses become one."""
+    start = text.index(") {\n", text.rindex(_GLOBAL)) + len(") {\n")
+    arrays = re.findall(r"float\* (?:__restrict__ )?(\w+)", text[text.rindex(_GLOBAL) : start])
+    return text[:start] + "".join(f"  einnet_aligned({name});\n" for name in arrays) + text[start:]
 
 
 def _position(parameter: str) -> int:

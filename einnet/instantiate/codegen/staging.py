@@ -56,12 +56,19 @@ def depth(f: Function) -> int:
 
 
 def count(e: Expr, times: int, evaluations: Counter[str]) -> None:
-    """Add how often each function is needed by an expression that is computed so many times."""
-    if isinstance(e, Use):
-        evaluations[e.function.name] += times
-    inner = times * prod(i.extent for i in e.sums) if isinstance(e, Reduce) else times
-    for a in children(e):
-        count(a, inner, evaluations)
+    """Add how often each function is needed by an expression that is computed so many times; a value that it names twice is computed once."""
+    for node in dict.fromkeys(at_once(e)):
+        if isinstance(node, Use):
+            evaluations[node.function.name] += times
+        elif isinstance(node, Reduce):
+            count(node.body, times * prod(i.extent for i in node.sums), evaluations)
+
+
+def at_once(e: Expr) -> Iterator[Expr]:
+    """The expression and what is computed with it, not entering functions and reductions."""
+    yield e
+    for a in children(e) if not isinstance(e, Reduce) else ():
+        yield from at_once(a)
 
 
 def stage(f: Function, name: str, stored: dict[Function, str], nest: Nest) -> Nest:

@@ -27,6 +27,7 @@ from einnet.instantiate.codegen.ir import (
     Ranges,
     Reduce,
     Use,
+    conditions,
     expand,
     expanded,
     fold,
@@ -35,11 +36,15 @@ from einnet.instantiate.codegen.ir import (
     weights,
 )  # fmt: skip
 from einnet.instantiate.codegen.nests import sequence
+from einnet.instantiate.codegen.normalise import split
 from einnet.instantiate.codegen.schedule import SMALL, UNROLL, accesses
 from einnet.instantiate.codegen.values import NEUTRAL, at
 
 THREADS = 256
 """Threads of a block."""
+
+WIDE, MANY = 4, 1 << 18
+"""Elements of one access at most, and of a nest from which on a thread computes so many."""
 
 SCATTERED = 8.0
 """What a load or store costs, in coalesced ones, whose neighbouring threads do not touch neighbouring elements."""
@@ -82,7 +87,7 @@ class Threads(Context):
 
     def grid(self, nest: Nest, exact: bool = False) -> tirx.Stmt:
         """The kernel of a normalised nest; its loops are numbered, the one first in which neighbours touch neighbouring memory."""
-        points = unrolled(nest)
+        nest, points = vectors(nest)
         loops = ordered(nest, [i for i in nest.loops if i not in points])
         total = prod(i.extent for i in loops)
         threads = min(THREADS, -(-total // 32) * 32)
@@ -227,6 +232,32 @@ def bound(thread: tirx.Var, threads: int, tag: str, body: tirx.Stmt, outer: tupl
         iterator = tirx.IterVar(Range(0, extent), v, 1, name)
         body = tirx.AttrStmt(iterator, "thread_extent", tirx.const(extent, "int32"), body)
     return body
+
+
+def vectors(nest: Nest) -> tuple[Nest, tuple[Iter, ...]]:
+    """The nest with the loops of which a thread computes all elements: rows of known matrices, or four neighbours in memory.
+
+    Neighbours belong to one thread where every load and the store takes four at a multiple of 16 bytes, or one for all, and threads abound.
+    """
+    points = unrolled(nest)
+    if points or prod(i.extent for i in nest.loops) < MANY:
+        return nest, points
+    lane = ordered(nest, nest.loops)[-1]
+    touched = [nest.address, *(e.address for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Load))]
+    guards = [c for e, _ in expanded(nest.expr, nest.ranges) for c in conditions(e)]
+    plain = not any(isinstance(e, Reduce) for e, _ in expanded(nest.expr, nest.ranges)) and not nest.guards
+    free = all(lane.name not in c.index.names() for c in guards)
+    if not plain or not free or lane.extent % WIDE or not all(wide(e, lane.name) for e in touched):
+        return nest, points
+    nest = split(nest, lane, WIDE, ".four", ".own")
+    return nest, tuple(i for i in nest.loops if i.name == lane.name + ".own")
+
+
+def wide(e: Index, lane: str) -> bool:
+    """Four neighbours along the lane are one number, or lie together at a multiple of 16 bytes."""
+    if e.coefficient(lane) == 0:
+        return lane not in e.names()
+    return e.coefficient(lane) == 1 and e.const % WIDE == 0 and all(isinstance(a, str) and (a == lane or c % WIDE == 0) for a, c in e.terms)
 
 
 def unrolled(nest: Nest) -> tuple[Iter, ...]:

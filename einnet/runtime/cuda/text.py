@@ -20,5 +20,10 @@ static thread_local einnet_index blockIdx, threadIdx;
 template <class T> static inline T max(T a, T b) { return a > b ? a : b; }
 template <class T> static inline T min(T a, T b) { return a < b ? a : b; }
 #endif
+#ifdef __CUDACC__
+#define einnet_aligned(array) array = (float*)__builtin_assume_aligned(array, 16)
+#else
+#define einnet_aligned(array)
+#endif
 #define CUDART_INF_F INFINITY
 """
