@@ -25,8 +25,12 @@ def test_every_text_becomes_machine_code(name):
 
 
 def test_spills_and_shared_memory_are_reported():
-    text = 'extern "C" __global__ void k(float* x) { __shared__ float s[64]; float a[99]; for (int i = 0; i < 99; ++i) a[i] = x[i];\n'
-    text += " for (int i = 0; i < 99; ++i) a[(int)x[i]] += a[(int)x[i + 1]]; s[threadIdx.x] = a[(int)x[0]]; __syncthreads(); x[threadIdx.x] = s[63 - threadIdx.x]; }"
+    text = """extern "C" __global__ void k(float* x) {
+      __shared__ float s[64]; float a[99];
+      for (int i = 0; i < 99; ++i) a[i] = x[i];
+      for (int i = 0; i < 99; ++i) a[(int)x[i]] += a[(int)x[i + 1]];
+      s[threadIdx.x] = a[(int)x[0]]; __syncthreads(); x[threadIdx.x] = s[63 - threadIdx.x];
+    }"""
     (found,) = nvrtc.resources(text).values()
     assert found.shared == 256 and found.spilled >= 396 and found.registers > 0
     assert nvrtc.compile_text(text).startswith(b"\x7fELF")
