@@ -94,12 +94,14 @@ def check(options: argparse.Namespace, text: str, title: str) -> int:
         if options.json and isinstance(error, CertificateError):
             write_json(options.json, {"file": title, "passed": False, "problem": str(error)})
         raise type(error)(f"{title}: {error}") from error
-    steps = len(next(iter(claim.proofs.values())))
+    steps = [line.removeprefix("by ") for line in file.body.splitlines() if line.startswith("by ")]
     if options.json:
         told = {str(size): [[p.method, p.details, p.points] for p in found] for size, found in claim.proofs.items()}
         write_json(options.json, {"file": title, "passed": True, "name": file.name, "holds": claim.holds, "sizes": told})
     if options.json != "-":
-        print(f"{title}: {steps} steps hold at {file.name} = {spans(file.sizes)}: {claim.holds}")
+        for number, (step, proof) in enumerate(zip(steps, claim.proofs[file.sizes[0]]), 1):
+            print(f"{number}. {step}   {proof.method}: {proof.details}")
+        print(f"{title}: {len(steps)} steps hold at {file.name} = {spans(file.sizes)}: {claim.holds}")
     return 0
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import gcd
+from itertools import islice
+from math import gcd, isqrt
 from typing import NamedTuple
 
 from einnet.expr.index import ZERO, Index, Range, substitute, var
@@ -11,6 +12,11 @@ from einnet.expr.nodes import Cond, Iter, Scope
 from einnet.expr.sets import PARAMETER, Relation, same_relation
 from einnet.expr.sized import SLICE, Frame, Sized, Unsliced
 from einnet.expr.sized_text import follows, multiple, value
+
+MOST_PLACES = 64
+"""Ways to divide the result that are tried."""
+
+_LARGEST_DIVISOR = 1 << 16
 
 _AT_ONE = {PARAMETER: Index((), 1), SLICE: ZERO}
 
@@ -34,9 +40,11 @@ def dimension_of(box: Sequence[Range], what: str) -> int | None:
 
 
 def places(dimension: int, extent: int) -> Iterator[Place]:
-    """The ways to divide a dimension of k·N elements, adjacent slices first."""
+    """The ways to divide a dimension of k·N elements: adjacent slices, slices in turns, and between the two, as far as there are not too many."""
     k = multiple(extent)
-    yield from (Place(dimension, k // t, t) for t in range(k, 0, -1) if k % t == 0)
+    small = [t for t in range(1, min(isqrt(k), _LARGEST_DIVISOR) + 1) if k % t == 0]
+    strides = dict.fromkeys((k, 1, *(k // t for t in small), *reversed(small)))
+    yield from (Place(dimension, k // t, t) for t in islice(strides, MOST_PLACES))
 
 
 def points(scope: Scope, place: Place | None) -> Frame:

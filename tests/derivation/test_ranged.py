@@ -105,7 +105,9 @@ def test_the_command_checks_at_every_size(tmp_path, capsys):
     text = str(ranged(split(), [], AT, "N", (1, 5), (1, 2, 5)))
     (tmp_path / "good.ein").write_text(text)
     assert main(["check", str(tmp_path / "good.ein")]) == 0
-    assert "good.ein: 1 steps hold at N = 1..2, 5: for every N >= 1, by one proof" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "1. sum-split kind reassociation outside=r   inline: equal normal forms\n" in told
+    assert "good.ein: 1 steps hold at N = 1..2, 5: for every N >= 1, by one proof" in told
     (tmp_path / "bad.ein").write_text(text.replace("[r,n,h,f]", "[r,n,h,0]"))
     assert main(["check", str(tmp_path / "bad.ein")]) == 1
     assert "at N = 1: step 1" in capsys.readouterr().err

@@ -246,6 +246,19 @@ def test_a_size_hidden_in_a_number_is_no_number(number: str):
     assert "a number of the expression" in str(file(f"{DECLARED}from L[n<N,c<8] A[n,c]*{number}\n").for_every_size())
 
 
+def test_other_strides_than_the_size_of_a_slice_are_tried_as_far_as_they_are_not_too_many():
+    most = 9 * 10**16
+    body = f"C : f32[{most}*N]\nfrom L[m<{most}*N] C[{{}}]\n"
+    assert sliced(file(body.format("m")).sized()).result.stride == most
+    assert sliced(file(body.format(f"{most}*(m%N)+m//N")).sized()).result.stride == 1
+    assert "not the same" in str(file(body.format("m+1")).for_every_size())
+
+
+def test_sizes_below_1_have_no_common_proof():
+    text = RangedFile("N", 0, 3, (0, 1, 2), f"{DECLARED}from L[n<N,c<8] A[n,c]\n")
+    assert text.for_every_size() == "a size is less than 1"
+
+
 @pytest.mark.slow
 def test_many_more():
     assert share(copies().map(lambda scope: known(written(scope))), 2000) > 0.6
