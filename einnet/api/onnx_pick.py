@@ -21,10 +21,11 @@ Race = Callable[[bytes | str, bytes | str, float], Mapping[str, Any]]
 """Interleaved timings of two models in some seconds: "onnxruntime" of the first, "optimized" of the second."""
 
 
-def pick(outcome: Outcome, original: bytes | str, write: Write, race: Race, seconds: float) -> None:
-    """Let those subprograms run as the model has them without which the model is no slower, in about so many seconds.
+def pick(outcome: Outcome, original: bytes | str, write: Write, race: Race, seconds: float, least: float = 0.0) -> None:
+    """Let those subprograms run as the model has them without which the model is no slower, within so many seconds.
 
-    What is predicted to gain most is tried first, equal subprograms together; what is left when time is over is as the model has it.
+    What is predicted to gain most is tried first, equal subprograms together; what is left when time is over is as the model has it. A race takes
+    `least` seconds however few it is given, or what one has taken; where these are not left, none is begun.
     """
     groups: dict[str, list[Result]] = {}
     for r in outcome.results:
@@ -35,13 +36,17 @@ def pick(outcome: Outcome, original: bytes | str, write: Write, race: Race, seco
         use(group, original=True)
     best, end = original, time.monotonic() + seconds
     for n, group in enumerate(ordered):
-        left = end - time.monotonic()
-        if left <= 0 and n:
+        began = time.monotonic()
+        left = end - began
+        if left < least or left <= 0:
             outcome.notes.append(f"no time was left to try {len(ordered) - n} derived subprograms in ONNX Runtime: the model's own nodes stay")
             return
         use(group, original=False)
         tried = write()
-        times = race(best, tried, left / (len(ordered) - n)) if tried else None
+        share = left / (len(ordered) - n)
+        times = race(best, tried, share) if tried else None
+        took = time.monotonic() - began
+        least = max(least, took) if took > share else least
         if tried and times and times["optimized"].median < times["onnxruntime"].median * (1 - NOISE):
             best = tried
         else:

@@ -39,7 +39,7 @@ def finish_onnx(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost,
 
     Raises ModelError for a model of more than 2 GB, which no program can hold.
     """
-    from einnet.api.optimize import TOLERANCE, Optimization, tell
+    from einnet.api.optimize import TOLERANCE, Optimization, exceeded, tell
     from einnet.graph.onnx_read import runnable
     from einnet.runtime.cpu.program import Executable
 
@@ -51,7 +51,7 @@ def finish_onnx(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost,
     tolerance = TOLERANCE[settings.allow]
     if not outcome.interrupted:
         write, race = partial(attempted, outcome, model, settings), partial(racing, inputs, trial.threads)
-        pick(outcome, trial.model, write, race, PICKING * max(schedule.end - time.monotonic(), 0.0))
+        pick(outcome, trial.model, write, race, PICKING * max(schedule.end - time.monotonic(), 0.0), schedule.race_s)
     written = attempt(outcome, model, settings)
     runs = runnable(written) if written else trial.model
     verification = compare_outputs(trial.expected, trial.expected, tolerance)
@@ -74,6 +74,7 @@ def finish_onnx(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost,
     executable, certificate = Executable(whole, settings.threads), certify(outcome)
     peaks = {"original": None, "optimized": executable.nbytes, "onnxruntime": trial.peak}
     used = time.monotonic() - schedule.started
+    outcome.notes += exceeded(used, settings)
     report = build_report(model, outcome.program, outcome, settings, times, verification, certificate, (), peaks, used)
     report["onnx_out"] = Comparison(verification, 1e3 * times["onnxruntime"].median, 1e3 * times["optimized"].median).as_dict()
     return Optimization(outcome.program, outcome, executable, certificate, report, settings, model)

@@ -194,10 +194,15 @@ def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, sche
     outcome.notes += [] if outcome.whole else heavy(executable, programs, trial.peak)
     kernels = kernel_profile(outcome, executable, cost, times["optimized"].median)
     used = time.monotonic() - schedule.started
-    if used > LATE * settings.time_budget:
-        outcome.notes.append(f"the time budget of {settings.time_budget:g} s was exceeded: {used:.1f} s")
+    outcome.notes += exceeded(used, settings)
     report = build_report(model, program, outcome, settings, times, verification, certificate, kernels, peaks, used)
     return Optimization(program, outcome, executable, certificate, report, settings, model)
+
+
+def exceeded(used: float, settings: Settings) -> list[str]:
+    """A note where it took longer than was allowed."""
+    late = used > LATE * settings.time_budget
+    return [f"the time budget of {settings.time_budget:g} s was exceeded: {used:.1f} s"] if late else []
 
 
 def heavy(executable: Executable, programs: Mapping[str, Executable], theirs: int | None) -> list[str]:

@@ -21,6 +21,9 @@ COMPARED = 0.7
 LEAST_TIMING_S = 2.5
 """A few rounds of quick programs."""
 
+LEAST_RACE_S = 0.8
+"""One round of two models that take no time: pauses in which threads fall asleep, and warming up."""
+
 TURNS = 4
 """Times that ONNX Runtime loads and runs the model in one round of a comparison, where not all programs fit into memory at once."""
 
@@ -108,6 +111,11 @@ class Schedule:
     def stitched(self, now: float) -> float:
         """When copies are to be left out: a share of what is left may go into measuring whether that gains."""
         return now + STITCHING * max(self.end - now, 0.0)
+
+    @property
+    def race_s(self) -> float:
+        """Seconds that comparing two models in ONNX Runtime takes at least: both loaded, warmed up and run."""
+        return LEAST_RACE_S + 2 * TURNS * self.reference_s
 
     def timing_s(self, now: float) -> float:
         """Seconds for comparing the programs, from what is left."""

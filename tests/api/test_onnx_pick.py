@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from einnet.api import onnx_pick
 from einnet.api.onnx_pick import pick
 from einnet.api.pipeline import Outcome
 from einnet.runtime.timing import summarize
@@ -55,7 +56,29 @@ def test_what_cannot_be_written_is_not_taken(outcome: Outcome) -> None:
     assert not any(r.changed for r in outcome.results)
 
 
-def test_without_time_one_is_tried_and_the_rest_is_told_of(outcome: Outcome) -> None:
-    left = picked(outcome, dict.fromkeys([r.subprogram.key for r in outcome.results], -0.1), seconds=0.0)
-    assert len(left) == 1
+class Clock:
+    """Time passes in races only: what they are given, and 3 s at least."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        patch.setattr(onnx_pick.time, "monotonic", lambda: self.now)
+
+    def race(self, one: bytes, other: bytes, seconds: float) -> dict[str, object]:
+        self.now += max(seconds, 3.0)
+        return {"onnxruntime": summarize([1.0 - len(one) * 1e-6]), "optimized": summarize([0.9 - len(other) * 1e-6])}
+
+
+@pytest.mark.parametrize(("seconds", "tried"), [(0.0, 0), (2.9, 0), (3.0, 1), (8.9, 2), (9.1, 3)])
+def test_no_race_is_begun_that_would_not_end_in_time(outcome: Outcome, monkeypatch: pytest.MonkeyPatch, seconds: float, tried: int) -> None:
+    clock = Clock(monkeypatch)
+    pick(outcome, b"", lambda: chosen(outcome), clock.race, seconds, least=3.0)
+    assert len(chosen(outcome).split()) == tried
+    assert clock.now <= 100 + seconds
     assert "the model's own nodes stay" in outcome.notes[-1]
+
+
+def test_what_a_race_takes_is_learned_from_the_first(outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    pick(outcome, b"", lambda: chosen(outcome), clock.race, seconds=5.0)
+    assert len(chosen(outcome).split()) == 1
+    assert clock.now == 103

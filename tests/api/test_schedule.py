@@ -64,6 +64,7 @@ def test_the_end_takes_longer_for_more_parts_weights_and_slower_models() -> None
     assert schedule.timing_s(115.0) == 20
     assert schedule.timing_s(150.0) == pytest.approx(7)
     assert schedule.timing_s(170.0) == 2.5
+    assert Schedule(100.0, 60.0, reference_s=2.0).race_s > 16 > schedule.race_s > 0.5
 
 
 def test_an_original_that_was_not_measured_is_beaten_only_by_what_was() -> None:
