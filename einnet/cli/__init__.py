@@ -37,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("einnet"):
+            return tell(f"this needs {error.name}, which is not installed; stored programs run without it", WRONG)
         return tell(f"internal error: {type(error).__name__}: {first_line(error)} (EINNET_DEBUG=1 shows the traceback)", BUG)
 
 

@@ -86,6 +86,8 @@ def backends() -> dict[str, dict[str, Any]]:
 
     needed = [f"{name}: {lib['problem']}" for name, lib in libraries().items() if not lib["works"] and name != "oneDNN"]
     found: dict[str, dict[str, Any]] = {"cpu": {"works": not needed, "problems": needed}}
+    if needed and libraries()["oneDNN"]["works"]:
+        found["cpu"]["note"] = "stored programs run that have no opaque nodes and whose code fits this processor"
     absent = missing()
     found["cuda"] = {"works": not absent, "problems": [*absent, "programs are optimized for it all the same, by a profile"] if absent else []}
     found["cuda"]["note"] = "einnet itself has not been run on a card yet: `make gpu` tests it on one"

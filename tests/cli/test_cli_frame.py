@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,6 +55,16 @@ def test_a_bug_is_told_apart_and_debug_shows_the_traceback(einnet, monkeypatch):
     monkeypatch.setenv("EINNET_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         einnet("rules")
+
+
+def test_a_missing_library_is_named(einnet, monkeypatch):
+    def miss(*_: object) -> int:
+        raise ModuleNotFoundError("No module named 'islpy'", name="islpy")
+
+    monkeypatch.setattr(inspect, "rules", miss)
+    code, _, err = einnet("rules")
+    assert code == 2
+    assert err.startswith("einnet: this needs islpy, which is not installed")
 
 
 def test_debug_shows_the_traceback_of_a_users_error(einnet, monkeypatch):
@@ -141,8 +152,12 @@ def test_doctor_says_what_is_missing(einnet, monkeypatch):
     monkeypatch.setattr(generated, "available", lambda: "TVM is not installed")
     monkeypatch.setattr(ort, "available", lambda: "no ONNX Runtime")
     code, out, _ = einnet("doctor")
+    assert "stored programs run" not in out
     assert code == 1
     assert "does not work: TVM: TVM is not installed; ONNX Runtime: no ONNX Runtime" in out
+    monkeypatch.setattr(dnnl, "available", lambda: None)
+    monkeypatch.setattr(dnnl, "library", lambda: SimpleNamespace(version=(3, 2, 0), path="libdnnl.so"))
+    assert "stored programs run that have no opaque nodes" in einnet("doctor").out
 
 
 def test_db(einnet, tmp_path, monkeypatch):

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from einnet.errors import BackendError
 from einnet.graph.onnx_vendor import conv_model, matmul_model
 from einnet.instantiate.kernels import Conv, Matmul, Post, View
 from einnet.runtime import ort
+from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.kernels import VendorKernel, exact_padding
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -17,7 +19,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def vendor_call(kernel: VendorKernel, array: Callable[[View], Array], threads: int) -> Callable[[], None]:
     """A call that computes the kernel on the arrays that `array` gives for views. Raises Refused or BackendError if it cannot be done."""
-    model, operands, result = _matmul(kernel, array) if isinstance(kernel, Matmul) else _conv(kernel, array)
+    try:
+        model, operands, result = _matmul(kernel, array) if isinstance(kernel, Matmul) else _conv(kernel, array)
+    except ModuleNotFoundError as e:
+        raise BackendError(f"{dnnl.available()}; ONNX Runtime would stand in for it, with {e.name}, which is not installed") from e
     dense = [np.empty(o.shape, np.float32) for o in operands]
     y = np.empty(result.shape, np.float32)
     run = ort.OpaqueNode(model, dense, [y], threads, type(kernel).__name__)
