@@ -2,7 +2,7 @@
 # make lint    ruff, mypy, import-linter only         make test-slow  the tests that a default run leaves out
 # make nvrtc   the generated CUDA kernels of the seven models, compiled for sm_90 (no GPU needed)
 # make plans   real cuDNN plans the convolutions of the seven models for a card that is not there (no GPU needed)
-# make gpu     the tests that need a CUDA card        make bench-gpu  the seven models against torch on a card: searches first, then 8 minutes
+# make gpu     the tests that need a CUDA card        make bench-gpu  the seven models against torch and JAX on a card: searches first, then 8 minutes
 # make docs    the site, in build/docs               make notebooks executes the notebooks
 # make goldens the published derivations, found by search: states, depth and time of each, three shapes
 # make bench-search   depth, converging and fingerprints: the experiments of the search, about ten minutes
@@ -55,7 +55,7 @@ plans: .venv/stamp-plans
 gpu: .venv/stamp-cuda
 	$(BIN)/python -m pytest -q -m gpu
 
-bench-gpu: .venv/stamp-cuda .venv/stamp-bench
+bench-gpu: .venv/stamp-cuda .venv/stamp-xla
 	$(BIN)/python benchmarks/gpu.py --prepare build/card
 	$(BIN)/python benchmarks/gpu.py --programs build/card
 
@@ -95,6 +95,10 @@ $(EXTRAS:%=.venv/stamp-%): .venv/stamp-%: pyproject.toml | .venv/bin/python
 .venv/stamp-bench: pyproject.toml | .venv/bin/python
 	$(PIP) install --quiet -e '.[bench]'
 	@touch $@ .venv/stamp-core
+
+.venv/stamp-xla: pyproject.toml | .venv/bin/python
+	$(PIP) install --quiet -e '.[bench,xla]'
+	@touch $@ .venv/stamp-core .venv/stamp-bench
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -1,10 +1,11 @@
-"""The seven models and the operator cases on a CUDA card: ours against torch, eager (in a CUDA graph) and compiled, in strict float32 and in TF32.
+"""The seven models and the operator cases on a CUDA card: ours against torch, eager (in a CUDA graph) and compiled, and JAX, in float32 and in TF32.
 
     python benchmarks/gpu.py --prepare build/card            searches, on any machine: the programs of ours, in minutes each
     python benchmarks/gpu.py --programs build/card           measures on a card; what eight minutes do not hold is left for the next call
 
 An engine runs in a process of its own. Its outputs are compared with ONNX Runtime's before its times count; `einnet` runs twice, which tells the
-noise. The results are written after every item. There is no XLA column: nothing here translates the models to JAX. g2bmm is left out unless it is
+noise. The results are written after every item; ONNX Runtime's outputs are kept beside the programs, so that they are computed once. An engine that
+is not installed has a reason instead of times. JAX has no events: its times are the clock's, launching included. g2bmm is left out unless it is
 named: as ONNX it needs 41 GB.
 """
 
@@ -42,6 +43,10 @@ def program_of(folder: Path, item: Item) -> Path:
     return folder / f"{item.model}-b{item.batch}-{'derived' if item.engine == OURS[0] else 'plain'}.einnet"
 
 
+def reference_of(folder: Path, item: Item) -> Path:
+    return folder / f"{item.model}-b{item.batch}.npz"
+
+
 def sample(running: Running, flushed: bool) -> list[float]:
     """Seconds of replays, after some that warm up."""
     found = []
@@ -54,14 +59,29 @@ def sample(running: Running, flushed: bool) -> list[float]:
     return found
 
 
+def expected(folder: Path, item: Item, model: Any, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """ONNX Runtime's outputs, kept for the next engine."""
+    import onnxruntime
+
+    path = reference_of(folder, item)
+    if path.exists():
+        with np.load(path) as kept:
+            return [kept[name] for name in sorted(kept, key=lambda name: int(name[1:]))]
+    found = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, inputs)
+    draft = path.with_suffix(".partial")
+    with draft.open("wb") as file:
+        np.savez(file, **{f"y{n}": y for n, y in enumerate(found)})
+    draft.replace(path)
+    return list(found)
+
+
 def measure(item: Item, programs: Path) -> dict[str, Any]:
     """One item, in this process."""
     import onnx
-    import onnxruntime
 
     model = build(item.model, item.batch)
     inputs = random_inputs(model, 0)
-    wanted = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, inputs)
+    wanted = expected(programs, item, model, inputs)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(model, path)
@@ -93,17 +113,22 @@ def published(wanted: Sequence[Item]) -> list[Item]:
 
 
 def prepare(folder: Path, wanted: Sequence[Item], profile: Path | None, seconds: float, depth: int) -> None:
-    """The stored programs of ours that are not there yet. Needs no card."""
+    """The stored programs of ours, and ONNX Runtime's outputs, that are not there yet. Needs no card."""
     from einnet.api.cuda import optimize_cuda
     from einnet.api.settings import Settings
 
     folder.mkdir(parents=True, exist_ok=True)
     for item in wanted:
         path = program_of(folder, item)
-        if item.engine not in OURS or path.exists():
+        wants_program = item.engine in OURS and not path.exists()
+        if not wants_program and reference_of(folder, item).exists():
+            continue
+        model = build(item.model, item.batch)
+        expected(folder, item, model, random_inputs(model, 0))
+        if not wants_program:
             continue
         settings = Settings(backend="cuda", derive=item.engine == OURS[0], allow="precision", time_budget=seconds, max_depth=depth)
-        found = optimize_cuda(build(item.model, item.batch), settings, profile)
+        found = optimize_cuda(model, settings, profile)
         if not found.report["verification"]["passed"]:
             raise SystemExit(f"{item.name}: wrong on the host")
         print(found.save(path), f"{found.report['totals']['launches']} launches", flush=True)
@@ -156,7 +181,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.one:
-        print(json.dumps(measure(Item(*json.loads(options.one)), options.programs)))
+        try:
+            print(json.dumps(measure(Item(*json.loads(options.one)), options.programs)))
+        except ModuleNotFoundError as error:
+            print(f"not installed: {error.name}", file=sys.stderr)
+            return 2
         return 0
     unknown = [name for name in options.models if name not in known]
     if unknown:

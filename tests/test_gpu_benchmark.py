@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import gpu
-from benchmarks.card.engines import environment
+from benchmarks.card.engines import ENGINES, environment
 from benchmarks.card.summary import Item, geometric_mean, items, lines, missing_items, rows
 from einnet.errors import BackendError
 from tests.models import two_layers
@@ -103,10 +106,62 @@ def test_what_fails_says_why(tmp_path):
     assert "cannot be read" in found["missing"]
 
 
+def test_an_engine_that_is_not_installed_says_so(tmp_path):
+    if importlib.util.find_spec("jax") is not None:
+        pytest.skip("jax is installed")
+    found = gpu.apart(Item("infogan", 1, "fp32", "xla"), tmp_path, 60)
+    assert found["missing"] == "not installed: jax"
+    row = "\n".join(lines([entry("einnet", [1.0]), {**entry("xla", []), **found}]))
+    assert "xla not installed" in row
+
+
+def torch_here(patch: pytest.MonkeyPatch) -> None:
+    """torch's calls for a card on the processor: the run that is captured has computed, replaying does nothing, every launch takes 1 ms."""
+    torch = pytest.importorskip("torch")
+    event = SimpleNamespace(record=lambda: None, synchronize=lambda: None, elapsed_time=lambda end: 1.0)
+    calls = {
+        "Event": lambda enable_timing: event, "Stream": lambda: None, "stream": lambda side: nullcontext(), "synchronize": lambda: None,
+        "CUDAGraph": lambda: SimpleNamespace(replay=lambda: None), "graph": lambda graph: nullcontext(),
+    }  # fmt: skip
+    for name, value in calls.items():
+        patch.setattr(torch.cuda, name, value)
+    patch.setattr(torch.nn.Module, "cuda", lambda module: module)
+    patch.setattr(torch.Tensor, "cuda", lambda tensor: tensor)
+    patch.setattr(torch, "compile", lambda module, mode: module)
+    patch.setattr(torch.backends.cudnn, "benchmark", False)
+
+
+def test_the_whole_flow_on_stand_ins(monkeypatch, tmp_path, capsys):
+    """Prepared, measured engine by engine, written after each, told: with libraries that compute on the processor in place of a card's."""
+    monkeypatch.setattr(gpu, "build", lambda name, batch: two_layers())
+    monkeypatch.setattr("benchmarks.card.engines.FLUSH", 1 << 16)
+    out, programs = tmp_path / "r.json", tmp_path / "programs"
+    assert gpu.main(["dcgan", "--math", "fp32", "--prepare", str(programs), "--time-budget", "1", "--max-depth", "1"]) == 0
+    assert sorted(p.name for p in programs.iterdir()) == ["dcgan-b1-derived.einnet", "dcgan-b1-plain.einnet", "dcgan-b1.npz"]
+    install(monkeypatch)
+    torch_here(monkeypatch)
+
+    def here(item: Item, folder: Path, seconds: float) -> dict[str, object]:
+        try:
+            return gpu.measure(item, folder)
+        except ModuleNotFoundError as error:
+            return {"missing": f"not installed: {error.name}"}
+
+    monkeypatch.setattr(gpu, "apart", here)
+    assert gpu.main(["dcgan", "--math", "fp32", "--programs", str(programs), "-o", str(out)]) == 0
+    found = json.loads(out.read_text())["entries"]
+    assert [(e["engine"], e["again"]) for e in found] == [*((name, 0) for name in ENGINES), ("einnet", 1)]
+    measured = [e for e in found if not e.get("missing", "").startswith("not installed")]
+    assert len(measured) >= 7
+    assert all(e["right"] and len(e["hot"]) == len(e["cold"]) == gpu.SAMPLES for e in measured)
+    assert "hot: ms of one graph replay" in capsys.readouterr().out
+
+
 def test_our_programs_are_prepared_and_measured(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("EINNET_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(gpu, "build", lambda name, batch: two_layers())
     assert gpu.main(["dcgan", "--prepare", str(tmp_path), "--engines", "einnet_no_derive", "torch"]) == 0
+    assert [p.name for p in tmp_path.glob("*.npz")] == ["dcgan-b1.npz"]
     assert [p.name for p in tmp_path.glob("*.einnet")] == ["dcgan-b1-plain.einnet"]
     install(monkeypatch)
     item = Item("dcgan", 1, "fp32", "einnet_no_derive")

@@ -61,8 +61,9 @@ def rows(entries: Sequence[Entry], state: str) -> list[dict[str, Any]]:
         others = {n: t for n, t in first.items() if n not in OURS}
         best = min(others, key=lambda n: others[n], default=None)
         ours = first.get(OURS[0])
+        absent = {e["engine"]: e["missing"].partition(":")[0] for e in here if e.get("missing", "").startswith("not installed")}
         found.append({
-            "model": place[0], "batch": place[1], "math": place[2], "ms": first, "best": best,
+            "model": place[0], "batch": place[1], "math": place[2], "ms": first, "best": best, "absent": absent,
             "speedup": others[best] / ours if best and ours else None,
             "noise": abs(second[0] / ours - 1) if second and ours else None,
         })  # fmt: skip
@@ -80,7 +81,7 @@ def lines(entries: Sequence[Entry]) -> list[str]:
         table = rows(entries, state)
         found.append(f"{state}: ms of one graph replay")
         for r in table:
-            times = "  ".join(f"{n} {r['ms'][n]:.4f}" if n in r["ms"] else f"{n} -" for n in ENGINES)
+            times = "  ".join(f"{n} {r['ms'][n]:.4f}" if n in r["ms"] else f"{n} {r['absent'].get(n, '-')}" for n in ENGINES)
             ratio = f"{r['speedup']:.2f}x of {r['best']}" if r["speedup"] else "no comparison"
             noise = f", noise {r['noise']:.1%}" if r["noise"] is not None else ""
             found.append(f"  {r['model']} b{r['batch']} {r['math']}: {times}  {ratio}{noise}")

@@ -1,0 +1,149 @@
+"""The seven models at full size as programs for a CUDA device, run by the host driver against ONNX Runtime. No card is needed, none is timed.
+
+    python -m benchmarks.host [MODEL ...] [-o benchmarks/results/cuda-host.json]
+
+Each model is taken twice: its own operators, and what a search derives by the profile. The program of kernels is lowered, written, read again,
+and executed on the processor: the generated CUDA text through a C++ compiler, calls of libraries by their meaning in numpy. Each row runs in a
+process of its own and is written when it is done; a row that is there already, by the same profile and settings, is left out unless `--fresh`.
+Exit code 1 where a program does not agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contest.machine import random_inputs
+from benchmarks.contest.results import read, text
+from benchmarks.models import SEVEN, build
+
+ROOT = Path(__file__).resolve().parents[1]
+Row = dict[str, Any]
+SEED = 1
+"""Of the inputs that are compared, which are not those on which the program was verified when it was made."""
+
+
+def measure(name: str, derive: bool, profile: Path, seconds: float, depth: int) -> Row:
+    """One row, in this process."""
+    from einnet.api.cuda import optimize_cuda
+    from einnet.api.settings import Settings
+    from einnet.api.verify import compare_outputs
+    from einnet.runtime.cuda import profile as profiles
+    from einnet.runtime.cuda.host import Host
+    from einnet.runtime.cuda.store import load
+    from einnet.runtime.ort import Session
+
+    model, settings = build(name), Settings(backend="cuda", derive=derive, allow="precision", time_budget=seconds, max_depth=depth)
+    found = optimize_cuda(model, settings, profile)
+    with tempfile.TemporaryDirectory() as folder:
+        same = load(found.save(Path(folder) / "p.einnet")) == found.program
+    inputs = random_inputs(model, SEED)
+    expected = Session(model.SerializeToString(), 1)(inputs)
+    begin = time.monotonic()
+    host = Host(found.program)
+    got = host(inputs)
+    host_s = time.monotonic() - begin
+    compared = compare_outputs(got, expected, found.report["verification"]["tolerance"])
+    first, report = found.report["verification"], found.report
+    steps = Counter(s["by"] for s in _steps(found.program))
+    return {
+        "model": name, "batch": 1, "derived": derive, "steps_by": dict(steps), "launches": found.program.launches,
+        "arena_bytes": found.program.arena_bytes, "constant_bytes": found.program.constant_bytes,
+        "subprograms": len(report["subprograms"]), "changed": report["changed"], "derivation_steps": report["certificate"]["steps"],
+        "methods": report["certificate"]["methods"], "states": report["states"], "predicted_ms": report["totals"]["optimized_predicted_ms"],
+        "max_rel": max(first["max_rel"], compared["max_rel"]), "tolerance": first["tolerance"], "bound": first["bound"],
+        "passed": first["passed"] and compared["passed"], "generated_by": first["generated"], "read_again": same,
+        "seconds": {"in_all": report["seconds"], "host_run": host_s},
+        "on": "host driver, no card",
+        "by": {"profile": report["profile"], "device": report["device"], "card": profiles.profile_json(profiles.load(profile))["card"]},
+        "settings": {"time_budget": seconds, "max_depth": depth, "allow": "precision"},
+    }  # fmt: skip
+
+
+def _steps(program: Any) -> list[Row]:
+    from einnet.api.cuda_steps import steps
+
+    return steps(program, (), [{}] * len(program.steps))
+
+
+def apart(name: str, derive: bool, options: argparse.Namespace) -> Row:
+    """One row in a process of its own. Raises RuntimeError with what it wrote where it fails."""
+    given = json.dumps([name, derive, str(options.profile.resolve()), options.time_budget, options.max_depth])
+    done = subprocess.run([sys.executable, "-m", "benchmarks.host", "--one", given], capture_output=True, text=True, cwd=ROOT, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{name}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows in Markdown."""
+    heads = ("model", "operators", "cuBLASLt, cuDNN, generated steps", "launches", "arena MB", "constants MB", "derivation", "states", "max error")
+    lines = [f"| {' | '.join((*heads, 'seconds'))} |", "|" + "---|" * (len(heads) + 1)]
+    for r in rows:
+        kinds = ", ".join(str(r["steps_by"].get(by, 0)) for by in ("cuBLASLt", "cuDNN", "generated"))
+        sizes = [f"{r[name] / 1e6:.3g}" for name in ("arena_bytes", "constant_bytes")]
+        cells = [r["model"], "derived" if r["derived"] else "its own", kinds, r["launches"], *sizes]
+        error = f"{r['max_rel']:.1e}" if r["passed"] else f"**{r['max_rel']:.1e}, not within {r['tolerance']:g}**"
+        cells += [r["derivation_steps"], r["states"], error, f"{r['seconds']['in_all']:.0f}"]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines) + "\n"
+
+
+def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["model"], row["derived"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what is missing, write, print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.host", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(SEVEN)} (default: all)")
+    parser.add_argument("--operators", choices=("own", "derived", "both"), default="both", help="which programs (default: both)")
+    parser.add_argument("--profile", type=Path, default=ROOT / "profiles/h200.json", help="costs of the search (default: profiles/h200.json)")
+    parser.add_argument("--time-budget", type=float, default=60.0, help="of each search, counted in states: 250 are a second (default: 60)")
+    parser.add_argument("--max-depth", type=int, default=7, help="of each search (default: 7)")
+    parser.add_argument("--fresh", action="store_true", help="measure rows again that are there")
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "benchmarks/results/cuda-host.json")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.one:
+        name, derive, profile, seconds, depth = json.loads(options.one)
+        print(json.dumps(measure(name, derive, Path(profile), seconds, depth)))
+        return 0
+    unknown = [name for name in options.models if name not in SEVEN]
+    if unknown:
+        parser.error(f"no model {', '.join(unknown)}; there are {', '.join(SEVEN)}")
+    rows = read(options.output)["models"] if options.output.exists() else []
+    derives = {"own": (False,), "derived": (True,), "both": (False, True)}[options.operators]
+    asked = {"time_budget": options.time_budget, "max_depth": options.max_depth, "allow": "precision"}
+    for name in options.models or SEVEN:
+        for derive in derives:
+            known = next((r for r in rows if key(r) == (name, derive)), None)
+            if known and known["settings"] == asked and not options.fresh:
+                continue
+            row = apart(name, derive, options)
+            rows = [r for r in rows if key(r) != key(row)] + [row]
+            write(options.output, rows)
+            print(f"{name}, {'derived' if derive else 'its own operators'}: {'passed' if row['passed'] else 'FAILED'}, {row['seconds']}", flush=True)
+    print(table(sorted(rows, key=lambda r: [*SEVEN].index(r["model"]))))
+    return 0 if all(r["passed"] and r["read_again"] for r in rows) else 1
+
+
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """The rows in the order of the models, and their table beside them."""
+    ordered = sorted(rows, key=lambda r: ([*SEVEN].index(r["model"]), r["derived"]))
+    for target, content in ((path, text({"on": "host driver, no card", "models": ordered})), (path.with_suffix(".md"), table(ordered))):
+        draft = target.with_suffix(".partial")
+        draft.write_text(content)
+        draft.replace(target)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
