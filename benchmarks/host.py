@@ -84,15 +84,15 @@ def apart(name: str, derive: bool, options: argparse.Namespace) -> Row:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows in Markdown."""
-    heads = ("model", "operators", "cuBLASLt, cuDNN, generated steps", "launches", "arena MB", "constants MB", "derivation", "states", "max error")
+    """The rows in Markdown: calls of libraries and eOperators, what was changed, steps of derivations that were proven."""
+    heads = ("model", "operators", "cuBLASLt, cuDNN, generated", "launches", "arena MB", "constants MB", "changed", "steps", "states", "max error")
     lines = [f"| {' | '.join((*heads, 'seconds'))} |", "|" + "---|" * (len(heads) + 1)]
     for r in rows:
         kinds = ", ".join(str(r["steps_by"].get(by, 0)) for by in ("cuBLASLt", "cuDNN", "generated"))
         sizes = [f"{r[name] / 1e6:.3g}" for name in ("arena_bytes", "constant_bytes")]
         cells = [r["model"], "derived" if r["derived"] else "its own", kinds, r["launches"], *sizes]
         error = f"{r['max_rel']:.1e}" if r["passed"] else f"**{r['max_rel']:.1e}, not within {r['tolerance']:g}**"
-        cells += [r["derivation_steps"], r["states"], error, f"{r['seconds']['in_all']:.0f}"]
+        cells += [f"{r['changed']} of {r['subprograms']}", r["derivation_steps"], r["states"], error, f"{r['seconds']['in_all']:.0f}"]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
 

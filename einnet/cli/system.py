@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import platform
 from typing import Any
@@ -17,6 +18,9 @@ WITHOUT = {
     "TVM": "without it no kernel can be generated",
     "ONNX Runtime": "without it nothing can be verified",
 }
+
+NO_DRIVER = "NVIDIA's driver is not there (libcuda.so.1 cannot be loaded): install it with the distribution's package, on a machine with a card"
+INSTALL = "all Python parts at once: `pip install 'einnet[cuda]'`"
 
 
 def register(commands: Any) -> None:
@@ -87,11 +91,33 @@ def backends() -> dict[str, dict[str, Any]]:
     needed = [f"{name}: {lib['problem']}" for name, lib in libraries().items() if not lib["works"] and name != "oneDNN"]
     found: dict[str, dict[str, Any]] = {"cpu": {"works": not needed, "problems": needed}}
     if needed and libraries()["oneDNN"]["works"]:
-        found["cpu"]["note"] = "stored programs run that have no opaque nodes and whose code fits this processor"
+        found["cpu"]["notes"] = ["stored programs run that have no opaque nodes and whose code fits this processor"]
     absent = missing()
-    found["cuda"] = {"works": not absent, "problems": [*absent, "programs are optimized for it all the same, by a profile"] if absent else []}
-    found["cuda"]["note"] = "einnet itself has not been run on a card yet: `make gpu` tests it on one"
+    unanswered = [] if driver_library() else [NO_DRIVER]
+    found["cuda"] = {"works": not absent, "problems": [*absent, *unanswered] if absent else [], "notes": notes(bool(absent))}
     return found
+
+
+def driver_library() -> bool:
+    """NVIDIA's driver is there to be loaded; whether there is a card is another question."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def notes(absent: bool) -> list[str]:
+    """What else there is to know of the CUDA backend, and what it does here where something is `absent`."""
+    from einnet.runtime.cuda import shim
+
+    told = ["einnet itself has not been run on a card yet: `make gpu` tests it on one"]
+    if not absent:
+        return told
+    compiler = shim.compiler()
+    text = f"their CUDA text through {compiler}" if compiler else "their expressions by numpy (for their CUDA text install a C++ compiler: g++)"
+    here = f"without a card: `optimize --backend cuda` searches by a profile; `verify` and `run --host` execute programs here, {text}"
+    return [INSTALL, here, *told]
 
 
 def doctor_lines(found: dict[str, Any]) -> list[str]:
@@ -99,9 +125,9 @@ def doctor_lines(found: dict[str, Any]) -> list[str]:
     cpu = found["cpu"]
     lines = [f"einnet {found['versions'].get('einnet', '')} on Python {found['versions']['python']}, {found['system']}", "", "backends"]
     for name, backend in found["backends"].items():
-        lines.append(f"  {name:6} {'works' if backend['works'] else 'does not work: ' + '; '.join(backend['problems'])}")
-        if backend.get("note"):
-            lines.append(f"         {backend['note']}")
+        lines.append(f"  {name:6} {'works' if backend['works'] else 'does not work:'}")
+        lines += [f"         - {problem}" for problem in backend["problems"]]
+        lines += [f"         {note}" for note in backend.get("notes", ())]
     lines += ["", "libraries"]
     for name, lib in found["libraries"].items():
         state = " ".join(str(lib[k]) for k in ("version", "path") if lib.get(k)) or "works"

@@ -132,7 +132,9 @@ def test_doctor(einnet):
     data = json.loads(einnet("doctor", "--json", "-").out)
     assert data["backends"]["cpu"] == {"works": True, "problems": []}
     assert data["backends"]["cuda"]["works"] is False
-    assert data["backends"]["cuda"]["problems"][0] in out
+    assert all(f"- {problem}\n" in out for problem in data["backends"]["cuda"]["problems"])
+    assert all("pip install" in problem or "install it" in problem for problem in data["backends"]["cuda"]["problems"])
+    assert "einnet[cuda]" in out
     assert "has not been run on a card yet" in out
     assert data["cache"] == os.environ["EINNET_CACHE"]
     assert data["cpu"]["default_threads"] >= 1
@@ -154,10 +156,20 @@ def test_doctor_says_what_is_missing(einnet, monkeypatch):
     code, out, _ = einnet("doctor")
     assert "stored programs run" not in out
     assert code == 1
-    assert "does not work: TVM: TVM is not installed; ONNX Runtime: no ONNX Runtime" in out
+    assert "cpu    does not work:\n         - TVM: TVM is not installed\n         - ONNX Runtime: no ONNX Runtime\n" in out
     monkeypatch.setattr(dnnl, "available", lambda: None)
     monkeypatch.setattr(dnnl, "library", lambda: SimpleNamespace(version=(3, 2, 0), path="libdnnl.so"))
     assert "stored programs run that have no opaque nodes" in einnet("doctor").out
+
+
+def test_doctor_says_what_runs_programs_for_cuda_without_a_card(einnet, monkeypatch):
+    from einnet.runtime.cuda import shim
+
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(shim, "compiler", lambda: "/opt/c++")
+    assert "their CUDA text through /opt/c++" in einnet("doctor").out
+    monkeypatch.setattr(shim, "compiler", lambda: None)
+    assert "install a C++ compiler: g++" in einnet("doctor").out
 
 
 def test_db(einnet, tmp_path, monkeypatch):

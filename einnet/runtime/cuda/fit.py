@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from einnet.expr.index import as_index, var
-from einnet.expr.nodes import Add, Body, Call, Const, Iter, Mul, Read, Scope, Tensor
+from einnet.expr.nodes import Body, Call, Const, Iter, Read, Scope, Tensor, make_add, make_mul
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, Plan, Post, View, dense_view
 from einnet.runtime.cuda.gemm import addressable, bias_of
 from einnet.runtime.cuda.vendor import window
@@ -171,19 +171,19 @@ def _applied(post: Post, y: Body, operand: Read | None) -> Body:
     match post.kind:
         case "add" | "mul":
             assert operand is not None
-            return Add((y, operand)) if post.kind == "add" else Mul((y, operand))
+            return make_add((y, operand)) if post.kind == "add" else make_mul((y, operand))
         case "relu" if post.alpha == 0.0:
             return Call("relu", (y,))
         case "relu":
-            below = Mul((_number(post.alpha), Call("min", (y, _number(0.0)))))
-            return Add((Call("relu", (y,)), below))
+            below = make_mul((_number(post.alpha), Call("min", (y, _number(0.0)))))
+            return make_add((Call("relu", (y,)), below))
         case "tanh" | "sigmoid":
             return Call(post.kind, (y,))
         case "clip":
             raised = y if isinf(post.alpha) else Call("max", (y, _number(post.alpha)))
             return raised if isinf(post.beta) else Call("min", (raised, _number(post.beta)))
         case "linear":
-            return Add((Mul((_number(post.alpha), y)), _number(post.beta)))
+            return make_add((make_mul((_number(post.alpha), y)), _number(post.beta)))
     raise ValueError(post.kind)
 
 

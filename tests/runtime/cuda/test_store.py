@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 from einnet.errors import ArtifactError
+from einnet.instantiate.kernels import POSTS, Matmul, Post, dense_view
 from einnet.runtime import artifact
 from einnet.runtime.cuda.lower import lower
+from einnet.runtime.cuda.record import plan_of
 from einnet.runtime.cuda.store import load, save
 from tests.models import tiny, with_opaque
 from tests.runtime.cuda.programs import own_plan
@@ -24,6 +28,17 @@ def test_round_trip(model, tmp_path):
     assert all(np.array_equal(again.constants[n], v.reshape(-1)) for n, v in program.constants.items())
     save(tmp_path / "q.cuda", again)
     assert load(tmp_path / "q.cuda") == program
+
+
+@pytest.mark.parametrize("kinds", list(product(POSTS, repeat=2)), ids="+".join)
+def test_posts_that_no_library_fuses_come_back(kinds, tmp_path):
+    c, dense = dense_view("c", (4, 6)), dense_view("p", (4, 6))
+    posts = tuple(Post(kind, dense if kind in ("add", "mul") else None, 0.25, 1.5) for kind in kinds)
+    kernel = Matmul(dense_view("a", (4, 5)), dense_view("b", (5, 6)), c, posts)
+    program = lower(plan_of(kernel))
+    assert len(program.steps) == 2, "the product, and what follows it"
+    save(tmp_path / "p.cuda", program)
+    assert load(tmp_path / "p.cuda") == program
 
 
 def test_lowering_is_deterministic():
