@@ -17,11 +17,8 @@ from tvm.target import Target
 from einnet.expr.nodes import tensors
 from einnet.instantiate.codegen.cost import flops, moved_bytes
 from einnet.instantiate.codegen.nests import Nesting, sequence
-from einnet.instantiate.codegen.resolve import OUT, resolve
+from einnet.instantiate.codegen.resolve import OUT, TABLE_SIZE, resolve
 from einnet.instantiate.kernels import EOperator, View
-
-TABLE_SIZE = 256
-"""Constant operands up to this many elements become literals where they are read at known indices."""
 
 
 @dataclass(frozen=True)

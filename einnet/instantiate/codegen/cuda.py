@@ -16,10 +16,10 @@ from tvm.target import Target
 from einnet.errors import BackendError
 from einnet.expr.nodes import tensors
 from einnet.instantiate.codegen.blocks import Blocks
-from einnet.instantiate.codegen.cpu import TABLE_SIZE, reach, table
+from einnet.instantiate.codegen.cpu import reach, table
 from einnet.instantiate.codegen.ir import Nest
 from einnet.instantiate.codegen.normalise import normalise
-from einnet.instantiate.codegen.resolve import OUT, resolve
+from einnet.instantiate.codegen.resolve import OUT, TABLE_SIZE, resolve
 from einnet.instantiate.codegen.staging import staged
 from einnet.instantiate.kernels import EOperator
 

@@ -53,6 +53,9 @@ from einnet.instantiate.kernels import EOperator, View
 EXPENSIVE = frozenset({"exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "softplus", "pow"})
 """Functions that cost far more than a load and a store."""
 
+TABLE_SIZE = 256
+"""Constant operands up to this many elements become literals where they are read at known indices."""
+
 OUT = "(out)"
 """The array that stands for the output in a nest."""
 

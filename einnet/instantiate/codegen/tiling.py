@@ -37,6 +37,9 @@ from einnet.instantiate.codegen.normalise import own_index_functions
 PROCESSORS, SCHEDULERS, WARP = 132, 4, 32
 """Of the device: multiprocessors, the warps of one that issue at once, and threads of a warp."""
 
+OPERATIONS = 2 * PROCESSORS * SCHEDULERS * WARP
+"""Floating-point operations of the device in a cycle, two for a multiply-add."""
+
 RESIDENT, FILE, MEMORY = 64, 65536, 200 << 10
 """Of a multiprocessor: most warps, registers, and bytes of memory that blocks share."""
 

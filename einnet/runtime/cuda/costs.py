@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, prod
 
+from einnet.errors import BackendError
+from einnet.expr.nodes import tensors, walk
+from einnet.instantiate.codegen.ir import Nest, Reduce, expanded
+from einnet.instantiate.codegen.normalise import normalise
+from einnet.instantiate.codegen.resolve import TABLE_SIZE, resolve
+from einnet.instantiate.codegen.staging import staged
+from einnet.instantiate.codegen.tiling import MOST_THREADS, OPERATIONS, block_cycles, tile
 from einnet.instantiate.kernels import EOperator, Kernel, Matmul, OpaqueCall
 from einnet.runtime.cpu.roofline import flops, moved
 from einnet.runtime.cuda.fit import parts
@@ -22,6 +29,7 @@ class CudaCost:
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.unmeasured: dict[Kernel, None] = {}
+        self._estimates: dict[Kernel, float] = {}
 
     def estimates(self, kernels: Sequence[Kernel]) -> list[float]:
         """Recorded or estimated seconds."""
@@ -36,7 +44,9 @@ class CudaCost:
         if recorded is not None:
             return recorded
         self.unmeasured[kernel] = None
-        return sum(estimate(part, self.profile.card) for part in parts(kernel))
+        if kernel not in self._estimates:
+            self._estimates[kernel] = sum(estimate(part, self.profile.card) for part in parts(kernel))
+        return self._estimates[kernel]
 
 
 def estimate(kernel: Kernel, card: Card) -> float:
@@ -46,6 +56,32 @@ def estimate(kernel: Kernel, card: Card) -> float:
     """
     if isinstance(kernel, OpaqueCall):
         return card.wait + moved(kernel) / card.host_bandwidth
-    share = GENERATED_SHARE if isinstance(kernel, EOperator) else VENDOR_SHARE
+    if isinstance(kernel, EOperator):
+        return generated(kernel, card)
     launches = calls(gemm(kernel)) if isinstance(kernel, Matmul) else 1
-    return max(launches * card.launch, flops(kernel) / (share * card.peak), moved(kernel) / card.bandwidth)
+    return max(launches * card.launch, flops(kernel) / (VENDOR_SHARE * card.peak), moved(kernel) / card.bandwidth)
+
+
+def generated(kernel: EOperator, card: Card) -> float:
+    """Seconds of a generated kernel: of each of its launches as its tiles are modelled, where the work may bind it and not only the traffic."""
+    roof = max(card.launch, moved(kernel) / card.bandwidth)
+    guess = max(roof, flops(kernel) / (GENERATED_SHARE * card.peak))
+    if guess == roof and sum(bool(s.sums) for s in walk(kernel.scope)) < 2:
+        return roof
+    known = {t.name for t in tensors(kernel.scope).values() if t.values is not None and prod(t.shape) <= TABLE_SIZE}
+    try:
+        nests = staged(resolve(kernel, known)).nests
+    except BackendError:
+        return guess
+    if guess == roof:
+        return max(roof, len(nests) * card.launch)
+    times = [_nest_seconds(normalise(nest), card) for nest in nests]
+    return max(roof, sum(t for t in times if t is not None)) if None not in times else max(guess, len(nests) * card.launch)
+
+
+def _nest_seconds(nest: Nest, card: Card) -> float | None:
+    """Seconds of one launch by the model of its tiles; None where there is a reduction that has none."""
+    found = tile(nest)
+    if found is None:
+        return None if any(isinstance(e, Reduce) for e, _ in expanded(nest.expr, nest.ranges)) else card.launch
+    return max(card.launch, min(found.cycles, block_cycles(found, MOST_THREADS)) * OPERATIONS / card.peak)

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from einnet.errors import UsageError
+from einnet.expr.nodes import Tensor, tensors
+from einnet.expr.text import parse
 from einnet.instantiate.kernels import EOperator, Matmul, Post, dense_view
+from einnet.runtime.cpu.roofline import flops, moved
 from einnet.runtime.cuda.costs import CudaCost
 from einnet.runtime.cuda.profile import H200, key, load, profile_json
 
@@ -44,6 +47,34 @@ def test_recorded_times_count_whatever_buffers_are_called():
     assert not cost.unmeasured
     cost.seconds(product(16))
     assert list(cost.unmeasured) == [product(16)]
+
+
+def generated(text: str, boxes: dict[str, tuple[int, ...]]) -> EOperator:
+    scope = parse(text, {n: Tensor(n, b) for n, b in boxes.items()})
+    return EOperator(scope, tuple((n, dense_view(n, t.shape)) for n, t in tensors(scope).items()), dense_view("out", scope.shape))
+
+
+def convolution(channels: int) -> EOperator:
+    text = f"L[n<16,h<224,w<224] Σ[c<{channels},r<5,s<5] A[n,c,h+r-2,w+s-2]*K[c,r,s]"
+    return generated(text, {"A": (16, channels, 224, 224), "K": (channels, 5, 5)})
+
+
+def test_generated_kernels_cost_what_their_tiles_do():
+    few, many = CudaCost(H200).estimates([convolution(8), convolution(32)])
+    assert 3 * few < many < 5 * few
+    assert all(t > flops(convolution(c)) / H200.card.peak for t, c in ((few, 8), (many, 32)))
+
+
+def test_what_is_stored_between_kernels_costs_launches():
+    top = "{L[i<6] max[l<40] A[i,l]}[i]"
+    softmax = generated(f"L[i<6,j<40] exp(A[i,j]-{top})/{{L[i<6] Σ[k<40] exp(A[i,k]-{top})}}[i]", {"A": (6, 40)})
+    assert CudaCost(H200).seconds(softmax) == 3 * H200.card.launch
+
+
+def test_what_has_no_tiles_has_a_guess():
+    sums = "{L[i<4096] Σ[k<4096] A[i,k]*A[i,k]}[i]*{L[i<4096] max[k<4096] A[i,k]*A[k,i]*A[k,i]}[i]"
+    kernel = generated(f"L[i<4096] {sums}", {"A": (4096, 4096)})
+    assert CudaCost(H200).seconds(kernel) >= moved(kernel) / H200.card.bandwidth
 
 
 def test_round_trip(tmp_path):
