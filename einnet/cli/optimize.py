@@ -117,7 +117,7 @@ def cuda_lines(report: dict[str, Any]) -> list[str]:
     source = "recorded times" if report["profile"] == "measured" else "estimated, nothing was measured"
     return [
         f"{report['device']} ({source}): {totals['original_predicted_ms']:.4g} -> {totals['optimized_predicted_ms']:.4g} ms predicted, "
-        f"{totals['launches']} launches, {report['changed']} of {report['subprograms']} subprograms changed",
+        f"{totals['launches']} launches, {report['changed']} of {len(report['subprograms'])} subprograms changed",
         f"verified on the host ({verification['generated']}): {passed}, error {verification['max_rel']:.2g}",
         *report["notes"],
     ]

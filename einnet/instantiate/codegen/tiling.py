@@ -152,9 +152,7 @@ class _Search:
         self.around = tuple(dict.fromkeys(e for e in walk(rest) if isinstance(e, Load)))
         inside = frozenset(n for e in walk(reduce.body) for x in own_index_functions(e) for n in floor_names(x))
         self.floors = {*small(self.loops, inside, MOST_POINTS), *small(self.sums, inside, MOST_BODY)}
-        equal = {c.index for e in walk(reduce.body) for c in conditions(e) if c.equal}
-        self.live = prod(1.0 / max((a.den for a, _ in e.terms if isinstance(a, Floor)), default=1) for e in equal)
-        """The share of written-out terms that are not always 0: a fractional index reads nothing."""
+        self.live = live_share(reduce)
         self.traffic = traffic(nest, reduce, rest)
 
     def best(self) -> Tile:
@@ -324,6 +322,12 @@ def block_cycles(t: Tile, threads: int) -> float:
     warps, each = threads // WARP, -(-prod(i.extent for i in t.nest.loops) // PROCESSORS)
     busy = each * warps * (steps * issued + exchange) / SCHEDULERS
     return max(busy, (steps * (issued + LATENCY) + exchange + BEGIN) * -(-each // (RESIDENT // warps)))
+
+
+def live_share(reduce: Reduce) -> float:
+    """The share of the terms that are not always 0: a fractional index reads nothing."""
+    equal = {c.index for e in walk(reduce.body) for c in conditions(e) if c.equal}
+    return prod(1.0 / max((a.den for a, _ in e.terms if isinstance(a, Floor)), default=1) for e in equal)
 
 
 def traffic(nest: Nest, reduce: Reduce, rest: Expr) -> int:
