@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from einnet.api.onnx_part import partial_plan, written
-from einnet.api.verify import SETTLE_S, compare_outputs, random_inputs
+from einnet.api.verify import RUNS, SETTLE_S, compare_outputs, random_inputs
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import OpaqueCall
 from einnet.runtime.files import replacing
@@ -76,21 +76,29 @@ def exported(outcome: Outcome, model: Any, shapes: Shapes | None = None) -> onnx
     metadata = {f"einnet.derivation.{r.subprogram.key}": ", ".join(r.candidate.rules) for r in chosen}
     if header.opset >= LEAST_OPSET:
         own = normalised(model, shapes)
-        return graft(own, partial_plan(outcome, chosen, values(own)), metadata)
+        return typed(graft(own, partial_plan(outcome, chosen, values(own)), metadata))
     made = export(outcome.plan(), LEAST_OPSET, {**dict(header.metadata), **metadata}, header.graph)
     made.doc_string = header.doc
-    return made
+    return typed(made)
+
+
+def typed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with the types and shapes of all values, which viewers show; as it is where it is too large to infer them."""
+    from einnet.runtime.onnx.model import too_large
+
+    return model if too_large(model) else onnx.shape_inference.infer_shapes(model, data_prop=True)
 
 
 def write(optimization: Optimization, path: Path) -> Path:
     """Write the model, whole or not at all; weights beyond 2 GB go into `PATH.data` beside it. Raises ArtifactError."""
+    from einnet.graph.onnx_read import save_apart
     from einnet.runtime.onnx.model import too_large
 
     model = to_onnx(optimization)
     try:
         with replacing(path) as draft:
             if too_large(model):
-                onnx.save(model, draft, save_as_external_data=True, location=f"{path.name}.data")
+                save_apart(model, draft, f"{path.name}.data")
                 onnx.checker.check_model(str(draft))
             else:
                 onnx.checker.check_model(model, full_check=True)
@@ -113,7 +121,7 @@ def compare(optimization: Optimization, model: Any, path: Path, seconds: float =
     got = Session(path, threads, title=str(path))(inputs)
     verification = compare_outputs(got, wanted, float(optimization.report["verification"]["tolerance"]))
     calls = {"original": Baseline(runnable(model), inputs, threads), "optimized": Baseline(path, inputs, threads)}
-    together = 2 * (optimization.report.get("peak_bytes", {}).get("onnxruntime") or 0)
+    together = 2 * RUNS * (optimization.report.get("peak_bytes", {}).get("onnxruntime") or 0)
     rest = None if fits(together) else {name: call.rest for name, call in calls.items()}
     times = interleaved(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01, rest=rest).timings
     return Comparison(verification, 1e3 * times["original"].median, 1e3 * times["optimized"].median)

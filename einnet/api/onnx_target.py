@@ -16,7 +16,7 @@ from einnet.api.report import build_report
 from einnet.api.restrain import restrain
 from einnet.api.schedule import Schedule
 from einnet.api.settings import Settings
-from einnet.api.verify import SETTLE_S, Array, Trial, compare_outputs
+from einnet.api.verify import RUNS, SETTLE_S, Array, Trial, compare_outputs
 from einnet.api.whole import whole_model
 from einnet.errors import ModelError, UsageError
 
@@ -50,12 +50,16 @@ def finish_onnx(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost,
     inputs = trial.inputs
     tolerance = TOLERANCE[settings.allow]
     if not outcome.interrupted:
-        write, race = partial(attempted, outcome, model, settings), partial(racing, inputs, trial.threads)
+        write = partial(attempted, outcome, model, settings)
+
+        def race(one: bytes | str, other: bytes | str, seconds: float) -> Mapping[str, Any]:
+            return in_turn(one, other, inputs, trial.threads, seconds, trial.peak)
+
         pick(outcome, trial.model, write, race, PICKING * max(schedule.end - time.monotonic(), 0.0), schedule.race_s)
     written = attempt(outcome, model, settings)
     runs = runnable(written) if written else trial.model
     verification = compare_outputs(trial.expected, trial.expected, tolerance)
-    times = in_turn(trial.model, runs, inputs, trial.threads, schedule.timing_s(inf if outcome.interrupted else time.monotonic()))
+    times = in_turn(trial.model, runs, inputs, trial.threads, schedule.timing_s(inf if outcome.interrupted else time.monotonic()), trial.peak)
     if written:
         found = compare_outputs(outputs(runs, inputs, trial.threads), trial.expected, tolerance)
         why = "the derived one failed verification" if not found["passed"] else "nothing that was derived gained beyond noise"
@@ -100,11 +104,6 @@ def attempted(outcome: Outcome, model: Any, settings: Settings) -> bytes | str |
     return runnable(written) if written else None
 
 
-def racing(inputs: Mapping[str, Array], threads: int, one: bytes | str, other: bytes | str, seconds: float) -> Mapping[str, Any]:
-    """Interleaved timings of two models in about so many seconds."""
-    return in_turn(one, other, inputs, threads, seconds)
-
-
 def outputs(model: bytes | str, inputs: Mapping[str, Array], threads: int) -> dict[str, Array]:
     """What ONNX Runtime computes."""
     from einnet.runtime.ort import Session
@@ -112,13 +111,22 @@ def outputs(model: bytes | str, inputs: Mapping[str, Array], threads: int) -> di
     return Session(model, threads, title="the written model")(inputs)
 
 
-def in_turn(original: bytes | str, written: bytes | str, inputs: Mapping[str, Array], threads: int, seconds: float) -> dict[str, Any]:
-    """Interleaved timings of both in ONNX Runtime; "noise" is what the original shows against itself."""
+def in_turn(
+    original: bytes | str, written: bytes | str, inputs: Mapping[str, Array], threads: int, seconds: float, peak: int | None = None
+) -> dict[str, Any]:
+    """Interleaved timings of both in ONNX Runtime; "noise" is what the original shows against itself.
+
+    Where twice what the original takes (`peak` bytes, as far as that is known) is not there, each gives its memory back before the other's turn.
+    """
+    from einnet.runtime.capacity import fits
     from einnet.runtime.ort import Baseline
     from einnet.runtime.timing import compare
 
-    calls = {"onnxruntime": Baseline(original, inputs, threads), "optimized": Baseline(written, inputs, threads)}
-    found = compare(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01)
+    resident = fits(2 * RUNS * (peak or 0))
+    models = {"onnxruntime": original, "optimized": written}
+    calls = {name: Baseline(model, inputs, threads, frugal=not resident) for name, model in models.items()}
+    rest = None if resident else {name: call.rest for name, call in calls.items()}
+    found = compare(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01, rest=rest)
     return {**found.timings, "noise": found.noise, "rounds": found}
 
 

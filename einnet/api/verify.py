@@ -159,5 +159,5 @@ def taking_turns(calls: Mapping[str, Callable[[], object]], seconds: float, rest
 
 def caller(executable: Executable, inputs: Mapping[str, Array]) -> Any:
     """A call without arguments that runs the program on the inputs."""
-    given = [np.ascontiguousarray(inputs[name]) for name, _ in executable.plan.inputs]
+    given = [np.asarray(inputs[name], order="C") for name, _ in executable.plan.inputs]
     return lambda: executable.run(*given)

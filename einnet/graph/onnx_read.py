@@ -86,6 +86,11 @@ def serialised(source: Source) -> bytes | None:
     return proto.SerializeToString() if proto.ByteSize() < 1 << 31 else None
 
 
+def save_apart(model: onnx.ModelProto, path: Path, weights: str) -> None:
+    """Write the model, which keeps its weights, and these into the file of that name beside it. Raises OSError."""
+    ir.save(ir.from_proto(model), path, external_data=weights)
+
+
 def in_format(model: bytes | str, version: int) -> bytes:
     """A serialised model, or one in a file, declared to be of another version of the file format."""
     proto = onnx.load_model_from_string(model) if isinstance(model, bytes) else onnx.load(model)

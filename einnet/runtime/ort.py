@@ -174,7 +174,7 @@ class Baseline:
     def __call__(self) -> None:
         if self._call is None:
             session = Session(self.model, self.threads, spin=True, frugal=self.frugal)
-            given = [np.ascontiguousarray(self.inputs[a.name]) for a in session.inputs]
+            given = [np.asarray(self.inputs[a.name], order="C") for a in session.inputs]
             self._call = session.bind(given, [None] * len(session.outputs))
         try:
             self._call()

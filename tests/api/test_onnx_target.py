@@ -19,7 +19,7 @@ from einnet.runtime import capacity
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.roofline import flops
 from einnet.runtime.onnx.cost import OnnxCost, expanded
-from einnet.runtime.ort import Session
+from einnet.runtime.ort import Baseline, Session
 from einnet.runtime.profile import ProfileDatabase
 from tests.models import random_inputs, tiny
 
@@ -84,6 +84,18 @@ def test_what_onnx_would_have_to_copy_is_not_run_where_it_does_not_fit(tmp_path:
     assert expanded(product) == 4 * (64_000_000 + 512 + 8_000_000)
     monkeypatch.setattr(capacity, "available_bytes", lambda: 1e9)
     assert OnnxCost(1, ProfileDatabase(tmp_path / "p.sqlite"), budget_s=0.002).cost(product) == inf
+
+
+@pytest.mark.parametrize(("free", "rests"), [(1 << 40, False), (0, True)])
+def test_models_that_do_not_fit_together_take_turns(model: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, free: int, rests: bool) -> None:
+    rested = list[str]()
+    original = Baseline.rest
+    monkeypatch.setattr(Baseline, "rest", lambda self: (rested.append(""), original(self)))
+    monkeypatch.setattr("einnet.runtime.capacity.available_bytes", lambda: free)
+    data = model.SerializeToString()
+    times = onnx_target.in_turn(data, data, random_inputs(model), 1, 0.01, peak=1 << 20)
+    assert times["optimized"].median > 0
+    assert bool(rested) is rests
 
 
 def test_an_unknown_target_is_refused(model: onnx.ModelProto) -> None:

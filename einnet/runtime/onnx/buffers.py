@@ -46,7 +46,7 @@ class Buffers:
         return value
 
     def _constant(self, view: View) -> Value:
-        data = np.ascontiguousarray(strided(self.constants[view.buffer], view))
+        data = np.ascontiguousarray(strided(self.constants[view.buffer], view)).reshape(view.shape)
         name = f"{self.e.prefix}{view.buffer}_{len(self.known.get(view.buffer, ()))}"
         self.initialisers[name] = data
         return Value(name, view.shape)
