@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -26,6 +27,7 @@ from einnet.api.optimize import TOLERANCE, Optimization, finish, tell
 from einnet.api.pipeline import Outcome, is_constant, search
 from einnet.api.plain import plain
 from einnet.api.ranges import build, certificate_text
+from einnet.api.restrain import restrain
 from einnet.api.schedule import Schedule
 from einnet.api.served import Served
 from einnet.api.settings import Settings
@@ -236,21 +238,32 @@ class _Run:
         return AtOneSize(size, stored, verification, follows, None, member.proven, member.problem)
 
     def executable(self, outcome: Outcome, measured: Optimization, until: float) -> Executable:
-        """The program of an outcome; the model's own operators where a library refuses a kernel at this size."""
+        """The program of an outcome; the model's own operators where a library refuses a kernel at this size, or memory is limited to less.
+
+        Raises BackendError where these take more than the limit, too.
+        """
         from einnet.api.whole import whole_model
         from einnet.runtime.cpu.program import Executable, build_code
 
         def bound(plan: Plan) -> Executable:
             return Executable(plan, self.cost.threads, code=build_code(plan, self.cost.threads, self.cost.objects))
 
-        plan = outcome.plan(original=outcome.whole)
         if outcome.whole:
+            plan = outcome.plan(original=True)
             return bound(whole_model(self.model.model, plan, [a.name for a in self.session.inputs]) or plan)
-        try:
-            return bound(in_place(plan, partial(self.cost.like(plan, measure=True).measured, until=until)))
-        except BackendError:
-            outcome.keep_original()
-            return bound(outcome.plan(original=True))
+        limit = inf if self.settings.memory_limit is None else self.settings.memory_limit
+        if limit < inf:
+            restrain(outcome, int(limit))
+        plan = outcome.plan()
+        with suppress(BackendError):
+            program = bound(in_place(plan, partial(self.cost.like(plan, measure=True).measured, until=until)))
+            if program.nbytes <= limit:
+                return program
+        outcome.keep_original()
+        program = bound(outcome.plan(original=True))
+        if program.nbytes > limit:
+            raise BackendError(f"{outcome.program.title}: running it takes {program.nbytes / 1e6:.3g} MB, of which {limit / 1e6:.3g} MB may be taken")
+        return program
 
     def inputs(self, program: Program) -> dict[str, Array]:
         """Random inputs of a program."""

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import einnet
-from einnet.api import decide
+from einnet.api import decide, dynamic
 from einnet.api.audit_ranged import audit_ranged
 from einnet.api.dynamic import DynamicOptimization, optimize_dynamic
 from einnet.api.served import RangedProgram
@@ -49,18 +49,35 @@ def liked(self, kernels, until=float("inf")):
     return [1e-6 if isinstance(k, Matmul) else 1.0 if isinstance(k, Conv) else 1e-9 * flops(k) for k in kernels]
 
 
+def liking(patch: pytest.MonkeyPatch) -> None:
+    """Products cost next to nothing, and no comparison is lost."""
+    patch.setattr(CpuCost, "measured", liked)
+    patch.setattr(CpuCost, "estimates", liked)
+    patch.setattr(CpuCost, "known", lambda self, kernels: [(t, t) for t in liked(self, kernels)])
+    patch.setattr(decide, "slower", lambda times: False)
+    patch.setattr(decide, "losers", lambda *_: set())
+
+
 @pytest.fixture(scope="module")
 def derived(tmp_path_factory) -> tuple[onnx.ModelProto, RangedProgram]:
     """A transposed convolution for batches of 1 to 3 that runs as something derived."""
     model = tiny("convtranspose")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CpuCost, "measured", liked)
-        patch.setattr(CpuCost, "estimates", liked)
-        patch.setattr(CpuCost, "known", lambda self, kernels: [(t, t) for t in liked(self, kernels)])
-        patch.setattr(decide, "slower", lambda times: False)
-        patch.setattr(decide, "losers", lambda *_: set())
+        liking(patch)
         result = optimize_dynamic(model, ("batch", 1, 3), time_budget=2, max_depth=1, threads=1, fresh=True)
     return model, einnet.load(result.save(tmp_path_factory.mktemp("derived") / "p.einnet"))
+
+
+def test_a_limit_of_memory_holds_at_sizes_that_follow(derived, monkeypatch):
+    """Size 1 is measured, and 2 and 3 do as it does, unless that takes too much."""
+    model, program = derived
+    taken = [program.ranged.executable(size).nbytes for size in (1, 2, 3)]
+    assert taken[0] < taken[1] < taken[2]
+    liking(monkeypatch)
+    monkeypatch.setattr(dynamic, "measured_sizes", lambda dimension: [1])
+    limited = optimize_dynamic(model, ("batch", 1, 3), memory_limit=taken[1], time_budget=2, max_depth=1, threads=1)
+    assert [limited.executable(size).nbytes for size in (1, 2)] == taken[:2]
+    assert limited.executable(3).nbytes <= taken[1]
 
 
 def test_what_is_derived_at_one_size_runs_at_all_and_is_proven_at_each(derived):
