@@ -193,10 +193,10 @@ def test_what_shares_memory_compiles_for_the_card(name):
 
 
 def test_what_many_threads_need_is_stored_once():
-    made = lower_cuda(case("softmax"), "k")
-    assert [size for _, size in made.stages] == [6, 6]
+    made = lower_cuda(operator("L[i<40,j<50] A[i,j]*{L[i<40] Σ[k<50] A[i,k]}[i]*{L[j<50] Σ[k<40] A[k,j]}[j]", {"A": (40, 50)}), "k")
+    assert sorted(size for _, size in made.stages) == [40, 50]
     assert len(made.kernels) == 3
-    assert made.kernels[-1].arguments[-1] == OUT or OUT in made.kernels[-1].arguments
+    assert OUT in made.kernels[-1].arguments
 
 
 def test_what_one_thread_needs_is_not_stored():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tvm import tirx
@@ -20,6 +20,7 @@ from einnet.expr.nodes import Iter
 from einnet.instantiate.codegen import mathfunctions
 from einnet.instantiate.codegen.ir import Expr, Load, Nest, Ranges, Reduce, Use, children, expand, simplified, walk, weights
 from einnet.instantiate.codegen.nests import sequence
+from einnet.instantiate.codegen.rowwise import Row, row
 from einnet.instantiate.codegen.schedule import accesses
 from einnet.instantiate.codegen.threads import THREADS, bound, ordered, unrolled
 from einnet.instantiate.codegen.tiles import Tiles
@@ -109,6 +110,9 @@ class Blocks(Tiles):
         turn = turned(nest)
         if turn is not None:
             return self.tiled(nest, turn)
+        rows = row(nest) if not exact and any(isinstance(e, Use) for e in walk(nest.expr)) else None
+        if rows is not None:
+            return self.by_rows(nest, rows)
         found, threads = tile(nest, exact), team(nest)
         if found is not None and (not threads or found.cycles <= block_cycles(found, threads)):
             return self.tile(found)
@@ -152,6 +156,32 @@ class Blocks(Tiles):
 
     # ----------------------------------------------------------------------------------------------------------- reductions
 
+    def by_rows(self, nest: Nest, rows: Row) -> tirx.Stmt:
+        """Each warp, or each block where rows are long, reduces its row as often as is needed and writes it."""
+        threads = TILE if rows.length <= TILE * TILE else THREADS
+        each, total = max(1, THREADS // 2 // threads), prod(i.extent for i in rows.outer)
+        block, thread = (tirx.Var(tag, "int32") for tag in ("blockIdx_x", "threadIdx_x"))
+        with self.block() as body:
+            here = self.offset(thread.astype(self.index_type))
+            number = block.astype(self.index_type) * self.constant(each) + tirx.floordiv(here, self.constant(threads))
+            self.spread(self.offset(tirx.min(number, self.constant(total - 1)) if total % each else number), rows.outer)
+            lane = self.offset(tirx.floormod(here, self.constant(threads)))
+            for key, e in rows.reductions:
+                self.memo[-1][key] = self.bind(self.by_all(e, nest.ranges, lane, threads))
+            self.written(replace(nest, expr=rows.rest), rows.inner, lane, threads)
+        return bound(thread, threads * each, "threadIdx.x", sequence(body), outer=(block, -(-total // each)))
+
+    def written(self, nest: Nest, loops: Sequence[Iter], here: Tir, threads: int) -> None:
+        """The elements of a row, each thread every so many."""
+        step, total = tirx.Var(self.fresh("k"), self.index_type), prod(i.extent for i in loops)
+        with self.block() as body:
+            number = self.offset(step * self.constant(threads) + here)
+            with self.block() as inner:
+                self.spread(number, ordered(nest, loops))
+                self.store(nest, {})
+            body.append(tirx.IfThenElse(number < self.constant(total), sequence(inner), None) if total % threads else sequence(inner))
+        self.statements.append(tirx.For(step, self.constant(0), self.constant(-(-total // threads)), tirx.ForKind.SERIAL, sequence(body)))
+
     def shared_out(self, nest: Nest, threads: int) -> tirx.Stmt:
         """Each block computes one element."""
         block, thread = (tirx.Var(tag, "int32") for tag in ("blockIdx_x", "threadIdx_x"))
@@ -177,7 +207,10 @@ class Blocks(Tiles):
         if self.together is None or length(e) < LONG or weights(e, self.tables.keys()):
             with self.alone():
                 return super().reduction(e, ranges)
-        here, threads = self.together
+        return self.by_all(e, ranges, *self.together)
+
+    def by_all(self, e: Reduce, ranges: Ranges, here: Tir, threads: int) -> Tir:
+        """A reduction of which each of so many threads does its share."""
         kept = self.register(tirx.const(NEUTRAL[e.op], "float32"))
         inside = {**ranges, **{i.name: i.range for i in e.sums}}
         step = tirx.Var(self.fresh("k"), self.index_type)

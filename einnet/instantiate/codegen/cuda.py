@@ -20,7 +20,7 @@ from einnet.instantiate.codegen.cpu import reach, table
 from einnet.instantiate.codegen.ir import Nest
 from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.resolve import OUT, TABLE_SIZE, resolve
-from einnet.instantiate.codegen.staging import staged
+from einnet.instantiate.codegen.rowwise import divided
 from einnet.instantiate.kernels import EOperator
 
 ARCHITECTURE = "sm_90"
@@ -57,9 +57,9 @@ def lower_cuda(op: EOperator, name: str) -> CudaOperator:
     views = dict(op.operands)
     own = {t.name: np.array(t.values, dtype=np.float32).reshape(t.shape) for t in tensors(op.scope).values() if t.values is not None}
     tables = {n: table(views[n], v) for n, v in own.items() if n in views and v.size <= TABLE_SIZE}
-    found = staged(resolve(op, tables.keys()))
-    sizes = {**{n: reach(v) for n, v in views.items()}, OUT: reach(op.out), **found.sizes}
     alias = any(v.buffer == op.out.buffer for v in views.values())
+    found = divided(resolve(op, tables.keys()), apart=not alias)
+    sizes = {**{n: reach(v) for n, v in views.items()}, OUT: reach(op.out), **found.sizes}
     places = {a: f"operand {n}" for n, a in enumerate(views)}
     texts, kernels = [], []
     for n, nest in enumerate(found.nests):

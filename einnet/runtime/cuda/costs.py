@@ -10,7 +10,7 @@ from einnet.expr.nodes import tensors, walk
 from einnet.instantiate.codegen.ir import Nest, Reduce, expanded
 from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.resolve import TABLE_SIZE, resolve
-from einnet.instantiate.codegen.staging import staged
+from einnet.instantiate.codegen.rowwise import divided
 from einnet.instantiate.codegen.tiling import MOST_THREADS, OPERATIONS, block_cycles, tile
 from einnet.instantiate.kernels import EOperator, Kernel, Matmul, OpaqueCall
 from einnet.runtime.cpu.roofline import flops, moved
@@ -70,7 +70,7 @@ def generated(kernel: EOperator, card: Card) -> float:
         return roof
     known = {t.name for t in tensors(kernel.scope).values() if t.values is not None and prod(t.shape) <= TABLE_SIZE}
     try:
-        nests = staged(resolve(kernel, known)).nests
+        nests = divided(resolve(kernel, known)).nests
     except BackendError:
         return guess
     if guess == roof:

@@ -68,7 +68,8 @@ def test_generated_kernels_cost_what_their_tiles_do():
 def test_what_is_stored_between_kernels_costs_launches():
     top = "{L[i<6] max[l<40] A[i,l]}[i]"
     softmax = generated(f"L[i<6,j<40] exp(A[i,j]-{top})/{{L[i<6] Σ[k<40] exp(A[i,k]-{top})}}[i]", {"A": (6, 40)})
-    assert CudaCost(H200).seconds(softmax) == 3 * H200.card.launch
+    crossed = generated("L[i<40,j<50] {L[i<40] Σ[k<50] A[i,k]}[i]*{L[j<50] Σ[k<40] A[k,j]}[j]", {"A": (40, 50)})
+    assert CudaCost(H200).estimates([softmax, crossed]) == [H200.card.launch, 3 * H200.card.launch]
 
 
 def test_what_has_no_tiles_has_a_guess():
