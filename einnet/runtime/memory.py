@@ -166,7 +166,8 @@ def _check_view(view: View, buffer: Any, what: str) -> None:
 def lifetimes(plan: Plan, scratch: Sequence[int] = ()) -> list[Lifetime]:
     """When each buffer that is no constant holds a value; `scratch[n]` bytes live during step n as `scratch:n`.
 
-    Inputs live from before step 0, outputs to after the last step. A buffer that is written in parts lives from its first writer on.
+    Inputs live from before step 0, outputs to after the last step, and so do inputs that are no floats: they may be indices or counts, which a run
+    on what is in memory needs as they were given. A buffer that is written in parts lives from its first writer on.
     """
     nbytes, end = sizes(plan), len(plan.kernels)
     changing = {b.name for b in plan.buffers if b.role != "constant"}
@@ -177,5 +178,6 @@ def lifetimes(plan: Plan, scratch: Sequence[int] = ()) -> list[Lifetime]:
             first.setdefault(view.buffer, n)
             last[view.buffer] = n
     last.update({v.buffer: end for _, v in plan.outputs})
+    last.update({b.name: end for b in plan.buffers if b.role == "input" and b.dtype[0] != "f" and b.name in first})
     found = [Lifetime(name, nbytes[name], first[name], last[name]) for name in first if name in changing]
     return found + [Lifetime(f"scratch:{n}", size, n, n) for n, size in enumerate(scratch) if size]

@@ -200,3 +200,38 @@ def test_weights_beyond_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "large.onnx.data").unlink()
     with pytest.raises(ModelError, match=r"large\.onnx\.data"):
         einnet.optimize(path, time_budget=3, threads=1)
+
+
+def table_beside(folder: Path, rows: int, width: int) -> Path:
+    """A model with a table of rows·width floats in a file of its own, 0 but for the first rows: some of it are taken, and added up."""
+    ends = [value("ids", INT, 4)], [value("taken", FLOAT, 4, width), value("total", FLOAT, 4, 2)]
+    table = TensorProto(name="table", data_type=FLOAT, dims=[rows, width], data_location=TensorProto.EXTERNAL)
+    for key, entry in {"location": "table.bin", "offset": "0", "length": str(4 * rows * width)}.items():
+        table.external_data.add(key=key, value=entry)
+    weights = [table, numpy_helper.from_array(np.ones((width, 2), np.float32), "w")]
+    nodes = [node("Gather", ["table", "ids"], ["taken"], name="rows"), node("MatMul", ["taken", "w"], ["total"], name="sum")]
+    model = helper.make_model(helper.make_graph(nodes, "table", *ends, weights), opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    with (folder / "table.bin").open("wb") as file:
+        file.write(np.arange(8 * width, dtype=np.float32).tobytes())
+        file.truncate(4 * rows * width)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    return folder / "model.onnx"
+
+
+@pytest.mark.parametrize("rows", [64, pytest.param((1 << 29) // 32 + 4096, marks=pytest.mark.slow)], ids=["small", "over 2 GB"])
+def test_a_table_beside_the_model(rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more than 2 GB too (11 GB of memory, 5 of disk): read, run, and written with its weights beside it again."""
+    if rows == 64:
+        monkeypatch.setattr("einnet.runtime.onnx.model.LARGEST", 1000)
+    path, ids = table_beside(tmp_path, rows, 32), np.array([0, 7, rows - 1, 3])
+    wanted = np.zeros((4, 32), np.float32)
+    wanted[[0, 1, 3]] = np.arange(8 * 32, dtype=np.float32).reshape(8, 32)[[0, 7, 3]]
+    result = einnet.optimize(path, time_budget=3, max_depth=1, threads=1)
+    np.testing.assert_array_equal(result({"ids": ids})["taken"], wanted)
+    written = result.save(tmp_path / "out.onnx")
+    assert (tmp_path / "out.onnx.data").stat().st_size >= 4 * rows * 32
+    assert written.stat().st_size < 100_000
+    del result
+    got = Session(written, 1)({"ids": ids})
+    np.testing.assert_array_equal(got["taken"], wanted)
+    np.testing.assert_allclose(got["total"], wanted @ np.ones((32, 2)), rtol=1e-6)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from einnet.runtime.memory import ALIGNMENT, Block, Lifetime, align_up, place
+from einnet.instantiate.kernels import Buffer, OpaqueCall, Plan, dense_view
+from einnet.runtime.memory import ALIGNMENT, Block, Lifetime, align_up, lifetimes, place
 
 items = st.lists(st.tuples(st.integers(0, 5000), st.integers(-1, 20), st.integers(0, 8)), max_size=40).map(
     lambda rows: [Lifetime(f"b{n}", size, first, first + length) for n, (size, first, length) in enumerate(rows)]
@@ -48,3 +49,13 @@ def test_allocated_memory_is_zero_and_aligned_and_can_be_given_back() -> None:
         block.release()
         assert block.address == address
         assert not block.bytes.any()
+
+
+def test_indices_that_are_given_live_to_the_end() -> None:
+    """A run on what is in memory finds them as they were given; floats may be anything there."""
+    views = {name: dense_view(name, (4,)) for name in ("ids", "x", "y", "z")}
+    calls = (OpaqueCall(b"", (views["ids"], views["x"]), (views["y"],), "Gather"), OpaqueCall(b"", (views["y"],), (views["z"],), "Relu"))
+    kinds = {"ids": ("i64", "input"), "x": ("f32", "input"), "y": ("f32", "temporary"), "z": ("f32", "output")}
+    buffers = tuple(Buffer(name, 4, *kinds[name]) for name in views)
+    plan = Plan(buffers, calls, tuple((n, views[n]) for n in ("ids", "x")), (("z", views["z"]),))
+    assert {i.name: i.last for i in lifetimes(plan)} == {"ids": 2, "x": 0, "y": 1, "z": 2}
