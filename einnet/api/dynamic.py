@@ -44,6 +44,7 @@ from einnet.runtime.pool import Bound, Pool, save
 from einnet.runtime.pool import Member as Stored
 from einnet.search.forms import Form
 from einnet.search.inplace import in_place
+from einnet.search.plan import Evaluated
 
 if TYPE_CHECKING:
     from einnet.runtime.costs import CpuCost
@@ -157,7 +158,7 @@ class _Run:
         self.cost: CpuCost = CpuCost(settings.threads, constant=is_constant, cpu=settings.cpu)
         self.session: Session = Session(model.model.SerializeToString(), settings.threads, title=title)
         self.found = Found(Memory(self.cost.database, settings, self.cost.place()))
-        self.neighbours = Neighbours(self.cost)
+        self.neighbours, self.evaluated = Neighbours(self.cost), Evaluated()
         self.guards: list[Guard] = []
         self.used: dict[str, Used] = {}
 
@@ -196,7 +197,7 @@ class _Run:
     def at(self, member: Member, until: float) -> AtSize:
         """What was found, for a size."""
         known = {} if member.problem else self.found.choices
-        return AtSize(known, Resize(self.family.representative, member.size), self.cost, until, self.cost.refuses, self.neighbours)
+        return AtSize(known, Resize(self.family.representative, member.size), self.cost, until, self.cost.refuses, self.neighbours, self.evaluated)
 
     def measured(self, size: int, budget: float, results: dict[int, tuple[Optimization, dict[Scope, Taken]]]) -> AtOneSize:
         """Choose by measuring at this size, then prove, verify and time as for a model of this size alone."""

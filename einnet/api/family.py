@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, islice, takewhile
 from math import log, sqrt
+from typing import Any
+
+import numpy as np
 
 from einnet.api.optimize import prepare
 from einnet.api.settings import Settings
@@ -17,6 +20,8 @@ from einnet.expr.resize import Resize
 from einnet.graph.onnx import load
 from einnet.graph.onnx_dynamic import Carried, Dimension
 from einnet.graph.program import Node, Program, ProgramNode
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 LEAST_PRIME = 11
 """Smaller ones divide the numbers of kernels, strides and tiles."""
@@ -122,7 +127,17 @@ def compared(searched: Program, imported: Program, resize: Resize, exactly: bool
         except (CertificateError, ValueError) as error:
             return Member(size, imported, problem=f"{place(theirs.origin)} follows the size otherwise than by multiples of it: {error}")
         nodes.append(replace(theirs, scope=scope))
-    return Member(size, replace(imported, nodes=tuple(nodes)), proven)
+    return Member(size, replace(imported, nodes=tuple(nodes), weights=shared(imported.weights, searched.weights)), proven)
+
+
+def shared(values: Mapping[str, Array], known: Mapping[str, Array]) -> dict[str, Array]:
+    """The values, those that are known already as the arrays that are there."""
+    return {name: known[name] if name in known and same(value, known[name]) else value for name, value in values.items()}
+
+
+def same(a: Array, b: Array) -> bool:
+    """The same numbers, bit by bit."""
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def place(origin: tuple[str, ...]) -> str:

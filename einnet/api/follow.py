@@ -22,6 +22,7 @@ from einnet.instantiate.build import Build, builds
 from einnet.instantiate.kernels import Kernel
 from einnet.search.candidates import GAIN, OUT, Candidate, Choice, Estimate, choose
 from einnet.search.forms import Form, plain
+from einnet.search.plan import Evaluated
 from einnet.search.resize import resized_form
 
 
@@ -60,8 +61,8 @@ class Guard:
 class AtSize:
     """The forms of the searched size at another one. The best is measured there, and taken only if its derivation is proven there.
 
-    `refused` says of a kernel that the library does not run it, `neighbours` what other sizes tell about this one. `origin` maps the forms at
-    this size to those of the searched size; `guards` are the forms that do not come over.
+    `refused` says of a kernel that the library does not run it, `neighbours` what other sizes tell about this one; `evaluated` keeps what is
+    computed of weights. `origin` maps the forms at this size to those of the searched size; `guards` are the forms that do not come over.
     """
 
     found: Mapping[Scope, Choice]
@@ -70,6 +71,7 @@ class AtSize:
     until: float
     refused: Callable[[Kernel], bool]
     neighbours: Neighbours
+    evaluated: Evaluated = field(default_factory=Evaluated)
     origin: dict[int, tuple[Form, Form]] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
 
@@ -206,7 +208,7 @@ def followed(program: Program, measured: Outcome, chosen: Mapping[Scope, Taken],
         best = (_over(wanted.form, wanted.variant, at) if wanted and wanted.changed else None) or original
         return Choice(expression, [best, original], original, best)
 
-    outcome = Outcome(program, [result(p, choice(canonical(p.expression))) for p in subprograms(program)])
+    outcome = Outcome(program, [result(p, choice(canonical(p.expression))) for p in subprograms(program)], evaluated=at.evaluated)
     for bundle in measured.bundles:
         same = next((b for b in bundles(outcome.program, [r.subprogram for r in outcome.results]) if b.names == bundle.names), None)
         if same is not None:

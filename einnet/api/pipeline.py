@@ -27,7 +27,7 @@ from einnet.instantiate.kernels import Kernel, Plan
 from einnet.instantiate.stitch import window_of
 from einnet.search.candidates import Candidate, Choice, Estimate, choose
 from einnet.search.forms import Form
-from einnet.search.plan import Assembly
+from einnet.search.plan import Assembly, Evaluated
 from einnet.search.remote import task
 from einnet.search.space import EXPLORED, Options, Statistics, deepen
 from einnet.search.work import flops
@@ -94,6 +94,8 @@ class Outcome:
     """The program and its results without bundles."""
     whole: bool = False
     """ONNX Runtime runs the whole model: nothing that was derived was faster."""
+    evaluated: Evaluated | None = None
+    """What is computed of weights only, where it is kept for other plans."""
 
     def plan(self, original: bool = False) -> Plan:
         """The plan of the chosen candidates, or of the model's own operators."""
@@ -102,7 +104,7 @@ class Outcome:
     def assemble(self, original: bool = False) -> tuple[Plan, list[str]]:
         """`plan`, and for each of its kernels the result of the node that it was made for."""
         program, results = self.apart if original and self.apart else (self.program, self.results)
-        assembly, owners = Assembly(program), list[str]()
+        assembly, owners = Assembly(program, self.evaluated), list[str]()
         by_output = {r.subprogram.output.name: r for r in results}
         whole = {w.output.name: b.joint.output.name for b in self.bundles for w in b.windows}
         for node in program.nodes:

@@ -70,6 +70,7 @@ class Pool:
     models: Shared[bytes] = field(default_factory=Shared)
     support: bytes = b""
     cpu: str = NATIVE
+    _seen: dict[tuple[int, int, str], tuple[int, np.ndarray]] = field(default_factory=dict)
 
     def add(self, plan: Plan, code: Code) -> Member:
         """A program whose weights are the pool's from now on."""
@@ -86,7 +87,10 @@ class Pool:
 
     def _constant(self, value: np.ndarray) -> int:
         flat = np.ascontiguousarray(value).reshape(-1)
-        return self.constants.number(str(flat.dtype).encode() + flat.tobytes(), flat)
+        place = (flat.ctypes.data, flat.size, str(flat.dtype))
+        if place not in self._seen:  # the array is kept with its number, so that nothing else gets its place in memory
+            self._seen[place] = self.constants.number(place[2].encode() + flat.tobytes(), flat), flat
+        return self._seen[place][0]
 
     def _model(self, model: bytes) -> bytes:
         return self.models.values[self.models.number(model, model)]

@@ -17,11 +17,26 @@ from einnet.instantiate.kernels import Buffer, EOperator, Kernel, OpaqueCall, Pl
 from einnet.instantiate.stitch import Window
 
 
+class Evaluated:
+    """Values of weight-only scopes, computed once for the same arrays."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Scope, tuple[tuple[str, int], ...]], tuple[np.ndarray, Mapping[str, np.ndarray]]] = {}
+
+    def get(self, scope: Scope, values: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The value of a scope over these arrays, flat."""
+        key = scope, tuple((name, id(value)) for name, value in values.items())
+        if key not in self._known:  # the arrays are kept with the value, so that nothing else gets their place in memory
+            flat = np.ascontiguousarray(evaluate(scope, values, dtype="float32"), dtype=np.float32).reshape(-1)
+            self._known[key] = flat, values
+        return self._known[key][0]
+
+
 class Assembly:
     """Collects kernels in program order; `finish` gives the plan."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, program: Program, evaluated: Evaluated | None = None) -> None:
+        self.program, self.evaluated = program, evaluated or Evaluated()
         self.tensors = program.tensors()
         self.kernels: list[Kernel] = []
         self.temporaries: dict[str, Buffer] = {}
@@ -60,7 +75,7 @@ class Assembly:
             name = f"w{len(self._weights)}"
             while name in self.tensors:
                 name += "_"
-            self.constants[name] = np.ascontiguousarray(evaluate(scope, values, dtype="float32"), dtype=np.float32).reshape(-1)
+            self.constants[name] = self.evaluated.get(scope, values)
             self._weights[key] = name
         return self._weights[key]
 

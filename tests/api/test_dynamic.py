@@ -12,6 +12,7 @@ import einnet
 from einnet.api import decide, dynamic
 from einnet.api.audit_ranged import audit_ranged
 from einnet.api.dynamic import DynamicOptimization, optimize_dynamic
+from einnet.api.family import shared
 from einnet.api.served import RangedProgram
 from einnet.api.sizes import Effort, dimension_of, measured_sizes, nearest
 from einnet.api.stored import load_static
@@ -137,6 +138,14 @@ def test_weights_and_the_file_are_shared_between_sizes(made):
     assert isinstance(program, RangedProgram)
     first, last = (program.ranged.loaded(size).plan for size in (1, 3))
     assert set(first.constants.members.values()) & set(last.constants.members.values())
+
+
+def test_equal_weights_are_one_array_and_others_stay():
+    known = {"a": np.float32([1, 2]), "b": np.float32([0.0])}
+    found = shared({"a": np.float32([1, 2]), "b": np.float32([-0.0]), "c": np.float32([3])}, known)
+    assert found["a"] is known["a"]
+    assert np.signbit(found["b"])
+    assert found["c"] == 3
 
 
 def test_the_inputs_are_told_with_the_free_dimension(made):

@@ -1,0 +1,18 @@
+"""Plans of chosen candidates: what is computed of weights."""
+
+import numpy as np
+
+from einnet.expr.text import parse
+from einnet.search.plan import Evaluated
+
+
+def test_what_is_computed_of_the_same_weights_is_computed_once():
+    twice = parse("W : weight f32[2,3]\nL[n<3,m<2] 2*W[m,n]")
+    w, equal = (np.arange(6, dtype=np.float32).reshape(2, 3) for _ in range(2))
+    evaluated = Evaluated()
+    first = evaluated.get(twice, {"W": w})
+    np.testing.assert_array_equal(first, 2 * w.T.reshape(-1))
+    assert evaluated.get(twice, {"W": w}) is first
+    assert evaluated.get(twice, {"W": equal}) is not first
+    other = parse("W : weight f32[2,3]\nL[n<3,m<2] 3*W[m,n]")
+    np.testing.assert_array_equal(evaluated.get(other, {"W": w}), 3 * w.T.reshape(-1))
