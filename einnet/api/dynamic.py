@@ -59,6 +59,9 @@ SEARCHING = 0.4
 CHOOSING = 0.6
 """Share of the time for a measured size in which candidates are measured; the rest is for whole programs."""
 
+FOLLOWING = 0.5
+"""Share of the time after the search that is kept for all other sizes at most."""
+
 LEAST_S = 0.5
 """Seconds that a measured size gets in any case."""
 
@@ -168,7 +171,7 @@ class _Run:
         chosen = measured_sizes(self.dimension)
         others = [size for size in self.dimension.sizes if size not in chosen]
         end = self.started + self.settings.time_budget
-        until = end - sum(map(effort.following, others))
+        until = end - min(sum(map(effort.following, others)), FOLLOWING * (end - time.monotonic()))
         results: dict[int, tuple[Optimization, dict[Scope, Taken]]] = {}
         sizes: dict[int, AtOneSize] = {}
         for n, size in enumerate(chosen):
