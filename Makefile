@@ -2,6 +2,7 @@
 # make lint    ruff, mypy, import-linter only         make test-slow  the tests that a default run leaves out
 # make nvrtc   the generated CUDA kernels of the seven models, compiled for sm_90 (no GPU needed)
 # make plans   real cuDNN plans the convolutions of the seven models for a card that is not there (no GPU needed)
+# make host    the models at full size as programs for CUDA, executed on the processor (no GPU needed; half an hour)
 # make gpu     the tests that need a CUDA card        make bench-gpu  the seven models against torch and JAX on a card: searches first, then 8 minutes
 # make docs    the site, in build/docs               make notebooks executes the notebooks
 # make goldens the published derivations, found by search: states, depth and time of each, three shapes
@@ -13,7 +14,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow nvrtc plans gpu bench-gpu docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search
+.PHONY: demo test lint test-slow nvrtc plans host gpu bench-gpu docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -51,6 +52,9 @@ nvrtc: .venv/stamp-nvrtc
 
 plans: .venv/stamp-plans
 	$(BIN)/python -m pytest -q -m slow tests/runtime/cuda/test_plans.py
+
+host: .venv/stamp-dev
+	$(BIN)/python -m benchmarks.host
 
 gpu: .venv/stamp-cuda
 	$(BIN)/python -m pytest -q -m gpu

@@ -101,6 +101,21 @@ def test_the_file_is_written_after_every_item_and_gone_on_with(monkeypatch, tmp_
     assert gpu.run(wanted, tmp_path, out, 0)["entries"] == [], "another version, another file"
 
 
+def test_what_the_end_cuts_short_is_left_for_the_next_call_and_what_takes_too_long_is_not(monkeypatch, tmp_path):
+    install(monkeypatch)
+    given: list[float] = []
+
+    def late(item: Item, programs: Path, seconds: float) -> dict[str, object]:
+        given.append(seconds)
+        return {"missing": f"{gpu.LATE} {seconds:.0f} s"}
+
+    monkeypatch.setattr(gpu, "apart", late)
+    wanted = items(["m"], [1], ["fp32"], ["torch", "xla"])
+    assert gpu.run(wanted, tmp_path, tmp_path / "r.json", seconds=30, each=60)["entries"] == []
+    assert len(gpu.run(wanted, tmp_path, tmp_path / "r.json", seconds=60, each=5)["entries"]) == 2
+    assert given[0] <= 30 and given[1:] == [5, 5]
+
+
 def test_what_fails_says_why(tmp_path):
     found = gpu.apart(Item("infogan", 1, "fp32", "einnet"), tmp_path, 60)
     assert "cannot be read" in found["missing"]

@@ -206,7 +206,7 @@ def test_another_process_writes_the_same_bytes(made, tmp_path):
 def test_another_process_writes_the_same_bytes_for_each_model(name, tmp_path):
     """And what was written is read as the same program, and written again as the same bytes."""
     onnx.save(tiny(name), tmp_path / "m.onnx")
-    options = ("--time-budget", "20", "--allow", "precision")
+    options = ("--time-budget", "6", "--allow", "precision")
     first = written(tmp_path / "m.onnx", tmp_path / "a", 1, *options)
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:  # less of the machine for the second
         try:
