@@ -71,6 +71,8 @@ def optimize_cuda(model: Any, settings: Settings, profile: str | Path | None = N
 
     if settings.backend != "cuda":
         raise UsageError(f"this optimizes for cuda, not for {settings.backend}")
+    if settings.target != "native" or settings.cpu != "native" or settings.memory_limit is not None:
+        raise UsageError("target, cpu and memory_limit are about programs for this processor: they do not go with backend cuda")
     started = time.monotonic()
     tell(settings, "read the model", started)
     cost = CudaCost(load(Path(profile)) if profile is not None else H200)

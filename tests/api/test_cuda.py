@@ -79,6 +79,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert main(arguments) == 0
     out = capsys.readouterr().out
     assert "nothing was measured" in out
+    assert ", 0 of 2 subprograms changed\n" in out
     assert json.loads(report.read_text())["verification"]["on"] == "host"
     assert main(["explain", str(tmp_path / "p")]) == 0
     assert "for NVIDIA H200" in capsys.readouterr().out
@@ -91,6 +92,12 @@ def test_the_processors_door_refuses_cuda():
         einnet.optimize(two_layers(), backend="cuda")
     with pytest.raises(UsageError, match="not for cpu"):
         optimize_cuda(two_layers(), Settings())
+
+
+@pytest.mark.parametrize("wrong", [{"target": "onnx"}, {"cpu": "x86-64-v3"}, {"memory_limit": 1000}])
+def test_what_is_about_a_processor_is_refused(wrong):
+    with pytest.raises(UsageError, match="do not go with backend cuda"):
+        optimize_cuda(two_layers(), Settings(backend="cuda", **wrong))
 
 
 def test_a_stored_program_runs_and_keeps_what_was_chosen(tmp_path, capsys, monkeypatch):
