@@ -15,6 +15,9 @@ from einnet.api.decide import NOISE
 if TYPE_CHECKING:
     from einnet.api.pipeline import Outcome, Result
 
+OVERRUN = 1.1
+"""Times what it was given that a race takes at least which could not be shorter."""
+
 Write = Callable[[], bytes | str | None]
 """The model as what ONNX Runtime takes, with what is derived now; None where it cannot be written."""
 Race = Callable[[bytes | str, bytes | str, float], Mapping[str, Any]]
@@ -36,17 +39,17 @@ def pick(outcome: Outcome, original: bytes | str, write: Write, race: Race, seco
         use(group, original=True)
     best, end = original, time.monotonic() + seconds
     for n, group in enumerate(ordered):
-        began = time.monotonic()
-        left = end - began
+        left = end - time.monotonic()
         if left < least or left <= 0:
             outcome.notes.append(f"no time was left to try {len(ordered) - n} derived subprograms in ONNX Runtime: the model's own nodes stay")
             return
         use(group, original=False)
         tried = write()
-        share = left / (len(ordered) - n)
+        began = time.monotonic()
+        share = (end - began) / (len(ordered) - n)
         times = race(best, tried, share) if tried else None
         took = time.monotonic() - began
-        least = max(least, took) if took > share else least
+        least = max(least, took) if took > OVERRUN * share else least
         if tried and times and times["optimized"].median < times["onnxruntime"].median * (1 - NOISE):
             best = tried
         else:

@@ -82,3 +82,16 @@ def test_what_a_race_takes_is_learned_from_the_first(outcome: Outcome, monkeypat
     pick(outcome, b"", lambda: chosen(outcome), clock.race, seconds=5.0)
     assert len(chosen(outcome).split()) == 1
     assert clock.now == 103
+
+
+def test_writing_is_no_part_of_a_race(outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each model takes 1 s to write; races take what they are given, which stays enough for all."""
+    clock, groups = Clock(monkeypatch), len({r.subprogram.key for r in outcome.results if r.changed})
+
+    def write() -> bytes:
+        clock.now += 1.0
+        return chosen(outcome)
+
+    pick(outcome, b"", write, clock.race, seconds=6.0 * groups, least=0.8)
+    assert len(chosen(outcome).split()) == groups
+    assert clock.now <= 100 + 6 * groups
