@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from einnet.api.bundling import window_derivations
 from einnet.derivation.check import Proof, check
+from einnet.derivation.ranged import RangedFile, ranged
 from einnet.derivation.steps import Derivation
+from einnet.errors import CertificateError, ParseError
+from einnet.expr.resize import Resize
 
 if TYPE_CHECKING:
     from einnet.api.pipeline import Outcome
@@ -55,13 +60,41 @@ def proofs(derivation: Derivation) -> tuple[Proof, ...]:
     return tuple(check(derivation))
 
 
-def certify(outcome: Outcome) -> Certificate:
-    """Replay every used derivation through the checker. Raises CertificateError at the first step that does not hold."""
+@lru_cache(maxsize=1024)
+def everywhere(derivation: Derivation, size: int) -> tuple[RangedFile, tuple[Proof, ...]] | None:
+    """A derivation at a size, with a name for the size, and its one proof for every size; None where it has none."""
+    try:
+        text = ranged(derivation, (), size, "N", (1, 1), (1,))
+    except ValueError:
+        return None
+    found = text.for_every_size()
+    return None if isinstance(found, str) else (text, tuple(found))
+
+
+def proofs_by(source: Derivation, resize: Resize, derivation: Derivation) -> tuple[Proof, ...] | None:
+    """The proof for every size of `source`, a derivation at the old size, if it says just `derivation` at the new one; None where it does not."""
+    found = everywhere(source, resize.old)
+    if found is None:
+        return None
+    text, proven = found
+    try:
+        said = replace(text, sizes=(resize.new,)).at(resize.new).derivation
+    except (CertificateError, ParseError):
+        return None
+    return proven if said == derivation else None
+
+
+def certify(outcome: Outcome, known: Mapping[Derivation, tuple[Proof, ...]] = MappingProxyType({})) -> Certificate:
+    """Replay every used derivation through the checker, but for those of `known` proofs.
+
+    Raises CertificateError at the first step that does not hold.
+    """
     entries: dict[str, Entry] = {}
     for r in outcome.results:
         key, form = r.subprogram.key, r.candidate.form
         if key not in entries and form.steps:
-            entries[key] = Entry(key, form.derivation, proofs(form.derivation), tuple(str(m) for _, m in form.matches))
+            proven = known.get(form.derivation) or proofs(form.derivation)
+            entries[key] = Entry(key, form.derivation, proven, tuple(str(m) for _, m in form.matches))
     for derivation in (d for b in outcome.bundles for d in window_derivations(b)):
         key = derivation.start.key
         entries.setdefault(key, Entry(key, derivation, proofs(derivation)))

@@ -1,8 +1,8 @@
 """`einnet.optimize(..., dynamic=("batch", 1, 32))`: one artifact for a range of sizes of a named dimension.
 
-The program is searched at one size. Its derivations are taken to every size of the range by exchanging the size, and each is proven there by the
-checker. At a few sizes the candidates are measured, so that different ones may win; a size between runs what the nearest of them runs. Every
-size is compared with ONNX Runtime. Plans of all sizes are made now, so that running needs no compiler; their weights are one.
+The program is searched at one size. Its derivations are taken to every size of the range by exchanging the size, and the checker proves each, for
+every size or there. At a few sizes the candidates are measured, so that different ones may win; a size between runs what the nearest of them runs.
+Every size is compared with ONNX Runtime. Plans of all sizes are made now, so that running needs no compiler; their weights are one.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ class _Run:
         at = self.at(member, until)
         outcome = followed(member.program, measured.outcome, chosen, at)
         executable = self.executable(outcome, measured, until)
-        certify(outcome)
+        certify(outcome, at.proven)
         inputs = self.inputs(member.program)
         verification = compare_outputs(executable(inputs), self.session(inputs), TOLERANCE[self.settings.allow])
         if not verification["passed"] and any(r.changed for r in outcome.results):

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from math import inf
 
 from einnet.api.bundling import Attempt
-from einnet.api.certificate import proofs
+from einnet.api.certificate import proofs, proofs_by
 from einnet.api.neighbours import Neighbours
 from einnet.api.pipeline import LEAST_SHARE, MEASURED, Cost, Known, Outcome, canonical, result
+from einnet.derivation.check import Proof
 from einnet.derivation.rule import Refused
+from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError
 from einnet.expr.nodes import Scope
 from einnet.expr.resize import Resize
@@ -62,7 +64,8 @@ class AtSize:
     """The forms of the searched size at another one. The best is measured there, and taken only if its derivation is proven there.
 
     `refused` says of a kernel that the library does not run it, `neighbours` what other sizes tell about this one; `evaluated` keeps what is
-    computed of weights. `origin` maps the forms at this size to those of the searched size; `guards` are the forms that do not come over.
+    computed of weights. `origin` maps the forms at this size to those of the searched size; `guards` are the forms that do not come over,
+    `proven` the proofs of those that have one for every size.
     """
 
     found: Mapping[Scope, Choice]
@@ -74,6 +77,7 @@ class AtSize:
     evaluated: Evaluated = field(default_factory=Evaluated)
     origin: dict[int, tuple[Form, Form]] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
+    proven: dict[Derivation, tuple[Proof, ...]] = field(default_factory=dict)
 
     def recall(self, expressions: Mapping[str, Scope], estimate: Estimate) -> dict[str, Choice]:
         """The choices at this size for expressions that are those of the searched size."""
@@ -98,6 +102,14 @@ class AtSize:
     def guard(self, form: Form, why: str) -> None:
         """Note that a form does not come over."""
         self.guards.append(Guard(self.resize.new, tuple(s.rule for s in form.steps), why))
+
+    def disproven(self, form: Form, source: Form) -> str | None:
+        """Why the derivation of a form, which is `source` at the searched size, does not hold here; None if it does."""
+        found = proofs_by(source.derivation, self.resize, form.derivation)
+        if found is None:
+            return disproven(form)
+        self.proven[form.derivation] = found
+        return None
 
     def _choose(self, expression: Scope, choice: Choice, estimate: Estimate, until: float) -> Choice:
         forms, size = self._forms(expression, choice), self.resize.new
@@ -222,7 +234,7 @@ def _over(form: Form | None, variant: int, at: AtSize) -> Candidate | None:
     if form is None:
         return None
     made = resized_form(form, at.resize)
-    why = made.why if isinstance(made, Refused) else disproven(made)
+    why = made.why if isinstance(made, Refused) else at.disproven(made, form)
     if isinstance(made, Refused) or why is not None:
         at.guard(form, why or "")
         return None

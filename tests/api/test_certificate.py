@@ -1,0 +1,71 @@
+"""A derivation at one size as the same at another: by the proof for every size, and only where it is the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest.mock import Mock
+
+from einnet.api.certificate import everywhere, proofs, proofs_by
+from einnet.api.follow import AtSize
+from einnet.derivation.steps import Derivation, Step
+from einnet.expr.resize import Resize
+from einnet.expr.text import parse
+from einnet.search.forms import Form
+from einnet.search.resize import resized_form, resized_step
+
+AT = 13
+TENSORS = "A : f32[13,8]\n"
+
+
+def derivation(before: str, after: str) -> Derivation:
+    start, end = parse(TENSORS + before), parse(TENSORS + after)
+    return Derivation(start, (Step("substitute", "m=8*n+c", start, end),))
+
+
+def resized(source: Derivation, resize: Resize) -> Derivation:
+    return Derivation(resize.scope(source.start), tuple(resized_step(s, resize) for s in source.steps))
+
+
+def test_one_proof_serves_other_sizes():
+    source = derivation("L[n<13,c<8] A[n,c]", "L[n<13,c<8] {L[m<104] A[m//8,m%8]}[8*n+c]")
+    before = everywhere.cache_info().misses
+    for size in (1, 2, 32, 1000):
+        resize = Resize(AT, size)
+        found = proofs_by(source, resize, resized(source, resize))
+        assert found == proofs(resized(source, Resize(AT, 1)))
+    assert everywhere.cache_info().misses == before + 1
+
+
+def test_it_serves_no_other_derivation():
+    source, resize = derivation("L[n<13,c<8] A[n,c]", "L[n<13,c<8] {L[m<104] A[m//8,m%8]}[8*n+c]"), Resize(AT, 5)
+    right = resized(source, resize)
+    wrong = replace(right, steps=(replace(right.steps[0], after=parse("A : f32[5,8]\nL[n<5,c<8] A[n,7-c]")),))
+    assert proofs_by(source, resize, right)
+    assert proofs_by(source, resize, wrong) is None
+    assert proofs_by(source, resize, replace(right, steps=(replace(right.steps[0], kind="reassociation"),))) is None
+
+
+def test_there_is_none_where_sizes_are_proven_one_by_one():
+    source, resize = derivation("L[c<8] Σ[n<13] A[n,c]", "L[c<8] Σ[n<13] A[12-n,c]"), Resize(AT, 5)
+    assert proofs_by(source, resize, resized(source, resize)) is None
+
+
+def test_there_is_none_where_a_number_is_the_size_by_chance():
+    """A range of 13 that the size did not make."""
+    source = derivation("L[n<13,c<8] A[n,c]", "L[n<13,c<8] {L[n<13,c<13] A[n,c]}[n,c]")
+    assert proofs_by(source, Resize(AT, 5), resized(source, Resize(AT, 5))) is None
+    assert proofs_by(source, Resize(AT, 16), resized(source, Resize(AT, 16))) is None
+
+
+def test_a_form_that_is_taken_to_another_size_is_not_proven_again():
+    source = derivation("L[n<13,c<8] A[n,c]", "L[n<13,c<8] {L[m<104] A[m//8,m%8]}[8*n+c]")
+    form = Form(source.start, source.end, (), source.steps)
+    at = AtSize({}, Resize(AT, 777), Mock(), 0.0, Mock(), Mock())
+    made = resized_form(form, at.resize)
+    assert isinstance(made, Form)
+    before = proofs.cache_info().misses
+    assert at.disproven(made, form) is None
+    assert proofs.cache_info().misses == before
+    assert list(at.proven) == [made.derivation]
+    wrong = replace(made, tree=(end := parse("A : f32[777,8]\nL[n<777,c<8] A[n,7-c]")), steps=(replace(made.steps[0], after=end),))
+    assert "the two sides differ" in str(at.disproven(wrong, form))
