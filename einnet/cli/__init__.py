@@ -25,8 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return tell(str(error), WRONG)
     try:
         return run(arguments)
-    except KeyboardInterrupt:
-        return tell("interrupted", INTERRUPTED)
+    except KeyboardInterrupt as stop:
+        return tell(": ".join(("interrupted", *map(str, stop.args))), INTERRUPTED)
     except BrokenPipeError:  # the reader of our output has gone (| head); nothing may be written to it at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

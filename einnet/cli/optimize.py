@@ -41,7 +41,15 @@ def register(commands: Any) -> None:
     one.add_argument("--json", metavar="REPORT", help="write the report as JSON; - is standard output, without the table")
     one.add_argument("--report", metavar="PAGE.html", type=Path, help="write the report as an HTML page: changes, times, rooflines, derivations")
     one.add_argument("--quiet", action="store_true", help="no progress and no table")
-    one.set_defaults(run=optimize)
+    one.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """The command. A Ctrl-C that ends it says what is left."""
+    try:
+        return optimize(options)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("no file is half written, and what was explored is there for the next run") from None
 
 
 def optimize(options: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import einnet as package
-from einnet.cli import files, inspect
+from einnet.cli import files, inspect, optimize
 from einnet.errors import UsageError
 from einnet.runtime.profile import ProfileDatabase
 from einnet.runtime.timing import Timing
@@ -81,6 +81,10 @@ def test_interruption(einnet, monkeypatch):
 
     monkeypatch.setattr(inspect, "rules", interrupt)
     assert einnet("rules") == (130, "", "einnet: interrupted\n")
+    monkeypatch.setattr(optimize, "optimize", interrupt)
+    code, out, err = einnet("optimize", "model.onnx")
+    assert (code, out) == (130, "")
+    assert err == "einnet: interrupted: no file is half written, and what was explored is there for the next run\n"
 
 
 def test_a_reader_that_goes_away_is_no_error():
