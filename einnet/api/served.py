@@ -43,6 +43,8 @@ class Served(ABC):
         """Inputs at the lowest size, and the axes whose extent follows the size."""
         ends = [self._signature(size) for size in dict.fromkeys((self.lowest, self.highest))]
         low, high = ends[0], ends[-1]
+        if {n: len(shape) for n, (_, shape) in low.items()} != {n: len(shape) for n, (_, shape) in high.items()}:
+            raise ArtifactError(f"the program has other inputs at {self.name} = {self.lowest} than at {self.highest}")
         axes = {name: tuple(n for n, (a, b) in enumerate(zip(low[name][1], high[name][1])) if a != b) for name in low}
         return low, axes
 

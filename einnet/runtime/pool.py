@@ -22,6 +22,7 @@ from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.runtime import machine
 from einnet.runtime.artifact import Loaded, describe
+from einnet.runtime.capacity import available_bytes
 from einnet.runtime.constants import StoredConstants, array_bytes
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.program import Code, Executable
@@ -30,8 +31,8 @@ from einnet.runtime.sealed import open_sealed, reading, write_sealed
 from einnet.runtime.serial import Json, plan_from_json, plan_json
 
 FORMAT = 1
-BOUND = 4
-"""Programs that are bound to memory at a time."""
+BOUND, SHARE = 4, 0.25
+"""Programs that stay bound to memory in any case, and how much of the memory that is left all of them take if there are more."""
 
 T = TypeVar("T")
 
@@ -124,7 +125,7 @@ def save(path: Path, pool: Pool, members: Mapping[int, Member], metadata: Json, 
 
 
 class Bound:
-    """The programs that were run last, by size, as `make` binds them to memory; the one that was not used for longest makes room."""
+    """The programs that were run last, by size, as `make` binds them to memory; where that gets scarce, the one not used for longest makes room."""
 
     def __init__(self, make: Callable[[int], Executable]) -> None:
         self._make, self._programs, self._lock = make, OrderedDict[int, Executable](), threading.RLock()
@@ -133,11 +134,16 @@ class Bound:
         """The program for one size."""
         with self._lock:
             if size not in self._programs:
-                while len(self._programs) >= BOUND:
+                while len(self._programs) >= BOUND and self.nbytes > SHARE * available_bytes():
                     self._programs.popitem(last=False)
                 self._programs[size] = self._make(size)
             self._programs.move_to_end(size)
             return self._programs[size]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the bound programs take."""
+        return sum(program.nbytes for program in self._programs.values())
 
     def close(self) -> None:
         """Let go of all programs."""

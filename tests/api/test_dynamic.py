@@ -1,8 +1,10 @@
 """One artifact for a range of batch sizes: right at each, proven at each, refused beyond."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import onnx
@@ -20,6 +22,7 @@ from einnet.cli import main
 from einnet.errors import ArtifactError, CertificateError, UsageError
 from einnet.graph.onnx_dynamic import Dimension
 from einnet.instantiate.kernels import Conv, Matmul
+from einnet.runtime import pool
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.roofline import flops
 from tests.graph.cases import reference
@@ -65,7 +68,7 @@ def derived(tmp_path_factory) -> tuple[onnx.ModelProto, RangedProgram]:
     model = tiny("convtranspose")
     with pytest.MonkeyPatch.context() as patch:
         liking(patch)
-        result = optimize_dynamic(model, ("batch", 1, 3), time_budget=2, max_depth=1, threads=1, fresh=True)
+        result = optimize_dynamic(model, ("batch", 1, 3), time_budget=6, max_depth=1, threads=1, fresh=True)
     return model, einnet.load(result.save(tmp_path_factory.mktemp("derived") / "p.einnet"))
 
 
@@ -76,7 +79,7 @@ def test_a_limit_of_memory_holds_at_sizes_that_follow(derived, monkeypatch):
     assert taken[0] < taken[1] < taken[2]
     liking(monkeypatch)
     monkeypatch.setattr(dynamic, "measured_sizes", lambda dimension: [1])
-    limited = optimize_dynamic(model, ("batch", 1, 3), memory_limit=taken[1], time_budget=2, max_depth=1, threads=1)
+    limited = optimize_dynamic(model, ("batch", 1, 3), memory_limit=taken[1], time_budget=6, max_depth=1, threads=1)
     assert [limited.executable(size).nbytes for size in (1, 2)] == taken[:2]
     assert limited.executable(3).nbytes <= taken[1]
 
@@ -115,6 +118,23 @@ def test_it_is_right_at_every_size(made):
         (got,) = program(x).values()
         wanted = np.concatenate([next(iter(reference(model, {"x": x[n : n + 1]}).values())) for n in range(size)])
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("bound", "runs"), [(1, 20), (4, 200)])
+def test_eight_threads_run_mixed_sizes(made, bound, runs, monkeypatch):
+    """With one program bound at a time, it makes room while others run it."""
+    monkeypatch.setattr(pool, "BOUND", bound)
+    monkeypatch.setattr(pool, "SHARE", 0.0)
+    program, alone = einnet.load(made[1]), einnet.load(made[1])
+    expected = {size: next(iter(alone(rows(size)).values())) for size in (1, 2, 3)}
+
+    def work(thread: int) -> int:
+        rng = Random(thread)
+        sizes = [rng.randint(1, 3) for _ in range(runs)]
+        return sum(np.array_equal(next(iter(program(rows(size)).values())), expected[size]) for size in sizes)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(work, range(8))) == [runs] * 8
 
 
 def test_sizes_out_of_the_range_are_refused_with_the_range(found):
