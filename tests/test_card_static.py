@@ -10,7 +10,7 @@ from benchmarks.card.static import LAYERS, RESULT, counted, occupancy, operator,
 from einnet.cli.optimize import cuda_lines
 from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.resolve import resolve
-from einnet.instantiate.codegen.tiling import tile
+from einnet.instantiate.codegen.tilesearch import tile
 
 
 @pytest.mark.parametrize("name", ["FSRCNN 3x3 at 256x256", "ResNet-18 stem 7x7 stride 2, 3 to 64"])

@@ -17,12 +17,14 @@ from typing import Any
 
 from einnet.expr.nodes import Tensor, tensors
 from einnet.expr.text import parse
+from einnet.instantiate.codegen.contraction import live_share
 from einnet.instantiate.codegen.cuda import lower_cuda
 from einnet.instantiate.codegen.ir import Load, walk
 from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.resolve import resolve
 from einnet.instantiate.codegen.staging import staged
-from einnet.instantiate.codegen.tiling import FILE, MEMORY, RESIDENT, WARP, Tile, distinct, live_share, tile
+from einnet.instantiate.codegen.tilesearch import tile
+from einnet.instantiate.codegen.tiling import FILE, MEMORY, RESIDENT, WARP, Tile, distinct
 from einnet.instantiate.kernels import EOperator, dense_view
 from einnet.runtime.cuda import nvrtc
 

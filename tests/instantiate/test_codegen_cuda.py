@@ -18,7 +18,7 @@ from einnet.instantiate.codegen.blocks import team, turned
 from einnet.instantiate.codegen.cuda import CudaOperator, lower_cuda
 from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.resolve import OUT, resolve
-from einnet.instantiate.codegen.tiling import tile
+from einnet.instantiate.codegen.tilesearch import tile
 from einnet.instantiate.kernels import EOperator, View, dense_view
 from einnet.runtime.cuda import nvrtc, shim
 

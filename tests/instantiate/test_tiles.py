@@ -9,13 +9,15 @@ import pytest
 
 from einnet.expr.evaluate import evaluate
 from einnet.instantiate.codegen import blocks
+from einnet.instantiate.codegen.contraction import contraction
 from einnet.instantiate.codegen.cuda import CudaOperator, lower_cuda
 from einnet.instantiate.codegen.footprint import footprint, turns
 from einnet.instantiate.codegen.ir import Load, Nest, walk
 from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.resolve import OUT, resolve
 from einnet.instantiate.codegen.staging import staged
-from einnet.instantiate.codegen.tiling import Tile, _Search, contraction, distinct, tile
+from einnet.instantiate.codegen.tilesearch import TileSearch, tile
+from einnet.instantiate.codegen.tiling import Tile, distinct
 from einnet.instantiate.kernels import EOperator, dense_view
 from einnet.runtime.cuda import shim
 from tests.instantiate.test_codegen_cuda import operator, run
@@ -56,7 +58,7 @@ def some_tiles(op: EOperator, seed: int, count: int, exact: bool = False) -> lis
     nest = nest_of(op)
     found = contraction(nest)
     assert found is not None
-    search, rng = _Search(nest, *found, exact), Random(seed)
+    search, rng = TileSearch(nest, *found, exact), Random(seed)
     result = [search.best()]
     while len(result) < count:
         at = rng.choice(list(search.starts()))

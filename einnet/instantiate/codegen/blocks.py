@@ -24,7 +24,8 @@ from einnet.instantiate.codegen.rowwise import Row, row
 from einnet.instantiate.codegen.schedule import accesses
 from einnet.instantiate.codegen.threads import THREADS, bound, ordered, unrolled
 from einnet.instantiate.codegen.tiles import Tiles
-from einnet.instantiate.codegen.tiling import block_cycles, tile
+from einnet.instantiate.codegen.tilesearch import tile
+from einnet.instantiate.codegen.tiling import block_cycles
 from einnet.instantiate.codegen.values import NEUTRAL
 
 TILE = 32

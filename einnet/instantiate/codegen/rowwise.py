@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from einnet.expr.nodes import Iter
+from einnet.instantiate.codegen.contraction import uses_expanded
 from einnet.instantiate.codegen.ir import Expr, Known, Nest, Reduce, children, names, rebuild, simplified, weights
 from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.staging import Staged, staged
-from einnet.instantiate.codegen.tiling import WARP, uses_expanded
+from einnet.instantiate.codegen.tiling import WARP
 
 ROWS, LONG_ROW = 64, 4096
 """Fewer rows than this are not made longer than that: all threads of the device share such a row."""

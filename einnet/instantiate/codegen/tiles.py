@@ -16,11 +16,12 @@ from tvm.tirx import Expr as Tir
 from einnet.expr.index import Index, simplify, substitute, var
 from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen import mathfunctions
+from einnet.instantiate.codegen.contraction import SUM
 from einnet.instantiate.codegen.footprint import Footprint
 from einnet.instantiate.codegen.ir import Expr, Lit, Load, Ranges, children, rebuild, simplified, substitute_expr
 from einnet.instantiate.codegen.nests import sequence
 from einnet.instantiate.codegen.threads import Threads, bound
-from einnet.instantiate.codegen.tiling import SUM, Tile, sums_of
+from einnet.instantiate.codegen.tiling import Tile, sums_of
 from einnet.instantiate.codegen.values import NEUTRAL
 
 WHOLE_WARP = -1

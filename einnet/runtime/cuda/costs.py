@@ -11,7 +11,8 @@ from einnet.instantiate.codegen.ir import Nest, Reduce, expanded
 from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.resolve import TABLE_SIZE, resolve
 from einnet.instantiate.codegen.rowwise import divided
-from einnet.instantiate.codegen.tiling import MOST_THREADS, OPERATIONS, block_cycles, tile
+from einnet.instantiate.codegen.tilesearch import tile
+from einnet.instantiate.codegen.tiling import MOST_THREADS, OPERATIONS, block_cycles
 from einnet.instantiate.kernels import EOperator, Kernel, Matmul, OpaqueCall
 from einnet.runtime.cpu.roofline import flops, moved
 from einnet.runtime.cuda.fit import parts
