@@ -101,7 +101,10 @@ class RangedFile:
         """The expressions of the derivation, with the size as a symbol. Raises Unsliced, ParseError."""
         declarations, entries = einfile.entries(put_in(self.body, self.name, SIZE))
         texts = (e.text.partition("\n")[2] if e.text.startswith("by") else e.text[len("from") :] for e in entries if not e.text.startswith("match"))
-        return [parse_sized(f"{declarations}\n{text}") for text in texts]
+        states = [parse_sized(f"{declarations}\n{text}") for text in texts]
+        if not states:
+            raise ParseError("the file has no 'from' line")
+        return states
 
 
 def ranged(derivation: Derivation, matches: Sequence[str], size: int, name: str, bounds: tuple[int, int], sizes: Iterable[int]) -> RangedFile:

@@ -259,6 +259,14 @@ def test_sizes_below_1_have_no_common_proof():
     assert text.for_every_size() == "a size is less than 1"
 
 
+@pytest.mark.parametrize("body", ["", "A : f32[N]\n", "match Matmul(m=n)\n", "by fold\n   L[n<N] 1\n", "from L[n<N] C[n\n", "from\n"])
+def test_what_is_no_derivation_has_no_proof(body: str):
+    text = file(body)
+    assert isinstance(text.for_every_size(), str)
+    with pytest.raises(CertificateError, match="at N = 1"):
+        text.check()
+
+
 @pytest.mark.slow
 def test_many_more():
     assert share(copies().map(lambda scope: known(written(scope))), 2000) > 0.6
