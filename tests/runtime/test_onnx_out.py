@@ -134,6 +134,12 @@ def kinds(plan: Plan) -> set[str]:
     return {n.op_type for part in (model.graph, *model.functions) for n in part.node}
 
 
+def copied(shape: tuple[int, ...]) -> Scope:
+    """L[i0,i1,...] X[i0,i1,...]"""
+    loops, index = (",".join(f"i{d}{f'<{n}' if bounded else ''}" for d, n in enumerate(shape)) for bounded in (True, False))
+    return parse(f"X : f32[{','.join(map(str, shape))}]\nL[{loops}] X[{index}]")
+
+
 def test_parts_that_lie_alike_are_stacked() -> None:
     """Products with transposed results, one after the other in a buffer."""
     parts = [View("c", (2, 3), (1, 2), start) for start in (6, 0)]
@@ -157,12 +163,50 @@ def test_windows_in_any_order_of_dimensions(seed: int) -> None:
     rng.shuffle(dims)
     view = View("a", tuple(n for n, _ in dims), tuple(s for _, s in dims), width * rng.randrange(3))
     buffers = (Buffer("a", 96, "f32", "input"), Buffer("y", count * rows * width * repeats, "f32", "output"))
-    loops = ",".join(f"i{d}<{n}" for d, n in enumerate(view.shape))
-    scope = parse(f"X : f32[{','.join(map(str, view.shape))}]\nL[{loops}] X[i0,i1,i2,i3]")
+    scope = copied(view.shape)
     out = dense_view("y", view.shape)
     plan = Plan(buffers, (EOperator(scope, (("X", view),), out),), (("a", dense_view("a", (96,))),), (("y", out),))
     values = {"a": np.arange(96, dtype=np.float32)}
     np.testing.assert_array_equal(run(plan, values), memory(view, values["a"]))
+
+
+def test_an_axis_that_is_split_is_moved_once() -> None:
+    """Channels last in memory, phases within channels: from what a convolution gives to where its reader wants them in one Transpose."""
+    x, w, y = View("x", (1, 2, 3, 3), (18, 9, 3, 1)), View("w", (1, 8, 2, 1, 1), (16, 2, 1, 1, 1)), View("y", (1, 8, 3, 3), (72, 1, 24, 8))
+    scope = parse("P : f32[3,3,2,2,2]\nL[c<2,h<3,r<2,w<3,s<2] exp(P[h,w,c,r,s])")
+    out = dense_view("z", (2, 3, 2, 3, 2))
+    kernels = (Conv(x, w, y, (1, 1), (1, 1), (0, 0), (0, 0)), EOperator(scope, (("P", dense_view("y", (3, 3, 2, 2, 2))),), out))
+    roles = {"x": (18, "input"), "w": (16, "constant"), "y": (72, "temporary"), "z": (72, "output")}
+    weights = np.arange(16, dtype=np.float32) / 16
+    buffers = tuple(Buffer(n, size, "f32", role) for n, (size, role) in roles.items())
+    plan = Plan(buffers, kernels, (("x", x),), (("z", out),), {"w": weights})
+    values = np.random.default_rng(0).standard_normal((1, 2, 3, 3)).astype(np.float32)
+    product = np.einsum("chw,fc->hwf", values[0], weights.reshape(8, 2)).reshape(3, 3, 2, 2, 2)
+    np.testing.assert_allclose(run(plan, {"x": values}), np.exp(product.transpose(2, 0, 3, 1, 4)), rtol=1e-5)
+    nodes = [n for part in (export(plan).graph, *export(plan).functions) for n in part.node]
+    assert sum(n.op_type == "Transpose" for n in nodes) == 1
+
+
+@repeatable(40)
+@given(st.integers(0, 1 << 32))
+def test_whole_buffers_in_any_split_and_order(seed: int) -> None:
+    rng = Random(seed)
+
+    def view(extents: tuple[int, ...]) -> View:
+        strides = [int(np.prod(extents[d + 1 :])) for d in range(4)]
+        order = rng.sample(range(4), 4)
+        return View("c", tuple(extents[d] for d in order), tuple(strides[d] for d in order))
+
+    wrote, reads = (view(rng.choice(((2, 3, 4, 2), (6, 2, 2, 2), (3, 2, 1, 8), (2, 12, 2, 1), (4, 4, 3, 1)))) for _ in range(2))
+    scope, again = (copied(v.shape) for v in (wrote, reads))
+    given_in, out = dense_view("a", wrote.shape), dense_view("y", reads.shape)
+    buffers = (Buffer("a", 48, "f32", "input"), Buffer("c", 48, "f32", "temporary"), Buffer("y", 48, "f32", "output"))
+    kernels = (EOperator(scope, (("X", given_in),), wrote), EOperator(again, (("X", reads),), out))
+    plan = Plan(buffers, kernels, (("a", given_in),), (("y", out),))
+    values = np.arange(48, dtype=np.float32).reshape(wrote.shape)
+    middle = np.zeros(48, np.float32)
+    memory(wrote, middle)[...] = values
+    np.testing.assert_array_equal(run(plan, {"a": values}), memory(reads, middle))
 
 
 BAND = (

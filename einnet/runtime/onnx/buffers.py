@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from math import gcd, prod
 
 import numpy as np
@@ -58,8 +59,19 @@ class Buffers:
             order = _permutation(known, view)
             if order is not None:
                 return self.e.reshape(self.e.transpose(value, order), view.shape)
+        for known, value in self.known[view.buffer]:
+            pieces = common_pieces(known, view, self.buffers[view.buffer].size)
+            if pieces is not None:
+                return self._rearranged(known, value, view, pieces)
         flat = self._flat(view.buffer)
         return self._box(view, flat) or self._windows(view, flat) or self._rows(view, flat)
+
+    def _rearranged(self, known: View, value: Value, view: View, pieces: list[int]) -> Value:
+        """A view of the whole buffer from another one: axes split into the pieces that both have, in the order of the wanted ones."""
+        given = [p for n, s in zip(known.shape, known.strides) for p in _within(n, s, pieces)]
+        wanted = [p for n, s in zip(view.shape, view.strides) for p in _within(n, s, pieces)]
+        split = self.e.reshape(value, tuple(pieces[p + 1] // pieces[p] for p in given))
+        return self.e.reshape(self.e.transpose(split, [given.index(p) for p in wanted]), view.shape)
 
     def _windows(self, view: View, flat: Value) -> Value | None:
         """Windows that are dense inside and may overlap: the buffer as pieces of which all windows consist, then a table of pieces.
@@ -175,6 +187,19 @@ def windows(view: View, size: int) -> tuple[list[int], list[int], int] | None:
         length *= view.shape[inner[0]]
     piece = gcd(length, view.offset, size, *(view.strides[a] for a in moving))
     return None if piece == 1 else (moving[::-1], inner, piece)
+
+
+def common_pieces(one: View, other: View, size: int) -> list[int] | None:
+    """Strides at which axes of two views of a whole buffer begin, and its size, ascending: each divides the next. None where they are not so."""
+    if not all(prod(v.shape) == size and _injective(v) for v in (one, other)):
+        return None
+    found = sorted({1, size, *(s for v in (one, other) for _, s in _dims(v))})
+    return found if all(b % a == 0 for a, b in pairwise(found)) else None
+
+
+def _within(extent: int, stride: int, pieces: Sequence[int]) -> list[int]:
+    """Numbers of the pieces that an axis is made of, that of the longest stride first."""
+    return [p for p in reversed(range(len(pieces) - 1)) if extent > 1 and stride <= pieces[p] < stride * extent]
 
 
 def row_length(view: View, size: int) -> int:
