@@ -17,7 +17,7 @@ from tests.models import tiny
 
 README = ROOT / "README.md"
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
-KNOWN = {"python", "console", "text", "{toctree}"}
+KNOWN = {"python", "console", "text", "{toctree}", "{include}"}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.stem)
