@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.graph.cases import check, ints, node, values
+from einnet.expr.text import parse
+from einnet.graph.interpret import interpret
+from einnet.graph.onnx import load
+from tests.graph.cases import build, check, ints, node, reference, run_opaque, values
 
 X = values((2, 3, 4, 5), 3, -3.0, 3.0)
 
@@ -178,3 +181,19 @@ def test_lp_pool(p: int) -> None:
 
 def test_max_pool_with_indices_is_opaque() -> None:
     check([node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2])], {"x": values((1, 2, 4, 4))}, outputs=("y", "i"), opaque=True)
+
+
+@pytest.mark.parametrize("one", [node("ThresholdedRelu", ["x"], ["y"], alpha=0.4), node("ThresholdedRelu", ["x"], ["y"], alpha=-2.0)])
+def test_what_is_cut_off_may_be_infinite(one: Any) -> None:
+    x = np.array([[-np.inf, 0.3, 0.5], [-3.0, -1.0, 2.0]], np.float32)
+    model = build([one], {"x": x}, ["y"])
+    np.testing.assert_array_equal(interpret(load(model), {"x": x}, run_opaque)["y"], reference(model, {"x": x})["y"])
+
+
+def test_a_logarithm_of_a_sum_of_nothing_is_minus_infinity() -> None:
+    x = np.full((2, 3), -np.inf, np.float32)
+    x[1, 1] = 2.0
+    model = build([node("ReduceLogSumExp", ["x"], ["y"], axes=[1])], {"x": x}, ["y"])
+    program = load(model)
+    np.testing.assert_array_equal(interpret(program, {"x": x}, run_opaque)["y"], [[-np.inf], [2.0]])
+    assert all(parse(str(n.scope)) == n.scope for n in program.expression_nodes())

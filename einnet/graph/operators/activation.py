@@ -110,8 +110,9 @@ def swish(op: Op) -> Result:
 
 
 def thresholded_relu(op: Op) -> Result:
+    """x above alpha, 0 below: the factor is finite where it is multiplied by 0, also for an infinite x."""
     alpha = Const(op.real("alpha", 1.0))
-    return pointwise(op, lambda x: make_mul((x, Call("less", (alpha, x)))))
+    return pointwise(op, lambda x: make_mul((Call("max", (x, alpha)), Call("less", (alpha, x)))))
 
 
 def simple(name: str) -> Function:

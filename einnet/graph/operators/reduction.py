@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 from einnet.expr.index import ZERO, Index, var
-from einnet.expr.nodes import Body, Call, Div, Iter, Read, Scope, Tensor, make_add, make_mul
+from einnet.expr.nodes import Body, Call, Const, Div, Iter, Read, Scope, Tensor, make_add, make_mul
 from einnet.graph.operators.forms import at, divided, loops_of, subtract, variables
-from einnet.graph.operators.op import Function, Inexpressible, Op, Result, Unsupported
+from einnet.graph.operators.op import Function, Inexpressible, Op, Result, Unsupported, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,9 @@ def over(shape: Sequence[int], axes: Sequence[int], keep: bool = True) -> Reduct
 
 
 Element = Callable[[Body], Body]
+
+LEAST = number(float(np.finfo(np.float32).min))
+"""The least finite float32."""
 
 
 def reducer(reduce: str = "sum", before: Element | None = None, after: Callable[[Body, int], Body] | None = None) -> Function:
@@ -121,13 +126,14 @@ def log_softmax(op: Op) -> Result:
 
 
 def log_sum_exp(op: Op) -> Result:
-    """log Σ exp(x - max x) + max x."""
+    """log Σ exp(x - m) + m, where m is max x, and finite where all x are -∞."""
     x = op.input(0).tensor
     axes = op.integers_of(1, "axes")
     if not axes and op.integer("noop_with_empty_axes", 0):
         return Unsupported("noop_with_empty_axes without axes")
     red = over(x.shape, axes or tuple(range(len(x.shape))), bool(op.integer("keepdims", 1)))
-    top = op.step(red.scope(at(x, red.full), "max"), "max")
+    most = op.step(red.scope(at(x, red.full), "max"), "max")
+    top = op.step(Scope(red.loops, (), Call("max", (at(most, red.loops), Const(LEAST)))), "finite")
     total = op.step(red.scope(Call("exp", (subtract(at(x, red.full), red.back(top)),))), "sum")
     return Scope(red.loops, (), make_add((Call("log", (Read(total, variables(red.loops)),)), Read(top, variables(red.loops)))))
 
