@@ -37,6 +37,7 @@ def outcome_of(model: onnx.ModelProto, rng: Random, share: float, permuted: bool
 
 def same(made: onnx.ModelProto, model: onnx.ModelProto) -> None:
     onnx.checker.check_model(made, full_check=True)
+    onnx.shape_inference.infer_shapes(made, check_type=True, strict_mode=True, data_prop=True)
     assert [(v.name, v.type) for v in made.graph.input] == [(v.name, v.type) for v in model.graph.input]
     assert [v.name for v in made.graph.output] == [v.name for v in model.graph.output]
     inputs = random_inputs(model)
