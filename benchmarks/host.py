@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(SEVEN)} (default: all)")
     parser.add_argument("--operators", choices=("own", "derived", "both"), default="both", help="which programs (default: both)")
     parser.add_argument("--profile", type=Path, default=ROOT / "profiles/h200.json", help="costs of the search (default: profiles/h200.json)")
-    parser.add_argument("--time-budget", type=float, default=60.0, help="of each search, counted in states: 250 are a second (default: 60)")
+    parser.add_argument("--time-budget", type=float, default=20.0, help="of each search, counted in states: 250 are a second (default: 20)")
     parser.add_argument("--max-depth", type=int, default=7, help="of each search (default: 7)")
     parser.add_argument("--fresh", action="store_true", help="measure rows again that are there")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "benchmarks/results/cuda-host.json")
