@@ -98,5 +98,7 @@ def verify(model: Any, outcome: Outcome, made: CudaProgram, inputs: dict[str, Ar
     from einnet.runtime.cuda.host import Host
 
     trial = Trial(model, outcome.program, replace(settings, threads=threads), inputs)
+    begin = time.monotonic()
     host = Host(made)
-    return {**compare_outputs(host(inputs), trial.expected, TOLERANCE[settings.allow]), "on": "host", "generated": host.generated}
+    compared = compare_outputs(host(inputs), trial.expected, TOLERANCE[settings.allow])
+    return {**compared, "on": "host", "generated": host.generated, "seconds": time.monotonic() - begin}
