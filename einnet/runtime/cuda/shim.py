@@ -30,10 +30,15 @@ TURNS = """
 #include <memory>
 #include <ucontext.h>
 namespace einnet {
-struct Fiber { ucontext_t context; jmp_buf jump; std::unique_ptr<char[]> stack; bool started, done; };
+struct Fiber { ucontext_t context; jmp_buf jump; std::unique_ptr<char[]> stack; bool started, done, second; };
 constexpr int SIZE = 1 << 16;
-jmp_buf scheduler; Fiber fibers[1024]; int now; void (*body)(float**); float** given;
-__attribute__((noinline)) void barrier() { if (!_setjmp(fibers[now].jump)) _longjmp(scheduler, 1); }
+jmp_buf scheduler; Fiber fibers[1024]; int now, count; void (*body)(float**); float** given;
+__attribute__((noinline)) void barrier() {
+  if (_setjmp(fibers[now].jump)) return;
+  if (now + 1 == count || !fibers[now + 1].started) _longjmp(scheduler, 1);
+  threadIdx = {++now, 0, 0};
+  _longjmp(fibers[now].jump, 1);
+}
 void entry() { for (;;) { body(given); fibers[now].done = true; barrier(); } }
 __attribute__((noinline)) void resume(int t) {
   now = t; threadIdx = {t, 0, 0};
@@ -49,12 +54,14 @@ void create(Fiber& f) {
   makecontext(&f.context, entry, 0);
 }
 int block_of(int threads) {
+  count = threads;
   for (int t = 0; t < threads; ++t) {
     if (!fibers[t].started) create(fibers[t]);
-    fibers[t].done = false;
+    fibers[t].done = fibers[t].second = false;
   }
   for (int ended = 0; !ended;) {
-    for (int t = 0; t < threads; ++t) { resume(t); ended += fibers[t].done; }
+    for (now = -1; now + 1 < threads;) resume(now + 1);
+    for (int t = 0; t < threads; ++t) ended += fibers[t].done;
     if (ended && ended != threads) {
       for (int t = 0; t < threads; ++t) fibers[t].started = false;
       return 1;
@@ -65,13 +72,21 @@ int block_of(int threads) {
 }
 #define __syncthreads() einnet::barrier()
 static inline float __shfl_xor_sync(unsigned, float value, int lane) {
-  static float given[1024];
-  given[threadIdx.x] = value; einnet::barrier();
-  float found = given[threadIdx.x ^ lane]; einnet::barrier();
-  return found;
+  static float given[2][1024];
+  int t = threadIdx.x;
+  float* here = given[einnet::fibers[t].second = !einnet::fibers[t].second];
+  here[t] = value; einnet::barrier();
+  return here[t ^ lane];
 }
 """
-"""Threads of a block as coroutines, which go on from block to block: switching costs a jump and no call of the system."""
+"""Threads of a block as coroutines, which go on from block to block: switching costs a jump and no call of the system, and leads to the next thread.
+
+Values that lanes exchange lie in two arrays by turns: who writes again into the first has passed a barrier behind which all have read it.
+"""
+
+
+OPTIONS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-ftls-model=initial-exec")
+"""The last: which thread runs is read at every other step, and is not to be a call."""
 
 
 def compiler() -> str | None:
@@ -144,9 +159,7 @@ def _compile(path: str, text: str) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
         file, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
         file.write_text(text)
-        done = subprocess.run(
-            [path, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o", str(library), str(file)], capture_output=True, text=True, check=False
-        )
+        done = subprocess.run([path, *OPTIONS, "-o", str(library), str(file)], capture_output=True, text=True, check=False)
         if done.returncode:
             raise BackendError(f"the C++ compiler rejects generated CUDA text: {(done.stderr.strip().splitlines() or ['no message'])[0]}")
         return ctypes.CDLL(str(library))
