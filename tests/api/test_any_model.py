@@ -133,7 +133,7 @@ def well_formed(path: Path) -> onnx.ModelProto:
 def test_everything_at_once(tmp_path: Path) -> None:
     model, given = everything(), inputs()
     wanted = Session(model.SerializeToString(), 1)(given)
-    result = einnet.optimize(model, time_budget=3, max_depth=1, threads=1)
+    result = einnet.optimize(model, time_budget=1, max_depth=1, threads=1)
     assert result.report["verification"]["passed"]
     same(result(given), wanted)
     same(einnet.load(result.save(tmp_path / "all.einnet"))(given), wanted)
@@ -168,7 +168,7 @@ def test_an_overridden_initialiser_is_never_ignored(tmp_path: Path) -> None:
     """The program has it as a constant and says so; a model in which something was derived takes no other value either."""
     model, given, other = overridable(), {"x": inputs()["x"]}, {"w": np.ones((3, 4), np.float32)}
     wanted = Session(model.SerializeToString(), 1)(given)
-    result = einnet.optimize(model, time_budget=2, max_depth=0, threads=1)
+    result = einnet.optimize(model, time_budget=1, max_depth=0, threads=1)
     same(result(given), wanted)
     with pytest.raises(UsageError, match="'w'"):
         result({**given, **other})
@@ -190,16 +190,16 @@ def test_weights_beyond_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     model = tiny("small")
     before, given = model.SerializeToString(), random_inputs(model)
     wanted = Session(before, 1)(given)
-    result = einnet.optimize(model, time_budget=3, max_depth=1, threads=1)
+    result = einnet.optimize(model, time_budget=1, max_depth=1, threads=1)
     path = result.save(tmp_path / "large.onnx")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["large.onnx", "large.onnx.data"]
     assert model.SerializeToString() == before
     same(Session(str(path), 1)(given), wanted)
-    again = einnet.optimize(path, time_budget=3, max_depth=0, threads=1)
+    again = einnet.optimize(path, time_budget=1, max_depth=0, threads=1)
     same(einnet.load(again.save(tmp_path / "large.einnet"))(given), wanted)
     (tmp_path / "large.onnx.data").unlink()
     with pytest.raises(ModelError, match=r"large\.onnx\.data"):
-        einnet.optimize(path, time_budget=3, threads=1)
+        einnet.optimize(path, time_budget=1, threads=1)
 
 
 def table_beside(folder: Path, rows: int, width: int) -> Path:
@@ -226,7 +226,7 @@ def test_a_table_beside_the_model(rows: int, tmp_path: Path, monkeypatch: pytest
     path, ids = table_beside(tmp_path, rows, 32), np.array([0, 7, rows - 1, 3])
     wanted = np.zeros((4, 32), np.float32)
     wanted[[0, 1, 3]] = np.arange(8 * 32, dtype=np.float32).reshape(8, 32)[[0, 7, 3]]
-    result = einnet.optimize(path, time_budget=3, max_depth=1, threads=1)
+    result = einnet.optimize(path, time_budget=1, max_depth=1, threads=1)
     np.testing.assert_array_equal(result({"ids": ids})["taken"], wanted)
     written = result.save(tmp_path / "out.onnx")
     assert (tmp_path / "out.onnx.data").stat().st_size >= 4 * rows * 32
