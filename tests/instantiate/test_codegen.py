@@ -27,6 +27,7 @@ L[f<6,h<17,w<19] relu({L[f<6,h<17,w<19] Σ[r<3,s<3] M[r,s,f,h+r-1,w+s-1]}[f,h,w]
     "phases, channels last": "M : f32[7,9,4,4,21]\nL[h<14,w<18,f<21] Σ[r<4,s<4] M[(h+1-r)/2,(w+1-s)/2,r,s,f]",
     "phases, channels first": "M : f32[4,4,5,7,19]\nL[f<5,h<14,w<38] Σ[r<4,s<4] M[r,s,f,(h+1-r)/2,(w+1-s)/2]",
     "phases of a stride that does not divide": "M : f32[5,6,3,3,17]\nL[h<14,w<17,f<17] Σ[r<3,s<3] M[(h+1-r)/3,(w-s)/3,r,s,f]",
+    "the least number, as it is written": "A : f32[40]\nL[i<40] max(A[i]-1,0-340282350000000000000000000000000000000)",
     "transpose": "A : f32[33,50]\nL[j<50,i<33] A[i,j]",
     "transpose to channels last": "A : f32[18,7,9]\nL[h<7,w<9,f<18] relu(A[f,h,w])",
     "reversal": "A : f32[70]\nL[i<70] A[69-i]",

@@ -6,6 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import prod
 
+import numpy as np
+
 from einnet.errors import BackendError
 from einnet.expr.index import Index, as_index, combine, floor_div, simplify, substitute, var
 from einnet.expr.nodes import (
@@ -58,6 +60,12 @@ TABLE_SIZE = 256
 
 OUT = "(out)"
 """The array that stands for the output in a nest."""
+
+
+def single(value: Exact) -> float:
+    """The float32 nearest to a number, which may be written as the shortest decimal that rounds to it."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
 
 
 def resolve(op: EOperator, tables: Collection[str] = ()) -> Nest:
@@ -115,7 +123,7 @@ class _Resolver:
         """A scalar body; `renaming` maps its iterators to their unique names."""
         match body:
             case Const(value):
-                return Lit(float(value))
+                return Lit(single(value))
             case Val(index):
                 return Number(substitute(index, renaming))
             case Read(base, index, fill):
@@ -144,17 +152,17 @@ class _Resolver:
             whole.append(e)
         left = pruned(conds, ranges)
         if left is None:
-            return Lit(float(fill))
+            return Lit(single(fill))
         if isinstance(base, Tensor):
             view = self.views[base.name]
             address = combine(*zip(whole, view.strides), (as_index(view.offset), 1))
-            return Load(base.name, simplify(address, ranges), left, float(fill))
+            return Load(base.name, simplify(address, ranges), left, single(fill))
         function = self.function(base)
         if worth_keeping(function):
             use = Use(function, tuple(whole), left)
-            return Choose(left, use, Lit(float(fill))) if left else use
+            return Choose(left, use, Lit(single(fill))) if left else use
         inlined = substitute_expr(function.expr, {i.name: e for i, e in zip(function.loops, whole)})
-        return guarded(inlined, left, float(fill))
+        return guarded(inlined, left, single(fill))
 
 
 def integral(e: Index) -> Index:
