@@ -98,7 +98,8 @@ def test_as_standard_onnx(block: int) -> None:
 
 
 def test_native() -> None:
-    assert [p for seed in range(10_000, 10_012) if (p := agree(seed, native=True))] == []
+    found_wrong = (20_463, 71_845, 72_177)  # infinities: a constant beyond float32, 0 times one, one minus itself
+    assert [p for seed in (*range(10_000, 10_012), *found_wrong) if (p := agree(seed, native=True))] == []
 
 
 @pytest.mark.slow

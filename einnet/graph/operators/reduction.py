@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import prod
-
-import numpy as np
 
 from einnet.expr.index import ZERO, Index, var
 from einnet.expr.nodes import Body, Call, Const, Div, Iter, Read, Scope, Tensor, make_add, make_mul
 from einnet.graph.operators.forms import at, divided, loops_of, subtract, variables
-from einnet.graph.operators.op import Function, Inexpressible, Op, Result, Unsupported, number
+from einnet.graph.operators.op import Function, Inexpressible, Op, Result, Unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +53,8 @@ def over(shape: Sequence[int], axes: Sequence[int], keep: bool = True) -> Reduct
 
 Element = Callable[[Body], Body]
 
-LEAST = number(float(np.finfo(np.float32).min))
-"""The least finite float32."""
+LEAST = Fraction(-(1 << 127))
+"""Finite, and below nearly all float32."""
 
 
 def reducer(reduce: str = "sum", before: Element | None = None, after: Callable[[Body, int], Body] | None = None) -> Function:
