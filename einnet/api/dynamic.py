@@ -164,10 +164,12 @@ class _Run:
         self.neighbours, self.evaluated = Neighbours(self.cost), Evaluated()
         self.guards: list[Guard] = []
         self.used: dict[str, Used] = {}
+        self.seconds: dict[str, float] = {}
 
     def all(self) -> DynamicOptimization:
         """Search, measure, follow. Small sizes are measured first: they cost least, and tell the larger ones where to look."""
         effort = self.search()
+        self.passed("search")
         chosen = measured_sizes(self.dimension)
         others = [size for size in self.dimension.sizes if size not in chosen]
         end = self.started + self.settings.time_budget
@@ -177,11 +179,17 @@ class _Run:
         for n, size in enumerate(chosen):
             share = effort.measuring(size) / sum(map(effort.measuring, chosen[n:]))
             sizes[size] = self.measured(size, max(share * (until - time.monotonic()), LEAST_S), results)
+        self.passed("measured sizes")
         for n, size in enumerate(others):
             left = max(end - time.monotonic(), 0.0)
             follows = nearest(size, chosen)
             sizes[size] = self.following(size, follows, *results[follows], time.monotonic() + left / (len(others) - n) / 2)
+        self.passed("other sizes")
         return self.result(dict(sorted(sizes.items())))
+
+    def passed(self, part: str) -> None:
+        """A part of the run has ended."""
+        self.seconds[part] = time.monotonic() - self.started - sum(self.seconds.values())
 
     def search(self) -> Effort:
         """The representative size, unless there is none; what the others will take."""
@@ -288,6 +296,6 @@ class _Run:
     def result(self, sizes: dict[int, AtOneSize]) -> DynamicOptimization:
         """All of it."""
         texts = [certificate_text(used, self.family.representative, self.dimension) for used in self.used.values()]
-        seconds = time.monotonic() - self.started
-        report = build(self.title, self.dimension, self.settings, self.family, sizes, texts, self.guards, seconds)
+        self.passed("writing")
+        report = build(self.title, self.dimension, self.settings, self.family, sizes, texts, self.guards, self.seconds)
         return DynamicOptimization(self.dimension, self.settings, sizes, texts, report, self.pool)

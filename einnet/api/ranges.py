@@ -44,16 +44,26 @@ def certificate_text(used: Used, representative: int, dimension: Dimension) -> R
 
 def build(
     title: str, dimension: Dimension, settings: Settings, family: Family, sizes: Mapping[int, AtOneSize], texts: Sequence[RangedFile],
-    guards: Sequence[Guard], seconds: float,
+    guards: Sequence[Guard], seconds: Mapping[str, float],
 ) -> dict[str, Any]:  # fmt: skip
-    """The report: what every size runs and how it compares, the derivations and where they hold, and what does not come over and why."""
+    """The report: what every size runs and how it compares, the derivations and where they hold, and what does not come over and why.
+
+    `seconds` are those of each part of the run.
+    """
+    from einnet.api.optimize import exceeded
+
+    total = sum(seconds.values())
+    late = exceeded(total, settings)
+    parts = ", ".join(f"{part} {took:.1f} s" for part, took in seconds.items())
     return {
         **head(title, settings),
         "dynamic": {**dimension._asdict(), "representative": family.representative, "problem": family.problem, "shapes": dict(settings.shapes)},
         "sizes": {str(size): size_report(found) for size, found in sizes.items()},
         "derivations": [derivation_report(d) for d in texts],
         "guards": guard_report(guards),
-        "total_s": seconds,
+        "seconds": dict(seconds),
+        "total_s": total,
+        "notes": [f"{note} ({parts})" for note in late],
     }
 
 

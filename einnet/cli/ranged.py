@@ -59,7 +59,7 @@ def summary(report: Mapping[str, Any]) -> list[str]:
     lines.append(f"certificate: {len(derivations)} derivations, {sum(d['steps'] for d in derivations)} steps, proven at every size where they run")
     lines += holding(Counter(d["holds"] for d in derivations if "holds" in d))
     lines += guard_lines(report)
-    return [*lines, f"{report['total_s']:.1f} s in all"]
+    return [*lines, *(f"note: {note}" for note in report["notes"]), f"{report['total_s']:.1f} s in all"]
 
 
 def holding(claims: Mapping[str, int]) -> list[str]:

@@ -19,6 +19,7 @@ from einnet.api.served import RangedProgram
 from einnet.api.sizes import Effort, dimension_of, measured_sizes, nearest
 from einnet.api.stored import load_static
 from einnet.cli import main
+from einnet.cli.ranged import summary
 from einnet.errors import ArtifactError, CertificateError, UsageError
 from einnet.graph.onnx_dynamic import Dimension
 from einnet.instantiate.kernels import Conv, Matmul
@@ -205,6 +206,16 @@ def test_commands_know_the_range(made, tmp_path, capsys):
     assert main(["explain", str(path)]) == 0
     assert "batch in 1..3" in capsys.readouterr().out
     assert main(["bisect", str(path.with_suffix(".onnx")), str(path)]) == 2
+
+
+def test_a_budget_that_is_too_small_is_told_with_what_took_so_long(tmp_path, capsys):
+    onnx.save(two_layers(), tmp_path / "m.onnx")
+    assert main(["optimize", str(tmp_path / "m.onnx"), "--dynamic", "batch=1..2", "--time-budget", "0.1", "--max-depth", "1", "--json", "-"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert sum(report["seconds"].values()) == pytest.approx(report["total_s"])
+    (note,) = report["notes"]
+    assert "time budget of 0.1 s was exceeded" in note and "other sizes" in note
+    assert f"note: {note}" in summary(report)
 
 
 def test_static_readers_refuse_it(made):
