@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -84,6 +85,27 @@ def test_text_computes_the_expression(name):
     execute(lower_cuda(op, "k"), {**{f"operand {n}": given[name] for n, (name, _) in enumerate(op.operands)}, OUT: out})
     wanted = evaluate(op.scope, given)
     np.testing.assert_allclose(out, wanted, rtol=2e-6, atol=2e-6 * np.abs(wanted).max())
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["offset reduce", "turned tile", "two reductions"])
+def test_threads_of_the_host_take_turns(name):
+    op = case(name)
+    made = lower_cuda(op, "k")
+    library = loaded(made)
+
+    def result(seed: int) -> np.ndarray:
+        rng = np.random.default_rng(seed)
+        given = {f"operand {n}": rng.standard_normal(v.shape).astype(np.float32) for n, (_, v) in enumerate(op.operands)}
+        out = np.full(op.out.shape, np.nan, np.float32)
+        for _ in range(20):
+            run(library, made, {**given, OUT: out, **{name: np.full(size, np.nan, np.float32) for name, size in made.stages}})
+        return out
+
+    alone = [result(seed) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(result, range(4)))
+    assert all(np.array_equal(x, y) for x, y in zip(alone, together))
 
 
 @pytest.mark.parametrize("name", SHARING)

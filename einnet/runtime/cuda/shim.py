@@ -1,7 +1,8 @@
 """Generated CUDA text run by a C++ compiler's code: every thread of a launch, one after the other, and where they wait for each other, in turns.
 
 A block whose threads meet at barriers is run as coroutines: each runs up to its next barrier before any passes it. A barrier that only some of
-a block's threads reach is an error, as it is on a device.
+a block's threads reach is an error, as it is on a device. One launch of a library runs at a time: which thread of which block it is that runs is one
+variable, and not one for each thread of the host, of which a process has little room for.
 """
 
 from __future__ import annotations
@@ -85,8 +86,9 @@ Values that lanes exchange lie in two arrays by turns: who writes again into the
 """
 
 
-OPTIONS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-ftls-model=initial-exec")
-"""The last: which thread runs is read at every other step, and is not to be a call."""
+OPTIONS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-pthread")
+
+ALONE = "std::lock_guard<std::mutex> alone(running);"
 
 
 def compiler() -> str | None:
@@ -133,19 +135,19 @@ def source(texts: Mapping[str, str], arguments: Mapping[str, int]) -> str:
         if _MEETING.search(bodies[function]):
             runs.append(
                 f"static void body_{function}(float** pointers) {{ {function}({given}); }}\n"
-                f'extern "C" int run_{function}(float** pointers, int grid, int block) {{\n'
+                f'extern "C" int run_{function}(float** pointers, int grid, int block) {{\n  {ALONE}\n'
                 f"  einnet::body = body_{function}; einnet::given = pointers;\n"
                 "  for (int b = 0; b < grid; ++b) { blockIdx = {b, 0, 0}; if (einnet::block_of(block)) return 1; }\n  return 0;\n}\n"
             )
         else:
             runs.append(
-                f'extern "C" int run_{function}(float** pointers, int grid, int block) {{\n'
+                f'extern "C" int run_{function}(float** pointers, int grid, int block) {{\n  {ALONE}\n'
                 "  for (int b = 0; b < grid; ++b) for (int t = 0; t < block; ++t) {\n"
                 f"    blockIdx = {{b, 0, 0}}; threadIdx = {{t, 0, 0}}; {function}({given});\n  }}\n  return 0;\n}}\n"
             )
     meeting = any(_MEETING.search(text) for text in texts.values())
     played = (_SHARED.sub(r"\1 static", text) for text in texts.values())
-    return "\n".join((PRELUDE, TURNS if meeting else "", *played, *runs))
+    return "\n".join((PRELUDE, "#include <mutex>\nstatic std::mutex running;", TURNS if meeting else "", *played, *runs))
 
 
 def functions(text: str) -> dict[str, str]:

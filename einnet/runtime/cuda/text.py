@@ -16,7 +16,7 @@ typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned
 #define __launch_bounds__(threads)
 #define __restrict__
 struct einnet_index { int x, y, z; };
-static thread_local einnet_index blockIdx, threadIdx;
+static einnet_index blockIdx, threadIdx;
 template <class T> static inline T max(T a, T b) { return a > b ? a : b; }
 template <class T> static inline T min(T a, T b) { return a < b ? a : b; }
 #endif
