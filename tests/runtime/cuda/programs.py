@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from math import inf
 
 import numpy as np
 import onnx
@@ -11,10 +12,12 @@ import onnxruntime
 
 from einnet.api.optimize import prepare
 from einnet.api.pipeline import search
-from einnet.api.schedule import Schedule
+from einnet.api.schedule import CountedClock, Schedule
 from einnet.api.settings import Settings
 from einnet.graph.onnx import load
-from einnet.instantiate.kernels import Kernel, Plan
+from einnet.instantiate.kernels import EOperator, Kernel, Plan
+from einnet.runtime.cuda.costs import CudaCost
+from einnet.runtime.cuda.profile import H200
 
 
 class Even:
@@ -30,6 +33,18 @@ class Even:
 def own_plan(model: onnx.ModelProto) -> Plan:
     """The model's own operators as kernels."""
     return search(prepare(load(model)), Settings(derive=False), Even(), Schedule(time.monotonic(), 60)).plan()
+
+
+def derived_kernels(model: onnx.ModelProto, seconds: float) -> list[EOperator]:
+    """Generated kernels of the cheapest derived way to compute each subprogram, whether or not it is cheaper than the model's own operators.
+
+    `seconds` of search are counted in states.
+    """
+    settings, clock = Settings(backend="cuda", allow="precision"), CountedClock()
+    found = search(prepare(load(model)), settings, CudaCost(H200), Schedule(clock.now(), seconds, clock=clock))
+    derived = [[c for c in r.choice.candidates if c.form.steps and c.cost < inf] for r in found.results]
+    best = [min(forms, key=lambda c: c.cost) for forms in derived if forms]
+    return list(dict.fromkeys(k for c in best for k in c.kernels if isinstance(k, EOperator)))
 
 
 def reference(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -6,22 +6,36 @@ import pytest
 
 from benchmarks.models import build
 from einnet.errors import BackendError
+from einnet.instantiate.codegen.cuda import lower_cuda
 from einnet.runtime.cuda import nvrtc
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.shim import functions
-from tests.runtime.cuda.programs import own_plan
+from tests.runtime.cuda.programs import derived_kernels, own_plan
 from tests.runtime.cuda.test_models import SEVEN
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(nvrtc.available() is not None, reason=str(nvrtc.available()))]
 
 
+def compiled(text: str) -> None:
+    """The text becomes machine code that a block fits into and that spills nothing."""
+    found = nvrtc.resources(text)
+    assert set(found) == set(functions(text))
+    assert all(r.registers <= 255 and r.shared <= 48 << 10 for r in found.values())
+    assert not any(r.spilled for r in found.values())
+
+
 @pytest.mark.parametrize("name", SEVEN)
 def test_every_text_becomes_machine_code(name):
     for text in lower(own_plan(build(name))).texts.values():
-        found = nvrtc.resources(text)
-        assert set(found) == set(functions(text))
-        assert all(r.registers <= 255 and r.shared <= 48 << 10 for r in found.values())
-        assert not any(r.spilled for r in found.values())
+        compiled(text)
+
+
+@pytest.mark.parametrize("name", SEVEN)
+def test_every_text_of_what_is_derived_becomes_machine_code(name):
+    kernels = derived_kernels(build(name), seconds=10)
+    assert kernels
+    for n, kernel in enumerate(kernels):
+        compiled(lower_cuda(kernel, f"k{n}").text)
 
 
 def test_spills_and_shared_memory_are_reported():
