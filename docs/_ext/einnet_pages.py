@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from html import escape
 from importlib import import_module
@@ -137,6 +139,23 @@ class OnnxOperators(Written):
         yield from ("", f"{len(OPERATORS)} in all. Every other operator stays as it is and ONNX Runtime executes it inside the program.", "")
 
 
+class Coverage(Written):
+    """What becomes of the backend test cases of the onnx package, by kind, as `python -m benchmarks.coverage` found it."""
+
+    def lines(self) -> Iterator[str]:
+        from benchmarks.coverage import CATEGORIES
+
+        path = ROOT / "benchmarks" / "results" / "coverage.json"
+        self.env.note_dependency(str(path))
+        data = json.loads(path.read_text(encoding="utf-8"))
+        counts = Counter((c["kind"], c["category"]) for c in data["cases"])
+        yield from (f"| onnx {data['onnx']} | cases | " + " | ".join(CATEGORIES) + " |", "|---" * (len(CATEGORIES) + 2) + "|")
+        for kind in [*dict.fromkeys(c["kind"] for c in data["cases"]), "all"]:
+            row = [sum(n for (k, c), n in counts.items() if kind in (k, "all") and c == category) for category in CATEGORIES]
+            yield f"| {kind} | {sum(row)} | " + " | ".join(map(str, row)) + " |"
+        yield ""
+
+
 class Interface(Written):
     """Signatures and docstrings of names: `module: name, name`."""
 
@@ -183,6 +202,6 @@ def setup(app: Any) -> dict[str, Any]:
     static.mkdir(exist_ok=True)
     (static / "einnet.css").write_text(f"{STYLE}\n{SITE}", encoding="utf-8")
     named = {"expression": Expression, "derivation": DerivationFile, "rules": Rules, "operators": Operators, "onnx-operators": OnnxOperators}
-    for name, directive in {**named, "interface": Interface, "commands": Command}.items():
+    for name, directive in {**named, "coverage": Coverage, "interface": Interface, "commands": Command}.items():
         app.add_directive(f"einnet-{name}", directive)
     return {"version": "1", "parallel_read_safe": True}
