@@ -120,8 +120,9 @@ def compare(optimization: Optimization, model: Any, path: Path, seconds: float =
     wanted = Session(runnable(model), threads)(inputs)
     got = Session(path, threads, title=str(path))(inputs)
     verification = compare_outputs(got, wanted, float(optimization.report["verification"]["tolerance"]))
-    calls = {"original": Baseline(runnable(model), inputs, threads), "optimized": Baseline(path, inputs, threads)}
-    together = 2 * RUNS * (optimization.report.get("peak_bytes", {}).get("onnxruntime") or 0)
-    rest = None if fits(together) else {name: call.rest for name, call in calls.items()}
+    resident = fits(2 * RUNS * (optimization.report.get("peak_bytes", {}).get("onnxruntime") or 0))
+    models = {"original": runnable(model), "optimized": path}
+    calls = {name: Baseline(given, inputs, threads, frugal=not resident) for name, given in models.items()}
+    rest = None if resident else {name: call.rest for name, call in calls.items()}
     times = interleaved(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01, rest=rest).timings
     return Comparison(verification, 1e3 * times["original"].median, 1e3 * times["optimized"].median)
