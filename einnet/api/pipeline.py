@@ -183,8 +183,8 @@ class _Search:
         uses = Counter(p.key for p in parts)
         recalled = self.known.recall(expressions, self.cost.estimates) if self.known else {}
         chosen = self.costed({key: e for key, e in expressions.items() if key not in recalled})
-        seconds = {key: uses[key] * choice.original.cost for key, choice in chosen.items() if choice.original.cost < inf}
-        others = sum(uses[key] * choice.original.cost for key, choice in recalled.items() if choice.original.cost < inf)
+        seconds = {key: uses[key] * s for key, choice in chosen.items() if (s := taking(choice.original)) < inf}
+        others = sum(uses[key] * s for key, choice in recalled.items() if (s := taking(choice.original)) < inf)
         end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()) + others)
         if self.settings.derive:
             self.explore(expressions, chosen, seconds, end)
@@ -319,6 +319,11 @@ class _Search:
         """Report progress with the time that is left."""
         if self.settings.progress:
             self.settings.progress(replace(progress, left=max(self.schedule.end - self.schedule.clock.now(), 0.0)))
+
+
+def taking(candidate: Candidate) -> float:
+    """Seconds that a candidate takes; as predicted where it could not be measured, as for want of memory."""
+    return candidate.cost if candidate.cost < inf else candidate.predicted
 
 
 def _shares(form: Form) -> bool:

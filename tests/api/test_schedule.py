@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from math import inf
 
@@ -85,6 +86,28 @@ def test_an_original_that_was_not_measured_is_beaten_only_by_what_was() -> None:
     slower, unknown = choice(1.0, 1.5), choice(1.0, None)
     assert slower.best is slower.original
     assert unknown.best is unknown.original
+
+
+def test_what_cannot_run_as_the_model_has_it_is_explored_too() -> None:
+    class Refusing:
+        """The kernels that were asked for in a first run get no memory in the second."""
+
+        def __init__(self) -> None:
+            self.asked, self.refused = set[Kernel](), set[Kernel]()
+
+        def estimates(self, kernels: Sequence[Kernel]) -> list[float]:
+            return [1e-3] * len(kernels)
+
+        def measured(self, kernels: Sequence[Kernel], until: float) -> list[float | None]:
+            self.asked |= set(kernels)
+            return [inf if k in self.refused else 1e-3 for k in kernels]
+
+    program, cost = load(tiny("small", size=8)), Refusing()
+    search(program, Settings(derive=False), cost, Schedule(time.monotonic(), 20.0))
+    cost.refused = set(cost.asked)
+    outcome = search(program, Settings(max_depth=1, time_budget=20.0), cost, Schedule(time.monotonic(), 20.0))
+    assert {r.choice.depth for r in outcome.results} == {1}
+    assert any(r.choice.best.cost < inf for r in outcome.results)
 
 
 @pytest.mark.parametrize("seconds", [0.01, 0.1, 0.4])
