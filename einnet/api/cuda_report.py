@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from einnet.api.certificate import Certificate
 from einnet.api.describe import describe
 from einnet.api.pipeline import Outcome, Result
-from einnet.api.report import ASKED, bound, reported, runs, subprogram_report
+from einnet.api.report import ASKED, bound, called, reported, runs, subprogram_report
 from einnet.api.settings import Settings
 from einnet.api.versions import versions
 from einnet.instantiate.kernels import Kernel
@@ -42,7 +42,7 @@ def build_report(
     steps = step_reports(outcome, cost)
     assert len(steps) == len(made.steps), "every step of the program is told of"
     return {
-        "model": str(model) if isinstance(model, (str, Path)) else outcome.program.title,
+        "model": called(model, outcome.program),
         "backend": "cuda",
         "device": cost.profile.device,
         "profile": "measured" if cost.profile.measured else "estimate",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from einnet.api.onnx_part import partial_plan, written
-from einnet.api.verify import RUNS, SETTLE_S, compare_outputs, random_inputs
+from einnet.api.verify import RUNS, SETTLE_S, Array, compare_outputs, random_inputs
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import OpaqueCall
 from einnet.runtime.files import replacing
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from einnet.graph.onnx_shapes import Shapes
 
 SUFFIX = ".onnx"
+
+Model = bytes | str | Path
+"""What ONNX Runtime takes."""
 
 
 @dataclass(frozen=True)
@@ -111,18 +114,32 @@ def write(optimization: Optimization, path: Path) -> Path:
 def compare(optimization: Optimization, model: Any, path: Path, seconds: float = 3.0) -> Comparison:
     """Run the written model and the one that it came from in ONNX Runtime on the same random inputs: outputs compared, times interleaved."""
     from einnet.graph.onnx_read import runnable
-    from einnet.runtime.capacity import fits
-    from einnet.runtime.ort import Baseline, Session
-    from einnet.runtime.timing import compare as interleaved
+    from einnet.runtime.ort import Session
 
     plan, threads = optimization.executable.plan, optimization.executable.threads
     inputs = random_inputs(plan, optimization.settings.seed)
     wanted = Session(runnable(model), threads)(inputs)
     got = Session(path, threads, title=str(path))(inputs)
     verification = compare_outputs(got, wanted, float(optimization.report["verification"]["tolerance"]))
-    resident = fits(2 * RUNS * (optimization.report.get("peak_bytes", {}).get("onnxruntime") or 0))
-    models = {"original": runnable(model), "optimized": path}
-    calls = {name: Baseline(given, inputs, threads, frugal=not resident) for name, given in models.items()}
+    peak = optimization.report.get("peak_bytes", {}).get("onnxruntime")
+    times = in_turn(runnable(model), path, inputs, threads, seconds, peak)
+    return Comparison(verification, 1e3 * times["onnxruntime"].median, 1e3 * times["optimized"].median)
+
+
+def in_turn(
+    original: Model, written: Model, inputs: Mapping[str, Array], threads: int, seconds: float, peak: int | None = None
+) -> dict[str, Any]:
+    """Interleaved timings of both in ONNX Runtime; "noise" is what the original shows against itself.
+
+    Where twice what the original takes (`peak` bytes, as far as that is known) is not there, each gives its memory back before the other's turn.
+    """
+    from einnet.runtime.capacity import fits
+    from einnet.runtime.ort import Baseline
+    from einnet.runtime.timing import compare
+
+    resident = fits(2 * RUNS * (peak or 0))
+    models = {"onnxruntime": original, "optimized": written}
+    calls = {name: Baseline(model, inputs, threads, frugal=not resident) for name, model in models.items()}
     rest = None if resident else {name: call.rest for name, call in calls.items()}
-    times = interleaved(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01, rest=rest).timings
-    return Comparison(verification, 1e3 * times["original"].median, 1e3 * times["optimized"].median)
+    found = compare(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01, rest=rest)
+    return {**found.timings, "noise": found.noise, "rounds": found}

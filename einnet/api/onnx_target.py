@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from einnet.api.certificate import certify
 from einnet.api.decide import NOISE
-from einnet.api.onnx_out import Comparison, exported
+from einnet.api.onnx_out import Comparison, exported, in_turn
 from einnet.api.onnx_pick import pick
 from einnet.api.pipeline import Outcome
 from einnet.api.report import build_report
 from einnet.api.restrain import restrain
 from einnet.api.schedule import Schedule
 from einnet.api.settings import Settings
-from einnet.api.verify import RUNS, SETTLE_S, Array, Trial, compare_outputs
+from einnet.api.verify import Array, Trial, compare_outputs
 from einnet.api.whole import whole_model
 from einnet.errors import ModelError, UsageError
 
@@ -109,25 +109,6 @@ def outputs(model: bytes | str, inputs: Mapping[str, Array], threads: int) -> di
     from einnet.runtime.ort import Session
 
     return Session(model, threads, title="the written model")(inputs)
-
-
-def in_turn(
-    original: bytes | str, written: bytes | str, inputs: Mapping[str, Array], threads: int, seconds: float, peak: int | None = None
-) -> dict[str, Any]:
-    """Interleaved timings of both in ONNX Runtime; "noise" is what the original shows against itself.
-
-    Where twice what the original takes (`peak` bytes, as far as that is known) is not there, each gives its memory back before the other's turn.
-    """
-    from einnet.runtime.capacity import fits
-    from einnet.runtime.ort import Baseline
-    from einnet.runtime.timing import compare
-
-    resident = fits(2 * RUNS * (peak or 0))
-    models = {"onnxruntime": original, "optimized": written}
-    calls = {name: Baseline(model, inputs, threads, frugal=not resident) for name, model in models.items()}
-    rest = None if resident else {name: call.rest for name, call in calls.items()}
-    found = compare(calls, seconds, least=3, pause_s=SETTLE_S, warm_s=SETTLE_S / 2, sample_s=0.01, rest=rest)
-    return {**found.timings, "noise": found.noise, "rounds": found}
 
 
 def faster(times: Mapping[str, Any]) -> bool:

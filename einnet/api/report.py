@@ -29,6 +29,11 @@ REPORTED_NEAR = 24
 """Candidates of a subprogram that are told of, beside the original and the best."""
 
 
+def called(model: object, program: Program) -> str:
+    """A model by its path, or by its own name where it was given otherwise."""
+    return str(model) if isinstance(model, str) or hasattr(model, "__fspath__") else program.title
+
+
 def head(model: str, settings: Settings) -> dict[str, Any]:
     """What every report starts with: the model, what ran it, what was asked for."""
     return {
@@ -60,7 +65,7 @@ def build_report(
     original = times["original"].median * 1e3 if "original" in times else None
     optimized, reference = times["optimized"].median * 1e3, times["onnxruntime"].median * 1e3
     return {
-        **head(str(model) if isinstance(model, str) or hasattr(model, "__fspath__") else program.title, settings),
+        **head(called(model, program), settings),
         "runs": runs(outcome),
         "subprograms": [subprogram_report(r) for r in outcome.results],
         "totals": {

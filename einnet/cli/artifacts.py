@@ -76,10 +76,11 @@ def run(options: argparse.Namespace) -> int:
     files = output_files(folder, list(stored.output_names))
     for path in files.values():
         check_writable(path)
-    on_host = isinstance(stored, StoredCuda) and options.host
-    outputs = stored.on_host(inputs) if isinstance(stored, StoredCuda) and options.host else stored(inputs)
-    if on_host:
+    if isinstance(stored, StoredCuda) and options.host:
+        outputs = stored.on_host(inputs)
         print(f"run on {ON_HOST}")
+    else:
+        outputs = stored(inputs)
     for name, value in outputs.items():
         write_whole(files[name], lambda file, value=value: np.save(file, value, allow_pickle=False))  # type: ignore[misc]
         print(f"{name}: {array_type(value)} -> {files[name]}")

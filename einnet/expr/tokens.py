@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -111,20 +112,20 @@ class Quasi(Protocol):
 E = TypeVar("E", bound=Quasi)
 
 
-class QuasiReader(Tokens, Generic[E]):
+class QuasiReader(Tokens, ABC, Generic[E]):
     """The grammar of index functions, whatever they are read as: sums of products by integers, with `//`, `%` and exact `/`."""
 
+    @abstractmethod
     def constant(self, value: int) -> E:
         """A number as an index function."""
-        raise NotImplementedError
 
+    @abstractmethod
     def iterator(self, name: str) -> E:
         """An iterator as an index function."""
-        raise NotImplementedError
 
+    @abstractmethod
     def operated(self, op: str, left: E, right: E, at: int) -> E:
         """`left op right` for a constant on the right; ParseError, at the position `at`, for a division by 0 or less."""
-        raise NotImplementedError
 
     def index(self, bound: Mapping[str, Range]) -> E:
         self.nest(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -67,7 +68,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def alone(library: Path, *arguments: object, **environment: str) -> list[str]:
     """What the script prints in an interpreter without site packages."""
     script = SCRIPT.format(library=str(library), source=str(Path(einnet.__file__).parents[1]))
-    variables = {"EINNET_DNNL": dnnl.library().path, "PATH": "/usr/bin:/bin", **environment}
+    variables = {"EINNET_DNNL": dnnl.library().path, "PATH": os.defpath, **environment}
     command = [sys.executable, "-S", "-c", script, *map(str, arguments)]
     found = subprocess.run(command, capture_output=True, text=True, env=variables, cwd=library, check=False)
     assert found.returncode == 0, found.stderr
