@@ -28,6 +28,7 @@ from einnet.derivation.places import Place, condition, dimension_of, parts, plac
 from einnet.errors import ParseError
 from einnet.expr.index import Index, floor_div, var
 from einnet.expr.nodes import Body, Cond, Read, Scope, Select, Tensor, Val, children
+from einnet.expr.printing import print_index
 from einnet.expr.sets import PARAMETER
 from einnet.expr.sized import SLICE, Frame, Sized, Unsliced
 from einnet.expr.sized_text import SIZE, follows, multiple, value
@@ -87,17 +88,17 @@ class _Slicing:
         match body:
             case Read(base, index, _):
                 name = base.name if isinstance(base, Tensor) else "a scope"
-                with _named(f"the read {name}[{','.join(map(_text, index))}]"):
+                with _named(f"the read {name}[{','.join(map(print_index, index))}]"):
                     place = self.read(body, frame)
                 if isinstance(base, Scope):
                     self.scope(base, place)
             case Val(e):
-                with _named(f"val({_text(e)})"):
+                with _named(f"val({print_index(e)})"):
                     rest = plain(value(e, frame))
                     same(frame, (Index(rest.terms, rest.const),), set(), None)
             case Select(conds, _, _):
                 for c in conds:
-                    with _named(f"the condition {_text(c.index)} {'==' if c.equal else '>='} 0"):
+                    with _named(f"the condition {print_index(c.index)} {'==' if c.equal else '>='} 0"):
                         same(frame, (), condition(frame, c), None)
         for part in children(body):
             self.body(part, frame)
@@ -142,10 +143,3 @@ def _named(what: str) -> Iterator[None]:
         yield
     except Unsliced as reason:
         raise Unsliced(f"{what}: {reason}") from None
-
-
-def _text(e: Index) -> str:
-    """An index function as it stands in the text."""
-    added = sorted(e.terms, key=lambda term: term[1] < 0)
-    signed = [f"{'-' if c < 0 else '+' if n else ''}{'' if abs(c) == 1 else f'{abs(c)}*'}{a}" for n, (a, c) in enumerate(added)]
-    return "".join(signed) + (f"{e.const:+d}" if e.const else "" if signed else "0")
