@@ -6,12 +6,14 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
 import einnet
+from einnet.api.settings import Arguments, Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "einnet"
@@ -98,3 +100,17 @@ def test_stage_folders_are_relative_links(link):
     assert path.is_symlink()
     assert path.readlink() == Path("einnet") / link
     assert (path / "__init__.py").is_file()
+
+
+def test_the_keyword_arguments_of_optimize_are_the_settings():
+    settings = {f.name: f.type for f in fields(Settings)}
+    assert settings == {name: value.__forward_arg__ for name, value in Arguments.__annotations__.items()}
+
+
+NEAREST = [("time_bugdet", "did you mean 'time_budget'"), ("dynamics", "did you mean 'dynamic'"), ("zzz", "it has max_depth")]
+
+
+@pytest.mark.parametrize(("wrong", "hint"), NEAREST)
+def test_a_wrong_keyword_argument_is_told_with_the_nearest(wrong, hint):
+    with pytest.raises(einnet.EinNetError, match=f"no argument '{wrong}'.*{hint}"):
+        einnet.optimize("absent.onnx", **{wrong: 3})

@@ -34,7 +34,7 @@ class State:
         return f"{'  ' * self.depth}#{self.number}{how}: {self.expression.text()}"
 
 
-@dataclass
+@dataclass(repr=False)
 class DerivationTree:
     """All states that derivations of at most `max_depth` explorative steps reach, each once; `forms` are the ways to run it."""
 
@@ -47,6 +47,9 @@ class DerivationTree:
 
     def __len__(self) -> int:
         return len(self.states)
+
+    def __repr__(self) -> str:
+        return f"<derivations of {self.start.text()}: {len(self.states)} states, {len(self.forms)} forms>"
 
     def derivation(self, number: int) -> Derivation:
         """The steps from the start to a state."""

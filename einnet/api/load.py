@@ -45,6 +45,18 @@ class StoredCuda:
     def __repr__(self) -> str:
         return f"<{self.path}: a program for a CUDA device, {self.program.launches} launches>"
 
+    def _repr_html_(self) -> str:
+        """Its steps and derivations, for a notebook; without a report of its making, its name alone."""
+        from html import escape
+
+        from einnet.explore.card import program_html
+        from einnet.explore.report import fragment
+        from einnet.explore.text import story
+
+        if not self.report:
+            return escape(repr(self))
+        return fragment(program_html(story(self.report, self.certificate.entries) | self.card))
+
     @property
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Element type and shape of every input, by name, in the model's order."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from einnet.api.profile import kernel_profile
 from einnet.api.programs import compiled, peak_bytes
 from einnet.api.report import build_report
 from einnet.api.schedule import Schedule
-from einnet.api.settings import Progress, Settings
+from einnet.api.settings import Arguments, Progress, Settings, chosen
 from einnet.derivation.steps import Derivation
 from einnet.errors import NotStaticError, UsageError
 from einnet.graph.program import Program
@@ -99,16 +99,19 @@ class Optimization:
         return (write if Path(path).suffix == SUFFIX else store)(self, Path(path))
 
 
-@overload
-def optimize(model: Any, settings: Settings | None = None, /, *, dynamic: None = None, **arguments: Any) -> Optimization: ...
+Range = str | tuple[str, int, int]
 
 
 @overload
-def optimize(model: Any, settings: Settings | None = None, /, *, dynamic: str | tuple[str, int, int], **arguments: Any) -> DynamicOptimization: ...
+def optimize(model: Any, settings: Settings | None = None, /, *, dynamic: None = None, **arguments: Unpack[Arguments]) -> Optimization: ...
+
+
+@overload
+def optimize(model: Any, settings: Settings | None = None, /, *, dynamic: Range, **arguments: Unpack[Arguments]) -> DynamicOptimization: ...
 
 
 def optimize(
-    model: Any, settings: Settings | None = None, /, *, dynamic: str | tuple[str, int, int] | None = None, **arguments: Any
+    model: Any, settings: Settings | None = None, /, *, dynamic: Range | None = None, **arguments: Unpack[Arguments]
 ) -> Optimization | DynamicOptimization:
     """Optimize an ONNX model: a path, an onnx.ModelProto or an onnx_ir.Model.
 
@@ -133,7 +136,7 @@ def optimize(
 
     Raises ModelError for a model that cannot be read, UsageError for a wrong argument, BackendError for a missing library.
     """
-    settings = replace(settings, **arguments) if settings else Settings(**arguments)
+    settings = chosen(settings, arguments)
     if dynamic is not None:
         from einnet.api.dynamic import optimize_dynamic
 

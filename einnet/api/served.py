@@ -115,6 +115,12 @@ class RangedProgram(Served):
     def __repr__(self) -> str:
         return f"<{self.path}: {self.report['model']}, {self.name} in {self.lowest}..{self.highest}>"
 
+    def _repr_html_(self) -> str:
+        """The sizes that were measured, for a notebook."""
+        from einnet.explore.report import sizes_fragment
+
+        return sizes_fragment(self.report)
+
     @property
     def sizes(self) -> range:
         """The sizes that it serves."""

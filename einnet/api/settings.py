@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from typing import TypedDict
 
 from einnet.derivation.rules import RULES
 from einnet.derivation.steps import KINDS
@@ -80,3 +82,36 @@ class Settings:
     def kinds(self) -> tuple[str, ...]:
         """The numerical classes of steps that are allowed."""
         return KINDS[: KINDS.index(self.allow) + 1]
+
+
+class Arguments(TypedDict, total=False):
+    """The keyword arguments of `einnet.optimize`: the fields of Settings, so that a type checker knows them."""
+
+    max_depth: int
+    time_budget: float
+    threads: int | None
+    backend: str
+    target: str
+    cpu: str
+    allow: str
+    derive: bool
+    converge: bool
+    fingerprint: bool
+    rules: tuple[str, ...] | None
+    shapes: Mapping[str, tuple[int, ...]]
+    fresh: bool
+    seed: int
+    workers: int
+    scheduler: str | None
+    memory_limit: int | None
+    progress: Callable[[Progress], None] | None
+
+
+def chosen(settings: Settings | None, arguments: Arguments) -> Settings:
+    """The settings with these arguments put in. Raises UsageError for an argument that there is not, with the nearest one that there is."""
+    known = [f.name for f in fields(Settings)]
+    for name in arguments:
+        if name not in known:
+            near = get_close_matches(name, [*known, "dynamic"], n=1)
+            raise UsageError(f"optimize has no argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else f": it has {', '.join(known)}"))
+    return replace(settings or Settings(), **arguments)

@@ -122,6 +122,13 @@ class StoredProgram:
     def __repr__(self) -> str:
         return f"<{self.path}: {self.report.get('model', 'a program')}, {len(self.loaded.plan.kernels)} kernels>"
 
+    def _repr_html_(self) -> str:
+        """The report of its making, for a notebook."""
+        from einnet.explore.report import program_fragment
+        from einnet.explore.text import story
+
+        return program_fragment(self.report, story(self.report, self.certificate.entries))
+
     @property
     def report(self) -> dict[str, Any]:
         """The report of the optimization, as `--json` writes it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from einnet.cli.arguments import names
-from einnet.cli.files import check_writable, is_file, is_program, read_text, write_whole
+from einnet.cli.files import check_writable, is_program, subject_text, write_whole
 from einnet.errors import UsageError
 
 
@@ -62,7 +62,7 @@ def found(options: argparse.Namespace) -> dict[str, Any]:
             raise UsageError("--rules and --everything are for an expression; the search of a program is the one that the optimizer made")
         return explore_program(load_one(path), options.max_depth, options.states, options.time_budget)
     states = 20_000 if options.states is None else options.states
-    text = read_text(options.subject) if options.subject == "-" or is_file(path) else options.subject
+    text = subject_text(options.subject)
     if path.suffix == ".ein":
         return explore_derivation(text, 2 if options.max_depth is None else options.max_depth, states, options.time_budget)
     depth = 3 if options.max_depth is None else options.max_depth

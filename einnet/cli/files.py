@@ -61,6 +61,18 @@ def read_text(path: str) -> str:
         raise UsageError(f"{path}: not a text file in UTF-8") from None
 
 
+def subject_text(subject: str) -> str:
+    """An expression or a derivation as text: of a file, of standard input for "-", or the argument itself.
+
+    Raises UsageError for what is neither a file nor an expression.
+    """
+    if subject == "-" or is_file(Path(subject)):
+        return read_text(subject)
+    if subject.strip() and "[" not in subject:
+        raise UsageError(f"{subject!r} is neither a file nor an expression; an expression is L[i<4] A[i] or so")
+    return subject
+
+
 def write_json(target: str, data: object) -> None:
     """JSON to a file, or to standard output for "-"."""
     text = json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

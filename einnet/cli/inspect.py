@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from einnet.cli import ranged
 from einnet.cli.arguments import names
 from einnet.cli.colour import show
-from einnet.cli.files import is_program, read_text, write_json
+from einnet.cli.files import is_program, read_text, subject_text, write_json
 from einnet.errors import CertificateError, EinNetError
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def register(commands: Any) -> None:
     """Add the family's commands."""
     one = commands.add_parser("derive", help="show what an expression can be derived to")
-    one.add_argument("expression", metavar="EXPR", help="an expression, with declarations before it where wanted; - reads standard input")
+    about = "an expression, with declarations before it where wanted, a file with one, or a derivation's start; - reads standard input"
+    one.add_argument("expression", metavar="EXPR|FILE|FILE.ein", help=about)
     one.add_argument("--max-depth", type=int, default=2, metavar="N", help="most explorative steps (default: 2)")
     one.add_argument("--rules", type=names, metavar="A,B", help="only these rules (`einnet rules` lists them)")
     one.add_argument("--states", type=int, default=5000, metavar="N", help="stop after so many expressions (default: 5000)")
@@ -42,7 +43,7 @@ def derive(options: argparse.Namespace) -> int:
     from einnet.api.derive import derive as derive_tree
     from einnet.explore.text import tree
 
-    text = read_text("-") if options.expression == "-" else options.expression
+    text = expression_text(options.expression)
     if options.why_not:
         return derive_why_not(text, options)
     found = derive_tree(text, options.max_depth, rules=options.rules, most=options.states)
@@ -55,6 +56,16 @@ def derive(options: argparse.Namespace) -> int:
         for operator in operators(found):
             print(f"  {operator}")
     return 0
+
+
+def expression_text(subject: str) -> str:
+    """The expression that is named; of a derivation's file the one that it starts from."""
+    text = subject_text(subject)
+    if Path(subject).suffix != ".ein":
+        return text
+    from einnet.derivation import einfile
+
+    return str(einfile.parse(text).derivation.start)
 
 
 def derive_why_not(text: str, options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from einnet.cli.files import check_writable, write_json, write_whole
 from einnet.errors import UsageError
 
 FAILED = 1
+PROGRAM = ".einnet"
 
 
 def register(commands: Any) -> None:
@@ -63,6 +64,7 @@ def optimize(options: argparse.Namespace) -> int:
     for path in (options.output, options.report, Path(options.json) if options.json and options.json != "-" else None):
         if path is not None:
             check_writable(path)
+    check_kind(options.output)
     refuse(options, chosen.backend)
     if options.dynamic:
         return ranged.optimize(options, chosen)
@@ -84,6 +86,14 @@ def optimize(options: argparse.Namespace) -> int:
     if not options.quiet and options.json != "-":
         print_summary(result.report, options.output if passed else None)
     return 0 if passed else FAILED
+
+
+def check_kind(output: Path | None) -> None:
+    """Raise UsageError for an output whose name does not say what it is to be."""
+    from einnet.api.onnx_out import SUFFIX
+
+    if output and output.suffix not in (PROGRAM, SUFFIX):
+        raise UsageError(f"{output}: the name says what is written: OUT{PROGRAM}, a program, or OUT{SUFFIX}, a standard model")
 
 
 def refuse(options: argparse.Namespace, backend: str) -> None:

@@ -31,7 +31,7 @@ class Step:
         return replace(self, path=(*prefix, *self.path))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Derivation:
     """A start and the steps from it."""
 
@@ -56,6 +56,10 @@ class Derivation:
     def kind(self) -> str:
         """The worst class among the steps."""
         return KINDS[max((KINDS.index(s.kind) for s in self.steps), default=0)]
+
+    def __repr__(self) -> str:
+        rules = ", ".join(dict.fromkeys(s.rule for s in self.steps)) or "nothing yet"
+        return f"<derivation of {self.start.text()}: {len(self.steps)} steps, {self.kind}, by {rules}>"
 
     def __str__(self) -> str:
         """The derivation as a `.ein` file has it."""

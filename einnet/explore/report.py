@@ -29,7 +29,27 @@ def report_page(report: Report, told: Story) -> str:
 
 def program_fragment(report: Report, told: Story) -> str:
     """The report with its styles, for a notebook."""
-    return f"<div><style>{scoped(asset('style.css'))}</style>{program_html(report, told)}</div>"
+    return fragment(program_html(report, told))
+
+
+def fragment(html: str) -> str:
+    """A report's HTML with its styles, so that nothing around it changes."""
+    return f"<div><style>{scoped(asset('style.css'))}</style>{html}</div>"
+
+
+def sizes_fragment(report: Report) -> str:
+    """A program for a range of sizes, for a notebook: times of the sizes that were measured, and how many others do as each."""
+    told = report["dynamic"]
+    heads = (told["name"], "ONNX Runtime", "own operators", "optimized", "speedup", "runs", "followers")
+    rows = [tag("tr", "".join(tag("th", escape(head)) for head in heads))]
+    for size, found in report["sizes"].items():
+        if whole := found["report"]:
+            t = whole["totals"]
+            followers = sum(1 for other in report["sizes"].values() if other["follows"] == int(size))
+            times = (ms(t["onnxruntime_ms"]), ms(t["original_ms"]), ms(t["optimized_ms"]), f"{t['speedup']:.2f}x")
+            rows.append(tag("tr", "".join(tag("td", escape(str(cell))) for cell in (size, *times, whole["runs"], followers))))
+    heading = tag("h1", escape(str(report["model"]))) + tag("p", escape(f"{told['name']} in {told['lowest']}..{told['highest']}"), class_="meta")
+    return fragment(tag("article", heading + tag("table", "".join(rows)), class_="report"))
 
 
 def scoped(style: str) -> str:

@@ -136,7 +136,7 @@ class Select:
 Body = Union[Const, Val, Read, Add, Mul, Div, Call, Select]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scope:
     """L[loops] reduce[sums] body: a tensor over the box of the loops, 0 outside; loops in the order of the dimensions."""
 
@@ -181,6 +181,9 @@ class Scope:
         from einnet.expr.printing import print_scope
 
         return print_scope(self)
+
+    def __repr__(self) -> str:
+        return f"parse({str(self)!r})"
 
     def __str__(self) -> str:
         from einnet.expr.printing import print_with_declarations

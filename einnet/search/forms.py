@@ -14,7 +14,7 @@ from einnet.search.converge import Converged
 from einnet.search.work import flops, moved
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Form:
     """`tree` equals `start`; the scopes among `matches` are vendor operators, all others are generated."""
 
@@ -31,6 +31,9 @@ class Form:
     @property
     def derivation(self) -> Derivation:
         return Derivation(self.start, self.steps)
+
+    def __repr__(self) -> str:
+        return f"<form {self}>"
 
     def __str__(self) -> str:
         return f"{' + '.join(self.operators()) or 'generated code alone'}, {len(self.steps)} steps: {self.tree.text()}"

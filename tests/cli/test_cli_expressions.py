@@ -43,6 +43,25 @@ def test_derive_prints_every_state_below_its_parent(einnet):
     assert "Matmul(" in out
 
 
+def test_derive_reads_files(einnet, derivation, tmp_path):
+    (tmp_path / "e.txt").write_text(CONV, encoding="utf-8")
+    options = ("--max-depth", 1, "--rules", "sum-split")
+    given = einnet("derive", CONV, *options)
+    assert einnet("derive", tmp_path / "e.txt", *options) == given
+    assert einnet("derive", derivation, *options) == given
+    code, out, err = einnet("derive", "absent.txt")
+    assert (code, out) == (2, "")
+    assert "'absent.txt' is neither a file nor an expression" in err
+
+
+def test_trees_derivations_and_forms_are_one_line_each():
+    tree = derive(CONV, max_depth=1, rules=("sum-split",))
+    for shown in (repr(tree), repr(tree.derivation(1)), repr(tree.forms[0])):
+        assert CONV[:17] in shown
+        assert "\n" not in shown
+        assert len(shown) < 1000
+
+
 def test_derive_json_can_be_parsed_back(einnet):
     code, out, _ = einnet("derive", CONV, "--max-depth", 1, "--json", "-")
     assert code == 0

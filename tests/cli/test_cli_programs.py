@@ -105,6 +105,7 @@ BAD_ARGUMENTS = {
     "budget": (("--time-budget", "0"), "time_budget must be a positive number"),
     "threads": (("--threads", "0"), "threads must be 1 or more"),
     "folder missing": (("-o", "/nowhere/x.einnet"), "/nowhere/x.einnet: cannot be written"),
+    "kind of file": (("-o", "x.foo"), "x.foo: the name says what is written: OUT.einnet, a program, or OUT.onnx"),
     "folder for a file": (("-o", "/"), "cannot be written (it is a folder)"),
     "report": (("--json", "/nowhere/r.json"), "/nowhere/r.json: cannot be written"),
     "profile of no card": (("--profile", "h200.json"), "--profile describes a CUDA device"),
@@ -328,6 +329,14 @@ def test_explain(einnet, optimized):
     told = json.loads(einnet("explain", optimized / "small.einnet", "--json", "-").out)
     assert {c["key"] for c in told["subprograms"]} == {s["key"] for s in report["subprograms"]}
     assert told["kernels"] == report["kernels"]
+
+
+def test_a_stored_program_shows_its_report_in_a_notebook(optimized):
+    program = stored.load(optimized / "small.einnet")
+    page = program._repr_html_()
+    assert page.startswith("<div><style>")
+    assert all(s["output"] in page or s["nodes"][0] in page for s in program.report["subprograms"])
+    assert f"{program.report['totals']['speedup']:.2f}x" in page
 
 
 def test_explain_all_proves_what_was_considered(einnet, optimized):

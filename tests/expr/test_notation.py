@@ -21,6 +21,7 @@ THOUSAND = repeatable(1000)
 @given(scopes(depth=2))
 def test_what_is_printed_is_read_back(scope: Scope) -> None:
     assert parse(str(scope)) == scope
+    assert eval(repr(scope), {"parse": parse}) == scope
 
 
 def shuffled(body: Body, generator: random.Random) -> Body:
