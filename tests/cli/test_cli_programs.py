@@ -335,7 +335,7 @@ def test_a_stored_program_shows_its_report_in_a_notebook(optimized):
     program = stored.load(optimized / "small.einnet")
     page = program._repr_html_()
     assert page.startswith("<div><style>")
-    assert all(s["output"] in page or s["nodes"][0] in page for s in program.report["subprograms"])
+    assert page.count('class="chapter"') == len({s["key"] for s in program.report["subprograms"]})
     assert f"{program.report['totals']['speedup']:.2f}x" in page
 
 
