@@ -77,10 +77,10 @@ class Optimization:
         return report_page(self.report, story(self.report, self.certificate.entries))
 
     def __repr__(self) -> str:
-        t = self.report["totals"]
-        changed = sum(s["changed"] for s in self.report["subprograms"])
-        time = "" if t["optimized_ms"] is None else f" {t['optimized_ms']:.3g} ms, {t['speedup']:.2f}x over ONNX Runtime;"
-        return f"<{self.report['model']}:{time} {changed} of {len(self.report['subprograms'])} subprograms changed>"
+        from einnet.explore.verdict import verdict
+
+        time = self.report["totals"]["optimized_ms"]
+        return f"<{self.report['model']}:{'' if time is None else f' {time:.3g} ms,'} {verdict(self.report)}>"
 
     def _repr_html_(self) -> str:
         from einnet.explore.report import program_fragment

@@ -14,7 +14,7 @@ from einnet.api.versions import versions
 from einnet.derivation.bounds import error_bound, program_bound
 from einnet.expr.nodes import tensors
 from einnet.expr.printing import print_declaration
-from einnet.graph.program import Program
+from einnet.graph.program import Opaque, Program
 from einnet.instantiate.match import Match
 from einnet.search.candidates import Candidate, Choice
 
@@ -83,6 +83,7 @@ def build_report(
         "peak_bytes": {**peaks, "measured": PEAKS},
         "certificate": {"derivations": len(certificate.entries), "steps": certificate.steps, "methods": certificate.methods()},
         "verification": {**verification, "bound": bound(outcome)},
+        "opaque": [{"nodes": list(n.origin), "why": n.why} for n in outcome.program.nodes if isinstance(n, Opaque)],
         "kernels": [dict(k) for k in kernels],
         "cost_model": cost_model(kernels),
         "notes": outcome.notes,

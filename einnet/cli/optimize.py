@@ -41,6 +41,7 @@ def register(commands: Any) -> None:
     one.add_argument("--memory-limit", type=size, metavar="BYTES", help="most that the program may take (500M, 1.5G); large forms are given up")
     one.add_argument("--json", metavar="REPORT", help="write the report as JSON; - is standard output, without the table")
     one.add_argument("--report", metavar="PAGE.html", type=Path, help="write the report as an HTML page: changes, times, rooflines, derivations")
+    one.add_argument("--all", action="store_true", help="show the parts that stay as the model has them, too")
     one.add_argument("--quiet", action="store_true", help="no progress and no table")
     one.set_defaults(run=run)
 
@@ -84,7 +85,7 @@ def optimize(options: argparse.Namespace) -> int:
     if options.report:
         write_whole(options.report, lambda file: file.write(result.html().encode()))
     if not options.quiet and options.json != "-":
-        print_summary(result.report, options.output if passed else None)
+        print_summary(result.report, options.output if passed else None, options.all)
     return 0 if passed else FAILED
 
 

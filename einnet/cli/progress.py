@@ -1,4 +1,4 @@
-"""Progress of an optimization on a terminal; nothing where the error stream is none."""
+"""Progress of an optimization: a moving line on a terminal, elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -11,13 +11,21 @@ from einnet.api.settings import Progress
 
 Report = Callable[[Progress], None]
 INTERVAL_S = 0.1
+LINE_S = 10.0
+"""Seconds between two lines where the error stream is no terminal."""
 
 
 @contextmanager
 def progress(quiet: bool) -> Iterator[Report | None]:
-    """A function that shows where an optimization stands, on one line that vanishes at the end; None where nothing is to be shown."""
-    if quiet or not sys.stderr.isatty():
+    """A function that shows where an optimization stands, on one line that vanishes at the end; None where nothing is to be shown.
+
+    Where the error stream is no terminal, that is a line every ten seconds: short runs say nothing there.
+    """
+    if quiet:
         yield None
+        return
+    if not sys.stderr.isatty():
+        yield lines(time.monotonic)
         return
     from rich.console import Console
     from rich.progress import BarColumn, SpinnerColumn, TextColumn
@@ -39,6 +47,19 @@ def progress(quiet: bool) -> Iterator[Report | None]:
                 shown = time.monotonic()
 
         yield report
+
+
+def lines(clock: Callable[[], float]) -> Report:
+    """A function that writes where an optimization stands to the error stream, at most one line in LINE_S by the clock."""
+    last = clock()
+
+    def report(p: Progress) -> None:
+        nonlocal last
+        if clock() - last >= LINE_S:
+            last = clock()
+            print(f"einnet: {p.phase}: {detail(p)}", file=sys.stderr, flush=True)
+
+    return report
 
 
 def finding(p: Progress) -> str | None:

@@ -8,33 +8,43 @@ from pathlib import Path
 from typing import Any
 
 from einnet.explore.text import ms
+from einnet.explore.verdict import opaque_line, reasons, verdict
 
 PIPED_WIDTH = 160
 COLUMNS = (("", True), ("model nodes", False), ("original", True), ("chosen", True), ("runs as", False), ("by", False), ("cand.", True))
 """Titles, and whether a column stands to the right."""
 
 
-def print_summary(report: Mapping[str, Any], saved: Path | None) -> None:
-    """A row for each distinct subprogram, then the totals."""
+def print_summary(report: Mapping[str, Any], saved: Path | None, every: bool = False) -> None:
+    """The verdict, a row for each distinct subprogram that was changed (or, of `every` one), then the totals."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
+    console.print(Text(verdict(report), style="bold"), soft_wrap=True)
+    for line in reasons(report):
+        console.print(Text(line), soft_wrap=True)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title, right in COLUMNS:
         table.add_column(title, justify="right" if right else "left", overflow="fold")
-    for row in rows(report):
+    shown = rows(report, every)
+    for row in shown:
         table.add_row(*map(Text, row))
-    console.print(table)
+    if shown:
+        console.print()
+        console.print(table)
+    left = sum(not s["changed"] for s in report["subprograms"])
+    if left and not every:
+        console.print(Text(f"{left} {'other ' if shown else ''}parts stay as the model has them (--all shows them)"))
     for line in totals(report, saved):
         console.print(Text(line), soft_wrap=True)
 
 
-def rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Cells of the table; equal subprograms share a row, the most expensive first."""
+def rows(report: Mapping[str, Any], every: bool = True) -> list[tuple[str, ...]]:
+    """Cells of the table; equal subprograms share a row, the most expensive first. Not `every`: those that were changed."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
-    for s in report["subprograms"]:
+    for s in (s for s in report["subprograms"] if every or s["changed"]):
         groups.setdefault(s["key"], []).append(s)
     ordered = sorted(groups.values(), key=lambda g: -(g[0]["original_ms"] or 0.0) * len(g))
     return [row(group) for group in ordered]
@@ -66,7 +76,7 @@ def totals(report: Mapping[str, Any], saved: Path | None) -> list[str]:
     """Whole-program times, verification and certificate."""
     title = ["", f"{report['model']}, {report['backend']}, {report['threads']} threads"]
     measured = [] if report.get("kept_whole") else measurements(report)
-    notes = [f"note: {note}" for note in report["notes"]]
+    notes = [line for line in [opaque_line(report)] if line] + [f"note: {note}" for note in report["notes"]]
     return [*title, *measured, *notes, f"saved to {saved}" if saved else "not saved; -o OUT.einnet does that"]
 
 

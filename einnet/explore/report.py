@@ -10,6 +10,7 @@ from typing import Any
 from einnet.explore.page import asset
 from einnet.explore.plots import HUES, roofline, share_of_roof, time_bars, time_shares
 from einnet.explore.text import Story, ms, places, proof_text
+from einnet.explore.verdict import opaque_line, reasons, verdict
 from einnet.expr.markup import Names, Row, definitions, rows_html, unchanged
 from einnet.expr.tags import tag
 from einnet.expr.text import parse
@@ -63,7 +64,10 @@ def program_html(report: Report, told: Story, linked: bool = False) -> str:
     chapters = ordered(told)
     hues: dict[str | None, str] = {s["key"]: HUES[n % len(HUES)] for n, s in enumerate(chapters)}
     notes = "".join(tag("p", escape(str(note)), class_="chip warn") for note in report["notes"])
-    parts = [tag("h1", escape(str(report["model"]))), tag("p", f"{report['backend']}, {report['threads']} threads", class_="meta"), notes]
+    said = tag("p", tag("b", escape(verdict(report)))) + "".join(tag("p", escape(line)) for line in reasons(report))
+    opaque = opaque_line(report)
+    notes = (tag("p", escape(opaque), class_="meta") if opaque else "") + notes
+    parts = [tag("h1", escape(str(report["model"]))), said, tag("p", f"{report['backend']}, {report['threads']} threads", class_="meta"), notes]
     parts += [facts_html(report), tag("h2", "Time"), time_bars(report["totals"], report["spread_ms"])]
     if chapters:
         shares = [(places(s["nodes"]), (s["original_ms"] or 0.0) * len(s["nodes"]), (s["measured_ms"] or 0.0) * len(s["nodes"])) for s in chapters]

@@ -22,6 +22,7 @@ from onnx import TensorProto, helper
 from einnet.api import stored
 from einnet.cli import progress, summary
 from einnet.derivation.check import check
+from einnet.explore.verdict import verdict
 from tests.models import dynamic_batch, random_inputs, tiny, two_layers
 
 
@@ -65,7 +66,10 @@ def test_table(optimized, capsys):
     assert "verification passed" in out and f"a-priori bound {report['verification']['bound']:.2g}" in out
     assert f"speedup {report['totals']['speedup']:.2f}x over ONNX Runtime" in out
     assert f"certificate: {report['certificate']['derivations']} derivations" in out
-    assert "Conv 'conv1'" in out
+    summary.print_summary(report, None, every=True)
+    shown = capsys.readouterr().out
+    assert "Conv 'conv1'" in shown
+    assert shown.splitlines()[0] == out.splitlines()[0] == verdict(report)
 
 
 def test_json_on_standard_output_is_nothing_but_json(einnet, tmp_path):
@@ -173,8 +177,17 @@ def test_progress_line():
     assert "0.15 ms -> [bold]0.123 ms[/bold]   1.22x" in str(progress.finding(p))
     assert progress.finding(progress.Progress("search", 2, 17, 300, 1200.4, 0.15, 0.15)) is None
     assert progress.finding(progress.Progress("search", 2, 17, 300)) is None
-    with progress.progress(quiet=False) as report:
-        assert report is None  # the tests' error stream is no terminal
+    with progress.progress(quiet=True) as report:
+        assert report is None
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then(capsys):
+    now = 0.0
+    report = progress.lines(lambda: now)
+    for now in (1.0, 9.9, 10.0, 15.0, 20.5):
+        report(progress.Progress("search", 2, 17, 300, left=83.7 - now))
+    shown = capsys.readouterr().err.splitlines()
+    assert shown == [f"einnet: search: subprogram 3 of 17 · 300 states · {left} s left" for left in (74, 63)]
 
 
 def on_terminal(command: list[str], until: str, then: int | None, limit: float = 120) -> tuple[int, str]:
