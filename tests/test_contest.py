@@ -17,8 +17,10 @@ from benchmarks.contest.case import summary
 from benchmarks.contest.compare import AGAIN, REFERENCE, Effort, Place, compare, difference, figures, noise, outputs_of, ratios
 from benchmarks.contest.results import Results
 from benchmarks.contest.worker import Engine, EngineError, Worker
+from tests.docs.blocks import ROOT
 from tests.models import TINY, random_inputs, tiny
 
+RESULTS = ROOT / "benchmarks" / "results"
 CPU = sorted(os.sched_getaffinity(0))[:1]
 PLACE = Place(1, tuple(CPU))
 EFFORT = Effort(rounds=2, seconds=0.01, least=2)
@@ -137,9 +139,17 @@ def test_entry_has_the_faster_layout_and_the_reasons_of_what_is_missing():
     assert entry["median_ms"] == {"onnxruntime": 4.0, "torch": 3.0, "einnet": 2.0}
     assert entry["chosen"] == {"torch": "torch-nhwc"}
     assert entry["missing"] == {"openvino": "disagrees with onnxruntime", "einnet_no_derive": "no program"}
-    assert (entry["best_baseline"], entry["speedup"]) == ("torch", 1.5)
+    assert (entry["best_baseline"], entry["speedup"]) == ("torch", entry["median_ms"]["torch"] / entry["median_ms"]["einnet"])
     assert entry["share_of_peak"]["einnet"] == pytest.approx(0.5)
     assert entry["noise"] == pytest.approx(0.1 / 4.1, rel=0.1)
+
+
+def test_ratios_that_are_printed_follow_from_the_columns_beside_them():
+    for path in RESULTS.glob("*.json"):
+        for entry in json.loads(path.read_text(encoding="utf-8")).get("models", []):
+            if isinstance(entry, dict) and entry.get("best_baseline"):
+                times = entry["median_ms"]
+                assert entry["speedup"] == pytest.approx(times[entry["best_baseline"]] / times["einnet"]), (path.name, entry["model"])
 
 
 def entry_of(model: str, threads: int = 2) -> dict[str, object]:
