@@ -221,7 +221,7 @@ def children(body: Body) -> tuple[Body, ...]:
 
 
 def rebuild(body: Body, args: tuple[Body, ...]) -> Body:
-    """The same node over other operands."""
+    """The same node over other operands; a quotient of numbers is a number."""
     match body:
         case Add():
             return Add(args)
@@ -230,7 +230,7 @@ def rebuild(body: Body, args: tuple[Body, ...]) -> Body:
         case Call(name, _):
             return Call(name, args)
         case Div():
-            return Div(*args)
+            return make_div(*args)
         case Select(conds, _, _):
             return Select(conds, *args)
         case _:
@@ -371,6 +371,13 @@ def make_mul(args: Iterable[Body]) -> Body:
     """Flat product; constants are not folded."""
     flat = [b for a in args for b in (a.args if isinstance(a, Mul) else (a,))]
     return flat[0] if len(flat) == 1 else Mul(tuple(flat)) if flat else Const(Fraction(1))
+
+
+def make_div(num: Body, den: Body) -> Body:
+    """A quotient. That of two numbers is a number, as it is when its text is read; not where one is infinite or the divisor is 0."""
+    if isinstance(num, Const) and isinstance(den, Const) and isinstance(num.value, Fraction) and isinstance(den.value, Fraction) and den.value:
+        return Const(num.value / den.value)
+    return Div(num, den)
 
 
 def negate(body: Body) -> Body:

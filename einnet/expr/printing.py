@@ -17,10 +17,11 @@ def print_number(v: Number) -> str:
         v = Fraction(v)
     if v.denominator == 1:
         return str(v.numerator)
-    decimal = repr(float(v))
-    if "inf" not in decimal and Fraction(decimal) == v:
-        return decimal
-    return f"{v.numerator}/{v.denominator}"
+    try:
+        decimal = repr(float(v))
+    except OverflowError:
+        decimal = "inf"
+    return decimal if decimal != "inf" and Fraction(decimal) == v else f"{v.numerator}/{v.denominator}"
 
 
 def print_fill(v: Number) -> str:

@@ -25,7 +25,6 @@ from einnet.expr.nodes import (
     Call,
     Cond,
     Const,
-    Div,
     Iter,
     Number,
     Read,
@@ -34,6 +33,7 @@ from einnet.expr.nodes import (
     Tensor,
     Val,
     make_add,
+    make_div,
     make_mul,
     negate,
 )  # fmt: skip
@@ -154,12 +154,7 @@ class Parser(IndexReader):
         while self.peek("*", "/"):
             divide = self.take("/") or not self.take("*")
             right = self.unary(bound)
-            if not divide:
-                left = make_mul((left, right))
-            elif isinstance(left, Const) and isinstance(right, Const) and right.value and not isinstance(left.value, float):
-                left = Const(left.value / Fraction(right.value))
-            else:
-                left = Div(left, right)
+            left = make_div(left, right) if divide else make_mul((left, right))
         return left
 
     def unary(self, bound: Mapping[str, Range]) -> Body:

@@ -24,6 +24,7 @@ from einnet.expr.nodes import (
     indices,
     is_weight,
     make_add,
+    make_div,
     make_mul,
     reads,
     substitute_body,
@@ -79,7 +80,7 @@ def affine_in(body: Body, name: str, at: tuple[Index, ...]) -> Affine | None:
         return Affine(inner.scale, total(inner.shift, *others))
     if isinstance(body, Mul):
         return inner.times(others)
-    return inner.times((Div(ONE, body.den),)) if holding[0] is body.num else None
+    return inner.times((make_div(ONE, body.den),)) if holding[0] is body.num else None
 
 
 def mentions(body: Body, name: str) -> bool:

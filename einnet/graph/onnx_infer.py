@@ -19,6 +19,10 @@ STANDARD = ("", "ai.onnx")
 LEAST_FORMAT = 4
 """Version of the file format from which on an initialiser need not be an input: before, inference knows nothing of one that is none."""
 
+POOLING = ("MaxPool", "AveragePool", "LpPool")
+COUNTED = 22
+"""Opset from which on the standard says what runtimes have always done with `ceil_mode`: a window that starts in the padding behind is none."""
+
 _BODY = "einnet.body"
 
 Types = Mapping[str, onnx.TypeProto]
@@ -98,7 +102,7 @@ def infer(model: onnx.ModelProto) -> tuple[Types, str]:
     count = next((a.i for a in node.attribute if a.name == "num_outputs"), len(node.output))
     if count != len(node.output):  # inference does not survive it
         return {}, f"num_outputs is {count}, and it has {len(node.output)} outputs"
-    types, failure = _infer(model)
+    types, failure = _infer(with_windows_that_count(model))
     if not failure and any(t.WhichOneof("value") is None for t in types.values()):
         expanded = with_body(model)
         if expanded is not None:
@@ -114,10 +118,30 @@ def _infer(model: onnx.ModelProto) -> tuple[Types, str]:
     return {o.name: o.type for o in inferred.graph.output}, ""
 
 
+def with_windows_that_count(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A one-node model that pools with `ceil_mode`, under the first opset whose inference counts windows as runtimes do; any other as it is."""
+    (node,) = model.graph.node
+    ceiled = any(a.name == "ceil_mode" and a.i for a in node.attribute)
+    version = opset(model)
+    if node.op_type not in POOLING or node.domain not in STANDARD or not ceiled or version >= COUNTED:
+        return model
+    later = onnx.ModelProto()
+    later.CopyFrom(model)
+    for imported in later.opset_import:
+        if imported.domain in STANDARD:
+            imported.version = COUNTED
+    return later
+
+
+def opset(model: onnx.ModelProto) -> int:
+    """The version of the standard operators."""
+    return next((o.version for o in model.opset_import if o.domain in STANDARD), 1)
+
+
 def with_body(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """The one-node model with the node's standard function body as a model-local function; None if the standard has none."""
     (node,) = model.graph.node
-    version = next((o.version for o in model.opset_import if o.domain in STANDARD), 1)
+    version = opset(model)
     if node.domain not in STANDARD or not onnx.defs.has(node.op_type, node.domain):
         return None
     try:

@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from einnet.expr.index import var
 from einnet.expr.latex import latex
-from einnet.expr.nodes import Add, Body, Call, Iter, Mul, Read, Scope, children, rebuild, substitute_body
+from einnet.expr.nodes import (
+    INF,
+    Add,
+    Body,
+    Call,
+    Const,
+    Iter,
+    Mul,
+    Read,
+    Scope,
+    children,
+    make_add,
+    make_div,
+    make_mul,
+    negate,
+    rebuild,
+    substitute_body,
+)  # fmt: skip
 from einnet.expr.text import parse
 from tests.strategies import repeatable, scopes
 
 THOUSAND = repeatable(1000)
+HUNDREDS = repeatable(400)
 
 
 @THOUSAND
@@ -22,6 +42,42 @@ THOUSAND = repeatable(1000)
 def test_what_is_printed_is_read_back(scope: Scope) -> None:
     assert parse(str(scope)) == scope
     assert eval(repr(scope), {"parse": parse}) == scope
+
+
+NUMBERS = (
+    Fraction(1, 48), Fraction(-1, 48), Fraction(-3), Fraction(0), Fraction(1, 3) ** 40, Fraction(10) ** 45, Fraction("1e-45"), Fraction(7) ** 60,
+    Fraction(1, 7**60), Fraction(0.1), Fraction(10**320, 3), INF, -INF,
+)  # fmt: skip
+
+
+def with_numbers(body: Body, generator: random.Random) -> Body:
+    """The body with numbers of all kinds in place of some of its parts, and quotients of them, built as importer and rules build."""
+    if generator.random() < 0.3:
+        return Const(generator.choice(NUMBERS))
+    if isinstance(body, Read):
+        base = replace(body.base, body=with_numbers(body.base.body, generator)) if isinstance(body.base, Scope) else body.base
+        return Read(base, body.index, generator.choice((body.fill, *NUMBERS)))
+    args = [with_numbers(a, generator) for a in children(body)]
+    build = {Add: make_add, Mul: make_mul}.get(type(body), lambda args: rebuild(body, tuple(args)))
+    own = build(args) if args else body
+    match generator.randrange(6):
+        case 0:
+            return make_div(own, Const(generator.choice(NUMBERS)))
+        case 1:
+            return make_div(make_div(Const(generator.choice(NUMBERS)), Const(generator.choice(NUMBERS))), own)
+        case 2:
+            return make_mul((make_mul((own, negate(own))), own))
+        case 3:
+            return make_add((own, make_add((negate(own), own))))
+    return own
+
+
+@HUNDREDS
+@given(scopes(depth=2), st.integers(0, 1 << 32))
+def test_numbers_of_all_kinds_are_read_back(scope: Scope, seed: int) -> None:
+    given = replace(scope, body=with_numbers(scope.body, random.Random(seed)))
+    assert parse(str(given)) == given
+    assert parse(str(given)).key == given.key
 
 
 def shuffled(body: Body, generator: random.Random) -> Body:

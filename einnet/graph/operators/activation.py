@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import pi, sqrt
 
 from einnet.expr.index import ZERO
-from einnet.expr.nodes import Body, Call, Const, Div, make_add, make_mul
+from einnet.expr.nodes import Body, Call, Const, make_add, make_div, make_mul
 from einnet.graph.operators.forms import constant, pointwise, scaled, subtract
 from einnet.graph.operators.op import Function, Op, Result, Unsupported, number
 
@@ -125,7 +125,7 @@ ACTIVATIONS: dict[str, Function] = {
     "Tanh": simple("tanh"),
     "Erf": simple("erf"),
     "Softplus": simple("softplus"),
-    "Softsign": lambda op: pointwise(op, lambda x: Div(x, make_add((ONE, Call("abs", (x,)))))),
+    "Softsign": lambda op: pointwise(op, lambda x: make_div(x, make_add((ONE, Call("abs", (x,)))))),
     "Mish": lambda op: pointwise(op, lambda x: make_mul((x, Call("tanh", (Call("softplus", (x,)),))))),
     "PRelu": lambda op: pointwise(op, leaky),
     "LeakyRelu": leaky_relu,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import reduce
 
-from einnet.expr.nodes import Body, Call, Const, Div, make_add, make_mul, negate
+from einnet.expr.nodes import Body, Call, Const, make_add, make_div, make_mul, negate
 from einnet.graph.operators.forms import constant, pointwise, subtract
 from einnet.graph.operators.op import Function, Op, Result, Unsupported
 
@@ -57,7 +57,7 @@ def sum_of(*xs: Body) -> Body:
 
 
 def mean_of(*xs: Body) -> Body:
-    return sum_of(*xs) if len(xs) == 1 else Div(sum_of(*xs), constant(len(xs)))
+    return sum_of(*xs) if len(xs) == 1 else make_div(sum_of(*xs), constant(len(xs)))
 
 
 def cast(op: Op) -> Result:
@@ -80,9 +80,9 @@ ELEMENTWISE: dict[str, Function] = {
     "Mean": element(mean_of),
     "Sub": element(subtract),
     "Mul": element(lambda a, b: make_mul((a, b))),
-    "Div": element(Div),
+    "Div": element(make_div),
     "Neg": element(negate),
-    "Reciprocal": element(lambda x: Div(Const(Fraction(1)), x)),
+    "Reciprocal": element(lambda x: make_div(Const(Fraction(1)), x)),
     "Pow": power,
     "Max": folded("max"),
     "Min": folded("min"),
@@ -90,5 +90,5 @@ ELEMENTWISE: dict[str, Function] = {
     "Identity": copy,
     "Dropout": copy,
     **{name: call(name.lower()) for name in ("Sqrt", "Exp", "Log", "Abs", "Sign", "Floor", "Ceil", "Round", "Sin", "Cos")},
-    "Tan": element(lambda x: Div(Call("sin", (x,)), Call("cos", (x,)))),
+    "Tan": element(lambda x: make_div(Call("sin", (x,)), Call("cos", (x,)))),
 }

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import prod
 
 from einnet.expr.index import ZERO, Index, simplify, var
-from einnet.expr.nodes import Body, Const, Div, Iter, Read, Scope, Tensor, make_add, make_mul, negate, read
+from einnet.expr.nodes import Body, Const, Iter, Read, Scope, Tensor, make_add, make_div, make_mul, negate, read
 from einnet.graph.operators.op import Op, Operand
 
 _NAMES = {0: "", 1: "n", 2: "mn", 3: "bmn", 4: "nchw", 5: "ncdhw"}
@@ -72,7 +72,7 @@ def scaled(body: Body, factor: Fraction) -> Body:
 
 
 def divided(body: Body, count: int) -> Body:
-    return body if count == 1 else Div(body, constant(count))
+    return body if count == 1 else make_div(body, constant(count))
 
 
 def channel_read(tensor: Tensor, loops: Sequence[Iter], position: int) -> Read:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from einnet.expr.index import Index, var
-from einnet.expr.nodes import Body, Call, Const, Div, Iter, Read, Scope, Tensor, make_add, make_mul, read
+from einnet.expr.nodes import Body, Call, Const, Iter, Read, Scope, Tensor, make_add, make_div, make_mul, read
 from einnet.graph.operators.forms import at, broadcast_index, channel_read, divided, loops_of, scaled, subtract
 from einnet.graph.operators.op import Function, Op, Result, Unsupported
 from einnet.graph.operators.reduction import Reduction, over, square
@@ -13,7 +13,7 @@ from einnet.graph.operators.reduction import Reduction, over, square
 
 def inverse_deviation(variance: Body, epsilon: Fraction) -> Body:
     """1 / sqrt(variance + epsilon)."""
-    return Div(Const(Fraction(1)), Call("sqrt", (make_add((variance, Const(epsilon))),)))
+    return make_div(Const(Fraction(1)), Call("sqrt", (make_add((variance, Const(epsilon))),)))
 
 
 def batch_normalization(op: Op) -> Result:
@@ -111,7 +111,7 @@ def local_response(op: Op) -> Result:
     neighbour = Read(x, (n, c + var("k") - (size - 1) // 2, *space))
     total = op.step(Scope(loops, (Iter("k", 0, size),), square(neighbour)), "squares")
     base = make_add((scaled(at(total, loops), op.real("alpha", 1e-4) / size), Const(op.real("bias", 1.0))))
-    return Scope(loops, (), Div(at(x, loops), Call("pow", (base, Const(op.real("beta", 0.75))))))
+    return Scope(loops, (), make_div(at(x, loops), Call("pow", (base, Const(op.real("beta", 0.75))))))
 
 
 NORMALIZATION: dict[str, Function] = {

@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 
 from einnet.expr.index import Index, var
-from einnet.expr.nodes import INF, Body, Call, Const, Div, Iter, Read, Scope, make_mul
+from einnet.expr.nodes import INF, Body, Call, Const, Iter, Read, Scope, make_div, make_mul
 from einnet.graph.operators.forms import at, divided, spatial_names, tap_names
 from einnet.graph.operators.op import Function, Op, Result, Unsupported
 from einnet.graph.operators.reduction import over, reducer
@@ -67,7 +67,7 @@ def average_pool(op: Op) -> Result:
     box = tuple(Iter(i.name, -a, n + b) for i, n, a, b in zip(loops[2:], win.source, low, high))
     ones = Scope(box, (), Const(Fraction(1)))
     counts = op.step(Scope(loops[2:], taps, Read(ones, places(win))), "count")
-    return Scope(loops, (), Div(at(total, loops), at(counts, loops[2:])))
+    return Scope(loops, (), make_div(at(total, loops), at(counts, loops[2:])))
 
 
 def lp_pool(op: Op) -> Result:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import prod
 
 from einnet.expr.index import ZERO, Index, var
-from einnet.expr.nodes import Body, Call, Const, Div, Iter, Read, Scope, Tensor, make_add, make_mul
+from einnet.expr.nodes import Body, Call, Const, Iter, Read, Scope, Tensor, make_add, make_div, make_mul
 from einnet.graph.operators.forms import at, divided, loops_of, subtract, variables
 from einnet.graph.operators.op import Function, Inexpressible, Op, Result, Unsupported
 
@@ -112,7 +112,7 @@ def softmax(op: Op) -> Result:
     red = over(x.shape, softmax_axes(op, len(x.shape)))
     power = op.step(Scope(red.full, (), Call("exp", (stable_exponent(op, x, red),))), "exp")
     total = op.step(red.scope(at(power, red.full)), "sum")
-    return Scope(red.full, (), Div(at(power, red.full), red.back(total)))
+    return Scope(red.full, (), make_div(at(power, red.full), red.back(total)))
 
 
 def log_softmax(op: Op) -> Result:
