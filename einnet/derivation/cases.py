@@ -1,6 +1,7 @@
 """Proof by cases: the box of the loops cut where conditions on one loop change and into residue classes, and normal forms compared on each part.
 
 What is put together from disjoint pieces has the whole's normal form on each piece, seldom on all at once. The parts cover the box by construction.
+Where conditions are not enough, the box is cut at the edges of what is read too: a tensor is 0 beyond them, so that such a read is a condition.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from math import lcm
 
 from einnet.expr.index import Floor, Index, simplify, var
 from einnet.expr.inline import OutOfReach, inline
-from einnet.expr.nodes import Body, Cond, Iter, Read, Scope, Select, children, index_functions, map_indices, nested, substitute_body
+from einnet.expr.nodes import Body, Cond, Iter, Read, Scope, Select, children, index_functions, map_indices, nested, reads, substitute_body
 
 MOST_CASES = 96
 _LARGEST_MODULUS = 24
@@ -30,7 +31,11 @@ class Part:
 def equal_by_cases(before: Scope, after: Scope, forms: Iterable[Scope]) -> int:
     """The number of cases on each of which both sides have one normal form; 0 where there is no such proof."""
     found = list(forms)
-    parts = [_parts(i, found) for i in before.loops]
+    return _equal_on_parts(before, after, found, False) or _equal_on_parts(before, after, found, True)
+
+
+def _equal_on_parts(before: Scope, after: Scope, forms: list[Scope], edges: bool) -> int:
+    parts = [_parts(i, forms, edges) for i in before.loops]
     cases = 1
     for p in parts:
         cases *= len(p)
@@ -51,10 +56,10 @@ def restricted(scope: Scope, case: tuple[Part, ...]) -> Scope:
     return replace(scope, loops=loops, body=map_indices(substitute_body(scope.body, at), lambda e: simplify(e, ranges)))
 
 
-def _parts(loop: Iter, forms: Iterable[Scope]) -> list[Part]:
-    """A partition of the loop's range."""
+def _parts(loop: Iter, forms: Iterable[Scope], edges: bool) -> list[Part]:
+    """A partition of the loop's range, where `edges` also at the edges of what is read."""
     cuts, modulus = {loop.lo, loop.hi}, 1
-    for e, equal in (found for form in forms for found in _about(form, loop.name)):
+    for e, equal in (found for form in forms for found in _about(form, loop.name, edges)):
         modulus = lcm(modulus, e.den, *(a.den for a, _ in e.terms if isinstance(a, Floor)))
         if len(e.terms) == 1 and e.terms[0][0] == loop.name:
             c = e.terms[0][1]
@@ -65,7 +70,7 @@ def _parts(loop: Iter, forms: Iterable[Scope]) -> list[Part]:
     return [Part(first, -(-(hi - first) // modulus), modulus) for lo, hi in pairwise(inside) for first in range(lo, min(hi, lo + modulus))]
 
 
-def _about(form: Scope, name: str) -> Iterator[tuple[Index, bool]]:
+def _about(form: Scope, name: str, edges: bool) -> Iterator[tuple[Index, bool]]:
     """Conditions on this loop alone, its floors, and exact divisions that it takes part in; closed scopes name their loops as those around them."""
     for c in _conditions(form.body):
         if c.index.names() == {name}:
@@ -75,9 +80,19 @@ def _about(form: Scope, name: str) -> Iterator[tuple[Index, bool]]:
         divided = e.den > 1 and e.coefficient(name) % e.den != 0
         if floors or divided:
             yield Index(floors, 0, e.den if divided else 1), False
+    if edges:
+        yield from ((e, False) for r in reads(form.body) for e in _edges(r) if e.names() == {name})
     for inner in nested(form):
         if any(i.name == name for i in inner.loops):
-            yield from _about(inner, name)
+            yield from _about(inner, name, edges)
+
+
+def _edges(r: Read) -> Iterator[Index]:
+    """Index functions that change their sign where a read comes into the box of what it reads, and where it leaves it."""
+    for e, (lo, hi) in zip(r.index, r.base.box, strict=True):
+        if e.den == 1:
+            yield e - lo
+            yield e - hi
 
 
 def _conditions(body: Body) -> Iterator[Cond]:

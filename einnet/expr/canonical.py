@@ -88,7 +88,8 @@ def _finished(term: Term, box: Box) -> Term | None:
             break
     known, _ = supports(term.factors, term.absorbing)
     ranges = term.ranges(box)
-    if (term.conds or term.divisors) and sets.empty((*term.conds, *known, *map(divisor_condition, term.divisors)), ranges):
+    asked = term.conds or term.divisors or _supports_meet(term, ranges)
+    if asked and sets.empty((*term.conds, *known, *map(divisor_condition, term.divisors)), ranges):
         return None
     return replace(term, factors=tuple(with_plain_fills(f, ranges) for f in term.factors))
 
@@ -103,6 +104,17 @@ def _vanishes(term: Term, box: Box) -> bool:
         if hi < 0 or (c.equal and lo > 0):
             return True
     return any(num.is_const and num.const % d for num, d in (*term.divisors, *divisors))
+
+
+def _supports_meet(term: Term, ranges: Mapping[str, Range]) -> bool:
+    """Two factors are absorbing on parts of the box that depend on one iterator: they may leave nothing together."""
+    seen: set[str] = set()
+    for factor in term.factors if len(term.factors) > 1 else ():
+        names = frozenset[str]().union(*(c.index.names() for c in supports((factor,), term.absorbing)[0] if bounds(c.index, ranges)[0] < 0))
+        if seen & names:
+            return True
+        seen |= names
+    return False
 
 
 def _without_free(term: Term) -> Term | None:

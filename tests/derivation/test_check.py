@@ -158,6 +158,20 @@ PIECES = {
         "h-27",
         "h-26",
     ),
+    "side by side, under a function": (
+        "A : f32[6,7]\nB : f32[6,4]\n",
+        "L[i<6,j<11] relu(select(j>=7, B[i,j-7], A[i,j]))",
+        "L[i<6,j<11] select(j>=7, relu(B[i,j-7]), relu(A[i,j]))",
+        "j>=7",
+        "j>=6",
+    ),
+    "one above the other, with a factor": (
+        "A : f32[6,7]\nB : f32[4,7]\n",
+        "L[i<10,j<7] tanh(select(i>=6, B[i-6,j], A[i,j]))*select(i>=6, A[i-6,j], A[i,j])",
+        "L[i<10,j<7] tanh(A[i,j])*A[i,j] + tanh(B[i-6,j])*A[i-6,j]",
+        "B[i-6,j]",
+        "B[i-5,j]",
+    ),
     "tiles with a tail": (
         "A : f32[66]\n",
         "L[h<64] relu(A[h+2])",
@@ -181,9 +195,29 @@ def test_what_is_put_together_from_disjoint_pieces_is_proven_by_cases(name: str)
 def test_cases_cover_the_box_and_count_each_point_once() -> None:
     loop = Iter("h", -3, 21)
     forms = [parse("A : f32[64]\nL[-3<=h<21] select(h>=2 & 15-2*h>=0, A[h//3], A[(h+1)/2])")]
-    parts = _parts(loop, forms)
-    assert len(parts) > 4 and {p.step for p in parts} == {6}
-    assert sorted(p.first + p.step * x for p in parts for x in range(p.count)) == list(range(-3, 21))
+    for edges in (False, True):
+        parts = _parts(loop, forms, edges)
+        assert len(parts) > 4 and {p.step for p in parts} == {6}
+        assert sorted(p.first + p.step * x for p in parts for x in range(p.count)) == list(range(-3, 21))
+    inside = [parse("A : f32[9]\nL[-3<=h<21] relu(A[2*h+1]*{L[4<=x<6] A[x]}[8-h])")]
+    assert [p.first for p in _parts(loop, inside, False)] == [-3]
+    assert [p.first for p in _parts(loop, inside, True)] == [-3, 0, 3, 4, 5]
+
+
+def test_products_of_what_is_nowhere_together_vanish() -> None:
+    """Also where no condition is written; a common element keeps them."""
+    nothing = parse("L[i<10] 0")
+    for text, empty in (
+        ("L[i<10] A[i]*A[i-7]", False), ("L[i<10] A[i]*A[i-8]", True),
+        ("L[i<10] Σ[k<3] A[i+k]*A[i+k-8]", True), ("L[i<10] Σ[k<3] A[i+k]*A[i-7]", False),
+        ("L[i<10] max[k<3] A[i+k]*A[i+k-8]", True),
+    ):  # fmt: skip
+        scope = parse(f"A : f32[8]\n{text}")
+        if empty:
+            assert check_equal(scope, nothing).method == "inline", text
+        else:
+            with pytest.raises(Difference):
+                check_equal(scope, nothing)
 
 
 def test_what_has_no_common_normal_form_is_evaluated_and_says_so() -> None:
