@@ -5,6 +5,7 @@
 # make host    the models at full size as programs for CUDA, executed on the processor (no GPU needed; half an hour)
 # make gpu     the tests that need a CUDA card        make bench-gpu  the seven models against torch and JAX on a card: searches first, then 8 minutes
 # make docs    the site, in build/docs               make notebooks executes the notebooks
+# make corpus  the rules of TASO, Tensat and TensorRight, proven or refuted: a table, and any difference from what is stored
 # make goldens the published derivations, found by search: states, depth and time of each, three shapes
 # make bench-search   depth, converging and fingerprints: the experiments of the search, about ten minutes
 # make bench   the seven models against other engines (hours; goes on where it stopped)
@@ -14,7 +15,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow nvrtc plans host gpu bench-gpu docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search
+.PHONY: demo test lint test-slow corpus nvrtc plans host gpu bench-gpu docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -62,6 +63,9 @@ gpu: .venv/stamp-cuda
 bench-gpu: .venv/stamp-cuda .venv/stamp-xla
 	$(BIN)/python benchmarks/gpu.py --prepare build/card
 	$(BIN)/python benchmarks/gpu.py --programs build/card
+
+corpus: .venv/stamp-dev
+	$(BIN)/python -m tests.corpus.verdicts
 
 goldens: .venv/stamp-dev
 	$(BIN)/python -m tests.search.goldens
