@@ -25,6 +25,8 @@ Subject = Rule | Table
 FORCED_BY = {
     "fold": "an identity",
     "residue": "all other terms are 0",
+    "delta": "an equation leaves one term",
+    "drop": "what is the same along a loop is computed once",
     "tighten": "what is left out is 0 or never read",
     "merge": "what only copies needs no tensor of its own",
 }

@@ -7,6 +7,8 @@ from functools import partial
 
 from einnet.derivation.facts import inside, is_copy
 from einnet.derivation.rule import Refused
+from einnet.derivation.rules.delta import determined
+from einnet.derivation.rules.drop import dropped
 from einnet.derivation.rules.fold import fold_kind, folded
 from einnet.derivation.rules.merge import merge_kind, merge_read
 from einnet.derivation.rules.residue import collapsed
@@ -15,8 +17,10 @@ from einnet.derivation.steps import Step, replace_at
 from einnet.expr.index import var
 from einnet.expr.nodes import Read, Scope, nested, reads
 
-FORCED = ("fold", "residue", "tighten", "merge")
+FORCED = ("fold", "residue", "delta", "tighten", "drop", "merge")
 """The rules that normalisation applies. A derivation of these alone changes how an expression is written, not what is computed."""
+
+KIND_OF = {"residue": "reassociation", "delta": "reassociation"}
 
 Keep = Callable[[Scope], bool]
 
@@ -37,10 +41,12 @@ def normalise(e: Scope, keep: Keep = lambda s: False) -> tuple[Scope, tuple[Step
 
 def _once(e: Scope, keep: Keep, steps: list[Step]) -> Scope:
     kept = frozenset(r.base for r in reads(e.body) if isinstance(r.base, Scope) and keep(r.base))
-    for rule, f in (("fold", folded), ("residue", collapsed), ("tighten", partial(tightened, kept=kept))):
+    for rule, f in (
+        ("fold", folded), ("residue", collapsed), ("delta", determined), ("tighten", partial(tightened, kept=kept)), ("drop", partial(dropped, kept=kept)),
+    ):  # fmt: skip
         new = f(e)
         if new != e:
-            steps.append(Step(rule, "all", e, new, kind={"fold": fold_kind(e), "residue": "reassociation"}.get(rule, "exact")))
+            steps.append(Step(rule, "all", e, new, kind=fold_kind(e) if rule == "fold" else KIND_OF.get(rule, "exact")))
             return new
     for n, s in enumerate(nested(e)):
         narrow = s if s.sums or s in kept else folded(s)

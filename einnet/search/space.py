@@ -18,7 +18,7 @@ from einnet.derivation.normalise import FORCED, normalise
 from einnet.derivation.rule import Refused, Rewrite, Rule
 from einnet.derivation.rules import RULES
 from einnet.derivation.steps import Step
-from einnet.expr.nodes import Scope, is_weight
+from einnet.expr.nodes import Scope, is_weight, nested
 from einnet.instantiate.tables import TABLES, Table
 from einnet.search.bases import base_of, closed_base, converged_forms
 from einnet.search.forms import Form, plain
@@ -29,7 +29,8 @@ from einnet.search.ways import Ways
 from einnet.search.work import BYTES, MACHINE, Weights, applies_algorithm, elements, flops, intensity, moved
 
 EXPLORED = (
-    "sum-split", "substitute", "substitute-sum", "tile", "band", "merge", "relax", "bilinear", "divide", "distribute", "join", "collect", "commute",
+    "sum-split", "substitute", "substitute-sum", "tile", "band", "merge", "relax", "bilinear", "divide", "distribute", "scale", "store", "join",
+    "collect", "commute",
 )  # fmt: skip
 """Rules that are a choice. tighten and fold are applied always, reorder and relayout where converging derivation wants them."""
 
@@ -164,8 +165,13 @@ class Space:
         return all(s.kind in self.options.kinds for s in steps)
 
     def worth(self, scope: Scope) -> bool:
-        """Exploring can pay: the scope itself computes much for what it moves, and is no algorithm's transform (those are generated)."""
-        return not is_weight(scope) and intensity(scope) >= self.options.intensity and not applies_algorithm(scope)
+        """Exploring can pay: the scope computes much for what it moves, or reads what another one reduces, and is no algorithm's transform.
+
+        What reads a reduction may pass into it, so that much is computed there or nothing: its own arithmetic tells nothing of that.
+        """
+        if is_weight(scope) or applies_algorithm(scope):
+            return False
+        return intensity(scope) >= self.options.intensity or reads_reduction(scope)
 
     def _group(self, scope: Scope) -> Group:
         """The group of a scope, with its normal form as the first member."""
@@ -262,6 +268,11 @@ class Space:
             for opening in base.openings:
                 self._reach(root, opening.group, depth)
         return True
+
+
+def reads_reduction(scope: Scope) -> bool:
+    """A reduction of something that is not known at compile time is read, maybe through element functions."""
+    return any(not is_weight(s) and (s.sums or reads_reduction(s)) for s in nested(scope))
 
 
 def deepen(scope: Scope, options: Options, progress: Callable[[Statistics], None] | None = None) -> tuple[list[Form], Statistics]:

@@ -223,3 +223,24 @@ def masked_reductions(draw: st.DrawFn) -> Scope:
     if kind in ("exp", "scope"):
         masked = Read(Scope((m, k), (), masked), (var("m"), var("k")))
     return Scope((m, Iter("c", 0, 2)), (k,), make_mul((masked, Read(Tensor("V", (k.hi, 2)), (var("k"), var("c"))))))
+
+
+@st.composite
+def equations(draw: st.DrawFn) -> Scope:
+    """Reductions of which an equation leaves one term, or the terms of one quotient or remainder, directly or in a scope that is read."""
+    low = draw(st.sampled_from((0, 0, 0, 1, -1)))
+    m, k = Iter("m", 0, draw(st.integers(2, 8))), Iter("k", low, low + draw(st.integers(2, 8)))
+    d, sign, shift = draw(st.sampled_from((2, 3))), draw(st.sampled_from((1, -1))), draw(st.integers(-2, 2))
+    left, right = {
+        "plain": (var("k"), var("m")), "skew": (var("k"), draw(st.sampled_from((2, -1))) * var("m")), "block": (var("k") // d, var("m") // d),
+        "rest": (var("k") % d, var("m") % d), "mixed": (var("k") % d, var("m") // d), "wide": (var("k") // d, var("m")),
+    }[draw(st.sampled_from(("plain", "skew", "block", "rest", "mixed", "wide")))]  # fmt: skip
+    conds = (Cond(sign * (left - right + shift), True), *((Cond(var("m") - 1),) if draw(st.integers(0, 3)) == 0 else ()))
+    reach = max(k.hi, 1)
+    given = Read(Tensor(f"U{m.hi}x{reach}", (m.hi, reach)), (var("m"), var("k")))
+    if draw(st.integers(0, 3)) == 0:
+        return Scope((m,), (k,), Select(conds, given, Const(-INF)), "max")
+    chosen: Body = Select(conds, draw(st.sampled_from((given, Call("tanh", (given,)), make_mul((given, given))))), Const(Fraction(0)))
+    if draw(st.booleans()):
+        chosen = Read(Scope((m, k), (), chosen), (var("m"), var("k")))
+    return Scope((m, Iter("c", 0, 2)), (k,), make_mul((chosen, Read(Tensor(f"V{reach}", (reach, 2)), (var("k"), var("c"))))))

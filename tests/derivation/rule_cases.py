@@ -399,4 +399,94 @@ CASES: dict[str, Cases] = {
         ),
         1,
     ),
+    "drop": Cases(
+        (
+            (
+                "L[m<8,n<5] {L[m'<4,m''<2,n<5] Σ[k<6] M[m',k]*N[k,n]}[m//2,m%2,n]",
+                "all",
+                "L[m<8,n<5] {L[m'<4,n<5] Σ[k<6] M[m',k]*N[k,n]}[m//2,n]",
+            ),
+            ("L[h<3,m<4] Σ[k<6] M[m,k]", "all", "L[h<3,m<4] {L[m<4] Σ[k<6] M[m,k]}[m]"),
+            ("L[m<4] relu({L[x<2] max[k<8] V[k]}[0]) + M[m,0]", "all", "L[m<4] relu({L[] max[k<8] V[k]}[]) + M[m,0]"),
+        ),
+        (
+            ("L[m<4] Σ[k<6] M[m,k]", "every loop is used"),
+            ("L[m<8] {L[x<2,m<4] Σ[k<6] M[m,k]}[m-1,m//2]", "may be read outside its range"),
+            ("L[m<4,n<2] M[m,0]", "every loop is used"),
+        ),
+        30,
+    ),
+    "delta": Cases(
+        (
+            ("L[m<6,n<5] Σ[k<6] select(m-k==0, V[m], 0)*N[k,n]", "all", "L[m<6,n<5] V[m]*N[m,n]"),
+            ("L[m<6,n<5] Σ[k<6] select(k-m-2==0, N[k,n], 0)", "all", "L[m<6,n<5] select(-m+3>=0, N[m+2,n], 0)"),
+            (
+                "L[m<6,n<5] Σ[k<6] select(m//2-k//2==0, O[0,m], 0)*N[k,n]",
+                "all",
+                "L[m<6,n<5] Σ[k'<2] O[0,m]*N[2*(m//2)+k',n]",
+            ),
+            (
+                "L[m<6,n<5] Σ[k<6] select(m%2-k%2==0, O[0,m], 0)*N[k,n]",
+                "all",
+                "L[m<6,n<5] Σ[k'<3] O[0,m]*N[m%2+2*k',n]",
+            ),
+            ("L[m<6,n<5] Σ[k<6] {L[m<6,k<6] select(m-k==0, V[m], 0)}[m,k]*N[k,n]", "all", "L[m<6,n<5] V[m]*N[m,n]"),
+            ("L[m<6] max[k<6] select(k-m-2==0, V[k], -inf)", "all", "L[m<6] select(-m+3>=0, V[m+2], -inf)"),
+        ),
+        (
+            ("L[m<6,n<5] Σ[k<6] M[m,k]*N[k,n]", "no factor asks"),
+            ("L[m<6,n<5] Σ[k<6] select(m-k>=0, V[m], 0)*N[k,n]", "no factor asks"),
+            ("L[m<6,n<5] Σ[k<6] select(2*k-m==0, V[m], 0)*N[k,n]", "no factor asks"),
+            ("L[m<6] max[k<6] select(k-m==0, V[k], 0)", "no factor asks"),
+        ),
+        10,
+    ),
+    "scale": Cases(
+        (
+            (
+                "L[m<4,n<5] Σ[k<6] (exp(M[m,k])/V[m])*N[k,n]",
+                "all",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] exp(M[m,k])*N[k,n]}[m,n] / V[m]",
+            ),
+            (
+                "L[m<4,n<5] Σ[k<6] {L[m<4,k<6] exp(M[m,k])/V[m]}[m,k]*N[k,n]",
+                "all",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] {L[m<4,k<6] exp(M[m,k])}[m,k]*N[k,n]}[m,n] / V[m]",
+            ),
+            (
+                "L[m<4,n<5] Σ[k<6] {L[k<6,m<4] M[m,k]*V[m]}[k,m]*N[k,n]",
+                "all",
+                "L[m<4,n<5] V[m]*{L[m<4,n<5] Σ[k<6] {L[k<6,m<4] M[m,k]}[k,m]*N[k,n]}[m,n]",
+            ),
+        ),
+        (
+            ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "depends on what is summed"),
+            ("L[m<4,n<5] Σ[k<6] (M[m,k]/V[k])*N[k,n]", "depends on what is summed"),
+            ("L[m<5,n<5] Σ[k<6] {L[m<4,k<6] M[m,k]/V[m]}[m,k]*N[k,n]", "depends on what is summed"),
+            ("L[m<4] max[k<6] M[m,k]/V[m]", "it is no sum"),
+        ),
+        10,
+    ),
+    "store": Cases(
+        (
+            ("L[m<4,n<5] Σ[k<6] relu(M[m,k])*N[k,n]", "all", "L[m<4,n<5] Σ[k<6] {L[m<4,k<6] relu(M[m,k])}[m,k]*N[k,n]"),
+            ("L[m<4,n<5] Σ[k<6] M[m,k]*O[m,k]*N[k,n]", "all", "L[m<4,n<5] Σ[k<6] {L[m<4,k<6] M[m,k]*O[m,k]}[m,k]*N[k,n]"),
+            (
+                "L[h<7,c<2] Σ[r<3] relu(D[h+r,c])*w3[r]",
+                "all",
+                "L[h<7,c<2] Σ[r<3] {L[z<9,z'<5] relu(D[z,z'])}[h+r,c]*w3[r]",
+            ),
+            (
+                "L[h<9,c<2] Σ[r<3] relu(D[h+r-1,c])*w3[r]",
+                "all",
+                "L[h<9,c<2] Σ[r<3] {L[h<9,c<2,r<3] relu(D[h+r-1,c])}[h,c,r]*w3[r]",
+            ),
+        ),
+        (
+            ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "every factor is a read"),
+            ("L[m<4] Σ[k<6] relu(M[m,k])", "there is one only"),
+            ("L[m<4] max[k<6] relu(M[m,k])*V[k]", "it is no sum"),
+        ),
+        20,
+    ),
 }

@@ -14,7 +14,7 @@ from einnet.derivation.rules import RULES
 from einnet.derivation.steps import KINDS
 from einnet.expr.nodes import Scope, used_names, walk
 from einnet.expr.text import parse
-from tests.derivation.generators import band_products, correlations, masked_reductions, readers, same_tensor, scopes
+from tests.derivation.generators import band_products, correlations, equations, masked_reductions, readers, same_tensor, scopes
 from tests.derivation.moves import layout_moves
 from tests.derivation.rule_cases import CASES, DECLARED
 from tests.derivation.siblings import concatenations, siblings
@@ -89,8 +89,14 @@ def sources(count: int) -> tuple[Scope, ...]:
     def draw_moves(source: Scope) -> None:
         found.append(source)
 
+    @settings(max_examples=count // 8, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+    @given(equations())
+    def draw_equations(source: Scope) -> None:
+        found.append(source)
+
     draw()
     draw_moves()
+    draw_equations()
     return tuple(found)
 
 

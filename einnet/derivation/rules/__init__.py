@@ -5,14 +5,18 @@ from einnet.derivation.rules.band import band
 from einnet.derivation.rules.bilinear import bilinear
 from einnet.derivation.rules.collect import collect
 from einnet.derivation.rules.commute import commute
+from einnet.derivation.rules.delta import delta
 from einnet.derivation.rules.distribute import distribute
 from einnet.derivation.rules.divide import divide
+from einnet.derivation.rules.drop import drop
 from einnet.derivation.rules.fold import fold
 from einnet.derivation.rules.join import join
 from einnet.derivation.rules.merge import merge
 from einnet.derivation.rules.relax import relax
 from einnet.derivation.rules.relayout import relayout
 from einnet.derivation.rules.residue import residue
+from einnet.derivation.rules.scale import scale
+from einnet.derivation.rules.store import store
 from einnet.derivation.rules.substitute import reorder_loops, substitute_loops, substitute_sums
 from einnet.derivation.rules.sum_split import sum_split
 from einnet.derivation.rules.tighten import tighten
@@ -20,5 +24,5 @@ from einnet.derivation.rules.tile import tile
 
 RULES: tuple[Rule, ...] = (
     sum_split, substitute_loops, substitute_sums, reorder_loops, tile, band, merge, tighten, relax, relayout, residue, bilinear,
-    divide, distribute, join, collect, commute, fold,
+    divide, distribute, scale, store, join, collect, commute, delta, drop, fold,
 )  # fmt: skip

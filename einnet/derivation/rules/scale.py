@@ -1,0 +1,90 @@
+"""scale: factors and divisors that what is summed does not change leave the sum, out of the scopes that it reads too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from einnet.derivation.facts import factors, in_range
+from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.expr.nodes import Body, Const, Div, Read, Scope, indices, make_mul, substitute_body, used_names
+
+ONE = Const(Fraction(1))
+
+Parts = tuple[list[Body], list[Body]]
+"""Factors and divisors."""
+
+
+@rule("scale", guard="a divisor, or a factor of a scope that is read, does not depend on what is summed", kind="reassociation")
+def scale(e: Scope) -> Iterator[Outcome]:
+    """L[x] Σ[y] (f/u(x))*g = L[x] {L[x] Σ[y] f*g}[x]/u(x);  L[x] Σ[y] {L[z,w] f(z,w)*u(z)}[Φ(x),Ψ(y)]*g = L[x] u(Φ(x))*{L[x] Σ[y] {L[z,w] f}[Φ,Ψ]*g}[x]"""
+    if e.reduce != "sum" or not e.sums:
+        yield Refused("it is no sum")
+        return
+    found = _scaled(e)
+    yield Refused("all that divides or scales a factor depends on what is summed") if found is None else Rewrite(found, "all", "reassociation")
+
+
+def _scaled(e: Scope) -> Scope | None:
+    """The right-hand side, with all such factors outside; None where there are none."""
+    outside: Parts = ([], [])
+    inside: list[Body] = []
+    hidden = False
+    for f in factors(e.body):
+        multiply, divide, rest = _taken(e, f)
+        outside[0].extend(multiply)
+        outside[1].extend(divide)
+        inside += [] if rest == ONE else [rest]
+        hidden = hidden or bool(divide) or (rest != f and isinstance(f, Read))
+    if not hidden or not inside:
+        return None
+    body = make_mul(inside)
+    own = tuple(i for i in e.loops if i.name in used_names(body))
+    top = make_mul((*outside[0], Read(Scope(own, e.sums, body), indices(own))))
+    return Scope(e.loops, (), Div(top, make_mul(outside[1])) if outside[1] else top)
+
+
+def _taken(e: Scope, f: Body) -> tuple[list[Body], list[Body], Body]:
+    """What leaves the sum of a factor, as factors and as divisors, and what stays."""
+    summed = {i.name for i in e.sums}
+    if isinstance(f, Read) and isinstance(f.base, Scope) and not f.base.sums:
+        return _out_of(e, f, f.base)
+    if not used_names(f) & summed:
+        return [f], [], ONE
+    multiply, divide = quotient(f)
+    free = [p for p in multiply if not used_names(p) & summed]
+    free_divisors = [p for p in divide if not used_names(p) & summed]
+    if not free_divisors:
+        return [], [], f
+    return free, free_divisors, _fraction([p for p in multiply if p not in free], [p for p in divide if p not in free_divisors])
+
+
+def _out_of(e: Scope, r: Read, s: Scope) -> tuple[list[Body], list[Body], Body]:
+    """The same for the read of a scope that reduces nothing: what depends only on dimensions that are read at the loops of e, within their range."""
+    loops = {i.name for i in e.loops}
+    place = {i.name: ix for i, ix in zip(s.loops, r.index)}
+    fixed = {i.name for i in s.loops if place[i.name].names() <= loops and in_range(place[i.name], i.range, e.ranges)}
+    if len(fixed) == len(s.loops):
+        return [r], [], ONE
+    multiply, divide = quotient(s.body)
+    free = [p for p in multiply if used_names(p) <= fixed and not isinstance(p, Const)]
+    free_divisors = [p for p in divide if used_names(p) <= fixed]
+    left = [p for p in multiply if p not in free]
+    if not (free or free_divisors) or not left:
+        return [], [], r
+    rest = replace(r, base=replace(s, body=_fraction(left, [p for p in divide if p not in free_divisors])))
+    return [substitute_body(p, place) for p in free], [substitute_body(p, place) for p in free_divisors], rest
+
+
+def quotient(f: Body) -> Parts:
+    """Factors and divisors of a body, divisions within products and within divided bodies taken apart."""
+    if not isinstance(f, Div):
+        apart = [quotient(p) if isinstance(p, Div) else ([p], []) for p in factors(f)]
+        return [x for above, _ in apart for x in above], [x for _, below in apart for x in below]
+    above, below = quotient(f.num)
+    return above, [*below, *factors(f.den)]
+
+
+def _fraction(above: Sequence[Body], below: Sequence[Body]) -> Body:
+    return Div(make_mul(above), make_mul(below)) if below else make_mul(above)
