@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from einnet.expr.nodes import reads
 from tests.graph.cases import check, node, values
 
 CONV: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
@@ -84,16 +85,18 @@ def test_gemm(turned: int, flipped: int, alpha: float, beta: float, shape: tuple
         ("ij,jk->ik", [(3, 4), (4, 5)]), ("ij,jk", [(3, 4), (4, 5)]), ("bhid,bhjd->bhij", [(2, 2, 3, 4), (2, 2, 5, 4)]),
         ("...ij,...jk->...ik", [(2, 3, 4), (2, 4, 5)]), ("i,j->ij", [(3,), (4,)]), ("ij->ji", [(3, 4)]), ("ij->", [(3, 4)]), ("ii->i", [(3, 3)]),
         ("bij,bj->bi", [(2, 3, 4), (2, 4)]), ("abc,cd->abd", [(2, 3, 4), (4, 5)]), ("ij,ij->", [(3, 4), (3, 4)]), ("Ai,iB->AB", [(2, 3), (3, 4)]),
+        ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 5)]), ("bi,oij,bj->bo", [(2, 3), (4, 3, 5), (2, 5)]), ("ai,bi,ci->abc", [(2, 3), (4, 3), (5, 3)]),
+        ("...i,ij,kj,kl->l...", [(2, 3), (3, 4), (5, 4), (5, 2)]), ("i,j,k->", [(2,), (3,), (4,)]), ("ii,ij,jj->i", [(3, 3), (3, 4), (4, 4)]),
     ],
 )  # fmt: skip
 def test_einsum(equation: str, shapes: list[tuple[int, ...]]) -> None:
-    inputs = {name: values(shape, n) for n, (name, shape) in enumerate(zip("ab", shapes))}
+    inputs = {name: values(shape, n) for n, (name, shape) in enumerate(zip("abcd", shapes))}
     check([node("Einsum", list(inputs), equation=equation)], inputs)
 
 
-def test_einsum_of_three_is_opaque() -> None:
-    program = check([node("Einsum", ["a", "b", "c"], equation="ij,jk,kl->il")], {n: values((3, 3), k) for k, n in enumerate("abc")}, opaque=True)
-    assert "3 operands" in program.nodes[0].why  # type: ignore[union-attr]
+def test_einsum_of_three_multiplies_two_at_a_time() -> None:
+    program = check([node("Einsum", ["a", "b", "c"], equation="ij,jk,kl->il")], {n: values((3, 3), k) for k, n in enumerate("abc")})
+    assert [len(list(reads(n.scope.body))) for n in program.expression_nodes()] == [2, 2]
 
 
 def test_group_index_is_floor_of_feature() -> None:

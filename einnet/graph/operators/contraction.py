@@ -67,14 +67,22 @@ def einsum_terms(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], 
 
 
 def einsum(op: Op) -> Result:
-    """One or two operands; letters that are not in the result are summed."""
-    if len(op.inputs) not in (1, 2):
-        return Unsupported(f"Einsum of {len(op.inputs)} operands")
+    """Letters that are not in the result are summed. More than two operands are multiplied from the left, two at a time."""
     operands = [op.input(n).tensor for n in range(len(op.inputs))]
     parsed = einsum_terms(op.string("equation", ""), [len(t.shape) for t in operands])
     if parsed is None:
         return Unsupported("the equation does not fit the operands")
     terms, result = parsed
+    while len(operands) > 2:
+        later = {letter for term in (*terms[2:], result) for letter in term}
+        wanted = [letter for letter in dict.fromkeys((*terms[0], *terms[1])) if letter in later]
+        operands[:2] = [op.step(contracted(operands[:2], terms[:2], wanted), "einsum")]
+        terms[:2] = [wanted]
+    return contracted(operands, terms, result)
+
+
+def contracted(operands: Sequence[Tensor], terms: Sequence[Sequence[str]], result: Sequence[str]) -> Scope:
+    """The product of some operands, whose dimensions have letters, summed over those that are not in the result."""
     extents: dict[str, int] = {}
     for tensor, term in zip(operands, terms):
         for letter, n in zip(term, tensor.shape):
