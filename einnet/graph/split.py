@@ -7,7 +7,7 @@ chains. Every piece has one output, and nothing inside it is used outside.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Union
@@ -124,7 +124,10 @@ def follows_pointwise(node: Node, name: str) -> bool:
 
 
 class _Grouping:
-    """Which nodes stand together: `members` maps the position of a group's last node to the positions of all."""
+    """Which nodes stand together: `members` maps the position of a group's last node to the positions of all.
+
+    The tail of an anchor is found once. It ends before the first node that some group has taken: `length` says where that is by now.
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -134,12 +137,18 @@ class _Grouping:
         for k, node in enumerate(program.nodes):
             for name in node.inputs:
                 self.users.setdefault(name, []).append(k)
-        self.taken: set[int] = set()
         self.members: dict[int, set[int]] = {}
-        self.anchors = [k for k, node in enumerate(program.nodes) if isinstance(node, Node) and is_contraction(node.scope)]
-        self.taken.update(self.anchors)
-        for k in reversed(self.anchors):
-            if not self.member(k):
+        anchors = [k for k, node in enumerate(program.nodes) if isinstance(node, Node) and is_contraction(node.scope)]
+        self.taken = set(anchors)
+        self.tails = {k: self._tail(k) for k in anchors}
+        self.length = {k: len(tail) for k, tail in self.tails.items()}
+        self.places: dict[int, list[tuple[int, int]]] = {}
+        for anchor, tail in self.tails.items():
+            for n, k in enumerate(tail):
+                self.places.setdefault(k, []).append((anchor, n))
+        self.grouped: set[int] = set()
+        for k in reversed(anchors):
+            if k not in self.grouped:
                 self.add(self.with_source(self.with_tail(k)))
         for k in reversed(range(len(program.nodes))):
             if k not in self.taken and isinstance(program.nodes[k], Node):
@@ -147,27 +156,36 @@ class _Grouping:
 
     def add(self, group: set[int]) -> None:
         self.taken.update(group)
+        self.grouped.update(group)
         self.members[max(group)] = group
+        for k in group:
+            for anchor, n in self.places.get(k, ()):
+                self.length[anchor] = min(self.length[anchor], max(n, 1))
 
-    def with_tail(self, anchor: int) -> set[int]:
+    def _tail(self, anchor: int) -> list[int]:
         """The anchor and the pointwise nodes after it, as long as each value has that single user."""
-        group = {anchor}
-        last = anchor
+        tail = [anchor]
         while True:
-            name = self.program.nodes[last].outputs[0].name
+            name = self.program.nodes[tail[-1]].outputs[0].name
             users = self.users.get(name, [])
             if name in self.outputs or len(users) != 1 or users[0] in self.taken:
-                return group
+                return tail
             user = self.program.nodes[users[0]]
             if not isinstance(user, Node) or not follows_pointwise(user, name):
-                return group
-            last = users[0]
-            group.add(last)
+                return tail
+            tail.append(users[0])
+
+    def with_tail(self, anchor: int) -> set[int]:
+        """The anchor and those pointwise nodes after it that no group has."""
+        return set(self.tails[anchor][: self.length[anchor]])
+
+    def waiting(self, k: int, group: Collection[int]) -> list[int]:
+        """Anchors that are in no group yet, nor in this one, and have the node in their tails."""
+        return [a for a, n in self.places.get(k, ()) if n < self.length[a] and a not in self.grouped and a not in group]
 
     def with_source(self, group: set[int]) -> set[int]:
         """The group; and, where other reductions stand between it and anchors before it, all from those anchors on."""
-        tails = {k: self.with_tail(k) for k in self.anchors if k not in group and not self.member(k)}
-        between = self.cone(group, set().union(*tails.values()))
+        between = self.cone(group, lambda k: bool(self.waiting(k, group)))
         waiting = [k for k in between - group if reduces(self.program.nodes[k])]
         reduced: set[int] = set()
         while waiting:
@@ -176,28 +194,26 @@ class _Grouping:
                 reduced.add(k)
                 waiting += [p for name in self.program.nodes[k].inputs if (p := self.position.get(name)) is not None and p in between]
         needed = {name for k in reduced for name in self.program.nodes[k].inputs}
-        sources = {k for k, tail in tails.items() if self.ends_in(max(tail), between, needed)}
+        before = (self.position[name] for name in needed if name in self.position)
+        sources = {a for k in before for a in self.waiting(k, group) if self.ends_in(a, between, needed)}
         if not sources:
             return group
-        found = between.union(*(tails[k] for k in sources))
-        return self.cone(found, set().union(*(tail for k, tail in tails.items() if k not in sources)))
+        found = between.union(*(self.with_tail(a) for a in sources))
+        return self.cone(found, lambda k: any(a not in sources for a in self.waiting(k, group)))
 
-    def ends_in(self, last: int, group: set[int], names: set[str]) -> bool:
-        """The node gives one of the names, and the group alone uses it."""
-        name = self.program.nodes[last].outputs[0].name
+    def ends_in(self, anchor: int, group: set[int], names: set[str]) -> bool:
+        """The last node of the anchor's tail gives one of the names, and the group alone uses it."""
+        name = self.program.nodes[self.tails[anchor][self.length[anchor] - 1]].outputs[0].name
         return name in names and name not in self.outputs and all(user in group for user in self.users[name])
 
-    def member(self, k: int) -> bool:
-        return any(k in group for group in self.members.values())
-
-    def cone(self, start: set[int], without: Collection[int] = ()) -> set[int]:
+    def cone(self, start: set[int], without: Callable[[int], bool] = lambda k: False) -> set[int]:
         """Some nodes and all free nodes before them, except some, whose values are used inside the group only."""
         group = set(start)
         waiting = [name for k in start for name in self.program.nodes[k].inputs]
         while waiting:
             name = waiting.pop()
             k = self.position.get(name)
-            if k is None or k in group or k in without or k in self.taken or name in self.outputs or not isinstance(self.program.nodes[k], Node):
+            if k is None or k in group or k in self.taken or name in self.outputs or not isinstance(self.program.nodes[k], Node) or without(k):
                 continue
             if all(user in group for user in self.users[name]):
                 group.add(k)
