@@ -42,7 +42,8 @@ def normalise(e: Scope, keep: Keep = lambda s: False) -> tuple[Scope, tuple[Step
 def _once(e: Scope, keep: Keep, steps: list[Step]) -> Scope:
     kept = frozenset(r.base for r in reads(e.body) if isinstance(r.base, Scope) and keep(r.base))
     for rule, f in (
-        ("fold", folded), ("residue", collapsed), ("delta", determined), ("tighten", partial(tightened, kept=kept)), ("drop", partial(dropped, kept=kept)),
+        ("fold", folded), ("residue", collapsed), ("delta", determined),
+        ("tighten", partial(tightened, kept=kept)), ("drop", partial(dropped, kept=kept)),
     ):  # fmt: skip
         new = f(e)
         if new != e:

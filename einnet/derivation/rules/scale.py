@@ -18,7 +18,7 @@ Parts = tuple[list[Body], list[Body]]
 
 @rule("scale", guard="a divisor, or a factor of a scope that is read, does not depend on what is summed", kind="reassociation")
 def scale(e: Scope) -> Iterator[Outcome]:
-    """L[x] Σ[y] (f/u(x))*g = L[x] {L[x] Σ[y] f*g}[x]/u(x);  L[x] Σ[y] {L[z,w] f(z,w)*u(z)}[Φ(x),Ψ(y)]*g = L[x] u(Φ(x))*{L[x] Σ[y] {L[z,w] f}[Φ,Ψ]*g}[x]"""
+    """L[x] Σ[y] (f/u(x))*g = L[x] {L[x] Σ[y] f*g}[x]/u(x);  Σ[y] {L[z,w] f*u(z)}[Φ(x),Ψ]*g = u(Φ)*{Σ[y] {L[z,w] f}[Φ,Ψ]*g}[x]"""
     if e.reduce != "sum" or not e.sums:
         yield Refused("it is no sum")
         return
