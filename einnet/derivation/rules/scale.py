@@ -80,7 +80,7 @@ def _out_of(e: Scope, r: Read, s: Scope) -> tuple[list[Body], list[Body], Body]:
 def quotient(f: Body) -> Parts:
     """Factors and divisors of a body, divisions within products and within divided bodies taken apart."""
     if not isinstance(f, Div):
-        apart = [quotient(p) if isinstance(p, Div) else ([p], []) for p in factors(f)]
+        apart: list[Parts] = [quotient(p) if isinstance(p, Div) else ([p], []) for p in factors(f)]
         return [x for above, _ in apart for x in above], [x for _, below in apart for x in below]
     above, below = quotient(f.num)
     return above, [*below, *factors(f.den)]
