@@ -50,6 +50,7 @@ def optimized(model: Path, name: str, derive: bool, search: Search, place: Place
 def excerpt(report: dict[str, Any]) -> dict[str, Any]:
     """What the results keep of a report: totals, proofs, and the subprograms that were changed."""
     kept = {key: report[key] for key in KEPT if key in report}
+    kept["parts"], kept["opaque"] = len(report["subprograms"]), len(report.get("opaque", []))
     kept["changed"] = [
         {"nodes": s["nodes"], "operators": s["operators"], "measured_ms": s["measured_ms"], "original_ms": s["original_ms"]}
         for s in report["subprograms"]
