@@ -22,6 +22,9 @@ PLANS = 8
 INEXACT = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION")
 """Notes on a plan that strict float32 excludes."""
 
+UNSTEADY = ("NONDETERMINISTIC",)
+"""Notes that every arithmetic excludes: the same inputs give the same outputs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -181,12 +184,12 @@ def added(step: Conv) -> Iterator[View]:
 
 
 def plan(cudnn: Any, graph: Any, math: str) -> None:
-    """Ask for plans, and exclude those that the arithmetic does."""
+    """Ask for plans, and exclude those that the arithmetic does, and those whose sums depend on the order in which blocks end."""
     graph.validate()
     graph.build_operation_graph()
     graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-    if math == "fp32":
-        graph.deselect_numeric_notes([getattr(cudnn.numerical_note, name) for name in INEXACT])
+    excluded = (*UNSTEADY, *(INEXACT if math == "fp32" else ()))
+    graph.deselect_numeric_notes([getattr(cudnn.numerical_note, name) for name in excluded])
 
 
 def described(step: Conv) -> str:

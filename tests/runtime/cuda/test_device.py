@@ -163,6 +163,13 @@ def test_strict_float32_uses_no_tensor_cores_and_tf32_does(card):
         check(product(), "fp16")
 
 
+@pytest.mark.parametrize("math", ["fp32", "tf32"])
+def test_engines_whose_sums_depend_on_the_order_of_blocks_never_run(card, math):
+    check(convolution(), math)
+    assert card.log
+    assert "convolution 25" not in card.log
+
+
 @pytest.mark.parametrize("kernel", [product(), convolution()], ids=["product", "convolution"])
 def test_the_fastest_algorithm_is_kept(card, kernel, monkeypatch):
     program, _ = lowered(kernel)
