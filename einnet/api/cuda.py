@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 from einnet.api.certificate import Certificate, certify
 from einnet.api.cuda_report import build_report, stored_report
 from einnet.api.optimize import TOLERANCE, prepare, tell
-from einnet.api.pipeline import Outcome, search
+from einnet.api.pipeline import Cost, Outcome, search
 from einnet.api.plain import plain
 from einnet.api.schedule import CountedClock, Schedule
 from einnet.api.settings import Settings
@@ -21,9 +22,16 @@ from einnet.api.verify import Trial, random_inputs
 from einnet.errors import UsageError
 
 if TYPE_CHECKING:
+    from einnet.graph.program import Program
+    from einnet.runtime.cuda.costs import CudaCost
+    from einnet.runtime.cuda.profile import Profile
     from einnet.runtime.cuda.program import CudaProgram
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+SEARCHES = 4
+"""Searches at most, each without the kernel that the program of the one before could not be compiled with."""
 
 
 @dataclass
@@ -65,8 +73,6 @@ def optimize_cuda(model: Any, settings: Settings, profile: str | Path | None = N
     """
     from einnet.graph.onnx import load as load_model
     from einnet.runtime.cpu.threads import resolve_threads
-    from einnet.runtime.cuda.costs import CudaCost
-    from einnet.runtime.cuda.lower import lower
     from einnet.runtime.cuda.profile import H200, load
 
     if settings.backend != "cuda":
@@ -75,19 +81,59 @@ def optimize_cuda(model: Any, settings: Settings, profile: str | Path | None = N
         raise UsageError("target, cpu and memory_limit are about programs for this processor: they do not go with backend cuda")
     started = time.monotonic()
     tell(settings, "read the model", started)
-    cost = CudaCost(load(Path(profile)) if profile is not None else H200)
+    known = load(Path(profile)) if profile is not None else H200
     program = prepare(load_model(model, shapes=settings.shapes or None))
-    clock = CountedClock()
-    outcome = search(program, settings, cost, Schedule(clock.now(), settings.time_budget, clock=clock))
+    outcome, made, cost = searched(program, settings, known)
     tell(settings, "check the derivations", started)
     certificate = certify(outcome)
-    tell(settings, "lower and verify", started)
-    made = lower(outcome.plan())
+    tell(settings, "verify", started)
     inputs = random_inputs(outcome.plan(), settings.seed)
     threads = resolve_threads(settings.threads)
     verification = verify(model, outcome, made, inputs, settings, threads)
     report = build_report(model, settings, outcome, made, cost, certificate, verification, time.monotonic() - started)
     return CudaOptimization(outcome, made, certificate, report)
+
+
+def search_counted(program: Program, settings: Settings, cost: Cost) -> Outcome:
+    """The search for a card: the same on every machine."""
+    clock = CountedClock()
+    return search(program, settings, cost, Schedule(clock.now(), settings.time_budget, clock=clock))
+
+
+def searched(program: Program, settings: Settings, known: Profile) -> tuple[Outcome, CudaProgram, CudaCost]:
+    """What a search finds that can be lowered and, where there is a compiler for cards, compiled; and the costs that it went by.
+
+    A kernel that cannot is known not to run in the next search. Raises BackendError where that is not enough.
+    """
+    from einnet.runtime.cuda.costs import CudaCost
+    from einnet.runtime.cuda.lower import Refusal, lower
+    from einnet.runtime.cuda.profile import key
+
+    for left in reversed(range(SEARCHES)):
+        cost = CudaCost(known)
+        outcome = search_counted(program, settings, cost)
+        try:
+            made = lower(outcome.plan())
+            compile_all(made)
+            return outcome, made, cost
+        except Refusal as e:
+            if not left:
+                raise
+            known = dataclasses.replace(known, failed={**known.failed, key(e.kernel): e.why})
+    raise AssertionError("the last search returns or raises")
+
+
+def compile_all(made: CudaProgram) -> None:
+    """Compile every text of a program, where there is a compiler for cards. Raises Refusal for one that it does not compile."""
+    from einnet.runtime.cuda import nvrtc
+    from einnet.runtime.cuda.lower import Refusal
+    from einnet.runtime.cuda.program import Generated
+
+    if nvrtc.available():
+        return
+    for text, code in nvrtc.compiled_or_refused(made.texts):
+        if not isinstance(code, bytes):
+            raise Refusal(next(s.operator for s in made.steps if isinstance(s, Generated) and s.text == text), str(code))
 
 
 def verify(model: Any, outcome: Outcome, made: CudaProgram, inputs: dict[str, Array], settings: Settings, threads: int) -> dict[str, Any]:

@@ -1,10 +1,13 @@
-"""Which kernels a search for a CUDA device asks for, and their times on a card: `einnet profile`."""
+"""Which kernels a search for a CUDA device asks for, and their times on a card: `einnet profile`.
+
+Three steps, which may be taken on three machines: requests are prepared (searched, lowered, compiled) where there is no card, timed where there is
+nothing but a card, and the times merged into a profile.
+"""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,23 +17,44 @@ from einnet.errors import EinNetError, UsageError
 from einnet.instantiate.kernels import Kernel, OpaqueCall
 
 if TYPE_CHECKING:
+    from einnet.runtime.cuda.bench import Row
+    from einnet.runtime.cuda.costs import CudaCost
     from einnet.runtime.cuda.profile import Profile
 
 FORMAT = 1
 SUFFIX = ".onnx"
 
 
+class Asked:
+    """Costs that remember which kernels were of candidates that could be chosen."""
+
+    def __init__(self, cost: CudaCost) -> None:
+        self.cost = cost
+        self.close: dict[Kernel, None] = {}
+
+    def estimates(self, kernels: Sequence[Kernel]) -> Sequence[float]:
+        return self.cost.estimates(kernels)
+
+    def measured(self, kernels: Sequence[Kernel], until: float) -> Sequence[float | None]:
+        self.close.update(dict.fromkeys(kernels))
+        return self.cost.measured(kernels, until)
+
+
 def requests(model: Any, settings: Settings, profile: Profile) -> list[Kernel]:
-    """The kernels that a search asks for and the profile has no time of: those whose recording can change what is chosen."""
+    """The kernels that the search of `optimize` asks for and the profile has no time of: those whose recording can change what is chosen.
+
+    First those of the program that is chosen and of the model's own operators, then those of candidates that were compared at last, then all others.
+    """
+    from einnet.api.cuda import search_counted
     from einnet.api.optimize import prepare
-    from einnet.api.pipeline import search
-    from einnet.api.schedule import Schedule
     from einnet.graph.onnx import load
     from einnet.runtime.cuda.costs import CudaCost
 
-    cost = CudaCost(profile)
-    search(prepare(load(model, shapes=settings.shapes or None)), settings, cost, Schedule(time.monotonic(), settings.time_budget))
-    return [k for k in cost.unmeasured if not isinstance(k, OpaqueCall)]
+    asked = Asked(CudaCost(profile))
+    outcome = search_counted(prepare(load(model, shapes=settings.shapes or None)), settings, asked)
+    chosen = [*outcome.plan().kernels, *outcome.plan(original=True).kernels]
+    order = dict.fromkeys((*chosen, *asked.close, *asked.cost.unmeasured))
+    return [k for k in order if not isinstance(k, OpaqueCall) and profile.time(k) is None]
 
 
 def requests_json(kernels: Iterable[Kernel]) -> dict[str, Any]:
@@ -56,24 +80,71 @@ def read_requests(path: Path) -> list[Kernel]:
 
 
 def gather(sources: Sequence[Path], settings: Settings, known: Profile, tell: Callable[[str], None]) -> list[Kernel]:
-    """The kernels of files of requests, and those that a search asks for of each ONNX model."""
-    found: dict[Kernel, None] = {}
+    """The kernels of files of requests, and those that a search asks for of each ONNX model; what matters most of each source first."""
+    found: list[list[Kernel]] = []
     for source in sources:
         more = requests(str(source), replace(settings, backend="cuda"), known) if source.suffix == SUFFIX else read_requests(source)
         tell(f"{source}: {len(more)} kernels")
-        found |= dict.fromkeys(more)
-    return list(found)
+        found.append(more)
+    longest = max(map(len, found), default=0)
+    return list(dict.fromkeys(kernels[n] for n in range(longest) for kernels in found if n < len(kernels)))
 
 
-def record_profile(sources: Sequence[Path], output: Path, settings: Settings, math: str, seconds: float, tell: Callable[[str], None]) -> Profile:
-    """Measure on the card that is here and write the profile, going on with what `output` holds for this card and these versions.
+def prepare_pack(
+    kernels: Sequence[Kernel], maths: Sequence[str], output: Path, architecture: str, workers: int, tell: Callable[[str], None]
+) -> None:
+    """Write the kernels as a pack. An eOperator is the same in every arithmetic, and is wanted in one.
 
-    Raises BackendError without a card, UsageError for a source or an output that is none.
+    Raises BackendError without TVM or NVRTC, UsageError where the output cannot be written.
     """
-    from einnet.runtime.cuda import profile as profiles
-    from einnet.runtime.cuda.record import begin, record
+    from einnet.api.pipeline import is_constant
+    from einnet.instantiate.kernels import EOperator
+    from einnet.runtime.cuda import pack
+    from einnet.runtime.cuda.prepare import prepare
 
-    started = time.monotonic()
-    known = begin(math, profiles.load(output) if output.exists() else None)
-    kernels = gather(sources, settings, known, tell)
-    return record(known, kernels, lambda found: profiles.save(output, found), started + seconds)
+    wanted = {k: maths[:1] if isinstance(k, EOperator) else maths for k in kernels}
+    made = prepare(wanted, architecture, is_constant, workers, tell)
+    pack.write(output, made)
+    size = output.stat().st_size / 1e6
+    tell(f"{output}: {len(made.kernels)} kernels for {architecture}, {size:.1f} MB; {len(made.failed)} cannot be made")
+
+
+def merge(known: Profile | None, files: Sequence[Path], math: str) -> Profile:
+    """A profile with the times of files in one arithmetic, added to what is known of the same card, or a new one.
+
+    Times of generated kernels count for both arithmetics. Raises UsageError for files that are none, or of several devices or versions.
+    """
+    from einnet.runtime.cuda.bench import read_times
+    from einnet.runtime.cuda.profile import Card, Profile
+
+    found = known
+    for path in files:
+        head, rows = read_times(path)
+        if found is not None and (found.device, found.measured) != (head["device"], True):
+            raise UsageError(f"{path} holds times on {head['device']}, and the profile is of {found.device}")
+        if found is None:
+            figures = head["card"].get(math) or next(iter(head["card"].values()))
+            found = Profile(str(head["device"]), Card(**figures), True, dict(head["versions"]), {}, math, dict(head["properties"]))
+        found = _added(found, head, rows, math)
+    if found is None:
+        raise UsageError("there are no times to merge")
+    return found
+
+
+def _added(profile: Profile, head: Mapping[str, Any], rows: Sequence[Row], math: str) -> Profile:
+    """The profile with the rows that hold in its arithmetic; a time takes the place of an older one."""
+    seconds, details, failed = dict(profile.seconds), {k: dict(v) for k, v in profile.details.items()}, dict(profile.failed)
+    for row in rows:
+        if row["math"] != math and row["kind"] != "EOperator":
+            continue
+        name = str(row["key"])
+        for place in (seconds, details, failed):
+            place.pop(name, None)
+        if "failed" in row:
+            failed[name] = str(row["failed"])
+            continue
+        seconds[name] = max(float(row["seconds"][0]), 1e-9)
+        told = {"kind": row["kind"], "seconds": row["seconds"], "hot": row["hot"], "calls": row["calls"]}
+        details[name] = told | ({"generator": head["made_by"]["generator"]} if row["kind"] == "EOperator" else {})
+    failed |= {name: why for name, why in head["failed"].items() if name not in seconds}
+    return replace(profile, seconds=seconds, details=details, failed=failed)

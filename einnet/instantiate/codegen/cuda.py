@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,42 +17,28 @@ from einnet.errors import BackendError
 from einnet.expr.nodes import tensors
 from einnet.instantiate.codegen.blocks import Blocks
 from einnet.instantiate.codegen.cpu import reach, table
+from einnet.instantiate.codegen.grid import CudaOperator, GridKernel
 from einnet.instantiate.codegen.ir import Nest
 from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.resolve import OUT, TABLE_SIZE, resolve
 from einnet.instantiate.codegen.rowwise import divided
+from einnet.instantiate.codegen.threads import Threads
 from einnet.instantiate.kernels import EOperator
 
+__all__ = ["LONGEST", "CudaOperator", "GridKernel", "lower_cuda"]
+
 ARCHITECTURE = "sm_90"
+
+LONGEST = 1 << 16
+"""Characters of one kernel's text: compilers take minutes for several times as many, and nearly all texts have a tenth of it."""
+
 _GLOBAL = 'extern "C" __global__'
-
-
-@dataclass(frozen=True, slots=True)
-class GridKernel:
-    """A CUDA kernel: what it is called, its launch, and the arrays that its arguments point to, in order."""
-
-    name: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    arguments: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CudaOperator:
-    """An eOperator as CUDA functions that run one after the other.
-
-    Arrays are the operands by place ("operand 0"...), `OUT`, and those of `stages` (their elements): values that one kernel leaves for the next.
-    """
-
-    text: str
-    kernels: tuple[GridKernel, ...]
-    stages: tuple[tuple[str, int], ...]
 
 
 def lower_cuda(op: EOperator, name: str) -> CudaOperator:
     """The kernels `out[loops] = scope`; pointers are those of the buffers, view offsets are applied inside.
 
-    Raises BackendError for views that do not fit the expression, or tensors that are not f32.
+    Raises BackendError for views that do not fit the expression, tensors that are not f32, or what cannot be written in `LONGEST` characters.
     """
     views = dict(op.operands)
     own = {t.name: np.array(t.values, dtype=np.float32).reshape(t.shape) for t in tensors(op.scope).values() if t.values is not None}
@@ -65,18 +51,29 @@ def lower_cuda(op: EOperator, name: str) -> CudaOperator:
     for n, nest in enumerate(found.nests):
         if any(i.extent <= 0 for i in nest.loops):
             continue
-        text, kernel = _emit(normalise(nest), f"{name}_{n}", sizes, tables, alias and nest.array == OUT)
+        text, kernel = _written(normalise(nest), f"{name}_{n}", sizes, tables, alias and nest.array == OUT)
         texts.append(text)
         kernels.append(replace(kernel, arguments=tuple(places.get(a, a) for a in kernel.arguments)))
     return CudaOperator("\n".join(texts), tuple(kernels), tuple(sorted(found.sizes.items())))
 
 
-def _emit(nest: Nest, name: str, sizes: dict[str, int], tables: dict[str, dict[int, float]], alias: bool) -> tuple[str, GridKernel]:
+def _written(nest: Nest, name: str, sizes: dict[str, int], tables: dict[str, dict[int, float]], alias: bool) -> tuple[str, GridKernel]:
+    """The kernel by blocks that share memory; where that is too long a text, each element by a thread for itself."""
+    for writer in (Blocks, Threads):
+        text, kernel = _emit(nest, name, sizes, tables, alias, writer)
+        if len(text) <= LONGEST:
+            return text, kernel
+    raise BackendError(f"a kernel of {len(text)} characters is not compiled: {LONGEST} are the most")
+
+
+def _emit(
+    nest: Nest, name: str, sizes: dict[str, int], tables: dict[str, dict[int, float]], alias: bool, kind: type[Blocks | Threads]
+) -> tuple[str, GridKernel]:
     order = tuple(sizes)
     handles = {a: tirx.Var(f"array{n}", PointerType(PrimType("float32"))) for n, a in enumerate(order)}
     arrays = {a: tirx.decl_buffer((max(1, sizes[a]),), "float32", f"array{n}_data", data=handles[a], data_alignment=4) for n, a in enumerate(order)}
     index_type = "int32" if max(sizes.values()) < 1 << 30 else "int64"
-    writer = Blocks(arrays, tables, index_type)
+    writer = kind(arrays, tables, index_type)
     body = tirx.SeqStmt([*(tirx.DeclBuffer(arrays[a], data=handles[a]) for a in order), writer.grid(nest, exact=alias)])
     function = tirx.PrimFunc([handles[a] for a in order], body).with_attr("global_symbol", name)
     text, device = _device_text(tvm.IRModule({name: function}))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -18,6 +18,9 @@ from einnet.runtime.cuda.driver import Call, Driver
 
 PLANS = 8
 """Plans that are built and compared."""
+
+KEPT = 4
+"""Steps whose plans stay listed: to list and to build them takes far longer than to run them."""
 
 INEXACT = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION")
 """Notes on a plan that strict float32 excludes."""
@@ -83,6 +86,31 @@ def geometry(step: Conv) -> Geometry:
     return Geometry(before, tuple(after), strides, dilations)
 
 
+@dataclass
+class Listed:
+    """cuDNN's graph of a step with the plans that it proposes, its tensors with their views, and which plans are built (False: cannot be)."""
+
+    graph: Any
+    tensors: list[tuple[Any, View]]
+    built: dict[int, bool] = field(default_factory=dict)
+
+    def plans(self) -> Iterator[tuple[int, Plan]]:
+        """Every plan with its number."""
+        for n in range(self.graph.get_execution_plan_count()):
+            engine, knobs = self.graph.get_engine_and_knobs_at_index(n)
+            yield n, Plan(int(engine), tuple(sorted((k.name, int(v)) for k, v in (knobs or {}).items())))
+
+    def build(self, n: int) -> bool:
+        """Make the plan ready; False for one that is excluded by its notes, or declined when it is compiled."""
+        if n not in self.built:
+            try:
+                self.graph.build_plan_at_index(n)
+                self.built[n] = True
+            except Exception:  # of several kinds
+                self.built[n] = False
+        return self.built[n]
+
+
 class Convolutions:
     """cuDNN on a driver's stream. `math` is fp32, without tensor cores, or tf32."""
 
@@ -92,6 +120,7 @@ class Convolutions:
         self._handle = self._cudnn.create_handle()
         weakref.finalize(self, self._cudnn.destroy_handle, self._handle)
         self._cudnn.set_stream(handle=self._handle, stream=driver.stream)
+        self._listed: dict[Conv, Listed] = {}
         self._places: dict[int, int] = {}
         """Scratch memory by its size."""
 
@@ -100,22 +129,23 @@ class Convolutions:
 
     def proposals(self, step: Conv) -> list[Plan]:
         """Plans that can be built for the step, the one that is expected to be fastest first. Raises BackendError where there is none."""
-        graph, _ = self._planned(step)
+        listed = self._planned(step)
         found: dict[Plan, None] = {}
-        for n in range(graph.get_execution_plan_count()):
-            if len(found) < PLANS and self._built(graph, n):
-                found[self._record(graph, n)] = None
+        for n, plan in listed.plans():
+            if len(found) < PLANS and plan not in found and listed.build(n):
+                found[plan] = None
         if not found:
             raise BackendError(f"cuDNN has no {self.math} plan for {described(step)}")
         return list(found)
 
     def bind(self, step: Conv, addresses: dict[str, int], plan: Plan) -> list[Call]:
         """The step's call with a plan. Raises BackendError where cuDNN does not find the plan."""
-        graph, tensors = self._planned(step)
-        for n in range(graph.get_execution_plan_count()):
-            if self._record(graph, n) == plan and self._built(graph, n):
-                pointers = {t: addresses[v.buffer] + 4 * v.offset for t, v in tensors}
-                return [partial(graph.execute, pointers, self._scratch(graph.get_workspace_size_plan_at_index(n)), handle=self._handle)]
+        listed = self._planned(step)
+        for n, found in listed.plans():
+            if found == plan and listed.build(n):
+                graph, pointers = listed.graph, {t: addresses[v.buffer] + 4 * v.offset for t, v in listed.tensors}
+                scratch = self._scratch(graph.get_workspace_size_plan_at_index(n))
+                return [partial(graph.execute_plan_at_index, pointers, scratch, n, handle=self._handle)]
         raise BackendError(f"cuDNN does not find engine {plan.engine} again for {described(step)}")
 
     def _scratch(self, nbytes: int) -> int:
@@ -125,27 +155,19 @@ class Convolutions:
             self._places[size] = self.driver.allocate(size)
         return self._places[size]
 
-    @staticmethod
-    def _built(graph: Any, n: int) -> bool:
-        try:
-            graph.build_plan_at_index(n)
-        except Exception:  # excluded by its notes, or declined when it was compiled
-            return False
-        return True
-
-    @staticmethod
-    def _record(graph: Any, n: int) -> Plan:
-        engine, knobs = graph.get_engine_and_knobs_at_index(n)
-        return Plan(int(engine), tuple(sorted((k.name, int(v)) for k, v in (knobs or {}).items())))
-
-    def _planned(self, step: Conv) -> tuple[Any, list[tuple[Any, View]]]:
-        """The graph with what cuDNN proposes for it, and its tensors with their views."""
-        graph, tensors = build(self._cudnn, step, handle=self._handle)
-        try:
-            plan(self._cudnn, graph, self.math)
-        except Exception as e:
-            raise BackendError(f"cuDNN has no plan for {described(step)}: {str(e).splitlines()[0] if str(e) else type(e).__name__}") from e
-        return graph, tensors
+    def _planned(self, step: Conv) -> Listed:
+        """The graph with what cuDNN proposes for it; the last few are kept."""
+        if step not in self._listed:
+            graph, tensors = build(self._cudnn, step, handle=self._handle)
+            try:
+                plan(self._cudnn, graph, self.math)
+            except Exception as e:
+                why = str(e).splitlines()[0] if str(e) else type(e).__name__
+                raise BackendError(f"cuDNN has no plan for {described(step)}: {why}") from e
+            while len(self._listed) >= KEPT:
+                del self._listed[next(iter(self._listed))]
+            self._listed[step] = Listed(graph, tensors)
+        return self._listed[step]
 
 
 def build(cudnn: Any, step: Conv, **where: Any) -> tuple[Any, list[tuple[Any, View]]]:

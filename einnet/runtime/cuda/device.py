@@ -10,9 +10,10 @@ import numpy as np
 
 from einnet.errors import BackendError, UsageError
 from einnet.instantiate.kernels import Conv, OpaqueCall, View
-from einnet.runtime.cuda.convolutions import Convolutions
-from einnet.runtime.cuda.cublaslt import COMPUTE, Products
+from einnet.runtime.cuda.convolutions import described
+from einnet.runtime.cuda.cublaslt import COMPUTE
 from einnet.runtime.cuda.driver import Call, Driver
+from einnet.runtime.cuda.libraries import Libraries
 from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated, Step
 from einnet.runtime.cuda.tuning import Choice, Tuning, fastest, step_key
 from einnet.runtime.memory import storage_dtype
@@ -33,14 +34,15 @@ class Device:
         if math not in MATH:
             raise UsageError(f"arithmetic is {' or '.join(MATH)}, not {math!r}")
         self.program, self.math = program, math
-        self.driver = driver or Driver()
+        self.libraries = Libraries(driver)
+        self.driver = self.libraries.driver
         self._bases = {False: self.driver.allocate(program.arena_bytes), True: self.driver.allocate(program.constant_bytes)}
         self._addresses = {name: self._bases[p.constant] + p.offset for name, p in program.places.items()}
         for name, values in program.constants.items():
             self.driver.write(self._addresses[name], np.ascontiguousarray(values, storage_dtype(program.places[name].dtype)))
-        self._products = Products(self.driver, math) if any(isinstance(s, Gemm) for s in program.steps) else None
-        self._convolutions = Convolutions(self.driver, math) if any(isinstance(s, Conv) for s in program.steps) else None
-        used = [program.texts[name] for name in dict.fromkeys(s.text for s in program.steps if isinstance(s, Generated) and s.launches)]
+        self._products = self.libraries.products(math) if any(isinstance(s, Gemm) for s in program.steps) else None
+        self._convolutions = self.libraries.convolutions(math) if any(isinstance(s, Conv) for s in program.steps) else None
+        used = {s.text: program.texts[s.text] for s in program.steps if isinstance(s, Generated) and s.launches}
         self._function = self.driver.functions(used)
         name, versions = str(self.driver.properties()["name"]), self.versions()
         known = tuning.choices if tuning and tuning.holds_for(name, math, versions) else {}
@@ -68,22 +70,26 @@ class Device:
             if on_host:
                 found += [self._opaque(s) for s in group if isinstance(s, OpaqueCall)]
             else:
-                found.append(self._graph([call for s in group for call in self._bound(s)]))
+                found.append(self._graph([(s, call) for s in group for call in self._bound(s)]))
         return found
 
-    def _graph(self, calls: list[Call]) -> Call:
-        """The calls run once, since libraries set themselves up in their first call, and are then captured."""
-        self.calls += calls
-        for call in calls:
-            call()
-        self.driver.wait()
-        return self.driver.capture(calls) if calls else lambda: None
+    def _graph(self, calls: list[tuple[Step, Call]]) -> Call:
+        """The calls run once, since libraries set themselves up in their first call, each to its end, so that an error is that of a step; then
+        they are captured."""
+        for step, call in calls:
+            try:
+                call()
+                self.driver.wait()
+            except Exception as e:  # of CuPy or of a library, which have errors of their own
+                raise BackendError(f"{told(step)} fails on the device: {e}") from e
+        self.calls += [call for _, call in calls]
+        return self.driver.capture([call for _, call in calls]) if calls else lambda: None
 
     def _bound(self, step: Step) -> list[Call]:
         match step:
             case Generated():
                 return [
-                    self.driver.launch(self._function(x.function), x.grid, x.block, [self._addresses[b] + 4 * n for b, n in x.arguments])
+                    self.driver.launch(self._function(step.text, x.function), x.grid, x.block, [self._addresses[b] + 4 * n for b, n in x.arguments])
                     for x in step.launches
                 ]
             case Gemm() if self._products:
@@ -157,3 +163,15 @@ class Device:
         self.load(inputs)
         self.execute()
         return self.fetch()
+
+
+def told(step: Step) -> str:
+    """The step for a message."""
+    match step:
+        case Generated():
+            return f"generated kernel {step.text}"
+        case Gemm():
+            return f"the product of {step.m}x{step.k} and {step.k}x{step.n} matrices"
+        case Conv():
+            return described(step)
+    return f"node {step.origin}"

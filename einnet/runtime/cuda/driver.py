@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any
@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from einnet.errors import BackendError
+from einnet.runtime.cuda import nvrtc
 from einnet.runtime.cuda.parts import missing
-from einnet.runtime.cuda.text import PRELUDE
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Call = Callable[[], None]
 """Launches work on the driver's stream and does not wait for it."""
 
-OPTIONS = ("--std=c++17",)
+Find = Callable[[str, str], Any]
+"""A function by the name of its text and its own."""
+
 FIGURES = ("multiProcessorCount", "clockRate", "memoryClockRate", "memoryBusWidth", "l2CacheSize", "totalGlobalMem", "major", "minor")
 """Properties of a device that a record of times names."""
 
@@ -60,6 +62,11 @@ class Driver:
         """Copy from the device into a dense array, and wait."""
         self._copy(values.ctypes.data, address, values.nbytes, "memcpyDeviceToHost")
 
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy inside the device's memory."""
+        runtime = self._cupy.cuda.runtime
+        runtime.memcpyAsync(target, source, nbytes, runtime.memcpyDeviceToDevice, self.stream)
+
     def _copy(self, target: int, source: int, nbytes: int, kind: str) -> None:
         runtime = self._cupy.cuda.runtime
         if nbytes:
@@ -74,17 +81,25 @@ class Driver:
         """Until all that was launched is done."""
         self._stream.synchronize()
 
-    def functions(self, texts: Sequence[str]) -> Callable[[str], Any]:
-        """Compile generated text; gives its functions by name. Raises BackendError with the compiler's message."""
-        if not texts:
-            return lambda name: None
+    @property
+    def architecture(self) -> str:
+        """The device's, as a compiler is told it."""
+        found = self.properties()
+        return f"sm_{found['major']}{found['minor']}"
+
+    def functions(self, texts: Mapping[str, str]) -> Find:
+        """Compile generated texts, each by its name. Raises BackendError with the name and the compiler's message."""
+        modules = {name: self.module(code) for name, code in nvrtc.compile_texts(texts, self.architecture).items()} if texts else {}
+        return lambda text, function: modules[text].get_function(function)
+
+    def module(self, code: bytes) -> Any:
+        """Machine code of this device's architecture, whose functions `get_function` gives. Raises BackendError."""
+        module = self._cupy.cuda.function.Module()
         try:
-            module = self._cupy.RawModule(code="\n".join((PRELUDE, *texts)), options=OPTIONS)
-            module.compile()
+            module.load(code)
         except Exception as e:
-            raise BackendError(f"generated CUDA text does not compile on the device: {e}") from e
-        find: Callable[[str], Any] = module.get_function
-        return find
+            raise BackendError(f"the device does not take machine code for {self.architecture}: {e}") from e
+        return module
 
     def launch(self, function: Any, grid: tuple[int, int, int], block: tuple[int, int, int], addresses: Sequence[int]) -> Call:
         """A launch of a generated function on addresses."""

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from einnet.errors import BackendError
+from einnet.instantiate.codegen.grid import CudaOperator
 from einnet.instantiate.kernels import LINE, EOperator, Kernel, Matmul, OpaqueCall, Plan, anchored
 from einnet.runtime import memory
-from einnet.runtime.cpu.compile import available, operator_names
+from einnet.runtime.cpu.compile import operator_names
 from einnet.runtime.cuda.fit import fitted
 from einnet.runtime.cuda.gemm import gemm
 from einnet.runtime.cuda.program import ALIGNMENT, CudaProgram, Generated, Launch, Place, Step
-
-if TYPE_CHECKING:
-    from einnet.instantiate.codegen.cuda import CudaOperator
+from einnet.runtime.cuda.texts import text_of
 
 ITEM = 4
 """Bytes of an element that generated code reads or writes."""
 
 
+class Refusal(BackendError):
+    """A kernel for which there is no generated code."""
+
+    def __init__(self, kernel: EOperator, why: str) -> None:
+        super().__init__(why)
+        self.kernel, self.why = kernel, why
+
+
 def lower(plan: Plan) -> CudaProgram:
-    """The program that computes the plan. Needs TVM, and no CUDA. Raises UsageError for a malformed plan, BackendError without TVM."""
-    missing = available()
-    if missing:
-        raise BackendError(missing)
+    """The program that computes the plan. Needs TVM for what was not generated before, and no CUDA.
+
+    Raises UsageError for a malformed plan, Refusal for a kernel that cannot be generated, as without TVM.
+    """
     plan = fitted(plan)
     memory.check_plan(plan)
     names = iter(operator_names([k for k in plan.kernels if isinstance(k, EOperator)]))
@@ -42,15 +48,16 @@ def lower(plan: Plan) -> CudaProgram:
 
 
 def generate(kernels: Sequence[Kernel], names: Sequence[str]) -> dict[str, CudaOperator]:
-    """The code of each distinct eOperator by its name."""
-    from einnet.instantiate.codegen.cuda import lower_cuda
-
+    """The code of each distinct eOperator by its name. Raises Refusal."""
     found: dict[str, CudaOperator] = {}
     for kernel, name in zip(kernels, names, strict=True):
         if isinstance(kernel, EOperator) and name not in found:
             placed = anchored(kernel)
             assert isinstance(placed, EOperator)
-            found[name] = lower_cuda(placed, name)
+            try:
+                found[name] = text_of(placed, name)
+            except BackendError as e:
+                raise Refusal(kernel, str(e)) from e
     return found
 
 

@@ -1,9 +1,24 @@
-"""NVIDIA's run-time compiler: CUDA text to machine code of a card, without a card. Imported when first used."""
+"""NVIDIA's run-time compiler: CUDA text to machine code of a card, without a card.
+
+It runs in a child process: for some texts NVRTC ends the process that calls it, and for some it does not end in a time that anyone waits.
+"""
 
 from __future__ import annotations
 
+import atexit
+import json
+import os
 import re
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from einnet.errors import BackendError
@@ -12,7 +27,11 @@ from einnet.runtime.cuda.text import PRELUDE
 ARCHITECTURE = "sm_90"
 """H100 and H200."""
 
+SECONDS = 30.0
+"""For one text; nearly all take less than half a second."""
 
+
+@cache
 def available() -> str | None:
     """None if the compiler can be used, else why not."""
     try:
@@ -24,6 +43,16 @@ def available() -> str | None:
     return None
 
 
+@cache
+def version() -> str:
+    """The compiler's version; "" where it cannot be used."""
+    if available():
+        return ""
+    from cuda.bindings import nvrtc
+
+    return ".".join(str(n) for n in nvrtc.nvrtcVersion()[1:])
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """What a kernel holds on the card: registers of a thread, bytes that a block shares, bytes that a thread spills to memory."""
@@ -33,14 +62,139 @@ class Resources:
     spilled: int
 
 
+class Compiler:
+    """A child process that compiles one text after the other, and is begun anew where a text has ended it or took longer than `seconds`."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        missing = available()
+        if missing:
+            raise BackendError(missing)
+        self.seconds = seconds
+        self._child: subprocess.Popen[bytes] | None = None
+        self._turn = threading.Lock()
+
+    def __call__(self, text: str, architecture: str = ARCHITECTURE, *more: str) -> tuple[bytes, str]:
+        """Machine code, and what the compiler says. Raises BackendError with its first error, or for a text at which it does not end as it should."""
+        options = [f"--gpu-architecture={architecture}", "--std=c++17", *more]
+        with self._turn:
+            answer, code = self._asked(json.dumps({"text": PRELUDE + text, "options": options}).encode() + b"\n", len(text))
+        if answer["error"]:
+            lines = str(answer["log"]).splitlines()
+            said = next((x for x in lines if "error" in x), lines[0] if lines else answer["error"])
+            raise BackendError(f"NVRTC rejects generated CUDA text: {said}")
+        return code, str(answer["log"])
+
+    def close(self) -> None:
+        """End the child."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            child.wait()
+            for stream in (child.stdin, child.stdout):
+                if stream is not None:
+                    stream.close()
+
+    def _asked(self, request: bytes, characters: int) -> tuple[dict[str, Any], bytes]:
+        child, ends = self._running(), time.monotonic() + self.seconds
+        assert child.stdin is not None and child.stdout is not None
+        try:
+            child.stdin.write(request)
+            child.stdin.flush()
+            held = b""
+            while b"\n" not in held:
+                held += _some(child.stdout.fileno(), ends)
+            line, _, code = held.partition(b"\n")
+            answer: dict[str, Any] = json.loads(line)
+            pieces = [code]
+            missing = int(answer["bytes"]) - len(code)
+            while missing > 0:
+                pieces.append(_some(child.stdout.fileno(), ends))
+                missing -= len(pieces[-1])
+            return answer, b"".join(pieces)
+        except TimeoutError:
+            self.close()
+            raise BackendError(f"NVRTC needs more than {self.seconds:g} s for a generated CUDA text of {characters} characters") from None
+        except (EOFError, BrokenPipeError):
+            status = child.wait()
+            self.close()
+            how = f"signal {-status}" if status < 0 else f"status {status}"
+            raise BackendError(f"NVRTC ends with {how} at a generated CUDA text of {characters} characters") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._child is None or self._child.poll() is not None:
+            self.close()
+            root = str(Path(__file__).parents[3])
+            path = os.pathsep.join((root, *filter(None, (os.environ.get("PYTHONPATH"),))))
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "einnet.runtime.cuda.nvrtc_child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
+            )  # fmt: skip
+        return self._child
+
+
+def _some(fd: int, ends: float) -> bytes:
+    """What can be read next. Raises TimeoutError, or EOFError where there is nothing more."""
+    if not select.select([fd], [], [], max(ends - time.monotonic(), 0.0))[0]:
+        raise TimeoutError
+    found = os.read(fd, 1 << 16)
+    if not found:
+        raise EOFError
+    return found
+
+
+@cache
+def _compiler() -> Compiler:
+    """One child for all who ask for one text at a time."""
+    made = Compiler()
+    atexit.register(made.close)
+    return made
+
+
 def compile_text(text: str, architecture: str = ARCHITECTURE) -> bytes:
     """The machine code of generated CUDA text. Raises BackendError with the compiler's first error, or without a compiler."""
-    return _compiled(text, architecture)[0]
+    return _compiler()(text, architecture)[0]
+
+
+def compile_texts(texts: Mapping[str, str], architecture: str = ARCHITECTURE, workers: int = 0) -> dict[str, bytes]:
+    """The machine code of each text. Raises BackendError that names the text."""
+    found = {}
+    for name, code in compiled_or_refused(texts, architecture, workers):
+        if isinstance(code, BackendError):
+            raise BackendError(f"kernel {name}: {code}") from code
+        found[name] = code
+    return found
+
+
+def compiled_or_refused(texts: Mapping[str, str], architecture: str = ARCHITECTURE, workers: int = 0) -> Iterable[tuple[str, bytes | BackendError]]:
+    """The machine code of each text, or why there is none, by so many children at once (0: one for each processor, four at most)."""
+    count = max(1, min(workers or min(os.cpu_count() or 1, 4), len(texts)))
+    own = [_compiler()] if count == 1 else [Compiler() for _ in range(count)]
+    free = list(own)
+
+    def one(item: tuple[str, str]) -> tuple[str, bytes | BackendError]:
+        compiler = free.pop()
+        try:
+            return item[0], compiler(item[1], architecture)[0]
+        except BackendError as e:
+            return item[0], e
+        finally:
+            free.append(compiler)
+
+    try:
+        with ThreadPoolExecutor(count) as pool:
+            yield from pool.map(one, texts.items())
+    finally:
+        if count > 1:
+            for compiler in own:
+                compiler.close()
 
 
 def resources(text: str, architecture: str = ARCHITECTURE) -> dict[str, Resources]:
     """What each kernel of a text holds, by the assembler's report: a figure without a card. Raises BackendError."""
-    log = _compiled(text, architecture, b"--ptxas-options=-v")[1]
+    log = _compiler()(text, architecture, "--ptxas-options=-v")[1]
     found: dict[str, Resources] = {}
     for part in re.split(r"(?=Compiling entry function )", log)[1:]:
         name, registers = re.search(r"entry function '(\w+)'", part), re.search(r"Used (\d+) registers", part)
@@ -50,35 +204,3 @@ def resources(text: str, architecture: str = ARCHITECTURE) -> dict[str, Resource
         spilled = sum(int(n) for n in re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", part))
         found[name[1]] = Resources(int(registers[1]), int(shared[1]) if shared else 0, spilled)
     return found
-
-
-def _compiled(text: str, architecture: str, *more: bytes) -> tuple[bytes, str]:
-    """Machine code, and what the compiler says."""
-    missing = available()
-    if missing:
-        raise BackendError(missing)
-    from cuda.bindings import nvrtc
-
-    options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17", *more]
-    program = _done(nvrtc.nvrtcCreateProgram((PRELUDE + text).encode(), b"kernels.cu", 0, None, None))
-    try:
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
-        log: bytes = b" " * _done(nvrtc.nvrtcGetProgramLogSize(program))
-        _done(nvrtc.nvrtcGetProgramLog(program, log))
-        said = log.decode(errors="replace").strip("\0 \n")
-        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            lines = said.splitlines()
-            raise BackendError(f"NVRTC rejects generated CUDA text: {next((x for x in lines if 'error' in x), lines[0] if lines else status)}")
-        code: bytes = b" " * _done(nvrtc.nvrtcGetCUBINSize(program))
-        _done(nvrtc.nvrtcGetCUBIN(program, code))
-        return code, said
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
-
-
-def _done(result: tuple[Any, ...]) -> Any:
-    """The value of a call. Raises BackendError where it failed."""
-    status, *values = result
-    if int(status) != 0:
-        raise BackendError(f"NVRTC failed: {status.name}")
-    return values[0] if values else None

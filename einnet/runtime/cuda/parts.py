@@ -7,6 +7,7 @@ from importlib import import_module
 PARTS = {
     "CuPy": ("cupy", "cupy-cuda13x"),
     "cuDNN frontend": ("cudnn", "nvidia-cudnn-frontend"),
+    "NVRTC": ("cuda.bindings.nvrtc", "cuda-bindings nvidia-cuda-nvrtc"),
     "cuBLASLt through nvmath": ("nvmath.bindings.cublasLt", "nvmath-python[cu13]"),
 }
 """Name -> the module to import, and what to install for it; `einnet[cuda]` has them all."""

@@ -92,14 +92,15 @@ def program_json(program: CudaProgram, blob: Blob) -> Json:
         "places": {name: asdict(p) for name, p in program.places.items()},
         "arena": program.arena_bytes,
         "region": program.constant_bytes,
-        "steps": [_step_json(s, blob) for s in program.steps],
+        "steps": [step_json(s, blob) for s in program.steps],
         "texts": list(program.texts),
         "inputs": [[name, view_json(v)] for name, v in program.inputs],
         "outputs": [[name, view_json(v)] for name, v in program.outputs],
     }
 
 
-def _step_json(step: Step, blob: Blob) -> Json:
+def step_json(step: Step, blob: Blob) -> Json:
+    """A step as JSON; `blob` keeps a model and gives its number."""
     match step:
         case Generated(operator, text, launches):
             return {"kind": "generated", "operator": kernel_json(operator, blob), "text": text, "launches": [asdict(x) for x in launches]}
@@ -132,11 +133,9 @@ def _step(value: Json, archive: zipfile.ZipFile) -> Step:
             operator = read_kernel(value["operator"], model)
             if not isinstance(operator, EOperator):
                 raise ValueError("generated code that computes no eOperator")
-            return Generated(operator, str(value["text"]), tuple(_launch(x) for x in value["launches"]))
+            return Generated(operator, str(value["text"]), tuple(read_launch(x) for x in value["launches"]))
         case "gemm":
-            a, b, c = (Matrix(**value.pop(name)) for name in "abc")
-            batches, bias = tuple(Batch(**x) for x in value.pop("batches")), value.pop("bias")
-            return Gemm(a=a, b=b, c=c, batches=batches, bias=(str(bias[0]), int(bias[1])) if bias else None, **value)
+            return _gemm(value)
         case kind:
             step = read_kernel({"kind": kind, **value}, model)
             if not isinstance(step, (Conv, OpaqueCall)):
@@ -144,7 +143,26 @@ def _step(value: Json, archive: zipfile.ZipFile) -> Step:
             return step
 
 
-def _launch(value: Json) -> Launch:
+def read_library(value: Json) -> Gemm | Conv:
+    """A library's step from JSON. Raises ValueError, TypeError or KeyError for what is none."""
+    value = dict(value)
+    if value["kind"] == "gemm":
+        value.pop("kind")
+        return _gemm(value)
+    step = read_kernel(value, lambda n: b"")
+    if not isinstance(step, Conv):
+        raise ValueError(f"a step of kind {value['kind']}")
+    return step
+
+
+def _gemm(value: Json) -> Gemm:
+    a, b, c = (Matrix(**value.pop(name)) for name in "abc")
+    batches, bias = tuple(Batch(**x) for x in value.pop("batches")), value.pop("bias")
+    return Gemm(a=a, b=b, c=c, batches=batches, bias=(str(bias[0]), int(bias[1])) if bias else None, **value)
+
+
+def read_launch(value: Json) -> Launch:
+    """A launch from JSON. Raises ValueError, TypeError or KeyError for what is none."""
     grid, block = (tuple(int(n) for n in value[key]) for key in ("grid", "block"))
     return Launch(str(value["function"]), _three(grid), _three(block), tuple((str(b), int(n)) for b, n in value["arguments"]))
 

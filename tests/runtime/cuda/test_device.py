@@ -16,7 +16,7 @@ from einnet.runtime.cuda.convolutions import Plan as Engine
 from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.gemm import addressable
 from einnet.runtime.cuda.lower import lower
-from einnet.runtime.cuda.program import Gemm
+from einnet.runtime.cuda.program import Gemm, Generated
 from einnet.runtime.cuda.tuning import read_tuning, tuning_json
 from einnet.runtime.cuda.vendor import window
 from einnet.runtime.memory import span
@@ -170,6 +170,27 @@ def test_engines_whose_sums_depend_on_the_order_of_blocks_never_run(card, math):
     assert "convolution 25" not in card.log
 
 
+def test_plans_are_listed_once_and_each_is_built_once(card):
+    check(convolution())
+    assert card.log.count("listed") == 1
+    assert sorted(x for x in card.log if x.startswith("built")) == ["built 0", "built 70", "built 70"]
+
+
+def test_an_error_on_the_card_names_the_kernel(card, monkeypatch):
+    program = lower(own_plan(tiny("fsrcnn")))
+    texts = [s.text for s in program.steps if isinstance(s, Generated)]
+    submit = Card.submit
+
+    def failing(self, name, work, cost=1.0):
+        if texts[1] in name:
+            raise RuntimeError("an illegal memory access was encountered")
+        submit(self, name, work, cost)
+
+    monkeypatch.setattr(Card, "submit", failing)
+    with pytest.raises(BackendError, match=f"generated kernel {texts[1]} fails on the device: an illegal"):
+        Device(program)
+
+
 @pytest.mark.parametrize("kernel", [product(), convolution()], ids=["product", "convolution"])
 def test_the_fastest_algorithm_is_kept(card, kernel, monkeypatch):
     program, _ = lowered(kernel)
@@ -220,7 +241,8 @@ def test_without_a_device_it_says_so(monkeypatch):
 
 
 def test_without_the_libraries_it_says_what_to_install(monkeypatch):
-    for name in ("cupy", "cudnn", "nvmath"):
+    for name in ("cupy", "cudnn", "cuda.bindings.nvrtc", "nvmath"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(BackendError, match=r"pip install cupy-cuda13x.*pip install nvidia-cudnn-frontend.*pip install nvmath-python"):
+    wanted = r"pip install cupy-cuda13x.*pip install nvidia-cudnn-frontend.*pip install cuda-bindings.*pip install nvmath-python"
+    with pytest.raises(BackendError, match=wanted):
         Device(lowered(product())[0])

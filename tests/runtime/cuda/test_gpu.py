@@ -13,9 +13,11 @@ from einnet.api.cuda import optimize_cuda
 from einnet.api.settings import Settings
 from einnet.expr.evaluate import evaluate
 from einnet.instantiate.kernels import Conv, EOperator, Matmul, Post, View, dense_view
-from einnet.runtime.cuda import parts, record
+from einnet.runtime.cuda import bench, pack, parts, prepare
 from einnet.runtime.cuda.device import Device
+from einnet.runtime.cuda.driver import Driver
 from einnet.runtime.cuda.lower import lower
+from einnet.runtime.cuda.profile import key
 from einnet.runtime.cuda.tuning import read_tuning, tuning_json
 from tests.instantiate.test_codegen_cuda import CASES, case
 from tests.models import random_inputs, tiny, with_opaque
@@ -27,6 +29,7 @@ from tests.runtime.cuda.test_models import SEVEN
 ABSENT = parts.missing()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(ABSENT), reason="; ".join(ABSENT))]
 ERROR = {"fp32": 1e-4, "tf32": 3e-2}
+MATHS = tuple(ERROR)
 
 
 @pytest.mark.parametrize("math", ["fp32", "tf32"])
@@ -78,7 +81,7 @@ def test_bias_residual_and_relu_are_one_kernel():
 @pytest.mark.parametrize("name", CASES)
 def test_generated_kernels(name):
     op = case(name)
-    program = lower(record.plan_of(EOperator(op.scope, tuple((n, View(n, v.shape, v.strides)) for n, v in op.operands), op.out)))
+    program = lower(prepare.plan_of(EOperator(op.scope, tuple((n, View(n, v.shape, v.strides)) for n, v in op.operands), op.out)))
     rng = np.random.default_rng(0)
     values = {n: rng.standard_normal(v.shape).astype(np.float32) for n, v in op.operands}
     (got,) = Device(program)({n: v.reshape(-1) for n, v in values.items()}).values()
@@ -93,9 +96,14 @@ def test_what_was_chosen_is_found_again(kernel):
     assert Device(program, tuning=read_tuning(tuning_json(first.tuning))).tuned == 0
 
 
-def test_kernels_are_timed():
-    found = record.timed(product(), "fp32")
-    assert found["hot"].median > 0
-    assert found["cold"].median > 0
-    figures = record.card("fp32")
-    assert min(figures.peak, figures.bandwidth, figures.launch) > 0
+def test_kernels_are_timed(tmp_path):
+    """What was prepared as plain data is timed; a small product takes longer than nothing and less than a large one."""
+    large = Matmul(dense_view("a", (2048, 2048)), dense_view("b", (2048, 2048)), dense_view("c", (2048, 2048)))
+    kernels = {product(): MATHS, convolution(): MATHS, large: MATHS, case("softmax"): MATHS[:1]}
+    pack.write(tmp_path / "pack.zip", prepare.prepare(kernels, Driver().architecture))
+    assert bench.measure(pack.read(tmp_path / "pack.zip"), tmp_path / "times", 60.0, print) == (7, 0)
+    head, rows = bench.read_times(tmp_path / "times")
+    seconds = {(r["key"], r["math"]): r["seconds"][0] for r in rows}
+    assert 0 < seconds[key(product()), "fp32"] < seconds[key(large), "fp32"]
+    assert min(head["card"]["fp32"].values()) > 0
+    assert seconds[key(large), "tf32"] < seconds[key(large), "fp32"]

@@ -10,7 +10,6 @@ from types import ModuleType, SimpleNamespace, TracebackType
 import numpy as np
 
 from einnet.runtime.cuda import shim
-from einnet.runtime.cuda.text import PRELUDE
 
 Work = Callable[[], None]
 
@@ -26,6 +25,7 @@ class Card:
         self.recording: list[tuple[str, float, Work]] | None = None
         self.current: list[Stream] = []
         self.graphs = 0
+        self.modules: dict[bytes, ctypes.CDLL] = {}
 
     def allocate(self, nbytes: int) -> int:
         self.memory -= nbytes
@@ -113,8 +113,8 @@ def cupy_module(card: Card) -> ModuleType:
     """CuPy as far as einnet calls it."""
     module = ModuleType("cupy")
     module.__version__ = f"14.{card.versions}"
-    module.RawModule = lambda code, options: RawModule(card, code, options)
     module.cuda = SimpleNamespace(
+        function=SimpleNamespace(Module=lambda: Module(card)),
         alloc=lambda nbytes: SimpleNamespace(ptr=card.allocate(nbytes)), Stream=lambda non_blocking=False: Stream(card, non_blocking),
         Event=lambda: Event(card), get_elapsed_time=lambda start, end: end.at - start.at, runtime=runtime(card),
     )  # fmt: skip
@@ -124,9 +124,9 @@ def cupy_module(card: Card) -> ModuleType:
 def runtime(card: Card) -> SimpleNamespace:
     def copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
         assert card.recording is None, "a copy from pageable memory inside a capture"
-        to_card = kind == 1
-        card.bytes_at(target if to_card else source, nbytes)
-        card.submit("to card" if to_card else "from card", lambda: ctypes.memmove(target, source, nbytes) and None)
+        for address in {1: (target,), 2: (source,), 3: (target, source)}[kind]:
+            card.bytes_at(address, nbytes)
+        card.submit({1: "to card", 2: "from card", 3: "inside"}[kind], lambda: ctypes.memmove(target, source, nbytes) and None)
 
     def fill(address: int, value: int, nbytes: int, stream: int) -> None:
         card.submit("fill", lambda: card.bytes_at(address, nbytes).fill(value))
@@ -134,22 +134,22 @@ def runtime(card: Card) -> SimpleNamespace:
     figures = {"name": b"Stand-in", "multiProcessorCount": 132, "l2CacheSize": 1 << 20, "major": 9, "minor": 0, "clockRate": 1980000}
     return SimpleNamespace(
         getDeviceCount=lambda: card.devices, getDevice=lambda: 0, getDeviceProperties=lambda n: figures, runtimeGetVersion=lambda: 13000,
-        driverGetVersion=lambda: 13000, memcpyAsync=copy, memsetAsync=fill, memcpyHostToDevice=1, memcpyDeviceToHost=2,
+        driverGetVersion=lambda: 13000, memcpyAsync=copy, memsetAsync=fill, memcpyHostToDevice=1, memcpyDeviceToHost=2, memcpyDeviceToDevice=3,
     )  # fmt: skip
 
 
-class RawModule:
-    """Generated text, compiled for the host."""
+class Module:
+    """Machine code of this card, which is generated text: it is compiled for the host."""
 
-    def __init__(self, card: Card, code: str, options: tuple[str, ...]) -> None:
-        assert "--std=c++17" in options
-        self.card, self.code = card, code
+    def __init__(self, card: Card) -> None:
+        self.card = card
 
-    def compile(self) -> None:
-        assert self.code.startswith(PRELUDE), "generated text stands behind the prelude"
-        code = self.code.removeprefix(PRELUDE)
-        counts = {name: re.search(rf"{name}\(([^)]*)\)", body)[1].count("*") for name, body in shim.functions(code).items()}
-        self.library = shim.compiled({"code": code}, counts)
+    def load(self, code: bytes) -> None:
+        text = code.decode()
+        if code not in self.card.modules:
+            counts = {name: re.search(rf"{name}\(([^)]*)\)", body)[1].count("*") for name, body in shim.functions(text).items()}
+            self.card.modules[code] = shim.compiled({"code": text}, counts)
+        self.library = self.card.modules[code]
 
     def get_function(self, name: str) -> Callable[..., None]:
         run = getattr(self.library, f"run_{name}")

@@ -57,7 +57,8 @@ class Graph:
         self.outputs: list[Tensor] = []
         self.added: list[tuple[int, ...]] = []
         self.excluded: set[Note] = set()
-        self.planned, self.chosen = False, -1
+        self.planned = False
+        self.built: list[int] = []
 
     def tensor(self, name: str, dim: Sequence[int], stride: Sequence[int], data_type: Kind) -> Tensor:
         assert len(dim) == len(stride) >= 4 and all(s > 0 for s in stride), "a tensor has at least two spatial dimensions and positive strides"
@@ -97,7 +98,9 @@ class Graph:
             raise RuntimeError("no engine fuses anything without a bias, or a whole tensor after one")
 
     def create_execution_plans(self, modes: Sequence[Heuristic]) -> None:
+        assert not self.planned, "listed twice"
         self.planned = True
+        self.card.log.append("listed")
 
     def deselect_numeric_notes(self, notes: Sequence[Note]) -> None:
         self.excluded |= set(notes)
@@ -109,7 +112,9 @@ class Graph:
         assert self.planned
         if PLANS[n][3] & self.excluded:
             raise RuntimeError("excluded")
-        self.chosen = n
+        assert n not in self.built, "built twice"
+        self.built.append(n)
+        self.card.log.append(f"built {PLANS[n][0]}")
 
     def get_engine_and_knobs_at_index(self, n: int) -> tuple[int, dict[Knob, int]]:
         return PLANS[n][:2]
@@ -117,9 +122,9 @@ class Graph:
     def get_workspace_size_plan_at_index(self, n: int) -> int:
         return 1000 * n
 
-    def execute(self, pointers: Mapping[Tensor, int], workspace: int, handle: Any) -> None:
-        assert handle is self.handle and self.handle["stream"] == 4096 and self.chosen >= 0
-        self.card.bytes_at(workspace, self.get_workspace_size_plan_at_index(self.chosen))
+    def execute_plan_at_index(self, pointers: Mapping[Tensor, int], workspace: int, index: int, handle: Any) -> None:
+        assert handle is self.handle and self.handle["stream"] == 4096 and index in self.built
+        self.card.bytes_at(workspace, self.get_workspace_size_plan_at_index(index))
         out = self.outputs[-1]
         assert all(p % 16 == 0 for p in pointers.values()), "cuDNN takes every tensor to start at a multiple of 16 bytes"
         given = {t: self.card.floats(pointers[t], t.dim, t.stride) for t in self.inputs}
@@ -128,7 +133,7 @@ class Graph:
         def work() -> None:
             target[...] = out.value(given)
 
-        self.card.submit(f"convolution {PLANS[self.chosen][0]}", work, PLANS[self.chosen][2])
+        self.card.submit(f"convolution {PLANS[index][0]}", work, PLANS[index][2])
 
 
 def forward(x: np.ndarray, w: np.ndarray, g: Mapping[str, Any], dim: tuple[int, ...]) -> np.ndarray:

@@ -1,0 +1,142 @@
+"""Kernels that are ready to be timed on a card, as plain data: what is launched on buffers of which sizes, and machine code.
+
+`prepare` makes packs where there is a compiler and no card; `bench` times them where there is a card, and neither TVM nor a search. A file is a
+zip archive of JSON and of all machine code in one piece: alike kernels compress well together.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Union
+
+from einnet.errors import UsageError
+from einnet.instantiate.kernels import Conv
+from einnet.runtime.cuda.program import Gemm, Launch
+from einnet.runtime.cuda.store import read_launch, read_library, step_json
+from einnet.runtime.files import replacing
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Launches of functions of one piece of machine code, by its number."""
+
+    number: int
+    launches: tuple[Launch, ...]
+
+
+PackedStep = Union[Code, Gemm, Conv]
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A kernel: its key, its kind and the arithmetics it is wanted in, and the steps that compute it.
+
+    `sizes` are elements of float32 of each buffer. `weights` are buffers that are read and do not change, `read` others that are only read.
+    """
+
+    key: str
+    kind: str
+    math: tuple[str, ...]
+    sizes: Mapping[str, int]
+    weights: tuple[str, ...]
+    read: tuple[str, ...]
+    steps: tuple[PackedStep, ...]
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Kernels in the order in which they are wanted; for a device of the architecture `architecture`.
+
+    `figures` are kernels by which a card's figures are measured, `made_by` versions of the generator and the compiler, `failed` says of kernels
+    why they are not here.
+    """
+
+    architecture: str
+    kernels: tuple[Packed, ...]
+    figures: Mapping[str, Packed]
+    codes: tuple[bytes, ...]
+    made_by: Mapping[str, str]
+    failed: Mapping[str, str]
+
+
+def write(path: Path, pack: Pack) -> None:
+    """Write the file, whole or not at all. Raises UsageError where the path cannot be written."""
+    content = {
+        "pack": FORMAT, "architecture": pack.architecture, "made_by": dict(pack.made_by), "failed": dict(pack.failed),
+        "codes": [len(code) for code in pack.codes], "kernels": [_packed_json(k) for k in pack.kernels],
+        "figures": {name: _packed_json(k) for name, k in pack.figures.items()},
+    }  # fmt: skip
+    try:
+        with replacing(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_LZMA) as archive:
+            archive.writestr(zipfile.ZipInfo("pack.json"), json.dumps(content, separators=(",", ":")), zipfile.ZIP_LZMA)
+            archive.writestr(zipfile.ZipInfo("codes"), b"".join(pack.codes), zipfile.ZIP_LZMA)
+    except OSError as e:
+        raise UsageError(f"the pack {path} cannot be written: {e.strerror or e}") from e
+
+
+def read(path: Path) -> Pack:
+    """Read a pack. Raises UsageError for a file that is missing or none."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            value, codes = json.loads(archive.read("pack.json")), archive.read("codes")
+        if value["pack"] != FORMAT or sum(value["codes"]) != len(codes):
+            raise ValueError(f"format {value['pack']}, {len(codes)} bytes of code")
+        pieces, at = [], 0
+        for length in value["codes"]:
+            pieces.append(codes[at : at + length])
+            at += length
+        kernels = tuple(_packed(k, len(pieces)) for k in value["kernels"])
+        figures = {str(name): _packed(k, len(pieces)) for name, k in value["figures"].items()}
+        more = ({str(k): str(v) for k, v in value[name].items()} for name in ("made_by", "failed"))
+        return Pack(str(value["architecture"]), kernels, figures, tuple(pieces), *more)
+    except OSError as e:
+        raise UsageError(f"the pack {path} cannot be read: {e.strerror or e}") from e
+    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError, zipfile.BadZipFile) as e:
+        raise UsageError(f"{path} is no pack of kernels: {type(e).__name__} {e}") from e
+
+
+def _packed_json(kernel: Packed) -> dict[str, Any]:
+    return {
+        "key": kernel.key, "kind": kernel.kind, "math": list(kernel.math), "sizes": dict(kernel.sizes), "weights": list(kernel.weights),
+        "read": list(kernel.read), "steps": [_step(s) for s in kernel.steps],
+    }  # fmt: skip
+
+
+def _step(step: PackedStep) -> dict[str, Any]:
+    if isinstance(step, Code):
+        return {"kind": "code", "number": step.number, "launches": [asdict(x) for x in step.launches]}
+    found: dict[str, Any] = step_json(step, lambda model: 0)
+    return found
+
+
+def _packed(value: dict[str, Any], codes: int) -> Packed:
+    steps = tuple(_read_step(s, codes) for s in value["steps"])
+    sizes = {str(name): int(n) for name, n in value["sizes"].items()}
+    weights, read, math = (tuple(str(x) for x in value[name]) for name in ("weights", "read", "math"))
+    unknown = {*weights, *read, *(b for s in steps for b in buffers(s))} - sizes.keys()
+    if unknown:
+        raise ValueError(f"a kernel uses buffer {min(unknown)}, whose size is not told")
+    return Packed(str(value["key"]), str(value["kind"]), math, sizes, weights, read, steps)
+
+
+def _read_step(value: dict[str, Any], codes: int) -> PackedStep:
+    if value["kind"] != "code":
+        return read_library(value)
+    if not 0 <= int(value["number"]) < codes:
+        raise ValueError(f"there is no code {value['number']}")
+    return Code(int(value["number"]), tuple(read_launch(x) for x in value["launches"]))
+
+
+def buffers(step: PackedStep) -> Sequence[str]:
+    """The buffers that a step names."""
+    if isinstance(step, Code):
+        return [b for x in step.launches for b, _ in x.arguments]
+    if isinstance(step, Gemm):
+        return [step.a.buffer, step.b.buffer, step.c.buffer, *(step.bias[:1] if step.bias else ())]
+    return [v.buffer for v in (step.x, step.w, step.y, *(p.operand for p in step.post if p.operand is not None))]
