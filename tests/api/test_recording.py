@@ -20,7 +20,7 @@ from einnet.instantiate.kernels import Conv, EOperator, Matmul, View, dense_view
 from einnet.runtime.cuda import bench, pack, prepare
 from einnet.runtime.cuda.costs import CudaCost
 from einnet.runtime.cuda.profile import H200, key, load
-from tests.instantiate.test_codegen_cuda import case
+from tests.instantiate.cuda_cases import case
 from tests.models import two_layers
 from tests.runtime.cuda.standin import install
 from tests.runtime.cuda.standin.card import Card

@@ -12,7 +12,8 @@ from einnet.instantiate.codegen.resolve import OUT, resolve
 from einnet.instantiate.codegen.rowwise import divided, row
 from einnet.instantiate.kernels import EOperator, dense_view
 from einnet.runtime.cuda import nvrtc
-from tests.instantiate.test_codegen_cuda import execute, needs_compiler, operator
+from tests.instantiate.cuda_cases import operator
+from tests.instantiate.test_codegen_cuda import execute, needs_compiler
 
 
 def softmax(rows: str, size: int, score: str) -> str:

@@ -20,7 +20,8 @@ from einnet.instantiate.codegen.tilesearch import TileSearch, tile
 from einnet.instantiate.codegen.tiling import Tile, distinct
 from einnet.instantiate.kernels import EOperator, dense_view
 from einnet.runtime.cuda import shim
-from tests.instantiate.test_codegen_cuda import operator, run
+from tests.instantiate.cuda_cases import operator
+from tests.instantiate.test_codegen_cuda import run
 
 needs_compiler = pytest.mark.skipif(shim.compiler() is None, reason="there is no C++ compiler to run generated CUDA text")
 

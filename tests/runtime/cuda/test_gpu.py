@@ -19,7 +19,7 @@ from einnet.runtime.cuda.driver import Driver
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.profile import key
 from einnet.runtime.cuda.tuning import read_tuning, tuning_json
-from tests.instantiate.test_codegen_cuda import CASES, case
+from tests.instantiate.cuda_cases import CASES, case
 from tests.models import random_inputs, tiny, with_opaque
 from tests.runtime.cuda.programs import own_plan, reference, worst
 from tests.runtime.cuda.test_device import check, convolution, lowered, product

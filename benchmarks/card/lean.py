@@ -1,0 +1,93 @@
+"""Programs without the weights that are computed of a model's own: small enough to travel to a card. There the weights are computed again."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from einnet.api.cuda import CudaOptimization
+from einnet.api.optimize import prepare
+from einnet.expr.evaluate import evaluate
+from einnet.expr.nodes import Scope
+from einnet.expr.text import parse
+from einnet.graph.onnx import load
+from einnet.graph.program import Program
+from einnet.runtime.cuda import store
+from einnet.runtime.cuda.lower import lower
+from einnet.runtime.cuda.program import CudaProgram
+from einnet.search.plan import Evaluated
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Recipe = dict[str, Any]
+"""{"weight"} names an array of the model, as it was read; {"scope", "weights"} an expression over such."""
+
+
+class Remembered(Evaluated):
+    """Values of weight-only scopes, and of what each was computed."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self.names = {id(value): name for name, value in program.weights.items()}
+        self.recipes: dict[int, Recipe] = {}
+
+    def get(self, scope: Scope, values: Mapping[str, Array]) -> Array:
+        found = super().get(scope, values)
+        self.recipes[id(found)] = {"scope": str(scope), "weights": {t: self.names[id(v)] for t, v in values.items()}}
+        return found
+
+
+def write(path: Path, found: CudaOptimization) -> None:
+    """Write the program of an optimization: recipes for what is computed of weights, all other constants as they are."""
+    outcome = replace(found.outcome, evaluated=Remembered(found.outcome.program))
+    assert isinstance(outcome.evaluated, Remembered)
+    program = lower(outcome.plan())
+    assert program.steps == found.program.steps, "lowered as before"
+    recipes: dict[str, Recipe] = {}
+    constants = dict(program.constants)
+    for name, values in program.constants.items():
+        recipe = outcome.evaluated.recipes.get(id(values)) or ({"weight": name} if name in outcome.program.weights else None)
+        if recipe is not None:
+            recipes[name], constants[name] = recipe, np.zeros_like(values)
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / "program.einnet"
+        store.save(whole, replace(program, constants=constants))
+        draft = path.with_name(f".{path.name}.partial")
+        with zipfile.ZipFile(draft, "w", zipfile.ZIP_LZMA) as archive:
+            archive.writestr("program.einnet", whole.read_bytes())
+            archive.writestr("recipes.json", json.dumps(recipes))
+        draft.replace(path)
+
+
+def read(path: Path, model: Any) -> CudaProgram:
+    """The program, with the weights of the model that it was made of."""
+    with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / "program.einnet"
+        whole.write_bytes(archive.read("program.einnet"))
+        program, recipes = store.load(whole), json.load(io.BytesIO(archive.read("recipes.json")))
+    weights = prepare(load(model)).weights
+    return replace(program, constants={name: made(recipes.get(name), weights, values) for name, values in program.constants.items()})
+
+
+def made(recipe: Recipe | None, weights: Mapping[str, Array], stored: Array) -> Array:
+    """A constant by its recipe, or as it is stored."""
+    if recipe is None:
+        return stored
+    if "weight" in recipe:
+        return np.ascontiguousarray(weights[recipe["weight"]]).reshape(-1)
+    given = {t: weights[name] for t, name in recipe["weights"].items()}
+    scope = parse(recipe["scope"], {t: tensor(t, v) for t, v in given.items()})
+    return np.ascontiguousarray(evaluate(scope, given, dtype="float32"), dtype=np.float32).reshape(-1)
+
+
+def tensor(name: str, values: Array) -> Any:
+    from einnet.expr.nodes import Tensor
+
+    return Tensor(name, values.shape, weight=True)
