@@ -89,8 +89,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def read_inputs(stored: Stored, given: list[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of `name=file` arguments. Raises UsageError for what is unknown, given twice, missing or no array."""
+def read_inputs(stored: Stored, given: list[str], partial: bool = False) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of `name=file` arguments. Raises UsageError for what is unknown, given twice, missing (unless `partial`) or no array."""
     found: dict[str, np.ndarray[Any, Any]] = {}
     for text in given:
         name = max((n for n in stored.inputs if text.startswith(f"{n}=")), key=len, default=None)
@@ -104,7 +104,7 @@ def read_inputs(stored: Stored, given: list[str]) -> dict[str, np.ndarray[Any, A
         if dtype_name(value.dtype) != dtype or len(value.shape) != len(shape) or any(n != m for n, m in zip(value.shape, shape) if m >= 0):
             raise UsageError(f"{path}: {array_type(value)}, but input {name!r} is {dtype}[{','.join(map(str, shape))}]")
     missing = [n for n in stored.inputs if n not in found]
-    if missing:
+    if missing and not partial:
         raise UsageError(f"input {missing[0]!r} is missing; the program takes {signature(stored)}")
     return found
 
