@@ -100,7 +100,7 @@ class Choice:
 
 
 def candidates(forms: Sequence[Form], estimate: Estimate, learned: Learned | None = None) -> list[Candidate]:
-    """Every form as kernels, by predicted cost; two forms with the same kernels are one candidate, known by the shorter derivation.
+    """Every form as kernels, by predicted cost; two forms with the same kernels are one candidate, known as an original or by the shorter derivation.
 
     The originals, and those `MOST_DIVIDED` that are predicted to be fastest, are also run part by part. What is `learned` elsewhere goes before
     what is estimated.
@@ -110,9 +110,12 @@ def candidates(forms: Sequence[Form], estimate: Estimate, learned: Learned | Non
     if len(forms) > MOST_FORMS:
         forms = [f for f in forms if _unchanged(f)] + sorted((f for f in forms if not _unchanged(f)), key=effort)[:MOST_FORMS]
 
+    def rank(form: Form) -> tuple[bool, int]:
+        return not _unchanged(form), len(form.steps)
+
     def note(form: Form, made: Build, way: tuple[bool, int]) -> tuple[object, ...]:
         key = (*made.kernels, *sorted(made.weights))
-        if key not in found or len(found[key].form.steps) > len(form.steps):
+        if key not in found or rank(found[key].form) > rank(form):
             found[key] = Candidate(form, made, way)
         return key
 

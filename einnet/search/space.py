@@ -116,7 +116,7 @@ class Space:
         self._ways.forget()
         while root.layer < depth and self._layer(root, root.layer + 1):
             pass
-        found = [f for f in (root.kept | root.partial).values() if self.allowed(f.steps)] or [plain(scope)]
+        found = [f for f in first_of_each(root.kept, root.partial).values() if self.allowed(f.steps)] or [plain(scope)]
         return found if found[0].start == scope else [Form(scope, f.tree, f.matches, f.steps) for f in found]
 
     def out_of_budget(self) -> bool:
@@ -154,7 +154,7 @@ class Space:
         root.best = ways[0].cost
         found = {f.key: f for f in map(self._ways.form, ways)}
         if complete:
-            root.kept, root.partial, root.layer = root.kept | found, {}, depth
+            root.kept, root.partial, root.layer = first_of_each(root.kept, found), {}, depth
         else:
             root.partial = found
             self._ways.forget()
@@ -273,6 +273,11 @@ class Space:
 def reads_reduction(scope: Scope) -> bool:
     """A reduction of something that is not known at compile time is read, maybe through element functions."""
     return any(not is_weight(s) and (s.sums or reads_reduction(s)) for s in nested(scope))
+
+
+def first_of_each(known: Mapping[str, Form], more: Mapping[str, Form]) -> dict[str, Form]:
+    """The known forms and those of other keys: a round trip of rules that ends in a known form is no other form, and an original stays one."""
+    return {**known, **{key: form for key, form in more.items() if key not in known}}
 
 
 def deepen(scope: Scope, options: Options, progress: Callable[[Statistics], None] | None = None) -> tuple[list[Form], Statistics]:

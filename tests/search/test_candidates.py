@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from einnet.derivation.normalise import FORCED
+from einnet.derivation.steps import Step
 from einnet.expr.text import parse
 from einnet.instantiate import chunks
 from einnet.instantiate.kernels import EOperator, Kernel
@@ -113,3 +116,18 @@ def test_one_way_to_run_the_original_is_measured_where_others_compete(monkeypatc
         choice = choose(source, ways, lambda ks: [1.0 / DOUBT] * len(ks), measure, most=most, until=0.0)
         assert (sum(kernels <= measured for kernels in originals) > 1) == several
         assert set(choice.original.kernels) <= measured
+
+
+def test_of_two_forms_with_the_same_kernels_the_original_is_known(forms: list[Form]) -> None:
+    """However short the derivation is that leads to the same kernels: what is left of the model's own operators must not be called derived."""
+    original = next(f for f in forms if f.matches and all(s.rule in FORCED for s in f.steps))
+    other = next(f.steps[0] for f in forms if f.steps and f.steps[0].rule not in FORCED)
+    forced = Step("fold", "", original.start, original.start)
+    longer, derived = replace(original, steps=(forced, forced, *original.steps)), replace(original, steps=(other,))
+    for given in ([longer, derived], [derived, longer]):
+        assert {c.form.steps for c in every(given)} == {longer.steps}
+    assert choose(CONV, [derived, longer], alike, lambda kernels, _: alike(kernels)).original.form is longer
+
+
+def alike(kernels: Sequence[Kernel]) -> list[float]:
+    return [1.0] * len(kernels)

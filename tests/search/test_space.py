@@ -11,6 +11,7 @@ from functools import cache
 import pytest
 
 from einnet.derivation.check import check
+from einnet.derivation.normalise import FORCED
 from einnet.expr.nodes import Scope, used_names, walk
 from einnet.expr.text import parse
 from einnet.search.forms import Form
@@ -183,3 +184,18 @@ def test_a_function_that_stands_before_a_layout_move_passes_it() -> None:
     assert not vendors(Space(options(3, rules=without)).forms(source))
     space = Space(options(3))
     assert "Matmul(m=m, n=n, k=k)" in vendors(space.forms(source)) and space.statistics.states <= 20
+
+
+READERS_OF_ONE = """t0 : f32[32,64]
+w1 : weight f32[64,64]
+w2 : weight f32[64,64]
+L[m<32,n<64] relu({L[m<32,n<64] {L[m<32,n<64] Σ[k<64] t0[m,k]*w1[k,n]}[m,n] + {L[m<32,n<64] Σ[k<64] t0[m,k]*w2[k,n]}[m,n]}[m,n])"""
+
+
+@pytest.mark.parametrize("states", [2, 5, 9, 14, 20, 100])
+def test_a_round_trip_does_not_take_the_place_of_an_original(states: int) -> None:
+    """collect, distribute and merge lead back to the expression: it is still what the model has, with no step but forced ones."""
+    source = parse(READERS_OF_ONE)
+    before, after = (Space(Options(max_depth=depth, states=states, kinds=("exact", "reassociation"))).forms(source) for depth in (0, 7))
+    originals = [f for f in before if all(s.rule in FORCED for s in f.steps)]
+    assert originals == after[: len(originals)]
