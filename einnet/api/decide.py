@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,13 @@ from einnet.api.accept import losers
 from einnet.api.programs import built
 from einnet.api.verify import WHOLE
 from einnet.api.whole import whole_model
+from einnet.errors import BackendError
 
 if TYPE_CHECKING:
     from einnet.api.pipeline import Outcome
     from einnet.api.settings import Settings
     from einnet.api.verify import Trial
+    from einnet.instantiate.kernels import Plan
     from einnet.runtime.costs import CpuCost
     from einnet.runtime.cpu.program import Executable
 
@@ -43,7 +46,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Contest:
-    """What competes for a model: `programs` are what `compiled` gives, of which the derived one, if there is one, has passed verification."""
+    """What competes for a model: `programs` that have passed verification, by name; or ONNX Runtime with the whole model alone, where none has."""
 
     model: Any
     outcome: Outcome
@@ -63,14 +66,14 @@ class Contest:
         times = self.trial.compare(self.programs, FIRST * seconds)
         if times["once"]:
             self.outcome.notes.append("ONNX Runtime was timed once, with its session: it gets too little memory beside the programs")
-        runs = DERIVED if DERIVED in self.programs and (OWN not in self.programs or not slower(times)) else OWN
+        runs = next(iter(self.programs)) if len(self.programs) == 1 else OWN if slower(times) else DERIVED
         times = {**times, "runs": runs, "optimized": times[runs]}
         candidates, chosen = {runs: self.programs[runs]}, self.outcome.kept
         parts = losers(self.outcome, self.cost.objects, time.monotonic() + PARTS * seconds) if len(self.programs) == 2 else set()
         mixed = self.without(chosen | parts, end) if parts else None
         if mixed:
             candidates[MIXED] = mixed
-        whole = self.whole(candidates[runs]) if self.settings.derive and behind(times) else None
+        whole = self.whole(candidates[runs].plan) if runs != WHOLE and self.settings.derive and behind(times) else None
         if whole:
             candidates[WHOLE] = whole
         if len(candidates) > 1:
@@ -83,14 +86,16 @@ class Contest:
         self.outcome.keep_originals(keys)
         if not any(r.changed for r in self.outcome.results):
             return None
-        program = built(self.outcome.plan(), self.cost, until)
-        return program if self.trial.verify(program, self.tolerance)["passed"] else None
+        with suppress(BackendError):
+            program = built(self.outcome.plan(), self.cost, until, strict=True)
+            return program if self.trial.verify(program, self.tolerance)["passed"] else None
+        return None
 
-    def whole(self, ours: Executable) -> Executable | None:
+    def whole(self, ours: Plan) -> Executable | None:
         """ONNX Runtime with the whole model; None where it takes more memory than it may, or the model is too large to be part of a program."""
         if (self.trial.peak or 0) > (self.settings.memory_limit or inf):
             return None
-        plan = whole_model(self.model, ours.plan, self.trial.order)
+        plan = whole_model(self.model, ours, self.trial.order)
         return built(plan, self.cost) if plan else None
 
     def again(self, candidates: Mapping[str, Executable], times: Mapping[str, Any], end: float) -> dict[str, Any]:
@@ -117,7 +122,7 @@ def settle(outcome: Outcome, runs: str, chosen: set[str], mixed: set[str]) -> No
     elif runs == MIXED:
         gave_up = f"what was derived for {len(mixed - chosen)} distinct subprograms gained nothing in its place"
         outcome.notes.append(f"{gave_up}: there the model's own operators are kept")
-    elif runs == WHOLE:
+    elif runs == WHOLE and not outcome.whole:
         outcome.whole = True
         outcome.notes.append("ONNX Runtime runs the whole model: it is faster than all that was found")
 

@@ -257,8 +257,8 @@ class _Run:
         from einnet.api.whole import whole_model
         from einnet.runtime.cpu.program import Executable, build_code
 
-        def bound(plan: Plan) -> Executable:
-            return Executable(plan, self.cost.threads, code=build_code(plan, self.cost.threads, self.cost.objects))
+        def bound(plan: Plan, strict: bool = False) -> Executable:
+            return Executable(plan, self.cost.threads, code=build_code(plan, self.cost.threads, self.cost.objects), strict=strict)
 
         if outcome.whole:
             plan = outcome.plan(original=True)
@@ -268,7 +268,7 @@ class _Run:
             restrain(outcome, int(limit))
         plan = outcome.plan()
         with suppress(BackendError):
-            program = bound(in_place(plan, partial(self.cost.like(plan, measure=True).measured, until=until)))
+            program = bound(in_place(plan, partial(self.cost.like(plan, measure=True).measured, until=until)), strict=True)
             if program.nbytes <= limit:
                 return program
         outcome.keep_original()

@@ -16,6 +16,7 @@ from einnet.api.report import build_report
 from einnet.api.restrain import restrain
 from einnet.api.schedule import Schedule
 from einnet.api.settings import Settings
+from einnet.api.sound import keep_proven
 from einnet.api.verify import Array, Trial, compare_outputs
 from einnet.api.whole import whole_model
 from einnet.errors import ModelError, UsageError
@@ -43,6 +44,7 @@ def finish_onnx(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost,
     from einnet.graph.onnx_read import runnable
     from einnet.runtime.cpu.program import Executable
 
+    keep_proven(outcome)
     if settings.memory_limit is not None:
         restrain(outcome, settings.memory_limit)
     tell(settings, "verify and time", schedule.started)

@@ -17,12 +17,15 @@ from einnet.api.inputs import gather_inputs
 from einnet.api.memory import Memory
 from einnet.api.pipeline import Outcome, is_constant, search
 from einnet.api.profile import kernel_profile
-from einnet.api.programs import compiled, peak_bytes
+from einnet.api.programs import built, compiled, peak_bytes
 from einnet.api.report import build_report
 from einnet.api.schedule import Schedule
 from einnet.api.settings import Arguments, Progress, Settings, chosen
+from einnet.api.sound import agreeing, keep_proven
+from einnet.api.verify import WHOLE
+from einnet.api.whole import whole_model
 from einnet.derivation.steps import Derivation
-from einnet.errors import NotStaticError, UsageError
+from einnet.errors import BackendError, NotStaticError, UsageError
 from einnet.graph.program import Program
 
 if TYPE_CHECKING:
@@ -176,30 +179,53 @@ def optimize(
 def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, schedule: Schedule, trial: Trial) -> Optimization:
     """Compile what was chosen, prove, verify and time it; keep the model's own operators, or ONNX Runtime, where they are faster."""
     program, tolerance = outcome.program, TOLERANCE[settings.allow]
-    tell(settings, "compile", schedule.started)
-    programs = compiled(outcome, cost, schedule.stitched(time.monotonic()), settings.memory_limit)
-    executable = programs.get("optimized") or programs["original"]
     tell(settings, "check the derivations", schedule.started)
-    certificate = certify(outcome)
+    keep_proven(outcome)
+    tell(settings, "compile", schedule.started)
+    compiled_programs = compiled(outcome, cost, schedule.stitched(time.monotonic()), settings.memory_limit)
     tell(settings, "verify and time", schedule.started)
-    verification = trial.verify(executable, tolerance)
-    if len(programs) == 2 and not verification["passed"]:
-        outcome.notes.append("the derived program failed verification: the model's own operators are kept")
-        outcome.keep_original()
-        del programs["optimized"]
+
+    def verify(one: Executable) -> dict[str, Any]:
+        return trial.verify(one, tolerance)
+
+    def rebuilt() -> Executable:
+        return built(outcome.plan(), cost, strict=True)
+
+    programs, verified = agreeing(outcome, compiled_programs, verify, rebuilt, schedule.end)
+    programs = programs or fallen_back(model, outcome, compiled_programs, trial, cost)
     seconds = schedule.timing_s(inf if outcome.interrupted else time.monotonic())
     decision = Contest(model, outcome, settings, cost, trial, programs, tolerance).decide(seconds)
-    times, peaks = decision.times, peak_bytes(programs, trial.peak)
-    if decision.executable is not executable:
-        executable, peaks["optimized"] = decision.executable, trial.peak if outcome.whole else decision.executable.nbytes
-        verification = trial.verify(executable, tolerance)
-        certificate = Certificate(()) if outcome.whole else certify(outcome)
+    executable, times = decision.executable, decision.times
+    peaks = peak_bytes(programs, trial.peak)
+    if times["runs"] not in programs or outcome.whole:
+        peaks["optimized"] = trial.peak if outcome.whole else executable.nbytes
+    verification = verified.get(times["runs"]) or verify(executable)
+    certificate = Certificate(()) if outcome.whole else certify(outcome)
+    outcome.notes += executable.notes
     outcome.notes += [] if outcome.whole else heavy(executable, programs, trial.peak)
     kernels = kernel_profile(outcome, executable, cost, times["optimized"].median)
     used = time.monotonic() - schedule.started
     outcome.notes += exceeded(used, settings)
     report = build_report(model, program, outcome, settings, times, verification, certificate, kernels, peaks, used)
     return Optimization(program, outcome, executable, certificate, report, settings, model)
+
+
+def fallen_back(model: Any, outcome: Outcome, programs: Mapping[str, Executable], trial: Trial, cost: CpuCost) -> dict[str, Executable]:
+    """ONNX Runtime with the whole model, where no program of ours can be compiled and agrees with it; the outcome has a note.
+
+    What was compiled is kept, for want of anything better, where the model is too large to be part of a program. Raises BackendError where nothing
+    was compiled either.
+    """
+    plan = whole_model(model, outcome.plan(original=True), trial.order)
+    if plan is None:
+        if not programs:
+            raise BackendError(f"{outcome.program.title}: {outcome.notes[-1]}")
+        return {"original": list(programs.values())[-1]}
+    outcome.keep_original()
+    outcome.whole = True
+    why = "no program of ours agrees with it" if programs else "no program of ours can be compiled"
+    outcome.notes.append(f"ONNX Runtime runs the whole model: {why}")
+    return {WHOLE: built(plan, cost)}
 
 
 def exceeded(used: float, settings: Settings) -> list[str]:

@@ -22,16 +22,25 @@ if TYPE_CHECKING:
 def compiled(outcome: Outcome, cost: CpuCost, until: float, limit: int | None = None) -> dict[str, Executable]:
     """The chosen program ("optimized"; not there if nothing was changed) and the model's own operators ("original"; not there if too large).
 
-    Copies are left out of both as far as that is measured to gain before time.monotonic() is `until`. Neither takes more than `limit` bytes.
+    Copies are left out of both as far as that is measured to gain before time.monotonic() is `until`. Neither takes more than `limit` bytes. What
+    cannot be compiled is not there, and a note says why.
 
     Raises BackendError where neither fits into memory.
     """
     if limit is not None:
         restrain(outcome, limit)
-    found = {}
+    found: dict[str, Executable] = {}
     changed = any(r.changed for r in outcome.results)
     for name in ("optimized", "original") if changed else ("original",):
-        found[name] = built(outcome.plan(original=name == "original"), cost, until)
+        try:
+            found[name] = built(outcome.plan(original=name == "original"), cost, until, strict=name == "optimized")
+        except BackendError as reason:
+            what = "derived program" if name == "optimized" else "program of the model's own operators"
+            outcome.notes.append(f"the {what} cannot be compiled here: {reason}")
+    if changed and "optimized" not in found:
+        outcome.keep_original()
+    if not found:
+        return {}
     room = min(available_bytes(), limit or inf)
     large = {name: program.nbytes for name, program in found.items() if program.nbytes > room}
     if len(large) == len(found):
@@ -45,13 +54,16 @@ def compiled(outcome: Outcome, cost: CpuCost, until: float, limit: int | None = 
     return found
 
 
-def built(plan: Plan, cost: CpuCost, until: float = 0.0) -> Executable:
-    """A plan bound to memory, without the copies that are measured before time.monotonic() is `until` to be better left out."""
+def built(plan: Plan, cost: CpuCost, until: float = 0.0, strict: bool = False) -> Executable:
+    """A plan bound to memory, without the copies that are measured before time.monotonic() is `until` to be better left out.
+
+    Raises BackendError where a kernel cannot be compiled, in a `strict` program also where a vendor library has no fast implementation of it.
+    """
     from einnet.runtime.cpu.program import Executable, build_code
 
     objects = cost.objects
     plan = in_place(plan, partial(cost.like(plan, measure=True).measured, until=until))
-    return Executable(plan, objects.threads, code=build_code(plan, objects.threads, objects))
+    return Executable(plan, objects.threads, code=build_code(plan, objects.threads, objects), strict=strict)
 
 
 def peak_bytes(programs: Mapping[str, Executable], reference: int | None) -> dict[str, int | None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from einnet.instantiate.kernels import Plan
 from einnet.runtime import machine
 from einnet.runtime.constants import StoredConstants, array_bytes
 from einnet.runtime.cpu import compile as codegen
-from einnet.runtime.cpu import levels
+from einnet.runtime.cpu import dnnl, levels
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.program import Code, Executable, build_code
 from einnet.runtime.memory import check_plan
@@ -47,8 +48,8 @@ class Loaded:
     def executable(self, threads: int | None = None) -> Executable:
         """The program, ready to run, on as many threads as it was optimized for or on others.
 
-        Code that does not fit is built again with TVM, and vendor kernels are asked of the library that is here. Raises ArtifactError where either
-        is not possible.
+        Code that does not fit is built again with TVM. Vendor kernels are asked of the library that is here: it may be another one, or use other
+        instructions; what it refuses is run by ONNX Runtime or by its reference code, with a warning. Raises ArtifactError where nothing can run it.
         """
         threads = threads or self.threads
         code = self.code
@@ -57,11 +58,21 @@ class Loaded:
             if missing:
                 raise ArtifactError(f"{self.problem}; it cannot be built again: {missing}")
             code = build_code(self.plan, threads)
+        here, there = (described(versions) for versions in (machine.versions(), self.versions))
         try:
-            return Executable(self.plan, threads, code=code)
+            program = Executable(self.plan, threads, code=code)
         except Refused as reason:
-            here, there = (versions.get("onednn", "none") for versions in (machine.versions(), self.versions))
-            raise ArtifactError(f"made with oneDNN {there}; here is {here}, which refuses: {reason}; optimize the model again") from reason
+            raise ArtifactError(f"made with {there}; here is {here}, which refuses: {reason}; optimize the model again") from reason
+        if program.notes:
+            slower = f"{len(program.notes)} of {len(self.plan.kernels)} kernels are slower here, where {here} refuses them"
+            warnings.warn(f"made with {there}; {slower}: optimize the model again ({program.notes[0]})", RuntimeWarning, stacklevel=2)
+        return program
+
+
+def described(versions: Mapping[str, str]) -> str:
+    """The vendor library of some versions, and what keeps it from instructions of the processor."""
+    limit = dnnl.limit() if versions is machine.versions() else ""
+    return f"oneDNN {versions.get('onednn', 'none')}" + (f" limited to {limit}" if limit else "")
 
 
 def save(

@@ -14,9 +14,8 @@ from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCa
 from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl, roofline
 from einnet.runtime.cpu.compile import generator_version
-from einnet.runtime.cpu.kernels import refusal
 from einnet.runtime.cpu.levels import NATIVE
-from einnet.runtime.cpu.measure import BUDGET_S, IsConstant, Unmeasured, constant_buffers, measure
+from einnet.runtime.cpu.measure import BUDGET_S, IsConstant, Unmeasured, constant_buffers, measure, refused
 from einnet.runtime.cpu.objects import OBJECTS, Objects
 from einnet.runtime.cpu.threads import resolve_threads
 from einnet.runtime.profile import ProfileDatabase, describe
@@ -156,6 +155,7 @@ class CpuCost:
                 versions["onnxruntime"] = machine.versions().get("onnxruntime", "none")
             case _:
                 versions["vendor"] = machine.versions().get("onednn") or "onnxruntime " + machine.versions().get("onnxruntime", "none")
+                versions.update(self._limit)
         return describe(kernel_key(kernel, constant_buffers(kernel, self.constant)), machine.cpu_name(), self.threads, versions)
 
     def like(self, plan: Plan, measure: bool = False) -> CpuCost:
@@ -166,13 +166,18 @@ class CpuCost:
 
     def place(self) -> Json:
         """Where times were measured: the device and the versions of what runs there."""
-        generated = {"measurement": str(MEASUREMENT), "generator": generator_version(), **self._level}
+        generated = {"measurement": str(MEASUREMENT), "generator": generator_version(), **self._level, **self._limit}
         return {"device": machine.cpu_name(), "versions": {**generated, **machine.versions()}}
 
     @property
     def _level(self) -> dict[str, str]:
         """For which processors kernels are generated, where that is not this one."""
         return {} if self.objects.cpu == NATIVE else {"code": self.objects.cpu}
+
+    @property
+    def _limit(self) -> dict[str, str]:
+        """Which instructions the vendor library keeps to, where these are not all that the processor has."""
+        return {"instructions": limit} if (limit := dnnl.limit()) else {}
 
     @property
     def machine(self) -> roofline.Machine:
@@ -183,7 +188,7 @@ class CpuCost:
 
     def _stored_machine(self) -> roofline.Machine:
         names = ("peak", "bandwidth", "launch")
-        versions = {"measurement": str(MEASUREMENT), "vendor": machine.versions().get("onednn", "none")}
+        versions = {"measurement": str(MEASUREMENT), "vendor": machine.versions().get("onednn", "none"), **self._limit}
         keys = [describe(name, machine.cpu_name(), self.threads, versions) for name in names]
         stored = self.database.get_many(keys)
         if all(stored):
@@ -204,9 +209,7 @@ class CpuCost:
 
     def refuses(self, kernel: Kernel) -> bool:
         """The vendor library has no fast implementation."""
-        if not isinstance(kernel, (Matmul, Conv)) or dnnl.available() is not None:
-            return False
-        return refusal(kernel, constant_buffers(kernel, self.constant)) is not None
+        return refused(kernel, self.constant, self.threads)
 
     def _estimate(self, kernel: Kernel) -> float:
         return inf if self.refuses(kernel) else roofline.estimate(kernel, self.machine)

@@ -43,8 +43,8 @@ DOUBT = 1.2
 class Candidate:
     """One way to run a subprogram. `predicted` and `measured` are seconds of all its kernels; measured is inf unless all were measured.
 
-    `expected` and `seconds` are those of each kernel, predicted and measured; `least` is what it takes in any case. `way` says which of the ways
-    to run its form it is, whatever the sizes.
+    `expected` and `seconds` are those of each kernel, predicted and measured; `least` is what it takes in any case, `refused` are its kernels
+    that cannot run well. `way` says which of the ways to run its form it is, whatever the sizes.
     """
 
     form: Form
@@ -55,6 +55,7 @@ class Candidate:
     predicted: float = inf
     measured: float = inf
     seconds: tuple[float, ...] = ()
+    refused: frozenset[Kernel] = frozenset()
     tried: bool = False
 
     @property
@@ -177,6 +178,7 @@ def choose(
         first = min(o.measured for o in originals)
         if known_s == inf and trials.least(c) < first and (first == inf or not most):
             trials.run(c, inf)
+    trials.refuse(originals)
     original = best = _fastest(originals)
     end = trials.measured + most
     while trials.measured < end and time.monotonic() < until:
@@ -187,8 +189,9 @@ def choose(
         trials.run(following, limit)
         if following.measured < best.cost:
             best = following
+    trials.refuse(ranked)
     original = _fastest(originals)
-    if best.cost > original.cost * (1 - gain):
+    if best.refused or best.cost > original.cost * (1 - gain):
         best = original
     ordered = sorted(ranked, key=lambda c: (c.measured, c.predicted))
     hurried = time.monotonic() >= until or None in trials.known.values()
@@ -197,7 +200,7 @@ def choose(
 
 def _fastest(originals: Sequence[Candidate]) -> Candidate:
     """The fastest that was measured, else that which is predicted to be; none of which a kernel is refused, if there is another."""
-    return min(originals, key=lambda c: (c.measured, inf in c.seconds, c.predicted))
+    return min(originals, key=lambda c: (c.measured, bool(c.refused), c.predicted))
 
 
 class _Trials:
@@ -240,7 +243,12 @@ class _Trials:
                 self._most[n] = self._least[n] = inf if seconds is None else seconds
         c.tried = True
         times = [t for k in c.kernels if (t := self.known.get(k)) is not None]
-        if inf in times:
-            c.seconds = (inf,) * len(c.kernels)
-        elif len(times) == len(c.kernels):
+        if inf not in times and len(times) == len(c.kernels):
             c.seconds, c.measured = tuple(times), sum(times)
+
+    def refuse(self, ranked: Iterable[Candidate]) -> None:
+        """Note of every candidate, tried or not, which of its kernels cannot run well."""
+        for c in ranked:
+            c.refused = frozenset(k for k in c.kernels if self.known.get(k) == inf)
+            if c.refused:
+                c.seconds = (inf,) * len(c.kernels)

@@ -35,12 +35,15 @@ def search_version() -> str:
 
 
 def choice_json(choice: Choice, kept: Sequence[Candidate]) -> Json:
-    """What is to be known of a choice: the forms of the candidates to be kept, the seconds of their kernels, and the counts of the search."""
+    """What is to be known of a choice: the forms of the candidates to be kept, the seconds of their kernels, the kernels of any candidate that were
+    refused, and the counts of the search.
+    """
     writer = Writer()
     forms = [writer.form(form) for form in {c.form.key: c.form for c in kept}.values()]
     seconds = {name(k): t for c in kept for k, t in zip(c.kernels, c.seconds) if t < inf}
+    refused = sorted({name(k) for c in choice.candidates for k in c.refused})
     counts = {"states": choice.states, "found": choice.forms, "notes": choice.notes, "depth": choice.depth, "stopped_at": choice.stopped_at}
-    return {"forms": forms, "seconds": seconds, **counts, **writer.tables}
+    return {"forms": forms, "seconds": seconds, "refused": refused, **counts, **writer.tables}
 
 
 def choice_from(value: Json, expression: Scope, estimate: Estimate) -> Choice | None:
@@ -49,9 +52,10 @@ def choice_from(value: Json, expression: Scope, estimate: Estimate) -> Choice | 
         reader = Reader(value, TABLES)
         forms = [form for form in map(reader.form, value["forms"]) if form.start == expression and form.derivation.end == form.tree]
         seconds: Mapping[str, float] = {str(kernel): float(t) for kernel, t in value["seconds"].items()}
+        known = {**seconds, **dict.fromkeys(map(str, value["refused"]), inf)}
 
         def measured(kernels: Sequence[Kernel], _: float) -> list[float | None]:
-            return [seconds.get(name(k)) for k in kernels]
+            return [known.get(name(k)) for k in kernels]
 
         choice = choose(expression, forms, estimate, measured, most=len(seconds) + 1)
         choice.states, choice.forms, choice.notes = int(value["states"]), int(value["found"]), [str(note) for note in value["notes"]]

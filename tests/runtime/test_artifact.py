@@ -22,7 +22,7 @@ from einnet.expr.text import parse
 from einnet.instantiate.kernels import EOperator, Plan, dense_view
 from einnet.runtime import artifact, machine
 from einnet.runtime.cpu import compile as codegen
-from einnet.runtime.cpu import program
+from einnet.runtime.cpu import fallback, program
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.program import Code, Executable, build_code
 from einnet.runtime.serial import canonical, kernel_json, plan_from_json, plan_json
@@ -158,10 +158,13 @@ def test_another_library_that_lacks_a_kernel_is_told_of(stored: Path, tmp_path: 
     loaded = artifact.load(forged(stored, tmp_path / "other.einnet", "manifest.json", edited(("versions", "onednn"), "2.7.1")))
     assert loaded.executable().run(np.zeros((4, 32), np.float32)), "what the library here can do, it does"
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise Refused("only its reference code")
 
     monkeypatch.setattr(program, "prepare", refuse)
+    with pytest.warns(RuntimeWarning, match=r"made with oneDNN 2\.7\.1; 2 of 2 kernels .*reference code"):
+        assert loaded.executable().run(np.zeros((4, 32), np.float32)), "ONNX Runtime does the rest"
+    monkeypatch.setattr(fallback, "missing", lambda _: "onnx is not installed")
     with pytest.raises(ArtifactError, match=r"made with oneDNN 2\.7\.1; here is .*reference code.*optimize the model again"):
         loaded.executable()
 

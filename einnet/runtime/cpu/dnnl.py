@@ -45,7 +45,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "post_ops_append_eltwise": (_P, _I, C.c_float, C.c_float), "post_ops_append_binary": (_P, _I, _P),
     "convolution_forward_primitive_desc_create": _CONV, "deconvolution_forward_primitive_desc_create": _CONV,
     "matmul_primitive_desc_create": (_OUT, _P, _P, _P, _P, _P, _P), "reorder_primitive_desc_create": (_OUT, _P, _P, _P, _P, _P),
-    "primitive_desc_query": (_P, _I, _I, _P), "primitive_create": (_OUT, _P), "primitive_execute": (_P, _P, _I, _P),
+    "primitive_desc_query": (_P, _I, _I, _P), "primitive_desc_next_impl": (_P,),
+    "primitive_create": (_OUT, _P), "primitive_execute": (_P, _P, _I, _P),
     **{f"{kind}_destroy": (_P,) for kind in
        ("engine", "stream", "memory_desc", "memory", "primitive_attr", "post_ops", "primitive_desc", "primitive")},
 }  # fmt: skip
@@ -72,6 +73,16 @@ def candidates() -> list[str]:
     found = [str(f / "libdnnl.so.3") for f in folders if (f / "libdnnl.so.3").exists()]
     system = ctypes.util.find_library("dnnl")
     return [*found, system] if system else found
+
+
+LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+"""Variables by which the library's user keeps it from instructions that the processor has."""
+
+
+def limit() -> str:
+    """What the library may use of the processor's instructions, where that is less than all of them; else empty."""
+    given = next((os.environ[name] for name in LIMITS if os.environ.get(name)), "").upper()
+    return "" if given in ("", "ALL", "DEFAULT") else given
 
 
 SPINS = "10000"
@@ -277,6 +288,10 @@ class PrimitiveDesc(_Owned):
         name = C.c_char_p()
         library().call("primitive_desc_query", self.pointer, _QUERY_IMPLEMENTATION, 0, C.byref(name))
         return (name.value or b"").decode()
+
+    def following(self) -> None:
+        """Take the next implementation that the library has for the operation. Raises Refused if there is none."""
+        library().call("primitive_desc_next_impl", self.pointer)
 
     def desc(self, what: int) -> Desc:
         """A layout that the implementation asks for (QUERY_WEIGHTS, QUERY_SCRATCHPAD)."""

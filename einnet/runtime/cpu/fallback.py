@@ -1,8 +1,9 @@
-"""Vendor kernels where oneDNN cannot load: the same kernel data as an ONNX Runtime session, views copied to and from dense order."""
+"""Vendor kernels where oneDNN cannot load, or refuses them: the same kernel data as an ONNX Runtime session, views copied to and from dense order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,18 @@ from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.kernels import VendorKernel, exact_padding
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def missing(kernel: VendorKernel) -> str | None:
+    """Why ONNX Runtime cannot run the kernel here; None if it can."""
+    if find_spec("onnx") is None:
+        return "the package onnx is not installed"
+    try:
+        if isinstance(kernel, Conv):
+            exact_padding(kernel)
+    except dnnl.Refused as reason:
+        return str(reason)
+    return ort.available()
 
 
 def vendor_call(kernel: VendorKernel, array: Callable[[View], Array], threads: int) -> Callable[[], None]:

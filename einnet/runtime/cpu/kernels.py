@@ -109,18 +109,19 @@ class _Request:
     create: _Create
 
 
-def prepare(kernel: VendorKernel, constants: Collection[str] = ()) -> Prepared:
+def prepare(kernel: VendorKernel, constants: Collection[str] = (), reference: bool = False) -> Prepared:
     """The fastest form of the kernel that the library has; weights in the `constants` buffers are packed.
 
-    A batched Matmul with windows that overlap is one product for each element of the batch: the library's descriptions of memory cannot
-    overlap. Call it with the number of threads set that the kernel will run with. Raises Refused with the reasons.
+    With `reference` the library's reference code will do: it is right, and takes hundreds of times as long. A batched Matmul with windows that
+    overlap is one product for each element of the batch: the library's descriptions of memory cannot overlap. Call it with the number of threads
+    set that the kernel will run with. Raises Refused with the reasons.
     """
     parts = products(kernel) if isinstance(kernel, Matmul) and overlapping(kernel) else ()
     if not 1 < len(parts) <= MOST_REPEATS:
-        return _prepare(kernel, constants)
+        return _prepare(kernel, constants, reference)
     threads = current_threads()
     with limited(1):
-        first, *others = map(_prepare, parts)
+        first, *others = (_prepare(part, (), reference) for part in parts)
     described = [(arg, desc) for arg, desc, _ in first.operands]
     assert all(described == [(arg, desc) for arg, desc, _ in one.operands] for one in others)
     return replace(first, repeats=tuple(one.operands for one in others), shares=min(threads, len(parts)))
@@ -146,14 +147,14 @@ def products(kernel: Matmul) -> Sequence[Matmul]:
     return [one(place) for place in product(*(range(kernel.c.shape[d]) for d in batch))]
 
 
-def _prepare(kernel: VendorKernel, constants: Collection[str] = ()) -> Prepared:
+def _prepare(kernel: VendorKernel, constants: Collection[str], reference: bool) -> Prepared:
     reasons: list[str] = []
     (written,) = result_views(kernel)
     if overlaps(written):
         raise Refused(f"the result's strides {written.strides} for shape {written.shape} overlap")
     for request in _matmul_forms(kernel, constants) if isinstance(kernel, Matmul) else _conv_forms(kernel, constants):
         try:
-            return _build(request)
+            return _build(request, reference)
         except Refused as e:
             reasons.append(str(e))
     raise Refused("; ".join(dict.fromkeys(reasons)))
@@ -174,18 +175,15 @@ def _desc(view: View) -> Desc:
     return Desc.strided(view.shape, view.strides)
 
 
-def _build(request: _Request) -> Prepared:
+def _build(request: _Request, reference: bool) -> Prepared:
     x, w, y = _desc(request.x), _desc(request.w), _desc(request.y)
     bias = _desc(request.bias) if request.bias else None
     pd = request.create(x, Desc.any(request.w.shape) if request.pack else w, bias, y, [p for p, _ in request.posts])
+    while why := _unfit(pd.implementation, request, reference):
+        if not reference:
+            raise Refused(why)
+        pd.following()
     name = pd.implementation
-    if "ref" in name:
-        layouts = ", ".join(f"{n} {v.shape} strides {v.strides}" for n, v in (("x", request.x), ("w", request.w), ("y", request.y)))
-        raise Refused(f"oneDNN has only its reference code {name} for {layouts}")
-    if name.startswith("gemm") and sum(isinstance(p, dnnl.Binary) for p, _ in request.posts) > 1:
-        raise Refused(f"oneDNN's {name} reads past its operands with several binary post-operations")
-    if name.startswith("gemm") and any(_varies_with_batch(v, request.y) for p, v in request.posts if v and isinstance(p, dnnl.Binary)):
-        raise Refused(f"oneDNN's {name} is wrong, or reads past its operands, where a post-operation takes another row for each matrix of a batch")
     operands = [(dnnl.ARG_SRC, x, request.x), (dnnl.ARG_DST, y, request.y)]
     if bias and request.bias:
         operands.append((dnnl.ARG_BIAS, bias, request.bias))
@@ -197,6 +195,19 @@ def _build(request: _Request) -> Prepared:
     if not packed:
         operands.append((dnnl.ARG_WEIGHTS, w, request.w))
     return Prepared(pd, name, tuple(operands), packed, pd.desc(dnnl.QUERY_SCRATCHPAD))
+
+
+def _unfit(name: str, request: _Request, reference: bool) -> str | None:
+    """Why the implementation of that name will not do, None if it does."""
+    binary = [(p, v) for p, v in request.posts if v and isinstance(p, dnnl.Binary)]
+    if "ref" in name and not reference:
+        layouts = ", ".join(f"{n} {v.shape} strides {v.strides}" for n, v in (("x", request.x), ("w", request.w), ("y", request.y)))
+        return f"oneDNN has only its reference code {name} for {layouts}"
+    if name.startswith("gemm") and len(binary) > 1:
+        return f"oneDNN's {name} reads past its operands with several binary post-operations"
+    if name.startswith("gemm") and any(_varies_with_batch(v, request.y) for _, v in binary):
+        return f"oneDNN's {name} is wrong, or reads past its operands, where a post-operation takes another row for each matrix of a batch"
+    return None
 
 
 def _posts(posts: Sequence[Post], result: View, arrange: Callable[[View], View]) -> _Posts:

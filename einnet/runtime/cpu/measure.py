@@ -17,13 +17,16 @@ import numpy as np
 
 from einnet.expr.nodes import tensors
 from einnet.graph.dtypes import dtype_name
-from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, OpaqueCall, Plan, View, operand_views, result_views
+from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, View, operand_views, result_views
 from einnet.runtime.capacity import fits
 from einnet.runtime.cpu import compile as codegen
+from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Refused
+from einnet.runtime.cpu.kernels import refusal
 from einnet.runtime.cpu.objects import Objects
 from einnet.runtime.cpu.program import Code, Executable
 from einnet.runtime.cpu.support import Native
+from einnet.runtime.cpu.threads import limited
 from einnet.runtime.load import waited
 from einnet.runtime.memory import fill_random, span, storage_dtype
 from einnet.runtime.ort import Session
@@ -57,10 +60,13 @@ def last_level_cache() -> int:
 
 
 def constant_buffers(kernel: Kernel, constant: IsConstant | None = None) -> frozenset[str]:
-    """The buffers of a kernel that hold weights: those that `constant` says, a convolution's weights, and an eOperator's weight tensors."""
+    """The buffers of a kernel that hold weights: those that `constant` says, and an eOperator's weight tensors.
+
+    Where nobody says, a convolution's weights are taken for constants.
+    """
     found = {v.buffer for v in operand_views(kernel) if constant and constant(v.buffer)}
     match kernel:
-        case Conv(w=w):
+        case Conv(w=w) if constant is None:
             found.add(w.buffer)
         case EOperator(scope, operands):
             declared = tensors(scope)
@@ -110,6 +116,9 @@ def measure(
     objects = objects or Objects(threads)
     found: list[Timing | Unmeasured] = []
     for kernel, seconds in zip(kernels, expected or [0.0] * len(kernels), strict=True):
+        if timer is None and refused(kernel, constant, threads):
+            found.append(_FORBIDDEN)
+            continue
         compiling = objects.seconds(kernel) if isinstance(kernel, EOperator) and not timer else 0.0
         if until < inf and time.monotonic() + compiling + max(2 * seconds, MEASURING_S) > until:
             found.append(Unmeasured.TIME)
@@ -125,6 +134,14 @@ def measure(
     return found
 
 
+def refused(kernel: Kernel, constant: IsConstant | None, threads: int) -> bool:
+    """The vendor library has no fast implementation of the kernel: that is known without running it, however little time there is."""
+    if not isinstance(kernel, (Matmul, Conv)) or dnnl.available() is not None:
+        return False
+    with limited(threads):
+        return refusal(kernel, constant_buffers(kernel, constant)) is not None
+
+
 def bytes_of(kernel: Kernel, constants: frozenset[str]) -> int:
     """What measuring takes: the buffers, and those of weights once more as the library packs them."""
     sizes: dict[str, int] = {}
@@ -135,7 +152,7 @@ def bytes_of(kernel: Kernel, constants: frozenset[str]) -> int:
 
 def _time(kernel: Kernel, threads: int, constants: frozenset[str], objects: Objects, budget_s: float, until: float, patient: bool) -> Timing:
     native = Native(codegen.support_object(), objects.get([kernel] if isinstance(kernel, EOperator) else []))
-    program = Executable(single(kernel, constants, _types(kernel, threads)), threads, code=Code(b""), native=native)
+    program = Executable(single(kernel, constants, _types(kernel, threads)), threads, code=Code(b""), native=native, strict=True)
     program.randomize()
     cold = program.constant_bytes < 2 * last_level_cache()
     return sample(lambda: float(sum(program.sample())), budget_s, lambda: program.settle(cold), until, patient)

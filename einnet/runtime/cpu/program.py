@@ -56,32 +56,48 @@ class KernelTime:
 class Executable:
     """A program for the CPU. Calls from several threads are safe and run one after the other.
 
-    `code` is what `build_code` gave for the same plan and threads, where it is at hand, and `native` the same linked. Raises UsageError for a
-    malformed plan, Refused for a kernel without a fast implementation, BackendError where a library is missing.
+    `code` is what `build_code` gave for the same plan and threads, where it is at hand, and `native` the same linked. A vendor kernel that has no
+    fast implementation here is run by ONNX Runtime, or by the library's reference code, and `notes` says so; a `strict` program has none such.
+
+    Raises UsageError for a malformed plan, Refused for a kernel that cannot be run, or for a strict program not fast, BackendError where a library is
+    missing.
     """
 
-    def __init__(self, plan: Plan, threads: int | None = None, *, code: Code | None = None, native: Native | None = None) -> None:
+    def __init__(
+        self, plan: Plan, threads: int | None = None, *, code: Code | None = None, native: Native | None = None, strict: bool = False
+    ) -> None:  # fmt: skip
         memory.check_plan(plan)
         self.plan, self.threads = plan, resolve_threads(threads)
         self.code = code or build_code(plan, self.threads)
         self._lock = threading.Lock()
         self._native = native or Native(self.code.support, self.code.kernels)
+        self.notes: list[str] = []
         with limited(self.threads):
-            self._prepare()
+            self._prepare(strict)
             self._allocate()
             self._bind()
 
     # -------------------------------------------------------------------------------------------------------------- building
 
-    def _prepare(self) -> None:
-        """Ask for the vendor kernels' implementations."""
+    def _prepare(self, strict: bool) -> None:
+        """Ask for the vendor kernels' implementations. What is refused is left to ONNX Runtime, or without that to the reference code."""
         constants = {b.name for b in self.plan.buffers if b.role == "constant"}
         self._prepared: dict[int, Prepared] = {}
         if dnnl.available() is None:
             self._stream = dnnl.new_stream()
             for n, kernel in enumerate(self.plan.kernels):
-                if isinstance(kernel, (Matmul, Conv)):
+                if not isinstance(kernel, (Matmul, Conv)):
+                    continue
+                try:
                     self._prepared[n] = prepare(kernel, constants)
+                except dnnl.Refused as reason:
+                    if strict:
+                        raise
+                    missing = fallback.missing(kernel)
+                    if missing:
+                        self._prepared[n] = prepare(kernel, constants, reference=True)
+                    what = "ONNX Runtime runs it" if not missing else f"its reference code runs it, slowly ({missing})"
+                    self.notes.append(f"kernel {n} ({type(kernel).__name__}): {what}, because {reason}")
 
     def _allocate(self) -> None:
         """One arena by lifetimes, scratch memory included; constants that are read as they are, and one packed copy per layout, in a region."""
