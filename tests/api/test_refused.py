@@ -37,7 +37,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory):
     """A database of its own, and no time spent on comparing programs."""
 
     def compared(_: Trial, programs: Sequence[str], __: float) -> dict[str, object]:
-        rounds = Comparison({name: (1.0,) * 5 for name in ("onnxruntime", *programs)}, (1.0,) * 5)
+        rounds = Comparison(dict.fromkeys(("onnxruntime", *programs), (1.0,) * 5), (1.0,) * 5)
         return {**rounds.timings, "noise": rounds.noise, "rounds": rounds, "once": False}
 
     with pytest.MonkeyPatch.context() as patch:
