@@ -143,7 +143,7 @@ def builders() -> dict[str, Builder]:
     found["distilbert"] = text_model("DistilBert", dim=256, n_layers=4, n_heads=4, hidden_dim=1024)
     found["gpt2"] = text_model("GPT2", n_embd=256, n_layer=2, n_head=4)
     found["llama_gqa"] = text_model("Llama", num_key_value_heads=2, **{**small, "num_hidden_layers": 2})
-    sizes = {"d_model": 128, "encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 512, "decoder_layers": 1}
+    sizes = {"d_model": 128, "encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 512, "decoder_layers": 1, "decoder_attention_heads": 4}
     found["whisper_encoder"] = encoder("Whisper", (1, 80, 400), "encoder", max_source_positions=200, num_mel_bins=80, **sizes)
     found["wav2vec2"] = encoder("Wav2Vec2", (1, 8000), None, conv_dim=[64] * 7, **small)
 
@@ -176,10 +176,13 @@ def export(build: Builder, path: Path, seed: int) -> None:
     module.eval()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        program = torch.onnx.export(module, given, dynamo=True, verbose=False, optimize=True)
-    assert program is not None
-    model = program.model_proto
-    onnx.save(model, path)
+        try:
+            program = torch.onnx.export(module, given, dynamo=True, verbose=False, optimize=True)
+            assert program is not None
+            onnx.save(program.model_proto, path)
+        except torch.onnx.errors.OnnxExporterError:  # sizes that depend on data: the older exporter traces them
+            torch.onnx.export(module, given, str(path), dynamo=False, opset_version=17)
+    model = onnx.load(path, load_external_data=False)
     names = [i.name for i in model.graph.input]
     np.savez(path.with_suffix(".npz"), **{name: value.numpy() for name, value in zip(names, given, strict=True)})
 
