@@ -143,7 +143,8 @@ def builders() -> dict[str, Builder]:
     found["distilbert"] = text_model("DistilBert", dim=256, n_layers=4, n_heads=4, hidden_dim=1024)
     found["gpt2"] = text_model("GPT2", n_embd=256, n_layer=2, n_head=4)
     found["llama_gqa"] = text_model("Llama", num_key_value_heads=2, **{**small, "num_hidden_layers": 2})
-    sizes = {"d_model": 128, "encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 512, "decoder_layers": 1, "decoder_attention_heads": 4}
+    sizes = {"d_model": 128, "encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 512, "decoder_layers": 1}
+    sizes["decoder_attention_heads"] = 4
     found["whisper_encoder"] = encoder("Whisper", (1, 80, 400), "encoder", max_source_positions=200, num_mel_bins=80, **sizes)
     found["wav2vec2"] = encoder("Wav2Vec2", (1, 8000), None, conv_dim=[64] * 7, **small)
 
