@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--engines", nargs="+", choices=tuple(ENGINES), default=list(ENGINES))
     parser.add_argument("--prepare", type=Path, metavar="DIR", help="write the programs of ours there and measure nothing; needs no card")
     parser.add_argument("--programs", type=Path, default=ROOT / "build/card", metavar="DIR", help="where they were written (default: build/card)")
-    parser.add_argument("--profile", type=Path, help="of the card, for the searches (default: the data sheet of an H200)")
+    parser.add_argument("--profile", type=Path, help="of the card, for the searches (default: a recorded H100)")
     parser.add_argument("--time-budget", type=float, default=120.0, help="seconds of each search")
     parser.add_argument("--max-depth", type=int, default=7, help="of each search")
     parser.add_argument("--seconds", type=float, default=460.0, help="of measuring (default: 460)")

@@ -46,13 +46,11 @@ class CudaOptimization:
     def save(self, path: str | Path) -> Path:
         """Write the program with its derivations and the report, without the times that its making took.
 
-        Raises ArtifactError where the path cannot be written, and for a program that failed its verification.
+        Raises ArtifactError where the path cannot be written.
         """
-        from einnet.api.compared import refuse_failed
         from einnet.api.stored import derivations_told
         from einnet.runtime.cuda.store import Kept, write
 
-        refuse_failed(self.report, path)
         told, texts = derivations_told(self.outcome, self.certificate)
         metadata = plain({"report": stored_report(self.report), **told})
         write(path, Kept(self.program, (), metadata, tuple(texts)))
@@ -65,8 +63,8 @@ class CudaOptimization:
         return Host(self.program)(inputs)
 
 
-def optimize_cuda(model: Any, settings: Settings, profile: str | Path | None = None) -> CudaOptimization:
-    """Optimize an ONNX model for the device of a profile, by default an H200 as its data sheet describes it.
+def optimize_cuda(model: Any, settings: Settings, profile: str | Path | None = None, math: str = "fp32") -> CudaOptimization:
+    """Optimize an ONNX model for the device of a profile, by default the H100 that was recorded, with products in `math`: "fp32" or "tf32".
 
     The same model, settings and profile give the same program: a second of the time budget is a number of visited states (`CountedClock`), so
     that the search ends at the same place on any machine, however busy.
@@ -75,15 +73,17 @@ def optimize_cuda(model: Any, settings: Settings, profile: str | Path | None = N
     """
     from einnet.graph.onnx import load as load_model
     from einnet.runtime.cpu.threads import resolve_threads
-    from einnet.runtime.cuda.profile import H200, load
+    from einnet.runtime.cuda.profile import MATHS, load, shipped
 
     if settings.backend != "cuda":
         raise UsageError(f"this optimizes for cuda, not for {settings.backend}")
     if settings.target != "native" or settings.cpu != "native" or settings.memory_limit is not None:
         raise UsageError("target, cpu and memory_limit are about programs for this processor: they do not go with backend cuda")
+    if math not in MATHS:
+        raise UsageError(f"math {math!r} is not one of {', '.join(MATHS)}")
     started = time.monotonic()
     tell(settings, "read the model", started)
-    known = load(Path(profile)) if profile is not None else H200
+    known = load(Path(profile), math) if profile is not None else shipped(math)
     program = prepare(load_model(model, shapes=settings.shapes or None))
     outcome, made, cost = searched(program, settings, known)
     tell(settings, "check the derivations", started)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from einnet.api.certificate import Certificate
-from einnet.api.compared import model_digest
 from einnet.api.describe import describe
 from einnet.api.pipeline import Outcome, Result
 from einnet.api.report import ASKED, bound, called, reported, runs, subprogram_report
@@ -44,16 +43,19 @@ def build_report(
     assert len(steps) == len(made.steps), "every step of the program is told of"
     return {
         "model": called(model, outcome.program),
-        "digest": model_digest(model),
         "backend": "cuda",
         "device": cost.profile.device,
         "profile": "measured" if cost.profile.measured else "estimate",
+        "math": cost.profile.math,
         "versions": versions(),
         "settings": {name: getattr(settings, name) for name in ASKED},
         "runs": runs(outcome),
         "subprograms": [subprogram(r, cost) for r in outcome.results],
         "changed": sum(r.changed for r in outcome.results),
-        "totals": {"original_predicted_ms": predicted["original"], "optimized_predicted_ms": predicted["optimized"], "launches": made.launches},
+        "totals": {
+            "original_predicted_ms": predicted["original"], "optimized_predicted_ms": predicted["optimized"], "launches": made.launches,
+            "unmeasured": sum(k["estimated"] for k in steps),
+        },
         "kernels": steps,
         "memory": {"arena": made.arena_bytes, "constants": made.constant_bytes},
         "certificate": {"derivations": len(certificate.entries), "steps": certificate.steps, "methods": certificate.methods()},
@@ -61,7 +63,7 @@ def build_report(
         "notes": outcome.notes,
         "states": outcome.states,
         "seconds": seconds,
-    }
+    }  # fmt: skip
 
 
 def step_reports(outcome: Outcome, cost: CudaCost) -> list[Json]:

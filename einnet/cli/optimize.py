@@ -24,7 +24,8 @@ def register(commands: Any) -> None:
     one.add_argument("--time-budget", type=float, default=120.0, metavar="SECONDS", help="for the whole of it (default: 120)")
     one.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: the physical cores)")
     one.add_argument("--backend", metavar="NAME", help="cpu or cuda (default: EINNET_BACKEND, else cpu)")
-    one.add_argument("--profile", metavar="FILE", type=Path, help="with --backend cuda: times of the device (default: the data sheet of an H200)")
+    one.add_argument("--profile", metavar="FILE", type=Path, help="with --backend cuda: times of the device (default: a recorded H100)")
+    one.add_argument("--math", choices=("fp32", "tf32"), help="with --backend cuda: arithmetic of products (default: fp32, no tensor cores)")
     one.add_argument("--target", default="native", metavar="NAME", help="native (default), or onnx: what is fastest in ONNX Runtime, for -o OUT.onnx")
     one.add_argument("--cpu", default="native", metavar="LEVEL", help="code for native (default) or any x86-64-v2, x86-64-v3 or x86-64-v4 processor")
     one.add_argument("--allow", default="reassociation", metavar="CLASS", help="worst class of step: exact, reassociation (default), precision")
@@ -56,7 +57,6 @@ def run(options: argparse.Namespace) -> int:
 
 def optimize(options: argparse.Namespace) -> int:
     """Optimize a model; exit code 1 where the program that was found does not pass its verification."""
-    from einnet.api.compared import failed
     from einnet.api.onnx_out import SUFFIX, compare
     from einnet.api.optimize import optimize as optimize_model
     from einnet.cli.progress import progress
@@ -74,7 +74,7 @@ def optimize(options: argparse.Namespace) -> int:
         return optimize_for_cuda(options, chosen)
     with progress(options.quiet) as report:
         result = optimize_model(options.model, chosen, progress=report)
-    passed = not failed(result.report["verification"])
+    passed = bool(result.report["verification"]["passed"])
     if options.output and passed:
         result.save(options.output)
         if options.output.suffix == SUFFIX and not (result.report.get("kept_whole") or "onnx_out" in result.report):
@@ -104,6 +104,8 @@ def refuse(options: argparse.Namespace, backend: str) -> None:
 
     if options.profile and backend != "cuda":
         raise UsageError("--profile describes a CUDA device: it goes with --backend cuda")
+    if options.math and backend != "cuda":
+        raise UsageError("--math is about products on a CUDA device: it goes with --backend cuda")
     kind = "--dynamic" if options.dynamic else "--backend cuda" if backend == "cuda" else None
     if kind and options.report:
         raise UsageError(f"--report shows the measured times of one program, which {kind} does not have; --json writes what was found")
@@ -119,7 +121,7 @@ def optimize_for_cuda(options: argparse.Namespace, chosen: Any) -> int:
     from einnet.cli.progress import progress
 
     with progress(options.quiet) as report:
-        result = optimize_cuda(options.model, replace(chosen, progress=report), options.profile)
+        result = optimize_cuda(options.model, replace(chosen, progress=report), options.profile, options.math or "fp32")
     passed = bool(result.report["verification"]["passed"])
     if options.output and passed:
         result.save(options.output)
@@ -134,7 +136,8 @@ def cuda_lines(report: dict[str, Any]) -> list[str]:
     """What was found, for people."""
     totals, verification = report["totals"], report["verification"]
     passed = "passed" if verification["passed"] else "FAILED"
-    source = "recorded times" if report["profile"] == "measured" else "estimated, nothing was measured"
+    measured = report["profile"] == "measured"
+    source = f"recorded times, {totals['unmeasured']} kernels by the card's laws" if measured else "estimated, nothing was measured"
     return [
         f"{report['device']} ({source}): {totals['original_predicted_ms']:.4g} -> {totals['optimized_predicted_ms']:.4g} ms predicted, "
         f"{totals['launches']} launches, {report['changed']} of {len(report['subprograms'])} subprograms changed",

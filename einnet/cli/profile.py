@@ -62,10 +62,10 @@ def kernels_of(options: argparse.Namespace) -> list[Any]:
     """What is asked for."""
     from einnet.api.recording import gather
     from einnet.api.settings import Settings
-    from einnet.runtime.cuda.profile import H200, load
+    from einnet.runtime.cuda.profile import load, shipped
 
     settings = Settings(backend="cuda", max_depth=options.max_depth, allow=options.allow, time_budget=options.time_budget)
-    known = load(options.profile) if options.profile else H200
+    known = load(options.profile, options.math[0]) if options.profile else shipped(options.math[0])
     return gather(options.requests, settings, known, tell)[: options.most]
 
 
@@ -94,13 +94,13 @@ def measured(source: Path, output: Path, seconds: float) -> int:
 def merged(options: argparse.Namespace) -> int:
     """Times into a profile."""
     from einnet.api.recording import merge
-    from einnet.runtime.cuda.profile import load, save
+    from einnet.runtime.cuda.profile import held, load, save
 
-    if len(options.math) > 1:
-        raise UsageError("a profile is of one arithmetic: name one with --math")
-    found = merge(load(options.output) if options.output.exists() else None, options.merge, options.math[0])
-    save(options.output, found)
-    tell(f"{options.output}: {found.device}, {len(found.seconds)} kernels measured, {len(found.failed)} do not run there")
+    known = {math: load(options.output, math) for math in held(options.output)} if options.output.exists() else {}
+    found = [merge(known.get(math), options.merge, math) for math in options.math]
+    save(options.output, *found)
+    for p in found:
+        tell(f"{options.output}: {p.device}, {p.math}: {len(p.seconds)} kernels measured, {len(p.failed)} do not run there")
     return 0
 
 

@@ -28,6 +28,9 @@ from tests.runtime.cuda.standin import install
 
 ROOT = Path(__file__).parents[2]
 H200 = ROOT / "profiles/h200.json"
+WIDE = {"rows": 64, "width": 512}
+"""Of layers that a library computes faster than generated code does."""
+
 NOT_ON_A_CARD = "run on the processor, by the host driver: not on a card"
 
 
@@ -44,8 +47,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture
 def plain(tmp_path: Path) -> tuple[Path, Path]:
     """A model of two products, and its own operators as a program."""
-    onnx.save(two_layers(), tmp_path / "m.onnx")
-    return tmp_path / "m.onnx", optimize_cuda(two_layers(), Settings(backend="cuda", derive=False)).save(tmp_path / "p.einnet")
+    onnx.save(two_layers(**WIDE), tmp_path / "m.onnx")
+    return tmp_path / "m.onnx", optimize_cuda(two_layers(**WIDE), Settings(backend="cuda", derive=False)).save(tmp_path / "p.einnet")
 
 
 def test_explain_tells_every_step_and_every_derivation(made, tmp_path, capsys):
@@ -85,7 +88,7 @@ def test_explain_names_the_algorithms_that_were_chosen(plain, capsys, monkeypatc
     assert f"the algorithm of {calls} library calls is chosen by time on the card" in capsys.readouterr().out
     install(monkeypatch)
     stored = einnet.load(path)
-    stored(random_inputs(two_layers()))
+    stored(random_inputs(two_layers(**WIDE)))
     stored.keep_tuning()
     assert main(["explain", str(path)]) == 0
     out = capsys.readouterr().out
@@ -100,7 +103,7 @@ def test_verify_proves_and_compares_on_the_host_and_says_so(made, tmp_path, caps
     assert out.endswith("passed\n")
     assert verdict["certificate"]["steps"] > 0
     assert not verdict["certificate"]["problems"]
-    assert 0 < verdict["verification"]["max_rel"] < 1e-3
+    assert 0 <= verdict["verification"]["max_rel"] < 1e-3
 
 
 def test_verify_runs_on_the_card_where_there_is_one(plain, capsys, monkeypatch):
@@ -116,7 +119,7 @@ def test_verify_rejects_other_weights_and_another_model(made, tmp_path, capsys):
     onnx.save(tiny("convtranspose", channels=448, features=128, seed=1), tmp_path / "other.onnx")
     assert main(["verify", str(tmp_path / "other.onnx"), str(path)]) == 1
     assert capsys.readouterr().out.endswith("FAILED\n")
-    onnx.save(two_layers(), tmp_path / "another.onnx")
+    onnx.save(two_layers(**WIDE), tmp_path / "another.onnx")
     assert main(["verify", str(tmp_path / "another.onnx"), str(path)]) in (1, 2)
 
 

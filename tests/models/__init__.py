@@ -48,10 +48,10 @@ def tiny(name: str, **changes: Any) -> onnx.ModelProto:
     return build(name, **{**TINY[name], **changes})
 
 
-def two_layers(seed: int = 0) -> onnx.ModelProto:
-    """Two linear layers with a ReLU between: (1, 8) to (1, 4). So little work that the cost of a call shows."""
+def two_layers(seed: int = 0, rows: int = 1, width: int = 8) -> onnx.ModelProto:
+    """Two linear layers with a ReLU between: (rows, width) to (rows, 4). So little work, as it stands, that the cost of a call shows."""
     net = Net("two_layers", seed)
-    hidden = net.relu(net.gemm(net.input("x", (1, 8)), "fc1", 8), "relu")
+    hidden = net.relu(net.gemm(net.input("x", (rows, width)), "fc1", width), "relu")
     return net.finish(net.gemm(hidden, "fc2", 4))
 
 

@@ -1,8 +1,9 @@
-"""Costs of kernels on a CUDA device: recorded times where there are some, else estimates from the card's figures. Nothing is run."""
+"""Costs of kernels on a CUDA device: recorded times where there are some, else what the laws of the same card say. Nothing is run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import inf, prod
 
 from einnet.errors import BackendError
@@ -10,18 +11,19 @@ from einnet.expr.nodes import tensors, walk
 from einnet.instantiate.codegen.ir import Nest, Reduce, expanded
 from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.resolve import TABLE_SIZE, resolve
-from einnet.instantiate.codegen.rowwise import divided
+from einnet.instantiate.codegen.rowwise import divided, row
 from einnet.instantiate.codegen.tilesearch import tile
-from einnet.instantiate.codegen.tiling import MOST_THREADS, OPERATIONS, block_cycles
+from einnet.instantiate.codegen.tiling import BEGIN, MOST_THREADS, OPERATIONS, block_cycles
 from einnet.instantiate.kernels import EOperator, Kernel, Matmul, OpaqueCall
-from einnet.runtime.cpu.roofline import flops, moved
+from einnet.runtime.cpu.roofline import moved
 from einnet.runtime.cuda.fit import parts
 from einnet.runtime.cuda.gemm import gemm
-from einnet.runtime.cuda.profile import Card, Profile
+from einnet.runtime.cuda.laws import GeneratedLaw, Laws, convolution, product, traffic
+from einnet.runtime.cuda.profile import Card, Profile, laws_of
 from einnet.runtime.cuda.program import calls
 
-VENDOR_SHARE, GENERATED_SHARE = 0.6, 0.2
-"""Guessed shares of the peak that library kernels and generated ones reach when memory does not bind them."""
+FEW = 16
+"""Terms of a sum up to which only what moves counts."""
 
 
 class CudaCost:
@@ -29,8 +31,9 @@ class CudaCost:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
+        self.laws = laws_of(profile)
         self.unmeasured: dict[Kernel, None] = {}
-        self._estimates: dict[Kernel, float] = {}
+        self._known: dict[Kernel, float] = {}
 
     def estimates(self, kernels: Sequence[Kernel]) -> list[float]:
         """Recorded or estimated seconds."""
@@ -41,48 +44,62 @@ class CudaCost:
         return [self.seconds(k) for k in kernels]
 
     def seconds(self, kernel: Kernel) -> float:
-        recorded = self.profile.time(kernel)
-        if recorded is not None:
-            return recorded
-        self.unmeasured[kernel] = None
-        if kernel not in self._estimates:
-            self._estimates[kernel] = sum(estimate(part, self.profile.card) for part in parts(kernel))
-        return self._estimates[kernel]
+        """What was recorded of the kernel or of the parts that it is run in; what was not is priced by the laws of the same card."""
+        if kernel not in self._known:
+            whole = self.profile.time(kernel)
+            told = [(kernel, whole)] if whole is not None else [(p, self.profile.time(p)) for p in parts(kernel)]
+            if any(t is None for _, t in told):
+                self.unmeasured[kernel] = None
+            self._known[kernel] = sum(estimate(p, self.profile.card, self.laws) if t is None else t for p, t in told)
+        return self._known[kernel]
 
 
-def estimate(kernel: Kernel, card: Card) -> float:
-    """Seconds of one kernel as the libraries run it: the largest of launches, computation and memory traffic.
+def estimate(kernel: Kernel, card: Card, laws: Laws) -> float:
+    """Seconds of one kernel as the libraries run it, by the laws of the card.
 
     An opaque node runs on the host: its operands travel there and back.
     """
     if isinstance(kernel, OpaqueCall):
         return card.wait + moved(kernel) / card.host_bandwidth
     if isinstance(kernel, EOperator):
-        return generated(kernel, card)
-    launches = calls(gemm(kernel)) if isinstance(kernel, Matmul) else 1
-    return max(launches * card.launch, flops(kernel) / (VENDOR_SHARE * card.peak), moved(kernel) / card.bandwidth)
+        return generated(kernel, card, laws.generated)
+    if isinstance(kernel, Matmul):
+        step = gemm(kernel)
+        return calls(step) * product(step, laws)
+    return convolution(kernel, laws)
 
 
-def generated(kernel: EOperator, card: Card) -> float:
-    """Seconds of a generated kernel: of each of its launches as its tiles are modelled, where the work may bind it and not only the traffic."""
-    roof = max(card.launch, moved(kernel) / card.bandwidth)
-    guess = max(roof, flops(kernel) / (GENERATED_SHARE * card.peak))
-    if guess == roof and sum(bool(s.sums) for s in walk(kernel.scope)) < 2:
-        return roof
+def generated(kernel: EOperator, card: Card, law: GeneratedLaw) -> float:
+    """Seconds of a generated kernel: each of its launches begins, and takes what its tiles are modelled to, or what moves does.
+
+    Short sums and element functions are done while operands come.
+    """
+    launches, operations = modelled(kernel)
+    return law.begin * launches + max(traffic(moved(kernel), law), law.work * operations / card.peak)
+
+
+@lru_cache(maxsize=1 << 14)
+def modelled(kernel: EOperator) -> tuple[int, float]:
+    """The launches of a generated kernel, and the operations that the device could do in the cycles of their tiles."""
+    sums = [prod(i.extent for i in s.sums) for s in walk(kernel.scope) if s.sums]
+    if len(sums) < 2 and max(sums, default=0) <= FEW:
+        return 1, 0.0
     known = {t.name for t in tensors(kernel.scope).values() if t.values is not None and prod(t.shape) <= TABLE_SIZE}
     try:
         nests = divided(resolve(kernel, known)).nests
     except BackendError:
-        return guess
-    if guess == roof:
-        return max(roof, len(nests) * card.launch)
-    times = [_nest_seconds(normalise(nest), card) for nest in nests]
-    return max(roof, sum(t for t in times if t is not None)) if None not in times else max(guess, len(nests) * card.launch)
+        return len(sums), 0.0
+    return len(nests), sum(_operations(normalise(nest)) for nest in nests)
 
 
-def _nest_seconds(nest: Nest, card: Card) -> float | None:
-    """Seconds of one launch by the model of its tiles; None where there is a reduction that has none."""
+def _operations(nest: Nest) -> float:
+    """Operations that the device could do while one launch computes, by the model of its tiles; 0 where only what it moves counts."""
+    terms = [prod(i.extent for i in e.sums) for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Reduce)]
+    if max(terms, default=0) <= FEW:
+        return 0.0
     found = tile(nest)
     if found is None:
-        return None if any(isinstance(e, Reduce) for e, _ in expanded(nest.expr, nest.ranges)) else card.launch
-    return max(card.launch, min(found.cycles, block_cycles(found, MOST_THREADS)) * OPERATIONS / card.peak)
+        rows = row(nest)
+        each = prod(i.extent for i in (nest.loops if rows is None else rows.outer))
+        return 2.0 * each * sum(terms)
+    return max(min(found.cycles, block_cycles(found, MOST_THREADS)) - BEGIN, 0.0) * OPERATIONS

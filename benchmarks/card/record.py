@@ -1,0 +1,97 @@
+"""What was measured of kernels and programs on one H100, as data: times of kernels alone and of programs with their steps.
+
+The file holds kernels in the form of requests, by number; `alone` are seconds of products and convolutions with the largest operand cold, as
+weights are in a program, `hot` those of generated kernels and convolutions with all operands where the run before left them. A program has the
+time of one replay of its graph and its steps, each with its time alone and, where the card's own record of kernels tells it, in its place: what
+its kernels take and 0.35 us from each to the next.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul
+from einnet.runtime.cuda.gemm import gemm
+from einnet.runtime.cuda.profile import Card, Profile
+from einnet.runtime.cuda.program import calls
+from einnet.runtime.serial import read_kernel
+
+RECORD = Path(__file__).with_name("h100-record.json.gz")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A program that was measured: the microseconds of a replay, and its kernels, each with those that it takes alone and in its place."""
+
+    model: str
+    math: str
+    search: str
+    us: float
+    back_to_back_us: float
+    steps: Sequence[tuple[Kernel, float, float | None]]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One card's measurements. Times are seconds by kernel, for each arithmetic."""
+
+    card: Profile
+    alone: Mapping[str, Mapping[Kernel, float]]
+    hot: Mapping[str, Mapping[Kernel, float]]
+    programs: Sequence[Measured]
+
+    def times(self, math: str) -> Iterator[tuple[Kernel, float]]:
+        """Every kernel with its time as a program meets it: in its place, else with cold weights; what was only measured hot is left out.
+
+        Generated code has no arithmetic of products, and no weights that are worth a name.
+        """
+        generated: dict[Kernel, float] = {}
+        for kernel, t in (row for times in self.hot.values() for row in times.items()):
+            if isinstance(kernel, EOperator):
+                generated[kernel] = min(t, generated.get(kernel, t))
+        return iter({**generated, **self.alone[math], **self.placed(math)}.items())
+
+    def placed(self, math: str) -> dict[Kernel, float]:
+        """Convolutions with the median of what they take in programs."""
+        found: dict[Kernel, list[float]] = {}
+        for program in self.programs:
+            for kernel, _, us in program.steps if program.math == math else ():
+                if isinstance(kernel, Conv) and us is not None:
+                    found.setdefault(kernel, []).append(us * 1e-6)
+        return {k: median(times) for k, times in found.items()}
+
+
+def read(path: Path = RECORD) -> Record:
+    """The record."""
+    value: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    kernels = [read_kernel(k, lambda n: b"") for k in value["kernels"]]
+
+    def times(rows: Mapping[str, Sequence[tuple[int, float]]]) -> dict[str, dict[Kernel, float]]:
+        return {math: {kernels[n]: us * 1e-6 for n, us in found} for math, found in rows.items()}
+
+    programs = [
+        Measured(p["model"], p["math"], p["search"], p["us"], p["back_to_back_us"], [(kernels[n], us, placed) for n, us, placed in p["steps"]])
+        for p in value["programs"]
+    ]
+    card = Profile(value["device"], Card(**value["card"]), True, value["versions"], properties=value["properties"])
+    return Record(card, times(value["alone"]), times(value["hot"]), programs)
+
+
+def lasting(kernel: Kernel) -> bool:
+    """The time of the kernel says what it takes today: it was measured as it is run."""
+    return not isinstance(kernel, Matmul) or calls(gemm(kernel)) == 1
+
+
+def kind(kernel: Kernel) -> str:
+    """The law that prices the kernel."""
+    if isinstance(kernel, Conv):
+        return "transposed" if kernel.transposed else "convolutions"
+    return "products" if isinstance(kernel, Matmul) else "generated"
+
+

@@ -1,0 +1,181 @@
+"""The laws of a card beside what was measured on it: kernels one by one, and whole programs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from benchmarks.card.fit import nelder_mead
+from benchmarks.card.record import Record, kind, lasting, read
+from einnet.instantiate.kernels import Conv, Kernel, Matmul, View, dense_view
+from einnet.runtime.cuda import profile as profiles
+from einnet.runtime.cuda.costs import CudaCost
+from einnet.runtime.cuda.laws import PARTS, convolution, laws_json, product, read_laws, scaled
+from einnet.runtime.cuda.profile import H200, MATHS, key, laws_of, load, shipped
+from einnet.runtime.cuda.program import Batch, Gemm, Matrix
+
+SEVEN = ("infogan", "dcgan", "fsrcnn", "gcn", "resnet18", "csrnet", "longformer")
+
+
+@cache
+def record() -> Record:
+    return read()
+
+
+def by_laws(math: str) -> CudaCost:
+    """Costs of a profile from which every time is taken away."""
+    return CudaCost(replace(shipped(math), seconds={}))
+
+
+def errors(math: str, kinds: set[str]) -> list[float]:
+    cost = by_laws(math)
+    return [cost.seconds(k) / t - 1 for k, t in record().times(math) if lasting(k) and kind(k) in kinds]
+
+
+@pytest.mark.parametrize("math", MATHS)
+def test_products_and_convolutions_take_what_the_laws_say(math):
+    """Half of all that were recorded within 15 %, nine of ten within 40 %."""
+    off = sorted(abs(e) for e in errors(math, {"products", "convolutions", "transposed"}))
+    assert len(off) > 600
+    assert median(off) <= 0.15
+    assert sum(e <= 0.4 for e in off) >= 0.9 * len(off)
+
+
+def test_generated_kernels_are_known_less_well():
+    off = errors("fp32", {"generated"})
+    assert len(off) > 200
+    assert median(map(abs, off)) <= 0.3
+    assert sum(0.5 < 1 + e < 2 for e in off) >= 0.8 * len(off)
+
+
+def test_programs_take_what_the_laws_say():
+    """Of the seven derived programs in float32, six within 15 % of what a replay took."""
+    cost = by_laws("fp32")
+    found = {p.model: p for p in record().programs if (p.math, p.search) == ("fp32", "measured")}
+    off = {name: sum(cost.seconds(k) for k, *_ in found[name].steps) * 1e6 / found[name].us - 1 for name in SEVEN}
+    assert sum(abs(e) <= 0.15 for e in off.values()) >= 6, off
+
+
+@pytest.mark.parametrize("math", MATHS)
+def test_the_shipped_profile_knows_the_recorded_kernels_as_they_are_keyed_today(math):
+    profile = shipped(math)
+    assert (profile.device, profile.measured, profile.math) == ("NVIDIA H100 80GB HBM3", True, math)
+    assert profile.properties["multiProcessorCount"] == 132
+    known = [k for k in record().alone[math] if lasting(k)]
+    assert len(known) > 600
+    assert all(profile.time(k) is not None for k in known)
+
+
+def test_a_partial_profile_is_priced_by_its_own_card():
+    """What was recorded of one kernel does not make others, which nobody measured, look better than they are."""
+    whole = by_laws("tf32")
+    some = dict(list(shipped("tf32").seconds.items())[::7])
+    partial = CudaCost(replace(shipped("tf32"), seconds=some))
+    kernels = [k for k in record().alone["tf32"] if key(k) not in some and not (isinstance(k, (Conv, Matmul)) and k.post)]
+    assert partial.estimates(kernels) == whole.estimates(kernels)
+    assert list(partial.unmeasured) == kernels
+
+
+def conv(channels: int, filters: int, size: int, *, last: bool = False, krsc: bool = False, line: bool = False) -> Conv:
+    """A 3x3 convolution, or one of 3 taps; data with channels last, filters too."""
+    space, taps = ((size,), (3,)) if line else ((size, size), (3, 3))
+    x, y, w = (1, channels, *space), (1, filters, *space), (1, filters, channels, *taps)
+
+    def view(name: str, shape: tuple[int, ...], channel: int, moved: bool) -> View:
+        order = [d for d in range(len(shape)) if d != channel] + [channel] if moved else list(range(len(shape)))
+        strides, reach = [0] * len(shape), 1
+        for d in reversed(order):
+            strides[d], reach = reach, reach * shape[d]
+        return View(name, shape, tuple(strides))
+
+    ones = (1,) * len(space)
+    return Conv(view("x", x, 1, last), view("w", w, 2, krsc), view("y", y, 1, last), ones, ones, ones, ones)
+
+
+def test_a_strict_convolution_is_as_long_as_its_sum():
+    laws = laws_of(shipped("fp32"))
+    short, long = (convolution(conv(c, 64, 14), laws) for c in (128, 512))
+    assert 3 < (long - laws.convolutions.begin) / (short - laws.convolutions.begin) < 5
+
+
+def test_each_arithmetic_wants_its_layout():
+    """Strict float32 is fast with channels first, tensor cores with channels last and filters stored so; extents of 1 have no order."""
+    strict, fast = (laws_of(shipped(m)) for m in MATHS)
+    assert convolution(conv(64, 64, 28), strict) < convolution(conv(64, 64, 28, last=True), strict)
+    kinds = [convolution(conv(64, 64, 28, last=a, krsc=b), fast) for a, b in ((True, True), (True, False), (False, True), (False, False))]
+    assert kinds[0] == min(kinds)
+    assert kinds[3] == max(kinds)
+    assert convolution(conv(64, 64, 1), strict) == convolution(conv(64, 64, 1, last=True), strict)
+    assert convolution(conv(64, 64, 14, line=True), strict) > laws_of(shipped("fp32")).convolutions.line
+
+
+def gemm(m: int, n: int, k: int, *batches: Batch) -> Gemm:
+    return Gemm(m, n, k, Matrix("a", 0, k, 1), Matrix("b", 0, n, 1), Matrix("c", 0, n, 1), batches)
+
+
+def test_long_sums_of_few_tiles_are_divided_and_batches_are_not():
+    laws = laws_of(shipped("fp32"))
+    one = product(gemm(64, 64, 8192), laws)
+    assert one < 64 * laws.products.step * 64
+    assert product(gemm(64, 64, 8192, Batch(2, 64 * 8192, 64 * 8192, 64 * 64)), laws) > 2 * one
+
+
+def test_what_a_broadcast_or_overlapping_operand_reads_counts_once():
+    laws = laws_of(shipped("fp32"))
+    apart, shared = (product(gemm(512, 512, 16, Batch(64, s, s, 512 * 512)), laws) for s in (512 * 16, 0))
+    assert shared < apart
+
+
+def test_costs_follow_the_cards_figures():
+    laws = laws_of(shipped("fp32"))
+    faster = scaled(laws, 2.0, 1.0, 1.0)
+    assert product(gemm(4096, 4096, 4096), faster) < 0.6 * product(gemm(4096, 4096, 4096), laws)
+    wider = scaled(laws, 1.0, 2.0, 1.0)
+    assert wider.generated.bandwidth == 2 * laws.generated.bandwidth
+    assert scaled(laws, 1.0, 1.0, 1.0) == laws
+    later = replace(H200, card=replace(H200.card, launch=2 * shipped().card.launch))
+    assert laws_of(later).generated.begin == pytest.approx(2 * laws.generated.begin)
+
+
+def test_the_h200_is_an_estimate_from_the_h100():
+    path = Path(__file__).parents[3] / "profiles" / "h200.json"
+    for math in MATHS:
+        found = load(path, math)
+        assert not found.measured
+        assert not found.seconds
+        assert found.card == H200.card
+        assert laws_of(replace(found, laws=None)) == found.laws
+    assert json.loads(path.read_text())["kind"] == "estimate"
+
+
+@pytest.mark.parametrize("wrong", [("products", "rate", 0.0), ("generated", "begin", -1.0), ("transposed", "step", "x")])
+def test_parameters_that_are_none_are_refused(wrong):
+    part, name, value = wrong
+    good = laws_json(laws_of(shipped("fp32")))
+    assert laws_json(read_laws(good)) == good
+    with pytest.raises((ValueError, TypeError)):
+        read_laws({**good, part: {**good[part], name: value}})
+    with pytest.raises(KeyError):
+        read_laws({k: v for k, v in good.items() if k != part})
+    assert set(PARTS) <= good.keys()
+
+
+def test_both_arithmetics_are_in_one_file(tmp_path):
+    path = tmp_path / "p.json"
+    kernel: Kernel = Matmul(dense_view("a", (8, 8)), dense_view("b", (8, 8)), dense_view("c", (8, 8)))
+    for math, seconds in (("fp32", 7e-6), ("tf32", 5e-6)):
+        profiles.save(path, replace(shipped(math), seconds={key(kernel): seconds}))
+    assert profiles.held(path) == ["fp32", "tf32"] or profiles.held(path) == ["tf32", "fp32"]
+    assert [load(path, m).time(kernel) for m in MATHS] == [7e-6, 5e-6]
+    profiles.save(path, replace(shipped("fp32"), device="another"))
+    assert profiles.held(path) == ["fp32"]
+
+
+def test_the_search_for_parameters_finds_a_minimum():
+    found = nelder_mead(lambda p: (p[0] - 1) ** 2 + 3 * (p[1] + 2) ** 2, [0.0, 0.0], 0.5, 120)
+    assert found == pytest.approx([1.0, -2.0], abs=1e-3)
