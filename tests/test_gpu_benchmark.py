@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 
 from benchmarks import gpu
+from benchmarks.card import lean
+from benchmarks.card.crew import LATE, Crew
 from benchmarks.card.engines import ENGINES, environment
-from benchmarks.card.summary import Item, geometric_mean, items, lines, missing_items, rows
+from benchmarks.card.summary import Item, geometric_mean, items, lines, missing_items, rows, together
+from benchmarks.card.worker import Worker
+from benchmarks.contest.folded import folded
+from benchmarks.models import build
+from benchmarks.models.net import Net
+from einnet.api.cuda import optimize_cuda
+from einnet.api.settings import Settings
 from einnet.errors import BackendError
-from tests.models import two_layers
+from tests.models import TINY, random_inputs, tiny, two_layers
+from tests.runtime.cuda.programs import reference, worst
 from tests.runtime.cuda.standin import install
 
 
 def entry(engine: str, hot: list[float], again: int = 0, right: bool = True, math: str = "fp32") -> dict[str, object]:
-    return {"model": "m", "batch": 1, "math": math, "engine": engine, "again": again, "hot": hot, "cold": [2 * t for t in hot], "right": right}
+    more = {"cold": [2 * t for t in hot], "burst": [t / 2 for t in hot], "right": right}
+    return {"model": "m", "batch": 1, "math": math, "engine": engine, "again": again, "hot": hot, **more}
 
 
 def test_a_row_is_measured_together_and_ours_twice():
@@ -77,25 +93,71 @@ def test_without_a_card_it_says_so(monkeypatch, tmp_path, capsys):
         gpu.properties()
 
 
-def test_the_file_is_written_after_every_item_and_gone_on_with(monkeypatch, tmp_path):
+class Played:
+    """Engines that answer at once, and what they were asked. `missing` are reasons by engine, `slow` those that take all their time."""
+
+    def __init__(self, missing: Mapping[str, str] | None = None, slow: Sequence[str] = ()) -> None:
+        self.missing, self.slow = missing or {}, slow
+        self.log: list[tuple[str, str]] = []
+        self.given: list[float] = []
+
+    def __enter__(self) -> Played:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def prepare(self, item: Item, seconds: float) -> dict[str, Any]:
+        self.log.append(("prepare", item.engine))
+        self.given.append(seconds)
+        if item.engine in self.slow:
+            return {"missing": f"{LATE} {seconds:.0f} s"}
+        return {"missing": self.missing[item.engine]} if item.engine in self.missing else {"error": 0.0, "right": True, "versions": {}}
+
+    def sample(self, item: Item, state: str, count: int) -> dict[str, Any]:
+        self.log.append((state, item.engine))
+        return {"seconds": [1.0] * count}
+
+    def drop(self, item: Item) -> None:
+        self.log.append(("drop", item.engine))
+
+
+def test_engines_of_a_row_are_prepared_first_and_sampled_by_turns():
+    (row,) = together(items(["m"], [1], ["fp32"], ["einnet", "torch", "xla"]))
+    played = Played({"xla": "not installed: jax"})
+    found = gpu.measured(row, played, 60, 60)
+    assert {i.engine: e.get("missing") for i, e in found.items()} == {"einnet": None, "torch": None, "xla": "not installed: jax"}
+    assert [e for what, e in played.log if what == "prepare"] == ["einnet", "torch", "xla"], "ours is prepared once for both parts"
+    turns = [e for what, e in played.log if what == "hot"]
+    assert turns[:6] == ["einnet", "torch", "einnet", "torch", "einnet", "einnet"], "another engine begins each turn"
+    for state, count in gpu.EACH_TURN.items():
+        assert all(len(e[state]) == gpu.TURNS * count for e in found.values() if "missing" not in e)
+
+
+def test_the_file_is_written_after_every_row_and_gone_on_with(monkeypatch, tmp_path):
     install(monkeypatch)
-    out, seen = tmp_path / "r.json", []
+    out, crews = tmp_path / "r.json", []
 
-    def fake(item: Item, programs: Path, seconds: float) -> dict[str, object]:
-        assert len(json.loads(out.read_text())["entries"]) == len(seen) if seen else not out.exists()
-        if len(seen) == 2:
+    def crew(programs: Path) -> Played:
+        crews.append(Played())
+        return crews[-1]
+
+    monkeypatch.setattr(gpu, "Crew", crew)
+    wanted = items(["m", "n"], [1], ["fp32"], ["einnet", "torch"])
+
+    def interrupted(row, crew, left, each, measured=gpu.measured):
+        if row[0].model == "n":
+            assert len(json.loads(out.read_text())["entries"]) == 3
             raise KeyboardInterrupt
-        seen.append(item)
-        return {"hot": [1.0], "cold": [1.0], "right": True}
+        return measured(row, crew, left, each)
 
-    monkeypatch.setattr(gpu, "apart", fake)
-    wanted = items(["m"], [1], ["fp32"], ["einnet", "torch", "inductor"])
-    with pytest.raises(KeyboardInterrupt):
-        gpu.run(wanted, tmp_path, out, 60)
-    assert len(json.loads(out.read_text())["entries"]) == 2
-    monkeypatch.setattr(gpu, "apart", lambda item, programs, seconds: {"missing": "no"})
+    with monkeypatch.context() as patch:
+        patch.setattr(gpu, "measured", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            gpu.run(wanted, tmp_path, out, 60)
     data = gpu.run(wanted, tmp_path, out, 60)
-    assert [e.get("missing") for e in data["entries"]] == [None, None, "no", "no"]
+    assert [(e["model"], e["engine"], e["again"]) for e in data["entries"]] == [(i.model, i.engine, i.again) for i in wanted]
+    assert [e for what, e in crews[-1].log if what == "prepare"] == ["einnet", "torch"], "what was measured is not measured again"
     assert gpu.run(wanted, tmp_path, out, 0) == data
     install(monkeypatch, versions=1)
     assert gpu.run(wanted, tmp_path, out, 0)["entries"] == [], "another version, another file"
@@ -103,28 +165,40 @@ def test_the_file_is_written_after_every_item_and_gone_on_with(monkeypatch, tmp_
 
 def test_what_the_end_cuts_short_is_left_for_the_next_call_and_what_takes_too_long_is_not(monkeypatch, tmp_path):
     install(monkeypatch)
-    given: list[float] = []
-
-    def late(item: Item, programs: Path, seconds: float) -> dict[str, object]:
-        given.append(seconds)
-        return {"missing": f"{gpu.LATE} {seconds:.0f} s"}
-
-    monkeypatch.setattr(gpu, "apart", late)
+    played = Played(slow=("torch", "xla"))
+    monkeypatch.setattr(gpu, "Crew", lambda programs: played)
     wanted = items(["m"], [1], ["fp32"], ["torch", "xla"])
     assert gpu.run(wanted, tmp_path, tmp_path / "r.json", seconds=30, each=60)["entries"] == []
     assert len(gpu.run(wanted, tmp_path, tmp_path / "r.json", seconds=60, each=5)["entries"]) == 2
-    assert given[0] <= 30 and given[1:] == [5, 5]
+    assert played.given[0] <= 30 and played.given[2:] == [5, 5]
 
 
 def test_what_fails_says_why(tmp_path):
-    found = gpu.apart(Item("infogan", 1, "fp32", "einnet"), tmp_path, 60)
-    assert "cannot be read" in found["missing"]
+    with Crew(tmp_path) as crew:
+        found = crew.prepare(Item("conv3x3", 1, "fp32", "einnet"), 120)
+    assert "conv3x3-b1-fp32-derived.lean" in found["missing"]
+
+
+def test_a_process_that_hangs_or_ends_is_begun_anew(tmp_path, monkeypatch):
+    program = """
+import sys, time, os
+for line in sys.stdin:
+    if "SLOW" in line: time.sleep(60)
+    if "DIE" in line: os._exit(5)
+    print('{"right": true}', flush=True)
+"""
+    begin = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **more: begin([sys.executable, "-c", program], **more))
+    with Crew(tmp_path) as crew:
+        assert crew.prepare(Item("SLOW", 1, "fp32", "torch"), 0.5) == {"missing": f"{LATE} 0 s"}
+        assert crew.prepare(Item("DIE", 1, "fp32", "torch"), 20) == {"missing": "its process ended with 5"}
+        assert crew.prepare(Item("m", 1, "fp32", "torch"), 20) == {"right": True}
 
 
 def test_an_engine_that_is_not_installed_says_so(tmp_path):
     if importlib.util.find_spec("jax") is not None:
         pytest.skip("jax is installed")
-    found = gpu.apart(Item("infogan", 1, "fp32", "xla"), tmp_path, 60)
+    found = Worker(tmp_path).answer({"do": "prepare", "item": asdict(Item("conv3x3", 1, "fp32", "xla"))})
     assert found["missing"] == "not installed: jax"
     row = "\n".join(lines([entry("einnet", [1.0]), {**entry("xla", []), **found}]))
     assert "xla not installed" in row
@@ -146,43 +220,74 @@ def torch_here(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(torch.backends.cudnn, "benchmark", False)
 
 
+class Here(Crew):
+    """All engines in this process."""
+
+    def __init__(self, programs: Path) -> None:
+        self.worker = Worker(programs)
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def drop(self, item: Item) -> None:
+        pass
+
+    def ask(self, item: Item, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        return self.worker.answer({**request, "item": asdict(item)})
+
+
 def test_the_whole_flow_on_stand_ins(monkeypatch, tmp_path, capsys):
-    """Prepared, measured engine by engine, written after each, told: with libraries that compute on the processor in place of a card's."""
-    monkeypatch.setattr(gpu, "build", lambda name, batch: two_layers())
+    """Prepared, measured by turns, written, told: with libraries that compute on the processor in place of a card's."""
+    for place in ("benchmarks.gpu", "benchmarks.card.worker"):
+        monkeypatch.setattr(f"{place}.build", lambda name, batch: two_layers())
     monkeypatch.setattr("benchmarks.card.engines.FLUSH", 1 << 16)
     out, programs = tmp_path / "r.json", tmp_path / "programs"
     assert gpu.main(["dcgan", "--math", "fp32", "--prepare", str(programs), "--time-budget", "1", "--max-depth", "1"]) == 0
-    assert sorted(p.name for p in programs.iterdir()) == ["dcgan-b1-derived.einnet", "dcgan-b1-plain.einnet", "dcgan-b1.npz"]
+    made = sorted(p.name for p in programs.iterdir() if p.suffix != ".json")
+    assert made == ["dcgan-b1-fp32-derived.lean", "dcgan-b1-fp32-plain.lean", "dcgan-b1.npz"]
     install(monkeypatch)
-    torch_here(monkeypatch)
-
-    def here(item: Item, folder: Path, seconds: float) -> dict[str, object]:
-        try:
-            return gpu.measure(item, folder)
-        except ModuleNotFoundError as error:
-            return {"missing": f"not installed: {error.name}"}
-
-    monkeypatch.setattr(gpu, "apart", here)
+    if importlib.util.find_spec("torch") is not None:
+        torch_here(monkeypatch)
+    monkeypatch.setattr(gpu, "Crew", Here)
     assert gpu.main(["dcgan", "--math", "fp32", "--programs", str(programs), "-o", str(out)]) == 0
     found = json.loads(out.read_text())["entries"]
     assert [(e["engine"], e["again"]) for e in found] == [*((name, 0) for name in ENGINES), ("einnet", 1)]
     measured = [e for e in found if not e.get("missing", "").startswith("not installed")]
-    assert len(measured) >= 7
-    assert all(e["right"] and len(e["hot"]) == len(e["cold"]) == gpu.SAMPLES for e in measured)
+    assert {e["engine"] for e in measured} >= {"einnet", "einnet_no_derive"}
+    assert all(e["right"] and e["error"] < 1e-5 for e in measured)
+    assert all(len(e[state]) == count * gpu.TURNS for e in measured for state, count in gpu.EACH_TURN.items())
+    ours = found[0]
+    assert {*ours["hot"]} == {*ours["cold"]} and ours["hot"][0] == pytest.approx(ours["burst"][0]), "what the flush takes is not the engine's"
     assert "hot: ms of one graph replay" in capsys.readouterr().out
 
 
-def test_our_programs_are_prepared_and_measured(monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv("EINNET_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(gpu, "build", lambda name, batch: two_layers())
-    assert gpu.main(["dcgan", "--prepare", str(tmp_path), "--engines", "einnet_no_derive", "torch"]) == 0
-    assert [p.name for p in tmp_path.glob("*.npz")] == ["dcgan-b1.npz"]
-    assert [p.name for p in tmp_path.glob("*.einnet")] == ["dcgan-b1-plain.einnet"]
-    install(monkeypatch)
-    item = Item("dcgan", 1, "fp32", "einnet_no_derive")
-    found = gpu.measure(item, tmp_path)
-    assert found["right"]
-    assert found["error"] < 1e-5
-    assert len(found["hot"]) == len(found["cold"]) == gpu.SAMPLES
-    assert found["hot"] == found["cold"], "what the flush takes is not the engine's"
+def test_weights_are_computed_again_from_the_model(tmp_path):
+    """A program that travels without what is computed of weights is the program that was made."""
+    model = tiny("conv3x3")
+    found = optimize_cuda(model, Settings(backend="cuda", allow="precision", time_budget=4, max_depth=3))
+    lean.write(tmp_path / "p.lean", found)
+    again = lean.read(tmp_path / "p.lean", model)
+    assert again == found.program
+    assert found.program.constants
+    assert all(np.array_equal(again.constants[name], values) for name, values in found.program.constants.items())
+    other = build("conv3x3", seed=1, **TINY["conv3x3"])
+    changed = lean.read(tmp_path / "p.lean", other)
+    assert any(not np.array_equal(changed.constants[name], values) for name, values in found.program.constants.items())
 
+
+@pytest.mark.parametrize("name", ["dcgan", "resnet18"])
+def test_batch_norms_are_folded(name):
+    model = tiny(name)
+    plain = folded(model)
+    assert any(n.op_type == "BatchNormalization" for n in model.graph.node)
+    assert not any(n.op_type == "BatchNormalization" for n in plain.graph.node)
+    onnx.checker.check_model(plain)
+    inputs = random_inputs(model)
+    assert worst(reference(plain, inputs), reference(model, inputs)) < 1e-5
+
+
+def test_a_batch_norm_whose_input_others_read_stays():
+    net = Net("two_readers", 0)
+    y = net.conv(net.input("x", (1, 4, 6, 6)), "conv", 4, 3)
+    model = net.finish(net.add(net.batch_norm(y, "norm"), y, "sum"))
+    assert [n.op_type for n in folded(model).graph.node] == ["Conv", "BatchNormalization", "Add"]

@@ -11,12 +11,12 @@ from typing import Any
 from benchmarks.card.engines import ENGINES, OURS
 
 Entry = Mapping[str, Any]
-STATES = ("hot", "cold")
+STATES = {"hot": "one graph replay", "burst": "graph replays back to back", "cold": "one graph replay behind an overwritten cache"}
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One process: an engine on a model at a batch size in an arithmetic. `again` numbers repetitions of the same, which tell the noise."""
+    """An engine on a model at a batch size in an arithmetic. `again` numbers repetitions of the same, which tell the noise."""
 
     model: str
     batch: int
@@ -44,6 +44,14 @@ def missing_items(wanted: Iterable[Item], entries: Iterable[Entry]) -> list[Item
     """Those that were not measured yet."""
     done = {(e["model"], e["batch"], e["math"], e["engine"], e["again"]) for e in entries}
     return [i for i in wanted if (i.model, i.batch, i.math, i.engine, i.again) not in done]
+
+
+def together(items: Iterable[Item]) -> list[list[Item]]:
+    """Items of one model, batch size and arithmetic, which are compared with each other, in their order."""
+    found: dict[tuple[str, int, str], list[Item]] = {}
+    for i in items:
+        found.setdefault((i.model, i.batch, i.math), []).append(i)
+    return list(found.values())
 
 
 def median(entry: Entry, state: str) -> float | None:
@@ -77,9 +85,9 @@ def geometric_mean(values: Sequence[float]) -> float | None:
 def lines(entries: Sequence[Entry]) -> list[str]:
     """The tables for people."""
     found = []
-    for state in STATES:
+    for state, told in STATES.items():
         table = rows(entries, state)
-        found.append(f"{state}: ms of one graph replay")
+        found.append(f"{state}: ms of {told}")
         for r in table:
             times = "  ".join(f"{n} {r['ms'][n]:.4f}" if n in r["ms"] else f"{n} {r['absent'].get(n, '-')}" for n in ENGINES)
             ratio = f"{r['speedup']:.2f}x of {r['best']}" if r["speedup"] else "no comparison"

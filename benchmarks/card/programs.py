@@ -1,0 +1,37 @@
+"""What is prepared for the card beside its engines: the programs of ours, and ONNX Runtime's outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.card.engines import OURS
+from benchmarks.card.summary import Item
+
+
+def program_of(folder: Path, item: Item) -> Path:
+    """Where the program of an item lies."""
+    return folder / f"{item.model}-b{item.batch}-{item.math}-{'derived' if item.engine == OURS[0] else 'plain'}.lean"
+
+
+def reference_of(folder: Path, item: Item) -> Path:
+    """Where ONNX Runtime's outputs lie."""
+    return folder / f"{item.model}-b{item.batch}.npz"
+
+
+def expected(folder: Path, item: Item, model: Any, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """ONNX Runtime's outputs, kept for the next engine."""
+    import onnxruntime
+
+    path = reference_of(folder, item)
+    if path.exists():
+        with np.load(path) as kept:
+            return [kept[name] for name in sorted(kept, key=lambda name: int(name[1:]))]
+    found = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, inputs)
+    draft = path.with_suffix(".partial")
+    with draft.open("wb") as file:
+        np.savez(file, **{f"y{n}": y for n, y in enumerate(found)})
+    draft.replace(path)
+    return list(found)
