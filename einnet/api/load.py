@@ -135,9 +135,20 @@ class StoredCuda:
 
         return Host(self.program)(gather_inputs(list(self.inputs), args, inputs))
 
-    def __call__(self, *args: Array | Mapping[str, Array], **inputs: Array) -> dict[str, Array]:
-        """Outputs by name. Raises UsageError for wrong names, shapes or types, BackendError without a device."""
-        return self.device(gather_inputs(list(self.inputs), args, inputs))
+    def tensors(self) -> dict[str, Any]:
+        """Inputs and outputs by name as arrays of CuPy in the program's memory on the card, for callers that write and read them there."""
+        return self.device.tensors()
+
+    def __call__(self, *args: Any, **inputs: Any) -> dict[str, Any]:
+        """Outputs by name: numpy arrays for numpy arrays; for tensors on the card, of CuPy, torch or any library with DLPack, tensors of the same
+        library on the card, which hold until the next call (see `Device.on_card`).
+
+        Raises UsageError for wrong names, shapes or types, BackendError without a device.
+        """
+        from einnet.runtime.cuda.driver import on_card
+
+        given = gather_inputs(list(self.inputs), args, inputs)
+        return self.device.on_card(given) if any(map(on_card, given.values())) else self.device(given)
 
 
 Stored = Union[StoredProgram, RangedProgram, StoredCuda]

@@ -12,7 +12,7 @@ from einnet.errors import BackendError, UsageError
 from einnet.instantiate.kernels import Conv, OpaqueCall, View
 from einnet.runtime.cuda.convolutions import described
 from einnet.runtime.cuda.cublaslt import COMPUTE
-from einnet.runtime.cuda.driver import Call, Driver
+from einnet.runtime.cuda.driver import Call, Driver, on_card
 from einnet.runtime.cuda.libraries import Libraries
 from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated, Step
 from einnet.runtime.cuda.tuning import Choice, Tuning, fastest, step_key
@@ -137,13 +137,46 @@ class Device:
 
     def load(self, inputs: Mapping[str, Array]) -> None:
         """Copy the inputs to the device. Raises UsageError for inputs that are not the program's."""
+        self._check_names(inputs)
+        for name, view in self.program.inputs:
+            self._load(name, view, inputs[name])
+
+    def _check_names(self, inputs: Mapping[str, Any]) -> None:
         if inputs.keys() != {name for name, _ in self.program.inputs}:
             raise UsageError(f"the program takes {', '.join(name for name, _ in self.program.inputs)}, not {', '.join(inputs)}")
+
+    def _load(self, name: str, view: View, values: Array) -> None:
+        wanted = self._like(view)
+        if (values.shape, values.dtype) != (wanted.shape, wanted.dtype):
+            raise UsageError(f"input {name!r} is {wanted.dtype}{list(wanted.shape)}, not {values.dtype}{list(values.shape)}")
+        self.driver.write(self._at(view), np.ascontiguousarray(values))
+
+    def tensors(self) -> dict[str, Any]:
+        """Inputs and outputs by name as arrays of CuPy in the program's own memory: what is written there and then given is not copied."""
+        return {name: self._array(view) for name, view in (*self.program.inputs, *self.program.outputs)}
+
+    def _array(self, view: View) -> Any:
+        return self.driver.array(self._at(view), view.shape, view.strides, storage_dtype(self.program.places[view.buffer].dtype))
+
+    def on_card(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Outputs by name as tensors of the library that the first tensor on the card is of, in the program's own memory: they hold until the
+        next call. Inputs on the card are copied inside it, unless they are the program's own; arrays of the host come along.
+
+        The call does not wait: the caller's stream waits for the program's, as that does for the caller's. Raises UsageError for wrong inputs.
+        """
+        self._check_names(inputs)
+        like = next(value for value in inputs.values() if on_card(value))
         for name, view in self.program.inputs:
-            wanted = self._like(view)
-            if (inputs[name].shape, inputs[name].dtype) != (wanted.shape, wanted.dtype):
-                raise UsageError(f"input {name!r} is {wanted.dtype}{list(wanted.shape)}, not {inputs[name].dtype}{list(inputs[name].shape)}")
-            self.driver.write(self._at(view), np.ascontiguousarray(inputs[name]))
+            if not on_card(inputs[name]):
+                self._load(name, view, np.asarray(inputs[name]))
+                continue
+            source, target = self.driver.taken(inputs[name]), self._array(view)
+            if (source.shape, source.dtype) != (target.shape, target.dtype):
+                raise UsageError(f"input {name!r} is {target.dtype}{list(target.shape)}, not {source.dtype}{list(source.shape)}")
+            if (source.data.ptr, source.strides) != (target.data.ptr, target.strides):
+                self.driver.assign(target, source)
+        self.execute()
+        return {name: self.driver.given(self._array(view), like) for name, view in self.program.outputs}
 
     def execute(self) -> None:
         """One inference on what lies in the arena; returns when it has been launched."""

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from einnet.errors import BackendError
+from einnet.errors import BackendError, UsageError
 from einnet.runtime.cuda import nvrtc
 from einnet.runtime.cuda.parts import missing
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Call = Callable[[], None]
 """Launches work on the driver's stream and does not wait for it."""
+
+ON_CARD = (2, 13)
+"""Kinds of devices of DLPack: CUDA's own memory, and memory that it manages."""
 
 Find = Callable[[str, str], Any]
 """A function by the name of its text and its own."""
@@ -72,6 +75,41 @@ class Driver:
         if nbytes:
             runtime.memcpyAsync(target, source, nbytes, getattr(runtime, kind), self.stream)
             self.wait()
+
+    def array(self, address: int, shape: Sequence[int], strides: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        """Memory of the driver as an array of CuPy, which other libraries take by DLPack; strides count elements."""
+        reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
+        memory = self._cupy.cuda.UnownedMemory(address, max(reach, 1) * dtype.itemsize, self)
+        pointer = self._cupy.cuda.MemoryPointer(memory, 0)
+        return self._cupy.ndarray(tuple(shape), dtype, pointer, tuple(s * dtype.itemsize for s in strides))
+
+    def taken(self, tensor: Any) -> Any:
+        """A tensor of any library on this device as an array of CuPy, without a copy; the stream waits for what its library does to it.
+
+        Raises UsageError for one that lies elsewhere.
+        """
+        kind, number = tensor.__dlpack_device__()
+        here = self._cupy.cuda.runtime.getDevice()
+        if kind not in ON_CARD or number != here:
+            raise UsageError(f"a tensor lies on device {number} of kind {kind}, and the program on CUDA device {here}")
+        with self._stream:
+            return self._cupy.from_dlpack(tensor)
+
+    def given(self, array: Any, like: Any) -> Any:
+        """An array of `array` as a tensor of the library that `like` is of, without a copy; that library's stream waits for this one."""
+        library = import_module(type(like).__module__.partition(".")[0])
+        if library is self._cupy or not hasattr(library, "from_dlpack"):
+            event = self._cupy.cuda.Event()
+            event.record(self._stream)
+            self._cupy.cuda.get_current_stream().wait_event(event)
+            return array
+        with self._stream:
+            return library.from_dlpack(array)
+
+    def assign(self, target: Any, source: Any) -> None:
+        """Copy an array of CuPy inside the device."""
+        with self._stream:
+            self._cupy.copyto(target, source)
 
     def fill(self, address: int, nbytes: int, value: int = 0) -> Call:
         """Set every byte."""
@@ -141,3 +179,9 @@ class Driver:
         """Of CuPy, the driver and the run-time library."""
         runtime = self._cupy.cuda.runtime
         return {"cupy": str(self._cupy.__version__), "cuda": str(runtime.runtimeGetVersion()), "driver": str(runtime.driverGetVersion())}
+
+
+def on_card(value: object) -> bool:
+    """The value is a tensor of some library in a card's memory."""
+    told = getattr(value, "__dlpack_device__", None)
+    return told is not None and told()[0] in ON_CARD

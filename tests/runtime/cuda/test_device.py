@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from einnet.api.load import StoredCuda
 from einnet.errors import BackendError, UsageError
 from einnet.instantiate.kernels import Buffer, Conv, Kernel, Matmul, Plan, Post, View, dense_view, operand_views, result_views
 from einnet.runtime.cuda import shim
@@ -17,6 +19,7 @@ from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.gemm import addressable
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.program import Gemm, Generated
+from einnet.runtime.cuda.store import save
 from einnet.runtime.cuda.tuning import read_tuning, tuning_json
 from einnet.runtime.cuda.vendor import window
 from einnet.runtime.memory import span
@@ -24,7 +27,7 @@ from tests.instantiate.numpy_kernels import execute
 from tests.models import random_inputs, tiny, with_opaque
 from tests.runtime.cuda.programs import own_plan, reference, worst
 from tests.runtime.cuda.standin import install
-from tests.runtime.cuda.standin.card import Card
+from tests.runtime.cuda.standin.card import Card, Tensor
 from tests.runtime.cuda.test_lower import products
 from tests.runtime.cuda.test_models import SEVEN
 
@@ -226,6 +229,77 @@ def test_wrong_inputs(card):
         device({"a": np.zeros(20, np.float32)})
     with pytest.raises(UsageError, match="input 'a' is float32"):
         device({"a": np.zeros(20), "b": np.zeros(30, np.float32)})
+
+
+def on_the_card(card: Card, values: np.ndarray, library: type[Tensor] = Tensor) -> Tensor:
+    """The values as a tensor of a library on the card, transposed in memory."""
+    turned = np.ascontiguousarray(values.T)
+    address = card.allocate(turned.nbytes)
+    card.bytes_at(address, turned.nbytes)[...] = turned.reshape(-1).view(np.uint8)
+    return library(card, address, values.shape, values.dtype, turned.strides[::-1])
+
+
+class Other(Tensor):
+    """A tensor of another library, whose module takes tensors by DLPack on its own stream, 7."""
+
+    __module__ = "other.tensors"
+
+
+@pytest.fixture
+def other(monkeypatch, card) -> type[Other]:
+    module = ModuleType("other")
+    module.from_dlpack = lambda t: Other(card, (t.__dlpack__(stream=7) and t).data.ptr, t.shape, t.dtype, t.strides)
+    monkeypatch.setitem(sys.modules, "other", module)
+    return Other
+
+
+def of_matrices(card, monkeypatch, tmp_path) -> StoredCuda:
+    """A stored program of one product of matrices."""
+    a, b, c = dense_view("a", (4, 5)), dense_view("b", (5, 6)), dense_view("c", (4, 6))
+    buffers = tuple(Buffer(v.buffer, 4 * 6 * 5, "f32", role) for v, role in ((a, "input"), (b, "input"), (c, "output")))
+    save(tmp_path / "p.einnet", lower(Plan(buffers, (Matmul(a, b, c),), (("a", a), ("b", b)), (("c", c),))))
+    return StoredCuda(tmp_path / "p.einnet")
+
+
+def test_tensors_on_the_card_are_taken_and_given_without_the_host(card, monkeypatch, tmp_path, other):
+    program = of_matrices(card, monkeypatch, tmp_path)
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((4, 5)).astype(np.float32), rng.standard_normal((5, 6)).astype(np.float32)
+    wanted = program(a=a, b=b)["c"]
+    card.log.clear()
+    found = program(on_the_card(card, a, other), on_the_card(card, b, other))["c"]
+    assert isinstance(found, Other)
+    np.testing.assert_array_equal(found.values(), wanted)
+    assert sorted(card.log) == ["inside", "inside", "matmul 68"], "nothing travels to the host or from it"
+    assert card.orders == [(4096, 4096)] * 2 + [(4096, 7)], "ours waits for theirs, and theirs for ours"
+
+
+def test_what_lies_in_the_programs_memory_is_not_copied(card, monkeypatch, tmp_path):
+    program = of_matrices(card, monkeypatch, tmp_path)
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((4, 5)).astype(np.float32), rng.standard_normal((5, 6)).astype(np.float32)
+    own = program.tensors()
+    assert list(own) == ["a", "b", "c"]
+    own["a"].values()[...] = a
+    card.log.clear()
+    card.orders.clear()
+    found = program(own["a"], b)["c"]
+    assert card.log == ["to card", "matmul 68"], "an array of the host comes along, and nothing else moves"
+    assert found.data.ptr == own["c"].data.ptr
+    assert card.orders[-1] == (4096, 1), "the stream that CuPy uses at the moment waits"
+    np.testing.assert_allclose(found.values(), a @ b, rtol=1e-5)
+
+
+def test_tensors_that_do_not_fit_are_refused(card, monkeypatch, tmp_path):
+    program = of_matrices(card, monkeypatch, tmp_path)
+    a, b = (on_the_card(card, np.zeros(shape, np.float32)) for shape in ((4, 5), (5, 7)))
+    with pytest.raises(UsageError, match=r"input 'b' is float32\[5, 6\], not float32\[5, 7\]"):
+        program(a, b)
+    with pytest.raises(UsageError, match="the program takes a, b"):
+        program(a)
+    a.device = (2, 1)
+    with pytest.raises(UsageError, match="lies on device 1 of kind 2, and the program on CUDA device 0"):
+        program(a, b)
 
 
 def test_memory_that_is_not_there(monkeypatch):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from benchmarks.models import build
 from einnet.api.cuda import optimize_cuda
+from einnet.api.load import load as load_program
 from einnet.api.settings import Settings
 from einnet.expr.evaluate import evaluate
 from einnet.instantiate.kernels import Conv, EOperator, Matmul, Post, View, dense_view
@@ -18,6 +19,7 @@ from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.driver import Driver
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.profile import key
+from einnet.runtime.cuda.store import save
 from einnet.runtime.cuda.tuning import read_tuning, tuning_json
 from tests.instantiate.cuda_cases import CASES, case
 from tests.models import random_inputs, tiny, with_opaque
@@ -94,6 +96,49 @@ def test_what_was_chosen_is_found_again(kernel):
     program, _ = lowered(kernel)
     first = Device(program)
     assert Device(program, tuning=read_tuning(tuning_json(first.tuning))).tuned == 0
+
+
+@pytest.fixture
+def program(tmp_path):
+    save(tmp_path / "m.einnet", lower(own_plan(tiny("resnet18"))))
+    return load_program(tmp_path / "m.einnet")
+
+
+def test_tensors_of_torch_and_cupy_stay_on_the_card(program):
+    """On a stream of their own, one behind the other, without waiting: what follows sees what came before."""
+    torch, cupy = pytest.importorskip("torch"), pytest.importorskip("cupy")
+    (name,) = program.inputs
+    values = random_inputs(tiny("resnet18"))[name]
+    wanted = program(values)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for n in range(1, 4):
+            x = torch.full(values.shape, float(n), device="cuda") * torch.from_numpy(values).cuda() / n
+            found = program(x)
+            assert all(y.is_cuda for y in found.values())
+            kept = {k: y.clone() for k, y in found.items()}
+        assert all(np.allclose(kept[k].cpu().numpy(), y, rtol=1e-5, atol=1e-5) for k, y in wanted.items())
+    with cupy.cuda.Stream(non_blocking=True):
+        found = program(cupy.asarray(values))
+        assert all(np.allclose(cupy.asnumpy(found[k]), y, rtol=1e-5, atol=1e-5) for k, y in wanted.items())
+    own = program.tensors()
+    own[name][...] = cupy.asarray(values)
+    cupy.cuda.get_current_stream().synchronize()
+    assert program(own[name])[next(iter(wanted))].data.ptr == own[next(iter(wanted))].data.ptr
+
+
+def test_several_programs_at_once():
+    """Programs have memory and a stream of their own: launched without waiting, in turns, each gives what it gives alone."""
+    models = [tiny(n) for n in ("fsrcnn", "dcgan", "resnet18")]
+    inputs = [random_inputs(m) for m in models]
+    devices = [Device(lower(own_plan(m))) for m in models]
+    alone = [device(x) for device, x in zip(devices, inputs, strict=True)]
+    for device, x in zip(devices, inputs, strict=True):
+        device.load(x)
+    for _ in range(5):
+        for device in devices:
+            device.execute()
+    for device, wanted in zip(devices, alone, strict=True):
+        assert all(np.array_equal(y, wanted[n]) for n, y in device.fetch().items())
 
 
 def test_kernels_are_timed(tmp_path):

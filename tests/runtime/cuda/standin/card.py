@@ -26,6 +26,9 @@ class Card:
         self.current: list[Stream] = []
         self.graphs = 0
         self.modules: dict[bytes, ctypes.CDLL] = {}
+        self.orders: list[tuple[int, int | None]] = []
+        """Streams of who gives a tensor and of who takes it: the second waits for the first."""
+        self.caller = SimpleNamespace(ptr=1, wait_event=lambda event: self.orders.append((4096, 1)))
 
     def allocate(self, nbytes: int) -> int:
         self.memory -= nbytes
@@ -96,6 +99,26 @@ class Stream:
         assert self.card.recording is None, "waiting is not allowed while a stream is captured"
 
 
+class Tensor:
+    """A strided array on the card, of whatever library: who takes it says in which stream it will be used."""
+
+    def __init__(self, card: Card, address: int, shape: Sequence[int], dtype: object, strides: Sequence[int]) -> None:
+        self.card, self.shape, self.dtype, self.strides = card, tuple(shape), np.dtype(dtype), tuple(strides)
+        self.data = SimpleNamespace(ptr=address)
+        self.device = (2, 0)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device
+
+    def __dlpack__(self, stream: int | None = None) -> Tensor:
+        self.card.orders.append((self.card.current[-1].ptr if self.card.current else 1, stream))
+        return self
+
+    def values(self) -> np.ndarray:
+        assert self.dtype == np.float32
+        return self.card.floats(self.data.ptr, self.shape, [s // 4 for s in self.strides])
+
+
 class Event:
     """The clock when it was recorded."""
 
@@ -113,8 +136,13 @@ def cupy_module(card: Card) -> ModuleType:
     """CuPy as far as einnet calls it."""
     module = ModuleType("cupy")
     module.__version__ = f"14.{card.versions}"
+    module.ndarray = lambda shape, dtype, pointer, strides: Tensor(card, pointer, shape, dtype, strides)
+    module.from_dlpack = lambda tensor: tensor.__dlpack__(stream=card.current[-1].ptr)
+    module.copyto = lambda target, source: card.submit("inside", lambda: np.copyto(target.values(), source.values()))
     module.cuda = SimpleNamespace(
         function=SimpleNamespace(Module=lambda: Module(card)),
+        UnownedMemory=lambda address, nbytes, owner: (card.bytes_at(address, nbytes), address)[1],
+        MemoryPointer=lambda address, offset: address + offset, get_current_stream=lambda: card.caller,
         alloc=lambda nbytes: SimpleNamespace(ptr=card.allocate(nbytes)), Stream=lambda non_blocking=False: Stream(card, non_blocking),
         Event=lambda: Event(card), get_elapsed_time=lambda start, end: end.at - start.at, runtime=runtime(card),
     )  # fmt: skip
