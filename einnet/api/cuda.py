@@ -121,21 +121,21 @@ def searched(program: Program, settings: Settings, known: Profile) -> tuple[Outc
         except Refusal as e:
             if not left:
                 raise
-            known = dataclasses.replace(known, failed={**known.failed, key(e.kernel): e.why})
+            known = dataclasses.replace(known, failed={**known.failed, **{key(k): why for k, why in e.reasons.items()}})
     raise AssertionError("the last search returns or raises")
 
 
 def compile_all(made: CudaProgram) -> None:
-    """Compile every text of a program, where there is a compiler for cards. Raises Refusal for one that it does not compile."""
+    """Compile every text of a program, where there is a compiler for cards. Raises Refusal for those that it does not compile."""
     from einnet.runtime.cuda import nvrtc
     from einnet.runtime.cuda.lower import Refusal
     from einnet.runtime.cuda.program import Generated
 
     if nvrtc.available():
         return
-    for text, code in nvrtc.compiled_or_refused(made.texts):
-        if not isinstance(code, bytes):
-            raise Refusal(next(s.operator for s in made.steps if isinstance(s, Generated) and s.text == text), str(code))
+    refused = {text: str(code) for text, code in nvrtc.compiled_or_refused(made.texts) if not isinstance(code, bytes)}
+    if refused:
+        raise Refusal({s.operator: refused[s.text] for s in made.steps if isinstance(s, Generated) and s.text in refused})
 
 
 def verify(model: Any, outcome: Outcome, made: CudaProgram, inputs: dict[str, Array], settings: Settings, threads: int) -> dict[str, Any]:

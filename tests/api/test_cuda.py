@@ -18,7 +18,9 @@ from einnet.api.certificate import proofs
 from einnet.api.cuda import optimize_cuda
 from einnet.api.settings import Settings
 from einnet.cli import main
-from einnet.errors import UsageError
+from einnet.errors import BackendError, UsageError
+from einnet.runtime.cuda import nvrtc
+from einnet.runtime.cuda.program import Generated
 from einnet.runtime.cuda.store import load
 from tests.models import random_inputs, tiny, two_layers
 from tests.runtime.cuda.programs import reference, worst
@@ -125,3 +127,29 @@ def test_a_stored_program_runs_and_keeps_what_was_chosen(tmp_path, capsys, monke
 def saved(path: Path, value: np.ndarray) -> Path:
     np.save(path, value)
     return path
+
+
+def refusing(bad: set[str]):
+    """A compiler that refuses some texts."""
+    return lambda texts, *more: ((name, BackendError("NVRTC ends with signal 11") if name in bad else b"code") for name in texts)
+
+
+def test_a_kernel_that_the_compiler_refuses_is_searched_around(monkeypatch):
+    """What cannot be compiled costs infinitely much: the next search has another program, of a library's kernel here."""
+    model, settings = tiny("conv3x3"), Settings(backend="cuda", max_depth=1, time_budget=4)
+    monkeypatch.setattr(nvrtc, "available", lambda: None)
+    monkeypatch.setattr(nvrtc, "compiled_or_refused", refusing(set()))
+    first = optimize_cuda(model, settings, PROFILE)
+    sums = {s.text for s in first.program.steps if isinstance(s, Generated) and "Σ" in str(s.operator.scope)}
+    assert sums
+    monkeypatch.setattr(nvrtc, "compiled_or_refused", refusing(sums))
+    second = optimize_cuda(model, settings, PROFILE)
+    assert not sums & second.program.texts.keys()
+    assert second.report["verification"]["passed"]
+
+
+def test_where_nothing_can_be_compiled_it_says_why(monkeypatch):
+    monkeypatch.setattr(nvrtc, "available", lambda: None)
+    monkeypatch.setattr(nvrtc, "compiled_or_refused", lambda texts, *more: ((name, BackendError("NVRTC ends with signal 11")) for name in texts))
+    with pytest.raises(BackendError, match="NVRTC ends with signal 11"):
+        optimize_cuda(tiny("fsrcnn"), Settings(backend="cuda", derive=False), PROFILE)

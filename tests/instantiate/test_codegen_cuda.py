@@ -13,6 +13,7 @@ import pytest
 
 from einnet.errors import BackendError
 from einnet.expr.evaluate import evaluate
+from einnet.instantiate.codegen import cuda
 from einnet.instantiate.codegen.blocks import team, turned
 from einnet.instantiate.codegen.cuda import CudaOperator, lower_cuda
 from einnet.instantiate.codegen.normalise import normalise
@@ -237,3 +238,23 @@ def test_restrict_is_promised_only_where_nothing_is_shared():
     assert "__restrict__" in lower_cuda(op, "k").text
     alias = EOperator(op.scope, (("A", dense_view("out", (8,))),), op.out)
     assert "__restrict__" not in lower_cuda(alias, "k").text
+
+
+@needs_compiler
+def test_a_text_that_is_too_long_is_written_without_tiles_or_not_at_all(monkeypatch):
+    """Tiles write out what a thread computes; one element for each thread is shorter, and computes the same."""
+    op = operator("L[n<8,f<48,h<16,w<16] Σ[c<16,r<3,s<3] A[n,c,h+r-1,w+s-1]*K[f,c,r,s]", {"A": (8, 16, 16, 16), "K": (48, 16, 3, 3)})
+    long = lower_cuda(op, "k")
+    monkeypatch.setattr(cuda, "LONGEST", len(long.text) - 1)
+    short = lower_cuda(op, "k")
+    assert len(short.text) < len(long.text)
+    rng = np.random.default_rng(0)
+    given = {n: rng.standard_normal(v.shape).astype(np.float32) for n, v in op.operands}
+    results = []
+    for made in (long, short):
+        results.append(np.full(op.out.shape, np.nan, np.float32))
+        execute(made, {**{f"operand {n}": given[name] for n, (name, _) in enumerate(op.operands)}, OUT: results[-1]})
+    np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-4)
+    monkeypatch.setattr(cuda, "LONGEST", 100)
+    with pytest.raises(BackendError, match=r"a kernel of \d+ characters is not compiled: 100 are the most"):
+        lower_cuda(op, "k")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from einnet.errors import BackendError
 from einnet.instantiate.codegen.grid import CudaOperator
@@ -19,11 +19,11 @@ ITEM = 4
 
 
 class Refusal(BackendError):
-    """A kernel for which there is no generated code."""
+    """Kernels for which there is no code that runs, each with the reason."""
 
-    def __init__(self, kernel: EOperator, why: str) -> None:
-        super().__init__(why)
-        self.kernel, self.why = kernel, why
+    def __init__(self, reasons: Mapping[EOperator, str]) -> None:
+        super().__init__(next(iter(reasons.values())))
+        self.reasons = dict(reasons)
 
 
 def lower(plan: Plan) -> CudaProgram:
@@ -57,7 +57,7 @@ def generate(kernels: Sequence[Kernel], names: Sequence[str]) -> dict[str, CudaO
             try:
                 found[name] = text_of(placed, name)
             except BackendError as e:
-                raise Refusal(kernel, str(e)) from e
+                raise Refusal({kernel: str(e)}) from e
     return found
 
 
