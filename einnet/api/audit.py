@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from einnet.api.bundling import bundle_keys
+from einnet.api.compared import other_model
 from einnet.api.statistics import classes, error_statistics
 from einnet.api.stored import StoredProgram
 from einnet.derivation.bounds import program_bound
@@ -29,6 +30,7 @@ def audit(model: Any, stored: StoredProgram | StoredCuda, seed: int = 0) -> dict
     if isinstance(stored, StoredProgram) and stored.report.get("kept_whole"):
         return audit_whole(model, stored)
     certificate = audit_certificate(model, stored)
+    certificate["problems"] = other_model(model, stored.path, stored.report.get("digest")) + certificate["problems"]
     verification = {**audit_numbers(model, stored, seed), "bound": bound(stored)}
     return {
         "model": str(model),

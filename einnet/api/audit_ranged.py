@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from einnet.api.certificate import proofs
+from einnet.api.compared import other_model
 from einnet.api.family import Family
 from einnet.api.served import RangedProgram
 from einnet.api.settings import Settings
@@ -36,6 +37,8 @@ def audit_ranged(model: Any, stored: RangedProgram, seed: int = 0) -> dict[str, 
         raise UsageError(f"{stored.path} was made from another model: its inputs are {', '.join(stored.inputs)}")
     family = Family(source, dimension, Settings(shapes=shapes))
     certificate = audit_certificate(stored, family)
+    measured = [found["report"] for found in stored.report["sizes"].values() if found["report"]]
+    certificate["problems"] += other_model(source.model, stored.path, measured[0].get("digest") if measured else None)
     sizes = {}
     for size in stored.sizes:
         program = stored.ranged.executable(size)

@@ -46,11 +46,13 @@ class CudaOptimization:
     def save(self, path: str | Path) -> Path:
         """Write the program with its derivations and the report, without the times that its making took.
 
-        Raises ArtifactError where the path cannot be written.
+        Raises ArtifactError where the path cannot be written, and for a program that failed its verification.
         """
+        from einnet.api.compared import refuse_failed
         from einnet.api.stored import derivations_told
         from einnet.runtime.cuda.store import Kept, write
 
+        refuse_failed(self.report, path)
         told, texts = derivations_told(self.outcome, self.certificate)
         metadata = plain({"report": stored_report(self.report), **told})
         write(path, Kept(self.program, (), metadata, tuple(texts)))

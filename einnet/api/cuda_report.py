@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from einnet.api.certificate import Certificate
+from einnet.api.compared import model_digest
 from einnet.api.describe import describe
 from einnet.api.pipeline import Outcome, Result
 from einnet.api.report import ASKED, bound, called, reported, runs, subprogram_report
@@ -43,6 +44,7 @@ def build_report(
     assert len(steps) == len(made.steps), "every step of the program is told of"
     return {
         "model": called(model, outcome.program),
+        "digest": model_digest(model),
         "backend": "cuda",
         "device": cost.profile.device,
         "profile": "measured" if cost.profile.measured else "estimate",

@@ -65,7 +65,7 @@ class Contest:
         end = time.monotonic() + seconds
         times = self.trial.compare(self.programs, FIRST * seconds)
         if times["once"]:
-            self.outcome.notes.append("ONNX Runtime was timed once, with its session: it gets too little memory beside the programs")
+            self.outcome.notes.append(f"ONNX Runtime was timed once, with its session, which is no ratio: beside the programs, {times['once']}")
         runs = next(iter(self.programs)) if len(self.programs) == 1 else OWN if slower(times) else DERIVED
         times = {**times, "runs": runs, "optimized": times[runs]}
         candidates, chosen = {runs: self.programs[runs]}, self.outcome.kept

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from einnet.api.certificate import certify
+from einnet.api.compared import refuse_failed
 from einnet.api.family import Family, Member
 from einnet.api.follow import AtSize, Found, Guard, Taken, followed, name, taken
 from einnet.api.memory import Memory
@@ -120,7 +121,11 @@ class DynamicOptimization(Served):
         return self._bound.get(size)
 
     def save(self, path: str | Path) -> Path:
-        """Write the artifact, whole or not at all. Raises ArtifactError where the path cannot be written."""
+        """Write the artifact, whole or not at all.
+
+        Raises ArtifactError where the path cannot be written, and for a program that failed its verification.
+        """
+        refuse_failed(self.report, path)
         members = {size: found.stored for size, found in self.found.items()}
         save(Path(path), self.pool, members, plain({"report": self.report}), [str(d) for d in self.derivations], self._threads)
         return Path(path)

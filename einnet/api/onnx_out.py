@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
+from einnet.api.compared import refuse_failed
 from einnet.api.onnx_part import partial_plan, written
 from einnet.api.verify import RUNS, SETTLE_S, Array, compare_outputs, random_inputs
-from einnet.errors import ArtifactError
+from einnet.errors import ArtifactError, BackendError, UsageError
 from einnet.instantiate.kernels import OpaqueCall
 from einnet.runtime.files import replacing
 
@@ -93,7 +94,10 @@ def typed(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def write(optimization: Optimization, path: Path) -> Path:
-    """Write the model, whole or not at all; weights beyond 2 GB go into `PATH.data` beside it. Raises ArtifactError."""
+    """Write the model, whole or not at all; weights beyond 2 GB go into `PATH.data` beside it.
+
+    Raises ArtifactError where the path cannot be written, and for a model that ONNX Runtime does not run to the results of the original.
+    """
     from einnet.graph.onnx_read import save_apart
     from einnet.runtime.onnx.model import too_large
 
@@ -104,11 +108,41 @@ def write(optimization: Optimization, path: Path) -> Path:
                 save_apart(model, draft, f"{path.name}.data")
                 onnx.checker.check_model(str(draft))
             else:
-                onnx.checker.check_model(model, full_check=True)
+                well_formed(model)
                 onnx.save(model, draft)
+            as_the_original(optimization, draft, path)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be written ({error.strerror or error})") from error
     return path
+
+
+def well_formed(model: onnx.ModelProto) -> None:
+    """The check of the standard, types of all values included where inference knows what runs.
+
+    In opsets before 22 it counts windows of pooling that no runtime has, and finds fault with what follows; ONNX Runtime is asked then.
+    """
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except onnx.shape_inference.InferenceError:
+        onnx.checker.check_model(model)
+
+
+def as_the_original(optimization: Optimization, written: Path, path: Path) -> None:
+    """Raise ArtifactError unless ONNX Runtime runs the written model to the results of the original; what was kept whole has been run."""
+    from einnet.graph.onnx_read import runnable
+    from einnet.runtime.ort import Session
+    from einnet.runtime.whole import Whole
+
+    if isinstance(optimization.executable, Whole):
+        return
+    threads, inputs = optimization.executable.threads, random_inputs(optimization.executable.plan, optimization.settings.seed)
+    wanted = Session(runnable(optimization.model), threads)(inputs)
+    try:
+        got = Session(written, threads, title=str(path))(inputs)
+    except (BackendError, UsageError) as error:
+        raise ArtifactError(f"{path} is not written: {str(error).splitlines()[0]}") from error
+    found = compare_outputs(got, wanted, float(optimization.report["verification"]["tolerance"]))
+    refuse_failed({"verification": found}, path)
 
 
 def compare(optimization: Optimization, model: Any, path: Path, seconds: float = 3.0) -> Comparison:

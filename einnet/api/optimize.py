@@ -29,6 +29,7 @@ from einnet.errors import BackendError, NotStaticError, UsageError
 from einnet.graph.program import Program
 
 if TYPE_CHECKING:
+    from einnet.api.cuda import CudaOptimization
     from einnet.api.dynamic import DynamicOptimization
     from einnet.api.verify import Trial
     from einnet.runtime.costs import CpuCost
@@ -94,35 +95,42 @@ class Optimization:
     def save(self, path: str | Path) -> Path:
         """Write the artifact, or for a name that ends in .onnx a standard ONNX model, whole or not at all.
 
-        Raises ArtifactError where the path cannot be written.
+        Raises ArtifactError where the path cannot be written, and for a program that failed its verification or a model that ONNX Runtime cannot run.
         """
+        from einnet.api.compared import refuse_failed
         from einnet.api.onnx_out import SUFFIX, write
         from einnet.api.stored import store
 
+        refuse_failed(self.report, path)
         return (write if Path(path).suffix == SUFFIX else store)(self, Path(path))
 
 
 Range = str | tuple[str, int, int]
+Profile = str | Path | None
 
 
 @overload
-def optimize(model: Any, settings: Settings | None = None, /, *, dynamic: None = None, **arguments: Unpack[Arguments]) -> Optimization: ...
+def optimize(
+    model: Any, settings: Settings | None = None, /, *, dynamic: None = None, profile: Profile = None, **arguments: Unpack[Arguments]
+) -> Optimization: ...
 
 
 @overload
-def optimize(model: Any, settings: Settings | None = None, /, *, dynamic: Range, **arguments: Unpack[Arguments]) -> DynamicOptimization: ...
+def optimize(
+    model: Any, settings: Settings | None = None, /, *, dynamic: Range, profile: Profile = None, **arguments: Unpack[Arguments]
+) -> DynamicOptimization: ...
 
 
 def optimize(
-    model: Any, settings: Settings | None = None, /, *, dynamic: Range | None = None, **arguments: Unpack[Arguments]
-) -> Optimization | DynamicOptimization:
+    model: Any, settings: Settings | None = None, /, *, dynamic: Range | None = None, profile: Profile = None, **arguments: Unpack[Arguments]
+) -> Optimization | DynamicOptimization | CudaOptimization:
     """Optimize an ONNX model: a path, an onnx.ModelProto or an onnx_ir.Model.
 
     Keyword arguments (the fields of Settings):
       max_depth      most explorative rule applications in a derivation (paper section 6.1), default 7
       time_budget    seconds for the whole of it, default 120
       threads        CPU threads, default the physical cores
-      backend        "cpu"
+      backend        "cpu", or "cuda": by predicted times, without a device, a CudaOptimization
       target         "native", or "onnx": what is fastest as an ONNX model in ONNX Runtime; `save` to a name that ends in .onnx
       cpu            "native", or "x86-64-v2", "-v3", "-v4": generated code that runs on every processor of that level
       allow          "exact", "reassociation" (default) or "precision": the worst numerical class of step
@@ -136,6 +144,7 @@ def optimize(
       seed           of the random inputs that verify and time the result
       memory_limit   bytes that the program may take for weights and intermediate tensors, default what is free
       progress       called with Progress
+      profile        with backend "cuda": a file of times of the device, default the data sheet of an H200
 
     Raises ModelError for a model that cannot be read, UsageError for a wrong argument, BackendError for a missing library.
     """
@@ -144,9 +153,14 @@ def optimize(
         from einnet.api.dynamic import optimize_dynamic
 
         return optimize_dynamic(model, dynamic, settings)
-    if settings.backend != "cpu":
-        raise UsageError(f"backend {settings.backend!r} runs nothing here: `einnet optimize --backend cuda`, or einnet.api.cuda.optimize_cuda")
+    if settings.backend == "cuda":
+        from einnet.api.cuda import optimize_cuda
+
+        return optimize_cuda(model, settings, profile)
+    if profile is not None:
+        raise UsageError("profile describes a CUDA device: it goes with backend='cuda'")
     started = time.monotonic()
+    from einnet.api.kept import keep_whole, kept_instead
     from einnet.graph.onnx import load as load_model
     from einnet.runtime.cpu.levels import require
     from einnet.runtime.cpu.threads import resolve_threads
@@ -157,8 +171,6 @@ def optimize(
     try:
         program = prepare(load_model(model, shapes=settings.shapes or None), permuted=settings.target == "native")
     except NotStaticError as reason:
-        from einnet.api.kept import keep_whole
-
         return keep_whole(model, settings, str(reason), started)
     from einnet.api.onnx_target import finish_onnx
     from einnet.api.verify import Trial, random_values
@@ -173,7 +185,8 @@ def optimize(
     memory = Memory(cost.database, settings, cost.place())
     outcome = search(program, settings, cost, schedule, memory)
     outcome.notes += cost.notes()
-    return (finish if settings.target == "native" else finish_onnx)(model, outcome, settings, cost, schedule, trial)
+    result = (finish if settings.target == "native" else finish_onnx)(model, outcome, settings, cost, schedule, trial)
+    return kept_instead(result, model, settings, started)
 
 
 def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, schedule: Schedule, trial: Trial) -> Optimization:

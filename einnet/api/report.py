@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from einnet.api.certificate import Certificate
+from einnet.api.compared import model_digest
 from einnet.api.describe import describe
 from einnet.api.pipeline import Outcome, Result
 from einnet.api.profile import cost_model
@@ -59,20 +60,21 @@ def build_report(
 ) -> dict[str, Any]:
     """The REPORT that `--json` writes: times in ms (None for what did not fit into memory), an entry for each subprogram, and for each kernel.
 
-    `kernels` are as `kernel_profile` gives them, `peaks` bytes by program.
+    What was timed once has no speedup over it. `kernels` are as `kernel_profile` gives them, `peaks` bytes by program.
     """
     timed = [k for k in ("original", "optimized", "onnxruntime") if k in times]
     original = times["original"].median * 1e3 if "original" in times else None
     optimized, reference = times["optimized"].median * 1e3, times["onnxruntime"].median * 1e3
     return {
         **head(called(model, program), settings),
+        "digest": model_digest(model),
         "runs": runs(outcome),
         "subprograms": [subprogram_report(r) for r in outcome.results],
         "totals": {
             "original_ms": original,
             "onnxruntime_ms": reference,
             "optimized_ms": optimized,
-            "speedup": reference / optimized,
+            "speedup": None if times.get("once") else reference / optimized,
             "speedup_over_original": original / optimized if original else None,
             "noise": times.get("noise", 0.0),
             "search_s": outcome.seconds,

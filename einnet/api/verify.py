@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from einnet.api.compared import nowhere_a_number
 from einnet.api.settings import Settings
 from einnet.errors import BackendError
 from einnet.graph.program import Program
@@ -81,15 +82,20 @@ def errors(got: Mapping[str, Array], wanted: Mapping[str, Array]) -> dict[str, d
 
 
 def compare_outputs(got: Mapping[str, Array], wanted: Mapping[str, Array], tolerance: float) -> dict[str, Any]:
-    """Errors by output and overall; passed if every output's error is within tolerance of max|y|."""
+    """Errors by output and overall; passed if every output's error is within tolerance of max|y| and none is NaN everywhere.
+
+    "not_compared" names the outputs that are.
+    """
     table = errors(got, wanted)
+    empty = nowhere_a_number(wanted)
     worst = max((e["max_rel"] for e in table.values()), default=0.0)
     return {
         "max_abs": max((e["max_abs"] for e in table.values()), default=0.0),
         "max_rel": worst,
         "tolerance": tolerance,
         "outputs": table,
-        "passed": worst <= tolerance,
+        "passed": worst <= tolerance and not empty,
+        **({"not_compared": f"{', '.join(empty)}: NaN in every element of the reference"} if empty else {}),
     }
 
 
@@ -125,7 +131,8 @@ class Trial:
         """Interleaved timings of ONNX Runtime and of the programs; "noise" is an A-against-A ratio, "rounds" the whole comparison.
 
         Where they do not fit into memory together, each gives its memory back before the next one's turn; "resident" tells. Where ONNX Runtime
-        gets too little memory even so, what it took as the reference, its session included, stands for its times, and "once" is true.
+        cannot run once more even so, mostly for want of memory, what it took as the reference, its session included, stands for its times: "once"
+        says why, and is "" elsewhere.
         """
         from einnet.runtime.ort import Baseline
 
@@ -134,12 +141,12 @@ class Trial:
         reference = Baseline(self.model, self.inputs, self.threads, frugal=not resident)
         calls = {"onnxruntime": reference, **{name: caller(program, self.inputs) for name, program in programs.items()}}
         rest = {"onnxruntime": reference.rest, **{name: program.rest for name, program in programs.items()}}
-        once = False
+        once = ""
         try:
             found = taking_turns(calls, seconds, None if resident else rest)
-        except BackendError:
+        except BackendError as error:
             reference.rest()
-            once, resident = True, False
+            once, resident = str(error).splitlines()[0], False
             ours = taking_turns({name: call for name, call in calls.items() if name in programs}, seconds, rest)
             rounds = len(ours.again)
             found = replace(ours, samples={**ours.samples, "onnxruntime": (self.seconds,) * rounds})

@@ -57,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 def optimize(options: argparse.Namespace) -> int:
     """Optimize a model; exit code 1 where the program that was found does not pass its verification."""
+    from einnet.api.compared import failed
     from einnet.api.onnx_out import SUFFIX, compare
     from einnet.api.optimize import optimize as optimize_model
     from einnet.cli.progress import progress
@@ -74,7 +75,7 @@ def optimize(options: argparse.Namespace) -> int:
         return optimize_for_cuda(options, chosen)
     with progress(options.quiet) as report:
         result = optimize_model(options.model, chosen, progress=report)
-    passed = bool(result.report["verification"]["passed"])
+    passed = not failed(result.report["verification"])
     if options.output and passed:
         result.save(options.output)
         if options.output.suffix == SUFFIX and not (result.report.get("kept_whole") or "onnx_out" in result.report):

@@ -38,7 +38,7 @@ def optimize(options: argparse.Namespace, chosen: Any) -> int:
 
 def summary(report: Mapping[str, Any]) -> list[str]:
     """The measured sizes with their times, all others with what they follow, the derivations and the guards."""
-    from einnet.explore.text import ms
+    from einnet.explore.text import ms, ratio
 
     told = report["dynamic"]
     lines = [f"{report['model']}, {report['backend']}, {report['threads']} threads, {told['name']} in {told['lowest']}..{told['highest']}"]
@@ -49,7 +49,7 @@ def summary(report: Mapping[str, Any]) -> list[str]:
             t = whole["totals"]
             times = f"ONNX Runtime {ms(t['onnxruntime_ms'])}   model's own operators {ms(t['original_ms'])}   optimized {ms(t['optimized_ms'])}"
             followers = sum(1 for other in report["sizes"].values() if other["follows"] == int(size))
-            lines.append(f"  {told['name']} = {size}: {times}   {t['speedup']:.2f}x, {whole['runs']}; {followers} sizes do as this one")
+            lines.append(f"  {told['name']} = {size}: {times}   {ratio(t['speedup'])}, {whole['runs']}; {followers} sizes do as this one")
     problems = [(size, found["problem"]) for size, found in report["sizes"].items() if found["problem"] and not told["problem"]]
     lines += [f"  {told['name']} = {size}: searched by itself: {why}" for size, why in problems]
     verdicts = [found["verification"] for found in report["sizes"].values()]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from einnet.explore.text import ms
+from einnet.explore.text import ms, ratio, verdict_word
 from einnet.explore.verdict import opaque_line, reasons, verdict
 
 PIPED_WIDTH = 160
@@ -80,6 +80,15 @@ def totals(report: Mapping[str, Any], saved: Path | None) -> list[str]:
     return [*title, *measured, *notes, f"saved to {saved}" if saved else "not saved; -o OUT.einnet does that"]
 
 
+def verification_line(v: Mapping[str, Any]) -> str:
+    """passed, FAILED or not compared, and with what errors or why."""
+    why = f" ({v['not_compared']})" if v.get("not_compared") else ""
+    if v["passed"] is None:
+        return f"not compared{why}"
+    errors = f"max error {v['max_abs']:.2g}, {v['max_rel']:.2g} of max|y|, allowed {v['tolerance']:g}, a-priori bound {v['bound']:.2g}"
+    return f"{verdict_word(v)}{why}: {errors}"
+
+
 def measurements(report: Mapping[str, Any]) -> list[str]:
     """What was measured and proven."""
     t, v, c = report["totals"], report["verification"], report["certificate"]
@@ -87,17 +96,15 @@ def measurements(report: Mapping[str, Any]) -> list[str]:
     lines = [f"ONNX Runtime {ms(t['onnxruntime_ms'])}   model's own operators {ms(t['original_ms'])}   optimized {ms(t['optimized_ms'])}"]
     noise = f"   (noise {t['noise']:.1%})"
     over = f", {t['speedup_over_original']:.2f}x over the model's own operators" if t["speedup_over_original"] else ""
-    lines.append(f"speedup {t['speedup']:.2f}x over ONNX Runtime{over}{noise}")
+    lines.append(f"speedup {ratio(t['speedup'])} over ONNX Runtime{over}{noise}")
     lines.append("memory: " + ", ".join(f"{title} {megabytes(report['peak_bytes'][name])}" for name, title in PROGRAMS.items()))
-    verdict = "passed" if v["passed"] else "FAILED"
-    lines.append(f"verification {verdict}: max error {v['max_abs']:.2g}, {v['max_rel']:.2g} of max|y|, allowed {v['tolerance']:g}")
-    lines[-1] += f", a-priori bound {v['bound']:.2g}"
+    lines.append(f"verification {verification_line(v)}")
     lines.append(f"certificate: {c['derivations']} derivations, {c['steps']} steps" + (f" checked ({proofs})" if proofs else ""))
     lines.append(f"{t['states']} states in {t['search_s']:.1f} s of search, {t['total_s']:.1f} s in all")
     if "onnx_out" in report:
         o = report["onnx_out"]
         lines.append(
             f"as plain ONNX in ONNX Runtime: {ms(o['optimized_ms'])}, {o['speedup']:.2f}x the model's {ms(o['original_ms'])}; "
-            f"max error {o['verification']['max_rel']:.2g} of max|y|, {'passed' if o['verification']['passed'] else 'FAILED'}"
+            f"max error {o['verification']['max_rel']:.2g} of max|y|, {verdict_word(o['verification'])}"
         )
     return lines

@@ -8,7 +8,7 @@ from typing import Any
 
 from einnet.explore.plots import HUES
 from einnet.explore.report import chapter_html
-from einnet.explore.text import Story, chapter_lines, error_line, ms
+from einnet.explore.text import Story, chapter_lines, error_line, ms, verdict_word
 from einnet.explore.times import maker, shortened
 from einnet.expr.tags import tag
 
@@ -31,8 +31,7 @@ def heading(told: Story) -> Iterator[str]:
     source = "recorded on the card" if told["profile"] == "measured" else "estimated from the card's data sheet; nothing was measured (~)"
     yield f"times are {source}: {ms(t['original_predicted_ms'])} -> {ms(t['optimized_predicted_ms'])} predicted"
     yield f"{t['launches']} launches; arena {memory['arena'] / 1e6:.4g} MB, constants {memory['constants'] / 1e6:.4g} MB"
-    verdict = "passed" if v["passed"] else "FAILED"
-    yield f"verified on the host when it was made, not on a card: {verdict}, {error_line(v)}"
+    yield f"verified on the host when it was made, not on a card: {verdict_word(v)}, {error_line(v)}"
 
 
 def step_lines(told: Story) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from einnet.explore.page import asset
 from einnet.explore.plots import HUES, roofline, share_of_roof, time_bars, time_shares
-from einnet.explore.text import Story, ms, places, proof_text
+from einnet.explore.text import Story, ms, places, proof_text, ratio, verdict_word
 from einnet.explore.verdict import opaque_line, reasons, verdict
 from einnet.expr.markup import Names, Row, definitions, rows_html, unchanged
 from einnet.expr.tags import tag
@@ -47,7 +47,7 @@ def sizes_fragment(report: Report) -> str:
         if whole := found["report"]:
             t = whole["totals"]
             followers = sum(1 for other in report["sizes"].values() if other["follows"] == int(size))
-            times = (ms(t["onnxruntime_ms"]), ms(t["original_ms"]), ms(t["optimized_ms"]), f"{t['speedup']:.2f}x")
+            times = (ms(t["onnxruntime_ms"]), ms(t["original_ms"]), ms(t["optimized_ms"]), ratio(t["speedup"]))
             rows.append(tag("tr", "".join(tag("td", escape(str(cell))) for cell in (size, *times, whole["runs"], followers))))
     heading = tag("h1", escape(str(report["model"]))) + tag("p", escape(f"{told['name']} in {told['lowest']}..{told['highest']}"), class_="meta")
     return fragment(tag("article", heading + tag("table", "".join(rows)), class_="report"))
@@ -89,10 +89,10 @@ def facts_html(report: Report) -> str:
     """The numbers that matter, each with what it is."""
     t, v, c = report["totals"], report["verification"], report["certificate"]
     facts = [
-        (f"{t['speedup']:.2f}x", "over ONNX Runtime"),
-        ("–" if t["speedup_over_original"] is None else f"{t['speedup_over_original']:.2f}x", "over the model's own operators"),
+        (ratio(t["speedup"]), "over ONNX Runtime"),
+        (ratio(t["speedup_over_original"]), "over the model's own operators"),
         (f"{t['noise']:.1%}", "noise: the same program against itself"),
-        (f"{v['max_rel']:.1e}", f"error of max|y|: {'passed' if v['passed'] else 'FAILED'}, allowed {v['tolerance']:g}"),
+        (f"{v['max_rel']:.1e}", f"error of max|y|: {verdict_word(v)}, allowed {v['tolerance']:g}"),
         (f"{v['bound']:.1e}", "a-priori error bound of max|y|"),
         (str(c["steps"]), f"derivation steps checked: {c['methods'].get('inline', 0)} proven, {c['methods'].get('random', 0)} tested"),
         (str(t["states"]), f"states in {t['search_s']:.0f} s of search"),

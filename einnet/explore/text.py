@@ -213,6 +213,16 @@ def candidate_lines(c: Story, number: Iterator[int]) -> list[str]:
     return [*lines, f"      and {len(rest) - len(shown)} more: einnet explain --all"] if len(rest) > len(shown) else lines
 
 
+def verdict_word(verification: Mapping[str, Any]) -> str:
+    """What a verification came to, in a word or two."""
+    return "not compared" if verification["passed"] is None else "passed" if verification["passed"] else "FAILED"
+
+
+def ratio(value: float | None) -> str:
+    """1.23x; of times that were not taken alike there is none."""
+    return "–" if value is None else f"{value:.2f}x"
+
+
 def ms(value: float | None) -> str:
     """Milliseconds with three significant digits."""
     return "not measured" if value is None else f"{value:.3g} ms" if value < 100 else f"{value:.0f} ms"

@@ -21,11 +21,13 @@ NEGLIGIBLE = 0.05
 def verdict(report: Report) -> str:
     """One sentence: what is faster, by how much, and how much of the model changed."""
     totals, changed, parts = report["totals"], sum(s["changed"] for s in report["subprograms"]), len(report["subprograms"])
-    if not report["verification"]["passed"]:
+    if report["verification"]["passed"] is False:
         return "the program that was found does not give the model's results: nothing of it is to be used"
     if report["runs"] == "whole model":
         return "nothing was faster: ONNX Runtime is kept"
     derived = f"{changed} of {parts} parts changed" if report["runs"] == "derived" else "the model's own operators, no part changed"
+    if totals["speedup"] is None:
+        return f"ONNX Runtime was timed once: no ratio; {derived}"
     if totals["noise"] > NOISY:
         return f"not measured well enough (noise {totals['noise']:.0%}), about {totals['speedup']:.2f}x of ONNX Runtime's speed; {derived}"
     if totals["speedup"] > 1 + totals["noise"]:

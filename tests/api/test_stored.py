@@ -148,7 +148,8 @@ def test_audit_finds_a_derivation_of_something_else(program):
 
 def test_audit_compares_numbers(program):
     verdict = audit(two_outputs(seed=5), program)
-    assert verdict["certificate"]["problems"] == []
+    (problem,) = verdict["certificate"]["problems"]
+    assert "made from another model" in problem
     assert verdict["verification"]["passed"] is False
     assert verdict["passed"] is False
 

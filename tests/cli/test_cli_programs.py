@@ -158,14 +158,19 @@ def test_models_that_cannot_be_read(einnet, tmp_path, name):
     assert not (tmp_path / "x.einnet").exists()
 
 
-def test_a_failed_verification_saves_nothing(einnet, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_failed_verification_saves_no_program_of_ours(einnet, tmp_path, monkeypatch, kept):
+    """The model is kept whole, with a note; where that cannot be done nothing is saved."""
+    if not kept:
+        monkeypatch.setattr("einnet.api.kept.serialised", lambda _: None)
     monkeypatch.setattr("einnet.api.optimize.TOLERANCE", {"exact": -1.0, "reassociation": -1.0, "precision": -1.0})
     onnx.save(two_layers(), tmp_path / "two.onnx")
     arguments = ("--no-derive", "--time-budget", 2, "--threads", 1, "-o", tmp_path / "x.einnet")
     code, out, _ = einnet("optimize", tmp_path / "two.onnx", *arguments)
-    assert code == 1
-    assert "verification FAILED" in out
-    assert os.listdir(tmp_path) == ["two.onnx"]
+    assert code == (0 if kept else 1)
+    assert ("kept whole, ONNX Runtime runs it: the model's own operators do not give its results" in out) == kept
+    assert ("verification FAILED" in out) == (not kept)
+    assert sorted(os.listdir(tmp_path)) == (["two.onnx", "x.einnet"] if kept else ["two.onnx"])
 
 
 # ------------------------------------------------------------------------------------------------------------ progress, Ctrl-C

@@ -30,7 +30,7 @@ class Buffers:
 
     def write(self, view: View, value: Value) -> None:
         """A kernel wrote `value` there."""
-        whole = prod(view.shape) == self.buffers[view.buffer].size and _injective(view)
+        whole = 0 in view.shape or (prod(view.shape) == self.buffers[view.buffer].size and _injective(view))
         if whole:
             self.known[view.buffer] = [(view, value)]
         else:
@@ -42,6 +42,8 @@ class Buffers:
         for known, value in self.known.get(view.buffer, ()):
             if known.shape == view.shape and known.offset == view.offset and _dims(known) == _dims(view):
                 return value
+            if 0 in known.shape and 0 in view.shape:
+                return self.e.reshape(value, view.shape)
         value = self._constant(view) if view.buffer in self.constants else self._arranged(view)
         self.known.setdefault(view.buffer, []).append((view, value))
         return value

@@ -68,8 +68,16 @@ class Emitter:
         assert prod(shape) == prod(v.shape), (v, shape)
         if shape == v.shape:
             return v
-        attributes: dict[str, Any] = {"allowzero": 1} if 0 in shape and self.opset >= 14 else {}
-        return self.op("Reshape", (v, self.integers(shape)), shape, **attributes)
+        return self._empty(v, shape) if 0 in shape else self.op("Reshape", (v, self.integers(shape)), shape)
+
+    def _empty(self, v: Value, shape: tuple[int, ...]) -> Value:
+        """A tensor without elements in another shape: none of its rows is taken, as often as the shape says.
+
+        A 0 in the shape that Reshape is given is another size before opset 14, and in what ONNX Runtime makes of two Reshapes after it.
+        """
+        rows = self.op("Flatten", (v,), (0, 1), axis=len(v.shape))
+        taken = self.op("Gather", (rows, self.constant(np.zeros(shape, np.int64))), (*shape, 1), axis=0)
+        return self.op("Squeeze", (taken, self.integers([len(shape)])), shape)
 
     def transpose(self, v: Value, order: Sequence[int]) -> Value:
         """Axis n of the result is axis order[n]."""

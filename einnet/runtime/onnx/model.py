@@ -58,7 +58,10 @@ class Writer:
             self.memory.write(view, Value(name, view.shape))
         for kernel in plan.kernels:
             self.kernel(kernel)
+        given = {name for name, _ in plan.inputs}
         for name, view in plan.outputs:
+            if name in given:  # an input that is an output too is one value
+                continue
             self.e.op("Identity", (self.memory.read(view),), view.shape, output=name)
 
     def kernel(self, kernel: Kernel) -> None:

@@ -1,0 +1,192 @@
+"""Nothing passes that was not compared, nothing wrong is written, and a program is known by the model that it was made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import einnet
+from einnet.api.audit import audit
+from einnet.api.compared import model_digest, not_compared
+from einnet.api.cuda import CudaOptimization
+from einnet.api.optimize import prepare
+from einnet.api.report import build_report
+from einnet.api.verify import compare_outputs
+from einnet.cli import main
+from einnet.errors import ArtifactError, ModelError, UsageError
+from einnet.graph.onnx import load
+from einnet.runtime.onnx.model import export
+from einnet.runtime.ort import Session
+from einnet.runtime.timing import Timing
+from einnet.search.candidates import candidates
+from einnet.search.space import Options
+from tests.drawn import plan_of_any
+from tests.models import two_layers
+
+SHORT = {"time_budget": 1, "max_depth": 1, "threads": 1}
+
+
+def value(name: str, *shape: int) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def model(nodes, inputs, outputs, constants=None, opset=18) -> onnx.ModelProto:
+    weights = [numpy_helper.from_array(a, n) for n, a in (constants or {}).items()]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def test_a_reference_without_a_number_passes_nothing() -> None:
+    nan = np.full((2, 3), np.nan, np.float32)
+    found = compare_outputs({"y": nan}, {"y": nan}, 1e-4)
+    assert found["passed"] is False
+    assert "y" in found["not_compared"]
+    some = nan.copy()
+    some[0, 0] = 1
+    assert compare_outputs({"y": some}, {"y": some}, 1e-4)["passed"]
+    assert compare_outputs({"y": nan[:0]}, {"y": nan[:0]}, 1e-4)["passed"]
+    assert not compare_outputs({"y": some + 1}, {"y": some}, 1e-4)["passed"]
+
+
+def test_a_model_whose_results_are_nan_is_kept_whole_and_not_compared(tmp_path: Path) -> None:
+    roots = [helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["n"]), helper.make_node("Sqrt", ["n"], ["y"])]
+    result = einnet.optimize(model(roots, [value("x", 2, 3)], [value("y", 2, 3)]), **SHORT)
+    assert result.report["verification"]["passed"] is None
+    assert "NaN in every element" in result.report["kept_whole"]
+    assert result.report["totals"]["speedup"] is None
+    assert einnet.load(result.save(tmp_path / "p.einnet")).report["verification"]["not_compared"]
+
+
+def test_what_the_original_runs_is_not_compared_with_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(two_layers(), tmp_path / "m.onnx")
+    out = tmp_path / "out.onnx"
+    asked = ["--target", "onnx", "--no-derive", "--time-budget", "1", "--threads", "1"]
+    assert main(["optimize", str(tmp_path / "m.onnx"), *asked, "-o", str(out)]) == 0
+    assert "verification not compared (the original model is what runs)" in capsys.readouterr().out
+    assert out.exists()
+
+
+def test_a_program_that_failed_is_not_written(tmp_path: Path) -> None:
+    result = einnet.optimize(two_layers(), **SHORT)
+    result.report["verification"] = {**result.report["verification"], "passed": False, "max_rel": 0.5}
+    for name in ("p.einnet", "p.onnx"):
+        with pytest.raises(ArtifactError, match="not written: the program failed its verification"):
+            result.save(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_onnx_model_that_gives_something_else_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = einnet.optimize(two_layers(), **SHORT)
+    for weight in result.model.graph.initializer:
+        other = np.array(numpy_helper.to_array(weight) * np.float32(1.01))
+        broken = onnx.ModelProto()
+        broken.CopyFrom(result.model)
+        next(w for w in broken.graph.initializer if w.name == weight.name).CopyFrom(numpy_helper.from_array(other, weight.name))
+        break
+    monkeypatch.setattr("einnet.api.onnx_out.to_onnx", lambda _: broken)
+    with pytest.raises(ArtifactError, match="failed its verification"):
+        result.save(tmp_path / "p.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def reshaped(allowzero: int) -> onnx.ModelProto:
+    """A model that ONNX Runtime takes and cannot run: 32 elements in a shape of none."""
+    node = helper.make_node("Reshape", ["x", "s"], ["r"], allowzero=allowzero)
+    extra = [helper.make_node("NonZero", ["r"], ["y"])]
+    found = model([node, *extra], [value("x", 4, 8)], [], {"s": np.array([0, 32] if allowzero else [5, 7], np.int64)})
+    found.graph.output.append(helper.make_tensor_value_info("y", TensorProto.INT64, (2, None)))
+    return found
+
+
+@pytest.mark.parametrize("allowzero", [0, 1])
+def test_a_model_that_onnx_runtime_cannot_run_is_no_success(allowzero: int, tmp_path: Path) -> None:
+    onnx.save(reshaped(allowzero), tmp_path / "m.onnx")
+    with pytest.raises((ModelError, UsageError)):
+        einnet.optimize(reshaped(allowzero), **SHORT)
+    for name in ("o.onnx", "o.einnet"):
+        assert main(["optimize", str(tmp_path / "m.onnx"), "-o", str(tmp_path / name), "--time-budget", "1", "--threads", "1"]) == 2
+        assert not (tmp_path / name).exists()
+
+
+def test_a_program_knows_the_model_that_it_was_made_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(two_layers(), tmp_path / "m.onnx")
+    onnx.save(two_layers(seed=1), tmp_path / "other.onnx")
+    noted = two_layers()
+    noted.doc_string, noted.producer_version = "a note", "9"
+    stored = einnet.load(einnet.optimize(tmp_path / "m.onnx", **SHORT).save(tmp_path / "p.einnet"))
+    assert audit(noted, stored)["passed"]
+    assert main(["verify", str(tmp_path / "other.onnx"), str(tmp_path / "p.einnet")]) == 1
+    out = capsys.readouterr().out
+    assert "p.einnet was made from another model: " in out and out.endswith("FAILED\n")
+
+
+def test_the_digest_is_of_what_a_model_computes(tmp_path: Path) -> None:
+    base = two_layers()
+    onnx.save(base, tmp_path / "m.onnx")
+    onnx.save(base, tmp_path / "apart.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+    assert model_digest(tmp_path / "m.onnx") == model_digest(two_layers()) == model_digest(tmp_path / "apart.onnx")
+    for change in (lambda m: m.graph.node.pop(), lambda m: m.graph.initializer.pop(), lambda m: setattr(m.opset_import[0], "version", 17)):
+        changed = two_layers()
+        change(changed)
+        assert model_digest(changed) != model_digest(two_layers())
+
+
+def test_the_function_takes_cuda_as_the_command_does(tmp_path: Path) -> None:
+    result = einnet.optimize(two_layers(), backend="cuda", time_budget=0.2)
+    assert isinstance(result, CudaOptimization)
+    assert result.report["verification"]["passed"]
+    assert result.save(tmp_path / "p.einnet").exists()
+    with pytest.raises(UsageError, match="profile describes a CUDA device"):
+        einnet.optimize(two_layers(), profile="p.json", **SHORT)
+
+
+def test_a_time_that_was_taken_once_is_no_ratio() -> None:
+    result = einnet.optimize(two_layers(), derive=False, **SHORT)
+    t = result.report["totals"]
+    times = {name: Timing(t[f"{name}_ms"] / 1e3, 0.0, 3) for name in ("original", "optimized", "onnxruntime")}
+    given = (result.model, result.program, result.outcome, result.settings)
+    rest = (result.report["verification"], result.certificate, (), {}, 1.0)
+    assert build_report(*given, {**times, "once": "out of memory"}, *rest)["totals"]["speedup"] is None
+    assert build_report(*given, {**times, "once": ""}, *rest)["totals"]["speedup"] == pytest.approx(t["onnxruntime_ms"] / t["optimized_ms"])
+
+
+def test_not_compared_is_neither() -> None:
+    assert not_compared(1e-4, "why")["passed"] is None
+
+
+def own_operators(given: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    """The model written anew from its expressions."""
+    plan = plan_of_any(prepare(load(given)), Options(max_depth=0, states=1), lambda forms: candidates(forms, lambda k: [1.0] * len(k))[0])
+    return export(plan, opset)
+
+
+def the_same(made: onnx.ModelProto, given: onnx.ModelProto) -> None:
+    onnx.checker.check_model(made, full_check=True)
+    rng = np.random.default_rng(0)
+    inputs = {v.name: rng.standard_normal([d.dim_value for d in v.type.tensor_type.shape.dim]).astype(np.float32) for v in given.graph.input}
+    got, wanted = Session(made.SerializeToString(), 1)(inputs), Session(given.SerializeToString(), 1)(inputs)
+    assert list(got) == list(wanted)
+    for name, y in wanted.items():
+        assert got[name].shape == y.shape
+        np.testing.assert_allclose(got[name], y, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_an_input_that_is_an_output_is_one_value(opset: int) -> None:
+    weight = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    given = model(nodes, [value("x", 4, 8)], [value("x", 4, 8), value("y", 4, 8)], {"w": weight}, opset)
+    the_same(own_operators(given, opset), given)
+
+
+@pytest.mark.parametrize("opset", [14, 18])
+def test_a_tensor_without_elements_changes_its_shape(opset: int) -> None:
+    """By an opaque Reshape with allowzero, beside something that is written: ONNX Runtime joins Reshapes and forgets allowzero."""
+    nodes = [helper.make_node("Reshape", ["e", "s"], ["y"], allowzero=1), helper.make_node("MatMul", ["x", "w"], ["z"])]
+    constants = {"s": np.array([4, 0], np.int64), "w": np.ones((8, 3), np.float32)}
+    given = model(nodes, [value("e", 0, 4), value("x", 4, 8)], [value("y", 4, 0), value("z", 4, 3)], constants, opset)
+    the_same(own_operators(given, opset), given)
