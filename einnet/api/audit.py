@@ -3,42 +3,93 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from einnet.api.bundling import bundle_keys
 from einnet.api.compared import other_model
 from einnet.api.statistics import classes, error_statistics
 from einnet.api.stored import StoredProgram
-from einnet.derivation.bounds import program_bound
 from einnet.derivation.check import check
-from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError, UsageError
-from einnet.instantiate.kernels import OpaqueCall
+from einnet.evidence.examine import Proven, proven, told_constants, told_kernels, told_lifting, told_numbers, trusted
+from einnet.evidence.numbers import drawn
+from einnet.graph.program import Program
+from einnet.graph.split import anonymous, subprograms
+from einnet.instantiate.kernels import OpaqueCall, Plan
 
 if TYPE_CHECKING:
     from einnet.api.load import StoredCuda
+    from einnet.runtime.ort import Session
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def audit(model: Any, stored: StoredProgram | StoredCuda, seed: int = 0) -> dict[str, Any]:
-    """Verdict as plain data: `certificate` (derivations, steps, methods, classes, problems), `verification` (errors, what ran) and `passed`.
+    """Verdict as plain data; `passed` where nothing in it is a problem.
 
-    A program for a CUDA device runs on one where there is one, else on the processor by the host driver.
+    `certificate`: derivations proven again, and that they start from the model. `lifting`: the plan's kernels as expressions, proven equal to the
+    model's without the derivations, and computed as these say. `constants`: computed again. `kernels`: run alone and compared with their
+    expressions. `verification`: outputs beside ONNX Runtime's, and every subprogram within its own bound. `trusted`: what nothing of this proves.
 
-    A derivation is a problem where a step of it does not hold and where it starts from an expression that the model does not have.
+    A program for a CUDA device runs on one where there is one, else on the processor by the host driver; its kernels run by the host driver.
     Raises ModelError for a model that cannot be read, UsageError for one with other inputs or outputs than the program.
     """
     if isinstance(stored, StoredProgram) and stored.report.get("kept_whole"):
         return audit_whole(model, stored)
-    certificate = audit_certificate(model, stored)
+    session = same_signature(model, stored)
+    program = prepared(model, stored)
+    plan, told = stored.plan, {"model": called(model), "program": str(stored.path)}
+    certificate = audit_certificate(program, stored)
     certificate["problems"] = other_model(model, stored.path, stored.report.get("digest")) + certificate["problems"]
-    verification = {**audit_numbers(model, stored, seed), "bound": bound(stored)}
-    return {
-        "model": str(model),
-        "program": str(stored.path),
-        "certificate": certificate,
-        "verification": verification,
-        "passed": not certificate["problems"] and verification["passed"],
+    reference = beside(session, stored, seed)
+    del session  # what both take together may be more memory than there is
+    if is_whole(plan):
+        certificate["problems"] += [] if same_model(model, plan) else [f"{stored.path} hands another model than {called(model)} to ONNX Runtime"]
+        numbers = audit_numbers(program, stored, reference, None, seed)
+        passed = not certificate["problems"] and numbers["passed"]
+        return {**told, "certificate": certificate, "verification": {**numbers, "bound": 0.0}, "trusted": [WHOLE_TRUSTED], "passed": passed}
+    found = proven(program, plan, [entry.derivation for entry in stored.certificate.entries])
+    parts: dict[str, Any] = {
+        "lifting": told_lifting(program, found),
+        "constants": told_constants(found.constants),
+        "kernels": told_kernels(plan, stored.runner, seed=seed),
     }
+    parts["lifting"]["problems"] += stored.overlaps()
+    verification = audit_numbers(program, stored, reference, found, seed)
+    problems = [p for part in (certificate, *parts.values()) for p in part["problems"]]
+    return {
+        **told,
+        "certificate": certificate,
+        **parts,
+        "verification": verification,
+        "trusted": trusted(program, plan, stored.vendor),
+        "passed": not problems and verification["passed"],
+    }
+
+
+WHOLE_TRUSTED = "ONNX Runtime: it runs the whole model"
+
+
+def is_whole(plan: Plan) -> bool:
+    """ONNX Runtime runs the whole model."""
+    return len(plan.kernels) == 1 and isinstance(plan.kernels[0], OpaqueCall) and all(b.role in ("input", "output") for b in plan.buffers)
+
+
+def same_model(model: Any, plan: Plan) -> bool:
+    """The model that a plan hands to ONNX Runtime is the model, byte by byte, on its own inputs and outputs."""
+    from einnet.graph.onnx_read import serialised
+    from einnet.runtime.ort import Session
+
+    (kernel,) = plan.kernels
+    assert isinstance(kernel, OpaqueCall)
+    if kernel.model != serialised(model):
+        return False
+    session, given, wanted = Session(kernel.model, 1), dict(plan.inputs), dict(plan.outputs)
+    inputs, outputs = ([a.name for a in arguments] for arguments in (session.inputs, session.outputs))
+    return [given.get(name) for name in inputs] == list(kernel.inputs) and [wanted.get(name) for name in outputs] == list(kernel.outputs)
 
 
 def audit_whole(model: Any, stored: StoredProgram) -> dict[str, Any]:
@@ -47,10 +98,10 @@ def audit_whole(model: Any, stored: StoredProgram) -> dict[str, Any]:
 
     kept = stored.loaded.plan.kernels[0]
     same = isinstance(kept, OpaqueCall) and kept.model == serialised(model)
-    problems = [] if same else [f"{stored.path} keeps another model than {model}"]
+    problems = [] if same else [f"{stored.path} keeps another model than {called(model)}"]
     certificate = {"derivations": 0, "steps": 0, "methods": {}, "classes": {}, "problems": problems}
     return {
-        "model": str(model),
+        "model": called(model),
         "program": str(stored.path),
         "certificate": certificate,
         "verification": dict(stored.report["verification"]),
@@ -58,21 +109,25 @@ def audit_whole(model: Any, stored: StoredProgram) -> dict[str, Any]:
     }
 
 
-def audit_certificate(model: Any, stored: StoredProgram | StoredCuda) -> dict[str, Any]:
-    """Prove every step again, and look for every start among the model's own expressions."""
-    from einnet.graph.split import anonymous
-
-    expressions = starts(model, stored)
+def audit_certificate(program: Program, stored: StoredProgram | StoredCuda) -> dict[str, Any]:
+    """Prove every step again, look for every start among the model's own expressions, and for a derivation of each changed subprogram."""
+    expressions = {part.key for part in subprograms(program)} | bundle_keys(program)
     problems: list[str] = []
     methods: Counter[str] = Counter()
     entries = stored.certificate.entries
+    starts: list[str] = []
     for number, entry in enumerate(entries, 1):
-        if anonymous(entry.derivation.start).key not in expressions:
+        starts.append(anonymous(entry.derivation.start).key)
+        if starts[-1] not in expressions:
             problems.append(f"derivation {number} starts from an expression that the model does not have: {entry.derivation.start.text()}")
         try:
             methods.update(proof.method for proof in check(entry.derivation))
         except CertificateError as error:
             problems.append(f"derivation {number}, {error}")
+    changed = [s for s in stored.report["subprograms"] if s["changed"]] if stored.report["runs"] != "whole model" else []
+    missing = [s["output"] for s in changed if s["key"] not in starts]
+    problems += [f"{name} was changed, and there is no derivation of it" for name in missing]
+    problems += [f"derivation {n} is told twice" for n, key in enumerate(starts, 1) if key in starts[: n - 1]]
     derivations = [entry.derivation for entry in entries]
     return {
         "derivations": len(entries),
@@ -83,49 +138,71 @@ def audit_certificate(model: Any, stored: StoredProgram | StoredCuda) -> dict[st
     }
 
 
-def bound(stored: StoredProgram | StoredCuda) -> float:
-    """The a-priori estimate of the error, made again of the derivations and, where there is none, of the expressions as they stand."""
-    from einnet.api.explore import declared
-
-    if stored.report["runs"] == "whole model":
-        return 0.0
-    known = {entry.key: entry.derivation for entry in stored.certificate.entries}
-    parts = stored.report["subprograms"]
-    return program_bound(known.get(s["key"]) or Derivation(declared(s, stored)) for s in parts)
-
-
-def starts(model: Any, stored: StoredProgram | StoredCuda) -> set[str]:
-    """Keys of the expressions that derivations of the model may start from; names of tensors are no part of them."""
+def prepared(model: Any, stored: StoredProgram | StoredCuda) -> Program:
+    """The model as it was prepared for the search that led to the program."""
     from einnet.api.optimize import prepare
     from einnet.graph.onnx import load
-    from einnet.graph.split import subprograms
 
-    settings: dict[str, Any] = stored.report["settings"]
-    program = prepare(load(model, shapes=shapes(stored)), permuted=settings.get("target") != "onnx")
-    return {part.key for part in subprograms(program)} | bundle_keys(program)
+    return prepare(load(model, shapes=shapes(stored)), permuted=stored.report["settings"].get("target") != "onnx")
 
 
-def audit_numbers(model: Any, stored: StoredProgram | StoredCuda, seed: int) -> dict[str, Any]:
-    """Run the program and the model on the same random inputs."""
-    from einnet.api.optimize import TOLERANCE
-    from einnet.api.verify import compare_outputs, random_values
+def called(model: Any) -> str:
+    """The path of a model, or the name of one in memory."""
+    return str(model) if isinstance(model, (str, Path)) else str(getattr(getattr(model, "graph", None), "name", "the model"))
+
+
+def same_signature(model: Any, stored: StoredProgram | StoredCuda) -> Session:
+    """The model in ONNX Runtime. Raises UsageError for one with other inputs or outputs than the program."""
     from einnet.graph.onnx_read import runnable
     from einnet.runtime.ort import Session
 
-    session = Session(runnable(model), stored.threads, title=str(model))
+    session = Session(runnable(model), stored.threads, title=called(model))
     for what, ours, theirs in (
         ("inputs", set(stored.inputs), {a.name for a in session.inputs}),
         ("outputs", set(stored.output_names), {a.name for a in session.outputs}),
     ):
         if ours != theirs:
-            both = f"its {what} are {', '.join(sorted(ours))}; those of {model} are {', '.join(sorted(theirs))}"
+            both = f"its {what} are {', '.join(sorted(ours))}; those of {called(model)} are {', '.join(sorted(theirs))}"
             raise UsageError(f"{stored.path} was made from another model: {both}")
+    return session
+
+
+BESIDE = ("normal", "negative", "zero")
+"""Draws of inputs on which a program is compared with ONNX Runtime; larger and smaller ones are compared with expressions only."""
+
+
+Reference = tuple[dict[str, Array], dict[str, dict[str, Array]]]
+"""Inputs, and by draw what ONNX Runtime gives for those made of them."""
+
+
+def beside(session: Session, stored: StoredProgram | StoredCuda, seed: int) -> Reference:
+    """Random inputs, and what ONNX Runtime gives for each of the draws made of them."""
+    from einnet.api.verify import random_values
+
     inputs = random_values([(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items()], seed)
-    expected = session(inputs)
-    del session  # what both take together may be more memory than there is
-    got, on = stored.tried(inputs)
-    found = compare_outputs(got, expected, TOLERANCE[stored.report["settings"]["allow"]])
-    return {**found, "on": on, "statistics": error_statistics(got, expected)}
+    return inputs, {draw: session(drawn(inputs, draw)) for draw in BESIDE}
+
+
+def audit_numbers(program: Program, stored: StoredProgram | StoredCuda, reference: Reference, found: Proven | None, seed: int) -> dict[str, Any]:
+    """Run the program beside ONNX Runtime; and, where it was lifted, every subprogram beside its expression."""
+    from einnet.api.optimize import TOLERANCE
+    from einnet.api.verify import compare_outputs
+
+    inputs, expected = reference
+    problems: list[str] = []
+    tolerance = TOLERANCE[stored.report["settings"]["allow"]]
+    told: dict[str, Any] = {}
+    for draw in BESIDE:
+        got, on = stored.tried(drawn(inputs, draw))
+        compared = compare_outputs(got, expected[draw], tolerance)
+        if draw == "normal":
+            told = {**compared, "on": on, "statistics": error_statistics(got, expected[draw])}
+        elif not compared["passed"] and "not_compared" not in compared:
+            problems.append(f"outputs on {draw} inputs are {compared['max_rel']:.3g} of max|y| from ONNX Runtime's; allowed is {tolerance:g}")
+    if found is not None:
+        told["subprograms"] = told_numbers(program, found, stored.observing(found.lifting), inputs, seed)
+        problems += told["subprograms"]["problems"]
+    return {**told, "draws": list(BESIDE), "problems": problems, "passed": told["passed"] and not problems}
 
 
 def shapes(stored: StoredProgram | StoredCuda) -> dict[str, tuple[int, ...]]:

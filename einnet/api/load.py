@@ -18,6 +18,9 @@ from einnet.runtime.sealed import peek
 
 if TYPE_CHECKING:
     from einnet.api.certificate import Certificate
+    from einnet.evidence.lift import Lifting
+    from einnet.evidence.numbers import Observed
+    from einnet.evidence.running import OnHost
     from einnet.instantiate.kernels import Plan
     from einnet.runtime.cuda.device import Device
 
@@ -84,6 +87,33 @@ class StoredCuda:
 
         report = self.report
         return {**{name: report[name] for name in ("device", "profile", "memory")}, "steps": steps(self.program, self.tunings, report["kernels"])}
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What runs, without where in memory it lies."""
+        from einnet.evidence.running import plan_of
+
+        return plan_of(self.program)
+
+    vendor = "cuBLASLt and cuDNN"
+
+    @cached_property
+    def runner(self) -> OnHost:
+        """Runs its kernels one by one, by the host driver."""
+        from einnet.evidence.running import OnHost
+
+        return OnHost(self.program)
+
+    def observing(self, lifting: Lifting) -> Observed:
+        """Runs it by the host driver and tells what it held of the tensors of the model that were lifted."""
+        places = {name: (lifted.place, lifted.last) for name, lifted in lifting.found.items() if lifted.place is not None}
+        return lambda inputs: self.runner.observed(inputs, places)
+
+    def overlaps(self) -> list[str]:
+        """What lies in one place of the device's memory while both are needed."""
+        from einnet.evidence.running import overlaps
+
+        return overlaps(self.program)
 
     @property
     def threads(self) -> int:

@@ -100,7 +100,7 @@ def runs(outcome: Outcome) -> str:
 
 
 def bound(outcome: Outcome) -> float:
-    """The a-priori estimate of the error, relative to max|y| (see `derivation.bounds`); 0 where both sides are ONNX Runtime."""
+    """The a-priori bounds of all parts added up, each relative to its sums of absolute products (see `derivation.bounds`); 0 in ONNX Runtime."""
     return 0.0 if outcome.whole else program_bound(r.candidate.form.derivation for r in outcome.results)
 
 

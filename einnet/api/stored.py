@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from einnet.api.optimize import Optimization
     from einnet.api.pipeline import Outcome
     from einnet.derivation.steps import Derivation
+    from einnet.evidence.lift import Lifting
+    from einnet.evidence.numbers import Observed
+    from einnet.evidence.running import OnProcessor
     from einnet.instantiate.kernels import Plan
     from einnet.runtime.cpu.program import Executable
     from einnet.runtime.whole import Whole
@@ -167,6 +170,31 @@ class StoredProgram:
     def threads(self) -> int:
         """How many it runs on, and ONNX Runtime beside it."""
         return self.loaded.threads
+
+    @property
+    def plan(self) -> Plan:
+        """What runs."""
+        return self.loaded.plan
+
+    vendor = "oneDNN"
+
+    @property
+    def runner(self) -> OnProcessor:
+        """Runs its kernels one by one."""
+        from einnet.evidence.running import OnProcessor
+        from einnet.runtime.cpu.program import Executable
+
+        assert isinstance(self.executable, Executable)
+        return OnProcessor(self.executable)
+
+    def observing(self, lifting: Lifting) -> Observed:
+        """Runs it and tells what it held of the tensors of the model that were lifted."""
+        places = {name: lifted.place for name, lifted in lifting.found.items() if lifted.place is not None}
+        return self.runner.observing(places)
+
+    def overlaps(self) -> list[str]:
+        """What lies in one place of memory at one time: nothing, as places are made when it is loaded."""
+        return []
 
     def tried(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], str]:
         """Outputs by name, and in words what ran the program."""

@@ -34,7 +34,7 @@ def register(commands: Any) -> None:
     one.add_argument("--host", action="store_true", help="run a program for a CUDA device on the processor, slowly: a test of it without a card")
     one.set_defaults(run=run)
 
-    one = commands.add_parser("verify", help="prove a stored program's derivations again and compare its numbers with ONNX Runtime's")
+    one = commands.add_parser("verify", help="prove that a stored program is the model: its kernels, constants and numbers")
     one.add_argument("model", metavar="MODEL.onnx", type=Path)
     one.add_argument("program", metavar="OUT.einnet", type=Path)
     one.add_argument("--seed", type=int, default=1, help="of the random inputs (default: 1)")
@@ -161,23 +161,74 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def verdict_lines(verdict: dict[str, Any]) -> list[str]:
-    """The verdict for people."""
-    proofs, numbers = verdict["certificate"], verdict["verification"]
-    counts = ", ".join(f"{n} {'by normal form' if m == 'inline' else 'at random points'}" for m, n in proofs["methods"].items())
-    lines = [f"derivations  {proofs['derivations']} with {proofs['steps']} steps" + (f": {counts}" if counts else "")]
-    if proofs["classes"]:
-        used = ", ".join(f"{n} {kind}" for kind, n in proofs["classes"].items())
-        lines.append(f"  classes of steps: {used}")
-    lines += [f"  {problem}" for problem in proofs["problems"]]
-    for name, e in numbers["outputs"].items():
-        lines.append(f"output {name}  max error {e['max_abs']:.3g}, {e['max_rel']:.3g} of max|y|; allowed {numbers['tolerance']:g}")
-        if name in numbers.get("statistics", {}):
-            s = numbers["statistics"][name]
-            ranks = ", ".join(f"{value:.2g} ({p} %)" for p, value in s["percentiles"].items())
-            lines.append(f"  mean {s['mean_abs']:.2g}, percentiles {ranks}; greatest at {s['where']}: {s['got']:.7g}, ONNX Runtime {s['wanted']:.7g}")
+    """The verdict for people: first whether it passed, then one line for each kind of evidence, with its problems, and what is left to trust."""
+    rows = [("derivations", derivations_row(verdict["certificate"]), verdict["certificate"]["problems"])]
+    if "lifting" in verdict:
+        parts, constants, kernels = verdict["lifting"], verdict["constants"], verdict["kernels"]
+        rows += [("subprograms", lifting_row(parts), parts["problems"])]
+        rows += [("constants", constants_row(constants), constants["problems"]), ("kernels", kernels_row(kernels), kernels["problems"])]
+    numbers = verdict["verification"]
+    rows += [("numbers", numbers_row(numbers), numbers.get("problems", []))]
+    lines = ["passed" if verdict["passed"] else "FAILED"]
+    for name, text, problems in rows:
+        lines += [f"{name:<12} {text}", *(f"  {problem}" for problem in problems)]
+    lines += [line for name, e in numbers.get("outputs", {}).items() for line in output_lines(name, e, numbers)]
     lines += [f"run on {numbers['on']}"] if "on" in numbers else []
-    lines.append(f"bound  {numbers['bound']:.3g} of max|y|, a priori, by all derivations together")
-    return [*lines, "passed" if verdict["passed"] else "FAILED"]
+    return [*lines, *(f"{'trusted' if n == 0 else '':<12} {what}" for n, what in enumerate(verdict.get("trusted", [])))]
+
+
+def derivations_row(told: dict[str, Any]) -> str:
+    """How many derivations hold, how their steps were proven, and the classes of these."""
+    counts = ", ".join(f"{n} {'by normal form' if m == 'inline' else 'at random points'}" for m, n in told["methods"].items())
+    used = ", ".join(f"{n} {kind}" for kind, n in told["classes"].items())
+    return f"{told['derivations']} with {told['steps']} steps" + (f": {counts}" if counts else "") + (f"; classes: {used}" if used else "")
+
+
+def lifting_row(told: dict[str, Any]) -> str:
+    """How many subprograms are proven from the model to the plan."""
+    proven = told["proven"] + told["by_derivation"]
+    ways = [f"{told['proven']} by normal form"]
+    ways += [f"{told['by_derivation']} by derivation"] if told["by_derivation"] else []
+    ways += [f"{told['tested']} tested at points only"] if told["tested"] else []
+    opaque = f"; {told['opaque']} nodes run in ONNX Runtime" if told["opaque"] else ""
+    return f"{proven} of {told['subprograms']} proven from the model to the plan ({', '.join(ways)}), {told['derived']} derived{opaque}"
+
+
+def constants_row(told: dict[str, Any]) -> str:
+    """How many constants were compared, and with what."""
+    good = told["weights"] + told["computed"] + told["tables"]
+    kinds = f"{told['weights']} weights of the model, {told['computed']} computed again, {told['tables']} tables"
+    return f"{good} of {told['constants']} as they must be: {kinds}"
+
+
+def kernels_row(told: dict[str, Any]) -> str:
+    """How many kernels were run alone."""
+    good = told["exact"] + told["bounded"]
+    kinds = f"{told['generated']} generated, {told['vendor']} of a library"
+    ways = f"{told['exact']} bit for bit, {told['bounded']} within their bound"
+    return f"{good} of {told['distinct']} distinct ones right on integers ({kinds}): {ways}"
+
+
+def numbers_row(told: dict[str, Any]) -> str:
+    """How many subprograms' numbers lie within their bounds."""
+    parts = told.get("subprograms")
+    if not parts:
+        draws = ", ".join(told.get("draws", ["normal"]))
+        return f"outputs compared with ONNX Runtime's for {draws} inputs" if "outputs" in told else "not compared"
+    missing = f", {len(parts['not_compared'])} not compared" if parts["not_compared"] else ""
+    shares = f"errors are at most {parts['share']:.2g} of a bound, bounds at most {parts['bound']:.2g} of a subprogram's max|y|"
+    on = f"on {', '.join(parts['draws'])} inputs"
+    return f"{parts['subprograms']} of {parts['of']} subprograms within their a-priori bounds {on}{missing}: {shares}"
+
+
+def output_lines(name: str, e: dict[str, Any], numbers: dict[str, Any]) -> list[str]:
+    """One output beside ONNX Runtime's."""
+    lines = [f"output {name}  max error {e['max_abs']:.3g}, {e['max_rel']:.3g} of max|y|; allowed {numbers['tolerance']:g}"]
+    if name in numbers.get("statistics", {}):
+        s = numbers["statistics"][name]
+        ranks = ", ".join(f"{value:.2g} ({p} %)" for p, value in s["percentiles"].items())
+        lines.append(f"  mean {s['mean_abs']:.2g}, percentiles {ranks}; greatest at {s['where']}: {s['got']:.7g}, ONNX Runtime {s['wanted']:.7g}")
+    return lines
 
 
 def bisect(options: argparse.Namespace) -> int:

@@ -85,8 +85,8 @@ def verification_line(v: Mapping[str, Any]) -> str:
     why = f" ({v['not_compared']})" if v.get("not_compared") else ""
     if v["passed"] is None:
         return f"not compared{why}"
-    errors = f"max error {v['max_abs']:.2g}, {v['max_rel']:.2g} of max|y|, allowed {v['tolerance']:g}, a-priori bound {v['bound']:.2g}"
-    return f"{verdict_word(v)}{why}: {errors}"
+    errors = f"max error {v['max_abs']:.2g}, {v['max_rel']:.2g} of max|y|, allowed {v['tolerance']:g}"
+    return f"{verdict_word(v)}{why}: {errors}, a-priori bound {v['bound']:.2g} of sums of absolute products"
 
 
 def measurements(report: Mapping[str, Any]) -> list[str]:

@@ -93,7 +93,7 @@ def facts_html(report: Report) -> str:
         (ratio(t["speedup_over_original"]), "over the model's own operators"),
         (f"{t['noise']:.1%}", "noise: the same program against itself"),
         (f"{v['max_rel']:.1e}", f"error of max|y|: {verdict_word(v)}, allowed {v['tolerance']:g}"),
-        (f"{v['bound']:.1e}", "a-priori error bound of max|y|"),
+        (f"{v['bound']:.1e}", "a-priori error bound of sums of absolute products, all parts together"),
         (str(c["steps"]), f"derivation steps checked: {c['methods'].get('inline', 0)} proven, {c['methods'].get('random', 0)} tested"),
         (str(t["states"]), f"states in {t['search_s']:.0f} s of search"),
     ]

@@ -129,7 +129,7 @@ def chapter_lines(told: Story) -> list[str]:
 
 def error_line(v: Story) -> str:
     """The measured error beside what the derivations let expect."""
-    return f"max error {v['max_rel']:.2g} of max|y| against ONNX Runtime; a-priori bound {v['bound']:.2g}"
+    return f"max error {v['max_rel']:.2g} of max|y| against ONNX Runtime; a-priori bound {v['bound']:.2g} of sums of absolute products"
 
 
 def places(nodes: Sequence[Sequence[str]]) -> str:

@@ -11,7 +11,7 @@ from einnet.expr.constants import without_constants
 from einnet.expr.index import Floor, Index, Range, bounds, substitute, var
 from einnet.expr.key import canonical_form
 from einnet.expr.lattice import anchored, rows
-from einnet.expr.nodes import Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, Val, fresh
+from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Iter, Mul, Read, Scope, Select, Val, fresh
 from einnet.expr.terms import (
     Divisor,
     Term,
@@ -65,6 +65,7 @@ def _changed(term: Term, box: Box) -> Term | None:
     return (
         _without_free(term)
         or without_constants(term)
+        or _equated(term)
         or _eliminated(term)
         or _divided(term)
         or _without_floors(term, box)
@@ -134,6 +135,15 @@ def _loose(e: Index, name: str) -> Index | None:
     """e without its linear part in `name`, or None where `name` is also inside a floor division."""
     rest = Index(tuple((a, c) for a, c in e.terms if a != name), e.const, 1)
     return None if name in rest.names() else rest
+
+
+def _equated(term: Term) -> Term | None:
+    """e >= 0 and -e >= 0 are e = 0."""
+    found = next((c for c in term.conds if not c.equal and c.index.terms and Cond(-c.index) in term.conds), None)
+    if found is None:
+        return None
+    others = tuple(c for c in term.conds if c not in (found, Cond(-found.index)))
+    return replace(term, conds=(*others, Cond(found.index, True)))
 
 
 def _eliminated(term: Term) -> Term | None:

@@ -114,6 +114,9 @@ class Plan:
 
     `inputs` and `outputs` give, for each name of the model in its order, the dense row-major view that holds it (an output may view an
     input or a constant); `constants` the values of constant buffers (flat arrays of `size` elements).
+
+    `expressions` say of constants what they were computed from: expressions over the program's weights. `places` say of tensors that have no
+    buffer of their own where they stand in others. Nobody has to believe either: `einnet.evidence` computes and proves them again.
     """
 
     buffers: tuple[Buffer, ...]
@@ -121,6 +124,8 @@ class Plan:
     inputs: tuple[tuple[str, View], ...]
     outputs: tuple[tuple[str, View], ...]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    expressions: Mapping[str, Scope] = field(default_factory=dict)
+    places: Mapping[str, View] = field(default_factory=dict)
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

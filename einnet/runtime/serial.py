@@ -62,6 +62,8 @@ def plan_json(plan: Plan, blob: Callable[[bytes], int | str]) -> Json:
         "kernels": [kernel_json(k, blob) for k in plan.kernels],
         "inputs": [[name, view_json(v)] for name, v in plan.inputs],
         "outputs": [[name, view_json(v)] for name, v in plan.outputs],
+        "expressions": {name: _text(scope) for name, scope in plan.expressions.items()},
+        "places": {name: view_json(v) for name, v in plan.places.items()},
     }
 
 
@@ -72,6 +74,8 @@ def plan_from_json(value: Json, models: Callable[[int], bytes], constants: Mappi
             tuple(_buffer(b) for b in value["buffers"]), tuple(read_kernel(k, models) for k in value["kernels"]),
             tuple((str(name), read_view(v)) for name, v in value["inputs"]),
             tuple((str(name), read_view(v)) for name, v in value["outputs"]), constants,
+            {str(name): parse(text) for name, text in value.get("expressions", {}).items()},
+            {str(name): read_view(v) for name, v in value.get("places", {}).items()},
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, IndexError, EinNetError) as e:
         raise ArtifactError(f"the stored program cannot be read: {e}") from e

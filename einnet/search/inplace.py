@@ -41,7 +41,9 @@ def in_place(plan: Plan, measured: Measured) -> Plan:
     used = {v.buffer for k in pass_.kernels for v in views_of(k)} | {v.buffer for _, v in (*plan.inputs, *plan.outputs)}
     buffers = tuple(b for b in plan.buffers if b.name in used)
     constants = {name: value for name, value in plan.constants.items() if name in used}
-    return replace(plan, buffers=buffers, kernels=tuple(pass_.kernels), constants=constants)
+    expressions = {name: scope for name, scope in plan.expressions.items() if name in used}
+    places = {name: view for name, view in pass_.places.items() if view.buffer in used and name not in used}
+    return replace(plan, buffers=buffers, kernels=tuple(pass_.kernels), constants=constants, expressions=expressions, places=places)
 
 
 def views_of(kernel: Kernel) -> tuple[View, ...]:
@@ -53,6 +55,7 @@ class _Pass:
     def __init__(self, plan: Plan, measured: Measured) -> None:
         self.measured = measured
         self.kernels: list[Kernel] = list(plan.kernels)
+        self.places: dict[str, View] = dict(plan.places)
         given = {v.buffer for _, v in (*plan.inputs, *plan.outputs)}
         self.free = {b.name for b in plan.buffers if b.role == "temporary"} - given
         self.size = {b.name: b.size for b in plan.buffers}
@@ -63,11 +66,11 @@ class _Pass:
         copies = list(self.copies(now)) if isinstance(now, EOperator) else []
         if not copies:
             return
-        before, place = list(self.kernels), self.kernels.index(now)
+        before, places, place = list(self.kernels), self.places, self.kernels.index(now)
         self.kernels[place : place + 1] = [c.kernel for c in copies]
         left_out = [self.alias(copy) for copy in copies]
         if not any(left_out) or not self.gains([k for k in before if k not in self.kernels], [k for k in self.kernels if k not in before]):
-            self.kernels = before
+            self.kernels, self.places = before, places
 
     def copies(self, kernel: EOperator) -> Iterator[Copy]:
         """A kernel that only copies, one part after the other; nothing for any other kernel and for one none of whose parts can be left out."""
@@ -113,6 +116,9 @@ class _Pass:
         if not self.gains([*touching, copy.kernel], list(moved.values())):
             return False
         self.kernels = [moved.get(id(k), k) for k in self.kernels if k != copy.kernel]
+        known = {**self.places, copy.buffer: dense_view(copy.buffer, copy.shape)}
+        within = {name: copy.window.view(v, copy.other) if v.buffer == copy.buffer else v for name, v in known.items()}
+        self.places = {name: v for name, v in within.items() if v is not None}
         return True
 
     def gains(self, old: Sequence[Kernel], new: Sequence[Kernel]) -> bool:

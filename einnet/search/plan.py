@@ -12,13 +12,14 @@ from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Scope, Tensor, tensors
 from einnet.graph.dtypes import dtype_name
 from einnet.graph.program import Opaque, Program
+from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.build import Build
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, OpaqueCall, Plan, View, dense_view, map_views, operand_views, result_views
 from einnet.instantiate.stitch import Window
 
 
 class Evaluated:
-    """Values of weight-only scopes, computed once for the same arrays."""
+    """Values of weight-only scopes, computed once for the same arrays: in float64, and then rounded, so that anyone can compute the same again."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Scope, tuple[tuple[str, int], ...]], tuple[np.ndarray, Mapping[str, np.ndarray]]] = {}
@@ -27,7 +28,7 @@ class Evaluated:
         """The value of a scope over these arrays, flat."""
         key = scope, tuple((name, id(value)) for name, value in values.items())
         if key not in self._known:  # the arrays are kept with the value, so that nothing else gets their place in memory
-            flat = np.ascontiguousarray(evaluate(scope, values, dtype="float32"), dtype=np.float32).reshape(-1)
+            flat = np.ascontiguousarray(evaluate(scope, values), dtype=np.float32).reshape(-1)
             self._known[key] = flat, values
         return self._known[key][0]
 
@@ -41,6 +42,7 @@ class Assembly:
         self.kernels: list[Kernel] = []
         self.temporaries: dict[str, Buffer] = {}
         self.constants: dict[str, np.ndarray] = {}
+        self.expressions: dict[str, Scope] = {}
         self._weights: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def add(self, build: Build, names: Mapping[str, str], out: str) -> None:
@@ -76,6 +78,7 @@ class Assembly:
             while name in self.tensors:
                 name += "_"
             self.constants[name] = self.evaluated.get(scope, values)
+            self.expressions[name] = exchange_in(scope, {t: self.tensors[actual] for t, actual in given.items()})
             self._weights[key] = name
         return self._weights[key]
 
@@ -112,7 +115,7 @@ class Assembly:
                 buffers.append(Buffer(name, prod(tensor.shape), tensor.dtype, role))
         outputs = tuple((onnx_name, dense_view(tensor, self._shape(tensor))) for onnx_name, tensor in self.program.outputs)
         given = tuple((self.program.names.get(t.name, t.name), dense_view(t.name, t.shape)) for t in self.program.inputs)
-        return Plan(tuple(buffers), tuple(self.kernels), given, outputs, self.constants)
+        return Plan(tuple(buffers), tuple(self.kernels), given, outputs, self.constants, self.expressions)
 
     def _shape(self, name: str) -> tuple[int, ...]:
         return self.tensors[name].shape if name in self.tensors else np.shape(self.program.weights[name])

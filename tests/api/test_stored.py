@@ -150,6 +150,7 @@ def test_audit_compares_numbers(program):
     verdict = audit(two_outputs(seed=5), program)
     (problem,) = verdict["certificate"]["problems"]
     assert "made from another model" in problem
+    assert verdict["constants"]["problems"]
     assert verdict["verification"]["passed"] is False
     assert verdict["passed"] is False
 

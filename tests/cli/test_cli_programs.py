@@ -292,20 +292,27 @@ def test_programs_that_cannot_be_read(einnet, optimized, models, tmp_path, comma
 def test_verify_passes(einnet, models, optimized):
     code, out, _ = einnet("verify", models / "small.onnx", optimized / "small.einnet", "--seed", 5)
     assert code == 0
-    assert out.splitlines()[-1] == "passed"
+    assert out.splitlines()[0] == "passed"
     verdict = json.loads(einnet("verify", models / "small.onnx", optimized / "small.einnet", "--json", "-").out)
     assert verdict["passed"] is True
     assert verdict["certificate"]["steps"] == json.loads((optimized / "report.json").read_text())["certificate"]["steps"]
     assert verdict["certificate"]["problems"] == []
-    told = json.loads((optimized / "report.json").read_text())["verification"]["bound"]
-    assert verdict["verification"]["bound"] == pytest.approx(told) and f"bound  {told:.3g} of max|y|" in out
+    lifting, kernels, constants = verdict["lifting"], verdict["kernels"], verdict["constants"]
+    assert lifting["proven"] + lifting["by_derivation"] == lifting["subprograms"] > 0
+    assert kernels["exact"] + kernels["bounded"] == kernels["distinct"] > 0
+    assert constants["weights"] + constants["computed"] + constants["tables"] == constants["constants"] > 0
+    assert f"{lifting['subprograms']} of {lifting['subprograms']} proven from the model to the plan" in out
+    parts = verdict["verification"]["subprograms"]
+    assert parts["subprograms"] == parts["of"] == lifting["subprograms"] and 0 < parts["share"] < 1
+    assert any(line.startswith("trusted") for line in out.splitlines()) and len(verdict["trusted"]) > 1
 
 
 def test_verify_fails_for_other_weights(einnet, optimized, tmp_path):
     onnx.save(tiny("small", size=8, seed=7), tmp_path / "other.onnx")
     code, out, _ = einnet("verify", tmp_path / "other.onnx", optimized / "small.einnet")
     assert code == 1
-    assert out.splitlines()[-1] == "FAILED"
+    assert out.splitlines()[0] == "FAILED"
+    assert "was made from another model" in out and "is not the model's weight" in out
 
 
 def test_verify_refuses_another_model(einnet, optimized, tmp_path):

@@ -70,7 +70,7 @@ class Executable:
         self.plan, self.threads = plan, resolve_threads(threads)
         self.code = code or build_code(plan, self.threads)
         self._lock = threading.Lock()
-        self._native = native or Native(self.code.support, self.code.kernels)
+        self.native = native or Native(self.code.support, self.code.kernels)
         self.notes: list[str] = []
         with limited(self.threads):
             self._prepare(strict)
@@ -170,7 +170,7 @@ class Executable:
 
         def flush() -> None:
             if pending:
-                self._segments.append(Steps(self._native, pending, self.threads, names))
+                self._segments.append(Steps(self.native, pending, self.threads, names))
                 pending.clear()
                 names.clear()
 
@@ -180,7 +180,7 @@ class Executable:
                     symbol = codegen.entry_symbol(next(symbols))
                     views = (*(v for _, v in kernel.operands), kernel.out)
                     words = [self._address(v.buffer) + ITEM * (v.offset - v.offset % LINE) for v in views]
-                    pending.append((self._native.image.address(symbol), words))
+                    pending.append((self.native.image.address(symbol), words))
                     label = "generated"
                 case OpaqueCall():
                     flush()
@@ -188,7 +188,7 @@ class Executable:
                     self._segments.append(ort.OpaqueNode(kernel.model, inputs, outputs, self.threads, kernel.origin, spin=alone))
                     label = "onnxruntime"
                 case _ if n in self._prepared:
-                    pending.append((self._native.vendor, self._vendor_words(n)))
+                    pending.append((self.native.vendor, self._vendor_words(n)))
                     label = self._prepared[n].implementation
                 case _:
                     flush()
@@ -282,9 +282,9 @@ class Executable:
         """Before a sample: drop the constants from all caches if `cold`, and wake the pool, which runs on between a program's kernels."""
         with self._lock:
             if cold and self.constant_bytes:
-                self._native.flush(self._region.address, self.constant_bytes)
+                self.native.flush(self._region.address, self.constant_bytes)
             keep_apart(self.threads)
-            self._native.wake(self.threads)
+            self.native.wake(self.threads)
 
     def sample(self) -> list[float]:
         """Run on what is in memory; seconds of every kernel."""

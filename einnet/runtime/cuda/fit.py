@@ -21,7 +21,10 @@ def fitted(plan: Plan) -> Plan:
     """The same program: every matrix has a stride of 1, every post is one that the library fuses."""
     more = _Storage(plan.constants)
     kernels = [k for kernel in plan.kernels for k in _parts(kernel, more)]
-    return replace(plan, buffers=(*plan.buffers, *more.buffers), kernels=tuple(kernels), constants={**plan.constants, **more.constants})
+    return replace(
+        plan, buffers=(*plan.buffers, *more.buffers), kernels=tuple(kernels), constants={**plan.constants, **more.constants},
+        expressions={**plan.expressions, **more.expressions},
+    )  # fmt: skip
 
 
 def fitted_one_by_one(plan: Plan) -> list[list[Kernel]]:
@@ -46,6 +49,7 @@ class _Storage:
         self.known = constants
         self.buffers: list[Buffer] = []
         self.constants: dict[str, np.ndarray[Any, np.dtype[Any]]] = {}
+        self.expressions: dict[str, Scope] = {}
 
     def dense(self, like: View, role: str = "temporary", swap: bool = False) -> View:
         """A new buffer in the shape of a view, row-major; with `swap`, dimension 2 outside dimension 1."""
@@ -58,6 +62,7 @@ class _Storage:
         """Constants of 0."""
         self.buffers.append(Buffer(f"cuda:{len(self.buffers)}", prod(shape), "f32", "constant"))
         self.constants[self.buffers[-1].name] = np.zeros(prod(shape), np.float32)
+        self.expressions[self.buffers[-1].name] = Scope((Iter("i", 0, prod(shape)),), (), _number(0.0))
         return dense_view(self.buffers[-1].name, shape)
 
     def copied(self, view: View, swap: bool) -> View | None:
@@ -67,7 +72,16 @@ class _Storage:
         target = self.dense(view, "constant", swap)
         values = self.constants[target.buffer] = np.empty(prod(view.shape), np.float32)
         window(target, values)[...] = window(view, self.known[view.buffer].reshape(-1))
+        self.expressions[target.buffer] = _copy(view, target, self.known[view.buffer].size)
         return target
+
+
+def _copy(view: View, target: View, size: int) -> Scope:
+    """What a dense copy holds, dimension by dimension as it lies in memory, of the buffer of `size` elements that it was made of."""
+    order = sorted(range(len(view.shape)), key=lambda d: (-target.strides[d], d))
+    loops = tuple(Iter(f"i{d}", 0, view.shape[d]) for d in order)
+    at = sum((var(f"i{d}") * s for d, s in enumerate(view.strides) if view.shape[d] > 1), start=as_index(view.offset))
+    return Scope(loops, (), Read(Tensor(view.buffer, (size,), "f32", True), (at,)))
 
 
 def _fit(kernel: Matmul | Conv, more: _Storage) -> Iterator[Kernel]:

@@ -36,18 +36,19 @@ class Host:
         self._arena = np.full(program.arena_bytes, POISON, np.uint8)
         self._region = np.full(program.constant_bytes, POISON, np.uint8)
         for name, values in program.constants.items():
-            self._flat(name)[...] = values.reshape(-1)
+            self.flat(name)[...] = values.reshape(-1)
         self._shim = shim.Shim(program) if self.generated == "text" else None
-        self._calls = [call for step in program.steps for call in self._bound(step)]
+        self._calls_of = [self._bound(step) for step in program.steps]
 
-    def _flat(self, buffer: str) -> Array:
+    def flat(self, buffer: str) -> Array:
+        """A buffer's elements in memory."""
         place = self.program.places[buffer]
         dtype = storage_dtype(place.dtype)
         memory = self._region if place.constant else self._arena
         return memory[place.offset : place.offset + place.size * dtype.itemsize].view(dtype)
 
     def _window(self, view: View) -> Array:
-        return vendor.window(view, self._flat(view.buffer))
+        return vendor.window(view, self.flat(view.buffer))
 
     def _bound(self, step: object) -> list[Callable[[], None]]:
         match step:
@@ -60,7 +61,7 @@ class Host:
                 return [OpaqueNode(step.model, inputs, outputs, 1, step.origin)]
             case Generated() if self._shim is not None:
                 made = self._shim
-                return [made.bind(launch, [self._flat(b)[n:].ctypes.data for b, n in launch.arguments]) for launch in step.launches]
+                return [made.bind(launch, [self.flat(b)[n:].ctypes.data for b, n in launch.arguments]) for launch in step.launches]
             case Generated():
                 return [lambda: self._evaluate(step)]
         raise TypeError(step)
@@ -69,12 +70,27 @@ class Host:
         given = {name: self._window(v) for name, v in step.operator.operands}
         self._window(step.operator.out)[...] = evaluate(step.operator.scope, given)
 
+    def step(self, place: int) -> None:
+        """Run one step on what is in memory."""
+        for call in self._calls_of[place]:
+            call()
+
+    def observed(self, inputs: Mapping[str, Array], places: Mapping[str, tuple[View, int]]) -> dict[str, Array]:
+        """What memory holds at views, each after the step of that number, when the program runs on inputs."""
+        for name, view in self.program.inputs:
+            self._window(view)[...] = inputs[name]
+        found: dict[str, Array] = {}
+        for place in range(len(self.program.steps)):
+            self.step(place)
+            found.update({name: self._window(view).copy() for name, (view, last) in places.items() if last == place})
+        return found
+
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Outputs by name. Raises UsageError for inputs that are not the program's."""
         if inputs.keys() != {name for name, _ in self.program.inputs}:
             raise UsageError(f"the program takes {', '.join(name for name, _ in self.program.inputs)}, not {', '.join(inputs)}")
         for name, view in self.program.inputs:
             self._window(view)[...] = inputs[name]
-        for call in self._calls:
-            call()
+        for place in range(len(self._calls_of)):
+            self.step(place)
         return {name: self._window(view).copy() for name, view in self.program.outputs}

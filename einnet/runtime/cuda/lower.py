@@ -44,7 +44,8 @@ def lower(plan: Plan) -> CudaProgram:
     places |= {f"scratch:{n}": Place(False, arena.offsets[f"scratch:{n}"], size // ITEM, "f32") for n, size in enumerate(scratch) if size}
     steps = tuple(step(n, kernel, name, code) for n, (kernel, name) in enumerate(zip(plan.kernels, named, strict=True)))
     texts = {name: operator.text for name, operator in code.items()}
-    return CudaProgram(places, arena.nbytes, region.nbytes, steps, texts, plan.inputs, plan.outputs, dict(plan.constants))
+    told = plan.inputs, plan.outputs, dict(plan.constants), plan.expressions, plan.places
+    return CudaProgram(places, arena.nbytes, region.nbytes, steps, texts, *told)
 
 
 def generate(kernels: Sequence[Kernel], names: Sequence[str]) -> dict[str, CudaOperator]:

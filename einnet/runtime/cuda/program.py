@@ -11,6 +11,7 @@ from typing import Union
 
 import numpy as np
 
+from einnet.expr.nodes import Scope
 from einnet.instantiate.kernels import Conv, EOperator, OpaqueCall, View
 
 ALIGNMENT = 256
@@ -97,6 +98,9 @@ class CudaProgram:
     inputs: tuple[tuple[str, View], ...]
     outputs: tuple[tuple[str, View], ...]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False)
+    expressions: Mapping[str, Scope] = field(default_factory=dict)
+    """What constants were computed from, and where tensors without a buffer stand (`held`), as a plan says it."""
+    held: Mapping[str, View] = field(default_factory=dict)
 
     @property
     def launches(self) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from einnet.errors import ArtifactError
+from einnet.expr.text import parse
 from einnet.instantiate.kernels import Conv, EOperator, OpaqueCall
 from einnet.runtime.constants import array_bytes, array_from
 from einnet.runtime.cuda.program import Batch, CudaProgram, Gemm, Generated, Launch, Matrix, Place, Step
@@ -96,6 +97,8 @@ def program_json(program: CudaProgram, blob: Blob) -> Json:
         "texts": list(program.texts),
         "inputs": [[name, view_json(v)] for name, v in program.inputs],
         "outputs": [[name, view_json(v)] for name, v in program.outputs],
+        "expressions": {name: str(scope) for name, scope in program.expressions.items()},
+        "held": {name: view_json(v) for name, v in program.held.items()},
     }
 
 
@@ -119,6 +122,8 @@ def _program(manifest: Json, archive: zipfile.ZipFile) -> CudaProgram:
     program = CudaProgram(
         {name: Place(**p) for name, p in value["places"].items()}, int(value["arena"]), int(value["region"]),
         tuple(_step(s, archive) for s in value["steps"]), texts, inputs, outputs, constants,
+        {str(name): parse(text) for name, text in value.get("expressions", {}).items()},
+        {str(name): read_view(v) for name, v in value.get("held", {}).items()},
     )  # fmt: skip
     _check(program)
     return program

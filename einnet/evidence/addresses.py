@@ -1,0 +1,84 @@
+"""Addresses as index functions: which element of one view lies where an element of another view lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+from einnet.expr.index import Index, Range, as_index, bounds, combine, floor_div, simplify, var
+from einnet.expr.nodes import Cond, Iter
+from einnet.instantiate.kernels import View
+
+
+class NotLifted(Exception):
+    """What cannot be said as an expression, and why."""
+
+
+def loops_of(shape: tuple[int, ...]) -> tuple[Iter, ...]:
+    """A loop from 0 for each dimension."""
+    return tuple(Iter(f"i{k}", 0, n) for k, n in enumerate(shape))
+
+
+def ranges_of(loops: tuple[Iter, ...]) -> dict[str, Range]:
+    """The ranges of loops by name."""
+    return {i.name: i.range for i in loops}
+
+
+def address(view: View, loops: tuple[Iter, ...]) -> Index:
+    """Where an element of the view lies, in elements from the start of its buffer; unit dimensions do not move it."""
+    moving = [(var(i.name), s) for i, s, n in zip(loops, view.strides, view.shape, strict=True) if n > 1]
+    return combine(*moving, (as_index(view.offset), 1))
+
+
+def digits(view: View) -> list[int]:
+    """The dimensions that move, the one with the greatest stride first.
+
+    Raises NotLifted unless each stride is greater than all that the smaller ones reach together: then an address has one element at most.
+    """
+    moving = sorted((d for d, n in enumerate(view.shape) if n > 1), key=lambda d: -view.strides[d])
+    reach = 0
+    for d in reversed(moving):
+        if view.strides[d] <= reach:
+            raise NotLifted(f"elements of {view} share addresses, or cross each other")
+        reach += view.strides[d] * (view.shape[d] - 1)
+    return moving
+
+
+def refined(view: View, other: View) -> tuple[tuple[Iter, ...], tuple[Index, ...], Index]:
+    """Loops in which the elements of both views are told without a division, where there are such: the dimensions of the first, divided where those
+    of the second begin and end. With the first's index and address in these loops."""
+    borders = {b for s, n in zip(other.strides, other.shape) if n > 1 for b in (s, s * n)}
+    loops: list[Iter] = []
+    index: list[Index] = []
+    where = as_index(view.offset)
+    for d, (n, s) in enumerate(zip(view.shape, view.strides)):
+        inside = sorted((b for b in borders if n > 1 and s < b < s * n and b % s == 0 and s * n % b == 0), reverse=True)
+        chain = [s * n, *inside, s] if all(a % b == 0 for a, b in pairwise(inside)) else [s * n, s]
+        mine = [Iter(f"i{d}_{k}" if len(chain) > 2 else f"i{d}", 0, a // b if n > 1 else n) for k, (a, b) in enumerate(pairwise(chain))]
+        steps = chain[1:] if n > 1 else [s]
+        mine = mine[: len(steps)]
+        index.append(combine(*((var(i.name), b // s if n > 1 else 1) for i, b in zip(mine, steps))))
+        where = combine((where, 1), *((var(i.name), b) for i, b in zip(mine, steps) if n > 1))
+        loops += mine
+    return tuple(loops), tuple(index), where
+
+
+def element(view: View, at: Index, ranges: Mapping[str, Range]) -> tuple[tuple[Index, ...], tuple[Cond, ...]]:
+    """The element of the view that lies at an address, and under which conditions there is one (none where that is so for all `ranges`).
+
+    Raises NotLifted as `digits` does.
+    """
+    index = [Index() for _ in view.shape]
+    conds: list[Cond] = []
+    rest = simplify(at - view.offset, ranges)
+    for d in digits(view):
+        index[d] = simplify(floor_div(rest, view.strides[d]), ranges)
+        rest = simplify(rest - index[d] * view.strides[d], ranges)
+        low, high = bounds(index[d], ranges)
+        if low < 0:
+            conds.append(Cond(index[d]))
+        if high >= view.shape[d]:
+            conds.append(Cond(view.shape[d] - 1 - index[d]))
+    if rest != Index() and bounds(rest, ranges) != (0, 0):
+        conds.append(Cond(rest, True))
+    return tuple(index), tuple(conds)

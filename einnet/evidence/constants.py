@@ -1,0 +1,97 @@
+"""Constants of a plan computed again from the model's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from einnet.evidence.contents import Value
+from einnet.expr.evaluate import evaluate
+from einnet.expr.nodes import Scope, Tensor, is_weight, tensors
+from einnet.graph.program import Program
+from einnet.instantiate.kernels import EOperator, Plan, operand_views
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+HALF = 0.5 + 2.0**-12
+"""Units in the last place by which a constant may differ from its value in float64: rounding, and what float64 itself errs by."""
+
+
+@dataclass
+class Recomputed:
+    """What constant buffers were found to hold: `same` are weights of the model bit by bit, `computed` their expressions' values; and problems."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    same: int = 0
+    computed: int = 0
+    tables: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return self.same + self.computed + self.tables
+
+
+def recomputed(program: Program, plan: Plan) -> Recomputed:
+    """Every constant of the plan beside what it is said to be: a weight of the model, or the value of an expression over such.
+
+    A constant of a bilinear algorithm, whose values stand in the expressions of the kernels that read it, is compared where these are lifted.
+    """
+    known = program.tensors()
+    found = Recomputed()
+    carried = {view.buffer for k in plan.kernels if isinstance(k, EOperator) for view in valued_views(k)}
+    for buffer in plan.buffers:
+        if buffer.role != "constant":
+            continue
+        name, held = buffer.name, np.asarray(plan.constants[buffer.name]).reshape(-1)
+        if name in plan.expressions:
+            problem = differs(plan.expressions[name], held, program.weights, known, plan.constants)
+            if problem:
+                found.problems.append(f"constant {name} {problem}")
+            else:
+                found.values[name], found.computed = plan.expressions[name], found.computed + 1
+        elif name in program.weights and name in known:
+            if bits(held) == bits(np.asarray(program.weights[name]).reshape(-1)):
+                found.values[name], found.same = known[name], found.same + 1
+            else:
+                found.problems.append(f"constant {name} is not the model's weight of that name")
+        elif name in carried:
+            found.tables += 1
+        elif any(v.buffer == name for k in plan.kernels for v in operand_views(k)):
+            found.problems.append(f"constant {name} is no weight of the model, and nothing says how it was computed")
+    return found
+
+
+def valued_views(kernel: EOperator) -> list[Any]:
+    """The views that stand for tensors that carry their values."""
+    declared = tensors(kernel.scope)
+    return [view for name, view in kernel.operands if name in declared and declared[name].values is not None]
+
+
+def bits(values: Array) -> tuple[str, bytes]:
+    """An array's element type and bytes."""
+    return values.dtype.str, np.ascontiguousarray(values).tobytes()
+
+
+def differs(expression: Scope, held: Array, weights: Mapping[str, Array], known: Mapping[str, Tensor], constants: Mapping[str, Array]) -> str:
+    """Why a constant is not the value of an expression over the model's weights, or over another constant laid flat; empty where it is."""
+    read = {t.name: t for t in tensors(expression).values() if t.values is None}
+    own = {name for name, t in read.items() if name in weights and known.get(name) == t}
+    values = {name: np.asarray(weights[name] if name in own else constants[name]) for name in read if name in own or name in constants}
+    strange = next((name for name, t in read.items() if name not in values or values[name].shape != t.shape), None)
+    if strange is not None or not is_weight(expression):
+        return f"is computed of {strange}, which is no weight of the model"
+    value = evaluate(expression, values).reshape(-1)
+    if held.dtype != np.float32 or held.size != value.size:
+        return f"has {held.size} values of {held.dtype}, its expression {value.size}"
+    with np.errstate(all="ignore"):
+        exact = held.astype(np.float64)
+        near = np.abs(exact - value) <= HALF * np.spacing(np.maximum(np.abs(held), np.abs(value).astype(np.float32))).astype(np.float64)
+    same = near | (np.isnan(exact) & np.isnan(value)) | (exact == value)
+    if not same.all():
+        at = int(np.flatnonzero(~same)[0])
+        return f"is {held[at]!r} at {at} where its expression over the model's weights gives {value[at]!r}"
+    return ""

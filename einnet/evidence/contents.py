@@ -1,0 +1,120 @@
+"""What the buffers of a plan hold while it runs, as expressions: the last write to each element, and views of what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from einnet.evidence.addresses import NotLifted, address, digits, element, loops_of, ranges_of
+from einnet.expr.index import var
+from einnet.expr.nodes import Body, Read, Scope, Select, Tensor, indices
+from einnet.instantiate.kernels import View, dense_view
+
+Value = Tensor | Scope
+"""A tensor of the model, or an expression over such; boxes start at 0."""
+
+Owners = np.ndarray[Any, np.dtype[np.int32]]
+
+MOST_PIECES = 64
+"""Writes that one view may be made of."""
+
+NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Write:
+    """A value, element by element where the view has it."""
+
+    view: View
+    value: Value
+
+
+@dataclass
+class Cell:
+    """A buffer: its writes, and for each element the number of the last one; None where the first write filled all and stands alone."""
+
+    size: int
+    writes: list[Write] = field(default_factory=list)
+    owners: Owners | None = None
+
+
+class Contents:
+    """The buffers by name; empty at first."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.cells = {name: Cell(size) for name, size in sizes.items()}
+
+    def write(self, view: View, value: Value) -> None:
+        """Let the elements of the view be those of the value. Raises NotLifted for a view whose elements share addresses."""
+        cell = self.cells[view.buffer]
+        if view == dense_view(view.buffer, view.shape) and prod(view.shape) == cell.size:
+            cell.writes, cell.owners = [Write(view, value)], None
+            return
+        digits(view)
+        if cell.owners is None:
+            cell.owners = np.full(cell.size, 0 if cell.writes else NOBODY, np.int32)
+        part(cell.owners, view)[...] = len(cell.writes)
+        cell.writes.append(Write(view, value))
+
+    def owners(self, view: View) -> list[int]:
+        """The numbers of the writes that the elements of a view come from, the last one first; `NOBODY` for what was never written."""
+        cell = self.cells[view.buffer]
+        if cell.owners is None:
+            return [0 if cell.writes else NOBODY]
+        found = part(cell.owners, view)
+        if found.size == 0 or found.min() == found.max():
+            return [int(found.flat[0])] if found.size else []
+        return [int(n) for n in np.unique(found)[::-1]]
+
+    def count(self, view: View, owner: int) -> int:
+        """How many elements of a view come from one write."""
+        owners = self.cells[view.buffer].owners
+        return prod(view.shape) if owners is None else int(np.count_nonzero(part(owners, view) == owner))
+
+    def read(self, view: View) -> Value:
+        """What a view shows, over loops from 0. Raises NotLifted where that has too many pieces."""
+        cell, owners = self.cells[view.buffer], self.owners(view)
+        if len(owners) == 1 and owners[0] != NOBODY and cell.writes[owners[0]].view == view:
+            return cell.writes[owners[0]].value
+        if len(owners) > MOST_PIECES:
+            raise NotLifted(f"{view} was written in {len(owners)} pieces")
+        loops = loops_of(view.shape)
+        ranges, at = ranges_of(loops), address(view, loops)
+        body: Body | None = None
+        for owner in reversed(owners):
+            if owner == NOBODY:
+                body = Read(Tensor(f"unwritten_{view.buffer}", (cell.size,)), (at,))
+                continue
+            write = cell.writes[owner]
+            index, conds = element(write.view, at, ranges)
+            found = Read(write.value, index)
+            body = found if body is None or not conds else Select(conds, found, body)
+        return Scope(loops, (), Read(Tensor("nothing", (0,)), (var("i0"),)) if body is None else body)
+
+
+    def borders(self, view: View, dimension: int) -> frozenset[int]:
+        """Where along a dimension of a view the dimensions begin and end in which it was written: 128 and 384 where 1152 are 3·3·128."""
+        cell, step, extent = self.cells[view.buffer], view.strides[dimension], view.shape[dimension]
+        found: set[int] = set()
+        for owner in self.owners(view) if step else []:
+            written = cell.writes[owner].view if owner != NOBODY else view
+            found.update(b // step for s, n in zip(written.strides, written.shape) if n > 1 for b in (s, s * n) if b % step == 0)
+        return frozenset(b for b in found if 1 < b < extent and extent % b == 0)
+
+
+def part(array: np.ndarray[Any, Any], view: View) -> np.ndarray[Any, Any]:
+    """The elements of a flat array that a view shows; writing to them writes to the array."""
+    return as_strided(array[view.offset :], view.shape, [s * array.itemsize for s in view.strides])
+
+
+def from_zero(scope: Scope) -> Scope:
+    """The scope over loops that start at 0."""
+    if all(i.lo == 0 for i in scope.loops):
+        return scope
+    loops = loops_of(scope.shape)
+    return Scope(loops, (), Read(scope, tuple(i + lo for i, (lo, _) in zip(indices(loops), scope.box))))

@@ -1,0 +1,160 @@
+"""All evidence for a stored program, as plain data: what was proven, run, computed again and compared, and what is left to trust."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from einnet.derivation.check import check
+from einnet.derivation.steps import Derivation
+from einnet.errors import CertificateError
+from einnet.evidence.constants import Recomputed, recomputed
+from einnet.evidence.exercise import Runner, distinct, exercise
+from einnet.evidence.lift import Lifting, lift
+from einnet.evidence.numbers import DRAWS, Observed, compare
+from einnet.evidence.prove import CHAIN, NORMAL, POINTS, Known, Verdict, prove
+from einnet.expr.nodes import FUNCTIONS, Call, Scope, children, walk
+from einnet.graph.program import Opaque, Program
+from einnet.graph.split import Subprogram, anonymous, pieces
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Told = dict[str, Any]
+
+EXACT = frozenset({"relu", "abs", "sign", "floor", "ceil", "round", "not", "max", "min", "less", "equal"})
+"""Functions that single precision computes without an error."""
+
+
+@dataclass(frozen=True)
+class Proven:
+    """What proving a plan gave: the constants, the lifting, and a verdict for each tensor that was lifted."""
+
+    constants: Recomputed
+    lifting: Lifting
+    verdicts: tuple[Verdict, ...]
+
+
+def proven(program: Program, plan: Plan, derivations: Sequence[Derivation]) -> Proven:
+    """A plan lifted and proven to be the model, by way of no derivation, and to be computed as the derivations say."""
+    constants = recomputed(program, plan)
+    lifting = lift(program, plan, constants.values)
+    return Proven(constants, lifting, tuple(prove(lifting, known(derivations))))
+
+
+def known(derivations: Sequence[Derivation]) -> dict[str, Known]:
+    """The derivations that hold, by what they start from."""
+    found: dict[str, Known] = {}
+    for derivation in derivations:
+        try:
+            proofs = check(derivation)
+        except CertificateError:
+            continue
+        found[anonymous(derivation.start).key] = Known(derivation, all(p.method == "inline" for p in proofs))
+    return found
+
+
+def told_lifting(program: Program, result: Proven) -> Told:
+    """How many subprograms of the model were proven from it to the plan, and how."""
+    parts = [p for p in pieces(program) if isinstance(p, Subprogram)]
+    verdicts = {v.output: v for v in result.verdicts}
+    within = {name: lifted.output for lifted in result.lifting.found.values() for name in lifted.inside}
+    methods: Counter[str] = Counter()
+    problems = list(result.lifting.problems)
+    changed = 0
+    for part in parts:
+        verdict = verdicts.get(part.output.name) or verdicts.get(within.get(part.output.name, ""))
+        if verdict is None:
+            problems.append(f"{part.output.name}: nothing in the plan computes it")
+        elif verdict.problem:
+            if verdict.output == part.output.name:
+                problems.append(f"{verdict.output} {verdict.problem}")
+        else:
+            methods[verdict.method] += 1
+        changed += bool(verdict and verdict.derived)
+    return {
+        "subprograms": len(parts),
+        "opaque": sum(isinstance(p, Opaque) for p in pieces(program)),
+        "derived": changed,
+        "proven": methods[NORMAL],
+        "by_derivation": methods[CHAIN],
+        "tested": methods[POINTS],
+        "problems": problems,
+    }
+
+
+def told_constants(result: Recomputed) -> Told:
+    """Constants by how they were compared."""
+    count = result.count + len(result.problems)
+    kinds = {"weights": result.same, "computed": result.computed, "tables": result.tables}
+    return {"constants": count, **kinds, "problems": result.problems}
+
+
+def told_kernels(plan: Plan, runner: Runner, places: Sequence[int] | None = None, seed: int = 0) -> Told:
+    """Distinct kernels that were run alone, by kind, and how many of them bit for bit."""
+    chosen = list(distinct(plan)) if places is None else places
+    found = exercise(plan, runner, chosen, seed)
+    problems = [f"kernel {e.place} ({type(plan.kernels[e.place]).__name__}) {e.problem}" for e in found if e.problem]
+    kinds = Counter(e.kind for e in found)
+    exact = sum(e.exact and not e.problem for e in found)
+    return {
+        "kernels": sum(not isinstance(k, OpaqueCall) for k in plan.kernels),
+        "distinct": len(found),
+        **{kind: kinds[kind] for kind in ("generated", "vendor")},
+        "exact": exact,
+        "bounded": len(found) - exact - len(problems),
+        "elements": sum(e.elements for e in found),
+        "problems": problems,
+    }
+
+
+def told_numbers(program: Program, result: Proven, observed: Observed, inputs: Mapping[str, Array], seed: int = 0) -> Told:
+    """Every subprogram's numbers within its own bound, draw by draw."""
+    found = [compare(program, result.lifting, observed, inputs, draw, seed) for draw in DRAWS]
+    problems = [p for c in found for p in c.problems]
+    return {
+        "draws": [c.draw for c in found],
+        "subprograms": min((c.subprograms for c in found), default=0),
+        "of": len(result.lifting.found),
+        "elements": sum(c.elements for c in found),
+        "share": max((c.share for c in found), default=0.0),
+        "bound": max((c.bound for c in found), default=0.0),
+        "not_compared": sorted({name for c in found for name in c.not_compared}),
+        "problems": problems,
+    }
+
+
+def trusted(program: Program, plan: Plan, vendor: str) -> list[str]:
+    """What nothing here proves, in words."""
+    used = {name for kernel in plan.kernels for name in functions(kernel)} - EXACT
+    opaque = sum(isinstance(k, OpaqueCall) for k in plan.kernels)
+    found = ["the importer: that the expressions are what the ONNX nodes mean"]
+    if any(isinstance(k, (Matmul, Conv)) for k in plan.kernels):
+        found.append(f"{vendor}: products and convolutions beyond the integers on which they were run")
+    if any(isinstance(k, EOperator) for k in plan.kernels):
+        found.append("the code generator: rounding of generated kernels beyond the values on which they were run")
+    if used:
+        found.append(f"the element functions {', '.join(sorted(used))}, to 1e-6 relative")
+    if opaque:
+        found.append(f"ONNX Runtime: {opaque} nodes that it runs as the model has them")
+    return found
+
+
+def functions(kernel: Kernel) -> set[str]:
+    """The element functions that a kernel uses."""
+    if isinstance(kernel, EOperator):
+        return {name for s in walk(kernel.scope) for name in named(s)}
+    return {p.kind for p in kernel.post} & FUNCTIONS.keys() if isinstance(kernel, (Matmul, Conv)) else set()
+
+
+def named(scope: Scope) -> set[str]:
+    """The functions in the body of a scope."""
+
+    def visit(body: Any) -> set[str]:
+        own = {body.name} if isinstance(body, Call) else set()
+        return own.union(*(visit(a) for a in children(body)))
+
+    return visit(scope.body)

@@ -1,0 +1,153 @@
+"""Plans lifted to expressions: every candidate that a search draws is proven to be the model; changed kernels are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.models import MODELS
+from einnet.evidence.addresses import NotLifted, address, digits, element, loops_of, ranges_of, refined
+from einnet.evidence.contents import Contents
+from einnet.evidence.examine import Proven, proven, told_constants, told_lifting
+from einnet.expr.evaluate import evaluate
+from einnet.expr.index import value
+from einnet.expr.nodes import Read, Scope, Tensor, indices
+from einnet.graph.program import Program
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, Plan, View, dense_view
+from einnet.search.forms import Form
+from tests.evidence.forced import forced
+from tests.models import tiny, with_opaque
+
+SOME = ("fsrcnn", "transformer")
+
+
+def evidence(program: Program, plan: Plan, forms: list[Form]) -> Proven:
+    return proven(program, plan, [f.derivation for f in forms if f.steps])
+
+
+def problems(program: Program, plan: Plan, forms: list[Form]) -> list[str]:
+    found = evidence(program, plan, forms)
+    return told_lifting(program, found)["problems"] + told_constants(found.constants)["problems"]
+
+
+def check(model: object, seed: int) -> None:
+    program, plan, forms = forced(model, seed, states=120)
+    found = evidence(program, plan, forms)
+    told = told_lifting(program, found)
+    assert told["problems"] == [] and found.constants.problems == []
+    assert told["proven"] + told["by_derivation"] == told["subprograms"] > 0
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_drawn_candidates_are_proven(name: str) -> None:
+    check(tiny(name), 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("seed", range(2))
+def test_drawn_candidates_of_every_model_are_proven(name: str, seed: int) -> None:
+    check(tiny(name), seed)
+
+
+def test_a_node_in_onnx_runtime_is_a_node_of_the_model() -> None:
+    program, plan, forms = forced(with_opaque(), 0)
+    assert problems(program, plan, forms) == []
+    calls = [k for k in plan.kernels if not isinstance(k, (EOperator, Matmul, Conv))]
+    assert calls
+    other = tuple(replace(k, model=k.model + b" ") if k in calls else k for k in plan.kernels)
+    assert any("does not have" in p for p in problems(program, replace(plan, kernels=other), forms))
+
+
+def with_kernel(plan: Plan, place: int, kernel: Kernel) -> Plan:
+    return replace(plan, kernels=(*plan.kernels[:place], kernel, *plan.kernels[place + 1 :]))
+
+
+def test_a_clip_that_is_taken_out_of_the_plan_is_missed() -> None:
+    from onnx import helper
+
+    from benchmarks.models.net import Net
+
+    net = Net("clipped", 0)
+    x = net.gemm(net.input("x", (4, 16)), "product", 8)
+    model = net.finish(x)
+    model.graph.node[-1].output[0] = "inner"
+    low, high = (helper.make_node("Constant", [], [n], value_float=v) for n, v in (("low", 0.0), ("high", 6.0)))
+    model.graph.node.extend([low, high, helper.make_node("Clip", ["inner", "low", "high"], [model.graph.output[0].name])])
+    program, plan, forms = forced(model, 0)
+    assert problems(program, plan, forms) == []
+    cut = 0
+    for n, kernel in enumerate(plan.kernels):
+        if isinstance(kernel, (Matmul, Conv)) and any(p.kind == "clip" for p in kernel.post):
+            cut += 1
+            less = replace(kernel, post=tuple(p for p in kernel.post if p.kind != "clip"))
+            assert problems(program, with_kernel(plan, n, less), forms)
+            wider = replace(kernel, post=tuple(replace(p, beta=7.0) if p.kind == "clip" else p for p in kernel.post))
+            assert problems(program, with_kernel(plan, n, wider), forms)
+        if isinstance(kernel, EOperator) and "min(" in kernel.scope.text():
+            cut += 1
+            scope = kernel.scope
+            call = scope.body
+            less = replace(kernel, scope=Scope(scope.loops, scope.sums, call.args[0], scope.reduce))  # type: ignore[union-attr]
+            assert problems(program, with_kernel(plan, n, less), forms)
+    assert cut
+
+
+def test_derivations_must_be_there_and_end_where_the_plan_does() -> None:
+    program, plan, forms = forced(tiny("fsrcnn"), 1)
+    derived = [f for f in forms if any(s.kind == "precision" for s in f.steps) or any(s.rule in ("bilinear", "sum-split", "divide") for s in f.steps)]
+    assert derived
+    assert problems(program, plan, forms) == []
+    regrouping = 0
+    for form in derived:
+        others = [f for f in forms if f is not form]
+        without = evidence(program, plan, others)
+        regrouping += any("no derivation says how" in v.problem for v in without.verdicts)
+        for end in range(1, len(form.steps)):
+            shorter = replace(form, steps=form.steps[:end])
+            cut = evidence(program, plan, [*others, shorter])
+            assert all(not v.problem or "where its derivation ends" in v.problem for v in cut.verdicts)
+    assert regrouping
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_views_of_views(seed: int) -> None:
+    """What a buffer shows through a view is what numpy says, whatever was written through other views before."""
+    generator = np.random.default_rng(seed)
+    contents, memory, arrays = Contents({"b": 64}), np.zeros(64), {}
+    views = [
+        dense_view("b", (64,)), View("b", (4, 8), (16, 1)), View("b", (8, 2), (4, 2), 1), View("b", (2, 3, 5), (32, 8, 1), 3),
+        View("b", (4,), (8,), 16), View("b", (4, 4, 4), (1, 16, 4)),
+    ]  # fmt: skip
+    for n in range(4):
+        view = views[0] if n == 0 else views[int(generator.integers(len(views)))]
+        name = f"t{n}"
+        arrays[name] = generator.integers(1, 100, view.shape).astype(np.float64)
+        contents.write(view, Tensor(name, view.shape))
+        np.lib.stride_tricks.as_strided(memory[view.offset :], view.shape, [8 * s for s in view.strides])[...] = arrays[name]
+        for shown in views:
+            found = contents.read(shown)
+            scope = found if isinstance(found, Scope) else Scope(loops_of(found.shape), (), Read(found, indices(loops_of(found.shape))))
+            wanted = np.lib.stride_tricks.as_strided(memory[shown.offset :], shown.shape, [8 * s for s in shown.strides])
+            np.testing.assert_array_equal(evaluate(scope, arrays), wanted)
+
+
+def test_elements_at_addresses() -> None:
+    view, other = View("b", (3, 4), (10, 2), 5), View("b", (2, 2), (10, 2), 15)
+    loops = loops_of(other.shape)
+    index, conds = element(view, address(other, loops), ranges_of(loops))
+    assert conds == ()
+    assert [int(value(ix, {"i0": 1, "i1": 1})) for ix in index] == [2, 1]
+    _, conds = element(other, address(view, loops_of(view.shape)), ranges_of(loops_of(view.shape)))
+    assert conds
+    with pytest.raises(NotLifted):
+        digits(View("b", (3, 4), (2, 1)))
+
+
+def test_dimensions_are_divided_where_others_begin() -> None:
+    loops, index, where = refined(View("b", (64, 8), (8, 1)), View("b", (1, 4, 16, 8), (512, 128, 8, 1)))
+    assert [i.extent for i in loops] == [4, 16, 8]
+    assert int(value(index[0], {i.name: n for i, n in zip(loops, (3, 5, 7))})) == 3 * 16 + 5
+    assert int(value(where, {i.name: n for i, n in zip(loops, (3, 5, 7))})) == (3 * 16 + 5) * 8 + 7
