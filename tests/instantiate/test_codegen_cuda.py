@@ -13,6 +13,7 @@ import pytest
 
 from einnet.errors import BackendError
 from einnet.expr.evaluate import evaluate
+from einnet.expr.text import parse
 from einnet.instantiate.codegen import cuda
 from einnet.instantiate.codegen.blocks import team, turned
 from einnet.instantiate.codegen.cuda import CudaOperator, lower_cuda
@@ -258,3 +259,32 @@ def test_a_text_that_is_too_long_is_written_without_tiles_or_not_at_all(monkeypa
     monkeypatch.setattr(cuda, "LONGEST", 100)
     with pytest.raises(BackendError, match=r"a kernel of \d+ characters is not compiled: 100 are the most"):
         lower_cuda(op, "k")
+
+
+def test_nan_goes_through_every_function():
+    bodies = [
+        *(f"{f}(X[i])" for f in ("relu", "exp", "log", "tanh", "sigmoid", "erf", "softplus", "sign", "sqrt", "abs", "floor", "round")),
+        "max(X[i],Y[i])", "max(Y[i],X[i])", "min(X[i],Y[i])", "min(Y[i],X[i])", "min(max(X[i],-1),1)", "max(1/2,X[i])",
+    ]  # fmt: skip
+    text = "0"
+    for n, body in enumerate(bodies):
+        text = f"select(f-{n}==0, {body}, {text})"
+    scope = parse(f"X : f32[40]\nY : f32[40]\nL[f<{len(bodies)},i<40] {text}")
+    op = EOperator(scope, (("X", dense_view("X", (40,))), ("Y", dense_view("Y", (40,)))), dense_view("out", scope.shape))
+    x = np.linspace(0.1, 1, 40, dtype=np.float32)
+    x[::3] = np.nan
+    out = np.zeros(scope.shape, np.float32)
+    execute(lower_cuda(op, "k"), {"operand 0": x, "operand 1": np.ones(40, np.float32), OUT: out})
+    np.testing.assert_array_equal(np.isnan(out), np.tile(np.isnan(x), (len(bodies), 1)))
+
+
+@needs_compiler
+@pytest.mark.parametrize("reduction", ["max", "min"])
+def test_nan_anywhere_in_a_row_is_its_maximum(reduction):
+    scope = parse(f"X : f32[64,64]\nL[m<64] {reduction}[k<64] X[m,k]")
+    op = EOperator(scope, (("X", dense_view("X", (64, 64))),), dense_view("out", (64,)))
+    x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    x[np.arange(63), np.arange(63)] = np.nan
+    out = np.zeros(64, np.float32)
+    execute(lower_cuda(op, "k"), {"operand 0": x, OUT: out})
+    assert np.isnan(out[:63]).all() and np.isfinite(out[63])

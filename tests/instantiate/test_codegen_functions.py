@@ -45,8 +45,9 @@ ABSOLUTE = {"sigmoid": 1.2e-38, "sin": 1e-6, "cos": 1e-6}
 def test_accuracy(name: str) -> None:
     function, points = EXACT[name]
     with np.errstate(over="ignore"):
-        x = points.astype(np.float32)
-        expected = np.array([function(float(v)) for v in x]).astype(np.float32)
+        x = np.append(points, [math.nan] * 9).astype(np.float32)
+        of_nan = 0.0 if name == "not" else math.nan
+        expected = np.array([of_nan if math.isnan(v) else function(float(v)) for v in x]).astype(np.float32)
     op = dense(f"X : f32[{len(x)}]\nL[i<{len(x)}] {name}(X[i])")
     kernel = lower(op, "function")
     got = call(build([kernel]), kernel, op, {"X": x})
@@ -88,3 +89,30 @@ def test_two_arguments(body: str, function: Callable[[np.ndarray, np.ndarray], n
     op = dense(f"X : f32[50]\nY : f32[50]\nL[i<50] {body}")
     kernel = lower(op, "function")
     np.testing.assert_allclose(call(build([kernel]), kernel, op, {"X": x, "Y": y}), function(x, y).astype(np.float32), rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_the_greatest_of_a_row_with_nan_is_nan(name: str) -> None:
+    """Wherever it stands: along the lanes of a vector, across them, and in what is left over."""
+    x = np.tile(np.linspace(-2, 2, 41, dtype=np.float32), (41, 1))
+    x[np.arange(41), np.arange(41)] = np.nan
+    x[40, 40] = -INF if name == "max" else INF
+    rows, columns = dense(f"X : f32[41,41]\nL[m<41] {name}[k<41] X[m,k]"), dense(f"X : f32[41,41]\nL[m<41] {name}[k<41] X[k,m]")
+    kernels = [lower(rows, "rows"), lower(columns, "columns")]
+    module = build(kernels)
+    for kernel, op in zip(kernels, (rows, columns), strict=True):
+        got = call(module, kernel, op, {"X": x})
+        assert np.isnan(got[:40]).all()
+        assert np.isfinite(got[40])
+
+
+@pytest.mark.parametrize("body", ["max(X[i],Y[i])", "min(X[i],Y[i])", "max(X[i],1/2)", "min(1/2,X[i])", "exp(X[i])*relu(Y[i])"])
+@pytest.mark.parametrize("extent", [48, 3])
+def test_nan_in_either_operand(body: str, extent: int) -> None:
+    x, y = np.linspace(-1, 1, extent, dtype=np.float32), np.linspace(1, -1, extent, dtype=np.float32)
+    x[0], y[1] = np.nan, np.nan
+    op = dense(f"X : f32[{extent}]\nY : f32[{extent}]\nL[i<{extent}] {body}" if "Y" in body else f"X : f32[{extent}]\nL[i<{extent}] {body}")
+    kernel = lower(op, "function")
+    got = call(build([kernel]), kernel, op, {"X": x, "Y": y})
+    wanted = np.isnan(x) | (np.isnan(y) if "Y" in body else False)
+    np.testing.assert_array_equal(np.isnan(got), wanted)

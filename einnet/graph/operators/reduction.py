@@ -125,14 +125,14 @@ def log_softmax(op: Op) -> Result:
 
 
 def log_sum_exp(op: Op) -> Result:
-    """log Σ exp(x - m) + m, where m is max x, and finite where all x are -∞."""
+    """log Σ exp(x - m) + m, where m is max x, and finite where that is infinite."""
     x = op.input(0).tensor
     axes = op.integers_of(1, "axes")
     if not axes and op.integer("noop_with_empty_axes", 0):
         return Unsupported("noop_with_empty_axes without axes")
     red = over(x.shape, axes or tuple(range(len(x.shape))), bool(op.integer("keepdims", 1)))
     most = op.step(red.scope(at(x, red.full), "max"), "max")
-    top = op.step(Scope(red.loops, (), Call("max", (at(most, red.loops), Const(LEAST)))), "finite")
+    top = op.step(Scope(red.loops, (), Call("min", (Call("max", (at(most, red.loops), Const(LEAST))), Const(-LEAST)))), "finite")
     total = op.step(red.scope(Call("exp", (subtract(at(x, red.full), red.back(top)),))), "sum")
     return Scope(red.loops, (), make_add((Call("log", (Read(total, variables(red.loops)),)), Read(top, variables(red.loops)))))
 

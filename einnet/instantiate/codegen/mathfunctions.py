@@ -1,7 +1,10 @@
 """Scalar functions as branch-free float32 arithmetic on TVM expressions, scalars or vectors alike.
 
 The coefficients are near-minimax fits (Chebyshev expansion at 40 digits, or reweighted least squares) of what each function's docstring says.
-Relative errors stay below 1e-6, most below 2e-7, down to the least normal number. Infinities and large arguments give the limits.
+Relative errors stay below 1e-6, most below 2e-7, down to the least normal number. Infinities and large arguments give the limits, and NaN gives NaN.
+
+A selection by an ordered comparison keeps NaN if that stands on the side that is taken where the comparison fails: `Select(x < low, low, x)` is one
+instruction, as `max` is, which keeps NaN in its second operand only.
 """
 
 from __future__ import annotations
@@ -65,10 +68,28 @@ def negative(x: Expr) -> Expr:
     return x * number(-1.0, x)
 
 
+def at_least(x: Expr, low: Expr) -> Expr:
+    """max(x, low), NaN where x is."""
+    return tirx.Select(x < low, low, x)
+
+
+def at_most(x: Expr, high: Expr) -> Expr:
+    """min(x, high), NaN where x is."""
+    return tirx.Select(x > high, high, x)
+
+
+def between(low: float, x: Expr, high: float, bind: Bind) -> Expr:
+    """x no farther out than the ends, NaN where x is."""
+    return bind(at_least(bind(at_most(x, number(high, x))), number(low, x)))
+
+
 def exp(x: Expr, bind: Bind) -> Expr:
-    """2ⁿ·e^r with n = round(x/ln 2); e^r - 1 - r fitted on |r| <= 0.35. Scaling in two steps reaches denormals and infinity."""
-    clamped = bind(tirx.max(tirx.min(x, number(88.8, x)), number(-104.0, x)))
-    n = bind(tirx.nearbyint(clamped * number(1.44269504088896341, x)))
+    """2ⁿ·e^r with n = round(x/ln 2); e^r - 1 - r fitted on |r| <= 0.35. Scaling in two steps reaches denormals and infinity.
+
+    n is an integer also where x is NaN; r is NaN there, and so is the result.
+    """
+    clamped = between(-104.0, x, 88.8, bind)
+    n = bind(tirx.nearbyint(tirx.max(clamped, number(-104.0, x)) * number(1.44269504088896341, x)))
     r = bind(clamped - n * number(_LN2_HIGH, x) - n * number(_LN2_LOW, x))
     value = polynomial(_EXP, r) * (r * r) + r + number(1.0, x)
     whole = bind(n.astype(_type("int32", x)))
@@ -77,7 +98,7 @@ def exp(x: Expr, bind: Bind) -> Expr:
 
 
 def log(x: Expr, bind: Bind) -> Expr:
-    """e·ln 2 + ln(1+f) with sqrt(1/2) <= 1+f < sqrt(2); ln(1+f) - f + f²/2 fitted. log 0 = -inf, log of a negative number is nan."""
+    """e·ln 2 + ln(1+f) with sqrt(1/2) <= 1+f < sqrt(2); ln(1+f) - f + f²/2 fitted. log 0 = -inf, log of a negative number is NaN."""
     denormal = x < number(1.17549435e-38, x)
     scaled = bind(tirx.Select(denormal, x * number(8388608.0, x), x))
     bits = bind(tirx.reinterpret(_type("int32", x), scaled))
@@ -87,16 +108,15 @@ def log(x: Expr, bind: Bind) -> Expr:
     small = polynomial(_LOG, f) * (f * f * f) + e * number(_LN2_LOW, x) - number(0.5, x) * (f * f)
     finite = f + small + e * number(_LN2_HIGH, x)
     infinity, zero = number(float("inf"), x), number(0.0, x)
-    special = tirx.Select(x < zero, number(float("nan"), x), negative(infinity))
+    special = tirx.Select(tirx.EQ(x, zero), negative(infinity), number(float("nan"), x))
     return tirx.Select(x > zero, tirx.Select(x < infinity, finite, infinity), special)
 
 
 def odd_rational(x: Expr, limit: float, coefficients: tuple[Sequence[float], Sequence[float]], bind: Bind) -> Expr:
     """x·P(x²)/Q(x²) for |x| <= limit, where the value rounds to ±1; never beyond ±1."""
-    clamped = bind(tirx.max(tirx.min(x, number(limit, x)), number(-limit, x)))
+    clamped = between(-limit, x, limit, bind)
     u = bind(clamped * clamped)
-    value = clamped * polynomial(coefficients[0], u) / polynomial(coefficients[1], u)
-    return tirx.max(tirx.min(value, number(1.0, x)), number(-1.0, x))
+    return between(-1.0, bind(clamped * polynomial(coefficients[0], u) / polynomial(coefficients[1], u)), 1.0, bind)
 
 
 def tanh(x: Expr, bind: Bind) -> Expr:
@@ -121,16 +141,16 @@ def softplus(x: Expr, bind: Bind) -> Expr:
     u = bind(one + y)
     small = y < number(1e-7, x)
     ratio = y / tirx.Select(small, one, u - one)
-    return tirx.max(x, number(0.0, x)) + tirx.Select(small, y, log(u, bind) * ratio)
+    return relu(x, bind) + tirx.Select(small, y, log(u, bind) * ratio)
 
 
 def relu(x: Expr, bind: Bind) -> Expr:
-    return tirx.max(x, number(0.0, x))
+    return at_least(x, number(0.0, x))
 
 
 def sign(x: Expr, bind: Bind) -> Expr:
     zero, one = number(0.0, x), number(1.0, x)
-    return tirx.Select(x > zero, one, tirx.Select(x < zero, negative(one), zero))
+    return tirx.Select(x > zero, one, tirx.Select(x < zero, negative(one), x))
 
 
 def power(x: Expr, y: Expr, bind: Bind) -> Expr:
@@ -155,6 +175,27 @@ def truth(condition: Expr, like: Expr) -> Expr:
     return tirx.Select(condition, number(1.0, like), number(0.0, like))
 
 
+def constant(x: Expr) -> bool:
+    """A number that is known, in one lane or all."""
+    return isinstance(x.value if isinstance(x, tirx.Broadcast) else x, tirx.FloatImm)
+
+
+def maximum(x: Expr, y: Expr, bind: Bind) -> Expr:
+    """NaN where either is: two instructions more unless one of them is a number that is known."""
+    if constant(x) or constant(y):
+        return at_least(y, x) if constant(x) else at_least(x, y)
+    x, y = bind(x), bind(y)
+    return tirx.Select(tirx.isnan(y), y, at_least(x, y))
+
+
+def minimum(x: Expr, y: Expr, bind: Bind) -> Expr:
+    """As `maximum`."""
+    if constant(x) or constant(y):
+        return at_most(y, x) if constant(x) else at_most(x, y)
+    x, y = bind(x), bind(y)
+    return tirx.Select(tirx.isnan(y), y, at_most(x, y))
+
+
 Bind = Callable[[Expr], Expr]
 """Names a value that is used more than once."""
 
@@ -171,8 +212,8 @@ UNARY: dict[str, Callable[[Expr, Bind], Expr]] = {
 }  # fmt: skip
 
 BINARY: dict[str, Callable[[Expr, Expr, Bind], Expr]] = {
-    "max": lambda x, y, bind: tirx.max(x, y),
-    "min": lambda x, y, bind: tirx.min(x, y),
+    "max": maximum,
+    "min": minimum,
     "pow": power,
     "less": lambda x, y, bind: truth(x < y, x),
     "equal": lambda x, y, bind: truth(tirx.EQ(x, y), x),

@@ -62,7 +62,7 @@ def _sigmoid(x: Tir) -> Tir:
 def _softplus(x: Tir) -> Tir:
     """max(x,0) + ln(1+e^{-|x|})."""
     rest = _library("log1pf")(_library("expf")(mathfunctions.negative(tirx.abs(x))))
-    return tirx.max(x, tirx.const(0.0, "float32")) + rest
+    return mathfunctions.at_least(x, tirx.const(0.0, "float32")) + rest
 
 
 _ACCURATE: dict[str, Callable[..., Tir]] = {
