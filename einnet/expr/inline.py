@@ -36,6 +36,7 @@ from einnet.expr.nodes import (
     substitute_body,
     used_names,
 )  # fmt: skip
+from einnet.expr.order import LATTICE, compared, ordered
 from einnet.expr.terms import (
     KEEPS_ZERO,
     Term,
@@ -237,10 +238,25 @@ def _product(left: list[Term], right: list[Term], box: Box) -> list[Term]:
         taken = {*box, *(i.name for i in a.sums)}
         for b in right:
             c = _apart(b, taken)
-            result.append(
-                Term(a.coefficient * c.coefficient, a.sums + c.sums, a.conds + c.conds, a.divisors + c.divisors, a.factors + c.factors)
-            )
+            both = Term(a.coefficient * c.coefficient, a.sums + c.sums, a.conds + c.conds, a.divisors + c.divisors, a.factors + c.factors)
+            result += _merged(both, box) if a.factors and c.factors else [both]
     return result
+
+
+def _merged(term: Term, box: Box) -> list[Term]:
+    """exp(x)·exp(y) is exp(x + y), |x|·|x| is x·x."""
+    powers = [f.args[0] for f in term.factors if isinstance(f, Call) and f.name == "exp"]
+    twice = next((f for f in term.factors if isinstance(f, Call) and f.name == "abs" and term.factors.count(f) > 1), None)
+    if len(powers) < 2 and twice is None:
+        return [term]
+    ranges = {**box, **{i.name: i.range for i in term.sums}}
+    if twice is None:
+        left = tuple(f for f in term.factors if not (isinstance(f, Call) and f.name == "exp"))
+        return _product([replace(term, factors=left)], _expand_call("exp", (Add(tuple(powers)),), ranges), ranges)
+    others = list(term.factors)
+    others.remove(twice)
+    others.remove(twice)
+    return _product([replace(term, factors=tuple(others))], _expand(Mul(twice.args * 2), ranges), ranges)
 
 
 def _apart(term: Term, taken: Iterable[str]) -> Term:
@@ -290,6 +306,10 @@ def _reciprocal(den: Body, box: Box) -> list[Term]:
 
 def _expand_call(name: str, args: tuple[Body, ...], box: Box) -> list[Term]:
     """A function of normal forms. Where f(0) = 0, conditions common to all terms of the argument stand outside."""
+    if name in ("less", "equal"):
+        left, right = (_flat(a, box) for a in args)
+        known = compared(name, left, right)
+        return _lone(_folded(name, (left, right))) if known is None else _expand(known, box)
     if len(args) == 1 and name in KEEPS_ZERO:
         terms = _collected(_expand(args[0], box), box)
         if not terms:
@@ -299,8 +319,24 @@ def _expand_call(name: str, args: tuple[Body, ...], box: Box) -> list[Term]:
         bare = [
             replace(t, conds=tuple(c for c in t.conds if c not in conds), divisors=tuple(d for d in t.divisors if d not in divisors)) for t in terms
         ]
-        return [replace(t, conds=conds, divisors=divisors) for t in _lone(_folded(name, (_joined(bare, box),)))]
-    return _lone(_folded(name, tuple(_flat(a, box) for a in args)))
+        scale = _scale(name, bare[0].coefficient)
+        bare = [replace(t, coefficient=t.coefficient / scale) for t in bare]
+        done, size = _folded(name, (_joined(bare, box),)), Fraction(1) if name == "sign" else abs(scale)
+        return [replace(t, coefficient=t.coefficient * size, conds=t.conds + conds, divisors=t.divisors + divisors) for t in _known(done, box)]
+    return _known(_folded(name, tuple(_flat(a, box) for a in args)), box)
+
+
+def _scale(name: str, coefficient: Fraction) -> Fraction:
+    """By what an argument is divided: f(c·x) is c·f(x) of relu and c > 0, |c|·f(x) of abs, f(x) of sign and c > 0."""
+    return coefficient if name == "abs" else abs(coefficient) if name in ("relu", "sign") else Fraction(1)
+
+
+def _known(done: Body, box: Box) -> list[Term]:
+    """A function in the form that the order of numbers gives it, which may be another body."""
+    if not isinstance(done, Call) or done.name not in LATTICE:
+        return _lone(done)
+    formed = ordered(done.name, done.args)
+    return _lone(formed) if isinstance(formed, Call) and formed.name in LATTICE else _expand(formed, box)
 
 
 def _lone(factor: Body) -> list[Term]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from math import gcd
+from math import gcd, prod
 
 from einnet.expr.index import Index, Range, bounds, moduli, simplify, substitute, var
 from einnet.expr.nodes import (
@@ -27,6 +27,7 @@ from einnet.expr.nodes import (
     Scope,
     Select,
     Tensor,
+    Val,
     index_functions,
     indices,
     map_indices,
@@ -203,9 +204,16 @@ def _extend(conds: list[Cond], divisors: list[Divisor], more: tuple[list[Cond], 
 
 
 def simplified(term: Term, box: Mapping[str, Range]) -> Term:
-    """Floors that are constant over the ranges evaluated, iterators of one value replaced, and their sums dropped; nested scopes closed again."""
+    """Floors that are constant over the ranges evaluated, iterators of one value replaced, and their sums dropped; nested scopes closed again.
+
+    Indices that are then numbers are part of the coefficient.
+    """
     ranges = term.ranges(box)
     done = term.map(lambda e: simplify(e, ranges))
+    numbers = [f for f in done.factors if isinstance(f, Val) and f.index.is_const] if term.absorbing == 0 else []
+    if numbers:
+        value = prod((Fraction(f.index.const, f.index.den) for f in numbers), start=done.coefficient)
+        done = replace(done, coefficient=value, factors=tuple(f for f in done.factors if f not in numbers))
     return replace(done, sums=tuple(i for i in done.sums if i.extent != 1), factors=closed_factors(done.factors, ranges))
 
 
