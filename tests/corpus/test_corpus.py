@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from einnet.derivation.check import Difference, check_equal
 from einnet.derivation.einfile import parse
 from einnet.expr.evaluate import evaluate
+from einnet.expr.nodes import tensors
 from einnet.expr.text import parse as parse_scope
 from tests.corpus.published import Tree, inputs, read_taso, read_tensat
 from tests.corpus.scopes import Builder, Shape
 from tests.corpus.shapes import NoShapes, Setting
+from tests.corpus.tensorright import instances
 from tests.corpus.verdicts import SUITES, Entry, Verdict, condition, differences, entries, expected, lines, verdict, verdicts
 from tests.corpus.write import at_shapes, merged, settings
 from tests.search.mutations import mutants
@@ -50,7 +52,7 @@ def test_all_have_the_stored_verdicts(suite: str) -> None:
 def test_how_many_are_proven() -> None:
     """Always proven: at every setting at which they are not refuted."""
     always = {suite: sum(line.count for line in expected() if line.suite == suite and line.kind in ("proven", "conditional")) for suite in SUITES}
-    assert always["taso"] >= 118 and always["tensat"] >= 635
+    assert always["taso"] >= 118 and always["tensat"] >= 635 and always["tensorright"] >= 110
     assert not any(line.kind == "refuted" and line.suite == "taso" for line in expected())
     assert all(line.condition for line in expected() if line.kind.startswith("conditional"))
 
@@ -208,6 +210,55 @@ def computed(tree: Tree, arrays: dict[str, NDArray[np.float64]], setting: Settin
     names = {f"X{n.rpartition('_')[2]}" for n in inputs(tree) if n.startswith("input")}
     declared = "".join(f"{name} : f32[{','.join(map(str, arrays[name].shape))}]\n" for name in names)
     return evaluate(parse_scope(declared + text), {name: arrays[name] for name in names}, "float64")
+
+
+RULE = """
+rule01 :: forall a. NumRule a
+rule01 _ = do
+  rclass <- newRClass "rclass"
+  [size, first, last, step] <- newMaps ["size", "first", "last", "step"] rclass
+  -- a comment
+  tA <- newTensor @a "A" [rclass --> size @@ "here"]
+  value <- constant @a "v" [rclass --> size @@ "here"]
+  lhs <-
+    slice (numBinOp Mul tA value) $
+      Slice
+        { start = [ByLabel "here" --> first],
+          end = [ByLabel "here" --> last],
+          strides = [ByLabel "here" --> step]
+        }
+  precondition [step, first] $ \\[p, s] -> p .== 2 .&& s .>= 1
+  long <- combineMap "long" (\\[s, e, p] -> divOr 0 (e - s + p - 1) p) [first, last, step]
+  other <- constant @a "v" [rclass --> long @@ "here"]
+  let rhs = other
+  rewrite ("A rule" <> " with a name") lhs rhs
+
+main :: IO ()
+main = do
+  verifyNumDSL rule01
+"""
+
+
+def test_reading_rules_with_preconditions(tmp_path: Path) -> None:
+    """What is drawn obeys the preconditions and is valid: a slice lies within what is sliced, by steps of 2 from 1 on."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "Main.hs").write_text(RULE.replace("\\\\", "\\"), encoding="utf-8")
+    found = list(instances(tmp_path))
+    assert [(name, words) for name, words, _ in found] == [("one.rule01", "rank=1")] * 2 + [("one.rule01", "rank=2")] * 2
+    for _, _, text in found:
+        assert text is not None
+        (step,) = parse(text).derivation.steps
+        size = tensors(step.before)["TA"].shape
+        rng = np.random.default_rng(0)
+        a, v = rng.standard_normal(size), rng.standard_normal(())
+        whole = evaluate(step.before, {"TA": a, "Sv": v}, "float64")
+        assert step.before.box == step.after.box and whole.size
+        for starts in product(*(range(1, n) for n in size)):
+            if np.array_equal(whole, (a * v)[tuple(slice(s, s + 2 * n - 1, 2) for s, n in zip(starts, whole.shape, strict=True))]):
+                break
+        else:
+            raise AssertionError("no slice by steps of 2")
+        assert verdict(Entry("", "", "", text)).word == "refuted"
 
 
 def test_differences_are_told() -> None:

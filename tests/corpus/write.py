@@ -1,6 +1,6 @@
-"""Writes the corpus: python -m tests.corpus.write taso PATH, or tensat PATH.
+"""Writes the corpus: python -m tests.corpus.write taso PATH, or tensat PATH, or tensorright PATH.
 
-PATH is what the projects publish: TASO's graph_subst.pb, Tensat's taso_rules.txt. Each rule is written at the
+PATH is what the projects publish: TASO's graph_subst.pb, Tensat's taso_rules.txt, TensorRight's folder rules/xla. Each rule is written at the
 settings that concern it, as a derivation of one step; rules that differ in the names of their inputs alone are written once, under all their names.
 """
 
@@ -16,6 +16,7 @@ from einnet.expr.text import parse
 from tests.corpus.published import Rule, Tree, inputs, operators, read_taso, read_tensat, renamed
 from tests.corpus.scopes import Builder, Shape
 from tests.corpus.shapes import NoShapes, Setting, draws, joins
+from tests.corpus.tensorright import instances
 
 HERE = Path(__file__).parent
 
@@ -128,8 +129,24 @@ def write(suite: str, rules: Sequence[Rule]) -> None:
     (HERE / f"{suite}.ein").write_text("\n".join(entries), encoding="utf-8")
 
 
+def write_drawn(suite: str, path: Path) -> None:
+    """Rules whose shapes are drawn along with their other integers."""
+    found: list[str] = []
+    for name, words, text in instances(path):
+        if text is None:
+            found.append(f"# {name} without shapes\n")
+            continue
+        declared, _, rest = text.partition("from ")
+        left, _, right = rest.partition("\nby published\n   ")
+        found.append(f"# {name} {words}\n{declared}from {parsed(declared, left).text()}\nby published\n   {parsed(declared, right).text()}\n")
+    (HERE / f"{suite}.ein").write_text("\n".join(found), encoding="utf-8")
+
+
 def main() -> None:
     suite, path = sys.argv[1], Path(sys.argv[2])
+    if suite == "tensorright":
+        write_drawn(suite, path)
+        return
     write(suite, {"taso": read_taso, "tensat": read_tensat}[suite](path))
 
 
