@@ -6,6 +6,7 @@
 # make gpu     the tests that need a CUDA card        make bench-gpu  the seven models against torch and JAX on a card: searches first, then 8 minutes
 # make docs    the site, in build/docs               make notebooks executes the notebooks
 # make corpus  the rules of TASO, Tensat and TensorRight, proven or refuted: a table, and any difference from what is stored
+# make mutants what the tests notice: one change at a time in the checker, all of them, and a sample in derivation, expr and instantiate (an hour)
 # make goldens the published derivations, found by search: states, depth and time of each, three shapes
 # make bench-search   depth, converging and fingerprints: the experiments of the search, about ten minutes
 # make bench   the seven models against other engines (hours; goes on where it stopped)
@@ -15,7 +16,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow corpus nvrtc plans host gpu bench-gpu docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search
+.PHONY: demo test lint test-slow corpus mutants nvrtc plans host gpu bench-gpu docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -66,6 +67,12 @@ bench-gpu: .venv/stamp-cuda .venv/stamp-xla
 
 corpus: .venv/stamp-dev
 	$(BIN)/python -m tests.corpus.verdicts
+
+CHECKER := $(addprefix einnet.,derivation.check derivation.exact derivation.suspects derivation.normalise derivation.cases expr.modular expr.points expr.order)
+
+mutants: .venv/stamp-dev
+	$(BIN)/python -m tests.mutation $(CHECKER) --cache build/mutants.entered --json build/mutants-checker.json
+	$(BIN)/python -m tests.mutation einnet.derivation einnet.expr einnet.instantiate --sample 12 --cache build/mutants.entered --json build/mutants-sample.json
 
 goldens: .venv/stamp-dev
 	$(BIN)/python -m tests.search.goldens

@@ -204,6 +204,18 @@ def test_cases_cover_the_box_and_count_each_point_once() -> None:
     assert [p.first for p in _parts(loop, inside, True)] == [-3, 0, 3, 4, 5]
 
 
+@pytest.mark.parametrize(("body", "edges", "starts", "step"), [
+    ("select(h==5, A[h], 0)", False, [0, 5, 6], 1), ("select(h>=5, A[h], 0)", False, [0, 5], 1), ("select(7-2*h>=0, A[h], 0)", False, [0, 4], 1),
+    ("select(h==0, A[h], 0)", False, [0, 1], 1), ("A[h//3]", False, [0, 1, 2], 3), ("A[h//25]", False, [0], 1), ("A[(2*h+4)/2]", False, [0], 1),
+    ("A[(h+4)/2]", False, [0, 1], 2), ("A[h-2]", True, [0, 2], 1), ("A[h+4]", True, [0, 5], 1), ("A[h+4]", False, [0], 1),
+    ("A[h/2]", True, [0, 1], 2),
+    ("{L[h<9] select(h>=4, A[h], 0)}[h]", False, [0, 4], 1),
+])  # fmt: skip
+def test_where_a_loop_is_cut(body: str, edges: bool, starts: list[int], step: int) -> None:
+    parts = _parts(Iter("h", 0, 10), [parse(f"A : f32[9]\nL[h<10] {body}")], edges)
+    assert ([p.first for p in parts], {p.step for p in parts}) == (starts, {step})
+
+
 def test_products_of_what_is_nowhere_together_vanish() -> None:
     """Also where no condition is written; a common element keeps them."""
     nothing = parse("L[i<10] 0")

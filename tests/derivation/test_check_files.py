@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from einnet.derivation.check import check
 from einnet.derivation.einfile import check_file, parse, write
+from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError, ParseError
+from einnet.expr.nodes import tensors
 from tests.derivation.test_check import CHAINS
 
 
@@ -36,6 +39,23 @@ def test_check_file_names_the_file(tmp_path: Path) -> None:
     assert len(check_file(good)) == 5
     with pytest.raises(CertificateError, match=r"bad\.ein: step 4 \(merge\)"):
         check_file(bad)
+
+
+def test_tensors_have_the_box_that_the_start_suggests() -> None:
+    """What is not declared is inferred once: a step that reads a part of it reads a part."""
+    file = parse("from L[i<4] A[i]\nby cut\n  L[i<4] {L[i<2] A[i]}[i] + {L[i<2] A[i+2]}[i-2]")
+    assert {t.shape for state in file.derivation.states() for t in tensors(state).values()} == {(4,)}
+    assert [p.method for p in check(file.derivation)] == ["inline"]
+
+
+def test_derivations_show_what_they_are() -> None:
+    chain = parse(CHAINS["conv3x3"]).derivation
+    assert parse(str(chain)).derivation == chain
+    assert repr(chain).startswith("<derivation of ") and f"{len(chain.steps)} steps, reassociation, by " in repr(chain)
+    assert [r for s in chain.steps for r in [s.rule] if r not in repr(chain)] == []
+    empty = Derivation(chain.start)
+    assert empty.kind == "exact" and "0 steps, exact, by nothing yet" in repr(empty) and empty.end == chain.start
+    assert "<" in chain._repr_html_() and chain._repr_latex_().startswith("$$") and chain._repr_latex_().endswith("$$")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from einnet.derivation.rules.fold import fold
 from einnet.derivation.rules.merge import merge
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import CertificateError
+from einnet.expr.index import var
+from einnet.expr.nodes import Add, Call, reads
 from einnet.expr.points import work
 from einnet.expr.text import parse
 
@@ -22,6 +24,7 @@ REGROUPED = {
     "terms regrouped": ("L[h<8] {L[h<8] u[h] + v[h]}[h] + w[h]", "L[h<8] u[h] + {L[h<8] v[h] + w[h]}[h]"),
     "factors regrouped": ("L[h<8] {L[h<8] u[h]*v[h]}[h]*w[h]", "L[h<8] u[h]*{L[h<8] v[h]*w[h]}[h]"),
     "equal terms counted": ("L[h<8] Σ[k<5] u[h]", "L[h<8] 5*u[h]"),
+    "factors regrouped under a function": ("L[h<8] relu({L[h<8] u[h]*v[h]}[h]*w[h])", "L[h<8] relu(u[h]*{L[h<8] v[h]*w[h]}[h])"),
     "constants combined": ("L[h<8] 3*{L[h<8] 5*u[h]}[h]", "L[h<8] 15*u[h]"),
 }
 ALIKE = {
@@ -30,6 +33,10 @@ ALIKE = {
     "zeros added": ("L[h<8,n<5] Σ[k<9] A[h,k]*B[k,n]", "L[h<8,n<5] Σ[-2<=k<12] A[h,k]*B[k,n]"),
     "disjoint pieces": ("L[h<8] Σ[k<9] A[h,k]", "L[h<8] {L[h<3] Σ[k<9] A[h,k]}[h] + {L[h<5] Σ[k<9] A[h+3,k]}[h-3]"),
     "operands exchanged": ("L[h<8] u[h]*v[h] + w[h]", "L[h<8] w[h] + v[h]*u[h]"),
+    "a sum over one more iterator, of one value": ("L[h<8] Σ[k<9,l<1] A[h,k]", "L[h<8] Σ[k<9] A[h,k]"),
+    "one times": ("L[h<8] 1*u[h]", "L[h<8] u[h]"),
+    "zero and": ("L[h<8] u[h] + 0", "L[h<8] u[h]"),
+    "one times a product": ("L[h<8] 1*u[h]*v[h] + 0", "L[h<8] v[h]*u[h]"),
     "a sum of one term": ("L[h<8] Σ[k<9] u[h-8*k]", "L[h<8] u[h]"),
 }
 
@@ -76,3 +83,18 @@ def test_what_both_sides_read_is_cut_away_where_the_whole_is_too_much(monkeypatc
     monkeypatch.setattr("einnet.derivation.check._BUDGET", cut if told else cut - 1)
     (proof,) = check(claimed)
     assert ("operations grouped alike at" in proof.details) == told and ("is not told" in proof.details) != told
+
+
+def test_common_scopes_are_read_where_they_were() -> None:
+    """A scope whose box begins below 0 becomes a tensor, whose box begins at 0."""
+    inner = "{L[-2<=x<5] A[x+2,x+3]}"
+    one, other = apart(parse(f"{DECLARED}L[h<8] {inner}[h-2]"), parse(f"{DECLARED}L[h<8] 2*{inner}[h-1]"))
+    assert [(r.index, r.base.shape) for s in (one, other) for r in reads(s.body)] == [((var("h"),), (7,)), ((var("h") + 1,), (7,))]
+
+
+def test_marks_are_fine_or_coarse() -> None:
+    """Coarse ones hide a whole sum in a function; fine ones keep it and add one of its squares."""
+    sums = parse(f"{DECLARED}L[h<8] Σ[k<9] A[h,k]")
+    coarse, fine = marked(sums), marked(sums, True)
+    assert isinstance(coarse.body, Call) and len(list(reads(coarse.body))) == 1
+    assert isinstance(fine.body, Add) and len(list(reads(fine.body))) == 4

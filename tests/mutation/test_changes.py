@@ -1,0 +1,95 @@
+"""The changes that mutation testing makes: each is one, each is told, and each takes effect wherever the function is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mutation.__main__ import EXPLAINED, explained, in_child, modules_of
+from tests.mutation.changes import changes
+
+SOURCE = '''
+LIMIT = 3 * 4
+WORD = "no number"
+
+class Thing:
+    """Statements outside of functions stay."""
+
+    size: int = 5
+
+    def larger(self, than: int) -> bool:
+        """Text stays."""
+        if not than:
+            raise ValueError(f"than {than + 1}")
+        return self.size > than and than != 7
+
+TABLE = {"twice": lambda x: x + x}
+
+def counted(values: list[int]) -> int:
+    total = 0
+    for v in values:
+        if v:
+            total += max(v, -1)
+    return total
+'''
+
+
+def test_all_changes_are_listed() -> None:
+    found = [(c.function, c.what) for c in changes(SOURCE, "thing.py")]
+    assert found == [
+        ("Thing.larger", "not than -> without not"),
+        ("Thing.larger", "return self.size > than and than != 7 -> return None"),
+        ("Thing.larger", "self.size > than and than != 7 -> or"),
+        ("Thing.larger", "self.size > than: Gt -> GtE"),
+        ("Thing.larger", "than != 7: NotEq -> Eq"),
+        ("Thing.larger", "7 -> 8"),
+        ("<lambda>", "x + x: Add -> Sub"),
+        ("counted", "0 -> 1"),
+        ("counted", "if v -> if not"),
+        ("counted", "total += max(v, -1) -> pass"),
+        ("counted", "max(v, -1) -> min"),
+        ("counted", "-1 -> without sign"),
+        ("counted", "1 -> 2"),
+        ("counted", "return total -> return None"),
+        ("LIMIT", "LIMIT = 3 * 4 -> 24"),
+    ]
+
+
+def test_each_change_is_one_and_has_an_effect() -> None:
+    """Both codes run as the function's: one differs from the other for some input."""
+    namespace: dict[str, object] = {}
+    exec(compile(SOURCE, "thing.py", "exec"), namespace)
+    counted = namespace["counted"]
+    before = counted([0, 3, -2])  # type: ignore[operator]
+    results = []
+    for change in changes(SOURCE, "thing.py"):
+        if change.function == "counted":
+            assert change.codes is not None and change.codes[0] == counted.__code__  # type: ignore[attr-defined]
+            try:
+                counted.__code__ = change.codes[1]  # type: ignore[attr-defined]
+                results.append(counted([0, 3, -2]))  # type: ignore[operator]
+            finally:
+                counted.__code__ = change.codes[0]  # type: ignore[attr-defined]
+    assert before == 2 and results == [3, 0, 0, -3, 4, 1, None]
+
+
+def test_children_answer_or_are_ended() -> None:
+    assert in_child(lambda: b"x" * 100_000, 20) == b"x" * 100_000
+    assert in_child(lambda: 1 / 0, 20) == b""
+    assert in_child(lambda: __import__("time").sleep(60), 0.2) is None
+
+
+@pytest.mark.skipif(not EXPLAINED.exists(), reason="nothing survives")
+def test_what_is_explained_is_a_change_that_there_is() -> None:
+    """A line for a change that no longer exists goes."""
+    known: dict[str, set[tuple[str, str]]] = {}
+    for module, function, what in explained():
+        if module not in known:
+            path = f"{module.replace('.', '/')}.py"
+            with open(path, encoding="utf-8") as file:
+                known[module] = {(c.function, c.what) for c in changes(file.read(), path)}
+        assert (function, what) in known[module], (module, function, what)
+
+
+def test_packages_stand_for_their_modules() -> None:
+    found = list(modules_of(["einnet.derivation.exact", "einnet.derivation"]))
+    assert found[0] == "einnet.derivation.exact" and {"einnet.derivation.check", "einnet.derivation.rules.tile"} <= set(found)
