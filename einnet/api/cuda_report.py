@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from einnet.api.certificate import Certificate
 from einnet.api.compared import model_digest
 from einnet.api.describe import describe
+from einnet.api.finite import assumptions
 from einnet.api.pipeline import Outcome, Result
 from einnet.api.report import ASKED, bound, called, reported, runs, subprogram_report
 from einnet.api.settings import Settings
@@ -62,6 +63,7 @@ def build_report(
         "memory": {"arena": made.arena_bytes, "constants": made.constant_bytes},
         "certificate": {"derivations": len(certificate.entries), "steps": certificate.steps, "methods": certificate.methods()},
         "verification": {**verification, "bound": bound(outcome)},
+        "assumes_finite": assumptions(outcome),
         "notes": outcome.notes,
         "states": outcome.states,
         "seconds": seconds,

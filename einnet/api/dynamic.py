@@ -141,6 +141,8 @@ def optimize_dynamic(model: Any, dimension: Any, settings: Settings | None = Non
     from einnet.runtime.cpu.threads import resolve_threads
 
     settings = replace(settings, **arguments) if settings else Settings(**arguments)
+    if settings.strict_nan:
+        raise UsageError("strict_nan is about a program for one size: it does not go with a range of sizes")
     if settings.backend != "cpu" or settings.target != "native":
         raise UsageError("a range of sizes is served by programs for this CPU only: backend cpu, target native")
     wanted = dimension_of(dimension)

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from einnet.api.bundling import Attempt, apart, attempt, attempts_of
 from einnet.api.collection import collect, collection_on_demand
+from einnet.api.finite import keep_strict
 from einnet.api.interrupt import Interrupts, deferred_interrupts
 from einnet.api.schedule import Clock, Schedule
 from einnet.api.settings import Progress, Settings
@@ -24,6 +25,7 @@ from einnet.graph.rewrite import exchange_in
 from einnet.graph.split import Subprogram, subprograms
 from einnet.graph.substitute import Refused
 from einnet.instantiate.kernels import Kernel, Plan
+from einnet.instantiate.posted import keeping_nan
 from einnet.instantiate.stitch import window_of
 from einnet.search.candidates import Candidate, Choice, Estimate, choose
 from einnet.search.forms import Form
@@ -92,6 +94,8 @@ class Outcome:
     """Subprograms that are computed together; `program` and `results` have them in place of their parts."""
     apart: tuple[Program, list[Result]] | None = None
     """The program and its results without bundles."""
+    strict_nan: bool = False
+    """Vendor kernels apply nothing to their results that makes numbers of NaN."""
     whole: bool = False
     """ONNX Runtime runs the whole model: nothing that was derived was faster."""
     evaluated: Evaluated | None = None
@@ -119,7 +123,7 @@ class Outcome:
                 assert place is not None, "the windows of a bundle are windows"
                 assembly.window(node.output, whole[name], place)
             owners += [name] * (len(assembly.kernels) - len(owners))
-        return assembly.finish(), owners
+        return strictly(assembly.finish(), owners) if self.strict_nan else (assembly.finish(), owners)
 
     def put_together(self, found: Attempt) -> None:
         """Compute the parts of a bundle as one, unless that would depend on its own result."""
@@ -145,6 +149,12 @@ class Outcome:
     def kept(self) -> set[str]:
         """Keys of the subprograms that run as the model has them though something else was chosen."""
         return {r.subprogram.key for r in self.results if r.use_original}
+
+
+def strictly(plan: Plan, owners: Sequence[str]) -> tuple[Plan, list[str]]:
+    """The plan with its kernels as `keeping_nan` gives them, and the owner of each."""
+    kept = [(k, owner) for kernel, owner in zip(plan.kernels, owners, strict=True) for k in keeping_nan(kernel)]
+    return replace(plan, kernels=tuple(k for k, _ in kept)), [owner for _, owner in kept]
 
 
 class Known(Protocol):
@@ -198,6 +208,8 @@ class _Search:
         outcome = Outcome(self.program, results, states, time.monotonic() - begin, notes, self.interrupts.requested)
         if self.settings.derive and "join" in (self.settings.rules or EXPLORED):
             self.bundle(outcome, end, searching=len(recalled) < len(expressions))
+        if self.settings.strict_nan:
+            keep_strict(outcome)
         outcome.seconds = time.monotonic() - begin
         return outcome
 

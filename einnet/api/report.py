@@ -8,6 +8,7 @@ from typing import Any
 from einnet.api.certificate import Certificate
 from einnet.api.compared import model_digest
 from einnet.api.describe import describe
+from einnet.api.finite import assumptions
 from einnet.api.pipeline import Outcome, Result
 from einnet.api.profile import cost_model
 from einnet.api.settings import Settings
@@ -19,7 +20,9 @@ from einnet.graph.program import Opaque, Program
 from einnet.instantiate.match import Match
 from einnet.search.candidates import Candidate, Choice
 
-ASKED = ("max_depth", "time_budget", "target", "cpu", "allow", "derive", "converge", "fingerprint", "rules", "seed", "workers", "scheduler")
+ASKED = (
+    "max_depth", "time_budget", "target", "cpu", "allow", "strict_nan", "derive", "converge", "fingerprint", "rules", "seed", "workers", "scheduler",
+)  # fmt: skip
 """Settings that the report repeats."""
 
 PEAKS = "original and optimized: arena and constants; onnxruntime: growth of the process in the first run, its session included"
@@ -86,6 +89,7 @@ def build_report(
         "certificate": {"derivations": len(certificate.entries), "steps": certificate.steps, "methods": certificate.methods()},
         "verification": {**verification, "bound": bound(outcome)},
         "opaque": [{"nodes": list(n.origin), "why": n.why} for n in outcome.program.nodes if isinstance(n, Opaque)],
+        "assumes_finite": assumptions(outcome),
         "kernels": [dict(k) for k in kernels],
         "cost_model": cost_model(kernels),
         "notes": outcome.notes,

@@ -42,6 +42,7 @@ class Settings:
     target: str = "native"
     cpu: str = "native"
     allow: str = "reassociation"
+    strict_nan: bool = False
     derive: bool = True
     converge: bool = True
     fingerprint: bool = True
@@ -94,6 +95,7 @@ class Arguments(TypedDict, total=False):
     target: str
     cpu: str
     allow: str
+    strict_nan: bool
     derive: bool
     converge: bool
     fingerprint: bool

@@ -77,6 +77,7 @@ def totals(report: Mapping[str, Any], saved: Path | None) -> list[str]:
     title = ["", f"{report['model']}, {report['backend']}, {report['threads']} threads"]
     measured = [] if report.get("kept_whole") else measurements(report)
     notes = [line for line in [opaque_line(report)] if line] + [f"note: {note}" for note in report["notes"]]
+    notes += [f"assumes finite inputs: {what}" for what in report.get("assumes_finite", ())]
     return [*title, *measured, *notes, f"saved to {saved}" if saved else "not saved; -o OUT.einnet does that"]
 
 

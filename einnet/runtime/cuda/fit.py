@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from math import isinf, prod
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from einnet.expr.index import as_index, var
-from einnet.expr.nodes import Body, Call, Const, Iter, Read, Scope, Tensor, make_add, make_mul
-from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, Plan, Post, View, dense_view
+from einnet.expr.nodes import Const, Iter, Read, Scope, Tensor
+from einnet.instantiate.kernels import Buffer, Conv, Kernel, Matmul, Plan, Post, View, dense_view
+from einnet.instantiate.posted import posted
 from einnet.runtime.cuda.gemm import addressable, bias_of
 from einnet.runtime.cuda.vendor import window
 
@@ -62,7 +63,7 @@ class _Storage:
         """Constants of 0."""
         self.buffers.append(Buffer(f"cuda:{len(self.buffers)}", prod(shape), "f32", "constant"))
         self.constants[self.buffers[-1].name] = np.zeros(prod(shape), np.float32)
-        self.expressions[self.buffers[-1].name] = Scope((Iter("i", 0, prod(shape)),), (), _number(0.0))
+        self.expressions[self.buffers[-1].name] = Scope((Iter("i", 0, prod(shape)),), (), Const(Fraction(0)))
         return dense_view(self.buffers[-1].name, shape)
 
     def copied(self, view: View, swap: bool) -> View | None:
@@ -93,7 +94,7 @@ def _fit(kernel: Matmul | Conv, more: _Storage) -> Iterator[Kernel]:
             dense = more.copied(view, swap)
             if dense is None:
                 dense = more.dense(view, swap=swap)
-                yield _posted(view, (), dense)
+                yield posted(view, (), dense)
             change: dict[str, Any] = {name: dense}
             kernel = replace(kernel, **change)
     fused = fusible(kernel)
@@ -104,11 +105,11 @@ def _fit(kernel: Matmul | Conv, more: _Storage) -> Iterator[Kernel]:
     if not _written(kernel, out):
         dense = more.dense(out)
         yield replace(kernel, c=dense, post=()) if isinstance(kernel, Matmul) else replace(kernel, y=dense, post=())
-        yield _posted(dense, (*kernel.post, *rest), out)
+        yield posted(dense, (*kernel.post, *rest), out)
         return
     yield kernel
     if rest:
-        yield _posted(out, rest, out)
+        yield posted(out, rest, out)
 
 
 def _taken(kernel: Matmul | Conv, name: str, view: View) -> bool:
@@ -162,44 +163,3 @@ def _plain_relu(p: Post) -> bool:
 
 def _adds(p: Post, shape: tuple[int, ...]) -> bool:
     return p.kind == "add" and p.operand is not None and p.operand.shape == shape and _starts_well(p.operand)
-
-
-def _posted(source: View, posts: Sequence[Post], out: View) -> EOperator:
-    """out = posts(source), element by element."""
-    loops = tuple(Iter(f"i{n}", 0, extent) for n, extent in enumerate(out.shape))
-    here = tuple(var(i.name) for i in loops)
-    operands = [("Y", source)]
-    body: Body = Read(Tensor("Y", source.shape), here)
-    for n, post in enumerate(posts):
-        read: Read | None = None
-        if post.operand is not None:
-            tensor = Tensor(f"P{n}", post.operand.shape)
-            read = Read(tensor, tuple(e if extent > 1 else as_index(0) for e, extent in zip(here, tensor.shape, strict=True)))
-            operands.append((tensor.name, post.operand))
-        body = _applied(post, body, read)
-    return EOperator(Scope(loops, (), body), tuple(operands), out)
-
-
-def _applied(post: Post, y: Body, operand: Read | None) -> Body:
-    """The expression of a post."""
-    match post.kind:
-        case "add" | "mul":
-            assert operand is not None
-            return make_add((y, operand)) if post.kind == "add" else make_mul((y, operand))
-        case "relu" if post.alpha == 0.0:
-            return Call("relu", (y,))
-        case "relu":
-            below = make_mul((_number(post.alpha), Call("min", (y, _number(0.0)))))
-            return make_add((Call("relu", (y,)), below))
-        case "tanh" | "sigmoid":
-            return Call(post.kind, (y,))
-        case "clip":
-            raised = y if isinf(post.alpha) else Call("max", (y, _number(post.alpha)))
-            return raised if isinf(post.beta) else Call("min", (raised, _number(post.beta)))
-        case "linear":
-            return make_add((make_mul((_number(post.alpha), y)), _number(post.beta)))
-    raise ValueError(post.kind)
-
-
-def _number(value: float) -> Const:
-    return Const(Fraction(value))
