@@ -15,13 +15,15 @@ import importlib
 import json
 import os
 import pickle
-import select
+import resource
 import signal
 import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from math import ceil
 from pathlib import Path
 from random import Random
 from types import CodeType, FrameType, FunctionType, ModuleType
@@ -38,9 +40,14 @@ TESTS = (
     "tests/instantiate/test_stitch.py", "tests/instantiate/test_tiles.py", "--ignore=tests/derivation/test_goldens.py",
 )  # fmt: skip
 SLOWEST = 2.5
-"""Seconds of a test that is left out; and of all tests of one change."""
+"""Seconds, of the processor, of a test that is left out."""
 
-PATIENCE = 30.0
+MOST = 10.0
+"""Seconds of all tests of one change, as they take unchanged; the shortest are taken."""
+
+SLOWER = 4
+"""A change that makes its tests so many times slower is found, as one that does not end."""
+
 TOGETHER = 20
 """Tests that are traced in one child."""
 
@@ -90,8 +97,11 @@ class Plugin:
             for change in mutants[self.shard[0] :: self.shard[1]]:
                 place = f"{path}:{change.function}" if change.codes else path
                 those = [n for n, (_, entered) in fast.items() if (place in entered if change.codes else any(e.startswith(path) for e in entered))]
+                those.sort(key=lambda n: fast[n][0])
+                those = those[: 1 + sum(total <= MOST for total in accumulate(fast[n][0] for n in those))]
                 those.sort(key=lambda n: (-finders[change.function][n], fast[n][0]))
-                result = self.judge(module, change, [items[n] for n in those])
+                limit = 2 + SLOWER * sum(fast[n][0] for n in those)
+                result = self.judge(module, change, [items[n] for n in those], limit)
                 if result.by in items:
                     finders[change.function][result.by] += 1
                 self.found.append(result)
@@ -109,7 +119,7 @@ class Plugin:
         new = [item for name, item in items.items() if name not in known]
         for n in range(0, len(new), TOGETHER):
             those = new[n : n + TOGETHER]
-            answer = in_child(lambda those=those: pickle.dumps({i.nodeid: self.traced(i) for i in those}), TOGETHER * PATIENCE)
+            answer = in_child(lambda those=those: pickle.dumps({i.nodeid: self.traced(i) for i in those}), 600)
             known |= pickle.loads(answer) if answer else {i.nodeid: (float("inf"), frozenset()) for i in those}
         if self.cache is not None and new:
             self.cache.write_bytes(pickle.dumps(known))
@@ -134,8 +144,8 @@ class Plugin:
     def run(self, item: pytest.Item) -> None:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
 
-    def judge(self, module: ModuleType, change: Change, tests: Sequence[pytest.Item]) -> Found:
-        """Runs the tests until one fails."""
+    def judge(self, module: ModuleType, change: Change, tests: Sequence[pytest.Item], seconds: float) -> Found:
+        """Runs the tests until one fails, or the processor has worked for too long."""
         if not tests:
             return Found(module.__name__, change, "uncovered")
 
@@ -148,18 +158,19 @@ class Plugin:
                     return item.nodeid.encode()
             return b"."
 
-        answer = in_child(child, PATIENCE)
+        answer = in_child(child, seconds)
         by = "timeout" if answer is None else "crash" if not answer else "" if answer == b"." else answer.decode()
         return Found(module.__name__, change, by, len(tests))
 
 
 def in_child(work: object, seconds: float) -> bytes | None:
-    """What a function returns in a forked child; None where it takes too long, nothing where the child dies."""
+    """What a function returns in a forked child; None where it works for so many seconds, nothing where the child dies of something else."""
     assert callable(work)
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.setsid()
+        resource.setrlimit(resource.RLIMIT_CPU, (ceil(seconds), ceil(seconds) + 1))
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(1, 2)
         try:
@@ -167,13 +178,12 @@ def in_child(work: object, seconds: float) -> bytes | None:
         finally:
             os._exit(0)
     os.close(writing)
-    ready, _, _ = select.select([reading], [], [], seconds)
-    answer = b"".join(iter(lambda: os.read(reading, 1 << 16), b"")) if ready else None
+    answer = b"".join(iter(lambda: os.read(reading, 1 << 16), b""))
     os.close(reading)
+    _, status = os.waitpid(child, 0)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return answer
+    return None if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU else answer
 
 
 class Image:
