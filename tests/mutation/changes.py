@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType
@@ -32,7 +33,11 @@ class Change:
 
 
 def changes(source: str, path: str) -> Iterator[Change]:
-    """All changes of the functions of a module, in the order of its lines, and of its constants that are numbers."""
+    """All changes of the functions of a module, in the order of its lines, and of its constants that are numbers.
+
+    What is the same text again in a function is told apart by a number.
+    """
+    seen: Counter[tuple[str, str]] = Counter()
     tree = ast.parse(source)
     whole = compile(source, path, "exec")
     for number, (node, what, _) in enumerate(_sites(tree)):
@@ -41,7 +46,9 @@ def changes(source: str, path: str) -> Iterator[Change]:
         ast.fix_missing_locations(changed)
         pair = _pair(whole, compile(changed, path, "exec"))
         if pair is not None:
-            yield Change(node.lineno, what, pair[0].co_qualname, pair)
+            name = pair[0].co_qualname
+            seen[name, what] += 1
+            yield Change(node.lineno, what if seen[name, what] == 1 else f"{what} ({seen[name, what]})", name, pair)
     for top in tree.body:
         match top:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if _number(value) is not None:
