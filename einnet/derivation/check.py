@@ -15,8 +15,9 @@ import numpy as np
 
 from einnet.derivation.cases import equal_by_cases
 from einnet.derivation.exact import apart, marked
+from einnet.derivation.oracle import ORDERED, POLYNOMIAL, Points, Witness, nature, reproduced, witness
 from einnet.derivation.steps import KINDS, Derivation, Step, replace_at, subscope
-from einnet.derivation.suspects import points_to_compare
+from einnet.derivation.suspects import every_point, points_to_compare
 from einnet.errors import CertificateError, UsageError
 from einnet.expr.inline import OutOfReach, inline
 from einnet.expr.nodes import Scope, nested, tensors
@@ -46,11 +47,12 @@ class Proof:
 
 
 class Difference(CertificateError):
-    """Two sides that differ at a point of the output."""
+    """Two sides that differ at a point of the output; `witness` has values of the tensors that show it, where there are any."""
 
-    def __init__(self, message: str, point: tuple[int, ...] = ()) -> None:
+    def __init__(self, message: str, point: tuple[int, ...] = (), witness: Witness | None = None) -> None:
         super().__init__(message)
         self.point = point
+        self.witness = witness
 
 
 def check_equal(before: Scope, after: Scope) -> Proof:
@@ -66,13 +68,13 @@ def check_equal(before: Scope, after: Scope) -> Proof:
     try:
         forms = (inline(before), inline(after))
     except OutOfReach as error:
-        return _compare(before, after, (), f"no normal form: {error}")
+        return _test(before, after, (), f"no normal form: {error}")
     if forms[0].key == forms[1].key:
         return Proof("inline", "equal normal forms")
     cases = equal_by_cases(before, after, forms)
     if cases:
         return Proof("inline", f"equal normal forms in each of {cases} cases")
-    return _compare(before, after, forms, "normal forms differ")
+    return _test(before, after, forms, "normal forms differ")
 
 
 def check(derivation: Derivation) -> list[Proof]:
@@ -87,7 +89,7 @@ def check(derivation: Derivation) -> list[Proof]:
             proofs.append(_check_step(state, step))
         except CertificateError as error:
             message = f"step {number} ({step.rule} {step.parameters}".rstrip() + f"): {error}"
-            raise Difference(message, getattr(error, "point", ())) from error
+            raise Difference(message, getattr(error, "point", ()), getattr(error, "witness", None)) from error
         state = replace_at(state, step.path, step.after)
     return proofs
 
@@ -135,7 +137,7 @@ def check_exact(before: Scope, after: Scope, proof: Proof) -> Proof:
         if max(work(left, FEWEST_POINTS), work(right, FEWEST_POINTS)) > _BUDGET:
             continue
         try:
-            found = _compare(left, right, (), "", MARKED_POINTS)
+            found = _compare(left, right, points_to_compare(left, right, (), MARKED_POINTS), "")
         except Difference as error:
             if one is not before:
                 continue
@@ -205,19 +207,45 @@ def _compared(scope: Scope) -> int:
     return inner if scope.reduce == "sum" else prod(i.extent for i in scope.sums) * max(inner, 1)
 
 
-def _compare(before: Scope, after: Scope, forms: tuple[Scope, ...], reason: str, most: int = MOST_POINTS) -> Proof:
-    """Evaluate both sides at points; see the module's docstring."""
-    size = prod(before.shape)
-    if size == 0:
+def _test(before: Scope, after: Scope, forms: tuple[Scope, ...], reason: str) -> Proof:
+    """Evaluate both sides: sums and products modulo a prime, what has an order or a quotient in it over the reals.
+
+    Raises Difference, and CertificateError where no value could be compared.
+    """
+    total = prod(before.shape)
+    if total == 0:
         return Proof("inline", "no elements")
-    points = points_to_compare(before, after, forms, _affordable(before, after, most, FEWEST_POINTS, _BUDGET))
+    what = max(nature(before), nature(after))
+    chosen = points_to_compare(before, after, forms, _affordable(before, after, MOST_POINTS, FEWEST_POINTS, _BUDGET))
+    whole = max(work(before, total), work(after, total)) <= _BUDGET and total <= _BUDGET
+    every = every_point(before) if whole and len(chosen) < total else chosen
+    if what < ORDERED:
+        proof = _compare(before, after, every, reason)
+    if what == POLYNOMIAL:
+        return proof
+    found = witness(before, after, chosen, every)
+    if isinstance(found, Witness):
+        raise Difference(_differing(before, after, found.point, str(found)), found.point, found)
+    if not found:
+        raise CertificateError(f"{reason}, and no value that both sides have could be computed exactly enough to compare")
+    return Proof("random", f"{reason}; equal at {found} values, zeros, ties and constants among them", min(len(chosen), total))
+
+
+def _differing(before: Scope, after: Scope, at: tuple[int, ...], values: str) -> str:
+    return f"the two sides differ at {_place(before, at)}: {values}\n    before: {before.text()}\n    after:  {after.text()}"
+
+
+def _compare(before: Scope, after: Scope, points: Points, reason: str) -> Proof:
+    """Evaluate both sides at points modulo 2^61-1; see the module's docstring."""
     seeds = _seeds(before, after, len(points))
     for seed in range(1, seeds + 1):
         left, right = evaluate_at(before, points, seed), evaluate_at(after, points, seed)
         differ = np.flatnonzero(left != right)
         if differ.size:
             at = tuple(int(x) for x in points[differ[0]])
+            real = reproduced(before, after, at)
             values = f"{int(left[differ[0]])} before, {int(right[differ[0]])} after (modulo 2^61-1, seed {seed})"
-            raise Difference(f"the two sides differ at {_place(before, at)}: {values}\n    before: {before.text()}\n    after:  {after.text()}", at)
+            raise Difference(_differing(before, after, at, f"{real}; {values}" if real else values), at, real)
+    size = prod(before.shape)
     share = "all" if len(points) == size else f"{len(points)} of {size}"
     return Proof("random", f"{reason}; equal at {share} points modulo 2^61-1 for {seeds} seeds", len(points))

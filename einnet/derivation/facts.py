@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from fractions import Fraction
 
 from einnet.expr.index import Index, Range, bounds
 from einnet.expr.nodes import (
@@ -20,12 +21,15 @@ from einnet.expr.nodes import (
     reads,
     used_names,
 )  # fmt: skip
+from einnet.expr.totals import BROKEN, state, total
 
 KEEPS_ZERO = frozenset({"relu", "tanh", "erf", "sqrt", "abs", "sign", "floor", "ceil", "round", "sin"})
 """Functions with f(0) = 0."""
 
 PARTIAL = frozenset({"log", "pow", "sqrt"})
 """Functions without a finite value at some numbers."""
+
+ONE = Const(Fraction(1))
 
 EVERYWHERE: Range = (-(1 << 60), 1 << 60)
 NOWHERE: Range = (0, 0)
@@ -73,7 +77,7 @@ def support(body: Body, name: str, ranges: Mapping[str, Range]) -> Range:
             for a in args:
                 found = _meet(found, support(a, name, ranges))
             return found
-        case Div(num, den) if name not in used_names(den):
+        case Div(num, den) if name not in used_names(den) and total(Div(ONE, den)):
             return support(num, name, ranges)
         case Call(function, (arg,)) if function in KEEPS_ZERO:
             return support(arg, name, ranges)
@@ -87,15 +91,17 @@ def support(body: Body, name: str, ranges: Mapping[str, Range]) -> Range:
 
 
 def finite(body: Body, name: str) -> bool:
-    """The body is a number wherever `name` goes: 0 times it is 0, beyond the ranges too, where a divisor or an argument of log may be 0."""
+    """The body is a number whatever is read and wherever `name` goes, beyond the ranges too: 0 times it is 0."""
+    if total(body):
+        return True
     match body:
         case Const(v):
             return not isinstance(v, float)
         case Read(_, _, fill):
-            return not isinstance(fill, float) or name not in used_names(body)
-        case Div(num, den):
-            return finite(num, name) and name not in used_names(den)
-        case Call(function, _) if function in PARTIAL and name in used_names(body):
+            return (not isinstance(fill, float) or name not in used_names(body)) and state(Read(body.base, body.index)) != BROKEN
+        case Div():
+            return False
+        case Call(function, _) if function in PARTIAL:
             return False
     return all(finite(a, name) for a in children(body))
 

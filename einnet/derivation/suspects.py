@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from itertools import product
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
+from einnet.derivation.events import points_of_events
 from einnet.expr import sets
 from einnet.expr.index import Floor, Index
 from einnet.expr.nodes import Body, Cond, Read, Scope, Select, children, index_functions, nested, walk
@@ -19,18 +19,30 @@ Point = tuple[int, ...]
 _MOST_CONDITIONS = 64
 
 
+def every_point(scope: Scope) -> NDArray[np.int64]:
+    """All points of the box, of shape (n, rank)."""
+    shape = scope.shape
+    if not shape:
+        return np.zeros((1, 0), dtype=np.int64)
+    lows = np.asarray([lo for lo, _ in scope.box], dtype=np.int64)
+    return np.asarray(np.indices(shape, dtype=np.int64).reshape(len(shape), prod(shape)).T + lows)
+
+
 def points_to_compare(before: Scope, after: Scope, forms: Iterable[Scope], count: int) -> NDArray[np.int64]:
-    """All points of a small box. Else some at which a condition of a normal form just fails or just holds, and about `count` others: corners,
-    points near the constants of both sides, and uniform ones. Shape (n, rank)."""
+    """All points of a small box. Else some at which a side, or a condition of a normal form, changes what it computes, and about `count` others:
+    corners, points near the constants of both sides, and uniform ones. Shape (n, rank)."""
     if prod(before.shape) <= count:
-        return np.asarray(list(product(*(range(lo, hi) for lo, hi in before.box))), dtype=np.int64).reshape(prod(before.shape), len(before.shape))
+        return every_point(before)
     generator = random.Random(f"{before.key}{after.key}")
     chosen: dict[Point, None] = {}
+    for one, other in ((before, after), (after, before)):
+        for found in points_of_events(one, other):
+            chosen[tuple(found.get(i.name, generator.randrange(i.lo, i.hi)) for i in one.loops)] = None
     for form in forms:
         for found in _at_conditions(form):
             point = tuple(found.get(i.name, generator.randrange(i.lo, i.hi)) for i in form.loops)
             chosen[point] = None
-            if len(chosen) >= count:
+            if len(chosen) >= 2 * count:
                 break
     for point in _scattered(before, after, count, generator):
         chosen[point] = None

@@ -87,6 +87,27 @@ class Machine:
         return np.asarray(np.max(array, axis=axes) if kind == "max" else np.min(array, axis=axes))
 
 
+class Strict(Machine):
+    """Doubles in which a value that does not exist, as 1/0 or log(0), is NaN and makes all NaN that is computed from it."""
+
+    def __init__(self) -> None:
+        super().__init__("float64")
+
+    def divide(self, a: Array, b: Array) -> Array:
+        return np.where(np.asarray(b) == 0, np.nan, super().divide(a, b))
+
+    def call(self, name: str, args: tuple[Array, ...]) -> Array:
+        found = super().call(name, args)
+        gone = np.isnan(args[0])
+        if len(args) > 1:
+            gone = gone | np.isnan(args[1])
+        if name == "log":
+            gone = gone | (args[0] <= 0)
+        if name == "pow":
+            gone = gone | ((args[0] == 0) & (args[1] < 0))
+        return np.where(gone, np.nan, found)
+
+
 class Magnitudes(Machine):
     """Sizes instead of values: of constants the absolute value, of sums and products no less than they can be."""
 

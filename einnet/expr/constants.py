@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from einnet.expr.index import Index, bounds, var
 from einnet.expr.nodes import Body, Cond, Read, Tensor, index_functions
 from einnet.expr.terms import Term, inequality
+from einnet.expr.totals import partial
 
 _LARGEST = 1 << 14
 """Elements of a table."""
@@ -28,6 +29,8 @@ def without_constants(term: Term) -> Term | None:
     """One step: a number read, a sum over constants done, or a table that is an equation used; None where there is none."""
     if term.absorbing != 0 or not any(map(_is_constant, term.factors)):
         return None
+    if partial(term.factors):
+        return _number(term) or _contracted(term)
     return _number(term) or _uniform(term) or _contracted(term) or _equation(term) or _diagonal(term)
 
 

@@ -16,6 +16,7 @@ from einnet.expr.arithmetic import EXACT_FUNCTIONS
 from einnet.expr.canonical import canonical, text_of
 from einnet.expr.index import Index, Range, var
 from einnet.expr.nodes import (
+    INF,
     Add,
     Body,
     Call,
@@ -49,6 +50,7 @@ from einnet.expr.terms import (
     simplified,
     split_conditions,
 )  # fmt: skip
+from einnet.expr.totals import partial
 
 _MOST_TERMS = 512
 _ONE = Const(Fraction(1))
@@ -120,7 +122,7 @@ def _canonical(term: Term, box: Box) -> Term | None:
             coefficient *= f.value
         else:
             factors.append(f)
-    return replace(done, coefficient=coefficient, factors=tuple(factors)) if coefficient else None
+    return replace(done, coefficient=coefficient, factors=tuple(factors)) if coefficient or partial(factors) else None
 
 
 def _collected(terms: Iterable[Term], box: Box) -> list[Term]:
@@ -132,7 +134,26 @@ def _collected(terms: Iterable[Term], box: Box) -> list[Term]:
             text = text_of(done, box)
             known = found.get(text)
             found[text] = replace(done, coefficient=done.coefficient + known.coefficient) if known else done
-    return [found[text] for text in sorted(found) if found[text].coefficient]
+    gone = [t for t in found.values() if not t.coefficient and partial(t.factors)]
+    left = [found[text] for text in sorted(found) if found[text].coefficient]
+    return left + _collected_zeros(gone, left, box) if gone else left
+
+
+def _collected_zeros(terms: Iterable[Term], others: Iterable[Term], box: Box) -> list[Term]:
+    """0 times what may not exist, each once: what could be without it is said by no other term."""
+    found: dict[str, Term] = {}
+    for t in terms:
+        done = _canonical(replace(t, coefficient=Fraction(0), factors=partial(t.factors)), box)
+        if done is None or not partial(done.factors):
+            continue
+        if not any(o.sums == done.sums == () and o.conds == done.conds and o.divisors == done.divisors and _holds(o, done) for o in others):
+            found[text_of(done, box)] = done
+    return [found[text] for text in sorted(found)]
+
+
+def _holds(term: Term, other: Term) -> bool:
+    """The factors of the other term are among those of the first."""
+    return set(other.factors) <= set(term.factors)
 
 
 def _assembled(loops: tuple[Iter, ...], terms: tuple[Term, ...]) -> Scope:
@@ -233,6 +254,8 @@ def _product(left: list[Term], right: list[Term], box: Box) -> list[Term]:
     """All products, the sums of the right factors named apart."""
     if len(left) * len(right) > _MOST_TERMS:
         raise OutOfReach(f"more than {_MOST_TERMS} terms")
+    if not left or not right:
+        return [replace(t, coefficient=Fraction(0), factors=partial(t.factors)) for t in left or right if partial(t.factors)]
     result = []
     for a in left:
         taken = {*box, *(i.name for i in a.sums)}
@@ -299,13 +322,15 @@ def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float,
 def _reciprocal(den: Body, box: Box) -> list[Term]:
     """1 / den; factors of the denominator stand alone."""
     terms = _collected(_expand(den, box), box)
-    if len(terms) != 1 or terms[0].sums or terms[0].conds or terms[0].divisors:
+    if len(terms) != 1 or terms[0].sums or terms[0].conds or terms[0].divisors or not terms[0].coefficient:
         return [Term(factors=(Div(_ONE, _joined(terms, box)),))]
     return [Term(1 / terms[0].coefficient, factors=tuple(Div(_ONE, f) for f in terms[0].factors))]
 
 
 def _expand_call(name: str, args: tuple[Body, ...], box: Box) -> list[Term]:
     """A function of normal forms. Where f(0) = 0, conditions common to all terms of the argument stand outside."""
+    if name == "exp":
+        return _expand_exponential(args[0], box)
     if name in ("less", "equal"):
         left, right = (_flat(a, box) for a in args)
         known = compared(name, left, right)
@@ -339,6 +364,28 @@ def _known(done: Body, box: Box) -> list[Term]:
     return _lone(formed) if isinstance(formed, Call) and formed.name in LATTICE else _expand(formed, box)
 
 
+def _expand_exponential(arg: Body, box: Box) -> list[Term]:
+    """exp(x + (c ? y : -inf)) is exp(x + y) where c holds, else 0."""
+    terms = _collected(_expand(arg, box), box)
+    masks = [(t, m) for t in terms if not t.sums and not t.conds and not t.divisors and t.coefficient > 0 and (m := _mask(t)) is not None]
+    if not masks:
+        return _lone(_folded("exp", (_joined(terms, box),)))
+    left = [t for t in terms if t not in [m for m, _ in masks]]
+    conds, divisors = split_conditions(c for _, m in masks for c in m.conds)
+    for t, m in masks:
+        left += [replace(u, coefficient=t.coefficient * u.coefficient) for u in _expand(m.then, box)]
+    return [replace(t, conds=conds, divisors=divisors) for t in _lone(_folded("exp", (_joined(_collected(left, box), box),)))]
+
+
+def _mask(term: Term) -> Select | None:
+    """The term is c ? y : -inf for a finite y."""
+    if len(term.factors) != 1:
+        return None
+    (factor,) = term.factors
+    found = isinstance(factor, Select) and factor.other == Const(-INF) and not _infinite(factor.then)
+    return factor if found and isinstance(factor, Select) else None
+
+
 def _lone(factor: Body) -> list[Term]:
     """A factor as a term."""
     if isinstance(factor, Const) and not isinstance(factor.value, float):
@@ -353,6 +400,8 @@ def _expand_select(where: tuple[Cond, ...], then: Body, other: Body, box: Box) -
         return [Term(factors=(Select(where, _flat(then, box), _flat(other, box)),))]
     inside = [replace(t, conds=t.conds + conds, divisors=t.divisors + divisors) for t in _expand(then, box)]
     outside = _expand(other, box)
+    if len(conds) + len(divisors) > 1 and any(partial(t.factors) for t in outside):
+        return [Term(factors=(Select(where, _flat(then, box), _flat(other, box)),))]
     if len(conds) == 1 and not divisors and not conds[0].equal:
         complement = inequality(-conds[0].index - 1)
         return _limited(inside + [replace(t, conds=(*t.conds, complement)) for t in outside])

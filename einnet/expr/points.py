@@ -1,4 +1,6 @@
-"""Evaluation of a scope at a few output points: modulo 2^61 - 1 with pseudo-random functions for tensors, or how large its sums may become.
+"""Evaluation of a scope at a few output points: in any number system, with functions of their addresses for the elements of tensors.
+
+Modulo 2^61 - 1 these are pseudo-random; or it is seen how large sums may become, and which elements are read.
 
 Nothing is materialised: a nested scope is evaluated at the points that are read, so that expressions are compared at their real extents.
 """
@@ -6,7 +8,7 @@ Nothing is materialised: a nested scope is evaluated at the points that are read
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from math import prod
 from typing import Any
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from einnet.expr.arithmetic import Arithmetic, Array, Magnitudes, Modular
+from einnet.expr.arithmetic import Arithmetic, Array, Machine, Magnitudes, Modular
 from einnet.expr.bodies import Environment, Integers, flat_address, reduced, terms, values
 from einnet.expr.index import Range
 from einnet.expr.modular import Residues, random_function, seed_of
@@ -22,6 +24,25 @@ from einnet.expr.nodes import Read, Scope, Tensor, neutral, reads
 
 _CHUNK = 1 << 18
 """Elements of one intermediate array."""
+
+Element = Callable[[Tensor, Integers], Array]
+"""The elements of a tensor at flat addresses."""
+
+
+def values_at(scope: Scope, points: NDArray[np.int64], system: Arithmetic, element: Element) -> Array:
+    """Values in a number system at `points`, an array of shape (n, rank); 0 outside the scope's box. Raises UsageError as the system does."""
+    with np.errstate(all="ignore"):
+        return _Points(system, element).values(scope, points)
+
+
+def elements_read(scope: Scope, point: tuple[int, ...]) -> frozenset[tuple[str, int]]:
+    """The elements (tensor, flat address) that are read, inside their boxes, for the value at a point; those of both branches of selects."""
+    found: set[tuple[str, int]] = set()
+    tracing = _Tracing(Machine("float64"), lambda t, address: np.ones(np.shape(address)), found=found)
+    with np.errstate(all="ignore"):
+        tracing.values(scope, np.asarray([point], dtype=np.int64).reshape(1, len(scope.loops)))
+    return frozenset(found)
+
 
 def evaluate_at(scope: Scope, points: NDArray[np.int64], seed: int) -> Residues:
     """Values at `points`, an array of shape (n, rank), as uint64 residues; 0 outside the scope's box.
@@ -54,12 +75,12 @@ def work(scope: Scope, points: int) -> int:
     return here + sum(work(r.base, min(here, prod(r.base.shape))) for r in reads(scope.body) if isinstance(r.base, Scope))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Points:
     """A number system, and the elements of tensors at flat addresses; `whole` tensors have elements outside their boxes too."""
 
     system: Arithmetic
-    element: Callable[[Tensor, Integers], Array]
+    element: Element
     whole: bool = False
 
     def values(self, scope: Scope, points: NDArray[np.int64]) -> Array:
@@ -118,12 +139,28 @@ class _Points:
         """The scope's values at flat addresses; each distinct one is evaluated once, those outside not at all."""
         if inside is None:
             distinct, back = np.unique(address, return_inverse=True)
-            return self.at(s, _unravel(distinct, s))[back].reshape(address.shape)
+            return self.at(s, _unravel(distinct, s))[back.reshape(-1)].reshape(address.shape)
         address, inside = np.broadcast_arrays(address, inside)
         found = np.zeros(address.shape, dtype=self.system.dtype)
         distinct, back = np.unique(address[inside], return_inverse=True)
         found[inside] = self.at(s, _unravel(distinct, s))[back]
         return found
+
+
+@dataclass(frozen=True)
+class _Tracing(_Points):
+    """An evaluation that takes down which elements it reads."""
+
+    found: set[tuple[str, int]] = field(default_factory=set)
+
+    def read(self, r: Read, env: Environment) -> Array:
+        if isinstance(r.base, Tensor) and r.base.values is None:
+            address, inside = flat_address(r.index, r.base.box, env)
+            if inside is not None:
+                address, inside = np.broadcast_arrays(address, inside)
+                address = address[inside]
+            self.found.update((r.base.name, int(a)) for a in np.unique(address))
+        return super().read(r, env)
 
 
 def _unravel(address: NDArray[Any], s: Scope) -> NDArray[np.int64]:

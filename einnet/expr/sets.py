@@ -64,6 +64,11 @@ def sample(conds: Iterable[Cond], ranges: Mapping[str, Range]) -> dict[str, int]
     return _sample(frozenset(conds), _box(frozenset(ranges), ranges))
 
 
+def reached(conds: Iterable[Cond], ranges: Mapping[str, Range], over: Iterable[str]) -> bool:
+    """For all values of the other names, some of those in `over` satisfy the conditions."""
+    return _reached(frozenset(conds), _box(frozenset(ranges), ranges), frozenset(over))
+
+
 def injective(functions: Iterable[Index], ranges: Mapping[str, Range]) -> bool:
     """No two points of the box have the same image; fractional values count as values."""
     return _injective(tuple(functions), _box(frozenset(ranges), ranges))
@@ -185,6 +190,18 @@ def _sample(conds: frozenset[Cond], box: Box) -> dict[str, int] | None:
         return {n: point.get_coordinate_val(islpy.dim_type.set, k).to_python() for k, (n, _) in enumerate(box)}
     except islpy.Error:
         return None
+
+
+@lru_cache(maxsize=1 << 12)
+def _reached(conds: frozenset[Cond], box: Box, over: frozenset[str]) -> bool:
+    _start()
+    try:
+        found, rest = _set(conds, box), _set((), tuple(b for b in box if b[0] not in over))
+        for k in reversed([k for k, (n, _) in enumerate(box) if n in over]):
+            found = found.project_out(islpy.dim_type.set, k, 1)
+        return bool(rest.is_subset(found))
+    except islpy.Error:
+        return False
 
 
 @lru_cache(maxsize=1 << 12)

@@ -37,9 +37,12 @@ from einnet.expr.nodes import (
     substitute_body,
     used_names,
 )  # fmt: skip
+from einnet.expr.totals import partial, total
 
 KEEPS_ZERO = frozenset({"relu", "tanh", "erf", "sqrt", "abs", "sign", "floor", "ceil", "round", "sin"})
 """Functions with f(0) = 0."""
+
+ONE = Const(Fraction(1))
 
 Divisor = tuple[Index, int]
 """(num, d): d divides num. `num` has coefficients and constant in [0, d)."""
@@ -153,7 +156,22 @@ def box_conditions(index: Iterable[Index], box: Iterable[Range], ranges: Mapping
 
 
 def supports(factors: Iterable[Body], absorbing: Number) -> tuple[list[Cond], list[Divisor]]:
-    """Conditions and divisors that hold wherever no factor is absorbing."""
+    """Conditions and divisors that hold wherever no factor is absorbing.
+
+    0 times what may not exist is not 0: of a product with factors that need not be numbers, only what those say themselves is known.
+    """
+    given = tuple(factors)
+    loose = partial(given) if absorbing == 0 else ()
+    if not loose:
+        return _supports(given, absorbing)
+    conds, divisors = _supports(loose[:1], absorbing)
+    for f in loose[1:]:
+        more, apart = _supports((f,), absorbing)
+        conds, divisors = [c for c in conds if c in more], [d for d in divisors if d in apart]
+    return conds, divisors
+
+
+def _supports(factors: Iterable[Body], absorbing: Number) -> tuple[list[Cond], list[Divisor]]:
     conds: list[Cond] = []
     divisors: list[Divisor] = []
     for f in factors:
@@ -168,7 +186,7 @@ def supports(factors: Iterable[Body], absorbing: Number) -> tuple[list[Cond], li
                 _extend(conds, divisors, _of_sum(inner, index))
             case Mul(args) if absorbing == 0:
                 _extend(conds, divisors, supports(args, absorbing))
-            case Div(num_body, _) if absorbing == 0:
+            case Div(num_body, den) if absorbing == 0 and total(Div(ONE, den)):
                 _extend(conds, divisors, supports((num_body,), absorbing))
             case Call(name, (arg,)) if absorbing == 0 and name in KEEPS_ZERO:
                 _extend(conds, divisors, supports((arg,), absorbing))

@@ -1,0 +1,273 @@
+"""Which bodies have a finite value whatever the elements of tensors are: 0 times such a body is 0, and of no other.
+
+A quotient has none where its denominator can be 0, a logarithm where its argument can be 0 or less. What is known of a value is a range that holds
+it; sums of squares, exponentials and what is made of them stay above 0. A value that may be -inf, as of a mask, is told from one that may not exist.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import lru_cache
+from math import inf, prod
+from typing import NamedTuple
+
+from einnet.expr import sets
+from einnet.expr.index import Index
+from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Mul, Number, Read, Scope, Select, Tensor, Val, children
+
+BROKEN, BELOW, FINITE = 0, 1, 2
+"""A value may not exist, or be inf; it may be -inf; it is a number."""
+
+
+class Span(NamedTuple):
+    """Values from `lo` to `hi`; an open end is not among them."""
+
+    lo: Number = -inf
+    lo_open: bool = False
+    hi: Number = inf
+    hi_open: bool = False
+
+    @property
+    def positive(self) -> bool:
+        return self.lo > 0 or (self.lo == 0 and self.lo_open)
+
+    @property
+    def nonzero(self) -> bool:
+        return self.positive or self.hi < 0 or (self.hi == 0 and self.hi_open)
+
+    def negated(self) -> Span:
+        return Span(-self.hi, self.hi_open, -self.lo, self.lo_open)
+
+
+ANY = Span()
+_ZERO = Fraction(0)
+_FROM_0 = Span(lo=_ZERO)
+_ABOVE_0 = Span(_ZERO, True)
+_BOUNDED = {
+    "exp": _ABOVE_0, "softplus": _ABOVE_0, "sigmoid": Span(_ZERO, True, Fraction(1), True), "tanh": Span(Fraction(-1), True, Fraction(1), True),
+    "erf": Span(Fraction(-1), True, Fraction(1), True), "sin": Span(Fraction(-1), False, Fraction(1)), "cos": Span(Fraction(-1), False, Fraction(1)),
+    "sign": Span(Fraction(-1), False, Fraction(1)), "less": Span(_ZERO, False, Fraction(1)), "equal": Span(_ZERO, False, Fraction(1)),
+    "not": Span(_ZERO, False, Fraction(1)), "abs": _FROM_0, "sqrt": _FROM_0, "relu": _FROM_0,
+}  # fmt: skip
+
+
+def total(body: Body) -> bool:
+    """The body is a number at every place, whatever the elements of tensors are."""
+    if isinstance(body, Read) and isinstance(body.base, Tensor):
+        return not isinstance(body.fill, float)
+    return state(body) == FINITE
+
+
+def partial(factors: Iterable[Body]) -> tuple[Body, ...]:
+    """Those of some factors that need not be numbers."""
+    return tuple(f for f in factors if not total(f))
+
+
+def state(body: Body) -> int:
+    """BROKEN, BELOW or FINITE."""
+    match body:
+        case Const(v):
+            return FINITE if isinstance(v, Fraction) else BELOW if v < 0 else BROKEN
+        case Val():
+            return FINITE
+        case Read(base, _, fill):
+            own = FINITE if isinstance(base, Tensor) else _state_of(base)
+            return min(own, state(Const(fill)))
+    states = [state(a) for a in children(body)]
+    least = min(states)
+    match body:
+        case Add() | Select():
+            return least
+        case Div(_, den):
+            return FINITE if least == FINITE and span(den).nonzero else BROKEN
+        case Call(name, args):
+            return _state_of_call(name, args, states)
+    return FINITE if least == FINITE else BROKEN
+
+
+def _state_of_call(name: str, args: tuple[Body, ...], states: list[int]) -> int:
+    least = min(states)
+    if least == BROKEN:
+        return BROKEN
+    match name:
+        case "exp" | "sigmoid" | "relu" | "less" | "equal" | "not":
+            return FINITE
+        case "max":
+            return max(states)
+        case "min":
+            return least
+    if least != FINITE:
+        return BROKEN
+    match name:
+        case "log":
+            return FINITE if span(args[0]).positive else BROKEN
+        case "sqrt":
+            return FINITE if span(args[0]).lo >= 0 else BROKEN
+        case "pow":
+            return FINITE if _power_exists(*args) else BROKEN
+    return FINITE
+
+
+def _power_exists(base: Body, exponent: Body) -> bool:
+    below = span(base)
+    if below.positive:
+        return True
+    if not isinstance(exponent, Const) or not isinstance(exponent.value, Fraction) or exponent.value < 0:
+        return False
+    return exponent.value.denominator == 1 or below.lo >= 0
+
+
+@lru_cache(maxsize=1 << 12)
+def _state_of(scope: Scope) -> int:
+    if scope.reduce != "sum" and any(i.extent == 0 for i in scope.sums):
+        return BELOW if scope.reduce == "max" else BROKEN
+    found = state(scope.body)
+    if found == BELOW and scope.reduce == "max":
+        where = _finite_where(scope.body)
+        return FINITE if where is not None and sets.reached(where, scope.ranges, [i.name for i in scope.sums]) else BELOW
+    return BROKEN if found == BELOW and scope.reduce == "min" else found
+
+
+@lru_cache(maxsize=1 << 12)
+def _span_of(scope: Scope) -> Span:
+    """Of a sum of n terms n times the span of one; of greatest and least elements the span of all."""
+    found = span(scope.body)
+    count = prod(i.extent for i in scope.sums)
+    if scope.reduce != "sum":
+        return found if count else ANY
+    if count and found.lo == 0 and not found.lo_open:
+        where = _positive_where(scope.body)
+        if where is not None and sets.reached(where, scope.ranges, [i.name for i in scope.sums]):
+            return _ABOVE_0
+    return _scaled(found, Fraction(count)) if count else Span(_ZERO, False, _ZERO)
+
+
+def _positive_where(body: Body) -> tuple[Cond, ...] | None:
+    """Conditions under which a body that is nowhere below 0 is above it; None where none are known."""
+    match body:
+        case Select(conds, then, other) if span(other).lo >= 0:
+            inner = _positive_where(then)
+            return None if inner is None else (*conds, *inner)
+        case Mul(args):
+            parts = [_positive_where(a) for a in args]
+            return None if None in parts else tuple(c for p in parts if p is not None for c in p)
+        case Call("exp", (arg,)):
+            return _finite_where(arg)
+    return () if span(body).positive else None
+
+
+def _finite_where(body: Body) -> tuple[Cond, ...] | None:
+    """Conditions under which a body is not -inf."""
+    match body:
+        case Add(args):
+            parts = [_finite_where(a) for a in args]
+            return None if None in parts else tuple(c for p in parts if p is not None for c in p)
+        case Select(conds, then, _):
+            inner = _finite_where(then)
+            return None if inner is None else (*conds, *inner)
+        case Read(Tensor() as base, index, _):
+            ends = ((Index(e.terms, e.const), e.den, n) for e, n in zip(index, base.shape, strict=True))
+            return tuple(c for e, d, n in ends for c in (Cond(e), Cond((n - 1) * d - e), *((Cond(e % d, True),) if d > 1 else ())))
+    return () if state(body) == FINITE else None
+
+
+def _scaled(s: Span, by: Fraction) -> Span:
+    if by < 0:
+        return _scaled(s.negated(), -by)
+    return Span(_ZERO, False, _ZERO) if by == 0 else Span(s.lo * by, s.lo_open, s.hi * by, s.hi_open)
+
+
+def _hull(a: Span, b: Span) -> Span:
+    lo = (b.lo, b.lo_open) if b.lo < a.lo else (a.lo, a.lo_open and (b.lo > a.lo or b.lo_open))
+    hi = (b.hi, b.hi_open) if b.hi > a.hi else (a.hi, a.hi_open and (b.hi < a.hi or b.hi_open))
+    return Span(*lo, *hi)
+
+
+def span(body: Body) -> Span:
+    """A range that holds every value of the body that exists."""
+    match body:
+        case Const(v):
+            return Span(v, False, v)
+        case Read(base, _, fill):
+            if isinstance(base, Scope):
+                return _hull(_span_of(base), Span(fill, False, fill)) if not _whole(body) else _span_of(base)
+            if base.values:
+                return _hull(Span(min(base.values), False, max(base.values)), Span(fill, False, fill))
+            return ANY
+        case Add(args):
+            found = Span(_ZERO, False, _ZERO)
+            for s in map(span, args):
+                found = Span(found.lo + s.lo, found.lo_open or s.lo_open, found.hi + s.hi, found.hi_open or s.hi_open)
+            return found
+        case Mul(args):
+            return _product(args)
+        case Div(num, den):
+            return _product((num,)) if den == Const(Fraction(1)) else _signs(span(num), span(den))
+        case Select(_, then, other):
+            return _hull(span(then), span(other))
+        case Call(name, args):
+            return _of_call(name, args)
+    return ANY
+
+
+def _whole(read: Read) -> bool:
+    """A read of a scope at its own loops, as normal forms have it, never leaves the box."""
+    loops = read.base.loops if isinstance(read.base, Scope) else ()
+    return all(len(e.terms) == 1 and e.terms[0] == (i.name, 1) and not e.const and e.den == 1 for e, i in zip(read.index, loops, strict=True))
+
+
+def _product(args: tuple[Body, ...]) -> Span:
+    """Equal factors in pairs are squares."""
+    coefficient, found = Fraction(1), Span(Fraction(1), False, Fraction(1))
+    for factor, count in Counter(args).items():
+        if isinstance(factor, Const) and isinstance(factor.value, Fraction):
+            coefficient *= factor.value**count
+            continue
+        own = span(factor)
+        if count % 2 == 0:
+            own = _ABOVE_0 if own.nonzero else _FROM_0
+        elif count > 1:
+            own = _signs(own, Span(_ZERO, own.nonzero))
+        found = own if found == Span(Fraction(1), False, Fraction(1)) else _signs(found, own)
+    return _scaled(found, coefficient)
+
+
+def _signs(a: Span, b: Span) -> Span:
+    """Of a product or quotient, its sign."""
+    if a.lo >= 0 and b.lo >= 0:
+        return Span(_ZERO, a.positive and b.positive)
+    if a.lo >= 0 and b.hi <= 0:
+        return _signs(a, b.negated()).negated()
+    if a.hi <= 0 and a.lo < 0:
+        return _signs(a.negated(), b).negated()
+    return ANY
+
+
+def _of_call(name: str, args: tuple[Body, ...]) -> Span:
+    own = [span(a) for a in args]
+    match name:
+        case "max":
+            low = max(own, key=lambda s: (s.lo, s.lo_open))
+            high = max(own, key=lambda s: (s.hi, not s.hi_open))
+            return Span(low.lo, low.lo_open, high.hi, high.hi_open)
+        case "min":
+            return _least(own)
+        case "exp" | "sigmoid" if state(args[0]) != FINITE:
+            return _FROM_0
+        case "abs" | "sqrt" if own[0].nonzero:
+            return _ABOVE_0
+        case "relu":
+            return own[0] if own[0].lo >= 0 else _FROM_0
+        case "pow" if own[0].positive:
+            return _ABOVE_0
+        case "pow" if isinstance(args[1], Const) and isinstance(args[1].value, Fraction) and args[1].value % 2 == 0:
+            return _ABOVE_0 if own[0].nonzero else _FROM_0
+    return _BOUNDED.get(name, ANY)
+
+
+def _least(own: list[Span]) -> Span:
+    low = min(own, key=lambda s: (s.lo, s.lo_open))
+    high = min(own, key=lambda s: (s.hi, not s.hi_open))
+    return Span(low.lo, low.lo_open, high.hi, high.hi_open)
