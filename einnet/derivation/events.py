@@ -63,7 +63,7 @@ def _solved(conds: tuple[Cond, ...], ranges: Mapping[str, Range], loops: Iterabl
 
 
 def _events(
-    scope: Scope, place: _Place, ranges: dict[str, Range], numbers: list[int], tables: Mapping[str, Tensor]
+    scope: Scope, place: _Place, ranges: dict[str, Range], numbers: list[int], tables: tuple[Tensor, ...]
 ) -> Iterator[tuple[Cond, ...]]:
     """Conditions, the event itself first, at which something changes."""
     inner: list[tuple[Scope, _Place]] = []
@@ -91,8 +91,8 @@ def _events(
                     yield from ((Cond(e - at, True), *rest) for at in (lo - 1, lo, hi - 1, hi) if low <= at <= high)
                 if isinstance(base, Scope):
                     inner.append((base, _entered(base, image, (*given, *(c for _, c in inside)), ranges)))
-                elif base.name in tables:
-                    yield from ((*entry, *given) for entry in _entries(base, tables[base.name], image))
+                elif base.values is not None and base not in tables:
+                    yield from ((*entry, *given) for table in tables for entry in _entries(base, table, image))
         for child in children(body):
             yield from visit(child, given)
 
@@ -148,9 +148,9 @@ def _entered(scope: Scope, image: tuple[Index, ...], given: tuple[Cond, ...], ra
     return _Place(names, given)
 
 
-def _tables(scope: Scope) -> dict[str, Tensor]:
-    """Tensors of the other side that carry their values, by name."""
-    return {n: t for n, t in tensors(scope).items() if t.values is not None}
+def _tables(scope: Scope) -> tuple[Tensor, ...]:
+    """Tensors of the other side that carry their values."""
+    return tuple(t for t in tensors(scope).values() if t.values is not None)
 
 
 def _entries(base: Tensor, other: Tensor, image: tuple[Index, ...]) -> Iterator[tuple[Cond, ...]]:

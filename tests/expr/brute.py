@@ -51,7 +51,7 @@ class Brute:
                 if any(x.denominator != 1 or not lo <= x < hi for x, (lo, hi) in zip(place, base.box, strict=True)):
                     return fill
                 key = tuple(int(x) for x in place)
-                return Fraction(int(self.values[base.name][key])) if isinstance(base, Tensor) else self.table(base)[key]
+                return Fraction(self.values[base.name][key]) if isinstance(base, Tensor) else self.table(base)[key]
             case Add(args):
                 return sum((self.body(a, at) for a in args), Fraction(0))
             case Mul(args):
