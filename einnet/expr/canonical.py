@@ -11,7 +11,7 @@ from einnet.expr.constants import without_constants
 from einnet.expr.index import Floor, Index, Range, bounds, substitute, var
 from einnet.expr.key import canonical_form
 from einnet.expr.lattice import anchored, rows
-from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Iter, Mul, Read, Scope, Select, Val, fresh
+from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Iter, Mul, Read, Scope, Select, Val, fresh, used_names
 from einnet.expr.terms import (
     Divisor,
     Term,
@@ -24,6 +24,7 @@ from einnet.expr.terms import (
     supports,
     with_plain_fills,
 )
+from einnet.expr.totals import partial
 
 _ROUNDS = 64
 _TIES = 24
@@ -252,9 +253,33 @@ def _fused(term: Term, box: Box) -> Term | None:
     return None
 
 
+def _of_sums_alone(term: Term) -> list[Cond]:
+    """What holds of sums wherever the factors that are numbers are not 0, though others need not be numbers.
+
+    Those others must not use the sums, and for every value of all else there must be a place at which the conditions hold: what is left out then
+    multiplies by 0 what is there anyway.
+    """
+    loose = partial(term.factors) if term.absorbing == 0 else ()
+    if not loose or not term.sums:
+        return []
+    ranges = {i.name: i.range for i in term.sums}
+    free = ranges.keys() - frozenset[str]().union(*map(used_names, loose))
+    while True:
+        tied = [e for e in (*(c.index for c in term.conds), *(num for num, _ in term.divisors)) if e.names() & free and not e.names() <= free]
+        if not tied:
+            break
+        free -= frozenset[str]().union(*(e.names() for e in tied))
+    conds, _ = supports([f for f in term.factors if f not in loose], 0)
+    found = [c for c in conds if c.index.names() and c.index.names() <= free]
+    own = [c for c in term.conds if c.index.names() <= free]
+    own += [divisor_condition(d) for d in term.divisors if d[0].names() <= free]
+    return found if found and sets.sample((*found, *own), {n: ranges[n] for n in free}) is not None else []
+
+
 def _tightened(term: Term, box: Box) -> Term | None:
     """Shrink the sums to where conditions and supports can hold."""
     known, _ = supports(term.factors, term.absorbing)
+    known = known + _of_sums_alone(term)
     sums = {i.name: i for i in term.sums}
     for _ in range(_ROUNDS):
         changed = False
@@ -280,6 +305,7 @@ def _without_implied(term: Term, box: Box) -> Term:
     """Drop the conditions that ranges, supports and other conditions imply."""
     ranges = term.ranges(box)
     known, divisors = supports(term.factors, term.absorbing)
+    known = known + _of_sums_alone(term)
     equations = [divisor_condition(d) for d in (*divisors, *term.divisors)]
     kept = list(term.conds)
     for c in term.conds:
