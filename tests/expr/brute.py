@@ -10,7 +10,7 @@ from math import floor, prod
 import numpy as np
 
 from einnet.expr.index import value
-from einnet.expr.nodes import INF, Add, Body, Call, Const, Div, Mul, Number, Read, Scope, Select, Tensor, Val
+from einnet.expr.nodes import INF, Add, Body, Call, Const, Div, Mul, Number, Read, Scope, Select, Val
 
 FUNCTIONS = {
     "relu": lambda x: max(x, 0), "abs": abs, "sign": lambda x: (x > 0) - (x < 0), "max": max, "min": min, "floor": floor,
@@ -51,7 +51,10 @@ class Brute:
                 if any(x.denominator != 1 or not lo <= x < hi for x, (lo, hi) in zip(place, base.box, strict=True)):
                     return fill
                 key = tuple(int(x) for x in place)
-                return Fraction(self.values[base.name][key]) if isinstance(base, Tensor) else self.table(base)[key]
+                if isinstance(base, Scope):
+                    return self.table(base)[key]
+                found = self.values[base.name][key]
+                return found if isinstance(found, Fraction) else Fraction(int(found))
             case Add(args):
                 return sum((self.body(a, at) for a in args), Fraction(0))
             case Mul(args):
