@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from einnet.api.bundling import window_derivations
 from einnet.derivation.check import Proof, check
 from einnet.derivation.ranged import RangedFile, ranged
-from einnet.derivation.steps import Derivation
+from einnet.derivation.steps import KINDS, Derivation
 from einnet.errors import CertificateError, ParseError
 from einnet.expr.resize import Resize
 
 if TYPE_CHECKING:
     from einnet.api.pipeline import Outcome
+    from einnet.api.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Entry:
 
     @property
     def kind(self) -> str:
-        return self.derivation.kind
+        """The worst class of a step: as it says itself, or as the checker found where that is worse."""
+        return worst((self.derivation.kind, *(p.kind for p in self.proofs)))
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,17 @@ class Certificate:
     def methods(self) -> dict[str, int]:
         """Steps by method of proof, over all entries."""
         return dict(sum((Counter(e.methods) for e in self.entries), Counter[str]()))
+
+
+    def classes(self) -> dict[str, int]:
+        """Steps by the numerical class that the checker found, from exact to precision; classes of which there are none are left out."""
+        count = Counter(worst((s.kind, p.kind)) for e in self.entries for s, p in zip(e.derivation.steps, e.proofs, strict=True))
+        return {kind: count[kind] for kind in KINDS if count[kind]}
+
+
+def worst(kinds: Iterable[str]) -> str:
+    """The worst of some numerical classes."""
+    return KINDS[max((KINDS.index(kind) for kind in kinds), default=0)]
 
 
 @lru_cache(maxsize=1024)
@@ -82,6 +95,33 @@ def proofs_by(source: Derivation, resize: Resize, derivation: Derivation) -> tup
     except (CertificateError, ParseError):
         return None
     return proven if said == derivation else None
+
+
+def keep_proven(outcome: Outcome, settings: Settings, known: Mapping[Derivation, tuple[Proof, ...]] = MappingProxyType({})) -> None:
+    """Where a step of what was chosen does not hold, is only tested though that is not allowed, or is of a class that is not allowed as far as
+    the checker can tell, the model's own operators are kept; a note says so."""
+    left: dict[str, str] = {}
+    for r in outcome.results:
+        if r.changed and r.subprogram.key not in left:
+            why = _objection(r.candidate.form.derivation, settings, known)
+            if why:
+                left[r.subprogram.key] = why
+    if left:
+        outcome.keep_originals(outcome.kept | left.keys())
+        count = f"what was derived for {len(left)} distinct subprogram{'s' if len(left) > 1 else ''} is not used"
+        outcome.notes += [f"{count}: {why}" for why in dict.fromkeys(left.values())]
+
+
+def _objection(derivation: Derivation, settings: Settings, known: Mapping[Derivation, tuple[Proof, ...]]) -> str:
+    """Why a derivation is not to be used; empty where it is."""
+    try:
+        found = known.get(derivation) or proofs(derivation)
+    except CertificateError as error:
+        return str(error).partition("\n")[0]
+    if not settings.tested and any(p.method != "inline" for p in found):
+        return "a step is tested, not proven (--allow tested takes such steps)"
+    kind = worst(p.kind for p in found)
+    return "" if kind in settings.kinds else f"a step is of class {kind} as far as the checker can tell"
 
 
 def certify(outcome: Outcome, known: Mapping[Derivation, tuple[Proof, ...]] = MappingProxyType({})) -> Certificate:

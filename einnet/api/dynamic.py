@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from einnet.api.certificate import certify
+from einnet.api.certificate import certify, keep_proven
 from einnet.api.compared import refuse_failed
 from einnet.api.family import Family, Member
 from einnet.api.follow import AtSize, Found, Guard, Taken, followed, name, taken
@@ -244,6 +244,7 @@ class _Run:
         member = self.family.at(size)
         at = self.at(member, until)
         outcome = followed(member.program, measured.outcome, chosen, at)
+        keep_proven(outcome, self.settings, at.proven)
         executable = self.executable(outcome, measured, until)
         certify(outcome, at.proven)
         inputs = self.inputs(member.program)

@@ -133,7 +133,8 @@ def optimize(
       backend        "cpu", or "cuda": by predicted times, without a device, a CudaOptimization
       target         "native", or "onnx": what is fastest as an ONNX model in ONNX Runtime; `save` to a name that ends in .onnx
       cpu            "native", or "x86-64-v2", "-v3", "-v4": generated code that runs on every processor of that level
-      allow          "exact", "reassociation" (default) or "precision": the worst numerical class of step
+      allow          "exact", "reassociation" (default) or "precision": the worst numerical class of step; "tested", alone or as in
+                     "precision,tested": steps that are tested and not proven may be used, too
       strict_nan     True excludes what is true for finite numbers only: a NaN or an infinity goes where the model has it
       derive, converge, fingerprint   False switches the idea off, for ablation
       rules          names of the rules that may be explored, default all

@@ -187,6 +187,8 @@ class _Search:
     crew: Crew | None = None
 
     def outcome(self) -> Outcome:
+        from einnet.api.certificate import keep_proven
+
         begin = time.monotonic()
         parts = subprograms(self.program)
         expressions = {p.key: canonical(p.expression) for p in parts}
@@ -208,6 +210,7 @@ class _Search:
         outcome = Outcome(self.program, results, states, time.monotonic() - begin, notes, self.interrupts.requested)
         if self.settings.derive and "join" in (self.settings.rules or EXPLORED):
             self.bundle(outcome, end, searching=len(recalled) < len(expressions))
+        keep_proven(outcome, self.settings)
         if self.settings.strict_nan:
             keep_strict(outcome)
         outcome.seconds = time.monotonic() - begin

@@ -21,7 +21,8 @@ from einnet.instantiate.match import Match
 from einnet.search.candidates import Candidate, Choice
 
 ASKED = (
-    "max_depth", "time_budget", "target", "cpu", "allow", "strict_nan", "derive", "converge", "fingerprint", "rules", "seed", "workers", "scheduler",
+    "max_depth", "time_budget", "target", "cpu", "allow", "tested", "strict_nan", "derive", "converge", "fingerprint", "rules", "seed", "workers",
+    "scheduler",
 )  # fmt: skip
 """Settings that the report repeats."""
 
@@ -47,6 +48,12 @@ def head(model: str, settings: Settings) -> dict[str, Any]:
         "versions": versions(),
         "settings": {name: getattr(settings, name) for name in ASKED},
     }
+
+
+def told(certificate: Certificate) -> dict[str, Any]:
+    """How many derivations and steps there are, steps by how they were proven, and by the numerical class that the checker found."""
+    counts = {"derivations": len(certificate.entries), "steps": certificate.steps}
+    return {**counts, "methods": certificate.methods(), "classes": certificate.classes()}
 
 
 def build_report(
@@ -86,7 +93,7 @@ def build_report(
         },
         "spread_ms": {k: times[k].spread * 1e3 for k in timed},
         "peak_bytes": {**peaks, "measured": PEAKS},
-        "certificate": {"derivations": len(certificate.entries), "steps": certificate.steps, "methods": certificate.methods()},
+        "certificate": told(certificate),
         "verification": {**verification, "bound": bound(outcome)},
         "opaque": [{"nodes": list(n.origin), "why": n.why} for n in outcome.program.nodes if isinstance(n, Opaque)],
         "assumes_finite": assumptions(outcome),

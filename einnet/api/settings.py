@@ -11,6 +11,9 @@ from einnet.derivation.rules import RULES
 from einnet.derivation.steps import KINDS
 from einnet.errors import UsageError
 
+TESTED = "tested"
+"""What `allow` has beside a class where steps may be used that are tested and not proven."""
+
 BACKENDS = ("cpu", "cuda")
 TARGETS = ("native", "onnx")
 """Where the program is to be fast: as ours, or as an ONNX model in ONNX Runtime."""
@@ -42,6 +45,7 @@ class Settings:
     target: str = "native"
     cpu: str = "native"
     allow: str = "reassociation"
+    tested: bool = False
     strict_nan: bool = False
     derive: bool = True
     converge: bool = True
@@ -62,8 +66,13 @@ class Settings:
             raise UsageError(f"target {self.target!r} is not one of {', '.join(TARGETS)}")
         if self.target == "onnx" and self.cpu != "native":
             raise UsageError(f"cpu {self.cpu!r} is for generated code; target 'onnx' has none: ONNX Runtime runs its model on any processor")
+        words = self.allow.split(",")
+        if TESTED in words:
+            words.remove(TESTED)
+            object.__setattr__(self, "tested", True)
+            object.__setattr__(self, "allow", ",".join(words) or "reassociation")
         if self.allow not in KINDS:
-            raise UsageError(f"allow {self.allow!r} is not one of {', '.join(KINDS)}")
+            raise UsageError(f"allow {self.allow!r} is not one of {', '.join(KINDS)}, {TESTED}, or a class and {TESTED}: 'precision,{TESTED}'")
         if self.max_depth < 0:
             raise UsageError(f"max_depth must be 0 or more, not {self.max_depth}")
         if not self.time_budget > 0:

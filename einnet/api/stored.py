@@ -82,7 +82,7 @@ def considered_of(path: Path, texts: Sequence[str], metadata: Mapping[str, Any])
 
 def certificate_json(certificate: Certificate) -> list[dict[str, object]]:
     """How each step was proven; the derivations themselves are stored as text."""
-    return [{"key": e.key, "proofs": [[p.method, p.details, p.points] for p in e.proofs]} for e in certificate.entries]
+    return [{"key": e.key, "proofs": [[p.method, p.details, p.points, p.kind] for p in e.proofs]} for e in certificate.entries]
 
 
 def recorded_certificate(path: Path, texts: Sequence[str], recorded: Sequence[Mapping[str, Any]]) -> Certificate:

@@ -12,6 +12,7 @@ from einnet.cli.files import check_writable, write_json, write_whole
 from einnet.errors import UsageError
 
 FAILED = 1
+ALLOW = "worst class of step: exact, reassociation (default), precision; tested, or precision,tested: unproven steps too"
 PROGRAM = ".einnet"
 
 
@@ -28,7 +29,7 @@ def register(commands: Any) -> None:
     one.add_argument("--math", choices=("fp32", "tf32"), help="with --backend cuda: arithmetic of products (default: fp32, no tensor cores)")
     one.add_argument("--target", default="native", metavar="NAME", help="native (default), or onnx: what is fastest in ONNX Runtime, for -o OUT.onnx")
     one.add_argument("--cpu", default="native", metavar="LEVEL", help="code for native (default) or any x86-64-v2, x86-64-v3 or x86-64-v4 processor")
-    one.add_argument("--allow", default="reassociation", metavar="CLASS", help="worst class of step: exact, reassociation (default), precision")
+    one.add_argument("--allow", default="reassociation", metavar="CLASS", help=ALLOW)
     one.add_argument("--strict-nan", action="store_true", help="nothing that is true for finite numbers only: NaN goes where the model has it")
     one.add_argument("--no-derive", dest="derive", action="store_false", help="the model's own operators only")
     one.add_argument("--no-converge", dest="converge", action="store_false", help="no converging derivation towards vendor operators")

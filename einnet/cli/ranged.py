@@ -96,7 +96,7 @@ def check(options: argparse.Namespace, text: str, title: str) -> int:
         raise type(error)(f"{title}: {error}") from error
     steps = [line.removeprefix("by ") for line in file.body.splitlines() if line.startswith("by ")]
     if options.json:
-        told = {str(size): [[p.method, p.details, p.points] for p in found] for size, found in claim.proofs.items()}
+        told = {str(size): [[p.method, p.details, p.points, p.kind] for p in found] for size, found in claim.proofs.items()}
         write_json(options.json, {"file": title, "passed": True, "name": file.name, "holds": claim.holds, "sizes": told})
     if options.json != "-":
         for number, (step, proof) in enumerate(zip(steps, claim.proofs[file.sizes[0]]), 1):

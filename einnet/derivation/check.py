@@ -15,10 +15,11 @@ import numpy as np
 
 from einnet.derivation.cases import equal_by_cases
 from einnet.derivation.exact import apart, marked
+from einnet.derivation.limits import overflow
 from einnet.derivation.oracle import ORDERED, POLYNOMIAL, Points, Witness, nature, reproduced, witness
 from einnet.derivation.steps import KINDS, Derivation, Step, replace_at, subscope
 from einnet.derivation.suspects import every_point, points_to_compare
-from einnet.errors import CertificateError, UsageError
+from einnet.errors import CertificateError
 from einnet.expr.inline import OutOfReach, inline
 from einnet.expr.nodes import Scope, nested, tensors
 from einnet.expr.points import evaluate_at, magnitudes_at, work
@@ -31,6 +32,7 @@ MOST_POINTS = 256
 FEWEST_POINTS = 4
 MARKED_POINTS = 8
 BOUND_POINTS = 64
+FEWEST_BOUND_POINTS = 8
 _BUDGET = 3_000_000
 """Body evaluations per side and seed."""
 _BOUND_BUDGET = 1_000_000
@@ -39,11 +41,15 @@ _BOUND_BUDGET = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Why two scopes are the same tensor: "inline" (equal normal forms) or "random" (equal at `points` points for two seeds or more)."""
+    """Why two scopes are the same tensor: "inline" (equal normal forms) or "random" (equal wherever both were evaluated, at `points` points).
+
+    `kind` is the numerical class that the checker found for itself; what it could not tell is of the worst.
+    """
 
     method: str
     details: str
     points: int = 0
+    kind: str = KINDS[-1]
 
 
 class Difference(CertificateError):
@@ -58,11 +64,15 @@ class Difference(CertificateError):
 def check_equal(before: Scope, after: Scope) -> Proof:
     """The two scopes are the same tensor over the same box.
 
-    Raises CertificateError where the boxes differ or a tensor is declared in two ways, Difference (with the point) where values differ.
+    Raises CertificateError where the boxes differ, a tensor is declared in two ways, or an index leaves 64 bits, Difference (with the point) where
+    values differ.
     """
     if before.box != after.box:
         raise CertificateError(f"the boxes differ: {_box(before)} before, {_box(after)} after")
     _same_tensors(before, after)
+    beyond = overflow(before) or overflow(after)
+    if beyond:
+        raise CertificateError(beyond)
     if before.key == after.key:
         return Proof("inline", "equal but for names and order")
     try:
@@ -112,8 +122,9 @@ def _check_step(state: Scope, step: Step) -> Proof:
         after = replace_at(before, step.path[-1:], step.after)
     proof = check_equal(before, after)
     if step.kind == "exact":
-        return check_exact(before, after, proof)
-    return check_bound(before, after, step.bound, proof) if step.bound is not None else proof
+        alike = check_exact(before, after, proof)
+        return alike if alike.kind == "exact" else check_bound(before, after, 1.0, alike)
+    return check_bound(before, after, 1.0 if step.kind == "reassociation" else step.bound or 1.0, proof)
 
 
 def check_exact(before: Scope, after: Scope, proof: Proof) -> Proof:
@@ -123,13 +134,13 @@ def check_exact(before: Scope, after: Scope, proof: Proof) -> Proof:
     Raises Difference where they do not.
     """
     if before.key == after.key:
-        return proof
+        return replace(proof, kind="exact")
     parts = apart(before, after)
     for one, other in (parts, (before, after)):
         left, right = marked(one), marked(other)
         try:
             if left.key == right.key or inline(left).key == inline(right).key:
-                return replace(proof, details=f"{proof.details}; operations grouped alike")
+                return replace(proof, details=f"{proof.details}; operations grouped alike", kind="exact")
         except OutOfReach:
             continue
     for one, other in (parts, (before, after)):
@@ -142,29 +153,39 @@ def check_exact(before: Scope, after: Scope, proof: Proof) -> Proof:
             if one is not before:
                 continue
             raise Difference(f"it is of class exact, but adds or multiplies in other groups; marked by them {error}", error.point) from error
-        return replace(proof, details=f"{proof.details}; operations grouped alike at {found.points} points")
+        return replace(proof, details=f"{proof.details}; operations grouped alike at {found.points} points", kind="exact")
     return replace(proof, details=f"{proof.details}; whether operations are grouped alike is not told: too many to evaluate")
 
 
 def check_bound(before: Scope, after: Scope, bound: float, proof: Proof) -> Proof:
     """What is added up in absolute value is at most `bound` times as much after as before, at some points; `proof` is of equality.
 
-    That factor is by how much rounding errors may grow (`derivation.bounds`). Raises Difference where it is greater.
+    That factor is by how much rounding errors may grow (`derivation.bounds`); of a bound of 1 the class is reassociation. Arguments of functions
+    and divisors are compared likewise. Raises Difference where it is greater.
     """
+    kind = "reassociation" if bound == 1 else "precision"
+    if before.key == after.key:
+        return replace(proof, kind=kind)
     one, other = apart(before, after)
-    points = points_to_compare(one, other, (), _affordable(one, other, BOUND_POINTS, 1, _BOUND_BUDGET))
-    try:
-        least, most = magnitudes_at(one, points, whole=True), magnitudes_at(other, points)
-    except UsageError as error:
-        return replace(proof, details=f"{proof.details}; how errors grow is not told: {error}")
-    if not most.size or not most.max():
-        return proof
-    ratio = most.max() / least.max() if least.max() else float("inf")
-    if ratio > bound * (1 + 1e-9):
-        at = tuple(int(x) for x in points[most.argmax()])
-        grown = f"but at {_place(before, at)} what is added up grows {ratio:.4g} times"
+    most, budget = (BOUND_POINTS, _BOUND_BUDGET) if bound != 1 else (FEWEST_BOUND_POINTS, _BOUND_BUDGET // 4)
+    points = points_to_compare(one, other, (), _affordable(one, other, most, 1, budget))
+    (least, arguments), (found, others) = magnitudes_at(one, points, whole=True), magnitudes_at(other, points)
+    new = sorted(others.keys() - arguments.keys())
+    if new:
+        return replace(proof, details=f"{proof.details}; how errors grow is not told: {', '.join(new)} is new", kind=KINDS[-1])
+    ratios = {f"the argument of {n}" if n != "/" else "what is divided by": _ratio(x, arguments[n]) for n, x in others.items()}
+    at = tuple(int(x) for x in points[found.argmax()]) if found.size else ()
+    ratios["what is added up"] = _ratio(float(found.max(initial=0.0)), float(least.max(initial=0.0)))
+    what = max(ratios, key=lambda n: ratios[n])
+    if ratios[what] > bound * (1 + 1e-9):
+        grown = f"but at {_place(before, at)} {what} grows {ratios[what]:.4g} times"
         raise Difference(f"errors are said to grow {bound:.4g} times at most, {grown}", at)
-    return replace(proof, details=f"{proof.details}; errors grow {ratio:.3g} times at {len(points)} points, {bound:.3g} are allowed for")
+    told = f"; errors grow {ratios[what]:.3g} times at {len(points)} points, {bound:.3g} are allowed for" if bound != 1 else ""
+    return replace(proof, details=f"{proof.details}{told}", kind=kind)
+
+
+def _ratio(after: float, before: float) -> float:
+    return after / before if before else 0.0 if not after else float("inf")
 
 
 def _box(scope: Scope) -> str:

@@ -109,22 +109,37 @@ class Strict(Machine):
 
 
 class Magnitudes(Machine):
-    """Sizes instead of values: of constants the absolute value, of sums and products no less than they can be."""
+    """Sizes instead of values: of constants the absolute value, of sums and products no less than they can be.
+
+    What stays within its argument, as `relu` or `max`, has the argument's size. Of other functions, and of divisors, the result counts as 1 and
+    `arguments` has the greatest size of an argument, by name.
+    """
 
     def __init__(self) -> None:
         super().__init__("float64")
+        self.arguments: dict[str, float] = {}
 
     def number(self, value: Number) -> Array:
-        return np.abs(super().number(value))
+        return np.abs(super().number(Fraction(0) if isinstance(value, float) else value))
 
     def integers(self, array: Array, den: int) -> Array:
         return super().integers(np.abs(array), den)
 
     def divide(self, a: Array, b: Array) -> Array:
-        raise UsageError("quotients have no greatest size")
+        return self._noted("/", np.broadcast_arrays(a, b)[0], (b,))
 
     def call(self, name: str, args: tuple[Array, ...]) -> Array:
-        raise UsageError(f"{name} is no sum or product")
+        if name in ("relu", "abs", "max", "min"):
+            return np.asarray(np.maximum(args[0], args[-1]))
+        return self._noted(name, np.ones(np.broadcast_shapes(*map(np.shape, args))), args)
+
+    def reduce(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+        return super().reduce(kind if kind == "sum" else "max", array, axes)
+
+    def _noted(self, name: str, result: Array, args: tuple[Array, ...]) -> Array:
+        most = max((float(np.max(a, initial=0.0)) for a in args), default=0.0)
+        self.arguments[name] = max(self.arguments.get(name, 0.0), most)
+        return np.asarray(result)
 
 
 def _round_half_even(x: Number) -> Number:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, reduce
 
-from einnet.expr.arithmetic import EXACT_FUNCTIONS
 from einnet.expr.canonical import canonical, text_of
 from einnet.expr.index import Index, Range, var
 from einnet.expr.nodes import (
@@ -38,6 +37,7 @@ from einnet.expr.nodes import (
     used_names,
 )  # fmt: skip
 from einnet.expr.order import LATTICE, compared, ordered
+from einnet.expr.rationals import folded
 from einnet.expr.terms import (
     KEEPS_ZERO,
     Term,
@@ -208,12 +208,10 @@ def _reclosed(scope: Scope, index: tuple[Index, ...], box: Box) -> Read:
 
 
 def _folded(name: str, args: tuple[Body, ...]) -> Body:
-    """The function of some normal forms, evaluated where they are integers and its value is rational.
-
-    Of a fraction it stays: evaluation modulo a prime orders residues, not fractions, and must agree with the normal form.
-    """
-    numbers = [a.value for a in args if isinstance(a, Const) and isinstance(a.value, Fraction) and a.value.denominator == 1]
-    return Const(EXACT_FUNCTIONS[name](*numbers)) if name in EXACT_FUNCTIONS and len(numbers) == len(args) else Call(name, args)
+    """The function of some normal forms, evaluated where they are numbers and its value is rational."""
+    numbers = tuple(a.value for a in args if isinstance(a, Const) and isinstance(a.value, Fraction))
+    value = folded(name, numbers) if len(numbers) == len(args) else None
+    return Call(name, args) if value is None else Const(value)
 
 
 def _inverted(den: Body) -> Body:

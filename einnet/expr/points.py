@@ -56,12 +56,14 @@ def evaluate_at(scope: Scope, points: NDArray[np.int64], seed: int) -> Residues:
     return _Points(Modular(), element).values(scope, points)
 
 
-def magnitudes_at(scope: Scope, points: NDArray[np.int64], whole: bool = False) -> NDArray[np.float64]:
+def magnitudes_at(scope: Scope, points: NDArray[np.int64], whole: bool = False) -> tuple[NDArray[np.float64], dict[str, float]]:
     """How large at most the products that are added up at `points` are together, where no element of a tensor is larger than 1.
 
-    `whole`: as if tensors went on beyond their boxes. Raises UsageError for what is not built of sums, products and constants.
+    The second result says how large arguments of functions are (see `Magnitudes`). `whole`: as if tensors went on beyond their boxes.
     """
-    return _Points(Magnitudes(), lambda t, address: np.ones(()), whole).values(scope, points)
+    system = Magnitudes()
+    found = _Points(system, lambda t, address: np.ones(()), whole).values(scope, points)
+    return found, system.arguments
 
 
 def values_at(scope: Scope, points: NDArray[np.int64], system: Arithmetic, element: Callable[[Tensor, Integers], Array]) -> Array:

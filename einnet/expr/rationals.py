@@ -105,6 +105,17 @@ _PLUS, _TIMES, _OVER = _lifted(_plus, 2), _lifted(_times, 2), _lifted(_over, 2)
 _CALLS: dict[str, np.ufunc] = {name: _lifted(f, FUNCTIONS[name]) for name, f in {**EXACT_FUNCTIONS, **_SPECIAL}.items()}
 
 
+def folded(name: str, numbers: tuple[Fraction, ...]) -> Fraction | None:
+    """The value of a function of numbers where it exists and is rational, as far as that is known."""
+    if name not in _CALLS:
+        return None
+    try:
+        found = _CALLS[name](*numbers)
+    except UsageError:
+        return None
+    return found if isinstance(found, Fraction) else None
+
+
 class Rationals(Exact):
     """`Exact`, but that a value need not exist. Functions are known where they are rational; UsageError elsewhere."""
 

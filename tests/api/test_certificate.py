@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from unittest.mock import Mock
 
-from einnet.api.certificate import everywhere, proofs, proofs_by
+import pytest
+
+from einnet.api.certificate import Certificate, Entry, everywhere, keep_proven, proofs, proofs_by
 from einnet.api.follow import AtSize
+from einnet.api.pipeline import Outcome, Result
+from einnet.api.settings import Settings
 from einnet.derivation.steps import Derivation, Step
+from einnet.errors import UsageError
 from einnet.expr.resize import Resize
 from einnet.expr.text import parse
 from einnet.search.forms import Form
@@ -69,3 +74,51 @@ def test_a_form_that_is_taken_to_another_size_is_not_proven_again():
     assert list(at.proven) == [made.derivation]
     wrong = replace(made, tree=(end := parse("A : f32[777,8]\nL[n<777,c<8] A[n,7-c]")), steps=(replace(made.steps[0], after=end),))
     assert "the two sides differ" in str(at.disproven(wrong, form))
+
+
+def outcome_of(*steps: Step, key: str = "part"):  # type: ignore[no-untyped-def]
+    """An outcome with one changed subprogram whose derivation has some steps."""
+    form = Mock(derivation=Derivation(steps[0].before, steps), steps=steps, matches=())
+    best, original = Mock(form=form), Mock(form=Mock(steps=()))
+    part = Result(Mock(key=key), {}, Mock(best=best, original=original))
+    return Outcome(Mock(), [part])
+
+
+def step(before: str, after: str, kind: str = "reassociation", bound: float | None = None) -> Step:
+    return Step("claimed", "", parse(TENSORS + before), parse(TENSORS + after), kind=kind, bound=bound)
+
+
+PROVEN = step("L[c<8] Σ[n<13] A[n,c]", "L[c<8] Σ[n<13] A[12-n,c]")
+TESTED = step("L[n<13,c<8] sin(A[n,c])*sin(A[n,c])", "L[n<13,c<8] 1-cos(A[n,c])*cos(A[n,c])", "precision", 4.0)
+FALSE = step("L[n<13,c<8] relu(A[n,c])", "L[n<13,c<8] A[n,c]")
+MISLABELLED = step("L[n<13,c<8] A[n,c]", "L[n<13,c<8] (A[n,c] + 100) - 100")
+NOT_TOLD = step("L[n<13,c<8] A[n,c]", "L[n<13,c<8] A[n,c]*exp(0*A[n,c])")
+
+
+@pytest.mark.parametrize(("steps", "allow", "why"), [
+    ([PROVEN], "reassociation", ""), ([PROVEN], "exact", "is of class reassociation as far as the checker can tell"),
+    ([TESTED], "precision", "a step is tested, not proven"), ([TESTED], "precision,tested", ""),
+    ([FALSE], "precision,tested", "differ at"), ([MISLABELLED], "precision", "errors are said to grow 1 times"),
+    ([NOT_TOLD], "reassociation", "is of class precision as far as the checker can tell"), ([NOT_TOLD], "precision", ""),
+])  # fmt: skip
+def test_only_what_is_proven_and_of_an_allowed_class_is_used(steps: list[Step], allow: str, why: str) -> None:
+    outcome = outcome_of(*steps)
+    keep_proven(outcome, Settings(allow=allow))
+    (part,) = outcome.results
+    assert part.use_original == bool(why)
+    assert (why in " ".join(outcome.notes)) if why else not outcome.notes
+
+
+def test_classes_that_the_checker_found_are_counted() -> None:
+    entry = Entry("part", Derivation(NOT_TOLD.before, (NOT_TOLD,)), proofs(Derivation(NOT_TOLD.before, (NOT_TOLD,))))
+    assert entry.kind == "precision" and Certificate((entry,)).classes() == {"precision": 1}
+    assert entry.derivation.kind == "reassociation"
+
+
+def test_tested_steps_are_asked_for() -> None:
+    assert not Settings().tested and not Settings(allow="precision").tested
+    assert (Settings(allow="tested").allow, Settings(allow="tested").tested) == ("reassociation", True)
+    assert replace(Settings(allow="precision,tested"), seed=3).tested
+    for wrong in ("guessed", "tested,tested", "exact,precision", ""):
+        with pytest.raises(UsageError, match="allow"):
+            Settings(allow=wrong)

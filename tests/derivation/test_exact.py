@@ -57,6 +57,13 @@ def test_other_groups_are_no_exact_step(name: str) -> None:
 def test_moves_are_exact_steps(name: str) -> None:
     (proof,) = check(derivation(*ALIKE[name], "exact"))
     assert "operations grouped alike" in proof.details or "equal but for names and order" in proof.details
+    assert proof.kind == "exact"
+
+
+def test_what_is_not_told_is_of_the_worst_class() -> None:
+    """A function that only one side has: how its argument grows is compared with nothing."""
+    (proof,) = check(derivation("L[h<8] u[h]", "L[h<8] u[h]*exp(0*v[h])", "reassociation"))
+    assert proof.kind == "precision" and "is not told: exp is new" in proof.details
 
 
 @pytest.mark.parametrize(("rule", "text", "kind"), [
@@ -83,6 +90,7 @@ def test_what_both_sides_read_is_cut_away_where_the_whole_is_too_much(monkeypatc
     monkeypatch.setattr("einnet.derivation.check._BUDGET", cut if told else cut - 1)
     (proof,) = check(claimed)
     assert ("operations grouped alike at" in proof.details) == told and ("is not told" in proof.details) != told
+    assert proof.kind == ("exact" if told else "reassociation")
 
 
 def test_common_scopes_are_read_where_they_were() -> None:
