@@ -104,6 +104,7 @@ class Arguments(TypedDict, total=False):
     target: str
     cpu: str
     allow: str
+    tested: bool
     strict_nan: bool
     derive: bool
     converge: bool
