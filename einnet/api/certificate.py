@@ -18,7 +18,6 @@ from einnet.expr.resize import Resize
 
 if TYPE_CHECKING:
     from einnet.api.pipeline import Outcome
-    from einnet.api.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -95,33 +94,6 @@ def proofs_by(source: Derivation, resize: Resize, derivation: Derivation) -> tup
     except (CertificateError, ParseError):
         return None
     return proven if said == derivation else None
-
-
-def keep_proven(outcome: Outcome, settings: Settings, known: Mapping[Derivation, tuple[Proof, ...]] = MappingProxyType({})) -> None:
-    """Where a step of what was chosen does not hold, is only tested though that is not allowed, or is of a class that is not allowed as far as
-    the checker can tell, the model's own operators are kept; a note says so."""
-    left: dict[str, str] = {}
-    for r in outcome.results:
-        if r.changed and r.subprogram.key not in left:
-            why = _objection(r.candidate.form.derivation, settings, known)
-            if why:
-                left[r.subprogram.key] = why
-    if left:
-        outcome.keep_originals(outcome.kept | left.keys())
-        count = f"what was derived for {len(left)} distinct subprogram{'s' if len(left) > 1 else ''} is not used"
-        outcome.notes += [f"{count}: {why}" for why in dict.fromkeys(left.values())]
-
-
-def _objection(derivation: Derivation, settings: Settings, known: Mapping[Derivation, tuple[Proof, ...]]) -> str:
-    """Why a derivation is not to be used; empty where it is."""
-    try:
-        found = known.get(derivation) or proofs(derivation)
-    except CertificateError as error:
-        return str(error).partition("\n")[0]
-    if not settings.tested and any(p.method != "inline" for p in found):
-        return "a step is tested, not proven (--allow tested takes such steps)"
-    kind = worst(p.kind for p in found)
-    return "" if kind in settings.kinds else f"a step is of class {kind} as far as the checker can tell"
 
 
 def certify(outcome: Outcome, known: Mapping[Derivation, tuple[Proof, ...]] = MappingProxyType({})) -> Certificate:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from einnet.api.certificate import certify, keep_proven
+from einnet.api.certificate import certify
 from einnet.api.compared import refuse_failed
 from einnet.api.family import Family, Member
 from einnet.api.follow import AtSize, Found, Guard, Taken, followed, name, taken
@@ -33,6 +33,7 @@ from einnet.api.schedule import Schedule
 from einnet.api.served import Served
 from einnet.api.settings import Settings
 from einnet.api.sizes import Effort, dimension_of, measured_sizes, nearest
+from einnet.api.sound import keep_proven
 from einnet.derivation import einfile
 from einnet.derivation.ranged import RangedFile
 from einnet.errors import BackendError, ModelError, NotStaticError, UsageError

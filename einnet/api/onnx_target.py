@@ -45,7 +45,7 @@ def finish_onnx(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost,
     from einnet.graph.onnx_read import runnable
     from einnet.runtime.cpu.program import Executable
 
-    keep_proven(outcome)
+    keep_proven(outcome, settings)
     if settings.memory_limit is not None:
         restrain(outcome, settings.memory_limit)
     tell(settings, "verify and time", schedule.started)

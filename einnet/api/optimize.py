@@ -195,7 +195,7 @@ def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, sche
     """Compile what was chosen, prove, verify and time it; keep the model's own operators, or ONNX Runtime, where they are faster."""
     program, tolerance = outcome.program, TOLERANCE[settings.allow]
     tell(settings, "check the derivations", schedule.started)
-    keep_proven(outcome)
+    keep_proven(outcome, settings)
     tell(settings, "compile", schedule.started)
     compiled_programs = compiled(outcome, cost, schedule.stitched(time.monotonic()), settings.memory_limit)
     tell(settings, "verify and time", schedule.started)

@@ -187,7 +187,7 @@ class _Search:
     crew: Crew | None = None
 
     def outcome(self) -> Outcome:
-        from einnet.api.certificate import keep_proven
+        from einnet.api.sound import keep_proven
 
         begin = time.monotonic()
         parts = subprograms(self.program)

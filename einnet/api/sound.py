@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from einnet.api.bundling import window_derivations
-from einnet.api.certificate import proofs
-from einnet.derivation.steps import Derivation
+from einnet.api.certificate import proofs, worst
+from einnet.derivation.check import Proof
+from einnet.derivation.steps import KINDS, Derivation
 from einnet.errors import EinNetError
 from einnet.instantiate.build import build
 from einnet.search.candidates import OUT, Candidate, Choice
@@ -20,37 +22,44 @@ from einnet.search.forms import plain
 
 if TYPE_CHECKING:
     from einnet.api.pipeline import Outcome
+    from einnet.api.settings import Settings
     from einnet.runtime.cpu.program import Executable
 
 Verify = Callable[["Executable"], dict[str, Any]]
 """Errors of a program against ONNX Runtime, with "passed"."""
 
 
-def keep_proven(outcome: Outcome) -> None:
-    """Let every subprogram whose derivation the checker does not accept run as the model has it, with a note."""
-    if any(unproven(d) for b in outcome.bundles for d in window_derivations(b)):
+def keep_proven(outcome: Outcome, settings: Settings, known: Mapping[Derivation, tuple[Proof, ...]] = MappingProxyType({})) -> None:
+    """Let every subprogram whose derivation is not accepted run as the model has it, with a note: where a step does not hold, where it is tested
+    and not proven unless the settings allow that, and where it is of a class that they do not allow, as far as the checker can tell."""
+    if any(unproven(d, settings, known) for b in outcome.bundles for d in window_derivations(b)):
         outcome.keep_original()
         outcome.notes.append("parts that are computed together are not proven to be windows of the whole: the model's own operators are kept")
     failed: dict[str, str] = {}
     for r in {r.subprogram.key: r for r in outcome.results}.values():
-        why = unproven(r.choice.original.form.derivation)
+        why = unproven(r.choice.original.form.derivation, settings, known)
         if why:
             as_written(r.choice)
             outcome.notes.append(f"{r.subprogram.output.name}: how its expression was simplified is not proven ({why}): it runs as it is written")
-        why = unproven(r.candidate.form.derivation) if r.changed else None
+        why = unproven(r.candidate.form.derivation, settings, known, settings.kinds) if r.changed else None
         if why:
             failed[r.subprogram.key] = why
             outcome.notes.append(f"{r.subprogram.output.name}: what was derived is not proven ({why}): the model's own operators are kept")
     outcome.keep_originals(outcome.kept | failed.keys())
 
 
-def unproven(derivation: Derivation) -> str | None:
-    """Why the checker does not accept a derivation; None if it does."""
+def unproven(
+    derivation: Derivation, settings: Settings, known: Mapping[Derivation, tuple[Proof, ...]], kinds: Collection[str] = KINDS
+) -> str | None:  # fmt: skip
+    """Why a derivation is not accepted; None if it is."""
     try:
-        proofs(derivation)
+        found = known.get(derivation) or proofs(derivation)
     except Exception as error:  # whatever the checker fails at, nothing is proven then
         return next(iter(str(error).splitlines()), "") or type(error).__name__
-    return None
+    if not settings.tested and any(p.method != "inline" for p in found):
+        return "a step is tested only; --allow tested takes such steps"
+    kind = worst(p.kind for p in found)
+    return None if kind in kinds else f"a step is of class {kind} as far as the checker can tell"
 
 
 def as_written(choice: Choice) -> None:
