@@ -7,11 +7,14 @@ that it uses. Two scopes with equal keys of their normal forms are the same tens
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
 
+from einnet.expr import sets
 from einnet.expr.canonical import canonical, text_of
 from einnet.expr.index import Index, Range, var
 from einnet.expr.nodes import (
@@ -37,6 +40,7 @@ from einnet.expr.nodes import (
     used_names,
 )  # fmt: skip
 from einnet.expr.order import LATTICE, compared, ordered
+from einnet.expr.piecewise import NONDECREASING, ORDERED, Piecewise
 from einnet.expr.rationals import folded
 from einnet.expr.terms import (
     KEEPS_ZERO,
@@ -62,25 +66,54 @@ class OutOfReach(Exception):
     """The expression expands to more terms than the normal form handles."""
 
 
-@lru_cache(maxsize=1 << 12)
+_BENDS: ContextVar[bool] = ContextVar("bends", default=False)
+
+
+@contextmanager
+def by_bends() -> Iterator[None]:
+    """Within, normal forms have maxima, minima and comparisons by where they bend (`einnet.expr.piecewise`), and not as lattices (`order`).
+
+    Each of the two proves what the other does not: common shifts and scales, compositions along one direction, and what leaves a reduction here,
+    maxima of minima there.
+    """
+    token = _BENDS.set(True)
+    try:
+        yield
+    finally:
+        _BENDS.reset(token)
+
+
 def inline(scope: Scope) -> Scope:
     """The normal form. Raises OutOfReach where it would have more than a few hundred terms."""
+    return _inline(scope, _BENDS.get())
+
+
+@lru_cache(maxsize=1 << 12)
+def _inline(scope: Scope, bends: bool) -> Scope:
     if scope.reduce != "sum":
         return _reduction(scope)
     box = {i.name: i.range for i in scope.loops}
     return _assembled(scope.loops, tuple(_collected(_open_terms(scope), box)))
 
 
-@lru_cache(maxsize=1 << 12)
 def _open_terms(scope: Scope) -> tuple[Term, ...]:
     """Terms over the loops that add up to a sum scope, with the sums as they are written; indices are simplified over the scope's box."""
+    return _open_terms_by(scope, _BENDS.get())
+
+
+@lru_cache(maxsize=1 << 12)
+def _open_terms_by(scope: Scope, bends: bool) -> tuple[Term, ...]:
     box = {i.name: i.range for i in scope.loops}
     return tuple(simplified(replace(t, sums=(*scope.sums, *t.sums)), box) for t in _expand(scope.body, dict(scope.ranges)))
 
 
-@lru_cache(maxsize=1 << 12)
 def _reduction(scope: Scope) -> Scope:
     """The normal form of a max or min scope; reductions of the same kind right below are merged into it."""
+    return _reduction_by(scope, _BENDS.get())
+
+
+@lru_cache(maxsize=1 << 12)
+def _reduction_by(scope: Scope, bends: bool) -> Scope:
     zero, body = neutral(scope.reduce), _flat(scope.body, dict(scope.ranges))
     term = Term(sums=scope.sums, factors=(body,), absorbing=zero)
     while True:
@@ -92,15 +125,54 @@ def _reduction(scope: Scope) -> Scope:
             inner = _renamed(body.base, {*scope.ranges, *(i.name for i in term.sums)})
             mapping = dict(zip((i.name for i in inner.loops), body.index, strict=True))
             term = replace(term, sums=(*term.sums, *inner.sums), factors=(substitute_body(inner.body, mapping),))
+        elif isinstance(body, Read) and isinstance(body.base, Tensor) and body.fill == zero and bends:
+            conds, divisors = box_conditions(body.index, body.base.box, term.ranges({i.name: i.range for i in scope.loops}))
+            term = replace(term, conds=term.conds + conds, divisors=term.divisors + divisors, factors=(replace(body, fill=Fraction(0)),))
         else:
             break
     box = {i.name: i.range for i in scope.loops}
+    outside = _outside(scope.reduce, term, box) if bends else None
+    if outside is not None:
+        return _assembled(scope.loops, tuple(_collected(outside, box)))
     done = _canonical(term, box)
     if done is None:
         return Scope(scope.loops, (), Const(zero))
     if not done.sums:
         return _assembled(scope.loops, tuple(_collected(_expand(product_body(done), box), box)))
     return Scope(scope.loops, done.sums, product_body(done), scope.reduce)
+
+
+def _outside(reduce: str, term: Term, box: Box) -> list[Term] | None:
+    """What leaves a maximum or minimum over some place at least: terms without its iterators, a scale, and a function that keeps the order."""
+    ranges, names = term.ranges(box), {i.name for i in term.sums}
+    (body,) = term.factors
+    if _infinite(body) or not names:
+        return None
+    conds = (*term.conds, *map(divisor_condition, term.divisors))
+    terms = _collected(_expand(body, ranges), ranges)
+    moving = tuple(t for t in terms if t.names() & names)
+    if not moving or any(partial(t.factors) for t in terms) or not sets.reached(conds, ranges, names):
+        return None
+    forms = _Forms(ranges)
+    free, first = [t for t in terms if not t.names() & names], Piecewise(forms).first(moving)
+    if free or first != 1:
+        own = replace(term, factors=(_joined([replace(t, coefficient=t.coefficient / first) for t in moving], ranges),))
+        found = _extreme(reduce if first > 0 else "min" if reduce == "max" else "max", own, box)
+        return [*free, *(replace(t, coefficient=first * t.coefficient) for t in found)]
+    call = moving[0].factors[0] if len(moving) == 1 and len(moving[0].factors) == 1 else None
+    alone = not (moving[0].sums or moving[0].conds or moving[0].divisors)
+    if not isinstance(call, Call) or not alone or call.name not in NONDECREASING | {"relu"}:
+        return None
+    return _expand(Call(call.name, (_joined(_extreme(reduce, replace(term, factors=call.args), box), box),)), box)
+
+
+def _extreme(reduce: str, term: Term, box: Box) -> list[Term]:
+    """A maximum or minimum as terms."""
+    zero = neutral(reduce)
+    conds = (*term.conds, *map(divisor_condition, term.divisors))
+    body = Select(conds, term.factors[0], Const(zero)) if conds else term.factors[0]
+    loops = tuple(Iter(n, lo, hi) for n, (lo, hi) in box.items())
+    return _collected(_expand_read(Scope(loops, term.sums, body, reduce), indices(loops), Fraction(0), box), box)
 
 
 def _renamed(scope: Scope, used: Iterable[str]) -> Scope:
@@ -329,6 +401,10 @@ def _expand_call(name: str, args: tuple[Body, ...], box: Box) -> list[Term]:
     """A function of normal forms. Where f(0) = 0, conditions common to all terms of the argument stand outside."""
     if name == "exp":
         return _expand_exponential(args[0], box)
+    if _BENDS.get() and name in ORDERED and not any(map(_infinite, args)):
+        sums = [tuple(_collected(_expand(a, box), box)) for a in args]
+        if not any(partial(t.factors) for s in sums for t in s):
+            return Piecewise(_Forms(box)).call(name, sums)
     if name in ("less", "equal"):
         left, right = (_flat(a, box) for a in args)
         known = compared(name, left, right)
@@ -360,6 +436,25 @@ def _known(done: Body, box: Box) -> list[Term]:
         return _lone(done)
     formed = ordered(done.name, done.args)
     return _lone(formed) if isinstance(formed, Call) and formed.name in LATTICE else _expand(formed, box)
+
+
+@dataclass(frozen=True)
+class _Forms:
+    """Sums of canonical terms over the iterators of a box (`einnet.expr.piecewise.Forms`)."""
+
+    box: Box
+
+    def collected(self, terms: Sequence[Term]) -> tuple[Term, ...]:
+        return tuple(_collected(terms, self.box))
+
+    def expanded(self, body: Body) -> tuple[Term, ...]:
+        return tuple(_collected(_expand(body, self.box), self.box))
+
+    def body(self, terms: tuple[Term, ...]) -> Body:
+        return _joined(terms, self.box)
+
+    def text(self, term: Term) -> str:
+        return text_of(term, self.box)
 
 
 def _expand_exponential(arg: Body, box: Box) -> list[Term]:

@@ -66,11 +66,6 @@ def magnitudes_at(scope: Scope, points: NDArray[np.int64], whole: bool = False) 
     return found, system.arguments
 
 
-def values_at(scope: Scope, points: NDArray[np.int64], system: Arithmetic, element: Callable[[Tensor, Integers], Array]) -> Array:
-    """Values at `points` in a number system, over tensors whose elements at flat addresses `element` gives."""
-    return _Points(system, element).values(scope, points)
-
-
 def work(scope: Scope, points: int) -> int:
     """Body evaluations needed for some points, at most; a nested scope is evaluated at no more points than it has."""
     here = points * prod(i.extent for i in scope.sums)

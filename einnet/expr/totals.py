@@ -197,7 +197,7 @@ def span(body: Body) -> Span:
                 return _hull(Span(min(base.values), False, max(base.values)), Span(fill, False, fill))
             return ANY
         case Add(args):
-            found = Span(_ZERO, False, _ZERO)
+            found, args = _bends(args)
             for s in map(span, args):
                 found = Span(found.lo + s.lo, found.lo_open or s.lo_open, found.hi + s.hi, found.hi_open or s.hi_open)
             return found
@@ -210,6 +210,39 @@ def span(body: Body) -> Span:
         case Call(name, args):
             return _of_call(name, args)
     return ANY
+
+
+def _weighted(args: Iterable[Body]) -> dict[Body, Fraction]:
+    """Terms of a sum by what they are but for their coefficients; numbers under 1."""
+    found: dict[Body, Fraction] = {}
+    for a in args:
+        coefficient, rest = Fraction(1), a
+        match a:
+            case Const(Fraction() as v):
+                coefficient, rest = v, Const(Fraction(1))
+            case Mul((Const(Fraction() as v), *others)):
+                coefficient, rest = v, others[0] if len(others) == 1 else Mul(tuple(others))
+        found[rest] = found.get(rest, _ZERO) + coefficient
+    return found
+
+
+def _bends(args: tuple[Body, ...]) -> tuple[Span, tuple[Body, ...]]:
+    """c·relu(y) + d·y is 0 or more for -c <= d <= 0, and 0 or less for 0 <= d <= -c: a range for such parts, and the terms that are left."""
+    found = Span(_ZERO, False, _ZERO)
+    left = _weighted(args)
+    for bend in [f for f in left if isinstance(f, Call) and f.name == "relu"]:
+        (inner,) = bend.args
+        own = _weighted(inner.args if isinstance(inner, Add) else (inner,))
+        first = next((t for t in own if t != Const(Fraction(1))), None)
+        c, d = left[bend], left.get(first, _ZERO) / own[first] if first is not None and own[first] else _ZERO
+        if not d or any(left.get(t, _ZERO) != d * k for t, k in own.items() if t != Const(Fraction(1))) or not (-c <= d <= 0 or 0 <= d <= -c):
+            continue
+        for t, k in {**own, bend: c / d}.items():
+            left[t] = left.get(t, _ZERO) - d * k
+        found = Span(found.lo, False, inf) if c > 0 else Span(-inf, False, found.hi)
+    if found == Span(_ZERO, False, _ZERO):
+        return found, args
+    return found, tuple(Mul((Const(k), t)) for t, k in left.items() if k)
 
 
 def _whole(read: Read) -> bool:
