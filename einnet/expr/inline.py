@@ -16,6 +16,7 @@ from functools import lru_cache, reduce
 
 from einnet.expr import sets
 from einnet.expr.canonical import canonical, text_of
+from einnet.expr.functions import FUNCTIONS, Functions
 from einnet.expr.index import Index, Range, var
 from einnet.expr.nodes import (
     INF,
@@ -392,6 +393,10 @@ def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float,
 def _reciprocal(den: Body, box: Box) -> list[Term]:
     """1 / den; factors of the denominator stand alone."""
     terms = _collected(_expand(den, box), box)
+    if _BENDS.get():
+        found = Functions(_Forms(box)).reciprocal(tuple(terms))
+        if found is not None:
+            return found
     if len(terms) != 1 or terms[0].sums or terms[0].conds or terms[0].divisors or not terms[0].coefficient:
         return [Term(factors=(Div(_ONE, _joined(terms, box)),))]
     return [Term(1 / terms[0].coefficient, factors=tuple(Div(_ONE, f) for f in terms[0].factors))]
@@ -401,10 +406,13 @@ def _expand_call(name: str, args: tuple[Body, ...], box: Box) -> list[Term]:
     """A function of normal forms. Where f(0) = 0, conditions common to all terms of the argument stand outside."""
     if name == "exp":
         return _expand_exponential(args[0], box)
-    if _BENDS.get() and name in ORDERED and not any(map(_infinite, args)):
+    if _BENDS.get() and name in ORDERED | FUNCTIONS and not any(map(_infinite, args)):
         sums = [tuple(_collected(_expand(a, box), box)) for a in args]
-        if not any(partial(t.factors) for s in sums for t in s):
+        if name in ORDERED and not any(partial(t.factors) for s in sums for t in s):
             return Piecewise(_Forms(box)).call(name, sums)
+        found = Functions(_Forms(box)).call(name, sums) if name in FUNCTIONS else None
+        if found is not None:
+            return found
     if name in ("less", "equal"):
         left, right = (_flat(a, box) for a in args)
         known = compared(name, left, right)
@@ -455,6 +463,9 @@ class _Forms:
 
     def text(self, term: Term) -> str:
         return text_of(term, self.box)
+
+    def over(self, sums: Sequence[Iter]) -> _Forms:
+        return _Forms({**self.box, **{i.name: i.range for i in sums}})
 
 
 def _expand_exponential(arg: Body, box: Box) -> list[Term]:

@@ -17,7 +17,7 @@ from functools import reduce
 from typing import Protocol
 
 from einnet.expr.canonical import profile
-from einnet.expr.nodes import Body, Call, Cond, Const
+from einnet.expr.nodes import Body, Call, Cond, Const, Iter
 from einnet.expr.terms import Divisor, Term, product_body
 from einnet.expr.totals import span
 
@@ -46,6 +46,9 @@ class Forms(Protocol):
 
     def text(self, term: Term) -> str:
         """A term but for its coefficient."""
+
+    def over(self, sums: Sequence[Iter]) -> Forms:
+        """Forms over these iterators, too."""
 
 
 @dataclass(frozen=True)
