@@ -12,10 +12,9 @@ from einnet.api.bundling import bundle_keys
 from einnet.api.compared import other_model
 from einnet.api.statistics import classes, error_statistics
 from einnet.api.stored import StoredProgram
-from einnet.derivation.check import check
 from einnet.errors import CertificateError, UsageError
-from einnet.evidence.examine import Proven, proven, told_constants, told_kernels, told_lifting, told_numbers, trusted
-from einnet.evidence.numbers import drawn
+from einnet.evidence.examine import Proven, checked, proven, told_constants, told_kernels, told_lifting, told_numbers, trusted
+from einnet.evidence.numbers import SPECIAL, drawn, unlike
 from einnet.graph.program import Program
 from einnet.graph.split import anonymous, subprograms
 from einnet.instantiate.kernels import OpaqueCall, Plan
@@ -121,7 +120,7 @@ def audit_certificate(program: Program, stored: StoredProgram | StoredCuda) -> d
         if starts[-1] not in expressions:
             problems.append(f"derivation {number} starts from an expression that the model does not have: {entry.derivation.start.text()}")
         try:
-            methods.update(proof.method for proof in check(entry.derivation))
+            methods.update(proof.method for proof in checked(entry.derivation))
         except CertificateError as error:
             problems.append(f"derivation {number}, {error}")
     changed = [s for s in stored.report["subprograms"] if s["changed"]] if stored.report["runs"] != "whole model" else []
@@ -180,7 +179,7 @@ def beside(session: Session, stored: StoredProgram | StoredCuda, seed: int) -> R
     from einnet.api.verify import random_values
 
     inputs = random_values([(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items()], seed)
-    return inputs, {draw: session(drawn(inputs, draw)) for draw in BESIDE}
+    return inputs, {draw: session(drawn(inputs, draw)) for draw in (*BESIDE, *SPECIAL)}
 
 
 def audit_numbers(program: Program, stored: StoredProgram | StoredCuda, reference: Reference, found: Proven | None, seed: int) -> dict[str, Any]:
@@ -202,7 +201,8 @@ def audit_numbers(program: Program, stored: StoredProgram | StoredCuda, referenc
     if found is not None:
         told["subprograms"] = told_numbers(program, found, stored.observing(found.lifting), inputs, seed)
         problems += told["subprograms"]["problems"]
-    return {**told, "draws": list(BESIDE), "problems": problems, "passed": told["passed"] and not problems}
+    special = {draw: unlike(stored.tried(drawn(inputs, draw))[0], expected[draw]) for draw in SPECIAL}
+    return {**told, "draws": list(BESIDE), "special": special, "problems": problems, "passed": told["passed"] and not problems}
 
 
 def shapes(stored: StoredProgram | StoredCuda) -> dict[str, tuple[int, ...]]:

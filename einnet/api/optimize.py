@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
+from einnet.api.assured import SHARE, assured, with_evidence
 from einnet.api.certificate import Certificate, certify
 from einnet.api.decide import Contest
 from einnet.api.inputs import gather_inputs
@@ -201,7 +202,12 @@ def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, sche
     tell(settings, "verify and time", schedule.started)
 
     def verify(one: Executable) -> dict[str, Any]:
-        return trial.verify(one, tolerance)
+        found = trial.verify(one, tolerance)
+        return found if one is compiled_programs.get("original") and len(compiled_programs) > 1 else with_evidence(found, evidence(one))
+
+    def evidence(one: Executable) -> dict[str, Any]:
+        left = schedule.end - time.monotonic()
+        return assured(outcome, one, min(SHARE * settings.time_budget, max(left, 0.0)))
 
     def rebuilt() -> Executable:
         return built(outcome.plan(), cost, strict=True)

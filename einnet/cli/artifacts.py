@@ -169,6 +169,7 @@ def verdict_lines(verdict: dict[str, Any]) -> list[str]:
         rows += [("constants", constants_row(constants), constants["problems"]), ("kernels", kernels_row(kernels), kernels["problems"])]
     numbers = verdict["verification"]
     rows += [("numbers", numbers_row(numbers), numbers.get("problems", []))]
+    rows += [("", special_row(numbers["special"]), [])] if "special" in numbers else []
     lines = ["passed" if verdict["passed"] else "FAILED"]
     for name, text, problems in rows:
         lines += [f"{name:<12} {text}", *(f"  {problem}" for problem in problems)]
@@ -219,6 +220,12 @@ def numbers_row(told: dict[str, Any]) -> str:
     shares = f"errors are at most {parts['share']:.2g} of a bound, bounds at most {parts['bound']:.2g} of a subprogram's max|y|"
     on = f"on {', '.join(parts['draws'])} inputs"
     return f"{parts['subprograms']} of {parts['of']} subprograms within their a-priori bounds {on}{missing}: {shares}"
+
+
+def special_row(told: dict[str, list[str]]) -> str:
+    """Where NaN and infinity in an input lead to, beside ONNX Runtime; it is told and decides nothing, as derivations are about numbers."""
+    leads = {what: f"elsewhere than in ONNX Runtime for {', '.join(names)}" if names else "as in ONNX Runtime" for what, names in told.items()}
+    return "one in every input leads, " + "; ".join(f"{what}: {where}" for what, where in leads.items())
 
 
 def output_lines(name: str, e: dict[str, Any], numbers: dict[str, Any]) -> list[str]:

@@ -65,6 +65,13 @@ def recomputed(program: Program, plan: Plan) -> Recomputed:
     return found
 
 
+def as_said(program: Program, plan: Plan) -> dict[str, Value]:
+    """What the constants of a plan that was made in this process hold: nothing is computed again."""
+    known = program.tensors()
+    own = {b.name: known[b.name] for b in plan.buffers if b.role == "constant" and b.name in program.weights and b.name in known}
+    return {**own, **plan.expressions}
+
+
 def valued_views(kernel: EOperator) -> list[Any]:
     """The views that stand for tensors that carry their values."""
     declared = tensors(kernel.scope)

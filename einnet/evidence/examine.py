@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from einnet.derivation.check import check
+from einnet.derivation.check import Proof, check
 from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError
 from einnet.evidence.constants import Recomputed, recomputed
@@ -50,11 +51,17 @@ def known(derivations: Sequence[Derivation]) -> dict[str, Known]:
     found: dict[str, Known] = {}
     for derivation in derivations:
         try:
-            proofs = check(derivation)
+            proofs = checked(derivation)
         except CertificateError:
             continue
         found[anonymous(derivation.start).key] = Known(derivation, all(p.method == "inline" for p in proofs))
     return found
+
+
+@lru_cache(maxsize=1 << 12)
+def checked(derivation: Derivation) -> tuple[Proof, ...]:
+    """A proof for every step, once. Raises CertificateError as `check` does."""
+    return tuple(check(derivation))
 
 
 def told_lifting(program: Program, result: Proven) -> Told:
@@ -64,10 +71,12 @@ def told_lifting(program: Program, result: Proven) -> Told:
     within = {name: lifted.output for lifted in result.lifting.found.values() for name in lifted.inside}
     methods: Counter[str] = Counter()
     problems = list(result.lifting.problems)
-    changed = 0
+    changed = left = 0
     for part in parts:
         verdict = verdicts.get(part.output.name) or verdicts.get(within.get(part.output.name, ""))
-        if verdict is None:
+        if verdict is None and (part.output.name in result.lifting.found or part.output.name in within):
+            left += 1
+        elif verdict is None:
             problems.append(f"{part.output.name}: nothing in the plan computes it")
         elif verdict.problem:
             if verdict.output == part.output.name:
@@ -82,6 +91,7 @@ def told_lifting(program: Program, result: Proven) -> Told:
         "proven": methods[NORMAL],
         "by_derivation": methods[CHAIN],
         "tested": methods[POINTS],
+        "left": left,
         "problems": problems,
     }
 

@@ -36,6 +36,9 @@ DRAWS: dict[str, Callable[[Array], Array]] = {
 }
 """What floats of inputs are made of standard normal ones."""
 
+SPECIAL = {"NaN": np.nan, "infinity": np.inf}
+"""What stands at one element of every input of floats: programs are compared with ONNX Runtime in where they give NaN, and pass either way."""
+
 Observed = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 """Runs the program on inputs by their names in the model; gives what it held of the model's tensors, by their names in the program."""
 
@@ -55,7 +58,28 @@ class Compared:
 
 def drawn(inputs: Mapping[str, Array], draw: str) -> dict[str, Array]:
     """Inputs of a kind, made of standard normal ones; what is no float stays."""
+    if draw in SPECIAL:
+        return {name: with_one(x, SPECIAL[draw]) for name, x in inputs.items()}
     return {name: DRAWS[draw](x) if x.dtype.kind == "f" else x for name, x in inputs.items()}
+
+
+def with_one(x: Array, value: float) -> Array:
+    """Floats with another value in the middle."""
+    found = x.copy()
+    if x.dtype.kind == "f" and x.size:
+        found.reshape(-1)[x.size // 2] = value
+    return found
+
+
+def unlike(got: Mapping[str, Array], wanted: Mapping[str, Array]) -> list[str]:
+    """Outputs that are NaN at other elements, or infinite at others."""
+    floats = [name for name, y in wanted.items() if y.dtype.kind == "f"]
+    return [n for n in floats if not (same(np.isnan, got[n], wanted[n]) and same(np.isinf, got[n], wanted[n]))]
+
+
+def same(what: Callable[[Array], Array], one: Array, other: Array) -> bool:
+    """Something holds at the same elements of both."""
+    return one.shape == other.shape and bool(np.array_equal(what(one), what(other)))
 
 
 def compare(program: Program, lifting: Lifting, observed: Observed, inputs: Mapping[str, Array], draw: str, seed: int = 0) -> Compared:

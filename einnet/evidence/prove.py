@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import inf
 
 from einnet.derivation.check import Proof, check_equal, check_exact
 from einnet.derivation.steps import Derivation, replace_at
@@ -47,9 +49,12 @@ class Verdict:
     details: str = ""
 
 
-def prove(lifting: Lifting, known: Mapping[str, Known]) -> list[Verdict]:
-    """A verdict for each lifted tensor; `known` are the derivations by the key of what they start from, its tensors named by occurrence."""
-    return [verdict(lifted, known) for lifted in lifting.found.values()]
+def prove(lifting: Lifting, known: Mapping[str, Known], until: float = inf) -> list[Verdict]:
+    """A verdict for each lifted tensor, as far as time.monotonic() is `until` then.
+
+    `known` are the derivations by the key of what they start from, its tensors named by occurrence.
+    """
+    return [verdict(lifted, known) for lifted in lifting.found.values() if time.monotonic() < until]
 
 
 def verdict(lifted: Lifted, known: Mapping[str, Known]) -> Verdict:

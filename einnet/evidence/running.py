@@ -59,6 +59,7 @@ class OnHost:
         from einnet.runtime.cuda.host import Host
 
         self.host: Host = Host(program)
+        self.runs_text = self.host.generated == "text"
 
     def run(self, place: int, given: Mapping[str, Array]) -> dict[str, Array]:
         """See `exercise.Runner`."""

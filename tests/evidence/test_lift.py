@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.drawn import forced
 from benchmarks.models import MODELS
 from einnet.evidence.addresses import NotLifted, address, digits, element, loops_of, ranges_of, refined
 from einnet.evidence.contents import Contents
@@ -17,7 +18,6 @@ from einnet.expr.nodes import Read, Scope, Tensor, indices
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, Plan, View, dense_view
 from einnet.search.forms import Form
-from tests.evidence.forced import forced
 from tests.models import tiny, with_opaque
 
 SOME = ("fsrcnn", "transformer")
