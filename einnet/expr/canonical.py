@@ -11,12 +11,13 @@ from einnet.expr.constants import without_constants
 from einnet.expr.index import Floor, Index, Range, bounds, substitute, var
 from einnet.expr.key import canonical_form
 from einnet.expr.lattice import anchored, rows
-from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Iter, Mul, Read, Scope, Select, Val, fresh, used_names
+from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Iter, Mul, Read, Scope, Select, Tensor, Val, fresh, used_names
 from einnet.expr.terms import (
     Divisor,
     Term,
     closed_factors,
     divisor_condition,
+    equality,
     inequality,
     product_body,
     reduced_divisor,
@@ -65,6 +66,8 @@ def _settled(term: Term, box: Box) -> Term | None:
 def _changed(term: Term, box: Box) -> Term | None:
     return (
         _without_free(term)
+        or _with_equations(term)
+        or _of_single_elements(term)
         or without_constants(term)
         or _equated(term)
         or _eliminated(term)
@@ -130,6 +133,35 @@ def _without_free(term: Term) -> Term | None:
         for i in free:
             coefficient *= i.extent
     return replace(term, coefficient=coefficient, sums=tuple(i for i in term.sums if i.name in used))
+
+
+def _with_equations(term: Term) -> Term | None:
+    """e >= 0 and -e >= 0 are e = 0."""
+    for c in term.conds:
+        opposite = Cond(-c.index)
+        if not c.equal and opposite in term.conds:
+            e = c.index if not c.index.terms or c.index.terms[0][1] > 0 else opposite.index
+            rest = tuple(d for d in term.conds if d not in (c, opposite))
+            return replace(term, conds=(*rest, equality(e)))
+    return None
+
+
+def _of_single_elements(term: Term) -> Term | None:
+    """Along a dimension of one element, a tensor is read at it, or outside, where the term vanishes."""
+    if term.absorbing != 0 or partial(term.factors):
+        return None
+    for f in term.factors:
+        if isinstance(f, Read) and isinstance(f.base, Tensor) and f.fill == 0:
+            for n, (e, extent) in enumerate(zip(f.index, f.base.shape, strict=True)):
+                if extent == 1 and e.terms:
+                    index = (*f.index[:n], Index(), *f.index[n + 1 :])
+                    factors = tuple(replace(f, index=index) if g is f else g for g in term.factors)
+                    return replace(term, factors=factors, conds=tuple(dict.fromkeys((*term.conds, equality(_positive(e))))))
+    return None
+
+
+def _positive(e: Index) -> Index:
+    return e if e.terms[0][1] > 0 else -e
 
 
 def _loose(e: Index, name: str) -> Index | None:
