@@ -28,6 +28,7 @@ from einnet.expr.nodes import (
     Div,
     Iter,
     Mul,
+    Number,
     Read,
     Scope,
     Select,
@@ -55,7 +56,7 @@ from einnet.expr.terms import (
     simplified,
     split_conditions,
 )  # fmt: skip
-from einnet.expr.totals import partial
+from einnet.expr.totals import partial, total
 
 _MOST_TERMS = 512
 _ONE = Const(Fraction(1))
@@ -122,6 +123,8 @@ def _reduction_by(scope: Scope, bends: bool) -> Scope:
         if isinstance(body, Select) and body.other == Const(zero):
             conds, divisors = split_conditions(body.conds)
             term = replace(term, conds=(*term.conds, *conds), divisors=(*term.divisors, *divisors), factors=(body.then,))
+        elif isinstance(body, Add) and (masked := _masked(body, zero)) is not None:
+            term = replace(term, factors=(masked,))
         elif isinstance(body, Read) and isinstance(body.base, Scope) and body.base.reduce == scope.reduce:
             inner = _renamed(body.base, {*scope.ranges, *(i.name for i in term.sums)})
             mapping = dict(zip((i.name for i in inner.loops), body.index, strict=True))
@@ -141,6 +144,15 @@ def _reduction_by(scope: Scope, bends: bool) -> Scope:
     if not done.sums:
         return _assembled(scope.loops, tuple(_collected(_expand(product_body(done), box), box)))
     return Scope(scope.loops, done.sums, product_body(done), scope.reduce)
+
+
+def _masked(body: Add, zero: Number) -> Select | None:
+    """x + (c ? y : -inf) is c ? x + y : -inf, where x and y are finite; None where there is no such mask."""
+    for n, a in enumerate(body.args):
+        rest = (*body.args[:n], *body.args[n + 1 :])
+        if isinstance(a, Select) and a.other == Const(zero) and all(map(total, (*rest, a.then))):
+            return Select(a.conds, Add((*rest, a.then)), a.other)
+    return None
 
 
 def _outside(reduce: str, term: Term, box: Box) -> list[Term] | None:

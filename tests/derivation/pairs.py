@@ -263,3 +263,37 @@ def _function_identities() -> Iterator[Pair]:
     yield SCORES, "L[i<6] log({L[i<6] Σ[j<7] exp(S[i,j])}[i])", f"L[i<6] {high}+log({{L[i<6] Σ[j<7] exp(S[i,j]-{high})}}[i])"
     masked = "exp(S[i,j] + select(i-j>=0, 0, -inf))"
     yield SCORES, f"L[i<6,c<4] Σ[j<7] {masked}*V[j,c]", "L[i<6,c<4] Σ[j<7] select(i-j>=0, exp(S[i,j]), 0)*V[j,c]"
+
+
+def proven_pairs() -> Iterator[tuple[str, Pair]]:
+    """Names and pairs that normal forms prove: what derivations of attention, of maxima and of clipping rest on."""
+    for n, pair in enumerate(_proven()):
+        yield f"proven {n}", pair
+
+
+def _proven() -> Iterator[Pair]:
+    square = "S : f32[26,26]\nV : f32[26,8]\n"
+    scores = "{L[m<26,n<26] S[m,n] + select(n-m+6>=0 & m-n+6>=0 & (m+n)%2==0, 0, -inf)}"
+    inside = "m+2*n-6>=0 & -m-2*n+31>=0"
+    band = f"{{L[m<26,n<7] select({inside}, S[m,m+2*n-6], 0)}}"
+    most, band_most = f"L[m<26] max[n<26] {scores}[m,n]", f"L[m<26] max[n<7] select({inside}, {band}[m,n], -inf)"
+    yield square, most, band_most
+    powers = f"{{L[m<26,n<26] exp({scores}[m,n] - {{{most}}}[m])}}"
+    band_powers = f"{{L[m<26,n<7] select({inside}, exp({band}[m,n] - {{{band_most}}}[m]), 0)}}"
+    total, band_total = f"L[m<26] Σ[n<26] {powers}[m,n]", f"L[m<26] Σ[n<7] {band_powers}[m,n]"
+    yield square, total, band_total
+    whole = f"L[m<26,c<8] Σ[n<26] {powers}[m,n]/{{{total}}}[m]*V[n,c]"
+    yield square, whole, f"L[m<26,c<8] Σ[n<7] select({inside}, {band_powers}[m,n]/{{{band_total}}}[m]*V[m+2*n-6,c], 0)"
+    for before, after in (
+        ("relu(3*A[i]/7)", "3*relu(A[i])/7"), ("max(A[i],B[i])+M[i]", "max(A[i]+M[i],B[i]+M[i])"), ("min(relu(A[i]),6)", "relu(A[i])-relu(A[i]-6)"),
+        ("relu(A[i])-relu(-1*A[i])", "A[i]"), ("less(5*A[i],5*B[i])", "less(A[i]-B[i],0)"), ("equal(A[i],B[i])", "1-less(A[i],B[i])-less(B[i],A[i])"),
+        ("max(max(A[i],B[i])+3,M[i])", "max(A[i]+3,max(M[i],B[i]+3))"), ("max(tanh(A[i]),0)", "tanh(relu(A[i]))"),
+        ("exp(A[i])/exp(B[i])", "exp(A[i]-B[i])"),
+        ("log(exp(A[i]))", "A[i]"), ("sigmoid(A[i])", "1/(1+exp(-1*A[i]))"), ("abs(abs(A[i])-2)", "max(max(A[i]-2,-1*A[i]-2),min(A[i]+2,2-A[i]))"),
+        ("relu(min(relu(A[i]),6)-1)", "relu(A[i]-1)-relu(A[i]-6)"), ("floor(A[i]-4)+ceil(-1*A[i])", "-4+0*A[i]"),
+    ):  # fmt: skip
+        yield line(before, after)
+    plane = "X : f32[11,13]\n"
+    yield plane, "L[h<11] max[w<13] 3*relu(X[h,w])-X[h,2]", "L[h<11] 3*relu({L[h<11] max[w<13] X[h,w]}[h])-X[h,2]"
+    one = "U : f32[1,6]\nW : f32[6,4]\n"
+    yield one, "L[h<3,f<4] {L[-1<=t<3,f<4] Σ[c<6] U[t,c]*W[c,f]}[h-1,f]", "L[h<3,f<4] {L[t<1,f<4] Σ[c<6] U[t,c]*W[c,f]}[h-1,f]"

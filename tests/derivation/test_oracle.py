@@ -12,17 +12,20 @@ import numpy as np
 import pytest
 
 from einnet.derivation.check import Difference, check_equal
+from einnet.derivation.draws import GENERIC, SMALL, Choice, Draw
 from einnet.derivation.oracle import Witness
 from einnet.errors import CertificateError
 from einnet.expr.arithmetic import Machine, Strict
+from einnet.expr.inline import by_bends, inline
 from einnet.expr.nodes import Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, Tensor, children, rebuild, tensors, walk
 from einnet.expr.points import values_at, work
 from einnet.expr.text import parse
-from tests.derivation.pairs import Pair, false_pairs, true_pairs
+from tests.derivation.pairs import Pair, false_pairs, proven_pairs, true_pairs
 from tests.expr.brute import FUNCTIONS, Brute
 
-FALSE, TRUE = dict(false_pairs()), dict(true_pairs())
-SMALL = 4000
+FALSE, TRUE, PROVEN = dict(false_pairs()), dict(true_pairs()), dict(proven_pairs())
+FEW, MANY = range(48), range(48, 1000)
+FEW_POINTS = 4000
 
 
 def sides(pair: Pair) -> tuple[Scope, Scope]:
@@ -53,9 +56,38 @@ def test_true_pairs_are_not_refuted(name: str) -> None:
     assert check_equal(after, before).method in ("inline", "random")
 
 
+@pytest.mark.parametrize("name", PROVEN)
+def test_what_the_order_of_numbers_says_is_proven(name: str) -> None:
+    before, after = sides(PROVEN[name])
+    assert check_equal(before, after).method == "inline"
+
+
+def test_forms_by_bends_keep_every_value() -> None:
+    """Of random expressions with functions in them, at ties, zeros and generic values, in doubles."""
+    for seed in FEW:
+        scope = random_scope(Random(seed))
+        with by_bends():
+            flat = inline(scope)
+        points = np.argwhere(np.ones(scope.shape))
+        for palette in (SMALL, GENERIC):
+            draw = Draw("", Choice(palette, f"bends {seed}"))
+            left, right = (values_at(s, points, Strict(), draw.floats) for s in (scope, flat))
+            whole = np.isnan(left) & np.isnan(right) | ~np.isfinite(left) | (np.abs(left - right) <= 1e-9 * (1 + np.abs(left)))
+            assert whole.all() or has_steps(scope), f"seed {seed}: {scope.text()} is no {flat.text()}"
+
+
+def has_steps(scope: Scope) -> bool:
+    """A function that jumps where its argument is rounded."""
+
+    def steps(body: Body) -> bool:
+        return (isinstance(body, Call) and body.name in ("floor", "sign", "less", "equal", "not")) or any(map(steps, children(body)))
+
+    return any(steps(s.body) for s in walk(scope))
+
+
 def value(scope: Scope, witness: Witness) -> float:
     """The value at a witness's point; of small rational expressions by another evaluator, exactly. NaN where there is none."""
-    if rational(scope) and work(scope, 1) < SMALL and math.prod(scope.shape) < SMALL:
+    if rational(scope) and work(scope, 1) < FEW_POINTS and math.prod(scope.shape) < FEW_POINTS:
         try:
             given = {n: np.asarray(t.values, dtype=object).reshape(t.shape) for n, t in tensors(scope).items() if t.values is not None}
             return float(Brute({**witness.arrays(scope), **given}).at(scope, witness.point))
@@ -71,7 +103,7 @@ def rational(scope: Scope) -> bool:
     def known(body: Body) -> bool:
         return (not isinstance(body, Call) or body.name in FUNCTIONS) and all(map(known, children(body)))
 
-    return all(known(s.body) and not any(math.prod(t.shape) > SMALL for t in tensors(s).values()) for s in walk(scope))
+    return all(known(s.body) and not any(math.prod(t.shape) > FEW_POINTS for t in tensors(s).values()) for s in walk(scope))
 
 
 def test_a_difference_survives_a_process_boundary() -> None:
@@ -155,9 +187,6 @@ def rewritten(rng: Random, body: Body) -> Body:
         case "sigmoid":
             return Div(one, Add((one, Call("exp", (Mul((minus, x)),)))))
     return body
-
-
-FEW, MANY = range(48), range(48, 1000)
 
 
 def check_true_rewrites(seeds: range) -> None:
