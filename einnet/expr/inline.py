@@ -17,7 +17,7 @@ from functools import lru_cache, reduce
 from einnet.expr import sets
 from einnet.expr.canonical import canonical, text_of
 from einnet.expr.functions import FUNCTIONS, Functions
-from einnet.expr.index import Index, Range, var
+from einnet.expr.index import Index, Range, bounds, var
 from einnet.expr.nodes import (
     INF,
     Add,
@@ -93,9 +93,17 @@ def inline(scope: Scope) -> Scope:
 @lru_cache(maxsize=1 << 12)
 def _inline(scope: Scope, bends: bool) -> Scope:
     if scope.reduce != "sum":
-        return _reduction(scope)
+        done = _reduction(scope)
+        return done if done.reduce == "sum" else _as_read(done)
     box = {i.name: i.range for i in scope.loops}
     return _assembled(scope.loops, tuple(_collected(_open_terms(scope), box)))
+
+
+def _as_read(done: Scope) -> Scope:
+    """A maximum or minimum as what only reads it is written: read at its own loops, over those that it uses."""
+    used = used_names(done.body)
+    loops = tuple(i for i in done.loops if i.name in used)
+    return Scope(done.loops, (), Read(replace(done, loops=loops), indices(loops)))
 
 
 def _open_terms(scope: Scope) -> tuple[Term, ...]:
@@ -196,13 +204,16 @@ def _renamed(scope: Scope, used: Iterable[str]) -> Scope:
 def _canonical(term: Term, box: Box) -> Term | None:
     """The canonical form, with the non-linear factors normalised over the iterators that it chose."""
     done = canonical(term, box)
-    if done is None or all(f in term.factors for f in done.factors):
+    if done is None:
+        return None
+    known = set(term.factors) if set(done.sums) <= set(term.sums) else set()
+    if all(f in known for f in done.factors):
         return done
     ranges = done.ranges(box)
     if done.absorbing != 0:
-        return replace(done, factors=tuple(f if f in term.factors else _flat(f, ranges) for f in done.factors))
+        return replace(done, factors=tuple(f if f in known else _flat(f, ranges) for f in done.factors))
     coefficient, factors = done.coefficient, []
-    for f in (f if f in term.factors else _opaque(f, ranges) for f in done.factors):
+    for f in (f if f in known else _opaque(f, ranges) for f in done.factors):
         if isinstance(f, Const) and not isinstance(f.value, float):
             coefficient *= f.value
         else:
@@ -249,8 +260,14 @@ def _assembled(loops: tuple[Iter, ...], terms: tuple[Term, ...]) -> Scope:
 
 
 def _joined(terms: Iterable[Term], box: Box) -> Body:
-    """The sum of canonical terms as a body; terms with sums are closed."""
-    return added([scaled(t.coefficient, _closed(t, box) if t.sums else product_body(t)) for t in terms])
+    """The sum of canonical terms as a body; terms with sums are closed. A term that is infinite outside a region makes the sum so."""
+    parts = [scaled(t.coefficient, _closed(t, box) if t.sums else product_body(t)) for t in terms]
+    regions = [p for p in parts if isinstance(p, Select) and isinstance(p.other, Const) and isinstance(p.other.value, float)]
+    rest = [p for p in parts if p not in regions]
+    if not regions or len(parts) < 2 or len({p.other for p in regions}) > 1 or any(map(_infinite, (*rest, *(p.then for p in regions)))):
+        return added(parts)
+    conds = tuple(dict.fromkeys(c for p in regions for c in p.conds))
+    return Select(conds, _flat(added([*(p.then for p in regions), *rest]), box), regions[0].other)
 
 
 def _closed(term: Term, box: Box) -> Read:
@@ -387,9 +404,11 @@ def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float,
         mapping = dict(zip((i.name for i in scope.loops), index, strict=True))
         taken = {*box, *mapping}
         inner = []
+        narrow = any(lo < low or high < hi - 1 for (low, high), (lo, hi) in zip((bounds(ix, box) for ix in index), scope.box))
         for t in _open_terms(scope):
             named = _apart(t, taken)
-            inner.append(named.substitute(mapping, named.sums))
+            placed = named.substitute(mapping, named.sums)
+            inner.append(replace(placed, factors=tuple(_opaque(f, placed.ranges(box)) for f in placed.factors)) if narrow else placed)
     else:
         reduced = _reclosed(scope, index, box)
         inner = [Term(factors=(reduced,))] if isinstance(reduced.base, Scope) and reduced.base.reduce != "sum" else _expand(reduced, box)
@@ -442,7 +461,12 @@ def _expand_call(name: str, args: tuple[Body, ...], box: Box) -> list[Term]:
         bare = [replace(t, coefficient=t.coefficient / scale) for t in bare]
         done, size = _folded(name, (_joined(bare, box),)), Fraction(1) if name == "sign" else abs(scale)
         return [replace(t, coefficient=t.coefficient * size, conds=t.conds + conds, divisors=t.divisors + divisors) for t in _known(done, box)]
-    return _known(_folded(name, tuple(_flat(a, box) for a in args)), box)
+    flat = tuple(_flat(a, box) for a in args)
+    if name == "exp" and isinstance(flat[0], Select) and flat[0].other == Const(-INF):
+        conds, divisors = split_conditions(flat[0].conds)
+        inside = _expand_call(name, (flat[0].then,), box)
+        return [replace(t, conds=t.conds + conds, divisors=t.divisors + divisors) for t in inside]
+    return _known(_folded(name, flat), box)
 
 
 def _scale(name: str, coefficient: Fraction) -> Fraction:
