@@ -29,10 +29,17 @@ def converged_forms(scope: Scope, tables: Iterable[Table], derive: bool, observe
             yield converged_form(scope, found)
 
 
-def base_of(form: Form, weights: Weights, group_of: Callable[[Scope], Group]) -> Base:
-    """A form as a base: its openings, and the cost and structure of the rest."""
-    top, inside = opened(form)
-    return _base(form, tuple(Opening(s, group_of(s), fed) for s, fed in top.items()), inside, weights)
+def bases_of(form: Form, weights: Weights, group_of: Callable[[Scope], Group]) -> Iterator[Base]:
+    """A form as a base: its openings, and the cost and structure of the rest.
+
+    Where several openings read one contraction there are two: either that is computed once, or each of them on its own, in another order maybe.
+    """
+    seen: list[dict[Scope, bool]] = []
+    for shared in (True, False):
+        top, inside = opened(form, shared)
+        if top not in seen:
+            seen.append(top)
+            yield _base(form, tuple(Opening(s, group_of(s), fed) for s, fed in top.items()), inside, weights)
 
 
 def closed_base(form: Form, weights: Weights) -> Base:
@@ -60,10 +67,10 @@ def reads_through(scope: Scope) -> bool:
     return is_copy(scope) and isinstance(scope.body, Read) and isinstance(scope.body.base, Scope)
 
 
-def opened(form: Form) -> tuple[dict[Scope, bool], set[Scope]]:
+def opened(form: Form, shared: bool = True) -> tuple[dict[Scope, bool], set[Scope]]:
     """The outermost reductions that the generated parts and the operands read, with whether a vendor operator reads them; and all that is inside.
 
-    A contraction that is read in several places is one of them, not what reads it: it is the same wherever it is read.
+    If `shared`, a contraction that is read in several places is one of them, not what reads it: it is the same wherever it is read.
     """
     vendor = {s for s, _ in form.matches}
     inner = [s for s in walk(form.tree) if s is not form.tree and s not in vendor]
@@ -72,8 +79,8 @@ def opened(form: Form) -> tuple[dict[Scope, bool], set[Scope]]:
         return {}, set()
     within = {s: set(walk(s)) for s in reductions}
     products = [s for s in reductions if s.sums and len(product_reads(s.body) or ()) > 1]
-    shared = [s for s in products if inner.count(s) > 1]
-    reductions = {s: None for s in reductions if s in products or not any(t in within[s] for t in shared)}
+    common = [s for s in products if inner.count(s) > 1] if shared else []
+    reductions = {s: None for s in reductions if s in products or not any(t in within[s] for t in common)}
     top = [s for s in reductions if not any(s != t and s in within[t] for t in reductions)]
     top = [s for s in top if not any(s != v and v in within[s] for v in vendor)]
     fed = {s for v in vendor for s in nested(v)}

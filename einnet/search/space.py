@@ -14,13 +14,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from einnet.derivation.facts import is_copy
 from einnet.derivation.normalise import FORCED, normalise
 from einnet.derivation.rule import Refused, Rewrite, Rule
 from einnet.derivation.rules import RULES
 from einnet.derivation.steps import Step
 from einnet.expr.nodes import Scope, is_weight, nested
 from einnet.instantiate.tables import TABLES, Table
-from einnet.search.bases import base_of, closed_base, converged_forms
+from einnet.search.bases import bases_of, closed_base, converged_forms
 from einnet.search.forms import Form, plain
 from einnet.search.groups import Base, Group, Member
 from einnet.search.together import together
@@ -29,8 +30,8 @@ from einnet.search.ways import Ways
 from einnet.search.work import BYTES, MACHINE, Weights, applies_algorithm, elements, flops, intensity, moved
 
 EXPLORED = (
-    "sum-split", "substitute", "substitute-sum", "tile", "band", "merge", "relax", "bilinear", "divide", "distribute", "scale", "store", "join",
-    "collect", "commute",
+    "sum-split", "substitute", "substitute-sum", "tile", "band", "triangle", "merge", "relax", "bilinear", "divide", "distribute", "scale",
+    "store", "join", "collect", "commute",
 )  # fmt: skip
 """Rules that are a choice. tighten and fold are applied always, reorder and relayout where converging derivation wants them."""
 
@@ -167,11 +168,11 @@ class Space:
     def worth(self, scope: Scope) -> bool:
         """Exploring can pay: the scope computes much for what it moves, or reads what another one reduces, and is no algorithm's transform.
 
-        What reads a reduction may pass into it, so that much is computed there or nothing: its own arithmetic tells nothing of that.
+        What reads something computed may pass into it, so that much is computed there or nothing: its own arithmetic tells nothing of that.
         """
         if is_weight(scope) or applies_algorithm(scope):
             return False
-        return intensity(scope) >= self.options.intensity or reads_reduction(scope)
+        return intensity(scope) >= self.options.intensity or reads_computed(scope)
 
     def _group(self, scope: Scope) -> Group:
         """The group of a scope, with its normal form as the first member."""
@@ -206,7 +207,7 @@ class Space:
                 groups[read] = self._group(read)
             return groups[read]
 
-        return tuple(base_of(form, self.options.weights, group_of) for form in (plain(scope), *converged))
+        return tuple(base for form in (plain(scope), *converged) for base in bases_of(form, self.options.weights, group_of))
 
     def _together(self, base: Base, alternatives: Mapping[Scope, Sequence[Form]]) -> Iterator[Base]:
         """The base with operators of sibling openings joined."""
@@ -270,9 +271,9 @@ class Space:
         return True
 
 
-def reads_reduction(scope: Scope) -> bool:
-    """A reduction of something that is not known at compile time is read, maybe through element functions."""
-    return any(not is_weight(s) and (s.sums or reads_reduction(s)) for s in nested(scope))
+def reads_computed(scope: Scope) -> bool:
+    """Something is read that is no copy of a tensor, nor known at compile time."""
+    return any(not is_weight(s) and (not is_copy(s) or reads_computed(s)) for s in nested(scope))
 
 
 def first_of_each(known: Mapping[str, Form], more: Mapping[str, Form]) -> dict[str, Form]:

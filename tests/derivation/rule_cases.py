@@ -314,7 +314,7 @@ CASES: dict[str, Cases] = {
             ),
         ),
         (
-            ("L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + Q[m,n]", "no two sums over one box"),
+            ("L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + Q[m,n]", "neither a factor nor their form"),
             ("L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n]*{L[m<4,n<5] Σ[k<6] M[m,k]*Q[k,n]}[m,n]", "no two sums over one box"),
             ("L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + {L[m<4,n<5] max[k<6] M[m,k]*Q[k,n]}[m,n]", "no two sums over one box"),
             ("L[m<4] {L[m<4] Σ[k<6] M[m,k]}[m] + {L[m<4] Σ[k<5] relu(O[m,k])}[m]", "neither a factor nor their form"),
@@ -488,5 +488,39 @@ CASES: dict[str, Cases] = {
             ("L[m<4] max[k<6] relu(M[m,k])*V[k]", "it is no sum"),
         ),
         20,
+    ),
+    "triangle": Cases(
+        (
+            (
+                "L[m<6,n<5] Σ[k<6] select(m-k>=0, Y[m,k], 0)*N[k,n]",
+                "m in 2",
+                "L[m<6,n<5] {L[m<3,n<5] Σ[k<3] select(m-k>=0, Y[m,k], 0)*N[k,n]}[m,n]"
+                " + {L[3<=m<6,n<5] Σ[k<6] select(m-k>=0, Y[m,k], 0)*N[k,n]}[m,n]",
+            ),
+            (
+                "L[m<6,n<5] Σ[k<6] {L[m<6,k<6] select(k-m-3>=0, Y[m,k], 0)}[m,k]*N[k,n]",
+                "m in 2",
+                "L[m<6,n<5] {L[m<3,n<5] Σ[3<=k<6] {L[m<3,3<=k<6] select(k-m-3>=0, Y[m,k], 0)}[m,k]*N[k,n]}[m,n]"
+                " + {L[3<=m<6,n<5] Σ[k<1] {L[3<=m<6,k<1] select(-m-3>=0, Y[m,0], 0)}[m,0]*N[0,n]}[m,n]",
+            ),
+            (
+                "L[m<8] max[k<8] select(m-k>=0, Y[m,k], -inf)",
+                "m in 2",
+                "L[m<8] {L[m<4] max[k<4] select(m-k>=0, Y[m,k], -inf)}[m] + {L[4<=m<8] max[k<8] select(m-k>=0, Y[m,k], -inf)}[m]",
+            ),
+            (
+                "L[m<8,c<5] Σ[k<8] {L[m<8,k<8] exp(Y[m,k] + select(m-k>=0, 0, -inf))}[m,k]*D[k,c]",
+                "m in 2",
+                "L[m<8,c<5] {L[m<4,c<5] Σ[k<4] {L[m<4,k<4] exp(Y[m,k] + select(m-k>=0, 0, -inf))}[m,k]*D[k,c]}[m,c]"
+                " + {L[4<=m<8,c<5] Σ[k<8] {L[4<=m<8,k<8] exp(Y[m,k] + select(m-k>=0, 0, -inf))}[m,k]*D[k,c]}[m,c]",
+            ),
+        ),
+        (
+            ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "no row needs less"),
+            ("L[m<8,c<5] Σ[k<8] {L[m<8,k<8] exp(Y[m,k] + select(m-k>=0, 0, -1))}[m,k]*D[k,c]", "no row needs less"),
+            ("L[m<8] min[k<8] select(m-k>=0, Y[m,k], inf)", "no row needs less"),
+            ("L[m<8] Σ[k<8] select(4-k>=0, Y[m,k], 0)", "no row needs less"),
+        ),
+        10,
     ),
 }

@@ -21,8 +21,9 @@ from einnet.derivation.rules.substitute import reorder_loops, substitute_loops, 
 from einnet.derivation.rules.sum_split import sum_split
 from einnet.derivation.rules.tighten import tighten
 from einnet.derivation.rules.tile import tile
+from einnet.derivation.rules.triangle import triangle
 
 RULES: tuple[Rule, ...] = (
-    sum_split, substitute_loops, substitute_sums, reorder_loops, tile, band, merge, tighten, relax, relayout, residue, bilinear,
+    sum_split, substitute_loops, substitute_sums, reorder_loops, tile, band, triangle, merge, tighten, relax, relayout, residue, bilinear,
     divide, distribute, scale, store, join, collect, commute, delta, drop, fold,
 )  # fmt: skip

@@ -3,50 +3,102 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from fractions import Fraction
+from itertools import permutations
 from math import prod
 
-from einnet.derivation.facts import factors
+from einnet.derivation.facts import factors, in_range
 from einnet.derivation.generalise import Seam, generalise
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.join import digits, rewritten
-from einnet.expr.index import var
-from einnet.expr.nodes import Add, Body, Iter, Read, Scope, fresh, make_add, make_mul, substitute_body
+from einnet.derivation.rules.merge import merge_read
+from einnet.expr.index import Index, substitute, var
+from einnet.expr.nodes import (
+    Add,
+    Body,
+    Cond,
+    Const,
+    Iter,
+    Number,
+    Read,
+    Scope,
+    Select,
+    fresh,
+    indices,
+    is_weight,
+    make_add,
+    make_mul,
+    substitute_body,
+    used_names,
+)
+
+ONE: Number = Fraction(1)
 
 
 @rule("collect", guard="two sums over one box are added at one point, and share a factor or their form", kind="reassociation", family="inter")
 def collect(e: Scope) -> Iterator[Outcome]:
-    """{L[x] Σ[y] u*f}[v] + {L[x] Σ[y] u*g}[v] = {L[x] Σ[y] u*(f+g)}[v];  {L[x] Σ[k<K] f}[v] + {L[x] Σ[k<J] g}[v] = {L[x] Σ[k<K+J] h}[v]
+    """a*{L[x] Σ[y] u*f}[v] + b*{L[x] Σ[y] u*g}[v] = {L[x] Σ[y] u*(a*f+b*g)}[v];  {L[x] Σ[k<K] f}[v] + {L[x] Σ[k<J] g}[v] = {L[x] Σ[k<K+J] h}[v]
 
-    h(k) is f(k) for k < K and g(k-K) beyond: operands that differ are concatenated along what is summed.
+    h(k) is f(k) for k < K and g(k-K) beyond: operands that differ are concatenated along what is summed. Where g has no sum over some of y, the
+    factor u taken at one value c of those stands for it: u(c)*g = Σ[y] u(y)*select(y == c, g, 0); likewise with u over a part of their range.
     """
     terms = e.body.args if isinstance(e.body, Add) else ()
-    pairs = [(a, b) for a, b in combinations(terms, 2) if _same_place(a, b)]
+    pairs = list(_pairs(e))
     if not pairs:
         yield Refused("no two sums over one box are added at the same point")
         return
     found = False
-    for n, (a, b) in enumerate(pairs):
-        assert isinstance(a, Read) and isinstance(b, Read) and isinstance(a.base, Scope) and isinstance(b.base, Scope)
+    for n, ((a, first, one), (b, second, t)) in enumerate(pairs):
+        assert isinstance(one.base, Scope)
         rest = tuple(x for x in terms if x is not a and x is not b)
-        other = _aligned(a.base, b.base)
-        common = with_common_factor(a.base, other)
-        whole = common or end_to_end(a.base, other)
-        if whole is not None:
+        for how, whole in together(one.base, _aligned(one.base, t), first, second, once=terms.index(a) < terms.index(b)):
             found = True
-            how = "factor" if common else "end-to-end"
-            yield Rewrite(Scope(e.loops, e.sums, make_add((Read(whole, a.index), *rest))), f"pair={n} {how}", "reassociation")
+            scaled = scale_of(second) if how == "end-to-end" else ()
+            yield Rewrite(Scope(e.loops, e.sums, make_add((make_mul((*scaled, Read(whole, one.index))), *rest))), f"pair={n} {how}", "reassociation")
     if not found:
         yield Refused("the two sums have neither a factor nor their form in common")
 
 
-def _same_place(a: Body, b: Body) -> bool:
-    """Both are reads of sums over one box at the same index."""
-    if not isinstance(a, Read) or not isinstance(b, Read) or not isinstance(a.base, Scope) or not isinstance(b.base, Scope):
-        return False
-    s, t = a.base, b.base
-    summed = bool(s.sums) and bool(t.sums) and s.reduce == t.reduce == "sum"
-    return summed and a.fill == b.fill == 0 and a.index == b.index and s.box == t.box
+def together(s: Scope, t: Scope, first: Number, second: Number, once: bool) -> Iterator[tuple[str, Scope]]:
+    """The ways to add two sums in one, the best of them; what is the same for the two in the other order only `once`."""
+    if once and t.sums and (common := with_common_factor(s, t, first, second)):
+        yield "factor", common
+        return
+    part = within(s, t, first, second) or (within(s, opened(t), first, second) if t.sums else None)
+    if part:
+        yield "within", part
+    elif once and t.sums and first == second and (whole := end_to_end(s, t)):
+        yield "end-to-end", whole
+
+
+def _scaled_read(term: Body) -> tuple[Number, Read | None]:
+    """A term as a number times a read; None where it is something else."""
+    parts = factors(term)
+    numbers = [f.value for f in parts if isinstance(f, Const)]
+    rest = [f for f in parts if not isinstance(f, Const)]
+    if len(rest) != 1 or not isinstance(rest[0], Read) or any(isinstance(v, float) for v in numbers):
+        return ONE, None
+    return prod(numbers, start=ONE), rest[0]
+
+
+def scale_of(value: Number) -> tuple[Body, ...]:
+    """A number as a factor, where it is not 1."""
+    return () if value == 1 else (Const(value),)
+
+
+def _pairs(e: Scope) -> Iterator[tuple[tuple[Body, Number, Read], tuple[Body, Number, Scope]]]:
+    """Terms that are sums, each with another one over the same box at the same place: a sum, or at the loops of e any product."""
+    terms = e.body.args if isinstance(e.body, Add) else ()
+    for a, b in permutations(terms, 2):
+        (first, one), (second, other) = _scaled_read(a), _scaled_read(b)
+        if one is None or not isinstance(one.base, Scope) or not one.base.sums or one.base.reduce != "sum" or one.fill != 0:
+            continue
+        if other is not None and isinstance(other.base, Scope) and other.base.sums:
+            t = other.base
+            if t.reduce == "sum" and other.fill == 0 and one.index == other.index and one.base.box == t.box:
+                yield (a, first, one), (b, second, t)
+        elif one.index == indices(e.loops) and one.base.box == e.box and not e.sums:
+            yield (a, first, one), (b, ONE, Scope(e.loops, (), b))
 
 
 def _aligned(s: Scope, t: Scope) -> Scope:
@@ -62,8 +114,8 @@ def _aligned(s: Scope, t: Scope) -> Scope:
     return Scope(s.loops, tuple(sums), substitute_body(t.body, mapping))
 
 
-def with_common_factor(s: Scope, t: Scope) -> Scope | None:
-    """One sum of u*(f+g), where the sums have the same ranges, one for one, and both products the factor u."""
+def with_common_factor(s: Scope, t: Scope, first: Number = ONE, second: Number = ONE) -> Scope | None:
+    """One sum of u*(a*f+b*g), where the sums have the same ranges, one for one, and both products the factor u."""
     if [i.range for i in s.sums] != [i.range for i in t.sums]:
         return None
     body = substitute_body(t.body, {j.name: var(i.name) for i, j in zip(s.sums, t.sums)})
@@ -74,7 +126,73 @@ def with_common_factor(s: Scope, t: Scope) -> Scope | None:
             left.remove(f)
             right.remove(f)
             common.append(f)
-    return Scope(s.loops, s.sums, make_mul((*common, make_add((make_mul(left), make_mul(right)))))) if common else None
+    both = make_add((make_mul((*scale_of(first), *left)), make_mul((*scale_of(second), *right))))
+    return Scope(s.loops, s.sums, make_mul((*common, both))) if common else None
+
+
+def within(s: Scope, t: Scope, first: Number, second: Number) -> Scope | None:
+    """One sum of u(y)*(a*f + select(y == c, b*g, 0)): t is a product with the factor u at y = c, and sums over parts of the ranges of s."""
+    for u in (f for f in factors(s.body) if isinstance(f, Read)):
+        for v in (f for f in factors(t.body) if isinstance(f, Read) and f.base == u.base and f.fill == u.fill):
+            place = _placed(s, t, u, v)
+            if place is not None:
+                conds, mapping = place
+                left = tuple(i for i in t.sums if i.name not in mapping)
+                rest = substitute_body(make_mul(f for f in factors(t.body) if f is not v), mapping)
+                other = make_mul((*scale_of(second), _closed(s, left, rest) if left else rest))
+                own = make_mul((*scale_of(first), *(f for f in factors(s.body) if f is not u)))
+                return Scope(s.loops, s.sums, make_mul((u, make_add((own, Select(conds, other, Const(Fraction(0))) if conds else other)))))
+    return None
+
+
+def _closed(s: Scope, left: tuple[Iter, ...], body: Body) -> Read:
+    """The sum of a body over what is left, over those iterators of s that it uses."""
+    used = used_names(body)
+    own = tuple(i for i in (*s.loops, *s.sums) if i.name in used)
+    return Read(Scope(own, left, body), indices(own))
+
+
+def opened(t: Scope) -> Scope:
+    """A product with the products that it reads merged into it, as far as they do."""
+    for r in factors(t.body):
+        if isinstance(r, Read) and isinstance(r.base, Scope) and r.base.sums and not is_weight(r.base):
+            merged = merge_read(t, r)
+            if isinstance(merged, Scope):
+                return opened(merged)
+    return t
+
+
+def _placed(s: Scope, t: Scope, u: Read, v: Read) -> tuple[tuple[Cond, ...], dict[str, Index]] | None:
+    """Where among the sums of s those of t are, so that u is v there: conditions, and the sums of t by those of s. None where not, or everywhere."""
+    ours, theirs = {i.name: i for i in s.sums}, {i.name: i for i in t.sums}
+    fixed: dict[str, Index] = {}
+    mapping: dict[str, Index] = {}
+    conds: list[Cond] = []
+    for a, b in zip(u.index, v.index):
+        left = [n for n in ours if n in a.names() and n not in fixed and not any(n in ix.names() for ix in mapping.values())]
+        right = [n for n in theirs if n in b.names() and n not in mapping]
+        c = a.coefficient(left[0]) if len(left) == 1 else 0
+        if len(left) > 1 or len(right) > 1 or len(right) > len(left) or (left and (c not in (1, -1) or a.den != 1)):
+            return None
+        if left:
+            name, (lo, hi) = left[0], ours[left[0]].range
+            value = (substitute(substitute(b, mapping), dict.fromkeys(right, Index())) - substitute(a, {**fixed, name: Index()})) * c
+            if right:
+                i = theirs[right[0]]
+                if b.coefficient(i.name) != c or not value.is_const or i.lo + value.const < lo or i.hi + value.const > hi:
+                    return None
+                mapping[i.name] = var(name) - value
+                conds += [Cond(mapping[i.name] - i.lo)] * (i.lo + value.const > lo)
+                conds += [Cond(i.hi - 1 - mapping[i.name])] * (i.hi + value.const < hi)
+            elif value.den != 1 or value.names() & ours.keys() or not in_range(value, (lo, hi), s.ranges):
+                return None
+            else:
+                fixed[name] = value
+                conds.append(Cond(var(name) - value, True))
+        if substitute(a, fixed) != substitute(b, mapping):
+            return None
+    used = fixed.keys() | {n for ix in mapping.values() for n in ix.names()}
+    return (tuple(conds), mapping) if (conds or mapping.keys() != theirs.keys()) and used == ours.keys() else None
 
 
 def end_to_end(s: Scope, t: Scope) -> Scope | None:

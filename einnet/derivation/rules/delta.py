@@ -33,11 +33,19 @@ def determined(e: Scope) -> Scope:
                 if found is not None:
                     return determined(_with_value(e, where, cond, i, *found))
     for r in factors(e.body) if e.sums else ():
-        if isinstance(r, Read) and isinstance(r.base, Scope) and not r.base.sums and any(c.equal for s in _choices(r.base) for c in s.conds):
+        if isinstance(r, Read) and isinstance(r.base, Scope) and _hides_equation(r.base):
             merged = merge_read(e, r)
             if isinstance(merged, Scope) and (result := determined(merged)) != merged:
                 return result
     return e
+
+
+def _hides_equation(s: Scope) -> bool:
+    """A factor of a scope that reduces nothing, or of one that is a factor of it, asks for an equation."""
+    if s.sums or s.reduce != "sum":
+        return False
+    inside = (f.base for f in factors(s.body) if isinstance(f, Read) and isinstance(f.base, Scope))
+    return any(c.equal for choice in _choices(s) for c in choice.conds) or any(map(_hides_equation, inside))
 
 
 def _choices(e: Scope) -> list[Select]:

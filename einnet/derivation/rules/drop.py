@@ -8,14 +8,15 @@ from functools import lru_cache
 
 from einnet.derivation.facts import in_range
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
-from einnet.expr.nodes import Read, Scope, indices, map_reads, reads, used_names
+from einnet.expr.nodes import Read, Scope, indices, is_weight, map_reads, reads, used_names
 
 
 @rule("drop", guard="the body does not use the loop, and is read within its range")
 def drop(e: Scope) -> Iterator[Outcome]:
     """{L[z,u] Σ[w] f(z,w)}[Φ,τ] = {L[z] Σ[w] f(z,w)}[Φ];  L[x,u] Σ[y] f(x,y) = L[x,u] {L[x] Σ[y] f(x,y)}[x]
 
-    What is the same along a loop is computed once: of the scopes that are read, and of a reduction itself.
+    What is the same along a loop is computed once: of the scopes that are read, and of a reduction itself. What is known at compile time is an
+    operand as it stands, and stays.
     """
     result = dropped(e)
     yield Refused("every loop is used, or may be read outside its range") if result == e else Rewrite(result, "all")
@@ -48,7 +49,7 @@ def _unused(e: Scope, kept: Set[Scope]) -> dict[Scope, set[int]]:
     """For every scope that e reads the dimensions that its body does not use, and that no read leaves."""
     found: dict[Scope, set[int]] = {}
     for r in reads(e.body):
-        if isinstance(r.base, Scope) and r.base not in kept:
+        if isinstance(r.base, Scope) and r.base not in kept and not is_weight(r.base):
             used = used_names(r.base.body)
             unused = {k for k, i in enumerate(r.base.loops) if i.name not in used and in_range(r.index[k], i.range, e.ranges)}
             found[r.base] = found.get(r.base, unused) & unused

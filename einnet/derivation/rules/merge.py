@@ -48,6 +48,8 @@ def merge(e: Scope) -> Iterator[Outcome]:
 def merge_kind(e: Scope, r: Read) -> str:
     """Exact where no two sums become one, no factor moves into a sum, and no + or × is regrouped."""
     assert isinstance(r.base, Scope)
+    if isinstance(r.base.body, Const):
+        return "reassociation"
     if r.base.reduce == "sum" and r.base.sums:
         return "exact" if e.body == r and not e.sums else "reassociation"
     return "reassociation" if rounds(map_reads(e.body, lambda other: r.base.body if other == r and isinstance(r.base, Scope) else other)) else "exact"

@@ -1,0 +1,80 @@
+"""triangle: where a mask leaves out more for some rows than for others, blocks of rows are reduced over no more than they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import prod
+
+from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.rules.band import needed, tidy
+from einnet.expr.index import Index, Range, bounds
+from einnet.expr.nodes import Iter, Read, Scope, indices, make_add, map_reads, neutral, reads
+
+PARTS = (2, 4)
+"""Blocks of rows that are tried."""
+
+SHARE = 0.9
+"""Most of the points that may be left."""
+
+
+@rule("triangle", guard="f is neutral beyond a bound that the row moves")
+def triangle(e: Scope) -> Iterator[Outcome]:
+    """L[m<M] Σ[k<K] select(k <= m, f, 0) = {L[m<C] Σ[k<C] select(k <= m, f, 0)}[m] + {L[C<=m<M] Σ[k<K] select(k <= m, f, 0)}[m]
+
+    Each block reduces, and reads of the scopes below, only what its rows need: what is masked for all of them is neither computed nor read, and a
+    mask that holds for all of them goes.
+    """
+    found = False
+    for i in e.loops:
+        whole = prod(k.extent for k in cropped(e).sums) * i.extent
+        for count in PARTS:
+            blocks = [cropped(replace(e, loops=tuple(b if k == i else k for k in e.loops))) for b in _blocks(i, count)]
+            left = sum(prod(k.extent for k in (*b.sums, b.loops[e.loops.index(i)])) for b in blocks)
+            if len(blocks) == count and left <= SHARE * whole:
+                found = True
+                yield Rewrite(Scope(e.loops, (), make_add(Read(b, indices(e.loops)) for b in blocks)), f"{i.name} in {count}")
+    if not found:
+        yield Refused("no row needs less than another of what is reduced")
+
+
+def _blocks(i: Iter, count: int) -> list[Iter]:
+    """A loop in so many parts, equal but for the last."""
+    size = -(-i.extent // count)
+    return [Iter(i.name, lo, min(lo + size, i.hi)) for lo in range(i.lo, i.hi, size)]
+
+
+def cropped(e: Scope) -> Scope:
+    """e with its reductions over no more than its loops need, and what it reads over no more than is read."""
+    sums = tuple(_needed_range(e, i) for i in e.sums)
+    e = replace(e, sums=sums, body=tidy(e.body, {**e.ranges, **{i.name: i.range for i in sums}}))
+    hulls: dict[Scope, list[Range]] = {}
+    for r in reads(e.body):
+        if isinstance(r.base, Scope):
+            reach = [_reach(ix, box, e.ranges) for ix, box in zip(r.index, r.base.box)]
+            known = hulls.get(r.base)
+            hulls[r.base] = reach if known is None else [(min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(known, reach)]
+    changed = {s: cropped(replace(s, loops=tuple(Iter(i.name, *box) for i, box in zip(s.loops, hull)))) for s, hull in hulls.items()}
+    return replace(e, body=map_reads(e.body, lambda r: Read(changed[r.base], r.index, r.fill) if isinstance(r.base, Scope) and r.fill == 0 else r))
+
+
+def _reach(ix: Index, box: Range, ranges: Mapping[str, Range]) -> Range:
+    """What is read of a dimension."""
+    low, high = bounds(ix, ranges)
+    lo, hi = max(low, box[0]), min(high + 1, box[1])
+    return (lo, hi) if lo < hi else (box[0], box[0] + 1)
+
+
+def _needed_range(e: Scope, i: Iter) -> Iter:
+    """The values of the iterator for which the body may be something else than neutral."""
+    lo, hi = i.range
+    if e.reduce == "min":
+        return i
+    for c in needed(e.body, neutral(e.reduce), i.name, e.ranges):
+        k = c.index.coefficient(i.name)
+        rest = Index(tuple(t for t in c.index.terms if t[0] != i.name), c.index.const)
+        if c.equal or k not in (1, -1) or c.index.den != 1 or i.name in rest.names():
+            continue
+        most = bounds(rest, e.ranges)[1]
+        lo, hi = (max(lo, -most), hi) if k == 1 else (lo, min(hi, most + 1))
+    return Iter(i.name, lo, hi) if lo < hi else Iter(i.name, i.lo, i.lo + 1)
