@@ -271,10 +271,11 @@ def prepare(program: Program, permuted: bool = True) -> Program:
     from einnet.graph.layout import channels_last, permute
     from einnet.graph.onnx_join import join_opaque
     from einnet.graph.simplify import simplify
+    from einnet.graph.structure import recover_structure
 
     program = simplify(program)
     order = channels_last(program) if permuted else {}
-    return join_opaque(simplify(permute(program, order)) if order else program)
+    return recover_structure(join_opaque(simplify(permute(program, order)) if order else program))
 
 
 def tell(settings: Settings, phase: str, started: float) -> None:

@@ -14,6 +14,7 @@ from typing import Union
 
 from einnet.expr.index import Index, as_index
 from einnet.expr.nodes import Mul, Read, Scope, Tensor, reads, tensors
+from einnet.graph.chains import chained
 from einnet.graph.program import Node, Opaque, Program, ProgramNode
 from einnet.graph.rewrite import exchange_in
 
@@ -51,13 +52,17 @@ def anonymous(scope: Scope) -> Scope:
 
 def pieces(program: Program) -> list[Piece]:
     """Subprograms and opaque nodes, producers first."""
-    grouping = _Grouping(program)
+
+    def whole(positions: Iterable[int]) -> Subprogram:
+        return combine([n for k in sorted(positions) if isinstance(n := program.nodes[k], Node)])
+
+    members = chained(program, _Grouping(program).members, lambda positions: whole(positions).expression)
     found: list[Piece] = []
     for position, node in enumerate(program.nodes):
         if isinstance(node, Opaque):
             found.append(node)
-        elif position in grouping.members:
-            found.append(combine([n for k in sorted(grouping.members[position]) if isinstance(n := program.nodes[k], Node)]))
+        elif position in members:
+            found.append(whole(members[position]))
     return found
 
 

@@ -91,8 +91,7 @@ def test_what_depends_on_another_is_in_no_bundle_with_it() -> None:
 def test_an_interior_value_that_is_an_output_is_not_taken_in() -> None:
     """The first branch is given out: gathering it into the sum would lose it."""
     net = Net("branches", 0)
-    x = net.input("x", (4, 6))
-    left, right = net.linear(x, "left", 6), net.linear(x, "right", 6)
+    left, right = net.linear(net.input("x", (4, 6)), "left", 6), net.linear(net.input("y", (4, 6)), "right", 6)
     total = net.add(left, right, "sum")
     gathered = [b for b in found(prepare(load(net.finish(total)))) if not b.windows]
     assert len(gathered) == 1

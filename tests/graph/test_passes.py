@@ -162,8 +162,8 @@ def test_tails_join_the_contraction_and_softmax_is_one_piece() -> None:
 
 
 def test_a_residual_joins_the_later_of_two_contractions() -> None:
-    nodes = [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["x", "v"], ["b"]), node("Add", ["a", "b"])]
-    program = simplify(load(build(nodes, {"x": values((2, 3))}, ("y",), {"w": values((3, 4)), "v": values((3, 4), 1)})))
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["z", "v"], ["b"]), node("Add", ["a", "b"])]
+    program = simplify(load(build(nodes, {"x": values((2, 3)), "z": values((2, 3))}, ("y",), {"w": values((3, 4)), "v": values((3, 4), 1)})))
     assert [[n.output.name for n in p.nodes] for p in subprograms(program)] == [["a"], ["b", "y"]]
 
 

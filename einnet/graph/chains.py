@@ -1,0 +1,145 @@
+"""Groups of nodes that are better looked at as one: chains of contractions, reductions and constants through which sums can pass.
+
+A group joins the only group that uses its value, where nothing between them stops a sum (an activation does), and where the two together could
+take fewer operations than one after the other: another order, weights that fold into weights, a reduction pulled through a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from einnet.expr.nodes import Scope, Tensor
+from einnet.graph.program import Node, Program
+from einnet.graph.promise import Expansion, least, passes, taken
+
+MOST_REDUCTIONS = 8
+"""Reductions in a chain; one with more is cut."""
+
+MOST_NODES = 32
+
+GAIN = 0.99
+"""A chain is one piece where at best it takes less than this share of what its parts take."""
+
+ALIKE = 1.005
+"""What is left over where a chain is cut may be this much more than what the chain takes at best."""
+
+Members = Mapping[int, set[int]]
+"""Positions of nodes by the position of the last, which alone is used outside."""
+
+
+def chained(program: Program, members: Members, expression: Callable[[Iterable[int]], Scope]) -> dict[int, set[int]]:
+    """The groups, some of them joined; `expression` gives that of some positions."""
+    return _Chains(program, members, expression).joined()
+
+
+@dataclass
+class _Chains:
+    program: Program
+    members: Members
+    expression: Callable[[Iterable[int]], Scope]
+    own: dict[int, Scope] = field(default_factory=dict)
+    users: dict[int, set[int] | None] = field(default_factory=dict)
+    """Groups that use a group's value; None where something else does."""
+
+    def joined(self) -> dict[int, set[int]]:
+        """What is left of the groups."""
+        self.find_users()
+        root: dict[int, int] = {}
+        chains: dict[int, list[int]] = {}
+        for g in sorted(self.members, reverse=True):
+            to = self.link(g, root, chains)
+            root[g] = g if to is None else to
+            chains.setdefault(root[g], []).append(g)
+        found: dict[int, set[int]] = {}
+        for chain in chains.values():
+            for part in self.cut(sorted(chain)):
+                found[max(part)] = set().union(*(self.members[g] for g in part))
+        return found
+
+    def find_users(self) -> None:
+        owner = {k: last for last, group in self.members.items() for k in group}
+        last = {self.program.nodes[g].outputs[0].name: g for g in self.members}
+        given_out = {tensor for _, tensor in self.program.outputs}
+        self.users = {g: None if name in given_out else set() for name, g in last.items()}
+        for k, node in enumerate(self.program.nodes):
+            for name in node.inputs:
+                g = last.get(name)
+                if g is not None and owner.get(k) != g:
+                    known = self.users[g]
+                    self.users[g] = None if known is None or k not in owner else known | {owner[k]}
+
+    def link(self, g: int, root: Mapping[int, int], chains: Mapping[int, list[int]]) -> int | None:
+        """The chain that the group may join: all its users are in it, and a sum passes from them into the group."""
+        users = self.users[g]
+        roots = {root[u] for u in users} if users else set()
+        if len(roots) != 1 or users is None:
+            return None
+        (to,) = roots
+        whole = [*chains[to], g]
+        reductions = sum(bool(n.scope.sums) for x in whole for n in self.nodes(x))
+        if reductions > MOST_REDUCTIONS or sum(len(self.members[x]) for x in whole) > MOST_NODES or not passes(self.scope(g)):
+            return None
+        name = self.program.nodes[g].outputs[0].name
+        return to if all(self.reads_openly(u, name) for u in users) else None
+
+    def nodes(self, g: int) -> list[Node]:
+        return [n for k in self.members[g] if isinstance(n := self.program.nodes[k], Node)]
+
+    def scope(self, g: int) -> Scope:
+        if g not in self.own:
+            self.own[g] = self.expression(self.members[g])
+        return self.own[g]
+
+    def reads_openly(self, g: int, name: str) -> bool:
+        """The group reads the tensor of that name where a sum passes."""
+        return any(isinstance(f.base, Tensor) and f.base.name == name for f in Expansion(self.scope(g)).linear)
+
+    def together(self, chain: Iterable[int]) -> Scope:
+        return self.expression(k for g in chain for k in self.members[g])
+
+    def cut(self, chain: list[int]) -> list[list[int]]:
+        """The chain in parts that are worth their while, each with one value that is used outside: the greatest position of it."""
+        if len(chain) == 1:
+            return [chain]
+        whole = self.together(chain)
+        at_best = least(whole)
+        if at_best < GAIN * taken(whole):
+            for g in chain[:-1]:
+                before = self.before(g, chain)
+                rest = [x for x in chain if x not in before]
+                if least(self.together(before)) + least(self.together(rest)) <= ALIKE * at_best and not self.moves(g):
+                    return [*self.cut(before), *self.cut(rest)]
+            return [chain]
+        (*others, last) = chain
+        for g in reversed(others):
+            if self.users[g] == {last} and self.reduces(last) and self.reduces(g):
+                both = self.together([g, last])
+                if least(both) < GAIN * taken(both):
+                    apart = [x for x in others if x != g]
+                    return [[g, last], *self.apart(apart)]
+        return [[last], *self.apart(others)]
+
+    def apart(self, groups: list[int]) -> list[list[int]]:
+        """Groups as chains of their own, again."""
+        left, found = list(groups), list[list[int]]()
+        while left:
+            chain = self.before(left[-1], left)
+            left = [x for x in left if x not in chain]
+            found += self.cut(chain)
+        return found
+
+    def before(self, g: int, chain: list[int]) -> list[int]:
+        """The group, and those of the chain that only lead to it."""
+        found = {g}
+        for x in sorted(chain, reverse=True):
+            if x < g and (users := self.users[x]) and users <= found:
+                found.add(x)
+        return sorted(found)
+
+    def reduces(self, g: int) -> bool:
+        return any(n.scope.sums for n in self.nodes(g))
+
+    def moves(self, g: int) -> bool:
+        """The group only moves data."""
+        return not self.reduces(g) and all(len(t.factors) == 1 and t.factors[0].base is not None for t in Expansion(self.scope(g)).terms)

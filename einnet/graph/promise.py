@@ -1,0 +1,239 @@
+"""What contractions could take at best if they were one expression: whether it pays to look at them together.
+
+An expression is read as sums of products: nested sums are opened where they stand in a linear position, and what functions of it are taken of stays
+closed. A product takes what its factors take in the best order, two at a time (dynamic programming over sets of factors, as einsum libraries do);
+products of weights are free. It is an estimate to cut programs by: nothing is derived, index functions count by the iterators that they use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf, prod
+
+from einnet.derivation.facts import inside
+from einnet.expr.index import Floor, Index
+from einnet.expr.nodes import Add, Body, Cond, Const, Div, Mul, Read, Scope, Select, Tensor, Val, index_functions, is_weight, reads, used_names, walk
+
+MOST_FACTORS = 9
+MOST_TERMS = 24
+
+Names = frozenset[str]
+NO_NAMES: Names = frozenset()
+Equation = tuple[Names, float]
+
+TRIANGLE = 1.5
+"""How many times fewer points blocks of a triangle have than the whole."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """`names` are the iterators that it depends on; `base` is the tensor that is read, None where it is more than one read."""
+
+    names: Names
+    weight: bool
+    base: Tensor | Scope | None = None
+
+
+@dataclass(frozen=True)
+class Term:
+    """A product, summed over iterators; `whole` where it is there at every point, as far as ranges tell."""
+
+    sums: Names = NO_NAMES
+    factors: tuple[Factor, ...] = ()
+    whole: bool = True
+    equations: frozenset[Equation] = frozenset()
+    """Iterators that an equation ties, and how many times fewer points it leaves of them."""
+
+    def times(self, other: Term) -> Term:
+        return Term(self.sums | other.sums, self.factors + other.factors, self.whole and other.whole, self.equations | other.equations)
+
+
+@dataclass
+class Expansion:
+    """The products of a scope; `closed` are the scopes that functions are taken of."""
+
+    scope: Scope
+    extents: dict[str, int] = field(default_factory=dict)
+    closed: dict[Scope, None] = field(default_factory=dict)
+
+    @cached_property
+    def terms(self) -> list[Term]:
+        """None of them is opened beyond `MOST_TERMS`."""
+        own = {i.name: self._named(i.name, i.extent) for i in self.scope.loops}
+        return self._of_scope(self.scope, own) if self.scope.reduce == "sum" else self._closed(self.scope.body, {**own, **self._sums(self.scope)})
+
+    @property
+    def linear(self) -> Iterator[Factor]:
+        """The factors that sums can pass, in closed scopes too."""
+        yield from (f for t in self.terms for f in t.factors if f.base is not None)
+        for s in self.closed:
+            yield from Expansion(s).linear
+
+    def _named(self, name: str, extent: int) -> Names:
+        if extent == 1:
+            return NO_NAMES
+        own = f"{name}#{len(self.extents)}"
+        self.extents[own] = extent
+        return frozenset((own,))
+
+    def _sums(self, s: Scope) -> dict[str, Names]:
+        return {i.name: self._named(i.name, i.extent) for i in s.sums}
+
+    def _of_scope(self, s: Scope, loops: Mapping[str, Names]) -> list[Term]:
+        sums = self._sums(s)
+        over = NO_NAMES.union(*sums.values())
+        return [replace(t, sums=t.sums | over) for t in self._open(s.body, {**loops, **sums}, s)]
+
+    def _open(self, body: Body, env: Mapping[str, Names], s: Scope) -> list[Term]:
+        also: frozenset[Equation]
+        match body:
+            case Const() | Val():
+                return [Term()]
+            case Read(Tensor() as base, _, _):
+                names, tied = self._read(body.index, env)
+                return [Term(factors=(Factor(names, base.weight, base),), equations=tied)]
+            case Read(Scope() as base, index, _) if base.reduce == "sum" and (not is_weight(base) or isinstance(base.body, Select)):
+                loops = {i.name: NO_NAMES.union(*(env[n] for n in ix.names())) for i, ix in zip(base.loops, index)}
+                whole = inside(body, s.ranges)
+                return [replace(t, whole=t.whole and whole) for t in self._of_scope(base, loops)]
+            case Add(args):
+                found = [t for a in args for t in self._open(a, env, s)]
+                return found if len(found) <= MOST_TERMS else self._closed(body, env)
+            case Mul(args):
+                terms = [Term()]
+                for a in args:
+                    terms = [left.times(right) for right in self._open(a, env, s) for left in terms]
+                return terms if len(terms) <= MOST_TERMS else self._closed(body, env)
+            case Div(num, den):
+                below = self._closed(den, env)
+                return [t.times(below[0]) for t in self._open(num, env, s)]
+            case Select(conds, then, Const(v)) if v == 0:
+                also = frozenset(pair for c in conds if (pair := self._tied(c, env)))
+                return [replace(t, equations=t.equations | also) for t in self._open(then, env, s)] if also else self._closed(body, env)
+        return self._closed(body, env)
+
+    def _read(self, index: Sequence[Index], env: Mapping[str, Names]) -> tuple[Names, frozenset[Equation]]:
+        """The iterators that a read depends on: a quotient of one stands for it, one of several takes fewer values than they do."""
+        found, tied = NO_NAMES, set()
+        for ix in index:
+            for atom, _ in ix.terms:
+                names = NO_NAMES.union(*(env[n] for n in ((atom,) if isinstance(atom, str) else atom.num.names())))
+                if isinstance(atom, Floor) and len(names) == 1 and atom.num.is_affine:
+                    (name,) = names
+                    self.extents[f"{name}//{atom.den}"] = -(-self.extents[name] // atom.den)
+                    names = frozenset((f"{name}//{atom.den}",))
+                elif isinstance(atom, Floor) and names:
+                    least_extent = min(self.extents[n] for n in names)
+                    tied.add((names, max(least_extent / (-(-(least_extent - 1) // atom.den) + 1), 1.0)))
+                found |= names
+        return found, frozenset(tied)
+
+    def _tied(self, c: Cond, env: Mapping[str, Names]) -> Equation | None:
+        """Two iterators, each alone or divided, that a condition makes equal; where it only orders them, a triangle is left in blocks."""
+        if len(c.index.terms) != 2 or any(k not in (1, -1) for _, k in c.index.terms):
+            return None
+        names = [env[n] for n in sorted(c.index.names())]
+        if len(names) != 2 or any(len(n) != 1 for n in names):
+            return None
+        if not c.equal:
+            return names[0] | names[1], TRIANGLE
+        den = max(a.den if isinstance(a, Floor) else 1 for a, _ in c.index.terms)
+        least_extent = min(self.extents[n] for own in names for n in own)
+        return names[0] | names[1], float(max(least_extent // den, 1))
+
+    def _closed(self, body: Body, env: Mapping[str, Names]) -> list[Term]:
+        """A body as one factor."""
+        self.closed.update((r.base, None) for r in reads(body) if isinstance(r.base, Scope) and not is_weight(r.base))
+        base = body.base if isinstance(body, Read) and is_weight(body) else None
+        return [Term(factors=(Factor(_names(body, env), is_weight(body), base),))] if used_names(body) or not isinstance(body, Const) else [Term()]
+
+
+def _names(body: Body, env: Mapping[str, Names]) -> Names:
+    return NO_NAMES.union(*(env[n] for ix in index_functions(body) for n in ix.names()))
+
+
+def passes(scope: Scope) -> bool:
+    """A sum around a read of the scope could pass into it: it is more than one function of something."""
+    return any(t.sums or len(t.factors) > 1 or any(f.base is not None for f in t.factors) for t in Expansion(scope).terms)
+
+
+def taken(scope: Scope) -> float:
+    """Operations of the reductions as they stand."""
+    return float(sum(_own(s) for s in dict.fromkeys(walk(scope)) if s.sums and not is_weight(s)))
+
+
+def least(scope: Scope, known: dict[Scope, float] | None = None) -> float:
+    """Operations of the reductions in the best order that is seen, no more than as they stand."""
+    known = {} if known is None else known
+    if scope not in known:
+        expansion = Expansion(scope)
+        together = sum(map(max, _alike(expansion)), 0.0)
+        if scope.sums and scope.reduce != "sum":
+            together += _own(scope)
+        known[scope] = min(together + sum(least(s, known) for s in expansion.closed), taken(scope))
+    return known[scope]
+
+
+def _own(s: Scope) -> int:
+    return prod(i.extent for i in (*s.loops, *s.sums)) * (2 if isinstance(s.body, Mul) else 1)
+
+
+def _alike(expansion: Expansion) -> list[list[float]]:
+    """What the terms take, those together that may become one: they read the same tensors, but for one of several or for weights."""
+    groups: list[tuple[list[Tensor | Scope], list[float]]] = []
+    for t in expansion.terms:
+        cost = ordered(t, expansion.extents)
+        data = [f.base for f in t.factors if f.base is not None and not f.weight]
+        if t.whole and data:
+            found = next((g for g in groups if _differ(g[0], data) <= (len(data) > 1)), None)
+            if found:
+                found[1].append(cost)
+                continue
+        groups.append((data if t.whole else [], [cost]))
+    return [costs for _, costs in groups]
+
+
+def _differ(left: Sequence[Tensor | Scope], right: Sequence[Tensor | Scope]) -> float:
+    """How many of the tensors are others; inf where there are not as many."""
+    rest = list(right)
+    for x in left:
+        if x in rest:
+            rest.remove(x)
+    return len(rest) if len(left) == len(right) else inf
+
+
+def ordered(term: Term, extents: Mapping[str, int]) -> float:
+    """Operations of a product in the best order; inf for too many factors."""
+    factors, out = term.factors, frozenset(x for x in extents if x.partition("//")[0] not in term.sums)
+    n = len(factors)
+    if n == 0 or n > MOST_FACTORS:
+        return inf if n else 0.0
+
+    def size(over: Names) -> float:
+        return prod(extents[x] for x in over) / prod(fewer for tied, fewer in term.equations if tied <= over)
+
+    names = [NO_NAMES] * (1 << n)
+    for mask in range(1, 1 << n):
+        low = (mask & -mask).bit_length() - 1
+        names[mask] = names[mask & (mask - 1)] | factors[low].names
+    weights = sum(1 << k for k, f in enumerate(factors) if f.weight)
+    full = (1 << n) - 1
+    kept = out.union(*(tied for tied, _ in term.equations))
+    needed = [names[m] & (kept | names[full ^ m]) for m in range(1 << n)]
+    cost = [0.0] * (1 << n)
+    for mask in range(1, 1 << n):
+        if mask & ~weights == 0:
+            continue
+        if mask & (mask - 1) == 0:
+            cost[mask] = size(names[mask]) if needed[mask] != names[mask] else 0.0
+            continue
+        best, part = inf, (mask - 1) & mask
+        while part > mask ^ part:
+            rest = mask ^ part
+            best = min(best, cost[part] + cost[rest] + 2.0 * size(needed[part] | needed[rest]))
+            part = (part - 1) & mask
+        cost[mask] = best
+    return cost[full]
+

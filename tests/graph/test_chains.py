@@ -1,0 +1,115 @@
+"""Which nodes make one piece: chains through which a sum may pass to advantage, cut where it does not; and what they could take at best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import onnx
+import pytest
+
+from einnet.api.optimize import prepare
+from einnet.expr.text import parse
+from einnet.graph.onnx import load
+from einnet.graph.promise import least, taken
+from einnet.graph.simplify import simplify
+from einnet.graph.split import subprograms
+from tests.graph.cases import build, node, values
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def parts(nodes: Sequence[onnx.NodeProto], inputs: Shapes, weights: Shapes, outputs: Sequence[str] = ("y",)) -> list[set[str]]:
+    """The ONNX outputs that the nodes of each piece with a reduction give."""
+    held = {name: values(shape, n) for n, (name, shape) in enumerate(weights.items())}
+    model = build(list(nodes), {name: values(shape) for name, shape in inputs.items()}, tuple(outputs), held)
+    return [{n.output.name for n in p.nodes} for p in subprograms(simplify(load(model))) if any(n.scope.sums for n in p.nodes)]
+
+
+def chain(between: Sequence[onnx.NodeProto] = (), first: tuple[int, int] = (8, 16), second: tuple[int, int] = (16, 2)) -> list[set[str]]:
+    """Two products with weights, with something between `a` and `b`."""
+    nodes = [node("MatMul", ["x", "w"], ["a"]), *(between or [node("Identity", ["a"], ["b"])]), node("MatMul", ["b", "v"])]
+    return parts(nodes, {"x": (4, 8)}, {"w": first, "v": second})
+
+
+def test_products_whose_weights_fold_are_one_piece() -> None:
+    assert chain() == [{"a", "y"}]
+    assert chain([node("Neg", ["a"], ["b"])]) == [{"a", "y"}], "the sign is in the weights"
+
+
+def test_products_whose_order_is_best_as_it_stands_are_not() -> None:
+    assert chain(first=(8, 2), second=(2, 16)) == [{"a"}, {"y"}]
+
+
+def test_an_activation_cuts() -> None:
+    assert chain([node("Relu", ["a"], ["b"])]) == [{"a", "b"}, {"y"}]
+    assert chain([node("Softmax", ["a"], ["b"])])[-1] >= {"y"}
+
+
+def test_a_value_that_is_used_elsewhere_cuts() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["a", "v"])]
+    sizes: tuple[Shapes, Shapes] = {"x": (4, 8)}, {"w": (8, 16), "v": (16, 2)}
+    assert parts(nodes, *sizes) == [{"a", "y"}]
+    assert parts(nodes, *sizes, outputs=("a", "y")) == [{"a"}, {"y"}]
+    assert parts([*nodes, node("Relu", ["a"], ["z"])], *sizes, outputs=("y", "z")) == [{"a"}, {"y"}]
+
+
+def test_sums_of_products_with_one_operand_are_one_piece() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["x", "v"], ["b"]), node("Add", ["a", "b"])]
+    sizes: Shapes = {"w": (8, 8), "v": (8, 8)}
+    assert parts(nodes, {"x": (4, 8)}, sizes) == [{"a", "b", "y"}]
+    nodes[1] = node("MatMul", ["z", "v"], ["b"])
+    assert parts(nodes, {"x": (4, 8), "z": (4, 8)}, sizes) == [{"a"}, {"b", "y"}]
+
+
+def test_a_long_chain_is_cut_in_pieces_of_a_few() -> None:
+    names = ["x", *(f"h{n}" for n in range(19)), "y"]
+    nodes = [node("MatMul", [a, f"w{n}"], [b]) for n, (a, b) in enumerate(pairwise(names))]
+    found = parts(nodes, {"x": (2, 8)}, {f"w{n}": (8, 64) if n % 2 == 0 else (64, 8) for n in range(20)})
+    assert sorted(name for part in found for name in part) == sorted(names[1:])
+    assert 3 <= len(found) <= 6 and max(map(len, found)) <= 8
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after"),
+    [
+        ("L[m<8,n<4] Σ[l<16] {L[m<8,l<16] Σ[k<2] A[m,k]*B[k,l]}[m,l]*C[l,n]", 2 * 8 * 16 * 2 + 2 * 8 * 4 * 16, 2 * 2 * 16 * 4 + 2 * 8 * 2 * 4),
+        ("L[m<8] Σ[l<16] {L[m<8,l<16] Σ[k<2] A[m,k]*B[k,l]}[m,l]", 2 * 8 * 16 * 2 + 8 * 16, 2 * 16 + 2 * 8 * 2),
+        ("L[m<8,l<16] relu({L[m<8,l<16] Σ[k<2] A[m,k]*B[k,l]}[m,l])", 2 * 8 * 16 * 2, 2 * 8 * 16 * 2),
+        ("L[m<8,l<16] Σ[j<8] select(m-j==0, A[m,0], 0)*D[j,l]", 2 * 8 * 16 * 8, 2 * 8 * 16),
+        ("L[m<8] max[l<16] {L[m<8,l<16] Σ[k<2] A[m,k]*B[k,l]}[m,l]", 2 * 8 * 16 * 2 + 8 * 16, 2 * 8 * 16 * 2 + 8 * 16),
+    ],
+)  # fmt: skip
+def test_what_a_chain_takes_at_best(text: str, before: int, after: int) -> None:
+    scope = parse("A : f32[8,2]\nB : f32[2,16]\nC : f32[16,4]\nD : f32[8,16]\n" + text)
+    assert (taken(scope), least(scope)) == (before, after)
+
+
+def weights_of(model: onnx.ModelProto) -> list[str]:
+    """The expressions of a model, as prepared for the search."""
+    return [n.scope.text() for n in prepare(load(model)).expression_nodes()]
+
+
+@pytest.mark.parametrize(
+    ("array", "shown"),
+    [
+        (np.eye(8), "select(i0-i1==0, 1, 0)"), (np.diag(np.arange(1.0, 9.0)), "select(i0-i1==0, w[i0,i1], 0)"),
+        (np.kron(np.eye(4), np.arange(1.0, 5.0).reshape(2, 2)), "select(i0//2-i1//2==0, w[i0,i1], 0)"), (np.ones((8, 8)), "{L[i0<8,i1<8] 1}"),
+        (np.tril(np.arange(1.0, 65.0).reshape(8, 8)), "select(i0-i1>=0, w[i0,i1], 0)"),
+        (np.outer(np.arange(1.0, 9.0), np.arange(2.0, 10.0)), "w_factor[i0]*w_factor_2[i1]"),
+    ],
+)  # fmt: skip
+def test_structure_is_found_by_value(array: np.ndarray, shown: str) -> None:
+    (text,) = weights_of(build([node("MatMul", ["x", "w"])], {"x": values((3, 8))}, ("y",), {"w": array.astype(np.float32)}))
+    assert shown in text, text
+
+
+@pytest.mark.parametrize("spoil", [(0, 5), (7, 7), (3, 4)])
+def test_a_single_element_spoils_it(spoil: tuple[int, int]) -> None:
+    for array in (np.eye(8), np.ones((8, 8)), np.outer(np.arange(1.0, 9.0), np.arange(2.0, 10.0))):
+        array = array.astype(np.float32)
+        array[spoil] *= np.float32(1.00001)
+        array[spoil] += np.float32(1e-3)
+        (text,) = weights_of(build([node("MatMul", ["x", "w"])], {"x": values((3, 8))}, ("y",), {"w": array}))
+        assert "w_factor" not in text and " 1}" not in text and ", 1, 0)" not in text, text
