@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, prod
 
-from einnet.derivation.facts import inside
-from einnet.expr.index import Floor, Index
+from einnet.expr.index import Floor, Index, bounds
 from einnet.expr.nodes import Add, Body, Cond, Const, Div, Mul, Read, Scope, Select, Tensor, Val, index_functions, is_weight, reads, used_names, walk
 
 MOST_FACTORS = 9
@@ -29,11 +28,15 @@ TRIANGLE = 1.5
 
 @dataclass(frozen=True)
 class Factor:
-    """`names` are the iterators that it depends on; `base` is the tensor that is read, None where it is more than one read."""
+    """`names` are the iterators that it depends on; `base` is the tensor that is read, None where it is more than one read.
+
+    `windows` are iterators that are added up in a dimension, with the number of places that they reach together.
+    """
 
     names: Names
     weight: bool
     base: Tensor | Scope | None = None
+    windows: frozenset[tuple[Names, int]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -93,10 +96,11 @@ class Expansion:
                 return [Term()]
             case Read(Tensor() as base, _, _):
                 names, tied = self._read(body.index, env)
-                return [Term(factors=(Factor(names, base.weight, base),), equations=tied)]
+                windows = frozenset(w for ix in body.index if (w := self._window(ix, env)))
+                return [Term(factors=(Factor(names, base.weight, base, windows),), equations=tied)]
             case Read(Scope() as base, index, _) if base.reduce == "sum" and (not is_weight(base) or isinstance(base.body, Select)):
                 loops = {i.name: NO_NAMES.union(*(env[n] for n in ix.names())) for i, ix in zip(base.loops, index)}
-                whole = inside(body, s.ranges)
+                whole = all(lo <= low and high < hi for (low, high), (lo, hi) in zip((bounds(ix, s.ranges) for ix in index), base.box))
                 return [replace(t, whole=t.whole and whole) for t in self._of_scope(base, loops)]
             case Add(args):
                 found = [t for a in args for t in self._open(a, env, s)]
@@ -129,6 +133,13 @@ class Expansion:
                     tied.add((names, max(least_extent / (-(-(least_extent - 1) // atom.den) + 1), 1.0)))
                 found |= names
         return found, frozenset(tied)
+
+    def _window(self, ix: Index, env: Mapping[str, Names]) -> tuple[Names, int] | None:
+        """The iterators that an index adds up, if they are several, and how many places they reach."""
+        names = NO_NAMES.union(*(env[n] for n in ix.names()))
+        if len(names) < 2 or any(not isinstance(a, str) for a, _ in ix.terms):
+            return None
+        return names, 1 + sum(abs(c) * (self.extents[n] - 1) for a, c in ix.terms if isinstance(a, str) for n in env[a])
 
     def _tied(self, c: Cond, env: Mapping[str, Names]) -> Equation | None:
         """Two iterators, each alone or divided, that a condition makes equal; where it only orders them, a triangle is left in blocks."""
@@ -211,8 +222,14 @@ def ordered(term: Term, extents: Mapping[str, int]) -> float:
     if n == 0 or n > MOST_FACTORS:
         return inf if n else 0.0
 
-    def size(over: Names) -> float:
-        return prod(extents[x] for x in over) / prod(fewer for tied, fewer in term.equations if tied <= over)
+    def size(over: Names, mask: int) -> float:
+        """Points of some iterators, as a product of the factors in the mask has them: windows that none of them opens are dimensions."""
+        points = prod(extents[x] for x in over) / prod(fewer for tied, fewer in term.equations if tied <= over)
+        inside = [f for k, f in enumerate(factors) if mask >> k & 1]
+        for names, places in {w for f in inside for w in f.windows}:
+            if names <= over and not any(names & f.names for f in inside if (names, places) not in f.windows):
+                points *= min(places / prod(extents[x] for x in names), 1.0)
+        return points
 
     names = [NO_NAMES] * (1 << n)
     for mask in range(1, 1 << n):
@@ -227,12 +244,12 @@ def ordered(term: Term, extents: Mapping[str, int]) -> float:
         if mask & ~weights == 0:
             continue
         if mask & (mask - 1) == 0:
-            cost[mask] = size(names[mask]) if needed[mask] != names[mask] else 0.0
+            cost[mask] = size(names[mask], mask) if needed[mask] != names[mask] else 0.0
             continue
         best, part = inf, (mask - 1) & mask
         while part > mask ^ part:
             rest = mask ^ part
-            best = min(best, cost[part] + cost[rest] + 2.0 * size(needed[part] | needed[rest]))
+            best = min(best, cost[part] + cost[rest] + 2.0 * size(needed[part] | needed[rest], mask))
             part = (part - 1) & mask
         cost[mask] = best
     return cost[full]

@@ -82,13 +82,11 @@ class _Finder:
         return Select(conds, then, Const(number(0.0)))
 
     def _product(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...]) -> Body | None:
-        """u*v, each with one of two dimensions and all others."""
-        for a, b in combinations([n for n, extent in enumerate(values.shape) if extent > 1], 2):
-            parts = factored(np.moveaxis(values.astype(np.float64), (a, b), (-2, -1)))
-            if parts is not None and min(p.size for p in parts) < values.size:
-                others = tuple(i for n, i in enumerate(loops) if n not in (a, b))
-                return make_mul(self._factor(tensor, p, (*others, loops[n])) for p, n in zip(parts, (a, b)))
-        return None
+        """u*v*..., each with some of the dimensions."""
+        parts = factors(values.astype(np.float64), tuple(n for n, extent in enumerate(values.shape) if extent > 1))
+        if len(parts) < 2 or sum(p.size for p in parts.values()) >= values.size:
+            return None
+        return make_mul(self._factor(tensor, np.squeeze(p), tuple(loops[n] for n in dims)) for dims, p in parts.items())
 
     def _factor(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...]) -> Read:
         name = self._name(f"{tensor.name}_factor")
@@ -109,6 +107,27 @@ def blocks(where: np.ndarray, loops: tuple[Iter, ...]) -> Iterator[tuple[Cond, .
             if count > 1 and n == high * count and m == wide * count and (rows // high == columns // wide).all():
                 ranges = {i.name: i.range for i in loops}
                 yield (Cond(simplify(var(loops[a].name) // high - var(loops[b].name) // wide, ranges), True),)
+
+
+def factors(values: np.ndarray, dims: tuple[int, ...]) -> dict[tuple[int, ...], np.ndarray]:
+    """The array, which varies along `dims`, as a product of arrays that vary along fewer of them; the others have extent 1. Itself where it is none."""
+    for a, b in combinations(dims, 2):
+        parts = factored(np.moveaxis(values, (a, b), (-2, -1)))
+        if parts is None:
+            continue
+        found: dict[tuple[int, ...], np.ndarray] = {}
+        number = np.float64(1.0)
+        for part, own, other in zip(parts, (a, b), (b, a)):
+            whole = np.expand_dims(np.moveaxis(part, -1, own - (own > other)), other)
+            for key, factor in factors(whole, tuple(d for d in dims if d != other)).items():
+                if (factor == factor.flat[0]).all():
+                    number = number * factor.flat[0]
+                else:
+                    found[key] = found[key] * factor if key in found else factor
+        first = next(iter(found), dims)
+        found[first] = found.get(first, np.ones_like(values)) * number
+        return found
+    return {dims: values}
 
 
 def factored(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

@@ -182,6 +182,9 @@ def _placed(s: Scope, t: Scope, u: Read, v: Read) -> tuple[tuple[Cond, ...], dic
                 if b.coefficient(i.name) != c or not value.is_const or i.lo + value.const < lo or i.hi + value.const > hi:
                     return None
                 mapping[i.name] = var(name) - value
+                if i.extent == 1 < hi - lo:
+                    conds.append(Cond(mapping[i.name] - i.lo, True))
+                    continue
                 conds += [Cond(mapping[i.name] - i.lo)] * (i.lo + value.const > lo)
                 conds += [Cond(i.hi - 1 - mapping[i.name])] * (i.hi + value.const < hi)
             elif value.den != 1 or value.names() & ours.keys() or not in_range(value, (lo, hi), s.ranges):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from math import prod
 
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.band import needed, tidy
 from einnet.expr.index import Index, Range, bounds
-from einnet.expr.nodes import Iter, Read, Scope, indices, make_add, map_reads, neutral, reads
+from einnet.expr.nodes import Body, Iter, Read, Scope, Select, children, indices, make_add, map_reads, nested, neutral, reads
 
 PARTS = (2, 4)
 """Blocks of rows that are tried."""
@@ -26,7 +27,7 @@ def triangle(e: Scope) -> Iterator[Outcome]:
     mask that holds for all of them goes.
     """
     found = False
-    for i in e.loops:
+    for i in e.loops if chooses(e) else ():
         whole = prod(k.extent for k in cropped(e).sums) * i.extent
         for count in PARTS:
             blocks = [cropped(replace(e, loops=tuple(b if k == i else k for k in e.loops))) for b in _blocks(i, count)]
@@ -36,6 +37,16 @@ def triangle(e: Scope) -> Iterator[Outcome]:
                 yield Rewrite(Scope(e.loops, (), make_add(Read(b, indices(e.loops)) for b in blocks)), f"{i.name} in {count}")
     if not found:
         yield Refused("no row needs less than another of what is reduced")
+
+
+@lru_cache(maxsize=1 << 14)
+def chooses(e: Scope) -> bool:
+    """The scope, or one that it reads, has a choice of regions in its body."""
+    return _selects(e.body) or any(map(chooses, nested(e)))
+
+
+def _selects(body: Body) -> bool:
+    return isinstance(body, Select) or any(map(_selects, children(body)))
 
 
 def _blocks(i: Iter, count: int) -> list[Iter]:
