@@ -110,7 +110,7 @@ def blocks(where: np.ndarray, loops: tuple[Iter, ...]) -> Iterator[tuple[Cond, .
 
 
 def factors(values: np.ndarray, dims: tuple[int, ...]) -> dict[tuple[int, ...], np.ndarray]:
-    """The array, which varies along `dims`, as a product of arrays that vary along fewer of them; the others have extent 1. Itself where it is none."""
+    """The array, which varies along `dims`, as a product of arrays that vary along fewer, the others of extent 1; itself where it is none."""
     for a, b in combinations(dims, 2):
         parts = factored(np.moveaxis(values, (a, b), (-2, -1)))
         if parts is None:
