@@ -19,7 +19,7 @@ from einnet.derivation.normalise import FORCED, normalise
 from einnet.derivation.rule import Refused, Rewrite, Rule
 from einnet.derivation.rules import RULES
 from einnet.derivation.steps import Step
-from einnet.expr.nodes import Scope, is_weight, nested
+from einnet.expr.nodes import Scope, is_weight, nested, walk
 from einnet.instantiate.tables import TABLES, Table
 from einnet.search.bases import bases_of, closed_base, converged_forms
 from einnet.search.forms import Form, plain
@@ -31,7 +31,7 @@ from einnet.search.work import BYTES, MACHINE, Weights, applies_algorithm, eleme
 
 EXPLORED = (
     "sum-split", "substitute", "substitute-sum", "tile", "band", "triangle", "merge", "relax", "bilinear", "divide", "distribute", "scale",
-    "store", "join", "collect", "commute",
+    "store", "taps", "join", "collect", "commute",
 )  # fmt: skip
 """Rules that are a choice. tighten and fold are applied always, reorder and relayout where converging derivation wants them."""
 
@@ -215,13 +215,18 @@ class Space:
             yield closed_base(form, self.options.weights)
 
     def _expand(self, root: Root, group: Group, member: Member) -> None:
-        """Apply every rule to the member."""
+        """Apply every rule to the member.
+
+        An algorithm within another is for products so large that what it moves is less than what they compute, and its transforms stay apart.
+        """
         for rule, rewrite in self._rewrites(member.scope):
             step = Step(rule.name, rewrite.parameters, member.scope, rewrite.scope, (), rewrite.kind, rewrite.bound)
             normal, more = normalise(rewrite.scope)
             if not self.allowed(more):
                 continue
-            if moved(normal) * self.options.weights.balance > group.limit:
+            inner = rule.name == "bilinear" and any(map(applies_algorithm, walk(member.scope)))
+            undone = rule.name == "merge" and applies_algorithm(normal) and not applies_algorithm(member.scope)
+            if undone or moved(normal) * self.options.weights.balance > group.limit / (self.options.slack if inner else 1.0):
                 self.statistics.cut += 1
                 outcome = CUT
             elif self._add(group, new := Member(normal, (step, *more), member.depth + 1, member)):

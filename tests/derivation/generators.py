@@ -244,3 +244,21 @@ def equations(draw: st.DrawFn) -> Scope:
     if draw(st.booleans()):
         chosen = Read(Scope((m, k), (), chosen), (var("m"), var("k")))
     return Scope((m, Iter("c", 0, 2)), (k,), make_mul((chosen, Read(Tensor(f"V{reach}", (reach, 2)), (var("k"), var("c"))))))
+
+
+@st.composite
+def cascades(draw: st.DrawFn) -> Scope:
+    """A window at which two or three taps and a loop are added up, each tap with a weight or without; another dimension likewise, or plain."""
+    h, r, p, c = (Iter(n, lo, lo + draw(st.integers(2, 4))) for n, lo in (("h", 0), ("r", draw(st.integers(-1, 1))), ("p", 0), ("c", 0)))
+    a, b, s = draw(st.sampled_from((1, 2))), draw(st.sampled_from((1, 1, 2, -1))), draw(st.sampled_from((1, 2, 3)))
+    place = s * var("h") + a * var("r") + b * var("p") + draw(st.integers(-2, 2))
+    other = draw(st.sampled_from((var("c"), var("c") + var("h"), var("r"))))
+    _, most = zip(*(bounds(e, {i.name: i.range for i in (h, r, p, c)}) for e in (place, other)))
+    data = Read(Tensor(f"X{max(most)}", (max(most[0], 1), max(most[1], 1))), (place, other))
+    weights: list[Body] = [Read(Tensor(f"W{r.extent}", (4, c.extent), weight=True), (var("r"), var("c")))]
+    if draw(st.booleans()):
+        weights.append(Read(Tensor("V", (4, 2)), (var("p"), var("f"))))
+    body = make_mul((data, *weights))
+    used = {name for e in (place, other, var("c")) for name in e.names()} | {"f"}
+    loops = (h, *((Iter("f", 0, 2),) if len(weights) > 1 else ()))
+    return Scope(loops, tuple(i for i in (r, p, c) if i.name in used), body if draw(st.integers(0, 4)) else Call("relu", (body,)))

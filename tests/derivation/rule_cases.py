@@ -523,4 +523,30 @@ CASES: dict[str, Cases] = {
         ),
         10,
     ),
+    "taps": Cases(
+        (
+            (
+                "L[h<5] Σ[r<3,p<3] V[h+r+p-1]*w3[r]",
+                "t=r+p",
+                "L[h<5] Σ[t<5] V[h+t-1]*{L[t<5] Σ[r<3,p<3] select(t-r-p==0, w3[r], 0)}[t]",
+            ),
+            (
+                "L[h<4,f<8] Σ[c<5,r<3,p<2] A[2*h+r+p,0,c]*K[r,0,c,f]",
+                "t=r+p",
+                "L[h<4,f<8] Σ[c<5,t<4] A[2*h+t,0,c]*{L[f<8,c<5,t<4] Σ[r<3,p<2] select(t-r-p==0, K[r,0,c,f], 0)}[f,c,t]",
+            ),
+            (
+                "L[h<4] Σ[r<3,p<3] V[h-r+2*p]*w3[r]*w3[p]",
+                "t=2*p-r",
+                "L[h<4] Σ[-2<=t<5] V[h+t]*{L[-2<=t<5] Σ[r<3,p<3] select(t+r-2*p==0, w3[r]*w3[p], 0)}[t]",
+            ),
+        ),
+        (
+            ("L[h<5] Σ[r<3] V[h+r]*w3[r]", "reach fewer places than there are"),
+            ("L[h<5] Σ[r<3,p<3] V[h+3*r+p]*w3[r]", "reach fewer places than there are"),
+            ("L[h<5] Σ[r<3,p<3] D[h+r+p,r]*w3[r]", "reach fewer places than there are"),
+            ("L[h<5] max[r<3,p<3] V[h+r+p]*w3[r]", "it is no sum"),
+        ),
+        3,
+    ),
 }

@@ -14,7 +14,7 @@ from einnet.derivation.rules import RULES
 from einnet.derivation.steps import KINDS
 from einnet.expr.nodes import Scope, used_names, walk
 from einnet.expr.text import parse
-from tests.derivation.generators import band_products, correlations, equations, masked_reductions, readers, same_tensor, scopes
+from tests.derivation.generators import band_products, cascades, correlations, equations, masked_reductions, readers, same_tensor, scopes
 from tests.derivation.moves import layout_moves
 from tests.derivation.rule_cases import CASES, DECLARED
 from tests.derivation.siblings import concatenations, siblings
@@ -90,7 +90,7 @@ def sources(count: int) -> tuple[Scope, ...]:
         found.append(source)
 
     @settings(max_examples=count // 8, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
-    @given(equations())
+    @given(st.one_of(equations(), cascades()))
     def draw_equations(source: Scope) -> None:
         found.append(source)
 

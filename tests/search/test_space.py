@@ -199,3 +199,12 @@ def test_a_round_trip_does_not_take_the_place_of_an_original(states: int) -> Non
     before, after = (Space(Options(max_depth=depth, states=states, kinds=("exact", "reassociation"))).forms(source) for depth in (0, 7))
     originals = [f for f in before if all(s.rule in FORCED for s in f.steps)]
     assert originals == after[: len(originals)]
+
+
+@pytest.mark.parametrize("batch", ["", "b<8,"])
+def test_a_plain_product_has_few_states(batch: str) -> None:
+    """An algorithm's transforms are not merged back, nor joined: what is left to try of a product are its layouts and the algorithm once or twice."""
+    b, shape = ("b,", "8,") if batch else ("", "")
+    space = Space(Options())
+    space.forms(parse(f"A : f32[{shape}128,64]\nB : f32[{shape}64,96]\nL[{batch}m<128,n<96] Σ[k<64] A[{b}m,k]*B[{b}k,n]"))
+    assert space.statistics.states <= 300 and not space.statistics.stopped

@@ -19,11 +19,12 @@ from einnet.derivation.rules.scale import scale
 from einnet.derivation.rules.store import store
 from einnet.derivation.rules.substitute import reorder_loops, substitute_loops, substitute_sums
 from einnet.derivation.rules.sum_split import sum_split
+from einnet.derivation.rules.taps import taps
 from einnet.derivation.rules.tighten import tighten
 from einnet.derivation.rules.tile import tile
 from einnet.derivation.rules.triangle import triangle
 
 RULES: tuple[Rule, ...] = (
     sum_split, substitute_loops, substitute_sums, reorder_loops, tile, band, triangle, merge, tighten, relax, relayout, residue, bilinear,
-    divide, distribute, scale, store, join, collect, commute, delta, drop, fold,
+    divide, distribute, scale, store, taps, join, collect, commute, delta, drop, fold,
 )  # fmt: skip

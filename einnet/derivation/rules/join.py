@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 from math import prod
 
+from einnet.derivation.facts import has_values
 from einnet.derivation.generalise import Seam, generalise
 from einnet.derivation.pairing import Pairing, pairings
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
@@ -24,6 +25,7 @@ from einnet.expr.nodes import (
     map_indices,
     map_reads,
     nested,
+    reads,
     rebuild,
     substitute_body,
     walk,
@@ -36,7 +38,7 @@ def join(e: Scope) -> Iterator[Outcome]:
 
     Operands that f and g share stay, those that differ are concatenated along n. What shares nothing gets a batch iterator n<2.
     """
-    siblings = [s for s in dict.fromkeys(nested(e)) if s.sums and not is_weight(s)]
+    siblings = [s for s in dict.fromkeys(nested(e)) if s.sums and not is_weight(s) and not any(map(has_values, reads(s.body)))]
     if len(siblings) < 2:
         yield Refused("fewer than two different sums are read")
         return

@@ -1,0 +1,67 @@
+"""taps: sums whose iterators an index of an operand adds up become one sum over the places that they reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from math import prod
+
+from einnet.derivation.facts import factors
+from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.expr.index import Index, bounds, var
+from einnet.expr.nodes import Cond, Const, Iter, Read, Scope, Select, fresh, indices, is_weight, make_mul, used_names
+from einnet.expr.printing import print_index
+
+
+@rule("taps", guard="an index adds up iterators of a sum that the operand has nowhere else, at fewer places than they are", kind="reassociation")
+def taps(e: Scope) -> Iterator[Outcome]:
+    """L[x] Σ[y] A[φ(x)+ρ(y)]*g(y) = L[x] Σ[t] A[φ(x)+t]*{L[t] Σ[y] select(t == ρ(y), g(y), 0)}[t]
+
+    Two filters one after the other are one filter; so are a filter and the mean of its neighbours. All such indices of an operand at once.
+    """
+    if e.reduce != "sum" or not e.sums:
+        yield Refused("it is no sum")
+        return
+    found = False
+    for data in factors(e.body):
+        if not isinstance(data, Read) or is_weight(data):
+            continue
+        result, parameters = e, list[str]()
+        for d in range(len(data.index)):
+            gathered = _gathered(result, data, d)
+            if gathered is not None:
+                result, data, text = gathered
+                parameters.append(text)
+        if parameters:
+            found = True
+            yield Rewrite(result, ", ".join(parameters), "reassociation")
+    if not found:
+        yield Refused("no index of an operand adds up iterators of the sum that reach fewer places than there are of them")
+
+
+def _gathered(e: Scope, data: Read, d: int) -> tuple[Scope, Read, str] | None:
+    """The sum with the iterators of one index of an operand as one, and the operand in it; None where that index has no such."""
+    parts = factors(e.body)
+    summed = {i.name: i for i in e.sums}
+    ix = data.index[d]
+    place = Index(tuple((a, c) for a, c in ix.terms if Index(((a, 1),)).names() & summed.keys()))
+    own = place.names() & summed.keys()
+    elsewhere = frozenset().union(*(other.names() for k, other in enumerate(data.index) if k != d))
+    if not own or ix.den != 1 or own & elsewhere:
+        return None
+    lo, hi = bounds(place, e.ranges)
+    rest = [f for f in parts if f is not data]
+    moved = [f for f in rest if used_names(f) & own]
+    if hi - lo + 1 >= prod(summed[name].extent for name in own) or not moved:
+        return None
+    t = Iter(fresh("t", e.ranges), lo, hi + 1)
+    cond = Cond(var(t.name) - place, True)
+    body = Select((cond,), make_mul(moved), Const(Fraction(0)))
+    used = used_names(body)
+    kept = (*(i for i in (*e.loops, *e.sums) if i.name in used and i.name not in own), t)
+    inner = Read(Scope(kept, tuple(i for i in e.sums if i.name in own), body), indices(kept))
+    read = replace(data, index=tuple(ix - place + var(t.name) if k == d else other for k, other in enumerate(data.index)))
+    whole = [read if f is data else f for f in parts if f is data or not any(f is m for m in moved)]
+    sums = (*(i for i in e.sums if i.name not in own), t)
+    return Scope(e.loops, sums, make_mul((*whole, inner))), read, f"{t.name}={print_index(place, [i.name for i in (*e.loops, *e.sums)])}"
