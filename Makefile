@@ -9,6 +9,7 @@
 # make mutants what the tests notice: one change at a time in the checker, all of them, and a sample in derivation, expr and instantiate (an hour)
 # make goldens the published derivations, found by search: states, depth and time of each, three shapes
 # make bench-search   depth, converging and fingerprints: the experiments of the search, about ten minutes
+# make reach   what optimize makes of small models whose best known form is known: a JSON, and a page in build/
 # make bench   the seven models against other engines (hours; goes on where it stopped)
 # make bench-short   three of them, in under five minutes      make bench-operators, make bench-topologies   see benchmarks/
 # make clean   forget everything that was built
@@ -16,7 +17,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint test-slow corpus mutants nvrtc plans host gpu bench-gpu docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search
+.PHONY: demo test lint reach test-slow corpus mutants nvrtc plans host gpu bench-gpu docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -76,6 +77,9 @@ mutants: .venv/stamp-dev
 
 goldens: .venv/stamp-dev
 	$(BIN)/python -m tests.search.goldens
+
+reach: .venv/stamp-bench
+	$(BIN)/python -m benchmarks.reach
 
 bench: .venv/stamp-bench
 	$(BIN)/python benchmarks/models.py

@@ -1,0 +1,8 @@
+"""How far `optimize` reaches: small ONNX models whose best known form is known, and what the search makes of each."""
+
+from benchmarks.reach.attention import ATTENTION
+from benchmarks.reach.linear import CHAINS, REDUCED, STRUCTURED
+from benchmarks.reach.planes import PLANES
+from benchmarks.reach.probes import Probe
+
+PROBES: tuple[Probe, ...] = (*CHAINS, *REDUCED, *STRUCTURED, *ATTENTION, *PLANES)

@@ -1,0 +1,48 @@
+"""The results as JSON and as a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from benchmarks.reach.measure import Reached
+from benchmarks.reach.probes import Probe
+
+Case = dict[str, Any]
+
+
+def case(probe: Probe, reached: Reached) -> Case:
+    """One case, as the JSON has it."""
+    return {
+        "name": probe.name, "ops_model": reached.model, "ops_chosen": reached.chosen, "ops_best_known": round(probe.best), "source": probe.source,
+        "states": reached.states, "seconds": round(reached.seconds, 2), "ratio": round(reached.ratio, 3), "noise": round(reached.noise, 4),
+        "proof": reached.proof, "reached": reached.found(probe),
+    }  # fmt: skip
+
+
+def text(machine: Mapping[str, Any], cases: Sequence[Case]) -> str:
+    """The JSON, a case to a line."""
+    lines = ",\n".join(f"    {json.dumps(c)}" for c in cases)
+    return f'{{\n  "machine": {json.dumps(machine)},\n  "cases": [\n{lines}\n  ]\n}}\n'
+
+
+def page(machine: Mapping[str, Any], cases: Sequence[Case]) -> str:
+    """A table: what the model takes, what was chosen, what is known to be best."""
+    head = ("probe", "model", "chosen", "best known", "chosen / best", "source", "states", "seconds", "times faster", "proof")
+    rows = []
+    for c in cases:
+        share = c["ops_chosen"] / max(c["ops_best_known"], 1)
+        cells = (c["name"].replace("_", " "), f"{c['ops_model']:.3g}", f"{c['ops_chosen']:.3g}", f"{c['ops_best_known']:.3g}", f"{share:.2f}", c["source"],
+                 c["states"], f"{c['seconds']:.1f}", f"{c['ratio']:.2f} ± {c['noise']:.0%}" if c["ratio"] else "not run", c["proof"])  # fmt: skip
+        rows.append(f'<tr class="{"reached" if c["reached"] else "missed"}">' + "".join(f"<td>{escape(str(x))}</td>" for x in cells) + "</tr>")
+    reached = sum(c["reached"] for c in cases)
+    style = "table{border-collapse:collapse}td,th{padding:2px 8px;text-align:right}td:first-child,td:nth-child(6){text-align:left}.missed{background:#fdd}"
+    title = f"{reached} of {len(cases)} probes at the best known form"
+    headings = "".join(f"<th>{h}</th>" for h in head)
+    described = escape(", ".join(f"{k}: {v}" for k, v in machine.items()))
+    return (
+        f'<!doctype html><meta charset="utf-8"><title>{title}</title><style>{style}</style><h1>{title}</h1><p>{described}</p>'
+        f"<table><tr>{headings}</tr>{''.join(rows)}</table>\n"
+    )
