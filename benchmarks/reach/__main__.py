@@ -61,7 +61,8 @@ def line(probe: Probe, r: Reached) -> str:
     """What there is to say of a probe, in a line."""
     mark = "reached" if r.found(probe) else "       "
     faster = f"{r.ratio:.2f}x ± {r.noise:.0%}" if r.ratio else ""
-    return f"{mark} {probe.name:34} {r.model:9.3g} to {r.chosen:9.3g}, best {probe.best:9.3g}; {r.states} states, {r.seconds:.1f} s {r.stopped} {faster} {r.proof}"
+    counts = f"{r.model:9.3g} to {r.chosen:9.3g}, best {probe.best:9.3g}; {r.states} states"
+    return f"{mark} {probe.name:34} {counts}, {r.seconds:.1f} s {r.stopped} {faster} {r.proof}"
 
 
 if __name__ == "__main__":

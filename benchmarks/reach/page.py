@@ -33,12 +33,14 @@ def page(machine: Mapping[str, Any], cases: Sequence[Case]) -> str:
     head = ("probe", "model", "chosen", "best known", "chosen / best", "source", "states", "seconds", "times faster", "proof")
     rows = []
     for c in cases:
-        share = c["ops_chosen"] / max(c["ops_best_known"], 1)
-        cells = (c["name"].replace("_", " "), f"{c['ops_model']:.3g}", f"{c['ops_chosen']:.3g}", f"{c['ops_best_known']:.3g}", f"{share:.2f}", c["source"],
-                 c["states"], f"{c['seconds']:.1f}", f"{c['ratio']:.2f} ± {c['noise']:.0%}" if c["ratio"] else "not run", c["proof"])  # fmt: skip
+        counts = (c["ops_model"], c["ops_chosen"], c["ops_best_known"])
+        share, faster = counts[1] / max(counts[2], 1), f"{c['ratio']:.2f} ± {c['noise']:.0%}" if c["ratio"] else "not run"
+        names = (c["name"].replace("_", " "), *(f"{n:.3g}" for n in counts), f"{share:.2f}", c["source"])
+        cells = (*names, c["states"], f"{c['seconds']:.1f}", faster, c["proof"])
         rows.append(f'<tr class="{"reached" if c["reached"] else "missed"}">' + "".join(f"<td>{escape(str(x))}</td>" for x in cells) + "</tr>")
     reached = sum(c["reached"] for c in cases)
-    style = "table{border-collapse:collapse}td,th{padding:2px 8px;text-align:right}td:first-child,td:nth-child(6){text-align:left}.missed{background:#fdd}"
+    cells_css = "table{border-collapse:collapse}td,th{padding:2px 8px;text-align:right}"
+    style = cells_css + "td:first-child,td:nth-child(6){text-align:left}.missed{background:#fdd}"
     title = f"{reached} of {len(cases)} probes at the best known form"
     headings = "".join(f"<th>{h}</th>" for h in head)
     described = escape(", ".join(f"{k}: {v}" for k, v in machine.items()))
