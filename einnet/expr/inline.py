@@ -464,8 +464,7 @@ def _expand_call(name: str, args: tuple[Body, ...], box: Box) -> list[Term]:
     flat = tuple(_flat(a, box) for a in args)
     if name == "exp" and isinstance(flat[0], Select) and flat[0].other == Const(-INF):
         conds, divisors = split_conditions(flat[0].conds)
-        inside = _expand_call(name, (flat[0].then,), box)
-        return [replace(t, conds=t.conds + conds, divisors=t.divisors + divisors) for t in inside]
+        return [replace(t, conds=t.conds + conds, divisors=t.divisors + divisors) for t in _expand_call(name, (flat[0].then,), box)]
     return _known(_folded(name, flat), box)
 
 
