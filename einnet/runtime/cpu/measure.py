@@ -197,5 +197,5 @@ def sample(run: Callable[[], float], budget_s: float, before: Callable[[], None]
         take()
     if len(clean) >= min(3, max(fewest, 1)):
         return summarize(clean)
-    every = sorted(clean + disturbed)
+    every = sorted(clean + disturbed) or [first]
     return Timing(every[0], every[len(every) // 2] - every[0], len(every), clean=False)
