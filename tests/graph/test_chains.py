@@ -113,3 +113,19 @@ def test_a_single_element_spoils_it(spoil: tuple[int, int]) -> None:
         array[spoil] += np.float32(1e-3)
         (text,) = weights_of(build([node("MatMul", ["x", "w"])], {"x": values((3, 8))}, ("y",), {"w": array}))
         assert "w_factor" not in text and " 1}" not in text and ", 1, 0)" not in text, text
+
+
+@pytest.mark.parametrize(("low", "last", "masked"), [(-3e38, "p", True), (-1e9, "p", False), (-3e38, "m", False)])
+def test_what_exporters_write_for_minus_infinity_is_that_before_a_softmax(low: float, last: str, masked: bool) -> None:
+    """Not where the scores are given out, nor for a number that a large score reaches."""
+    mask = np.where(np.tri(6) > 0, 0.0, low).astype(np.float32)
+    nodes = [node("Add", ["x", "c"], ["m"]), node("Softmax", ["m"], ["p"], axis=-1)]
+    texts = weights_of(build(nodes, {"x": values((2, 6, 6))}, tuple({"p", last}), {"c": mask}))
+    assert any("-inf" in text for text in texts) == masked, texts
+
+
+def test_a_row_that_is_masked_throughout_keeps_its_numbers() -> None:
+    mask = np.full((6, 6), np.finfo(np.float32).min, dtype=np.float32)
+    mask[1:] = 0
+    nodes = [node("Add", ["x", "c"], ["m"]), node("Softmax", ["m"], ["p"], axis=-1)]
+    assert not any("-inf" in text for text in weights_of(build(nodes, {"x": values((2, 6, 6))}, ("p",), {"c": mask})))
