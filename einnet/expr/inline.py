@@ -461,11 +461,7 @@ def _expand_call(name: str, args: tuple[Body, ...], box: Box) -> list[Term]:
         bare = [replace(t, coefficient=t.coefficient / scale) for t in bare]
         done, size = _folded(name, (_joined(bare, box),)), Fraction(1) if name == "sign" else abs(scale)
         return [replace(t, coefficient=t.coefficient * size, conds=t.conds + conds, divisors=t.divisors + divisors) for t in _known(done, box)]
-    flat = tuple(_flat(a, box) for a in args)
-    if name == "exp" and isinstance(flat[0], Select) and flat[0].other == Const(-INF):
-        conds, divisors = split_conditions(flat[0].conds)
-        return [replace(t, conds=t.conds + conds, divisors=t.divisors + divisors) for t in _expand_call(name, (flat[0].then,), box)]
-    return _known(_folded(name, flat), box)
+    return _known(_folded(name, tuple(_flat(a, box) for a in args)), box)
 
 
 def _scale(name: str, coefficient: Fraction) -> Fraction:

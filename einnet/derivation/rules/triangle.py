@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import prod
 
 from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
-from einnet.derivation.rules.band import needed, tidy
+from einnet.derivation.rules.band import band_of, needed, tidy
 from einnet.expr.index import Index, Range, bounds
 from einnet.expr.nodes import Body, Iter, Read, Scope, Select, children, indices, make_add, map_reads, nested, neutral, reads
 
@@ -26,6 +26,9 @@ def triangle(e: Scope) -> Iterator[Outcome]:
     Each block reduces, and reads of the scopes below, only what its rows need: what is masked for all of them is neither computed nor read, and a
     mask that holds for all of them goes.
     """
+    if any(band_of(e, i) for i in e.sums):
+        yield Refused("the rows need a band, which is no wider for one than for another")
+        return
     found = False
     for i in e.loops if chooses(e) else ():
         whole = prod(k.extent for k in cropped(e).sums) * i.extent
