@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from einnet.derivation.cases import _parts
+from einnet.derivation.cases import _parts, equal_by_cases
 from einnet.derivation.check import Difference, check, check_equal
 from einnet.derivation.einfile import parse as parse_file
 from einnet.derivation.oracle import Witness
@@ -119,6 +119,53 @@ def test_a_step_must_start_from_what_stands_there() -> None:
     moved = replace(derivation.steps[1], path=())
     with pytest.raises(CertificateError, match="the step starts from"):
         check(replace(derivation, steps=(derivation.steps[0], moved)))
+
+
+@pytest.mark.parametrize("path", [(), (0,)])
+def test_a_step_that_starts_from_something_else_of_one_shape_is_refused(path: tuple[int, ...]) -> None:
+    """Its own two sides are equal: what is wrong is that the first does not stand there."""
+    state = parse("A : f32[4]\nB : f32[4]\nL[i<4] {L[i<4] relu(A[i])}[i]")
+    there = subscope(state, path)
+    for claimed in ("L[i<4] relu(B[i])", "L[i<4] relu(A[3-i])", "L[i<4] 2*relu(A[i])"):
+        other = parse(f"A : f32[4]\nB : f32[4]\n{claimed}")
+        assert other.box == there.box and other.key != there.key
+        with pytest.raises(CertificateError, match="the step starts from"):
+            check(Derivation(state, (Step("claimed", "", other, other, path),)))
+    assert check(Derivation(state, (Step("claimed", "", there, there, path),)))
+
+
+def test_a_step_is_equal_where_it_stands_not_where_it_is_read() -> None:
+    """A scope may shrink to what its reader wants, at any depth; of one box, all its elements are what they were."""
+    state = parse("A : f32[9]\nL[i<4] relu({L[i<4] tanh({L[i<4] relu({L[j<9] A[j]}[i])}[i])}[i])")
+    path = (0, 0, 0)
+    before = subscope(state, path)
+    shorter, other = parse("A : f32[9]\nL[j<4] A[j]"), parse("A : f32[9]\nL[j<9] select(j<4, A[j], 0)")
+    check(Derivation(state, (Step("tighten", "", before, shorter, path),)))
+    for wrong in (other, parse("A : f32[9]\nL[j<3] A[j]"), parse("A : f32[9]\nL[j<4] 2*A[j]")):
+        with pytest.raises(Difference):
+            check(Derivation(state, (Step("tighten", "", before, wrong, path),)))
+
+
+def test_forms_of_too_many_terms_are_evaluated() -> None:
+    """24 by 24 terms: no normal form, so that both sides are compared where they are."""
+    sums = ["(" + " + ".join(f"{x}[i+{n}]" for n in range(24)) + ")" for x in "AB"]
+    product = "*".join(sums)
+    whole, other, wrong = (parse(f"A : f32[64]\nB : f32[64]\nL[i<30] {text}") for text in (product, f"1*{product}", f"2*{product}"))
+    proof = check_equal(whole, other)
+    assert proof.method == "random" and proof.details.startswith("no normal form: more than 512 terms; ")
+    cut = parse("A : f32[64]\nL[i<30] select(i>=5, A[i], 0)")
+    assert not equal_by_cases(whole, other, [cut]) and not equal_by_cases(whole, wrong, [cut])
+    assert equal_by_cases(cut, cut, [cut]) == 2
+    with pytest.raises(Difference):
+        check_equal(whole, wrong)
+
+
+def test_how_many_cases() -> None:
+    """The cuts of conditions alone where they suffice; those at the edges of what is read else."""
+    told = {name: check_equal(parse(d + whole), parse(d + pieces)).details for name, (d, whole, pieces, _, _) in PIECES.items()}
+    assert {name: int(text.split()[-2]) for name, text in told.items()} == {
+        "phases": 2, "halves": 2, "side by side, under a function": 2, "one above the other, with a factor": 2, "tiles with a tail": 8,
+    }  # fmt: skip
 
 
 def test_the_numbers_of_constant_matrices_count() -> None:
