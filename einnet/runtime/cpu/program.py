@@ -19,6 +19,7 @@ from einnet.runtime import memory, ort
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl, fallback
 from einnet.runtime.cpu.apart import keep_apart
+from einnet.runtime.cpu.forked import on_live_pool, unlock_in_children
 from einnet.runtime.cpu.kernels import ITEM, Packed, Prepared, prepare
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.objects import Objects
@@ -69,13 +70,23 @@ class Executable:
         memory.check_plan(plan)
         self.plan, self.threads = plan, resolve_threads(threads)
         self.code = code or build_code(plan, self.threads)
-        self._lock = threading.Lock()
+        self.unlock()
+        unlock_in_children(self)
         self.native = native or Native(self.code.support, self.code.kernels)
         self.notes: list[str] = []
+        self._bound(strict)
+
+    @on_live_pool
+    def _bound(self, strict: bool) -> None:
+        """Ask for the kernels, take memory and write the constants."""
         with limited(self.threads):
             self._prepare(strict)
             self._allocate()
             self._bind()
+
+    def unlock(self) -> None:
+        """Nobody holds the program: so it is when it is made, and in a child that is forked while a thread of the parent runs it."""
+        self._lock = threading.Lock()
 
     # -------------------------------------------------------------------------------------------------------------- building
 
@@ -232,6 +243,7 @@ class Executable:
         problem = f"unknown input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
         return f"{problem}; the program takes {', '.join(self._input_names) or 'no inputs'}"
 
+    @on_live_pool
     def run(self, *arrays: Array) -> list[Array]:
         """Outputs in order, for inputs in order: copy in, run, copy out."""
         if len(arrays) != len(self._inputs):
@@ -246,6 +258,7 @@ class Executable:
                 segment()
             return [source.copy() for _, source in self._outputs]
 
+    @on_live_pool
     def execute(self) -> None:
         """Run on what is in memory already, without copies: what timing measures."""
         with self._lock:
@@ -278,6 +291,7 @@ class Executable:
             if isinstance(segment, ort.OpaqueNode):
                 segment.rest()
 
+    @on_live_pool
     def settle(self, cold: bool) -> None:
         """Before a sample: drop the constants from all caches if `cold`, and wake the pool, which runs on between a program's kernels."""
         with self._lock:
@@ -286,6 +300,7 @@ class Executable:
             keep_apart(self.threads)
             self.native.wake(self.threads)
 
+    @on_live_pool
     def sample(self) -> list[float]:
         """Run on what is in memory; seconds of every kernel."""
         times: list[float] = []
