@@ -42,9 +42,10 @@ class Memory:
             return {}
         found: dict[str, Choice] = {}
         for (key, expression), value in zip(expressions.items(), self.database.recall(map(self._what, expressions.values()))):
-            if value is None or not value["budget"] >= self.settings.time_budget:
+            found_in, told = (value.get("budget"), value.get("choice")) if isinstance(value, dict) else (None, None)
+            if not isinstance(found_in, (int, float)) or found_in < self.settings.time_budget:
                 continue
-            choice = choice_from(value["choice"], expression, estimate)
+            choice = choice_from(told, expression, estimate)
             if choice is not None and proven(choice):
                 found[key] = choice
         return found

@@ -1,8 +1,8 @@
 """The profile database: measured times by kernel, device, threads and versions, and results. A cache: it may vanish, and nothing breaks.
 
-One sqlite file in `settings.cache()`, in WAL mode, so that several processes may read and write it at once. A file that is none is moved aside
-with a warning; one of an older schema is emptied; one of a newer schema, or a folder that cannot be written, is left alone and times are kept
-in memory.
+One sqlite file in `settings.cache()`, in WAL mode, so that several processes may read and write it at once. Every row has a digest: one that was
+damaged, or has another shape, counts as not there. A file that is none, or whose structure is damaged, is moved aside with a warning. Times of an
+older schema are taken over; a file of a newer schema, or a folder that cannot be written, is left alone and times are kept in memory.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import struct
 import threading
 import time
 import warnings
@@ -22,12 +23,48 @@ from einnet import settings
 from einnet.runtime.serial import Json, canonical
 from einnet.runtime.timing import Timing
 
-SCHEMA = 1
-_CREATE = """CREATE TABLE IF NOT EXISTS timings (
-    key BLOB PRIMARY KEY, description TEXT NOT NULL, median REAL NOT NULL, spread REAL NOT NULL, n INTEGER NOT NULL, written REAL NOT NULL
-) WITHOUT ROWID"""
-_CREATE_RESULTS = "CREATE TABLE IF NOT EXISTS results (key BLOB PRIMARY KEY, value TEXT NOT NULL, written REAL NOT NULL) WITHOUT ROWID"
+SCHEMA = 2
+_CREATE = (
+    """CREATE TABLE IF NOT EXISTS timings (
+    key BLOB PRIMARY KEY, description TEXT NOT NULL, median REAL NOT NULL, spread REAL NOT NULL, n INTEGER NOT NULL, written REAL NOT NULL,
+    seal BLOB NOT NULL
+) WITHOUT ROWID""",
+    "CREATE TABLE IF NOT EXISTS results (key BLOB PRIMARY KEY, value TEXT NOT NULL, written REAL NOT NULL, seal BLOB NOT NULL) WITHOUT ROWID",
+)
+_SHAPES = ("SELECT key, description, median, spread, n, written, seal FROM timings LIMIT 1", "SELECT key, value, written, seal FROM results LIMIT 1")
 _WAIT_S = 10.0
+
+_UNWRITABLE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PERM}
+_RIVALS = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+"""Errors of the machine, and of other processes: the file itself is sound."""
+
+Damaged = (sqlite3.Error, UnicodeDecodeError)
+"""What a damaged file raises; messages that quote its text may be no text."""
+
+
+class _Newer(Exception):
+    """The file was written by a newer version."""
+
+
+def _code(error: Exception) -> int:
+    """sqlite's primary error code; 1 for an error without one."""
+    return int(getattr(error, "sqlite_errorcode", 1)) & 0xFF
+
+
+def _seal(key: bytes, *values: float | str) -> bytes:
+    """The digest of a row. Raises struct.error, TypeError or UnicodeEncodeError for values of another type than the row's."""
+    state = hashlib.blake2b(key, digest_size=16)
+    for value in values:
+        state.update(value.encode() if isinstance(value, str) else struct.pack("<d", value))
+    return state.digest()
+
+
+def _sealed(seal: object, key: bytes, *values: float | str) -> bool:
+    """The row is as it was written."""
+    try:
+        return seal == _seal(key, *values)
+    except (struct.error, TypeError, UnicodeEncodeError):
+        return False
 
 
 def digest(description: str) -> bytes:
@@ -54,8 +91,8 @@ class ProfileDatabase:
         found: list[Timing | None] = [None] * len(keys)
         with self._using() as connection:
             for n, key in enumerate(keys):
-                row = connection.execute("SELECT median, spread, n FROM timings WHERE key = ?", (key,)).fetchone()
-                found[n] = Timing(*row) if row else None
+                row = connection.execute("SELECT median, spread, n, seal FROM timings WHERE key = ?", (key,)).fetchone()
+                found[n] = Timing(*row[:3]) if row and _sealed(row[3], key, *row[:3]) else None
         return found
 
     def put(self, what: Json, timing: Timing) -> None:
@@ -65,9 +102,8 @@ class ProfileDatabase:
     def put_many(self, rows: Iterable[tuple[Json, Timing]]) -> None:
         """Store or replace some timings in one transaction. Estimates and disturbed timings are not stored."""
         texts = [(canonical(what), t) for what, t in rows if t.clean and not t.estimated]
-        values = [(digest(text), text, t.median, t.spread, t.n, time.time()) for text, t in texts]
         with self._using() as connection, connection:
-            connection.executemany("INSERT OR REPLACE INTO timings VALUES (?, ?, ?, ?, ?, ?)", values)
+            connection.executemany("INSERT OR REPLACE INTO timings VALUES (?, ?, ?, ?, ?, ?, ?)", (_row(text, t, time.time()) for text, t in texts))
 
     def recall(self, what: Iterable[Json]) -> list[Json | None]:
         """The results stored for some descriptions, in order; None for what is not there or damaged."""
@@ -75,23 +111,25 @@ class ProfileDatabase:
         found: list[Json | None] = [None] * len(keys)
         with self._using() as connection:
             for n, key in enumerate(keys):
-                row = connection.execute("SELECT value FROM results WHERE key = ?", (key,)).fetchone()
-                with suppress(ValueError):
-                    found[n] = json.loads(row[0]) if row else None
+                row = connection.execute("SELECT value, seal FROM results WHERE key = ?", (key,)).fetchone()
+                with suppress(ValueError, RecursionError):
+                    found[n] = json.loads(row[0]) if row and _sealed(row[1], key, row[0]) else None
         return found
 
     def remember(self, rows: Iterable[tuple[Json, Json]]) -> None:
         """Store or replace some results, any JSON values, in one transaction."""
-        values = [(digest(canonical(what)), canonical(value), time.time()) for what, value in rows]
+        values = [(digest(canonical(what)), canonical(value)) for what, value in rows]
         with self._using() as connection, connection:
-            connection.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?)", values)
+            sealed = ((key, text, time.time(), _seal(key, text)) for key, text in values)
+            connection.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", sealed)
 
     def rows(self) -> list[tuple[str, Timing]]:
         """Everything stored: description and timing, newest first."""
         found: list[tuple[str, Timing]] = []
         with self._using() as connection:
-            for text, *values in connection.execute("SELECT description, median, spread, n FROM timings ORDER BY written DESC"):
-                found.append((text, Timing(*values)))
+            for key, text, *values, seal in connection.execute("SELECT key, description, median, spread, n, seal FROM timings ORDER BY written DESC"):
+                if _sealed(seal, key, *values) and digest(text) == key:
+                    found.append((text, Timing(*values)))
         return found
 
     def clear(self) -> None:
@@ -114,50 +152,42 @@ class ProfileDatabase:
                 self._connection, self._owner = self._open(), os.getpid()
             try:
                 yield self._connection
-            except sqlite3.OperationalError as e:
-                if any(reason in str(e) for reason in ("full", "readonly")):
+            except Damaged as e:
+                if _code(e) in _UNWRITABLE:
                     warnings.warn(f"the profile database {self.path} cannot be written ({e}); these times are not kept", stacklevel=4)
-                elif "locked" not in str(e) and "busy" not in str(e):
+                elif _code(e) not in _RIVALS:
                     self._recover(e)
-            except sqlite3.DatabaseError as e:
-                self._recover(e)
 
-    def _recover(self, error: sqlite3.DatabaseError) -> None:
+    def _recover(self, error: Exception) -> None:
         self.close()
         self._set_aside(error)
         self._connection, self._owner = self._open(), os.getpid()
 
     def _open(self) -> sqlite3.Connection:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            return self._connect()
-        except sqlite3.OperationalError as e:
-            return self._in_memory(str(e))
-        except sqlite3.DatabaseError as e:
-            self._set_aside(e)
-        except OSError as e:
-            return self._in_memory(str(e))
-        try:
-            return self._connect()
-        except (sqlite3.DatabaseError, OSError) as e:
-            return self._in_memory(str(e))
+        for again in (True, False):
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                return self._connect()
+            except Damaged as e:
+                if not again or _code(e) in _UNWRITABLE | _RIVALS:
+                    return self._in_memory(str(e))
+                self._set_aside(e)
+            except (OSError, _Newer) as e:
+                return self._in_memory(str(e))
+        raise AssertionError("the second try returns")
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=_WAIT_S, check_same_thread=False)
         try:
-            (schema,) = connection.execute("PRAGMA user_version").fetchone()
-            if schema > SCHEMA:
-                raise sqlite3.OperationalError(f"it was written by a newer version of einnet (schema {schema})")
+            older = _schema(connection) < SCHEMA
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             with connection:
-                if schema < SCHEMA:
-                    connection.execute("DROP TABLE IF EXISTS timings")
-                    connection.execute(f"PRAGMA user_version = {SCHEMA}")
-                connection.execute(_CREATE)
-                connection.execute(_CREATE_RESULTS)
-            connection.execute("SELECT median, spread, n, description, written FROM timings LIMIT 1").fetchall()
-        except sqlite3.Error:
+                if older:
+                    _migrate(connection)
+            for shape in _SHAPES:
+                connection.execute(shape).fetchall()
+        except Exception:
             connection.close()
             raise
         return connection
@@ -165,11 +195,11 @@ class ProfileDatabase:
     def _in_memory(self, reason: str) -> sqlite3.Connection:
         warnings.warn(f"the profile database {self.path} cannot be used ({reason}); times are not kept", stacklevel=4)
         connection = sqlite3.connect(":memory:", check_same_thread=False)
-        connection.execute(_CREATE)
-        connection.execute(_CREATE_RESULTS)
+        for table in _CREATE:
+            connection.execute(table)
         return connection
 
-    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+    def _set_aside(self, error: Exception) -> None:
         """Rename a damaged file and what belongs to it."""
         aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
         warnings.warn(f"the profile database {self.path} is damaged ({error}); it is kept as {aside.name} and begun anew", stacklevel=4)
@@ -179,6 +209,39 @@ class ProfileDatabase:
                 self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
         except OSError:
             pass
+
+
+def _row(description: str, timing: Timing, written: float) -> tuple[bytes, str, float, float, int, float, bytes]:
+    """A row of timings."""
+    key = digest(description)
+    return key, description, timing.median, timing.spread, timing.n, written, _seal(key, timing.median, timing.spread, timing.n)
+
+
+def _schema(connection: sqlite3.Connection) -> int:
+    """The file's schema, 0 for a new one. Raises _Newer."""
+    (schema,) = connection.execute("PRAGMA user_version").fetchone()
+    if schema > SCHEMA:
+        raise _Newer(f"it was written by a newer version of einnet (schema {schema})")
+    return int(schema)
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Make the tables of this schema, with the times of an older one; results are those of other versions of the search in any case."""
+    connection.execute("BEGIN IMMEDIATE")
+    if _schema(connection) == SCHEMA:
+        return  # another process was faster
+    rows: list[tuple[str, Timing, float]] = []
+    with suppress(sqlite3.OperationalError):
+        for key, text, median, spread, n, written in connection.execute("SELECT key, description, median, spread, n, written FROM timings"):
+            types = (type(text), type(median), type(spread), type(n), type(written))
+            if types == (str, float, float, int, float) and digest(text) == key:
+                rows.append((text, Timing(median, spread, n), written))
+    for table in ("timings", "results"):
+        connection.execute(f"DROP TABLE IF EXISTS {table}")
+    for table in _CREATE:
+        connection.execute(table)
+    connection.executemany("INSERT INTO timings VALUES (?, ?, ?, ?, ?, ?, ?)", (_row(*row) for row in rows))
+    connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
 def describe(kernel: Json, device: str, threads: int, versions: Mapping[str, str]) -> Json:

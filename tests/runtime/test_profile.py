@@ -13,7 +13,11 @@ from random import Random
 
 import pytest
 
-from einnet.runtime.profile import SCHEMA, ProfileDatabase
+from einnet.api.memory import Memory
+from einnet.api.settings import Settings
+from einnet.expr.text import parse
+from einnet.runtime.profile import SCHEMA, ProfileDatabase, digest
+from einnet.runtime.serial import canonical
 from einnet.runtime.timing import Timing
 
 ROWS = [({"kernel": n, "name": "Σ"}, Timing(n * 1e-6, 1e-8, 5)) for n in range(1, 20)]
@@ -93,6 +97,122 @@ def test_an_older_schema_is_begun_anew(tmp_path: Path) -> None:
     assert not database.rows()
     database.put_many(ROWS)
     assert len(database.rows()) == len(ROWS)
+
+
+VERSION_1 = (
+    "CREATE TABLE timings (key BLOB PRIMARY KEY, description TEXT NOT NULL, median REAL NOT NULL, spread REAL NOT NULL, n INTEGER NOT NULL, "
+    "written REAL NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE results (key BLOB PRIMARY KEY, value TEXT NOT NULL, written REAL NOT NULL) WITHOUT ROWID",
+    "PRAGMA user_version = 1",
+)
+
+
+def test_times_of_the_first_schema_are_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "p.sqlite"
+    with sqlite3.connect(path) as old:
+        for statement in VERSION_1:
+            old.execute(statement)
+        rows = [(digest(text), text, t.median, t.spread, t.n, 1.0) for text, t in ((canonical(w), t) for w, t in ROWS)]
+        shape = canonical("shape")
+        wrong = [(digest("else"), canonical("of another key"), 1.0, 0.0, 1, 1.0), (digest(shape), shape, "slow", 0.0, 1, 1.0)]
+        old.executemany("INSERT INTO timings VALUES (?, ?, ?, ?, ?, ?)", [*rows, *wrong])
+        old.execute("INSERT INTO results VALUES (?, '[1]', 1.0)", (digest(canonical("found")),))
+    old.close()
+    for _ in range(2):
+        database = ProfileDatabase(path)
+        assert database.get_many([w for w, _ in ROWS]) == [t for _, t in ROWS]
+        assert database.get("of another key") is database.get("shape") is None
+        assert database.recall(["found"]) == [None], "of another version of the search in any case"
+        database.remember([("found", [2])])
+        assert database.recall(["found"]) == [[2]]
+        database.clear()
+        database.put_many(ROWS)
+        database.close()
+
+
+def altered(path: Path, statement: str, *values: object) -> ProfileDatabase:
+    """The database after somebody else has changed it."""
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement, values)
+    connection.close()
+    return ProfileDatabase(path)
+
+
+@pytest.mark.parametrize("change", ["median = 'slow'", "median = 2.0", "n = 'x'", "spread = x'00ff'", "seal = x''", "seal = 'text'", "n = 4"])
+def test_a_time_that_was_changed_is_not_there(change: str, tmp_path: Path) -> None:
+    ProfileDatabase(tmp_path / "p.sqlite").put_many(ROWS)
+    key = digest(canonical(ROWS[3][0]))
+    database = altered(tmp_path / "p.sqlite", f"UPDATE timings SET {change} WHERE key = ?", key)
+    assert database.get_many([w for w, _ in ROWS]) == [t if n != 3 else None for n, (_, t) in enumerate(ROWS)]
+    assert len(database.rows()) == len(ROWS) - 1
+    database.put_many(ROWS)
+    assert database.get(ROWS[3][0]) == ROWS[3][1]
+
+
+@pytest.mark.parametrize("value", ["[1, 2]", "{", 7, b"\xff\xfe", "[" * 100_000])
+def test_a_result_that_was_changed_is_not_there(value: object, tmp_path: Path) -> None:
+    ProfileDatabase(tmp_path / "p.sqlite").remember([("a", {"b": 1}), ("c", [2])])
+    database = altered(tmp_path / "p.sqlite", "UPDATE results SET value = ? WHERE key = ?", value, digest(canonical("a")))
+    assert database.recall(["a", "c"]) == [None, [2]]
+
+
+def test_a_result_of_another_shape_is_searched_again(tmp_path: Path) -> None:
+    """Written as it should be, by who knows whom."""
+    expression = parse("A : f32[4]\nL[i<4] relu(A[i])")
+    for value in ([1], 3, None, {"budget": "long"}, {"budget": 1e9}, {"budget": 1e9, "choice": [5]}, {"budget": 1e9, "choice": {"forms": 1}}):
+        database = ProfileDatabase(tmp_path / "p.sqlite")
+        memory = Memory(database, Settings(), {})
+        database.remember([(memory._what(expression), value)])
+        assert memory.recall({"k": expression}, lambda kernels: [1.0] * len(kernels)) == {}
+
+
+def test_a_damaged_structure_is_set_aside(tmp_path: Path) -> None:
+    """The text of the schema is quoted by errors about it, and may be no text."""
+    path = tmp_path / "p.sqlite"
+    for n in range(40):
+        path.unlink(missing_ok=True)
+        database = ProfileDatabase(path)
+        database.put_many(ROWS)
+        database.close()
+        data = bytearray(path.read_bytes())
+        start = data.index(b"CREATE TABLE")
+        data[start + n] = (0xFF, 0x80, 0x27, 0x00)[n % 4]
+        path.write_bytes(data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(2):
+                found = ProfileDatabase(path).get_many([w for w, _ in ROWS])
+                assert all(t in (None, right) for t, (_, right) in zip(found, ROWS, strict=True))
+                ProfileDatabase(path).put_many(ROWS)
+                ProfileDatabase(path).remember([("a", 1)])
+            assert ProfileDatabase(path).get(ROWS[0][0]) == ROWS[0][1], n
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(1500, marks=pytest.mark.slow)])
+def test_no_damage_changes_a_value(count: int, tmp_path: Path) -> None:
+    """Bytes changed anywhere: what was stored comes back, or nothing does."""
+    path, rng = tmp_path / "p.sqlite", Random(count)
+    what = [w for w, _ in ROWS]
+    database = ProfileDatabase(path)
+    database.put_many(ROWS)
+    database.remember((w, [n, w]) for n, w in enumerate(what))
+    database.close()
+    whole = path.read_bytes()
+    for _ in range(count):
+        data = bytearray(whole)
+        for at in rng.sample(range(len(data)), rng.choice((1, 1, 8, 64))):
+            data[at] = rng.randrange(256)
+        path.write_bytes(data)
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            database = ProfileDatabase(path)
+            assert all(t in (None, right) for t, (_, right) in zip(database.get_many(what), ROWS, strict=True))
+            assert all(v in (None, [n, w]) for n, (v, w) in enumerate(zip(database.recall(what), what, strict=True)))
+            told = {canonical(w): t for w, t in ROWS}
+            assert all(told.get(text) == t for text, t in database.rows())
+            database.close()
 
 
 def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,6 +23,12 @@ FIRST_S = 0.1
 OBJECTS = "objects"
 """The folder beside the profile database."""
 
+DRAFT = ".draft-"
+"""How files begin that are being written."""
+
+ABANDONED_S = 3600.0
+"""Seconds after which nobody writes a file any more."""
+
 _DIGEST = 16
 
 
@@ -36,6 +42,7 @@ class Store:
         versions = [codegen.generator_version(), machine.versions().get("apache-tvm", ""), machine.cpu_name(), *sorted(machine.cpu_features())]
         self._all = folder
         self._folder = folder / hashlib.blake2b("\n".join(versions).encode(), digest_size=8).hexdigest()
+        self._sweeping = True
         self._kind = f"{threads}" if cpu == NATIVE else f"{threads}-{cpu}"
 
     def _path(self, name: str) -> Path:
@@ -50,13 +57,27 @@ class Store:
         return None
 
     def put(self, name: str, code: bytes) -> None:
+        if self._sweeping:
+            self._sweeping = False
+            self.sweep()
         with suppress(OSError):
             if not self._folder.exists():
                 clear(self._all)
                 self._folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
-                file.write(hashlib.blake2b(code, digest_size=_DIGEST).digest() + code)
-            os.replace(file.name, self._path(name))
+            draft = self._folder / f"{DRAFT}{os.getpid()}-{threading.get_ident()}"
+            try:
+                draft.write_bytes(hashlib.blake2b(code, digest_size=_DIGEST).digest() + code)
+                draft.replace(self._path(name))
+            finally:
+                draft.unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove what processes have left that were killed while they wrote."""
+        with suppress(OSError):
+            for draft in self._folder.glob(f"{DRAFT}*"):
+                if time.time() - draft.stat().st_mtime > ABANDONED_S:
+                    draft.unlink(missing_ok=True)
+
 
 
 def clear(folder: Path) -> int:
