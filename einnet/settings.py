@@ -2,8 +2,7 @@
 
 | variable | meaning |
 |---|---|
-| `EINNET_DEBUG` | 0..5: how much is told on the error stream |
-| `EINNET_CHECK` | 0..2: how much is checked beyond what correctness of the result needs |
+| `EINNET_DEBUG` | 1 shows the traceback of an error |
 | `EINNET_CACHE` | folder of the profile database |
 | `EINNET_BACKEND` | backend where none is named |
 | `EINNET_DNNL` | path of a oneDNN 3 shared library |
@@ -28,12 +27,7 @@ def _level(name: str, default: int, highest: int) -> int:
 
 def debug() -> int:
     """`EINNET_DEBUG`, 0 by default."""
-    return _level("EINNET_DEBUG", 0, 5)
-
-
-def check() -> int:
-    """`EINNET_CHECK`, 1 by default."""
-    return _level("EINNET_CHECK", 1, 2)
+    return _level("EINNET_DEBUG", 0, 1)
 
 
 def backend() -> str:

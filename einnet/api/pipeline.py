@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import inf
+from random import Random
 from typing import Protocol
 
 from einnet.api.bundling import Attempt, apart, attempt, attempts_of
@@ -27,12 +28,15 @@ from einnet.graph.substitute import Refused
 from einnet.instantiate.kernels import Kernel, Plan
 from einnet.instantiate.posted import keeping_nan
 from einnet.instantiate.stitch import window_of
-from einnet.search.candidates import Candidate, Choice, Estimate, choose
+from einnet.search.candidates import Candidate, Choice, Estimate, choose, draw
 from einnet.search.forms import Form
 from einnet.search.plan import Assembly, Evaluated
 from einnet.search.remote import task
 from einnet.search.space import EXPLORED, Options, Statistics, deepen
 from einnet.search.work import flops
+
+FORCED_STATES = 40
+"""Scopes that are visited for a subprogram whose candidate is drawn: any will do."""
 
 LEAST_SHARE = 0.5
 """Seconds that a cheap subprogram gets at least."""
@@ -232,7 +236,7 @@ class _Search:
                 outcome.states += choices[key].states
             for b in alike if key in choices else ():
                 found = attempt(b, choices[key], current, self.cost.measured, self.schedule.clock.until(end)) if b.names <= current.keys() else None
-                if found and found.pays:
+                if found and (found.pays or (self.settings.force is not None and not found.choice.best.original)):
                     outcome.put_together(found)
                     current = {r.subprogram.output.name: r for r in outcome.results}
         self.remember(*list(choices.values())[recalled:])
@@ -319,7 +323,10 @@ class _Search:
             until, least_s = time.monotonic(), 0.0
         forms = forms if apart == inf else [f for f in forms if _shares(f)]
         most = MEASURED if self.settings.derive and share > 0 else 0
-        choice = choose(expression, forms, self.cost.estimates, self.cost.measured, most=most, until=until, least_s=least_s, known_s=apart)
+        if self.settings.force is not None and share > 0:
+            choice = self.drawn(expression, forms)
+        else:
+            choice = choose(expression, forms, self.cost.estimates, self.cost.measured, most=most, until=until, least_s=least_s, known_s=apart)
         choice.states, choice.seconds = statistics.states, time.monotonic() - begin
         choice.depth, choice.stopped_at = options(self.settings, share, clock).max_depth, statistics.stopped_at
         choice.hurried = choice.hurried or (statistics.stopped == clock.stops and statistics.states < Options.states)
@@ -329,6 +336,12 @@ class _Search:
         rate = choice.states / max(choice.seconds, 1e-9)
         self.tell(Progress("search", place[0] + 1, place[1], choice.states, rate, 1e3 * choice.best.cost, 1e3 * choice.original.cost))
         return choice
+
+    def drawn(self, expression: Scope, forms: Sequence[Form]) -> Choice:
+        """A candidate by the seed that forces one: the same for the same expression, whatever stands around it."""
+        rng = Random(f"{self.settings.force} {expression.key}")
+        runs = getattr(self.cost, "runs", None)
+        return draw(expression, forms, self.cost.estimates, runs or (lambda kernel: True), rng)
 
     def tell(self, progress: Progress) -> None:
         """Report progress with the time that is left."""
@@ -366,6 +379,8 @@ def options(settings: Settings, share: float, clock: Clock) -> Options:
     """Search options for one subprogram with `share` seconds of the clock; with none, only the model's own operators."""
     explore = settings.derive and share > 0
     deadline, states = clock.limits(share) if explore else (inf, inf)
+    if settings.force is not None:
+        states = min(states, FORCED_STATES)
     return Options(
         max_depth=settings.max_depth if explore else 0,
         rules=settings.rules or EXPLORED,
@@ -374,4 +389,5 @@ def options(settings: Settings, share: float, clock: Clock) -> Options:
         kinds=settings.kinds,
         deadline=deadline,
         states=int(min(states, Options.states)),
+        intensity=Options.intensity if settings.force is None else 0.0,
     )

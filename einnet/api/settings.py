@@ -57,6 +57,7 @@ class Settings:
     workers: int = 1
     scheduler: str | None = None
     memory_limit: int | None = None
+    force: int | None = None
     progress: Callable[[Progress], None] | None = None
 
     def __post_init__(self) -> None:
@@ -83,6 +84,8 @@ class Settings:
             raise UsageError(f"workers must be 1 or more, not {self.workers}")
         if self.memory_limit is not None and self.memory_limit < 1:
             raise UsageError(f"memory_limit must be a positive number of bytes, not {self.memory_limit}")
+        if self.force is not None and self.target != "native":
+            raise UsageError("force draws candidates for our own program; target 'onnx' keeps what is fastest in ONNX Runtime")
         known = {r.name for r in RULES}
         unknown = [r for r in self.rules or () if r not in known]
         if unknown:
@@ -116,6 +119,7 @@ class Arguments(TypedDict, total=False):
     workers: int
     scheduler: str | None
     memory_limit: int | None
+    force: int | None
     progress: Callable[[Progress], None] | None
 
 

@@ -41,6 +41,7 @@ def register(commands: Any) -> None:
     one.add_argument("--workers", type=int, default=1, metavar="N", help="processes that search (default: 1); measuring is done in one")
     one.add_argument("--scheduler", metavar="ADDRESS", help="search on the workers of this Dask cluster, tcp://HOST:PORT")
     one.add_argument("--seed", type=int, default=0, help="of the random inputs that verify and time (default: 0)")
+    one.add_argument("--force", type=int, metavar="SEED", help="for tests: a derived candidate for every part, drawn by a seed, however slow")
     one.add_argument("--memory-limit", type=size, metavar="BYTES", help="most that the program may take (500M, 1.5G); large forms are given up")
     one.add_argument("--json", metavar="REPORT", help="write the report as JSON; - is standard output, without the table")
     one.add_argument("--report", metavar="PAGE.html", type=Path, help="write the report as an HTML page: changes, times, rooflines, derivations")
@@ -159,5 +160,5 @@ def settings(options: argparse.Namespace) -> Any:
         given = [name for name, _ in options.shapes]
         raise UsageError(f"--shape {next(n for n in given if given.count(n) > 1)} is given twice")
     searching = ("max_depth", "time_budget", "threads", "target", "cpu", "allow", "strict_nan", "derive", "converge", "fingerprint", "rules")
-    fields = (*searching, "fresh", "seed", "workers", "scheduler", "memory_limit")
+    fields = (*searching, "fresh", "seed", "workers", "scheduler", "memory_limit", "force")
     return Settings(**{name: getattr(options, name) for name in fields}, backend=options.backend or backend(), shapes=shapes)

@@ -13,7 +13,7 @@ from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, View, operand_views, result_views
 from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl, roofline
-from einnet.runtime.cpu.compile import generator_version
+from einnet.runtime.cpu.compile import NotGenerated, generator_version
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.measure import BUDGET_S, IsConstant, Unmeasured, constant_buffers, measure, refused
 from einnet.runtime.cpu.objects import OBJECTS, Objects
@@ -206,6 +206,13 @@ class CpuCost:
             if stored:
                 self._known[kernel] = stored
         return distinct
+
+    def runs(self, kernel: Kernel) -> bool:
+        """There is code for the kernel, however slow; known without running it."""
+        try:
+            return not self.refuses(kernel) and bool(not isinstance(kernel, EOperator) or self.objects.get([kernel]))
+        except NotGenerated:
+            return False
 
     def refuses(self, kernel: Kernel) -> bool:
         """The vendor library has no fast implementation."""

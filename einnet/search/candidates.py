@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
+from random import Random
 
 from einnet.derivation.normalise import FORCED
 from einnet.expr.nodes import Scope
@@ -196,6 +197,26 @@ def choose(
     ordered = sorted(ranked, key=lambda c: (c.measured, c.predicted))
     hurried = time.monotonic() >= until or None in trials.known.values()
     return Choice(expression, ordered, original, best, forms=len(forms), hurried=hurried)
+
+
+def draw(expression: Scope, forms: Sequence[Form], estimate: Estimate, runs: Callable[[Kernel], bool], rng: Random) -> Choice:
+    """Any candidate whose kernels all `runs`, at random, a derived one where there is one; nothing is measured.
+
+    For tests: what is fast here is chosen again and again, and what is slow here is somebody else's program.
+    """
+    ranked = candidates(forms, estimate)
+    known: dict[Kernel, bool] = {}
+
+    def possible(c: Candidate) -> bool:
+        return all(known[k] if k in known else known.setdefault(k, runs(k)) for k in c.kernels)
+
+    original = next((c for c in ranked if c.original and possible(c)), None) or next(c for c in ranked if c.original)
+    by_form: dict[str, list[Candidate]] = {}
+    for c in sorted(ranked, key=lambda c: (c.form.key, c.way)):
+        if not c.original:
+            by_form.setdefault(c.form.key, []).append(c)
+    drawn = (c for ways in rng.sample(list(by_form.values()), len(by_form)) for c in rng.sample(ways, len(ways)))
+    return Choice(expression, ranked, original, next(filter(possible, drawn), original), forms=len(forms))
 
 
 def _fastest(originals: Sequence[Candidate]) -> Candidate:

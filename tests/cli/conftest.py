@@ -28,7 +28,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory):
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("cache")
         patch.setenv("EINNET_CACHE", str(folder))
-        for name in ("EINNET_DEBUG", "EINNET_CHECK", "EINNET_BACKEND"):
+        for name in ("EINNET_DEBUG", "EINNET_BACKEND"):
             patch.delenv(name, raising=False)
         yield folder
 

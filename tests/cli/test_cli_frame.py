@@ -72,7 +72,7 @@ def test_debug_shows_the_traceback_of_a_users_error(einnet, monkeypatch):
     with pytest.raises(UsageError):
         einnet("derive", "L[i<2] A[i]", "--max-depth", -1)
     monkeypatch.setenv("EINNET_DEBUG", "loud")
-    assert einnet("rules") == (2, "", "einnet: EINNET_DEBUG=loud: expected an integer from 0 to 5\n")
+    assert einnet("rules") == (2, "", "einnet: EINNET_DEBUG=loud: expected an integer from 0 to 1\n")
 
 
 def test_interruption(einnet, monkeypatch):
