@@ -12,6 +12,7 @@ from einnet.api.bundling import bundle_keys
 from einnet.api.compared import other_model
 from einnet.api.statistics import classes, error_statistics
 from einnet.api.stored import StoredProgram
+from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError, UsageError
 from einnet.evidence.examine import Proven, checked, proven, told_constants, told_kernels, told_lifting, told_numbers, trusted
 from einnet.evidence.numbers import SPECIAL, drawn, unlike

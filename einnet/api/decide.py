@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     from einnet.instantiate.kernels import Plan
     from einnet.runtime.costs import CpuCost
     from einnet.runtime.cpu.program import Executable
+    from einnet.runtime.timing import Timing
 
 NOISE = 0.01
 """A derived program has to be faster than the model's own operators by this share, and surely so."""
 
 FIRST, PARTS = 0.5, 0.15
 """Shares of the time for timing: the first comparison, and the kernels in their places; the rest is for another comparison, if there is reason."""
+
+NOISY = 0.10
+"""The noise beyond which no comparison tells anything."""
 
 TURNS = 7
 """Runs of a program that another comparison takes at least."""
@@ -70,7 +74,7 @@ class Contest:
         if times["once"]:
             self.outcome.notes.append(f"ONNX Runtime was timed once, with its session, which is no ratio: beside the programs, {times['once']}")
         runs = next(iter(self.programs)) if len(self.programs) == 1 else OWN if slower(times) else DERIVED
-        times = {**times, "runs": runs, "optimized": times[runs]}
+        times = {**times, "runs": runs, "optimized": slower_of(times[runs], times["onnxruntime"]) if runs == WHOLE else times[runs]}
         candidates, chosen = {runs: self.programs[runs]}, self.outcome.kept
         parts = losers(self.outcome, self.cost.objects, time.monotonic() + PARTS * seconds) if len(self.programs) == 2 else set()
         mixed = self.without(chosen | parts, end) if parts else None
@@ -102,16 +106,34 @@ class Contest:
         return built(plan, self.cost) if plan else None
 
     def again(self, candidates: Mapping[str, Executable], times: Mapping[str, Any], end: float) -> dict[str, Any]:
-        """All candidates compared where time suffices; of two that differ by less than `NOISE`, the one that led before runs."""
+        """All candidates compared where time suffices: what surely beats what led before runs.
+
+        ONNX Runtime with the whole model, which is what the user has already, runs in any case where what leads is not surely faster than it and its
+        median is no better, or where the times are too noisy to tell.
+        """
         led, left = str(times["runs"]), end - time.monotonic()
         if left < TURNS * (times["optimized"].median + times["onnxruntime"].median) + 2 * self.trial.seconds:
             takes = WHOLE in candidates and times["onnxruntime"].median < times[led].median
             return {**times, "runs": WHOLE, "optimized": times["onnxruntime"]} if takes else dict(times)
         own = {OWN: self.programs[OWN]} if OWN in self.programs else {}
         found = self.trial.compare({**own, **candidates}, left)
-        best = min(candidates, key=lambda name: found[name].median)
-        name = best if found[best].median < (1 - NOISE) * found[led].median else led
-        return {**found, "runs": name, "optimized": found[name]}
+        name = best_of(list(candidates), led, found)
+        return {**found, "runs": name, "optimized": slower_of(found[WHOLE], found["onnxruntime"]) if name == WHOLE else found[name]}
+
+
+def best_of(candidates: Sequence[str], led: str, found: Mapping[str, Any]) -> str:
+    """The candidate that runs, by interleaved times; `led` stays where nothing is surely faster by `NOISE`."""
+    rounds = found["rounds"]
+    surely = [name for name in candidates if name not in (led, WHOLE) and rounds.faster(name, led, NOISE)]
+    ours = min([led, *surely], key=lambda name: found[name].median)
+    if WHOLE not in candidates or rounds.faster(ours, WHOLE):
+        return ours
+    return WHOLE if found["noise"] > NOISY or found[WHOLE].median <= found[ours].median else ours
+
+
+def slower_of(one: Timing, other: Timing) -> Timing:
+    """What ONNX Runtime takes inside a program is no less than what it takes: samples of both are of one thing."""
+    return one if one.median > other.median else other
 
 
 def settle(outcome: Outcome, runs: str, chosen: set[str], mixed: set[str]) -> None:

@@ -191,7 +191,7 @@ def optimize(
     outcome = search(program, settings, cost, searching, memory)
     outcome.notes += cost.notes()
     result = (finish if settings.target == "native" else finish_onnx)(model, outcome, settings, cost, schedule, trial)
-    return kept_instead(result, model, settings, started)
+    return kept_instead(result, model, settings, started) if settings.force is None else result
 
 
 def finish(model: Any, outcome: Outcome, settings: Settings, cost: CpuCost, schedule: Schedule, trial: Trial) -> Optimization:

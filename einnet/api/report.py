@@ -23,6 +23,7 @@ from einnet.search.candidates import Candidate, Choice
 ASKED = (
     "max_depth", "time_budget", "target", "cpu", "allow", "tested", "strict_nan", "derive", "converge", "fingerprint", "rules", "seed", "workers",
     "scheduler",
+    "force",
 )  # fmt: skip
 """Settings that the report repeats."""
 

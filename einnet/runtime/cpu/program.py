@@ -211,8 +211,20 @@ class Executable:
         flush()
         self._input_names, self._output_names = tuple(n for n, _ in self.plan.inputs), tuple(n for n, _ in self.plan.outputs)
         self._expected = set(self._input_names)
+        self._direct = self._only_node()
         self._inputs = [(name, self._array(v, types[v.buffer])) for name, v in self.plan.inputs]
         self._outputs = [(name, self._array(v, types[v.buffer])) for name, v in self.plan.outputs]
+
+    def _only_node(self) -> tuple[ort.OpaqueNode, list[int], list[int]] | None:
+        """The node that is the whole program, and where its inputs and outputs stand among the program's; None for any other program."""
+        if len(self.plan.kernels) != 1 or not isinstance(self._segments[0], ort.OpaqueNode):
+            return None
+        (kernel,) = self.plan.kernels
+        assert isinstance(kernel, OpaqueCall)
+        given, results = [v for _, v in self.plan.inputs], list(kernel.outputs)
+        if any(v not in given for v in kernel.inputs) or any(v not in results for _, v in self.plan.outputs):
+            return None
+        return self._segments[0], [given.index(v) for v in kernel.inputs], [results.index(v) for _, v in self.plan.outputs]
 
     def _vendor_words(self, n: int) -> Sequence[int]:
         prepared = self._prepared[n]
@@ -245,13 +257,18 @@ class Executable:
 
     @on_live_pool
     def run(self, *arrays: Array) -> list[Array]:
-        """Outputs in order, for inputs in order: copy in, run, copy out."""
+        """Outputs in order, for inputs in order: copy in, run, copy out. Where one node is the whole program, it reads the arrays themselves."""
         if len(arrays) != len(self._inputs):
             raise UsageError(f"{len(arrays)} inputs given; the program takes {len(self._inputs)}: {', '.join(self.input_names)}")
+        for (name, target), array in zip(self._inputs, arrays):
+            if array.shape != target.shape or array.dtype != target.dtype:
+                raise UsageError(f"input {name!r} is {array.dtype}{list(array.shape)}; expected {target.dtype}{list(target.shape)}")
+        if self._direct:
+            node, inputs, outputs = self._direct
+            results = node.direct([arrays[n] for n in inputs])
+            return [results[n] for n in outputs]
         with self._lock:
-            for (name, target), array in zip(self._inputs, arrays):
-                if array.shape != target.shape or array.dtype != target.dtype:
-                    raise UsageError(f"input {name!r} is {array.dtype}{list(array.shape)}; expected {target.dtype}{list(target.shape)}")
+            for (_, target), array in zip(self._inputs, arrays):
                 target[...] = array
             keep_apart(self.threads)
             for segment in self._segments:

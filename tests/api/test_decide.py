@@ -1,0 +1,106 @@
+"""Which program runs, by interleaved times: what is surely faster, and ONNX Runtime where nothing can be told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import einnet
+from einnet.api import decide
+from einnet.api.decide import best_of, slower_of
+from einnet.api.verify import WHOLE, Trial
+from einnet.api.whole import whole_model
+from einnet.errors import UsageError
+from einnet.runtime.cpu.program import Executable
+from einnet.runtime.ort import Session
+from einnet.runtime.timing import Comparison, Timing
+from tests.models import two_layers
+from tests.runtime.plans import two_layers as two_layers_plan
+
+BEHIND = decide.behind
+
+
+def times(noise: float = 0.01, **medians: float) -> dict[str, object]:
+    """Twenty rounds in which every program takes its time, more or less by the noise."""
+    rng = np.random.default_rng(0)
+    samples = {name: tuple(m * (1 + noise * rng.uniform(-1, 1, 20))) for name, m in medians.items()}
+    rounds = Comparison(samples, tuple(next(iter(medians.values())) * (1 + noise * rng.uniform(-1, 1, 20))))
+    return {**rounds.timings, "noise": rounds.noise, "rounds": rounds}
+
+
+CASES = [
+    ("what led stays where nothing is faster", "optimized", times(optimized=1.0, mixed=1.0)),
+    ("what led stays within a hundredth", "optimized", times(0.001, optimized=1.0, mixed=0.995)),
+    ("another that is surely faster", "mixed", times(optimized=1.0, mixed=0.9)),
+    ("another that may be faster by chance", "optimized", times(0.3, optimized=1.0, mixed=0.97)),
+    ("the whole model, faster", WHOLE, times(optimized=1.0, whole=0.9)),
+    ("the whole model, slower", "optimized", times(optimized=1.0, whole=1.2)),
+    ("the whole model, as fast", WHOLE, times(0.004, optimized=1.0, whole=0.998)),
+    ("nothing can be told: what the user has already", WHOLE, times(0.9, optimized=1.0, whole=1.05)),
+    ("much noise, and surely faster even so", "optimized", times(0.5, optimized=1.0, whole=9.0)),
+    ("of three the fastest", "mixed", times(optimized=1.0, mixed=0.7, whole=0.9)),
+]
+
+
+@pytest.mark.parametrize(("runs", "found"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_what_runs(runs: str, found: dict[str, object]) -> None:
+    assert best_of([name for name in ("optimized", "mixed", WHOLE) if name in found], "optimized", found) == runs
+
+
+def test_what_onnx_runtime_takes_inside_a_program_is_no_less_than_what_it_takes() -> None:
+    fast, slow = Timing(1.0, 0.1, 5), Timing(2.0, 0.1, 5)
+    assert slower_of(fast, slow) is slower_of(slow, fast) is slow
+
+
+def test_where_the_model_runs_whole_nothing_is_gained(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the samples of the session and of the same session in a program fall out."""
+    monkeypatch.setenv("EINNET_CACHE", str(tmp_path))
+
+    def compared(_: Trial, programs: dict[str, Executable], __: float) -> dict[str, object]:
+        given = {"onnxruntime": 2e-6, "original": 4e-6, "optimized": 4e-6, WHOLE: 1e-6}
+        return {**times(**{name: given[name] for name in ("onnxruntime", *programs)}), "once": False}
+
+    monkeypatch.setattr(Trial, "compare", compared)
+    monkeypatch.setattr(decide, "losers", lambda *_: set())
+    monkeypatch.setattr(decide, "behind", BEHIND)  # the tests' own setting is that no program gives way to ONNX Runtime
+    report = einnet.optimize(two_layers(), time_budget=20, max_depth=0, threads=1).report
+    assert report["runs"] == "whole model", report["notes"]
+    assert report["totals"]["speedup"] <= 1.0
+    assert report["totals"]["optimized_ms"] >= report["totals"]["onnxruntime_ms"]
+
+
+def whole() -> tuple[Executable, Session]:
+    """A model in ONNX Runtime as a program, and by itself."""
+    model = two_layers()
+    session = Session(model.SerializeToString(), 1)
+    given = Executable(two_layers_plan(1, 8, 8, 4), 1).plan
+    (x,), (y,) = session.inputs, session.outputs
+    named = replace(given, inputs=((x.name, given.inputs[0][1]),), outputs=((y.name, given.outputs[0][1]),))
+    plan = whole_model(model, named, [x.name])
+    assert plan is not None
+    return Executable(plan, 1), session
+
+
+def test_a_program_of_one_node_reads_the_callers_arrays() -> None:
+    program, session = whole()
+    (name,) = program.input_names
+    before = [target.copy() for _, target in program._inputs]
+    results = []
+    for seed in range(3):
+        x = np.random.default_rng(seed).standard_normal((1, 8)).astype(np.float32)
+        (y,) = program.run(x)
+        np.testing.assert_array_equal(y, next(iter(session({name: x}).values())))
+        np.testing.assert_array_equal(y, program({name: np.asfortranarray(x)})[program.output_names[0]])
+        results.append((y, y.copy()))
+        program.release()
+        if seed == 1:
+            program.rest()
+    assert all(np.array_equal(kept, copy) for kept, copy in results), "results are the caller's own"
+    assert all(np.array_equal(a, b) for a, (_, b) in zip(before, program._inputs, strict=True)), "nothing was copied into the program's memory"
+    program.execute()
+    with pytest.raises(UsageError, match=r"expected float32\[1, 8\]"):
+        program.run(np.zeros((2, 8), np.float32))
+    with pytest.raises(UsageError, match="expected float32"):
+        program.run(np.zeros((1, 8)))
