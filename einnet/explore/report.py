@@ -63,7 +63,8 @@ def program_html(report: Report, told: Story, linked: bool = False) -> str:
     """The model before and after; `linked`: with buttons that the explorer answers."""
     chapters = ordered(told)
     hues: dict[str | None, str] = {s["key"]: HUES[n % len(HUES)] for n, s in enumerate(chapters)}
-    notes = "".join(tag("p", escape(str(note)), class_="chip warn") for note in report["notes"])
+    told_of = [*report["notes"], *(f"assumes finite inputs: {what}" for what in report.get("assumes_finite", ()))]
+    notes = "".join(tag("p", escape(str(note)), class_="chip warn") for note in told_of)
     said = tag("p", tag("b", escape(verdict(report)))) + "".join(tag("p", escape(line)) for line in reasons(report))
     opaque = opaque_line(report)
     notes = (tag("p", escape(opaque), class_="meta") if opaque else "") + notes
