@@ -8,7 +8,8 @@ from math import inf, prod
 
 from einnet.errors import BackendError
 from einnet.expr.nodes import tensors, walk
-from einnet.instantiate.codegen.ir import Nest, Reduce, expanded
+from einnet.instantiate.codegen.contraction import uses_expanded
+from einnet.instantiate.codegen.ir import Expr, Nest, Reduce, children, expanded
 from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.resolve import TABLE_SIZE, resolve
 from einnet.instantiate.codegen.rowwise import divided, row
@@ -24,6 +25,9 @@ from einnet.runtime.cuda.program import calls
 
 FEW = 16
 """Terms of a sum up to which only what moves counts."""
+
+UNTILED = 10.0
+"""How many times as long threads take that share nothing, one of which walks a whole sum: a guess, for it has hardly been measured."""
 
 
 class CudaCost:
@@ -98,8 +102,15 @@ def _operations(nest: Nest) -> float:
     if max(terms, default=0) <= FEW:
         return 0.0
     found = tile(nest)
-    if found is None:
-        rows = row(nest)
-        each = prod(i.extent for i in (nest.loops if rows is None else rows.outer))
-        return 2.0 * each * sum(terms)
-    return max(min(found.cycles, block_cycles(found, MOST_THREADS)) - BEGIN, 0.0) * OPERATIONS
+    if found is not None:
+        return max(min(found.cycles, block_cycles(found, MOST_THREADS)) - BEGIN, 0.0) * OPERATIONS
+    points, rows = prod(i.extent for i in nest.loops), row(nest)
+    if rows is not None and _steps(uses_expanded(nest.expr)) <= sum(terms):
+        return 2.0 * prod(i.extent for i in rows.outer) * sum(terms)
+    return UNTILED * 2.0 * points * _steps(uses_expanded(nest.expr))
+
+
+def _steps(e: Expr) -> int:
+    """Terms of all sums in an expression, those of a sum inside another for each of its terms."""
+    inside = sum(_steps(a) for a in children(e))
+    return prod(i.extent for i in e.sums) * max(inside, 1) if isinstance(e, Reduce) else inside
