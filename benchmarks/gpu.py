@@ -105,7 +105,7 @@ def prepare(folder: Path, wanted: Sequence[Item], profile: Path | None, seconds:
         if not wants_program:
             continue
         settings = Settings(backend="cuda", derive=item.engine == OURS[0], allow="precision", time_budget=seconds, max_depth=depth)
-        found = optimize_cuda(model, settings, profile)
+        found = optimize_cuda(model, settings, profile, item.math)
         if not found.report["verification"]["passed"]:
             raise SystemExit(f"{item.name}: wrong on the host")
         lean.write(path, found)

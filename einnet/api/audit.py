@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +150,12 @@ def prepared(model: Any, stored: StoredProgram | StoredCuda) -> Program:
     from einnet.api.optimize import prepare
     from einnet.graph.onnx import load
 
-    return prepare(load(model, shapes=shapes(stored)), permuted=stored.report["settings"].get("target") != "onnx")
+    return prepare(load(model, shapes=shapes(stored)), permuted=permuted(stored.report["settings"]))
+
+
+def permuted(settings: Mapping[str, Any]) -> bool:
+    """The program was searched with its data in the order that convolutions want with channels last."""
+    return bool(settings.get("channels_last", settings.get("target") != "onnx"))
 
 
 def called(model: Any) -> str:

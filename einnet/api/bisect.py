@@ -46,7 +46,7 @@ def bisect(model: Any, stored: StoredProgram | StoredCuda, seed: int = 1) -> Jso
 
     Raises UsageError for a program in which nothing was derived.
     """
-    from einnet.api.audit import shapes
+    from einnet.api.audit import permuted, shapes
     from einnet.api.optimize import prepare
     from einnet.graph.onnx import load
 
@@ -54,7 +54,7 @@ def bisect(model: Any, stored: StoredProgram | StoredCuda, seed: int = 1) -> Jso
     changed = {s["key"] for s in stored.report["subprograms"] if s["changed"]} & derived.keys()
     if not changed:
         raise UsageError(f"{stored.path}: nothing in it was derived; it runs the model's own operators")
-    program = prepare(load(model, shapes=shapes(stored)), permuted=stored.report["settings"].get("target") != "onnx")
+    program = prepare(load(model, shapes=shapes(stored)), permuted=permuted(stored.report["settings"]))
     trial = _Trial(program, stored, seed)
     found: list[tuple[float, Subprogram]] = []
     for part in trial.parts:

@@ -86,7 +86,7 @@ def optimize_cuda(model: Any, settings: Settings, profile: str | Path | None = N
     started = time.monotonic()
     tell(settings, "read the model", started)
     known = load(Path(profile), math) if profile is not None else shipped(math)
-    program = prepare(load_model(model, shapes=settings.shapes or None))
+    program = prepared(load_model(model, shapes=settings.shapes or None), known)
     outcome, made, cost = searched(program, settings, known)
     tell(settings, "check the derivations", started)
     certificate = certify(outcome)
@@ -96,6 +96,14 @@ def optimize_cuda(model: Any, settings: Settings, profile: str | Path | None = N
     verification = verify(model, outcome, made, inputs, settings, threads)
     report = build_report(model, settings, outcome, made, cost, certificate, verification, time.monotonic() - started)
     return CudaOptimization(outcome, made, certificate, report)
+
+
+def prepared(program: Program, known: Profile) -> Program:
+    """The program with its data in the order that the card's convolutions want in the profile's arithmetic."""
+    from einnet.runtime.cuda.laws import wants_channels_last
+    from einnet.runtime.cuda.profile import laws_of
+
+    return prepare(program, permuted=wants_channels_last(laws_of(known)))
 
 
 def search_counted(program: Program, settings: Settings, cost: Cost) -> Outcome:
@@ -117,7 +125,7 @@ def searched(program: Program, settings: Settings, known: Profile) -> tuple[Outc
         cost = CudaCost(known)
         outcome = search_counted(program, settings, cost)
         try:
-            made = lower(outcome.plan())
+            made = lower(outcome.plan(), cost.channels_last)
             compile_all(made)
             return outcome, made, cost
         except Refusal as e:

@@ -51,7 +51,7 @@ def build_report(
         "profile": "measured" if cost.profile.measured else "estimate",
         "math": cost.profile.math,
         "versions": versions(),
-        "settings": {name: getattr(settings, name) for name in ASKED},
+        "settings": {name: getattr(settings, name) for name in ASKED} | {"channels_last": cost.channels_last},
         "runs": runs(outcome),
         "subprograms": [subprogram(r, cost) for r in outcome.results],
         "changed": sum(r.changed for r in outcome.results),
@@ -77,7 +77,7 @@ def step_reports(outcome: Outcome, cost: CudaCost) -> list[Json]:
     plan, owners = outcome.assemble()
     parts = {r.subprogram.output.name: r.subprogram for r in outcome.results}
     found: list[Json] = []
-    for kernels, owner in zip(fitted_one_by_one(plan), owners, strict=True):
+    for kernels, owner in zip(fitted_one_by_one(plan, cost.channels_last), owners, strict=True):
         of = {"key": parts[owner].key, "nodes": list(parts[owner].origin)} if owner in parts else {"key": "", "nodes": []}
         found += [{**kernel_report(k, cost), **of} for k in kernels]
     return found

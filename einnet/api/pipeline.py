@@ -41,6 +41,9 @@ FORCED_STATES = 40
 LEAST_SHARE = 0.5
 """Seconds that a cheap subprogram gets at least."""
 
+CERTAIN_SHARE = 1e-3
+"""Seconds that a subprogram gets where time is over, and some layers are searched whatever the time."""
+
 MEASURED = 32
 """Candidates of a subprogram that are measured beside the original; none where time is over."""
 
@@ -272,9 +275,9 @@ class _Search:
         rest = sum(seconds.values())
         for done, key in enumerate(sorted(seconds, key=lambda k: -seconds[k])):
             left = end - self.schedule.clock.now()
-            if left <= 0 or self.interrupts.requested:
+            if (left <= 0 and self.schedule.clock.certain < 0) or self.interrupts.requested:
                 break
-            share = max(left * seconds[key] / max(rest, 1e-12), min(left, LEAST_SHARE))
+            share = max(left * seconds[key] / max(rest, 1e-12), min(left, LEAST_SHARE), CERTAIN_SHARE)
             rest -= seconds[key]
             found = self.one(expressions[key], share, (done, len(seconds)), known.get(key))
             found.seconds += chosen[key].seconds
@@ -390,4 +393,5 @@ def options(settings: Settings, share: float, clock: Clock) -> Options:
         deadline=deadline,
         states=int(min(states, Options.states)),
         intensity=Options.intensity if settings.force is None else 0.0,
+        certain=clock.certain if explore else -1,
     )

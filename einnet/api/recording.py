@@ -45,15 +45,14 @@ def requests(model: Any, settings: Settings, profile: Profile) -> list[Kernel]:
 
     First those of the program that is chosen and of the model's own operators, then those of candidates that were compared at last, then all others.
     """
-    from einnet.api.cuda import search_counted
-    from einnet.api.optimize import prepare
+    from einnet.api.cuda import prepared, search_counted
     from einnet.graph.onnx import load
     from einnet.runtime.cuda.costs import CudaCost
 
     asked = Asked(CudaCost(profile))
-    outcome = search_counted(prepare(load(model, shapes=settings.shapes or None)), settings, asked)
+    outcome = search_counted(prepared(load(model, shapes=settings.shapes or None), profile), settings, asked)
     chosen = [*outcome.plan().kernels, *outcome.plan(original=True).kernels]
-    order = dict.fromkeys((*chosen, *asked.close, *asked.cost.unmeasured))
+    order = dict.fromkeys(map(asked.cost.as_run, (*chosen, *asked.close, *asked.cost.unmeasured)))
     return [k for k in order if not isinstance(k, OpaqueCall) and profile.time(k) is None]
 
 

@@ -42,6 +42,8 @@ class Clock:
     """Share of a subprogram's time in which forms are looked for; in the rest they are measured."""
     stops = "time"
     """The budget that ends an exploration when its time is over."""
+    certain = -1
+    """Layers of every search that are completed whatever the time."""
 
     def now(self) -> float:
         return time.monotonic()
@@ -63,6 +65,8 @@ class CountedClock(Clock):
 
     exploring = 1.0
     stops = "states"
+    certain = 1
+    """Nothing is measured, and the first steps are few: every subprogram has them, however many there are."""
 
     def __init__(self) -> None:
         self._seconds = 0.0

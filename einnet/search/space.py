@@ -44,6 +44,7 @@ class Options:
     intermediate tensors cost more than `slack` times the whole of what it computes, or more than `slack` times the best way found for the root, is
     not visited. Scopes under `intensity` FLOPs per element moved are left to code generation (paper section 5). Of the ways to compute a
     tensor the `inner` cheapest are known to its readers, and the `kept` cheapest of every layer are made into forms, `few` of one structure.
+    Layers up to `certain` are completed whatever the budget: they hold what one step and converging derivation reach.
     """
 
     max_depth: int = 7
@@ -60,6 +61,7 @@ class Options:
     inner: int = 256
     kept: int = 512
     few: int = 3
+    certain: int = -1
 
 
 @dataclass
@@ -136,7 +138,7 @@ class Space:
         due = [(g, m) for g, offset in root.offsets.items() for m in g.at(depth - 1 - offset) if not m.expanded]
         complete = True
         for group, member in sorted(due, key=lambda d: (d[1].cost, d[0].key, d[1].scope.key)):
-            complete = complete and not self.out_of_budget()
+            complete = complete and (depth <= self.options.certain or not self.out_of_budget())
             if complete and not is_weight(member.scope) and moved(member.scope) * self.options.weights.balance <= self.options.slack * root.best:
                 self._expand(root, group, member)
         for group, offset in list(root.offsets.items()):
@@ -267,7 +269,7 @@ class Space:
     def _look(self, root: Root, member: Member, depth: int) -> bool:
         """See how the member can be run, and reach what it reads; the first member of a group even where the budget is used up."""
         if not member.bases:
-            if member.depth and self.out_of_budget():
+            if member.depth > max(self.options.certain, 0) and self.out_of_budget():
                 return False
             member.bases = self._bases(member.scope)
         for base in member.bases:

@@ -15,11 +15,11 @@ from einnet.instantiate.codegen.resolve import TABLE_SIZE, resolve
 from einnet.instantiate.codegen.rowwise import divided, row
 from einnet.instantiate.codegen.tilesearch import tile
 from einnet.instantiate.codegen.tiling import BEGIN, MOST_THREADS, OPERATIONS, block_cycles
-from einnet.instantiate.kernels import EOperator, Kernel, Matmul, OpaqueCall
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall
 from einnet.runtime.cpu.roofline import moved
-from einnet.runtime.cuda.fit import parts
+from einnet.runtime.cuda.fit import filters_last, parts
 from einnet.runtime.cuda.gemm import gemm
-from einnet.runtime.cuda.laws import GeneratedLaw, Laws, convolution, product, traffic
+from einnet.runtime.cuda.laws import GeneratedLaw, Laws, convolution, product, traffic, wants_channels_last
 from einnet.runtime.cuda.profile import Card, Profile, laws_of
 from einnet.runtime.cuda.program import calls
 
@@ -36,6 +36,8 @@ class CudaCost:
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.laws = laws_of(profile)
+        self.channels_last = wants_channels_last(self.laws)
+        """Filters are stored with channels last (see `fit.fitted`), so that no inference moves them."""
         self.unmeasured: dict[Kernel, None] = {}
         self._known: dict[Kernel, float] = {}
 
@@ -47,11 +49,16 @@ class CudaCost:
         """The same: what was not recorded cannot be measured here, and its estimate stands for it."""
         return [self.seconds(k) for k in kernels]
 
+    def as_run(self, kernel: Kernel) -> Kernel:
+        """The kernel with its filters as they are stored."""
+        return filters_last(kernel) if isinstance(kernel, Conv) and self.channels_last else kernel
+
     def seconds(self, kernel: Kernel) -> float:
         """What was recorded of the kernel or of the parts that it is run in; what was not is priced by the laws of the same card."""
         if kernel not in self._known:
-            whole = self.profile.time(kernel)
-            told = [(kernel, whole)] if whole is not None else [(p, self.profile.time(p)) for p in parts(kernel)]
+            run = self.as_run(kernel)
+            whole = self.profile.time(run)
+            told = [(run, whole)] if whole is not None else [(p, self.profile.time(p)) for p in parts(run)]
             if any(t is None for _, t in told):
                 self.unmeasured[kernel] = None
             self._known[kernel] = sum(estimate(p, self.profile.card, self.laws) if t is None else t for p, t in told)
@@ -78,29 +85,37 @@ def generated(kernel: EOperator, card: Card, law: GeneratedLaw) -> float:
 
     Short sums and element functions are done while operands come.
     """
-    launches, operations = modelled(kernel)
-    return law.begin * launches + max(traffic(moved(kernel), law), law.work * operations / card.peak)
+    launches, operations, steps = modelled(kernel)
+    computing = max(traffic(moved(kernel), law), law.work * operations / card.peak)
+    return law.begin * launches + computing + law.term * max(steps - FEW, 0)
 
 
 @lru_cache(maxsize=1 << 14)
-def modelled(kernel: EOperator) -> tuple[int, float]:
-    """The launches of a generated kernel, and the operations that the device could do in the cycles of their tiles."""
+def modelled(kernel: EOperator) -> tuple[int, float, int]:
+    """The launches of a generated kernel, the operations that the device could do in the cycles of their tiles, and terms of short sums in sums."""
     sums = [prod(i.extent for i in s.sums) for s in walk(kernel.scope) if s.sums]
     if len(sums) < 2 and max(sums, default=0) <= FEW:
-        return 1, 0.0
+        return 1, 0.0, 0
     known = {t.name for t in tensors(kernel.scope).values() if t.values is not None and prod(t.shape) <= TABLE_SIZE}
     try:
         nests = divided(resolve(kernel, known)).nests
     except BackendError:
-        return len(sums), 0.0
-    return len(nests), sum(_operations(normalise(nest)) for nest in nests)
+        return len(sums), 0.0, 0
+    normal = [normalise(nest) for nest in nests]
+    short = max((_steps(uses_expanded(n.expr)) for n in normal if _longest(n) <= FEW), default=0)
+    return len(nests), sum(map(_operations, normal)), short
+
+
+def _longest(nest: Nest) -> int:
+    """Terms of the longest sum."""
+    return max((prod(i.extent for i in e.sums) for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Reduce)), default=0)
 
 
 def _operations(nest: Nest) -> float:
     """Operations that the device could do while one launch computes, by the model of its tiles; 0 where only what it moves counts."""
-    terms = [prod(i.extent for i in e.sums) for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Reduce)]
-    if max(terms, default=0) <= FEW:
+    if _longest(nest) <= FEW:
         return 0.0
+    terms = [prod(i.extent for i in e.sums) for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Reduce)]
     found = tile(nest)
     if found is not None:
         return max(min(found.cycles, block_cycles(found, MOST_THREADS)) - BEGIN, 0.0) * OPERATIONS

@@ -18,9 +18,12 @@ from einnet.runtime.cuda.gemm import addressable, bias_of
 from einnet.runtime.cuda.vendor import window
 
 
-def fitted(plan: Plan) -> Plan:
-    """The same program: every matrix has a stride of 1, every post is one that the library fuses."""
-    more = _Storage(plan.constants)
+def fitted(plan: Plan, channels_last: bool = False) -> Plan:
+    """The same program: every matrix has a stride of 1, every post is one that the library fuses.
+
+    With `channels_last` the filters of forward convolutions are stored with their channels in the last dimension, as kernels for tensor cores want.
+    """
+    more = _Storage(plan.constants, channels_last)
     kernels = [k for kernel in plan.kernels for k in _parts(kernel, more)]
     return replace(
         plan, buffers=(*plan.buffers, *more.buffers), kernels=tuple(kernels), constants={**plan.constants, **more.constants},
@@ -28,10 +31,24 @@ def fitted(plan: Plan) -> Plan:
     )  # fmt: skip
 
 
-def fitted_one_by_one(plan: Plan) -> list[list[Kernel]]:
+def fitted_one_by_one(plan: Plan, channels_last: bool = False) -> list[list[Kernel]]:
     """What each kernel of the plan becomes; all together the kernels of `fitted`."""
-    more = _Storage(plan.constants)
+    more = _Storage(plan.constants, channels_last)
     return [_parts(kernel, more) for kernel in plan.kernels]
+
+
+def filters_last(kernel: Conv) -> Conv:
+    """The convolution with its filters, which have one layout where they are read, dense with channels innermost; a transposed one as it is."""
+    if kernel.transposed:
+        return kernel
+    order = [0, 1, *range(3, len(kernel.w.shape)), 2]
+    return replace(kernel, w=_dense_in(kernel.w, kernel.w.buffer, order))
+
+
+def _dense_in(like: View, buffer: str, order: Sequence[int]) -> View:
+    """The shape of a view, dense in a buffer with its dimensions in that order."""
+    stored = dense_view(buffer, tuple(like.shape[d] for d in order))
+    return replace(stored, shape=like.shape, strides=tuple(stored.strides[order.index(d)] for d in range(len(order))))
 
 
 def parts(kernel: Kernel) -> list[Kernel]:
@@ -46,8 +63,8 @@ def _parts(kernel: Kernel, more: _Storage) -> list[Kernel]:
 class _Storage:
     """Buffers that are added to a plan."""
 
-    def __init__(self, constants: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) -> None:
-        self.known = constants
+    def __init__(self, constants: Mapping[str, np.ndarray[Any, np.dtype[Any]]], channels_last: bool = False) -> None:
+        self.known, self.channels_last = constants, channels_last
         self.buffers: list[Buffer] = []
         self.constants: dict[str, np.ndarray[Any, np.dtype[Any]]] = {}
         self.expressions: dict[str, Scope] = {}
@@ -55,9 +72,12 @@ class _Storage:
     def dense(self, like: View, role: str = "temporary", swap: bool = False) -> View:
         """A new buffer in the shape of a view, row-major; with `swap`, dimension 2 outside dimension 1."""
         order = [0, 2, 1, *range(3, len(like.shape))] if swap else list(range(len(like.shape)))
+        return self.stored(like, role, order)
+
+    def stored(self, like: View, role: str, order: Sequence[int]) -> View:
+        """A new buffer in the shape of a view, dense with its dimensions in that order."""
         self.buffers.append(Buffer(f"cuda:{len(self.buffers)}", prod(like.shape), "f32", role))
-        stored = dense_view(self.buffers[-1].name, tuple(like.shape[d] for d in order))
-        return replace(stored, shape=like.shape, strides=tuple(stored.strides[order.index(d)] for d in range(len(order))))
+        return _dense_in(like, self.buffers[-1].name, order)
 
     def zeros(self, shape: tuple[int, ...]) -> View:
         """Constants of 0."""
@@ -70,7 +90,16 @@ class _Storage:
         """A dense copy of constants, made now; None for what changes."""
         if view.buffer not in self.known:
             return None
-        target = self.dense(view, "constant", swap)
+        return self._copied(view, self.dense(view, "constant", swap))
+
+    def filters(self, kernel: Conv) -> Conv:
+        """The convolution with constant filters in the layout that is wanted of them."""
+        if not self.channels_last or kernel.transposed or kernel.w.buffer not in self.known or filters_last(kernel).w.strides == kernel.w.strides:
+            return kernel
+        order = [0, 1, *range(3, len(kernel.w.shape)), 2]
+        return replace(kernel, w=self._copied(kernel.w, self.stored(kernel.w, "constant", order)))
+
+    def _copied(self, view: View, target: View) -> View:
         values = self.constants[target.buffer] = np.empty(prod(view.shape), np.float32)
         window(target, values)[...] = window(view, self.known[view.buffer].reshape(-1))
         self.expressions[target.buffer] = _copy(view, target, self.known[view.buffer].size)
@@ -86,6 +115,8 @@ def _copy(view: View, target: View, size: int) -> Scope:
 
 
 def _fit(kernel: Matmul | Conv, more: _Storage) -> Iterator[Kernel]:
+    if isinstance(kernel, Conv):
+        kernel = more.filters(kernel)
     names = ("a", "b") if isinstance(kernel, Matmul) else ("x", "w")
     for name in names:
         view: View = getattr(kernel, name)

@@ -97,7 +97,7 @@ class TransposedLaw:
 class GeneratedLaw:
     """A generated kernel: `begin` for each launch, then what moves at `bandwidth`, at `cached` where `cache` bytes hold it all.
 
-    Sums take `work` times as long as the model of their tiles says.
+    Sums take `work` times as long as the model of their tiles says, and each further term of short sums in sums, which are written out, `term`.
     """
 
     begin: float
@@ -105,6 +105,7 @@ class GeneratedLaw:
     cached: float
     cache: float
     work: float
+    term: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,11 @@ def _stored(view: View, channel: int, last: bool) -> bool:
     return True
 
 
+def wants_channels_last(laws: Laws) -> bool:
+    """Convolutions are faster where data has its channels in the last dimension: so on tensor cores, and not in strict float32."""
+    return laws.convolutions.channels_last
+
+
 def traffic(nbytes: float, law: GeneratedLaw) -> float:
     """Seconds in which a generated kernel moves so many bytes."""
     return nbytes / (law.cached if nbytes <= law.cache else law.bandwidth)
@@ -213,7 +219,7 @@ def scaled(laws: Laws, operations: float, nbytes: float, begin: float) -> Laws:
                 change[f.name] = value * (operations if f.name == "rate" else nbytes)
             elif f.name in ("begin", "move", "line", "split", "odd"):
                 change[f.name] = value * begin
-            elif f.name in ("step", "odd_step", "cold", "thin", "row"):
+            elif f.name in ("step", "odd_step", "cold", "thin", "row", "term"):
                 change[f.name] = value / operations
         return replace(law, **change)
 

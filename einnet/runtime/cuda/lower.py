@@ -26,12 +26,12 @@ class Refusal(BackendError):
         self.reasons = dict(reasons)
 
 
-def lower(plan: Plan) -> CudaProgram:
-    """The program that computes the plan. Needs TVM for what was not generated before, and no CUDA.
+def lower(plan: Plan, channels_last: bool = False) -> CudaProgram:
+    """The program that computes the plan, its filters stored as `fit.fitted` says. Needs TVM for what was not generated before, and no CUDA.
 
     Raises UsageError for a malformed plan, Refusal for a kernel that cannot be generated, as without TVM.
     """
-    plan = fitted(plan)
+    plan = fitted(plan, channels_last)
     memory.check_plan(plan)
     names = iter(operator_names([k for k in plan.kernels if isinstance(k, EOperator)]))
     named = [next(names) if isinstance(k, EOperator) else "" for k in plan.kernels]

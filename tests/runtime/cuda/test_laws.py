@@ -12,7 +12,9 @@ import pytest
 
 from benchmarks.card.fit import nelder_mead
 from benchmarks.card.record import Record, kind, lasting, read
-from einnet.instantiate.kernels import Conv, Kernel, Matmul, View, dense_view
+from einnet.expr.nodes import Tensor, tensors
+from einnet.expr.text import parse
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, View, dense_view
 from einnet.runtime.cuda import profile as profiles
 from einnet.runtime.cuda.costs import CudaCost
 from einnet.runtime.cuda.laws import PARTS, convolution, laws_json, product, read_laws, scaled
@@ -179,3 +181,16 @@ def test_both_arithmetics_are_in_one_file(tmp_path):
 def test_the_search_for_parameters_finds_a_minimum():
     found = nelder_mead(lambda p: (p[0] - 1) ** 2 + 3 * (p[1] + 2) ** 2, [0.0, 0.0], 0.5, 120)
     assert found == pytest.approx([1.0, -2.0], abs=1e-3)
+
+
+def test_sums_inside_sums_and_sums_without_tiles_are_not_free():
+    """A transform that a contraction takes in is computed for each of its terms."""
+    texts = {"apart": "L[p<36,h<64,f<128] Σ[c<256] V[p,h,c]*K[p,f,c]", "within": "L[p<36,h<64,f<128] Σ[c<256,a<36] K[p,f,c]*M[p,a]*X[h,a,c]"}
+    boxes = {"V": (36, 64, 256), "K": (36, 128, 256), "M": (36, 36), "X": (64, 36, 256)}
+    cost = CudaCost(shipped("fp32"))
+
+    def seconds(text: str) -> float:
+        scope = parse(text, {n: Tensor(n, b) for n, b in boxes.items()})
+        return cost.seconds(EOperator(scope, tuple((n, dense_view(n, t.shape)) for n, t in tensors(scope).items()), dense_view("out", scope.shape)))
+
+    assert seconds(texts["within"]) > 4 * seconds(texts["apart"])

@@ -1,0 +1,142 @@
+"""What programs for the recorded card would take, kernel by kernel: recorded times where there are some, else its laws. Nothing runs on a card.
+
+    python -m benchmarks.card.predicted [MODEL ...] [-o benchmarks/results/cuda-predicted.json]
+
+Each model is searched in both arithmetics, each row in a process of its own; the same search gives the same row. `measured_us` is what the
+program that an earlier search found took on the card: another program, measured; it is there to be compared, and null where nothing was.
+A row that is there already by the same settings is left out unless `--fresh`. Beside the JSON stands a table that itemises every row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contest.results import text
+from benchmarks.models import build
+
+ROOT = Path(__file__).resolve().parents[2]
+Row = dict[str, Any]
+MODELS = ("infogan", "dcgan", "fsrcnn", "gcn", "resnet18", "csrnet", "longformer")
+MATHS = ("fp32", "tf32")
+
+
+def predict(name: str, batch: int, math: str, seconds: float, depth: int) -> Row:
+    """One row, in this process."""
+    from einnet.api.cuda import prepared, searched
+    from einnet.api.cuda_report import step_reports
+    from einnet.api.settings import Settings
+    from einnet.graph.onnx import load
+    from einnet.runtime.cuda.profile import shipped
+
+    settings = Settings(backend="cuda", allow="precision", time_budget=seconds, max_depth=depth)
+    known = shipped(math)
+    outcome, _, cost = searched(prepared(load(build(name, batch)), known), settings, known)
+    steps = [
+        {"kernel": s["kernel"], "us": round(s["predicted_ms"] * 1e3, 2), "from": "law" if s["estimated"] else "record"}
+        for s in step_reports(outcome, cost)
+    ]
+    total = round(sum(s["us"] for s in steps), 1)
+    return {
+        "model": name, "batch": batch, "math": math, "predicted_us": total, "measured_us": measured(name, batch, math), "steps": steps,
+        "settings": {"time_budget": seconds, "max_depth": depth}, "states": outcome.states,
+    }  # fmt: skip
+
+
+def measured(name: str, batch: int, math: str) -> float | None:
+    """Microseconds of a replay of the derived program that was measured; None where none was."""
+    from benchmarks.card.record import read as recorded
+
+    found = [p.us for p in recorded().programs if (p.model, p.math, p.search) == (name, math, "measured")]
+    return found[0] if found and batch == 1 else None
+
+
+def apart(name: str, batch: int, math: str, options: argparse.Namespace) -> Row:
+    """One row in a process of its own. Raises RuntimeError with what it wrote where it fails."""
+    given = json.dumps([name, batch, math, options.time_budget, options.max_depth])
+    command = [sys.executable, "-m", "benchmarks.card.predicted", "--one", given]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{name}, {math}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Totals, then each row itemised: equal kernels once, with how often they run."""
+    lines = ["Predicted by recorded times and laws of an H100: no program of this table ran on a card. What was measured is an earlier program.", ""]
+    heads = ("model", "batch", "arithmetic", "predicted µs", "kernels", "by law", "measured µs of an earlier program")
+    lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    for r in rows:
+        by_law = sum(s["from"] == "law" for s in r["steps"])
+        us = "–" if r["measured_us"] is None else f"{r['measured_us']:.4g}"
+        lines.append(f"| {r['model']} | {r['batch']} | {r['math']} | {r['predicted_us']:.4g} | {len(r['steps'])} | {by_law} | {us} |")
+    for r in rows:
+        lines += ["", f"## {r['model']}, batch {r['batch']}, {r['math']}", "", "| times | µs each | from | kernel |", "|---|---|---|---|"]
+        for (kernel, us, source), count in Counter((s["kernel"], s["us"], s["from"]) for s in r["steps"]).items():
+            lines.append(f"| {count} | {us:g} | {source} | `{shortened(kernel)}` |")
+    return "\n".join(lines) + "\n"
+
+
+def shortened(kernel: str, most: int = 160) -> str:
+    """A kernel's text for a cell."""
+    whole = kernel.replace("|", "\\|").replace("\n", " ")
+    return whole if len(whole) <= most else whole[: most - 1] + "…"
+
+
+def place(row: Mapping[str, Any]) -> tuple[int, int, int]:
+    return MATHS.index(row["math"]), row["batch"], MODELS.index(row["model"])
+
+
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """The rows in order, and their table beside them."""
+    ordered = sorted(rows, key=place)
+    content = {"profile": "profiles/h100.json", "rows": ordered}
+    for target, written in ((path, text(content)), (path.with_suffix(".md"), table(ordered))):
+        draft = target.with_suffix(".partial")
+        draft.write_text(written)
+        draft.replace(target)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Predict what is missing, write, print the totals."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.card.predicted", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)} (default: all)")
+    parser.add_argument("--math", nargs="+", choices=MATHS, default=list(MATHS), help="arithmetics of products (default: both)")
+    parser.add_argument("--batch", nargs="+", type=int, default=[1], help="batch sizes (default: 1)")
+    parser.add_argument("--time-budget", type=float, default=8.0, help="of each search, counted in states: 250 are a second (default: 8)")
+    parser.add_argument("--max-depth", type=int, default=7, help="of each search (default: 7)")
+    parser.add_argument("--fresh", action="store_true", help="predict rows again that are there")
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "benchmarks/results/cuda-predicted.json")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.one:
+        print(json.dumps(predict(*json.loads(options.one))))
+        return 0
+    unknown = [name for name in options.models if name not in MODELS]
+    if unknown:
+        parser.error(f"no model {', '.join(unknown)}; there are {', '.join(MODELS)}")
+    rows = json.loads(options.output.read_text())["rows"] if options.output.exists() else []
+    asked = {"time_budget": options.time_budget, "max_depth": options.max_depth}
+    for math in options.math:
+        for batch in options.batch:
+            for name in options.models or MODELS:
+                same = [r for r in rows if (r["model"], r["batch"], r["math"]) == (name, batch, math)]
+                if same and same[0]["settings"] == asked and not options.fresh:
+                    continue
+                row = apart(name, batch, math, options)
+                rows = [r for r in rows if r not in same] + [row]
+                write(options.output, rows)
+                print(f"{name}, batch {batch}, {math}: {row['predicted_us']:.4g} µs predicted, measured earlier {row['measured_us']}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
