@@ -120,7 +120,7 @@ def _operations(nest: Nest) -> float:
     if found is not None:
         return max(min(found.cycles, block_cycles(found, MOST_THREADS)) - BEGIN, 0.0) * OPERATIONS
     points, rows = prod(i.extent for i in nest.loops), row(nest)
-    if rows is not None and _steps(uses_expanded(nest.expr)) <= sum(terms):
+    if rows is not None:
         return 2.0 * prod(i.extent for i in rows.outer) * sum(terms)
     return UNTILED * 2.0 * points * _steps(uses_expanded(nest.expr))
 

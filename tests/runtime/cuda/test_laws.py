@@ -16,7 +16,7 @@ from einnet.expr.nodes import Tensor, tensors
 from einnet.expr.text import parse
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, View, dense_view
 from einnet.runtime.cuda import profile as profiles
-from einnet.runtime.cuda.costs import CudaCost
+from einnet.runtime.cuda.costs import CudaCost, modelled
 from einnet.runtime.cuda.laws import PARTS, convolution, laws_json, product, read_laws, scaled
 from einnet.runtime.cuda.profile import H200, MATHS, key, laws_of, load, shipped
 from einnet.runtime.cuda.program import Batch, Gemm, Matrix
@@ -53,6 +53,15 @@ def test_generated_kernels_are_known_less_well():
     assert len(off) > 200
     assert median(map(abs, off)) <= 0.3
     assert sum(0.5 < 1 + e < 2 for e in off) >= 0.8 * len(off)
+
+
+def test_a_softmax_takes_what_it_moves():
+    """Its sums are of rows, one after the other: none is computed for each term of another."""
+    cost = by_laws("fp32")
+    found = [(k, us * 1e-6) for p in record().programs for k, us, _ in p.steps if isinstance(k, EOperator) and "exp(" in str(k.scope)]
+    alone = [(k, us) for k, us in found if modelled(k)[0] == 1]
+    assert alone
+    assert all(0.4 < cost.seconds(k) / us < 2.5 for k, us in alone)
 
 
 def test_programs_take_what_the_laws_say():

@@ -1,0 +1,39 @@
+"""The committed predictions: in the form that is promised, itemised, and no slower than what was measured before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.card.predicted import MATHS, MODELS, measured, place, table
+
+RESULT = Path(__file__).parents[1] / "benchmarks/results/cuda-predicted.json"
+DATA = json.loads(RESULT.read_text())
+ROWS = DATA["rows"]
+
+
+def test_the_file_has_its_form():
+    assert DATA["profile"] == "profiles/h100.json"
+    assert sorted(ROWS, key=place) == ROWS
+    assert {(r["model"], r["math"]) for r in ROWS if r["batch"] == 1} == {(name, math) for name in MODELS for math in MATHS}
+    for row in ROWS:
+        assert row.keys() >= {"model", "batch", "math", "predicted_us", "measured_us", "steps"}
+        assert all(step.keys() == {"kernel", "us", "from"} and step["from"] in ("record", "law") and step["us"] > 0 for step in row["steps"])
+
+
+def test_totals_are_those_of_the_steps():
+    for row in ROWS:
+        assert row["predicted_us"] == pytest.approx(sum(s["us"] for s in row["steps"]), abs=0.1)
+
+
+def test_no_row_is_slower_than_what_was_measured():
+    for row in ROWS:
+        assert row["measured_us"] == measured(row["model"], row["batch"], row["math"])
+        assert row["measured_us"] is None or row["predicted_us"] <= row["measured_us"], row["model"]
+
+
+def test_the_table_is_of_the_same_rows():
+    assert RESULT.with_suffix(".md").read_text() == table(ROWS)
+    assert "no program of this table ran on a card" in table(ROWS)
