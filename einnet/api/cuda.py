@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +26,9 @@ if TYPE_CHECKING:
     from einnet.runtime.cuda.costs import CudaCost
     from einnet.runtime.cuda.profile import Profile
     from einnet.runtime.cuda.program import CudaProgram
+    from einnet.search.candidates import Candidate
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-SEARCHES = 4
-"""Searches at most, each without the kernel that the program of the one before could not be compiled with."""
 
 
 @dataclass
@@ -115,24 +112,39 @@ def search_counted(program: Program, settings: Settings, cost: Cost) -> Outcome:
 def searched(program: Program, settings: Settings, known: Profile) -> tuple[Outcome, CudaProgram, CudaCost]:
     """What a search finds that can be lowered and, where there is a compiler for cards, compiled; and the costs that it went by.
 
-    A kernel that cannot is known not to run in the next search. Raises BackendError where that is not enough.
+    For a kernel that cannot the next best way is taken that does without it. Raises Refusal where there is none.
     """
     from einnet.runtime.cuda.costs import CudaCost
     from einnet.runtime.cuda.lower import Refusal, lower
     from einnet.runtime.cuda.profile import key
 
-    for left in reversed(range(SEARCHES)):
-        cost = CudaCost(known)
-        outcome = search_counted(program, settings, cost)
+    cost = CudaCost(known)
+    outcome = search_counted(program, settings, cost)
+    refused: set[str] = set()
+    while True:
         try:
             made = lower(outcome.plan(), cost.channels_last)
             compile_all(made)
             return outcome, made, cost
         except Refusal as e:
-            if not left:
+            refused |= {key(k) for k in e.reasons}
+            if not do_without(outcome, refused):
                 raise
-            known = dataclasses.replace(known, failed={**known.failed, **{key(k): why for k, why in e.reasons.items()}})
-    raise AssertionError("the last search returns or raises")
+
+
+def do_without(outcome: Outcome, refused: Set[str]) -> bool:
+    """Choose the best candidates that have no kernel of these keys; False where nothing changes by that."""
+    from einnet.runtime.cuda.profile import key
+
+    def runs(candidate: Candidate) -> bool:
+        return not any(key(k) in refused for k in candidate.kernels)
+
+    changed = False
+    for choice in {id(r.choice): r.choice for r in outcome.results}.values():
+        left = [] if runs(choice.best) else [c for c in choice.candidates if c.cost < inf and runs(c)]
+        if left:
+            choice.best, changed = min(left, key=lambda c: c.cost), True
+    return changed
 
 
 def compile_all(made: CudaProgram) -> None:

@@ -49,8 +49,9 @@ def lower(plan: Plan, channels_last: bool = False) -> CudaProgram:
 
 
 def generate(kernels: Sequence[Kernel], names: Sequence[str]) -> dict[str, CudaOperator]:
-    """The code of each distinct eOperator by its name. Raises Refusal."""
+    """The code of each distinct eOperator by its name. Raises Refusal, for all that have none."""
     found: dict[str, CudaOperator] = {}
+    reasons: dict[EOperator, str] = {}
     for kernel, name in zip(kernels, names, strict=True):
         if isinstance(kernel, EOperator) and name not in found:
             placed = anchored(kernel)
@@ -58,7 +59,9 @@ def generate(kernels: Sequence[Kernel], names: Sequence[str]) -> dict[str, CudaO
             try:
                 found[name] = text_of(placed, name)
             except BackendError as e:
-                raise Refusal({kernel: str(e)}) from e
+                reasons[kernel] = str(e)
+    if reasons:
+        raise Refusal(reasons)
     return found
 
 
