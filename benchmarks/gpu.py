@@ -93,6 +93,8 @@ def prepare(folder: Path, wanted: Sequence[Item], profile: Path | None, seconds:
     from benchmarks.card import lean
     from einnet.api.cuda import optimize_cuda
     from einnet.api.settings import Settings
+    from einnet.runtime.cuda.laws import wants_channels_last
+    from einnet.runtime.cuda.profile import laws_of, load, shipped
 
     folder.mkdir(parents=True, exist_ok=True)
     for item in wanted:
@@ -108,7 +110,7 @@ def prepare(folder: Path, wanted: Sequence[Item], profile: Path | None, seconds:
         found = optimize_cuda(model, settings, profile, item.math)
         if not found.report["verification"]["passed"]:
             raise SystemExit(f"{item.name}: wrong on the host")
-        lean.write(path, found)
+        lean.write(path, found, wants_channels_last(laws_of(load(profile, item.math) if profile else shipped(item.math))))
         (folder / f"{path.stem}.json").write_text(json.dumps(found.report, default=str))
         print(path, f"{found.report['totals']['launches']} launches", flush=True)
 

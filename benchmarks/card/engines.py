@@ -44,6 +44,8 @@ class Running:
     seconds: Callable[[], float]
     burst: Callable[[int], float]
     versions: dict[str, str]
+    held: tuple[Any, ...] = ()
+    """What has to stay in memory: a captured graph knows addresses, and nobody else may know that they are in use."""
 
 
 def environment(math: str) -> dict[str, str]:
@@ -110,7 +112,7 @@ def torch_engine(compiled: bool, channels_last: bool) -> Callable[[Job], Running
             buffer.zero_()
 
         versions = {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version()), "cuda": str(torch.version.cuda)}
-        return Running(outputs, flush, lambda: burst(1), burst, versions)
+        return Running(outputs, flush, lambda: burst(1), burst, versions, (module, values, buffer))
 
     return prepare
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import tempfile
 import zipfile
@@ -44,11 +43,14 @@ class Remembered(Evaluated):
         return found
 
 
-def write(path: Path, found: CudaOptimization) -> None:
-    """Write the program of an optimization: recipes for what is computed of weights, all other constants as they are."""
+def write(path: Path, found: CudaOptimization, channels_last: bool) -> None:
+    """Write the program of an optimization: recipes for what is computed of weights, all other constants as they are.
+
+    `channels_last` says how data and filters were prepared for the card.
+    """
     outcome = replace(found.outcome, evaluated=Remembered(found.outcome.program))
     assert isinstance(outcome.evaluated, Remembered)
-    program = lower(outcome.plan())
+    program = lower(outcome.plan(), channels_last)
     assert program.steps == found.program.steps, "lowered as before"
     recipes: dict[str, Recipe] = {}
     constants = dict(program.constants)
@@ -62,7 +64,7 @@ def write(path: Path, found: CudaOptimization) -> None:
         draft = path.with_name(f".{path.name}.partial")
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_LZMA) as archive:
             archive.writestr("program.einnet", whole.read_bytes())
-            archive.writestr("recipes.json", json.dumps(recipes))
+            archive.writestr("recipes.json", json.dumps({"channels_last": channels_last, "recipes": recipes}))
         draft.replace(path)
 
 
@@ -71,8 +73,8 @@ def read(path: Path, model: Any) -> CudaProgram:
     with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "program.einnet"
         whole.write_bytes(archive.read("program.einnet"))
-        program, recipes = store.load(whole), json.load(io.BytesIO(archive.read("recipes.json")))
-    weights = prepare(load(model)).weights
+        program, told = store.load(whole), json.loads(archive.read("recipes.json"))
+    weights, recipes = prepare(load(model), permuted=told["channels_last"]).weights, told["recipes"]
     return replace(program, constants={name: made(recipes.get(name), weights, values) for name, values in program.constants.items()})
 
 

@@ -111,13 +111,28 @@ def notes(absent: bool) -> list[str]:
     """What else there is to know of the CUDA backend, and what it does here where something is `absent`."""
     from einnet.runtime.cuda import shim
 
-    told = ["einnet itself has not been run on a card yet: `make gpu` tests it on one"]
+    told = ["measured on one card so far, an NVIDIA H100 (docs/cuda.md): `make gpu` tests it on another"]
     if not absent:
-        return told
+        return [*card_notes(), *told]
     compiler = shim.compiler()
     text = f"their CUDA text through {compiler}" if compiler else "their expressions by numpy (for their CUDA text install a C++ compiler: g++)"
     here = f"without a card: `optimize --backend cuda` searches by a profile; `verify` and `run --host` execute programs here, {text}"
     return [INSTALL, here, *told]
+
+
+def card_notes() -> list[str]:
+    """What the card that is here is good for."""
+    from einnet.runtime.cuda import nvrtc
+    from einnet.runtime.cuda.driver import Driver
+    from einnet.runtime.cuda.profile import shipped
+
+    found, known = Driver().properties(), shipped()
+    tensor = "TF32 on tensor cores" if found["major"] >= 8 else "no TF32: programs run in float32"
+    size = f"{found['multiProcessorCount']} multiprocessors, {found.get('totalGlobalMem', 0) / 1e9:.0f} GB"
+    figures = f"{found['name']} (sm_{found['major']}{found['minor']}): {size}; {tensor}; text is compiled by NVRTC {nvrtc.version()}"
+    if found["name"] == known.device:
+        return [figures, f"searches go by {len(known.seconds)} times of kernels that were recorded on such a card"]
+    return [figures, f"searches go by what was recorded on an {known.device}: `einnet profile` records this card's times"]
 
 
 def doctor_lines(found: dict[str, Any]) -> list[str]:

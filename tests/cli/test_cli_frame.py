@@ -139,7 +139,7 @@ def test_doctor(einnet):
     assert all(f"- {problem}\n" in out for problem in data["backends"]["cuda"]["problems"])
     assert all("pip install" in problem or "install it" in problem for problem in data["backends"]["cuda"]["problems"])
     assert "einnet[cuda]" in out
-    assert "has not been run on a card yet" in out
+    assert "measured on one card so far" in out
     assert data["cache"] == os.environ["EINNET_CACHE"]
     assert data["cpu"]["default_threads"] >= 1
     assert data["versions"]["numpy"] in out

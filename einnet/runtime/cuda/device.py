@@ -152,7 +152,10 @@ class Device:
         self.driver.write(self._at(view), np.ascontiguousarray(values))
 
     def tensors(self) -> dict[str, Any]:
-        """Inputs and outputs by name as arrays of CuPy in the program's own memory: what is written there and then given is not copied."""
+        """Inputs and outputs by name as arrays of CuPy in the program's own memory: what is written there and then given is not copied.
+
+        Inputs are to be written before each call, which may use their memory for other values once they are read.
+        """
         return {name: self._array(view) for name, view in (*self.program.inputs, *self.program.outputs)}
 
     def _array(self, view: View) -> Any:

@@ -149,16 +149,38 @@ def _taken(kernel: Matmul | Conv, name: str, view: View) -> bool:
         return addressable(view)
     if not _starts_well(view):
         return False
+    return packed(view, kernel.transposed) if name == "w" else _batch_outside(view)
+
+
+def packed(view: View, transposed: bool) -> bool:
+    """Filters (groups, f, c, taps...) lie dense, with taps inside or with what is summed inside: cuDNN takes others, and computes something else.
+
+    Of a transposed convolution f is summed by the library, and c is not.
+    """
+    outer, inner = (2, 1) if transposed else (1, 2)
+    taps = range(3, len(view.shape))
+    return any(_dense(view, order) for order in ((0, outer, inner, *taps), (0, outer, *taps, inner)))
+
+
+def _dense(view: View, order: Sequence[int]) -> bool:
+    """The dimensions, outermost first, lie behind each other without gaps."""
+    step = 1
+    for d in reversed(order):
+        if view.shape[d] > 1 and view.strides[d] != step:
+            return False
+        step *= view.shape[d]
+    return True
+
+
+def _batch_outside(view: View) -> bool:
+    """Images (n, channels, positions...) lie behind each other, as cuDNN's layouts have them; every dimension moves forward."""
     moving = [s for n, s in zip(view.shape, view.strides, strict=True) if n > 1]
-    if name == "w" and view.shape[0] > 1:
-        joined = 2 if kernel.transposed else 1
-        return all(s > 0 for s in moving) and view.strides[0] == view.shape[joined] * view.strides[joined]
-    return all(s > 0 for s in moving)
+    return all(s > 0 for s in moving) and (view.shape[0] == 1 or view.strides[0] == max(moving))
 
 
 def _written(kernel: Matmul | Conv, out: View) -> bool:
     """The library writes the view as it is."""
-    return addressable(out) if isinstance(kernel, Matmul) else _starts_well(out)
+    return addressable(out) if isinstance(kernel, Matmul) else _starts_well(out) and _batch_outside(out)
 
 
 def _starts_well(view: View) -> bool:

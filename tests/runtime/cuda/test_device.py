@@ -137,6 +137,17 @@ def test_what_is_fused_to_convolutions(card, posts):
     assert len(check(replace(convolution(), post=post)).program.steps) == 1
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("turned", ["w", "x", "y"])
+def test_layouts_that_cudnn_takes_and_computes_something_else_for(card, turned, transposed):
+    """As on an H100: filters whose summed channels stand outermost, images inside channels."""
+    usual, other = ((216, 36, 9, 3, 1), (216, 9, 54, 3, 1))[:: -1 if transposed else 1]
+    views = {"x": dense_view("x", (2, 4, 5, 5)), "w": View("w", (1, 6, 4, 3, 3), usual), "y": dense_view("y", (2, 6, 5, 5))}
+    views[turned] = replace(views[turned], strides={"w": other, "x": (25, 50, 5, 1), "y": (25, 50, 5, 1)}[turned])
+    device = check(Conv(**views, strides=(1, 1), dilations=(1, 1), pads_begin=(1, 1), pads_end=(1, 1), transposed=transposed))
+    assert sorted(type(s).__name__ for s in device.program.steps) == ["Conv", "Generated"], "what is not taken is copied"
+
+
 def test_output_padding_is_less_padding_behind(card):
     x, w, y = dense_view("x", (1, 2, 4, 4)), dense_view("w", (1, 3, 2, 9, 9)), dense_view("y", (1, 3, 16, 16))
     check(Conv(x, w, y, (4, 4), (1, 1), (4, 4), (1, 1), transposed=True))
@@ -320,3 +331,12 @@ def test_without_the_libraries_it_says_what_to_install(monkeypatch):
     wanted = r"pip install cupy-cuda13x.*pip install nvidia-cudnn-frontend.*pip install cuda-bindings.*pip install nvmath-python"
     with pytest.raises(BackendError, match=wanted):
         Device(lowered(product())[0])
+
+
+def test_the_doctor_tells_what_the_card_is_good_for(card):
+    from einnet.cli.system import backends
+
+    told = backends()["cuda"]
+    assert told["works"]
+    assert told["notes"][0].startswith("Stand-in (sm_90): 132 multiprocessors, 0 GB; TF32 on tensor cores")
+    assert "recorded on an NVIDIA H100" in told["notes"][1]

@@ -62,6 +62,9 @@ class Graph:
 
     def tensor(self, name: str, dim: Sequence[int], stride: Sequence[int], data_type: Kind) -> Tensor:
         assert len(dim) == len(stride) >= 4 and all(s > 0 for s in stride), "a tensor has at least two spatial dimensions and positive strides"
+        assert name != "w" or any(dense(dim, stride, order) for order in ((0, 1, *range(2, len(dim))), (0, *range(2, len(dim)), 1))), (
+            f"filters {dim} in steps {stride} are taken, and something else is computed")
+        assert name != "x" or dim[0] == 1 or stride[0] == max(s for n, s in zip(dim, stride, strict=True) if n > 1), "images inside channels"
         self.inputs.append(Tensor(dim, stride))
         return self.inputs[-1]
 
@@ -90,7 +93,9 @@ class Graph:
         return out
 
     def validate(self) -> None:
-        assert self.outputs[-1].output and self.outputs[-1].dim and self.outputs[-1].stride
+        out = self.outputs[-1]
+        assert out.output and out.dim and out.stride
+        assert out.dim[0] == 1 or out.stride[0] == max(s for n, s in zip(out.dim, out.stride, strict=True) if n > 1), "images inside channels"
 
     def build_operation_graph(self) -> None:
         whole = [n for n, dim in enumerate(self.added) if dim == self.outputs[-1].dim]
@@ -134,6 +139,16 @@ class Graph:
             target[...] = out.value(given)
 
         self.card.submit(f"convolution {PLANS[index][0]}", work, PLANS[index][2])
+
+
+def dense(dim: Sequence[int], stride: Sequence[int], order: Sequence[int]) -> bool:
+    """The dimensions lie behind each other in this order, outermost first, those of one element anywhere."""
+    step = 1
+    for d in reversed(order):
+        if dim[d] > 1 and stride[d] != step:
+            return False
+        step *= dim[d]
+    return True
 
 
 def forward(x: np.ndarray, w: np.ndarray, g: Mapping[str, Any], dim: tuple[int, ...]) -> np.ndarray:
