@@ -148,14 +148,17 @@ def do_without(outcome: Outcome, refused: Set[str]) -> bool:
 
 
 def compile_all(made: CudaProgram) -> None:
-    """Compile every text of a program, where there is a compiler for cards. Raises Refusal for those that it does not compile."""
+    """Compile every text of a program, where there is a compiler for cards. Raises Refusal for those that it does not compile.
+
+    One that takes too long is no reason for another program: how long it takes is the machine's affair, and what is chosen is not.
+    """
     from einnet.runtime.cuda import nvrtc
     from einnet.runtime.cuda.lower import Refusal
     from einnet.runtime.cuda.program import Generated
 
     if nvrtc.available():
         return
-    refused = {text: str(code) for text, code in nvrtc.compiled_or_refused(made.texts) if not isinstance(code, bytes)}
+    refused = {text: str(code) for text, code in nvrtc.compiled_or_refused(made.texts) if not isinstance(code, (bytes, nvrtc.TooSlow))}
     if refused:
         raise Refusal({s.operator: refused[s.text] for s in made.steps if isinstance(s, Generated) and s.text in refused})
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from einnet.api.settings import Settings
 from einnet.errors import EinNetError, UsageError
 from einnet.instantiate.kernels import Kernel, OpaqueCall
 
 if TYPE_CHECKING:
+    from einnet.api.settings import Settings
     from einnet.runtime.cuda.bench import Row
     from einnet.runtime.cuda.costs import CudaCost
     from einnet.runtime.cuda.profile import Profile

@@ -13,7 +13,6 @@ from functools import lru_cache
 from math import inf, prod
 from typing import NamedTuple
 
-from einnet.expr import sets
 from einnet.expr.index import Index
 from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Mul, Number, Read, Scope, Select, Tensor, Val, children
 
@@ -119,6 +118,12 @@ def _power_exists(base: Body, exponent: Body) -> bool:
     return exponent.value.denominator == 1 or below.lo >= 0
 
 
+def _reached(where: Iterable[Cond], scope: Scope) -> bool:
+    from einnet.expr import sets  # isl is not there where programs only run
+
+    return sets.reached(where, scope.ranges, [i.name for i in scope.sums])
+
+
 @lru_cache(maxsize=1 << 12)
 def _state_of(scope: Scope) -> int:
     if scope.reduce != "sum" and any(i.extent == 0 for i in scope.sums):
@@ -126,7 +131,7 @@ def _state_of(scope: Scope) -> int:
     found = state(scope.body)
     if found == BELOW and scope.reduce == "max":
         where = _finite_where(scope.body)
-        return FINITE if where is not None and sets.reached(where, scope.ranges, [i.name for i in scope.sums]) else BELOW
+        return FINITE if where is not None and _reached(where, scope) else BELOW
     return BROKEN if found == BELOW and scope.reduce == "min" else found
 
 
@@ -139,7 +144,7 @@ def _span_of(scope: Scope) -> Span:
         return found if count else ANY
     if count and found.lo == 0 and not found.lo_open:
         where = _positive_where(scope.body)
-        if where is not None and sets.reached(where, scope.ranges, [i.name for i in scope.sums]):
+        if where is not None and _reached(where, scope):
             return _ABOVE_0
     return _scaled(found, Fraction(count)) if count else Span(_ZERO, False, _ZERO)
 

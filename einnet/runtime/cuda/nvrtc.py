@@ -62,6 +62,10 @@ class Resources:
     spilled: int
 
 
+class TooSlow(BackendError):
+    """The compiler did not end in time: a busy machine may be why."""
+
+
 class Compiler:
     """A child process that compiles one text after the other, and is begun anew where a text has ended it or took longer than `seconds`."""
 
@@ -113,7 +117,7 @@ class Compiler:
             return answer, b"".join(pieces)
         except TimeoutError:
             self.close()
-            raise BackendError(f"NVRTC needs more than {self.seconds:g} s for a generated CUDA text of {characters} characters") from None
+            raise TooSlow(f"NVRTC needs more than {self.seconds:g} s for a generated CUDA text of {characters} characters") from None
         except (EOFError, BrokenPipeError):
             status = child.wait()
             self.close()
