@@ -116,7 +116,7 @@ def ending(expression: Scope, known: Mapping[str, Known]) -> tuple[Scope, tuple[
 
 def shortened(error: CertificateError) -> str:
     """The first line of a message."""
-    return str(error).splitlines()[0]
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def equal(model: Scope, plan: Scope) -> Proof:

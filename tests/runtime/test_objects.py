@@ -60,6 +60,17 @@ def test_a_folder_that_cannot_be_written(compiled: list[str], tmp_path: Path) ->
     assert Objects(1, tmp_path / "file" / "o").get([ONE]) == (b"code for 1",)
 
 
+def test_a_compiler_that_fails_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tvm
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(tvm, "compile", fail)
+    with pytest.raises(codegen.NotGenerated, match="RuntimeError"):
+        Objects(1).get([ONE])
+
+
 def test_a_full_disk_leaves_no_drafts(compiled: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = Path.write_bytes
 

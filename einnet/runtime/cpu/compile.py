@@ -106,7 +106,8 @@ def compile_module(functions: Mapping[str, Any], cpu: str = NATIVE) -> Any:
     try:
         return tvm.compile(module, target=target(cpu)).mod
     except RuntimeError as e:  # TVM's own errors are RuntimeErrors; the last line says what failed
-        raise BackendError(f"TVM cannot compile {', '.join(functions)}: {str(e).strip().splitlines()[-1]}") from e
+        said = str(e).strip().splitlines() or [type(e).__name__]
+        raise BackendError(f"TVM cannot compile {', '.join(functions)}: {said[-1]}") from e
 
 
 def _entry(name: str, callee: Any, function: Any) -> Any:
