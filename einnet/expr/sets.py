@@ -10,18 +10,28 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import islpy
-
 from einnet.expr.index import Index, Range, bounds
 from einnet.expr.nodes import Cond
 
 _OPERATIONS = 200_000
-_CONTEXT = islpy.Context()
 
 PARAMETER = "#p"
 """A name that no iterator has, for a size that is not known."""
 
 Box = tuple[tuple[str, Range], ...]
+
+
+@lru_cache(1)
+def _isl() -> Any:
+    """The library, loaded by the first question that needs it: timing and merging kernels of a card asks none."""
+    import islpy
+
+    return islpy
+
+
+@lru_cache(1)
+def _context() -> Any:
+    return _isl().Context()
 
 
 def implied(cond: Cond, given: Iterable[Cond], ranges: Mapping[str, Range]) -> bool:
@@ -132,13 +142,13 @@ def _set(conds: Iterable[Cond], box: Box) -> Any:
     names = {n: f"x{k}" for k, (n, _) in enumerate(box)}
     parts = [f"{lo} <= {names[n]} < {hi}" for n, (lo, hi) in box] + [_condition(c, names) for c in conds]
     text = f"{{ [{', '.join(names.values())}] : {' and '.join(parts) or '1 = 1'} }}"
-    return islpy.Set.read_from_str(_CONTEXT, text)
+    return _isl().Set.read_from_str(_context(), text)
 
 
 def _map(functions: tuple[Index, ...], box: Box) -> Any:
     names = {n: f"x{k}" for k, (n, _) in enumerate(box)}
     image = ", ".join(_expression(_numerator(e), names) for e in functions)
-    return islpy.Map.read_from_str(_CONTEXT, f"{{ [{', '.join(names.values())}] -> [{image}] }}")
+    return _isl().Map.read_from_str(_context(), f"{{ [{', '.join(names.values())}] -> [{image}] }}")
 
 
 def _relation(relation: Relation) -> Any:
@@ -146,12 +156,12 @@ def _relation(relation: Relation) -> Any:
     image = ", ".join(_expression(_numerator(e), names) for e in relation.image)
     conds = " and ".join(_condition(c, names) for c in relation.conds) or "1 = 1"
     text = f"[p] -> {{ [{', '.join(names[n] for n in relation.domain)}] -> [{image}] : {conds} }}"
-    return islpy.Map.read_from_str(_CONTEXT, text)
+    return _isl().Map.read_from_str(_context(), text)
 
 
 def _start() -> None:
-    _CONTEXT.set_max_operations(_OPERATIONS)
-    _CONTEXT.reset_operations()
+    _context().set_max_operations(_OPERATIONS)
+    _context().reset_operations()
 
 
 @lru_cache(maxsize=1 << 15)
@@ -167,7 +177,7 @@ def _empty(conds: frozenset[Cond], box: Box) -> bool:
     _start()
     try:
         return bool(_set(conds, box).is_empty())
-    except islpy.Error:
+    except _isl().Error:
         return False
 
 
@@ -176,7 +186,7 @@ def _same_relation(one: Relation, other: Relation) -> bool:
     _start()
     try:
         return bool(_relation(one).is_equal(_relation(other)))
-    except islpy.Error:
+    except _isl().Error:
         return False
 
 
@@ -187,8 +197,8 @@ def _sample(conds: frozenset[Cond], box: Box) -> dict[str, int] | None:
         point = _set(conds, box).sample_point()
         if point.is_void():
             return None
-        return {n: point.get_coordinate_val(islpy.dim_type.set, k).to_python() for k, (n, _) in enumerate(box)}
-    except islpy.Error:
+        return {n: point.get_coordinate_val(_isl().dim_type.set, k).to_python() for k, (n, _) in enumerate(box)}
+    except _isl().Error:
         return None
 
 
@@ -198,9 +208,9 @@ def _reached(conds: frozenset[Cond], box: Box, over: frozenset[str]) -> bool:
     try:
         found, rest = _set(conds, box), _set((), tuple(b for b in box if b[0] not in over))
         for k in reversed([k for k, (n, _) in enumerate(box) if n in over]):
-            found = found.project_out(islpy.dim_type.set, k, 1)
+            found = found.project_out(_isl().dim_type.set, k, 1)
         return bool(rest.is_subset(found))
-    except islpy.Error:
+    except _isl().Error:
         return False
 
 
@@ -209,7 +219,7 @@ def _injective(functions: tuple[Index, ...], box: Box) -> bool:
     _start()
     try:
         return bool(_map(functions, box).intersect_domain(_set((), box)).is_injective())
-    except islpy.Error:
+    except _isl().Error:
         return False
 
 
@@ -222,6 +232,6 @@ def _hull(functions: tuple[Index, ...], conds: frozenset[Cond], box: Box) -> tup
             return None
         ends = [(image.dim_min_val(k).to_python(), image.dim_max_val(k).to_python()) for k in range(len(functions))]
         return tuple((-(-lo // e.den), hi // e.den + 1) for e, (lo, hi) in zip(functions, ends, strict=True))
-    except islpy.Error:
+    except _isl().Error:
         ranges = dict(box)
         return tuple((lo, hi + 1) for lo, hi in (bounds(e, ranges) for e in functions))
