@@ -12,7 +12,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import gcd, prod
 
-from einnet.expr.index import Index, Range, bounds, moduli, simplify, substitute, var
+from einnet.expr.index import Floor, Index, Range, bounds, moduli, simplify, substitute, var
 from einnet.expr.nodes import (
     Add,
     Body,
@@ -92,7 +92,16 @@ class Term:
 
 
 def inequality(e: Index) -> Cond:
-    """e >= 0 with the common factor of its coefficients taken out."""
+    """e >= 0 with the common factor of its coefficients taken out, and without a floor division that is the only one.
+
+    ⌊y/d⌋ + r >= 0 is y + d·r >= 0, and r - ⌊y/d⌋ >= 0 is d·r + d - 1 - y >= 0.
+    """
+    floors = [(a, c) for a, c in e.terms if isinstance(a, Floor)]
+    if e.den == 1 and len(floors) == 1 and abs(floors[0][1]) == 1:
+        (a, c), rest = floors[0], Index(tuple(t for t in e.terms if t != floors[0]), e.const)
+        y = Index(a.num.terms, a.num.const)
+        d = a.den * a.num.den
+        return inequality(y + d * rest if c > 0 else d * rest + (d - 1) - y)
     g = gcd(*(c for _, c in e.terms))
     if e.den == 1 and g <= 1:
         return Cond(e)

@@ -297,3 +297,5 @@ def _proven() -> Iterator[Pair]:
     yield plane, "L[h<11] max[w<13] 3*relu(X[h,w])-X[h,2]", "L[h<11] 3*relu({L[h<11] max[w<13] X[h,w]}[h])-X[h,2]"
     one = "U : f32[1,6]\nW : f32[6,4]\n"
     yield one, "L[h<3,f<4] {L[-1<=t<3,f<4] Σ[c<6] U[t,c]*W[c,f]}[h-1,f]", "L[h<3,f<4] {L[t<1,f<4] Σ[c<6] U[t,c]*W[c,f]}[h-1,f]"
+    halves = "select(h//2+r-1>=0 & 4-h//2-r>=0, X[h,r]*X[h,2*r], 0)"
+    yield plane, f"L[h<11] Σ[r<9] exp({halves})", "L[h<11] Σ[r<9] exp(select(h+2*r-2>=0 & 9-h-2*r>=0, X[h,r]*X[h,2*r], 0))"
