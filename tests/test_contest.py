@@ -146,7 +146,8 @@ def test_entry_has_the_faster_layout_and_the_reasons_of_what_is_missing():
 
 def test_ratios_that_are_printed_follow_from_the_columns_beside_them():
     for path in RESULTS.glob("*.json"):
-        for entry in json.loads(path.read_text(encoding="utf-8")).get("models", []):
+        held = json.loads(path.read_text(encoding="utf-8"))
+        for entry in held.get("models", []) if isinstance(held, dict) else []:
             if isinstance(entry, dict) and entry.get("best_baseline"):
                 times = entry["median_ms"]
                 assert entry["speedup"] == pytest.approx(times[entry["best_baseline"]] / times["einnet"]), (path.name, entry["model"])

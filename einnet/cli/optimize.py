@@ -147,7 +147,7 @@ def cuda_lines(report: dict[str, Any]) -> list[str]:
         f"{totals['launches']} launches, {report['changed']} of {len(report['subprograms'])} subprograms changed",
         f"verified on the host ({verification['generated']}): {passed}, error {verification['max_rel']:.2g}",
         *report["notes"],
-        *(f"assumes finite inputs: {what}" for what in report["assumes_finite"]),
+        *(f"assumes finite inputs: {what}" for what in report.get("assumes_finite", ())),
     ]
 
 
