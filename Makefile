@@ -6,7 +6,8 @@
 # make gpu     the tests that need a CUDA card        make bench-gpu  the seven models against torch and JAX on a card: searches first, then 8 minutes
 # make docs    the site, in build/docs               make notebooks executes the notebooks
 # make corpus  the rules of TASO, Tensat and TensorRight, proven or refuted: a table, and any difference from what is stored
-# make mutants what the tests notice: one change at a time in the checker, all of them, and a sample in derivation, expr and instantiate (an hour)
+# make mutants what the tests notice: one change at a time in the checker, all of them, and a sample in derivation, expr and instantiate (hours; goes on
+#              where it was stopped)
 # make goldens the published derivations, found by search: states, depth and time of each, three shapes
 # make bench-search   depth, converging and fingerprints: the experiments of the search, about ten minutes
 # make reach   what optimize makes of small models whose best known form is known: a JSON, and a page in build/
@@ -24,6 +25,9 @@ BIN := .venv/bin
 DEMO := build/demo
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 THREADS ?= $(shell nproc)
+# Processes that the tests are shared out to, file by file; make test WORKERS=0 runs them in one, as pytest without options does.
+WORKERS ?= $(shell n=$$(nproc); echo $$((n < 2 ? 0 : n < 4 ? n : 4)))
+SHARED := -n $(WORKERS) --dist loadfile
 EXTRAS := docs notebook nvrtc plans cuda
 
 demo: .venv/stamp-core
@@ -33,12 +37,13 @@ demo: .venv/stamp-core
 
 test: lint
 	@echo "Left out here: slow (make test-slow), gpu (make gpu, on a CUDA machine), bench (pytest -m bench, on a quiet machine)."
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q $(SHARED)
 
 lint: .venv/stamp-dev
 	$(BIN)/ruff check einnet benchmarks tests docs
 	$(BIN)/mypy --strict einnet
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.rooms
 
 test-slow: .venv/stamp-dev
 	$(BIN)/python -m pytest -q -m slow
@@ -48,7 +53,7 @@ docs: .venv/stamp-docs
 	@echo "build/docs/index.html"
 
 notebooks: .venv/stamp-notebook
-	$(BIN)/python -m pytest -q -m "slow or not slow" tests/docs/test_notebooks.py
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "slow or not slow" tests/docs/test_notebooks.py
 
 nvrtc: .venv/stamp-nvrtc
 	$(BIN)/python -m pytest -q -m slow tests/runtime/cuda/test_nvrtc.py
@@ -69,11 +74,13 @@ bench-gpu: .venv/stamp-cuda .venv/stamp-xla
 corpus: .venv/stamp-dev
 	$(BIN)/python -m tests.corpus.verdicts
 
-CHECKER := $(addprefix einnet.,derivation.check derivation.exact derivation.suspects derivation.normalise derivation.cases expr.modular expr.points expr.order)
+CHECKER := einnet.derivation.checker einnet.derivation.normalise einnet.expr.normal einnet.expr.values
+MUTANTS := $(BIN)/python -m tests.mutation --cache build/mutants.cache --rows build/mutants.rows
 
 mutants: .venv/stamp-dev
-	$(BIN)/python -m tests.mutation $(CHECKER) --cache build/mutants.entered --json build/mutants-checker.json
-	$(BIN)/python -m tests.mutation einnet.derivation einnet.expr einnet.instantiate --sample 12 --cache build/mutants.entered --json build/mutants-sample.json
+	@mkdir -p build
+	$(MUTANTS) $(CHECKER) --tell || true
+	$(MUTANTS) einnet.derivation einnet.expr einnet.instantiate --sample 12 --tell
 
 goldens: .venv/stamp-dev
 	$(BIN)/python -m tests.search.goldens

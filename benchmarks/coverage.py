@@ -23,18 +23,19 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from einnet.api.optimize import prepare
-from einnet.api.pipeline import is_constant, search
-from einnet.api.schedule import Schedule
-from einnet.api.settings import Settings
+from einnet.compile.budget import Schedule
+from einnet.compile.program_search import search
 from einnet.errors import EinNetError, NotStaticError
-from einnet.graph.onnx import load
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Opaque, Program
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.ort import Session
 from einnet.runtime.profile import ProfileDatabase
 from einnet.runtime.whole import Whole
+from einnet.search.outcome import is_constant
+from einnet.search.settings import Settings
 
 KINDS = ("node", "simple", "pytorch-operator", "pytorch-converted")
 CATEGORIES = ("expressions", "mixed", "opaque", "whole", "beyond ONNX Runtime", "failed")

@@ -6,16 +6,16 @@ import random
 from functools import cache
 from typing import Any
 
-from einnet.api.optimize import prepare
-from einnet.api.pipeline import canonical
 from einnet.expr.nodes import Scope, tensors
-from einnet.graph.onnx import load
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Opaque, Program
 from einnet.graph.split import subprograms
 from einnet.instantiate.build import Build, builds
 from einnet.instantiate.kernels import Plan
 from einnet.search.candidates import OUT
 from einnet.search.forms import Form
+from einnet.search.outcome import canonical
 from einnet.search.plan import Assembly
 from einnet.search.space import Options, deepen
 

@@ -19,9 +19,9 @@ import numpy as np
 import einnet
 from benchmarks.models import build
 from benchmarks.verified import Row, command, run
-from einnet.api.dynamic import optimize_dynamic
-from einnet.api.served import RangedProgram
-from einnet.api.stored import StoredProgram
+from einnet.compile.ranges.served import RangedProgram
+from einnet.compile.ranges.target import optimize_dynamic
+from einnet.compile.targets.stored import StoredProgram
 from einnet.runtime.timing import compare
 
 MODELS = ("resnet18", "transformer")

@@ -91,10 +91,10 @@ def published(wanted: Sequence[Item]) -> list[Item]:
 def prepare(folder: Path, wanted: Sequence[Item], profile: Path | None, seconds: float, depth: int) -> None:
     """The programs of ours, and ONNX Runtime's outputs, that are not there yet. Needs no card."""
     from benchmarks.card import lean
-    from einnet.api.cuda import optimize_cuda
-    from einnet.api.settings import Settings
-    from einnet.runtime.cuda.laws import wants_channels_last
-    from einnet.runtime.cuda.profile import laws_of, load, shipped
+    from einnet.compile.targets.cuda.target import optimize_cuda
+    from einnet.runtime.cuda.profiling.laws import wants_channels_last
+    from einnet.runtime.cuda.profiling.profile import laws_of, load, shipped
+    from einnet.search.settings import Settings
 
     folder.mkdir(parents=True, exist_ok=True)
     for item in wanted:

@@ -32,13 +32,13 @@ SEED, LONG_S = 1, 30.0
 
 def measure(name: str, derive: bool, profile: Path, seconds: float, depth: int) -> Row:
     """One row, in this process."""
-    from einnet.api.cuda import optimize_cuda
-    from einnet.api.settings import Settings
-    from einnet.api.verify import compare_outputs
-    from einnet.runtime.cuda import profile as profiles
+    from einnet.compile.targets.cuda.target import optimize_cuda
+    from einnet.evidence.comparison.verify import compare_outputs
     from einnet.runtime.cuda.host import Host
+    from einnet.runtime.cuda.profiling import profile as profiles
     from einnet.runtime.cuda.store import load
     from einnet.runtime.ort import Session
+    from einnet.search.settings import Settings
 
     model, settings = build(name), Settings(backend="cuda", derive=derive, allow="precision", time_budget=seconds, max_depth=depth)
     found = optimize_cuda(model, settings, profile)
@@ -67,7 +67,7 @@ def measure(name: str, derive: bool, profile: Path, seconds: float, depth: int) 
 
 
 def _steps(program: Any) -> list[Row]:
-    from einnet.api.cuda_steps import steps
+    from einnet.compile.targets.cuda.launches import steps
 
     return steps(program, (), [{}] * len(program.steps))
 

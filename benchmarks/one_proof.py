@@ -18,18 +18,19 @@ from dataclasses import replace
 
 from benchmarks.models import build
 from benchmarks.verified import Row, command, run
-from einnet.api.family import Family
-from einnet.api.pipeline import is_constant, search
-from einnet.api.schedule import Schedule
-from einnet.api.settings import Settings
+from einnet.compile.budget import Schedule
+from einnet.compile.program_search import search
+from einnet.compile.ranges.family import Family
+from einnet.derivation.checker.slices import sliced, told
 from einnet.derivation.ranged import RangedFile, ranged
-from einnet.derivation.slices import sliced, told
 from einnet.errors import CertificateError
 from einnet.expr.nodes import Scope
 from einnet.expr.sized import Unsliced
-from einnet.graph.onnx_dynamic import Dimension, carried
+from einnet.graph.onnx.dynamic import Dimension, carried
 from einnet.runtime.costs import CpuCost
 from einnet.search.candidates import Choice, Estimate
+from einnet.search.outcome import is_constant
+from einnet.search.settings import Settings
 
 MODELS: dict[str, dict[str, int]] = {"resnet18": {"size": 64}, "transformer": {"sequence": 32, "hidden": 64, "heads": 4, "layers": 2}}
 RANGE = (1, 32)

@@ -23,7 +23,7 @@ from benchmarks.verified import RESULTS, Row, command, run, stored, told
 def one(name: str, options: argparse.Namespace) -> Row:
     """Optimize a model, write it as ONNX, and run it beside the original."""
     import einnet
-    from einnet.api.onnx_out import compare
+    from einnet.compile.export.onnx_file import compare
 
     with tempfile.TemporaryDirectory() as folder:
         path = stored(build(name), folder)

@@ -29,13 +29,11 @@ from benchmarks.contest.compare import difference  # noqa: E402
 from benchmarks.contest.machine import description  # noqa: E402
 from benchmarks.contest.results import text  # noqa: E402
 from benchmarks.models import OPERATORS, build  # noqa: E402
-from einnet.api.describe import describe  # noqa: E402
-from einnet.api.optimize import prepare  # noqa: E402
-from einnet.api.pipeline import Result, is_constant, search  # noqa: E402
-from einnet.api.schedule import Schedule  # noqa: E402
-from einnet.api.settings import Settings  # noqa: E402
+from einnet.compile.budget import Schedule  # noqa: E402
+from einnet.compile.program_search import search  # noqa: E402
 from einnet.errors import EinNetError  # noqa: E402
-from einnet.graph.onnx import load  # noqa: E402
+from einnet.graph.onnx.importer import load  # noqa: E402
+from einnet.graph.passes.prepare import prepare  # noqa: E402
 from einnet.graph.program import Program  # noqa: E402
 from einnet.instantiate.build import Build  # noqa: E402
 from einnet.instantiate.build import build as kernels_of  # noqa: E402
@@ -45,7 +43,9 @@ from einnet.runtime.cpu import roofline  # noqa: E402
 from einnet.runtime.cpu.program import Executable  # noqa: E402
 from einnet.runtime.timing import compare  # noqa: E402
 from einnet.search.candidates import OUT, Candidate  # noqa: E402
+from einnet.search.outcome import Result, is_constant  # noqa: E402
 from einnet.search.plan import Assembly  # noqa: E402
+from einnet.search.settings import Settings  # noqa: E402
 
 QUICK: dict[str, dict[str, int]] = {
     "conv3x3": {"channels": 64},
@@ -106,7 +106,7 @@ def measured(plans: Mapping[str, Plan], threads: int, seconds: float) -> dict[st
     outputs: list[np.ndarray] = []
     for name, plan in plans.items():
         counts = {"flops": sum(map(roofline.flops, plan.kernels)), "bytes": sum(map(roofline.moved, plan.kernels))}
-        found[name] = {**counts, "kernels": [describe(k) for k in plan.kernels]}
+        found[name] = {**counts, "kernels": [k.describe() for k in plan.kernels]}
         try:
             programs[name] = Executable(plan, threads)
         except EinNetError as error:

@@ -17,43 +17,32 @@ if TYPE_CHECKING:
     from einnet.api.derive import derive
     from einnet.api.hand import by_hand
     from einnet.api.load import load
-    from einnet.api.optimize import Optimization, optimize
-    from einnet.expr.text import parse
+    from einnet.api.optimize import optimize
+    from einnet.compile.target import Optimization
+    from einnet.expr.notation.text import parse
 
     __version__: str
 
 __all__ = ["EinNetError", "Optimization", "__version__", "by_hand", "derive", "load", "optimize", "parse"]
 
 _HOMES = {
+    "__version__": "einnet.evidence.report.versions",
     "by_hand": "einnet.api.hand",
-    "Optimization": "einnet.api.optimize",
+    "Optimization": "einnet.compile.target",
     "derive": "einnet.api.derive",
     "load": "einnet.api.load",
     "optimize": "einnet.api.optimize",
-    "parse": "einnet.expr.text",
+    "parse": "einnet.expr.notation.text",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Public names are imported on first use."""
-    if name == "__version__":
-        value: Any = _version()
-    elif name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-    else:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
-
-
-def _version() -> str:
-    """The installed version; 0+unknown where the package runs from a folder that was never installed."""
-    from importlib import metadata
-
-    try:
-        return metadata.version("einnet")
-    except metadata.PackageNotFoundError:
-        return "0+unknown"
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,10 @@
-"""What a run leaves out is said before its summary; random tests are reproducible."""
+"""What a run leaves out is said before its summary; random tests are reproducible; every process of a run has a database and signals of its own."""
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -12,6 +14,28 @@ LEFT_OUT: pytest.StashKey[Counter[str]] = pytest.StashKey()
 
 settings.register_profile("einnet", deadline=None, derandomize=True)
 settings.load_profile("einnet")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A shell starts what runs in the background with Ctrl-C ignored, and children inherit it: tests press Ctrl-C, so it is taken again."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_database(tmp_path_factory: pytest.TempPathFactory):
+    """Nothing is recalled from an earlier run or from the user's own database, and processes of one run do not share one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EINNET_CACHE", str(tmp_path_factory.mktemp("database")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_takeover():
+    """ONNX Runtime takes no model over: what a test sees of a program does not depend on how busy the machine is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("einnet.compile.targets.cpu.contest.behind", lambda times: False)
+        yield
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -24,15 +48,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     return result
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _no_takeover():
-    """ONNX Runtime takes no model over: what a test sees of a program does not depend on how busy the machine is."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("einnet.api.decide.behind", lambda times: False)
-        yield
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist tells what it leaves out."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["left out"] = dict(session.config.stash.get(LEFT_OUT, Counter()))
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """One line that names what does not run."""
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """All workers collect the same, so that one of them tells for all."""
+    node.config.stash[LEFT_OUT] = Counter(getattr(node, "workeroutput", {}).get("left out", {}))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """One line that names what does not run; what fails is listed in the order of the files, whichever process ran it."""
+    for kind in ("failed", "error"):
+        terminalreporter.stats.get(kind, []).sort(key=lambda report: report.nodeid)
     counts = config.stash.get(LEFT_OUT, Counter())
-    return ["left out by markers: " + ", ".join(f"{n} {mark}" for mark, n in counts.items())] if counts else []
+    if counts:
+        terminalreporter.write_line("left out by markers: " + ", ".join(f"{n} {mark}" for mark, n in counts.items()))

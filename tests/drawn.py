@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from einnet.api.pipeline import canonical
 from einnet.expr.nodes import tensors
 from einnet.graph.program import Opaque, Program
 from einnet.graph.split import subprograms
 from einnet.instantiate.kernels import Plan
 from einnet.search.candidates import Candidate
 from einnet.search.forms import Form
+from einnet.search.outcome import canonical
 from einnet.search.plan import Assembly
 from einnet.search.space import Options, Space
 

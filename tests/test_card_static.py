@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.card.static import LAYERS, RESULT, counted, occupancy, operator, row
 from einnet.cli.optimize import cuda_lines
-from einnet.instantiate.codegen.normalise import normalise
+from einnet.instantiate.codegen.canonicalise import normalise
+from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.resolve import resolve
-from einnet.instantiate.codegen.tilesearch import tile
 
 
 @pytest.mark.parametrize("name", ["FSRCNN 3x3 at 256x256", "ResNet-18 stem 7x7 stride 2, 3 to 64"])

@@ -14,21 +14,22 @@ import numpy as np
 import pytest
 
 import einnet
-from einnet.api.optimize import prepare
-from einnet.api.recording import read_requests, requests_json
-from einnet.api.served import RangedProgram
-from einnet.api.stored import StoredProgram
+from einnet.compile.ranges.served import RangedProgram
+from einnet.compile.targets.cuda.recording import read_requests, requests_json
+from einnet.compile.targets.stored import StoredProgram
 from einnet.derivation import einfile, ranged
 from einnet.errors import ArtifactError, EinNetError, UsageError
-from einnet.expr.text import parse
-from einnet.graph.onnx import load as load_onnx
+from einnet.expr.notation.text import parse
+from einnet.graph.onnx.importer import load as load_onnx
+from einnet.graph.passes.prepare import prepare
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Matmul, Plan, dense_view
 from einnet.runtime import artifact, pool
 from einnet.runtime.cpu.program import Code
-from einnet.runtime.cuda import profile, store
+from einnet.runtime.cuda import store
 from einnet.runtime.cuda.convolutions import Plan as CudnnPlan
 from einnet.runtime.cuda.lower import lower
-from einnet.runtime.cuda.profile import H200
+from einnet.runtime.cuda.profiling import profile
+from einnet.runtime.cuda.profiling.profile import H200
 from einnet.runtime.cuda.tuning import Tuning
 from einnet.search.candidates import choose
 from einnet.search.recall import choice_from, choice_json

@@ -26,9 +26,9 @@ from benchmarks.card.worker import Worker
 from benchmarks.contest.folded import folded
 from benchmarks.models import build
 from benchmarks.models.net import Net
-from einnet.api.cuda import optimize_cuda
-from einnet.api.settings import Settings
+from einnet.compile.targets.cuda.target import optimize_cuda
 from einnet.errors import BackendError
+from einnet.search.settings import Settings
 from tests.models import TINY, random_inputs, tiny, two_layers
 from tests.runtime.cuda.programs import reference, worst
 from tests.runtime.cuda.standin import install

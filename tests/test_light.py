@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from benchmarks.light import LIGHT, NAMES, calibrated, randomised, scaling
-from einnet.graph.onnx import load
+from einnet.graph.onnx.importer import load
 from einnet.graph.program import Opaque
 from einnet.runtime.ort import Session
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import einnet
-from einnet.api.settings import Arguments, Settings
+from einnet.search.settings import Arguments, Settings
+from tests import rooms
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "einnet"
@@ -22,9 +23,9 @@ HEAVY = ("tvm", "tvm_ffi", "cupy", "cudnn", "onnx", "onnx_ir", "onnxruntime", "t
 HOMES: dict[str, tuple[str, ...]] = {
     "islpy": ("einnet.expr.sets",),
     "sympy": ("einnet.expr.algebra",),
-    "onnx": ("einnet.graph.onnx*", "einnet.runtime.onnx.*", "einnet.api.onnx_out"),
-    "onnx_ir": ("einnet.graph.onnx*",),
-    "google": ("einnet.graph.onnx*",),
+    "onnx": ("einnet.graph.onnx.*", "einnet.runtime.onnx.*", "einnet.compile.export.*", "einnet.compile.targets.onnx.*"),
+    "onnx_ir": ("einnet.graph.onnx.*",),
+    "google": ("einnet.graph.onnx.*",),
     "onnxruntime": ("einnet.runtime.*",),
     "tvm": ("einnet.instantiate.*", "einnet.runtime.*"),
     "tvm_ffi": ("einnet.instantiate.*", "einnet.runtime.*"),
@@ -32,8 +33,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "cupy": ("einnet.runtime.cuda.*",),
     "cudnn": ("einnet.runtime.cuda.*",),
     "nvmath": ("einnet.runtime.cuda.*",),
-    "distributed": ("einnet.api.workers",),
-    "rich": ("einnet.cli*", "einnet.explore*"),
+    "distributed": ("einnet.compile.workers",),
+    "torch": ("einnet.api.torch*", "einnet.graph.onnx.exported"),
+    "rich": ("einnet.cli*", "einnet.evidence.pages.*"),
 }
 """Where each library may be imported. Python's own modules and numpy may be imported anywhere; nothing else may."""
 
@@ -81,6 +83,27 @@ def test_one_runtime_module_reaches_the_library(library):
 def test_the_import_scanner_sees_nested_and_skips_typing_imports():
     text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import onnx\ndef f():\n    from tvm import te\n    from . import x\n"
     assert set(imported(ast.parse(text))) == {"typing", "tvm"}
+
+
+def test_the_picture_of_imports_can_be_drawn():
+    assert rooms.problems() == []
+
+
+def test_what_cannot_be_drawn_is_told(tmp_path):
+    """A cycle that hides in a function and one for type checkers, two rooms that import each other, and a crowded folder."""
+    texts = {
+        "einnet/a/one": "def f():\n    from einnet.a import two\n", "einnet/a/two": "from einnet.b.three import x\n",
+        "einnet/b/three": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from einnet.a.one import f\n",
+        **{f"einnet/c/m{n}": "" for n in range(21)},
+    }  # fmt: skip
+    for name, text in texts.items():
+        path = tmp_path / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert rooms.problems(tmp_path) == [
+        "these modules import each other: einnet.a.one, einnet.a.two, einnet.b.three", "these rooms import each other: a, b",
+        "einnet/c holds 21 modules, 20 at most",
+    ]  # fmt: skip
 
 
 def test_import_is_light():

@@ -12,9 +12,9 @@ import pytest
 from benchmarks.reach import PROBES
 from benchmarks.reach.measure import explored
 from benchmarks.reach.page import case, page, text
-from einnet.api.optimize import prepare
 from einnet.graph.interpret import interpret
-from einnet.graph.onnx import load
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
 from tests.graph.cases import reference
 
 BY_NAME = {p.name: p for p in PROBES}

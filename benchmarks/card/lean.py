@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from einnet.api.cuda import CudaOptimization
-from einnet.api.optimize import prepare
-from einnet.expr.evaluate import evaluate
+from einnet.compile.targets.cuda.target import CudaOptimization
 from einnet.expr.nodes import Scope
-from einnet.expr.text import parse
-from einnet.graph.onnx import load
+from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
 from einnet.runtime.cuda import store
 from einnet.runtime.cuda.lower import lower

@@ -29,11 +29,11 @@ MATHS = ("fp32", "tf32")
 
 def predict(name: str, batch: int, math: str, seconds: float, depth: int) -> Row:
     """One row, in this process."""
-    from einnet.api.cuda import prepared, searched
-    from einnet.api.cuda_report import step_reports
-    from einnet.api.settings import Settings
-    from einnet.graph.onnx import load
-    from einnet.runtime.cuda.profile import shipped
+    from einnet.compile.targets.cuda.report import step_reports
+    from einnet.compile.targets.cuda.target import prepared, searched
+    from einnet.graph.onnx.importer import load
+    from einnet.runtime.cuda.profiling.profile import shipped
+    from einnet.search.settings import Settings
 
     settings = Settings(backend="cuda", allow="precision", time_budget=seconds, max_depth=depth)
     known = shipped(math)

@@ -18,7 +18,7 @@ from typing import Any
 
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul
 from einnet.runtime.cuda.gemm import gemm
-from einnet.runtime.cuda.profile import Card, Profile
+from einnet.runtime.cuda.profiling.profile import Card, Profile
 from einnet.runtime.cuda.program import calls
 from einnet.runtime.serial import read_kernel
 

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from einnet.expr.nodes import Tensor, tensors
-from einnet.expr.text import parse
-from einnet.instantiate.codegen.contraction import live_share
-from einnet.instantiate.codegen.cuda import lower_cuda
+from einnet.expr.notation.text import parse
+from einnet.instantiate.codegen.canonicalise import normalise
+from einnet.instantiate.codegen.cuda.contraction import live_share
+from einnet.instantiate.codegen.cuda.emit import lower_cuda
+from einnet.instantiate.codegen.cuda.staging import staged
+from einnet.instantiate.codegen.cuda.tile_search import tile
+from einnet.instantiate.codegen.cuda.tiling import FILE, MEMORY, RESIDENT, WARP, Tile, distinct
 from einnet.instantiate.codegen.ir import Load, walk
-from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.resolve import resolve
-from einnet.instantiate.codegen.staging import staged
-from einnet.instantiate.codegen.tilesearch import tile
-from einnet.instantiate.codegen.tiling import FILE, MEMORY, RESIDENT, WARP, Tile, distinct
 from einnet.instantiate.kernels import EOperator, dense_view
 from einnet.runtime.cuda import nvrtc
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.contest.engines import ENGINES, Arrays, Run
-from einnet.runtime.load import waited
+from einnet.runtime.contention import waited
 
 START_SECONDS = 900.0
 WARM_SECONDS, SAMPLE_SECONDS = 0.05, 0.01

@@ -47,7 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(line(probe, reached), flush=True)
         for form in reached.forms if given.forms else ():
             print(f"    {form}")
-    print(f"{sum(c['reached'] for c in cases)} of {len(chosen)} at the best known form")
+    found = sum(c["among"] for c in cases)
+    print(f"{sum(c['reached'] for c in cases)} of {len(chosen)} at the best known form; it is among the candidates of {found}")
     output = given.output or (None if given.words else ROOT / "benchmarks/results/reach.json")
     if output:
         machine = {"cpu": cpu_name(), "threads": resolve_threads(given.threads), "budget_s": given.budget, "measured": not given.search}
@@ -59,10 +60,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def line(probe: Probe, r: Reached) -> str:
     """What there is to say of a probe, in a line."""
-    mark = "reached" if r.found(probe) else "       "
+    mark = "reached" if r.found(probe) else "found  " if r.among(probe) else "       "
     faster = f"{r.ratio:.2f}x ± {r.noise:.0%}" if r.ratio else ""
     counts = f"{r.model:9.3g} to {r.chosen:9.3g}, best {probe.best:9.3g}; {r.states} states"
-    return f"{mark} {probe.name:34} {counts}, {r.seconds:.1f} s {r.stopped} {faster} {r.proof}"
+    return f"{mark} {probe.name:34} {counts}, {r.seconds:.1f} s {r.stopped} {faster} {r.runs} {r.proof}"
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ def case(probe: Probe, reached: Reached) -> Case:
     return {
         "name": probe.name, "ops_model": reached.model, "ops_chosen": reached.chosen, "ops_best_known": round(probe.best), "source": probe.source,
         "states": reached.states, "seconds": round(reached.seconds, 2), "ratio": round(reached.ratio, 3), "noise": round(reached.noise, 4),
-        "proof": reached.proof, "reached": reached.found(probe),
+        "proof": reached.proof, "reached": reached.found(probe), "ops_least": reached.least or reached.chosen, "among": reached.among(probe),
+        "runs": reached.runs,
     }  # fmt: skip
 
 

@@ -47,8 +47,8 @@ def raw(html: str) -> Iterator[str]:
 
 
 def expression_html(text: str) -> str:
-    from einnet.expr.markup import definitions, rows_html
-    from einnet.expr.text import parse
+    from einnet.expr.notation.markup import definitions, rows_html
+    from einnet.expr.notation.text import parse
 
     return f'<div class="einnet">{rows_html(definitions(parse(text)))}</div>'
 
@@ -57,8 +57,8 @@ class Expression(Written):
     """An expression: as definitions, and its data flow."""
 
     def lines(self) -> Iterator[str]:
-        from einnet.expr.picture import svg
-        from einnet.expr.text import parse
+        from einnet.expr.notation.picture import svg
+        from einnet.expr.notation.text import parse
 
         text = "\n".join(self.content)
         yield from raw(expression_html(text) + svg(parse(text)))
@@ -71,10 +71,10 @@ class DerivationFile(Written):
 
     def lines(self) -> Iterator[str]:
         from einnet.derivation import einfile
-        from einnet.derivation.check import check
+        from einnet.derivation.checker.check import check
         from einnet.derivation.markup import derivation_html
-        from einnet.explore.text import proof_text
-        from einnet.expr.picture import svg
+        from einnet.evidence.pages.text import proof_text
+        from einnet.expr.notation.picture import svg
 
         path = ROOT / self.arguments[0]
         self.env.note_dependency(str(path))
@@ -89,11 +89,11 @@ class Rules(Written):
     """Every rule of the registry: equation, guard, class, an example from its tests and how the checker proves it."""
 
     def lines(self) -> Iterator[str]:
-        from einnet.derivation.check import check_equal
+        from einnet.derivation.checker.check import check_equal
         from einnet.derivation.markup import derivation_html
         from einnet.derivation.rules import RULES
         from einnet.derivation.steps import Derivation, Step
-        from einnet.expr.text import parse
+        from einnet.expr.notation.text import parse
         from tests.derivation.rule_cases import CASES, DECLARED
 
         for rule in RULES:
@@ -115,12 +115,12 @@ class Operators(Written):
     """The iterator mapping tables of the vendor operators."""
 
     def lines(self) -> Iterator[str]:
-        from einnet.instantiate.tables import TABLES
+        from einnet.instantiate.registry import TABLES
 
-        groups = {(True, False, True): "A, out", (False, True, True): "B, out", (True, True, False): "A, B", (True, True, True): "A, B, out"}
-        yield from ("| operator | " + " | ".join(groups.values()) + " | attributes read from coefficients |", "|---" * 6 + "|")
+        groups = ("A, out", "B, out", "A, B", "A, B, out", "A")
+        yield from ("| operator | " + " | ".join(groups) + " | attributes read from coefficients |", "|---" * 7 + "|")
         for t in TABLES:
-            roles = {group: name for name, group in t.roles}
+            roles = {", ".join([*(letter for letter, stands in zip("AB", g[:-1]) if stands), *["out"] * g[-1]]): name for name, g in t.roles}
             yield f"| {t.name} | " + " | ".join(roles.get(g, "–") for g in groups) + f" | {t.attributes} |"
         yield ""
 
@@ -196,7 +196,7 @@ class Command(Written):
 
 
 def setup(app: Any) -> dict[str, Any]:
-    from einnet.expr.markup import STYLE
+    from einnet.expr.notation.markup import STYLE
 
     static = Path(app.srcdir) / "_static"
     static.mkdir(exist_ok=True)

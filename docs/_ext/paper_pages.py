@@ -180,8 +180,8 @@ class Measured(Written):
 
 def space_tree(text: str, depth: int, most: int) -> tuple[list[tuple[int, str, str]], list[str]]:
     """Derivations of an expression that end in different operators, as one tree: (parent, rule, parameters) by node, and what a leaf holds."""
-    from einnet.api.explore import effort
-    from einnet.expr.text import parse
+    from einnet.evidence.pages.explore import effort
+    from einnet.expr.notation.text import parse
     from einnet.search.space import Options, Space
 
     forms = sorted(Space(Options(max_depth=depth)).forms(parse(text)), key=lambda f: (len(f.steps), effort(f)))
@@ -244,8 +244,8 @@ class Ends(Written):
         from collections import Counter
 
         from einnet.derivation import einfile
-        from einnet.derivation.check import check
-        from einnet.expr.picture import svg
+        from einnet.derivation.checker.check import check
+        from einnet.expr.notation.picture import svg
 
         path = ROOT / self.arguments[0]
         self.env.note_dependency(str(path))

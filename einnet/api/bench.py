@@ -14,11 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from einnet.api.load import StoredCuda, load
-from einnet.api.served import RangedProgram
-from einnet.api.stored import StoredProgram
-from einnet.api.verify import random_values
+from einnet.api.load import load
+from einnet.compile.ranges.served import RangedProgram
+from einnet.compile.targets.cuda.stored import StoredCuda
+from einnet.compile.targets.stored import StoredProgram
 from einnet.errors import BackendError, UsageError
+from einnet.evidence.comparison.verify import random_values
+from einnet.runtime.contention import waited
+from einnet.runtime.ort import Session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -181,8 +184,6 @@ _calls: list[Callable[[], object]] = []
 def _prepare(path: Path, threads: int, inputs: Arrays) -> None:
     """Load the program, bind it and run it once."""
     if path.suffix == ".onnx":
-        from einnet.runtime.ort import Session
-
         if not path.exists():
             raise UsageError(f"{path}: there is no such file")
         session = Session(path, threads, spin=True, title=str(path))
@@ -196,8 +197,6 @@ def _prepare(path: Path, threads: int, inputs: Arrays) -> None:
 
 def _turn(seconds: float) -> Turn:
     """Call the program for so many seconds, after a pause and calls that do not count."""
-    from einnet.runtime.load import waited
-
     (call,) = _calls
     time.sleep(SETTLE_S)
     once = _warm(call)

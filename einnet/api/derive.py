@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from einnet.derivation.normalise import normalise
-from einnet.derivation.rules import RULES
+from einnet.derivation.rules import EXPLORED, RULES
 from einnet.derivation.steps import Derivation, Step, replace_at
 from einnet.errors import UsageError
 from einnet.expr.nodes import Scope, nested
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.search.forms import Form
-from einnet.search.space import EXPLORED, Options, Space
+from einnet.search.space import Options, Space
 
 SHOWN = 60
 """States that a notebook shows."""
@@ -70,8 +70,8 @@ class DerivationTree:
 
     def _repr_html_(self) -> str:
         """A table for notebooks: how each state was reached, and the state."""
-        from einnet.expr.markup import definitions, rows_html, wrapped
-        from einnet.expr.tags import tag
+        from einnet.expr.notation.markup import definitions, rows_html, wrapped
+        from einnet.expr.notation.tags import tag
 
         rows = [
             tag("tr", tag("td", f"#{s.number}") + tag("td", f"{s.step.rule} {s.step.parameters}<br>from #{s.parent}" if s.step else "start")

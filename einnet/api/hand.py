@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from einnet.derivation.check import Proof, check
+from einnet.derivation.checker.check import Proof, check
 from einnet.derivation.einfile import write
+from einnet.derivation.moves.rule import Refused, Rewrite, Rule
 from einnet.derivation.normalise import normalise
-from einnet.derivation.rule import Refused, Rewrite, Rule
 from einnet.derivation.rules import RULES
 from einnet.derivation.steps import Derivation, Path, Step, subscope
 from einnet.errors import UsageError
 from einnet.expr.nodes import Scope
-from einnet.expr.text import parse
-from einnet.instantiate.tables import TABLES
+from einnet.expr.notation.text import parse
+from einnet.instantiate.registry import TABLES
 from einnet.search.converge import Converged, converge
 
 Where = str | Path

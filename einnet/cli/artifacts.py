@@ -17,8 +17,9 @@ from einnet.errors import UsageError
 from einnet.graph.dtypes import dtype_name
 
 if TYPE_CHECKING:
-    from einnet.api.load import Stored, StoredCuda
-    from einnet.api.stored import StoredProgram
+    from einnet.api.load import Stored
+    from einnet.compile.targets.cuda.stored import StoredCuda
+    from einnet.compile.targets.stored import StoredProgram
 
 FAILED = 1
 
@@ -52,13 +53,15 @@ def register(commands: Any) -> None:
     one.add_argument("program", metavar="OUT.einnet", type=Path)
     one.add_argument("--all", action="store_true", help="prove and print the derivations of the candidates that were considered, too")
     one.add_argument("--why-not", metavar="NAME", help="what keeps a rule or a vendor operator from being used, subprogram by subprogram")
+    one.add_argument("--limits", action="store_true", help="instead: shares and limits of time for the program's budget, the cost model's constants")
     one.add_argument("--json", metavar="FILE", help="write them as JSON; - is standard output")
     one.set_defaults(run=explain)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run a program once and write its outputs."""
-    from einnet.api.load import ON_HOST, StoredCuda, load
+    from einnet.api.load import load
+    from einnet.compile.targets.cuda.stored import ON_HOST, StoredCuda
 
     stored = load(options.program)
     if isinstance(stored, StoredCuda):
@@ -145,9 +148,9 @@ def output_files(folder: Path, names: list[str]) -> dict[str, Path]:
 
 def verify(options: argparse.Namespace) -> int:
     """Print the verdict; exit code 1 where it is not "passed"."""
-    from einnet.api.audit import audit
     from einnet.api.load import load_told
-    from einnet.api.served import RangedProgram
+    from einnet.compile.ranges.served import RangedProgram
+    from einnet.evidence.audit import audit
 
     stored = load_told(options.program)
     if isinstance(stored, RangedProgram):
@@ -164,9 +167,11 @@ def verdict_lines(verdict: dict[str, Any]) -> list[str]:
     """The verdict for people: first whether it passed, then one line for each kind of evidence, with its problems, and what is left to trust."""
     rows = [("derivations", derivations_row(verdict["certificate"]), verdict["certificate"]["problems"])]
     if "lifting" in verdict:
-        parts, constants, kernels = verdict["lifting"], verdict["constants"], verdict["kernels"]
+        parts, constants = verdict["lifting"], verdict["constants"]
         rows += [("subprograms", lifting_row(parts), parts["problems"])]
-        rows += [("constants", constants_row(constants), constants["problems"]), ("kernels", kernels_row(kernels), kernels["problems"])]
+        rows += [("constants", constants_row(constants), constants["problems"])]
+    if "kernels" in verdict:
+        rows += [("kernels", kernels_row(verdict["kernels"]), verdict["kernels"]["problems"])]
     numbers = verdict["verification"]
     rows += [("numbers", numbers_row(numbers), numbers.get("problems", []))]
     rows += [("", special_row(numbers["special"]), [])] if "special" in numbers else []
@@ -240,8 +245,8 @@ def output_lines(name: str, e: dict[str, Any], numbers: dict[str, Any]) -> list[
 
 def bisect(options: argparse.Namespace) -> int:
     """Print how much each derived subprogram moves the result, and the errors along the derivation of the first."""
-    from einnet.api.bisect import bisect as search
     from einnet.api.load import load_one
+    from einnet.evidence.bisect import bisect as search
 
     found = search(options.model, load_one(options.program), options.seed)
     if options.json:
@@ -266,14 +271,21 @@ def bisect_lines(found: dict[str, Any]) -> list[str]:
 
 def explain(options: argparse.Namespace) -> int:
     """Print the derivations."""
-    from einnet.api.certificate import Entry
-    from einnet.api.load import StoredCuda, load_told
-    from einnet.api.served import RangedProgram
-    from einnet.api.why import reasons
-    from einnet.derivation.check import check
-    from einnet.explore import card, text
+    from einnet.api.load import load_told
+    from einnet.compile.ranges.served import RangedProgram
+    from einnet.compile.targets.cuda.stored import StoredCuda
+    from einnet.derivation.checker.check import check
+    from einnet.evidence.certificate import Entry
+    from einnet.evidence.pages import card, text
+    from einnet.evidence.pages.why import reasons
+    from einnet.runtime.cpu.roofline import CONSTANTS
+    from einnet.search.time_shares import table
 
     stored = load_told(options.program)
+    if options.limits:
+        costs = [f"{name:<24} {value:<5} {meaning} ({source})" for name, value, meaning, source in CONSTANTS]
+        show("\n".join([*table(float(stored.report["settings"]["time_budget"])), "", "the processor's cost model", *costs]))
+        return 0
     if isinstance(stored, RangedProgram):
         return ranged.explain(options, stored)
     if options.why_not:
@@ -292,8 +304,8 @@ def explain(options: argparse.Namespace) -> int:
 
 def explain_why_not(stored: StoredProgram | StoredCuda, options: argparse.Namespace) -> int:
     """Print what stands against a rule or an operator."""
-    from einnet.api.why import why_not
-    from einnet.explore.why import why_not_lines
+    from einnet.evidence.pages.why import why_not
+    from einnet.evidence.pages.why_lines import why_not_lines
 
     found = why_not(stored, options.why_not)
     if options.json:

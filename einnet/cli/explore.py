@@ -28,8 +28,8 @@ def register(commands: Any) -> None:
 
 def explore(options: argparse.Namespace) -> int:
     """Write the page and say what is in it."""
-    from einnet.api.plain import plain
-    from einnet.explore.page import page
+    from einnet.evidence.pages.page import page
+    from einnet.evidence.report.plain import plain
     check_writable(options.output)
     data = plain(found(options))
     text = page(data, program_view(data))
@@ -42,7 +42,7 @@ def explore(options: argparse.Namespace) -> int:
 
 def program_view(data: dict[str, Any]) -> str:
     """The view of the program that the data are of, if they are of one."""
-    from einnet.explore import card, report
+    from einnet.evidence.pages import card, report
 
     if "report" not in data:
         return ""
@@ -53,8 +53,8 @@ def program_view(data: dict[str, Any]) -> str:
 
 def found(options: argparse.Namespace) -> dict[str, Any]:
     """The data of the page, for whatever the subject is."""
-    from einnet.api.explore import explore_derivation, explore_expression, explore_program
     from einnet.api.load import load_one
+    from einnet.evidence.pages.explore import explore_derivation, explore_expression, explore_program
 
     path = Path(options.subject)
     if path.suffix == ".einnet" or is_program(path):

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from einnet.api.plain import plain
 from einnet.errors import UsageError
+from einnet.evidence.report.plain import plain
 from einnet.runtime.files import replacing
 
 
@@ -58,7 +58,8 @@ def read_text(path: str) -> str:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from error
     except UnicodeDecodeError:
-        raise UsageError(f"{path}: not a text file in UTF-8") from None
+        hint = "; it is a model, and `einnet optimize` makes a program of it" if Path(path).suffix == ".onnx" else ""
+        raise UsageError(f"{path}: not a text file in UTF-8{hint}") from None
 
 
 def subject_text(subject: str) -> str:

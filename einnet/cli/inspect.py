@@ -41,7 +41,7 @@ def register(commands: Any) -> None:
 def derive(options: argparse.Namespace) -> int:
     """Print the derivation tree."""
     from einnet.api.derive import derive as derive_tree
-    from einnet.explore.text import tree
+    from einnet.evidence.pages.text import tree
 
     text = expression_text(options.expression)
     if options.why_not:
@@ -70,9 +70,9 @@ def expression_text(subject: str) -> str:
 
 def derive_why_not(text: str, options: argparse.Namespace) -> int:
     """Print what a rule or an operator does at each scope of an expression, and what stands against it."""
-    from einnet.api.why import why_not_expression
-    from einnet.explore.why import place_lines
-    from einnet.expr.text import parse
+    from einnet.evidence.pages.why import why_not_expression
+    from einnet.evidence.pages.why_lines import place_lines
+    from einnet.expr.notation.text import parse
 
     found = why_not_expression(parse(text), options.why_not)
     if options.json:
@@ -126,10 +126,10 @@ def rules(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Print a proof for every step. CertificateError (exit code 1) at the first step that does not hold."""
-    from einnet.api.certificate import Entry
-    from einnet.derivation import check as checker
     from einnet.derivation import einfile
-    from einnet.explore.text import derivation_story
+    from einnet.derivation.checker import check as checker
+    from einnet.evidence.certificate import Entry
+    from einnet.evidence.pages.text import derivation_story
 
     if is_program(Path(options.file)):
         return check_program(options)
@@ -159,7 +159,7 @@ def check_program(options: argparse.Namespace) -> int:
     What they have to do with a model is what `verify` looks at.
     """
     from einnet.api.load import load_one
-    from einnet.derivation import check as checker
+    from einnet.derivation.checker import check as checker
 
     stored, found = load_one(options.file), []
     for number, entry in enumerate(stored.certificate.entries, 1):

@@ -12,7 +12,7 @@ from einnet.cli.files import check_writable, write_json, write_whole
 from einnet.errors import UsageError
 
 FAILED = 1
-ALLOW = "worst class of step: exact, reassociation (default), precision; tested, or precision,tested: unproven steps too"
+ALLOW = "worst class of step: exact, reassociation (default), precision; precision,tested: unproven steps; finite: vendor softmax and pooling"
 PROGRAM = ".einnet"
 
 
@@ -60,11 +60,11 @@ def run(options: argparse.Namespace) -> int:
 
 def optimize(options: argparse.Namespace) -> int:
     """Optimize a model; exit code 1 where the program that was found does not pass its verification."""
-    from einnet.api.compared import failed
-    from einnet.api.onnx_out import SUFFIX, compare
     from einnet.api.optimize import optimize as optimize_model
     from einnet.cli.progress import progress
     from einnet.cli.summary import print_summary
+    from einnet.compile.export.onnx_file import SUFFIX, compare
+    from einnet.evidence.comparison.verdicts import failed
 
     chosen = settings(options)
     for path in (options.output, options.report, Path(options.json) if options.json and options.json != "-" else None):
@@ -96,7 +96,7 @@ def optimize(options: argparse.Namespace) -> int:
 
 def check_kind(output: Path | None) -> None:
     """Raise UsageError for an output whose name does not say what it is to be."""
-    from einnet.api.onnx_out import SUFFIX
+    from einnet.compile.export.onnx_file import SUFFIX
 
     if output and output.suffix not in (PROGRAM, SUFFIX):
         raise UsageError(f"{output}: the name says what is written: OUT{PROGRAM}, a program, or OUT{SUFFIX}, a standard model")
@@ -104,7 +104,7 @@ def check_kind(output: Path | None) -> None:
 
 def refuse(options: argparse.Namespace, backend: str) -> None:
     """Raise UsageError for what is asked of a kind of run that does not have it."""
-    from einnet.api.onnx_out import SUFFIX
+    from einnet.compile.export.onnx_file import SUFFIX
 
     if options.profile and backend != "cuda":
         raise UsageError("--profile describes a CUDA device: it goes with --backend cuda")
@@ -119,13 +119,11 @@ def refuse(options: argparse.Namespace, backend: str) -> None:
 
 def optimize_for_cuda(options: argparse.Namespace, chosen: Any) -> int:
     """Optimize for a CUDA device by predicted times; exit code 1 where the program that was found does not pass its verification on the host."""
-    from dataclasses import replace
-
-    from einnet.api.cuda import optimize_cuda
+    from einnet.api.optimize import optimize as optimize_model
     from einnet.cli.progress import progress
 
     with progress(options.quiet) as report:
-        result = optimize_cuda(options.model, replace(chosen, progress=report), options.profile, options.math or "fp32")
+        result = optimize_model(options.model, chosen, profile=options.profile, math=options.math, progress=report)
     passed = bool(result.report["verification"]["passed"])
     if options.output and passed:
         result.save(options.output)
@@ -153,7 +151,7 @@ def cuda_lines(report: dict[str, Any]) -> list[str]:
 
 def settings(options: argparse.Namespace) -> Any:
     """The arguments as Settings. Raises UsageError for what makes no sense."""
-    from einnet.api.settings import Settings
+    from einnet.search.settings import Settings
     from einnet.settings import backend
 
     shapes = dict(options.shapes)

@@ -60,9 +60,9 @@ def profile(options: argparse.Namespace) -> int:
 
 def kernels_of(options: argparse.Namespace) -> list[Any]:
     """What is asked for."""
-    from einnet.api.recording import gather
-    from einnet.api.settings import Settings
-    from einnet.runtime.cuda.profile import load, shipped
+    from einnet.compile.targets.cuda.recording import gather
+    from einnet.runtime.cuda.profiling.profile import load, shipped
+    from einnet.search.settings import Settings
 
     settings = Settings(backend="cuda", max_depth=options.max_depth, allow=options.allow, time_budget=options.time_budget)
     known = load(options.profile, options.math[0]) if options.profile else shipped(options.math[0])
@@ -71,7 +71,7 @@ def kernels_of(options: argparse.Namespace) -> list[Any]:
 
 def listed(options: argparse.Namespace) -> int:
     """Write requests, or a pack of them."""
-    from einnet.api.recording import prepare_pack, requests_json
+    from einnet.compile.targets.cuda.recording import prepare_pack, requests_json
 
     kernels = kernels_of(options)
     if options.prepare:
@@ -84,7 +84,7 @@ def listed(options: argparse.Namespace) -> int:
 
 def measured(source: Path, output: Path, seconds: float) -> int:
     """Time a pack."""
-    from einnet.runtime.cuda import bench, pack
+    from einnet.runtime.cuda.profiling import bench, pack
 
     timed, failed = bench.measure(pack.read(source), output, seconds, tell)
     tell(f"{output}: {timed} kernels timed, {failed} do not run there")
@@ -93,8 +93,8 @@ def measured(source: Path, output: Path, seconds: float) -> int:
 
 def merged(options: argparse.Namespace) -> int:
     """Times into a profile."""
-    from einnet.api.recording import merge
-    from einnet.runtime.cuda.profile import held, load, save
+    from einnet.compile.targets.cuda.recording import merge
+    from einnet.runtime.cuda.profiling.profile import held, load, save
 
     known = {math: load(options.output, math) for math in held(options.output)} if options.output.exists() else {}
     found = [merge(known.get(math), options.merge, math) for math in options.math]
@@ -108,7 +108,7 @@ def whole(options: argparse.Namespace) -> int:
     """All three steps on a machine with a card, for its architecture."""
     import tempfile
 
-    from einnet.api.recording import prepare_pack
+    from einnet.compile.targets.cuda.recording import prepare_pack
     from einnet.runtime.cuda.driver import Driver
 
     options.architecture = Driver().architecture

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from einnet.api.settings import Progress
+from einnet.search.settings import Progress
 
 Report = Callable[[Progress], None]
 INTERVAL_S = 0.1

@@ -12,19 +12,19 @@ from einnet.cli.files import write_json
 from einnet.errors import CertificateError, EinNetError, UsageError
 
 if TYPE_CHECKING:
-    from einnet.api.served import RangedProgram
+    from einnet.compile.ranges.served import RangedProgram
 
 FAILED = 1
 
 
 def optimize(options: argparse.Namespace, chosen: Any) -> int:
     """Optimize for a range of sizes; exit code 1 where a size does not pass its verification."""
-    from einnet.api.dynamic import optimize_dynamic
-    from einnet.api.ranges import passed
+    from einnet.api.optimize import optimize as optimize_model
     from einnet.cli.progress import progress
+    from einnet.compile.ranges.report import passed
 
     with progress(options.quiet) as report:
-        result = optimize_dynamic(options.model, options.dynamic, chosen, progress=report)
+        result = optimize_model(options.model, chosen, dynamic=options.dynamic, progress=report)
     good = passed(result.report)
     if options.output and good:
         result.save(options.output)
@@ -38,7 +38,7 @@ def optimize(options: argparse.Namespace, chosen: Any) -> int:
 
 def summary(report: Mapping[str, Any]) -> list[str]:
     """The measured sizes with their times, all others with what they follow, the derivations and the guards."""
-    from einnet.explore.text import ms, ratio
+    from einnet.evidence.pages.text import ms, ratio
 
     told = report["dynamic"]
     lines = [f"{report['model']}, {report['backend']}, {report['threads']} threads, {told['name']} in {told['lowest']}..{told['highest']}"]
@@ -107,7 +107,7 @@ def check(options: argparse.Namespace, text: str, title: str) -> int:
 
 def verify(options: argparse.Namespace, stored: RangedProgram) -> int:
     """Print the verdict; exit code 1 where it is not "passed"."""
-    from einnet.api.audit_ranged import audit_ranged
+    from einnet.compile.ranges.audit_ranged import audit_ranged
 
     verdict = audit_ranged(options.model, stored, options.seed)
     if options.json:
@@ -126,8 +126,26 @@ def verdict_lines(verdict: dict[str, Any], name: str) -> list[str]:
     lines += [f"  {problem}" for problem in proofs["problems"]]
     for size, found in verdict["sizes"].items():
         mark = "" if found["passed"] else "  FAILED"
-        lines.append(f"{name} = {size}  max error {found['max_abs']:.3g}, {found['max_rel']:.3g} of max|y|; allowed {found['tolerance']:g}{mark}")
+        errors = f"max error {found['max_abs']:.3g}, {found['max_rel']:.3g} of max|y|; allowed {found['tolerance']:g}"
+        lines.append(f"{name} = {size}  {errors}; {told(found)}{mark}")
+        lines += [f"  {problem}" for problem in found["problems"]]
     return [*lines, "passed" if verdict["passed"] else "FAILED"]
+
+
+def told(found: Mapping[str, Any]) -> str:
+    """What is known of the plan of one size, in a few words."""
+    if found["whole"]:
+        return "ONNX Runtime runs the whole model"
+    if "lifting" not in found:
+        return "not lifted"
+    parts, constants, kernels, numbers = (found[name] for name in ("lifting", "constants", "kernels", "subprograms"))
+    held = constants["weights"] + constants["computed"] + constants["tables"]
+    tested = f", {parts['tested']} tested at points only" if parts["tested"] else ""
+    subprograms = f"{parts['proven'] + parts['by_derivation']} of {parts['subprograms']} subprograms proven{tested}"
+    return (
+        f"{subprograms}, {held} of {constants['constants']} constants, {kernels['exact'] + kernels['bounded']} of {kernels['distinct']} kernels, "
+        f"{numbers['subprograms']} of {numbers['of']} within their bounds"
+    )
 
 
 def explain(options: argparse.Namespace, stored: RangedProgram) -> int:

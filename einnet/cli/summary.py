@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from einnet.explore.text import ms, ratio, verdict_word
-from einnet.explore.verdict import opaque_line, reasons, verdict
+from einnet.evidence.pages.text import ms, ratio, verdict_word
+from einnet.evidence.pages.verdict import opaque_line, reasons, verdict
 
 PIPED_WIDTH = 160
 COLUMNS = (("", True), ("model nodes", False), ("original", True), ("chosen", True), ("runs as", False), ("by", False), ("cand.", True))

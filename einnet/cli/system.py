@@ -6,6 +6,7 @@ import argparse
 import ctypes
 import os
 import platform
+from importlib import metadata
 from typing import Any
 
 from einnet import settings
@@ -18,6 +19,9 @@ WITHOUT = {
     "TVM": "without it no kernel can be generated",
     "ONNX Runtime": "without it nothing can be verified",
 }
+
+EXPORT = ("torch", "onnxscript")
+"""What models of PyTorch come in by."""
 
 NO_DRIVER = "NVIDIA's driver is not there (libcuda.so.1 cannot be loaded): install it with the distribution's package, on a machine with a card"
 INSTALL = "all Python parts at once: `pip install 'einnet[cuda]'`"
@@ -47,7 +51,7 @@ def doctor(options: argparse.Namespace) -> int:
 
 def diagnosis() -> dict[str, Any]:
     """Everything that `doctor` knows, as plain data."""
-    from einnet.api.versions import versions
+    from einnet.evidence.report.versions import versions
     from einnet.runtime import machine
     from einnet.runtime.cpu import levels, threads
 
@@ -62,6 +66,7 @@ def diagnosis() -> dict[str, Any]:
             "default_threads": threads.resolve_threads(None),
         },
         "libraries": libraries(),
+        "torch": pytorch(),
         "backends": backends(),
         "cache": str(settings.cache()),
         "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith("EINNET_")},
@@ -98,6 +103,17 @@ def backends() -> dict[str, dict[str, Any]]:
     return found
 
 
+def pytorch() -> dict[str, Any]:
+    """Whether `torch.compile(model, backend="einnet")` works, by what is installed: torch itself is not imported."""
+    found: dict[str, str] = {}
+    for name in EXPORT:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            return {"works": False, "problem": f"{name} is not installed: `pip install 'einnet[torch]'`"}
+    return {"works": True, "versions": found}
+
+
 def driver_library() -> bool:
     """NVIDIA's driver is there to be loaded; whether there is a card is another question."""
     try:
@@ -124,7 +140,7 @@ def card_notes() -> list[str]:
     """What the card that is here is good for."""
     from einnet.runtime.cuda import nvrtc
     from einnet.runtime.cuda.driver import Driver
-    from einnet.runtime.cuda.profile import shipped
+    from einnet.runtime.cuda.profiling.profile import shipped
 
     found, known = Driver().properties(), shipped()
     tensor = "TF32 on tensor cores" if found["major"] >= 8 else "no TF32: programs run in float32"
@@ -148,6 +164,9 @@ def doctor_lines(found: dict[str, Any]) -> list[str]:
         state = " ".join(str(lib[k]) for k in ("version", "path") if lib.get(k)) or "works"
         lines.append(f"  {name:15} {state if lib['works'] else lib['problem'] + ' (' + lib['without'] + ')'}")
     lines += [f"  {name:15} {version}" for name, version in found["versions"].items() if name not in ("einnet", "python")]
+    torch = found["torch"]
+    state = ", ".join(f"{n} {v}" for n, v in torch["versions"].items()) if torch["works"] else f"no torch.compile: {torch['problem']}"
+    lines.append(f"  {'PyTorch':15} {state}")
     name = f"{cpu['name']} ({cpu['level']})" if cpu["level"] else cpu["name"]
     lines += ["", "processor", f"  {name}; {cpu['physical_cores']} physical cores, {cpu['default_threads']} threads by default"]
     lines.append(f"  {' '.join(cpu['features']) or 'no extension known'}")

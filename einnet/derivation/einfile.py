@@ -20,12 +20,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from einnet.derivation.check import Proof, check
-from einnet.derivation.steps import KINDS, Derivation, Step, replace_at, subscope
+from einnet.derivation.checker.check import Proof, check
+from einnet.derivation.steps import KINDS, TEXT, Derivation, Step, replace_at, subscope
 from einnet.errors import CertificateError, ParseError
 from einnet.expr.nodes import Scope, Tensor, tensors
-from einnet.expr.printing import print_declaration
-from einnet.expr.text import parse as parse_scope
+from einnet.expr.notation.printing import print_declaration
+from einnet.expr.notation.text import parse as parse_scope
 
 _BY = re.compile(
     r"by\s+(?P<rule>\S+)(?:\s+at\s+(?P<path>\d+(?:\.\d+)*))?(?:\s+kind\s+(?P<kind>\w+))?(?:\s+bound\s+(?P<bound>\S+))?(?:\s+(?P<parameters>.*))?$"
@@ -48,6 +48,7 @@ class Entry:
     text: str
 
 
+@TEXT.define
 def write(derivation: Derivation, matches: Sequence[str] = ()) -> str:
     """The text of a derivation; `parse` reads it back."""
     declared: dict[str, Tensor] = {}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache, reduce
 
+from einnet.expr.functions import KEEPS_ZERO, PARTIAL
 from einnet.expr.index import Index, Range, bounds
 from einnet.expr.nodes import (
     Add,
@@ -21,13 +23,7 @@ from einnet.expr.nodes import (
     reads,
     used_names,
 )  # fmt: skip
-from einnet.expr.totals import BROKEN, state, total
-
-KEEPS_ZERO = frozenset({"relu", "tanh", "erf", "sqrt", "abs", "sign", "floor", "ceil", "round", "sin"})
-"""Functions with f(0) = 0."""
-
-PARTIAL = frozenset({"log", "pow", "sqrt"})
-"""Functions without a finite value at some numbers."""
+from einnet.expr.normal.totals import BROKEN, state, total
 
 ONE = Const(Fraction(1))
 
@@ -67,10 +63,11 @@ def in_range(e: Index, box: Range, ranges: Mapping[str, Range]) -> bool:
 def support(body: Body, name: str, ranges: Mapping[str, Range]) -> Range:
     """An enclosure of the values of iterator `name` at which the body can be nonzero, the others ranging over their boxes."""
     match body:
-        case Read(_, index, fill) if fill == 0:
+        case Read(base, index, fill) if not fill:
             found = EVERYWHERE
-            for e, box in zip(index, box_of(body)):
-                found = _meet(found, _solve(e, box, name, ranges))
+            if name in used_names(body):
+                for e, box in zip(index, base.box):
+                    found = _meet(found, _solve(e, box, name, ranges))
             return found
         case Mul(args) if all(finite(a, name) for a in args):
             found = EVERYWHERE
@@ -90,6 +87,40 @@ def support(body: Body, name: str, ranges: Mapping[str, Range]) -> Range:
     return EVERYWHERE
 
 
+@lru_cache(maxsize=1 << 14)
+def reach(scope: Scope) -> tuple[Range, ...]:
+    """For every loop of the scope an enclosure of the values at which its body can be nonzero."""
+    return supports(scope.body, [i.name for i in scope.loops], scope.ranges)
+
+
+def supports(body: Body, names: Sequence[str], ranges: Mapping[str, Range]) -> tuple[Range, ...]:
+    """`support` for several iterators: an index function is looked at once for all of them."""
+    if isinstance(body, Mul) and all(map(total, body.args)):
+        parts = [supports(a, names, ranges) for a in body.args]
+        return tuple(reduce(_meet, found) for found in zip(*parts))
+    if not isinstance(body, Read) or body.fill:
+        return tuple(support(body, name, ranges) for name in names)
+    found = dict.fromkeys(names, EVERYWHERE)
+    for e, box in zip(body.index, body.base.box):
+        wanted = found.keys() & e.names()
+        if not wanted:
+            continue
+        if not all(isinstance(a, str) for a, _ in e.terms):
+            found |= {name: _meet(found[name], _solve(e, box, name, ranges)) for name in wanted}
+            continue
+        lo, hi = bounds(Index(e.terms, e.const), ranges)
+        for atom, c in e.terms:
+            if atom in wanted:
+                found[str(atom)] = _meet(found[str(atom)], _between(e, box, c, (lo, hi), ranges[str(atom)]))
+    return tuple(found.values())
+
+
+def _between(e: Index, box: Range, c: int, reach: tuple[int, int], own: Range) -> Range:
+    """Values of an iterator with coefficient c for which e can lie in the box; e times its denominator reaches from `reach` to `reach`."""
+    lo, hi = (reach[0] - c * own[0], reach[1] - c * (own[1] - 1)) if c > 0 else (reach[0] - c * (own[1] - 1), reach[1] - c * own[0])
+    return _divided(box[0] * e.den - hi, (box[1] - 1) * e.den - lo, c)
+
+
 def finite(body: Body, name: str) -> bool:
     """The body is a number whatever is read and wherever `name` goes, beyond the ranges too: 0 times it is 0."""
     if total(body):
@@ -107,7 +138,7 @@ def finite(body: Body, name: str) -> bool:
 
 
 def _meet(a: Range, b: Range) -> Range:
-    lo, hi = max(a[0], b[0]), min(a[1], b[1])
+    lo, hi = a[0] if a[0] > b[0] else b[0], a[1] if a[1] < b[1] else b[1]
     return (lo, hi) if lo < hi else NOWHERE
 
 
@@ -118,12 +149,18 @@ def _join(parts: Iterable[Range]) -> Range:
 
 def _solve(e: Index, box: Range, name: str, ranges: Mapping[str, Range]) -> Range:
     """Values of `name` for which e can lie in the box."""
+    if name not in e.names():
+        return EVERYWHERE
     c = e.coefficient(name)
     rest = Index(tuple((a, k) for a, k in e.terms if a != name), e.const)
     if not c or name in rest.names():
         return EVERYWHERE
     lo, hi = bounds(rest, ranges)
-    low, high = box[0] * e.den - hi, (box[1] - 1) * e.den - lo
+    return _divided(box[0] * e.den - hi, (box[1] - 1) * e.den - lo, c)
+
+
+def _divided(low: int, high: int, c: int) -> Range:
+    """The integers y with low <= c*y <= high."""
     if c < 0:
         low, high, c = -high, -low, -c
     return -((-low) // c), high // c + 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from einnet.derivation.steps import Derivation, Step
-from einnet.expr.latex import latex
-from einnet.expr.markup import Names, definitions, rows_html, wrapped
-from einnet.expr.tags import tag
+from einnet.derivation.steps import HTML, LATEX, Derivation, Step
+from einnet.expr.notation.latex import latex
+from einnet.expr.notation.markup import Names, definitions, rows_html, wrapped
+from einnet.expr.notation.tags import tag
 
 
 def derivation_html(derivation: Derivation, proofs: Sequence[str] = ()) -> str:
@@ -31,6 +31,7 @@ def step_title(number: int, step: Step, proof: str = "") -> str:
     return tag("div", title + tag("span", escape(told), class_="meta"), class_="step")
 
 
+@LATEX.define
 def derivation_latex(derivation: Derivation) -> str:
     """Aligned equations, a rule over each sign."""
     states = list(derivation.states())
@@ -39,6 +40,7 @@ def derivation_latex(derivation: Derivation) -> str:
     return r"\begin{aligned} " + r" \\ ".join(lines) + r" \end{aligned}"
 
 
+@HTML.define
 def derivation_document(derivation: Derivation) -> str:
     """The derivation on its own, with its styles."""
     return wrapped(derivation_html(derivation))

@@ -2,60 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Set
+from functools import lru_cache, partial
 
 from einnet.derivation.facts import inside, is_copy
-from einnet.derivation.rule import Refused
-from einnet.derivation.rules.delta import determined
-from einnet.derivation.rules.drop import dropped
-from einnet.derivation.rules.fold import fold_kind, folded
-from einnet.derivation.rules.merge import merge_kind, merge_read
-from einnet.derivation.rules.residue import collapsed
-from einnet.derivation.rules.tighten import tightened
+from einnet.derivation.moves.rule import Refused
+from einnet.derivation.rules.forced.delta import determined
+from einnet.derivation.rules.forced.drop import dropped
+from einnet.derivation.rules.forced.fold import fold_kind, folded
+from einnet.derivation.rules.forced.merge import merge_kind, merge_read
+from einnet.derivation.rules.forced.residue import collapsed
+from einnet.derivation.rules.forced.tighten import tightened
 from einnet.derivation.steps import Step, replace_at
 from einnet.expr.index import var
 from einnet.expr.nodes import Read, Scope, nested, reads
 
-FORCED = ("fold", "residue", "delta", "tighten", "drop", "merge")
-"""The rules that normalisation applies. A derivation of these alone changes how an expression is written, not what is computed."""
-
 KIND_OF = {"residue": "reassociation", "delta": "reassociation"}
 
-Keep = Callable[[Scope], bool]
+NONE: frozenset[Scope] = frozenset()
 
 
-def normalise(e: Scope, keep: Keep = lambda s: False) -> tuple[Scope, tuple[Step, ...]]:
+def normalise(e: Scope, kept: frozenset[Scope] = NONE) -> tuple[Scope, tuple[Step, ...]]:
     """The root scope in normal form, with the steps that lead there.
 
-    Scopes that `keep` names stay materialised even if they only copy, and keep their ranges (a vendor kernel and its operands, say).
+    Scopes in `kept` stay materialised even if they only copy, and keep their ranges (a vendor kernel and its operands, say).
     """
+    return _normal(e, kept)
+
+
+@lru_cache(maxsize=1 << 14)
+def _normal(e: Scope, kept: Set[Scope]) -> tuple[Scope, tuple[Step, ...]]:
     steps: list[Step] = []
     for _ in range(64):
         before = e
-        e = _once(e, keep, steps)
+        e = _once(e, kept, steps)
         if e is before:
             return e, tuple(steps)
     return e, tuple(steps)
 
 
-def _once(e: Scope, keep: Keep, steps: list[Step]) -> Scope:
-    kept = frozenset(r.base for r in reads(e.body) if isinstance(r.base, Scope) and keep(r.base))
+def _once(e: Scope, kept: Set[Scope], steps: list[Step]) -> Scope:
+    held = frozenset(s for s in nested(e) if s in kept) if kept else NONE
     for rule, f in (
         ("fold", folded), ("residue", collapsed), ("delta", determined),
-        ("tighten", partial(tightened, kept=kept)), ("drop", partial(dropped, kept=kept)),
+        ("tighten", partial(tightened, kept=held)), ("drop", partial(dropped, kept=held)),
     ):  # fmt: skip
         new = f(e)
         if new != e:
             steps.append(Step(rule, "all", e, new, kind=fold_kind(e) if rule == "fold" else KIND_OF.get(rule, "exact")))
             return new
     for n, s in enumerate(nested(e)):
-        narrow = s if s.sums or s in kept else folded(s)
+        narrow = s if s.sums or s in held else folded(s)
         if narrow != s:
             steps.append(Step("fold", "all", s, narrow, (n,), fold_kind(s)))
             return replace_at(e, (n,), narrow)
     for n, r in enumerate(r for r in reads(e.body) if isinstance(r.base, Scope)):
-        if isinstance(r.base, Scope) and is_copy(r.base) and not keep(r.base) and _pays(e, r):
+        if isinstance(r.base, Scope) and is_copy(r.base) and r.base not in held and _pays(e, r):
             merged = merge_read(e, r)
             if not isinstance(merged, Refused):
                 steps.append(Step("merge", f"scope={n}", e, merged, kind=merge_kind(e, r)))

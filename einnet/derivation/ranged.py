@@ -18,13 +18,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from einnet.derivation import einfile
-from einnet.derivation.check import Proof, check
-from einnet.derivation.slices import sliced, told
+from einnet.derivation.checker.check import Proof, check
+from einnet.derivation.checker.slices import sliced, told
 from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError, ParseError
 from einnet.expr.nodes import Scope
+from einnet.expr.notation.sized_text import SIZE, parse_sized
 from einnet.expr.sized import Unsliced
-from einnet.expr.sized_text import SIZE, parse_sized
 
 _INTEGER = re.compile(r"(?<![\w.'])\d+(?![\w.'])")
 _HEAD = re.compile(r"by\s+\S+(?:\s+at\s+\d+(?:\.\d+)*)?(?:\s+kind\s+\w+)?(?:\s+bound\s+\S+)?")

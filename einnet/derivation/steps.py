@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from einnet.expr.nodes import Read, Scope, map_leaves, nested
+from einnet.late import Late
 
 Path = tuple[int, ...]
 """From the root down: indices into the sequence of scopes that a scope reads (`nested`)."""
@@ -28,7 +29,7 @@ class Step:
 
     def below(self, prefix: Path) -> Step:
         """The same step in a larger expression."""
-        return replace(self, path=(*prefix, *self.path))
+        return Step(self.rule, self.parameters, self.before, self.after, (*prefix, *self.path), self.kind, self.bound)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -63,19 +64,18 @@ class Derivation:
 
     def __str__(self) -> str:
         """The derivation as a `.ein` file has it."""
-        from einnet.derivation.einfile import write
-
-        return write(self)
+        return TEXT(self)
 
     def _repr_html_(self) -> str:
-        from einnet.derivation.markup import derivation_document
-
-        return derivation_document(self)
+        return HTML(self)
 
     def _repr_latex_(self) -> str:
-        from einnet.derivation.markup import derivation_latex
+        return f"$${LATEX(self)}$$"
 
-        return f"$${derivation_latex(self)}$$"
+
+TEXT = Late[[Derivation], str]("the `.ein` text of a derivation")
+HTML = Late[[Derivation], str]("HTML of a derivation")
+LATEX = Late[[Derivation], str]("LaTeX of a derivation")
 
 
 def subscope(root: Scope, path: Path) -> Scope:

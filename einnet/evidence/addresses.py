@@ -7,16 +7,7 @@ from itertools import pairwise
 
 from einnet.expr.index import Index, Range, as_index, bounds, combine, floor_div, simplify, var
 from einnet.expr.nodes import Cond, Iter
-from einnet.instantiate.kernels import View
-
-
-class NotLifted(Exception):
-    """What cannot be said as an expression, and why."""
-
-
-def loops_of(shape: tuple[int, ...]) -> tuple[Iter, ...]:
-    """A loop from 0 for each dimension."""
-    return tuple(Iter(f"i{k}", 0, n) for k, n in enumerate(shape))
+from einnet.instantiate.kernels import NotLifted, View
 
 
 def ranges_of(loops: tuple[Iter, ...]) -> dict[str, Range]:

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from einnet.evidence.contents import Value
-from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Scope, Tensor, is_weight, tensors
+from einnet.expr.values.evaluate import evaluate
 from einnet.graph.program import Program
-from einnet.instantiate.kernels import EOperator, Plan, operand_views
+from einnet.instantiate.kernels import EOperator, Plan, Value
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -60,7 +59,7 @@ def recomputed(program: Program, plan: Plan) -> Recomputed:
                 found.problems.append(f"constant {name} is not the model's weight of that name")
         elif name in carried:
             found.tables += 1
-        elif any(v.buffer == name for k in plan.kernels for v in operand_views(k)):
+        elif any(v.buffer == name for k in plan.kernels for v in k.operand_views):
             found.problems.append(f"constant {name} is no weight of the model, and nothing says how it was computed")
     return found
 
@@ -94,11 +93,16 @@ def differs(expression: Scope, held: Array, weights: Mapping[str, Array], known:
     value = evaluate(expression, values).reshape(-1)
     if held.dtype != np.float32 or held.size != value.size:
         return f"has {held.size} values of {held.dtype}, its expression {value.size}"
-    with np.errstate(all="ignore"):
-        exact = held.astype(np.float64)
-        near = np.abs(exact - value) <= HALF * np.spacing(np.maximum(np.abs(held), np.abs(value).astype(np.float32))).astype(np.float64)
-    same = near | (np.isnan(exact) & np.isnan(value)) | (exact == value)
+    same = near(held, value)
     if not same.all():
         at = int(np.flatnonzero(~same)[0])
         return f"is {held[at]!r} at {at} where its expression over the model's weights gives {value[at]!r}"
     return ""
+
+
+def near(held: Array, value: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Where what is held in single precision is a value in double precision, rounded."""
+    with np.errstate(all="ignore"):
+        exact = held.astype(np.float64)
+        close = np.abs(exact - value) <= HALF * np.spacing(np.maximum(np.abs(held), np.abs(value).astype(np.float32))).astype(np.float64)
+    return np.asarray(close | (np.isnan(exact) & np.isnan(value)) | (exact == value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from einnet.evidence.addresses import NotLifted, address, digits, element, loops_of, ranges_of
+from einnet.evidence.addresses import address, digits, element, ranges_of
 from einnet.expr.index import var
-from einnet.expr.nodes import Body, Read, Scope, Select, Tensor, indices
-from einnet.instantiate.kernels import View, dense_view
-
-Value = Tensor | Scope
-"""A tensor of the model, or an expression over such; boxes start at 0."""
+from einnet.expr.nodes import Body, Read, Scope, Select, Tensor
+from einnet.graph.rewrite import is_copy
+from einnet.instantiate.kernels import NotLifted, Value, View, dense_view, loops_of
 
 Owners = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -28,19 +26,25 @@ NOBODY = -1
 
 @dataclass(frozen=True)
 class Write:
-    """A value, element by element where the view has it."""
+    """A value, element by element where the view has it; `named` where it is another name for what was there."""
 
     view: View
     value: Value
+    named: bool = False
 
 
 @dataclass
 class Cell:
-    """A buffer: its writes, and for each element the number of the last one; None where the first write filled all and stands alone."""
+    """A buffer: its writes, and for each element the number of the last one; None where the first write filled all and stands alone.
+
+    `names` are those under which what is there is known, by view, each with the number of writes that there were then; and whether it is but
+    another name for what has one.
+    """
 
     size: int
     writes: list[Write] = field(default_factory=list)
     owners: Owners | None = None
+    names: list[tuple[View, Tensor, int, bool]] = field(default_factory=list)
 
 
 class Contents:
@@ -53,13 +57,51 @@ class Contents:
         """Let the elements of the view be those of the value. Raises NotLifted for a view whose elements share addresses."""
         cell = self.cells[view.buffer]
         if view == dense_view(view.buffer, view.shape) and prod(view.shape) == cell.size:
-            cell.writes, cell.owners = [Write(view, value)], None
+            cell.writes, cell.owners, cell.names = [Write(view, value)], None, []
             return
-        digits(view)
+        self.append(cell, Write(view, value))
+
+    def name(self, view: View, tensor: Tensor, alias: bool = False) -> None:
+        """Say that what a view shows is a tensor. It is read by that name from then on, unless that is an `alias`; by an older one where that is of
+        just the view that is read."""
+        cell = self.cells[view.buffer]
+        if alias:
+            pass
+        elif cell.owners is None and len(cell.writes) == 1 and cell.writes[0].view == view:
+            cell.writes = [Write(view, tensor, True)]
+        else:
+            self.append(cell, Write(view, tensor, True))
+        cell.names.append((view, tensor, len(cell.writes), alias))
+
+    @staticmethod
+    def append(cell: Cell, write: Write) -> None:
+        """Add a write to those of a buffer."""
+        digits(write.view)
         if cell.owners is None:
             cell.owners = np.full(cell.size, 0 if cell.writes else NOBODY, np.int32)
-        part(cell.owners, view)[...] = len(cell.writes)
-        cell.writes.append(Write(view, value))
+        part(cell.owners, write.view)[...] = len(cell.writes)
+        cell.writes.append(write)
+
+    def known(self, view: View) -> Iterator[tuple[Tensor, bool]]:
+        """The tensors that a view shows, by their names, and whether these are aliases; none where something was written there since."""
+        cell = self.cells[view.buffer]
+        for named, tensor, count, alias in reversed(cell.names):
+            if alike(named, view) and all(n != NOBODY and (n < count or cell.writes[n].named) for n in self.owners(view)):
+                yield tensor, alias
+
+    def shows(self, view: View, tensor: Tensor | None) -> bool:
+        """A view shows a tensor, element by element. Raises NotLifted as `read` does."""
+        shown = self.read(view)
+        found = shown if isinstance(shown, Tensor) else is_copy(shown)
+        return tensor is not None and (found == tensor or any(t == tensor for t, _ in self.known(view)))
+
+    def all_named(self, view: View) -> bool:
+        """All that a view shows is of tensors that have names."""
+        return all(n != NOBODY and self.cells[view.buffer].writes[n].named for n in self.owners(view))
+
+    def is_named(self, view: View) -> bool:
+        """All that a view shows is of one tensor that has a name."""
+        return len(self.owners(view)) == 1 and self.all_named(view)
 
     def owners(self, view: View) -> list[int]:
         """The numbers of the writes that the elements of a view come from, the last one first; `NOBODY` for what was never written."""
@@ -81,6 +123,9 @@ class Contents:
         cell, owners = self.cells[view.buffer], self.owners(view)
         if len(owners) == 1 and owners[0] != NOBODY and cell.writes[owners[0]].view == view:
             return cell.writes[owners[0]].value
+        tensor = next((t for t, alias in self.known(view) if not alias), None)
+        if tensor is not None:
+            return tensor
         if len(owners) > MOST_PIECES:
             raise NotLifted(f"{view} was written in {len(owners)} pieces")
         loops = loops_of(view.shape)
@@ -107,14 +152,12 @@ class Contents:
         return frozenset(b for b in found if 1 < b < extent and extent % b == 0)
 
 
+def alike(one: View, other: View) -> bool:
+    """Two views of a buffer show the same, element by element."""
+    moving = [[(s, n) for s, n in zip(v.strides, v.shape) if n > 1] for v in (one, other)]
+    return one.shape == other.shape and one.offset == other.offset and moving[0] == moving[1]
+
+
 def part(array: np.ndarray[Any, Any], view: View) -> np.ndarray[Any, Any]:
     """The elements of a flat array that a view shows; writing to them writes to the array."""
     return as_strided(array[view.offset :], view.shape, [s * array.itemsize for s in view.strides])
-
-
-def from_zero(scope: Scope) -> Scope:
-    """The scope over loops that start at 0."""
-    if all(i.lo == 0 for i in scope.loops):
-        return scope
-    loops = loops_of(scope.shape)
-    return Scope(loops, (), Read(scope, tuple(i + lo for i, (lo, _) in zip(indices(loops), scope.box))))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from einnet.derivation.check import Proof, check
+from einnet.derivation.checker.check import Proof, check
 from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError
 from einnet.evidence.constants import Recomputed, recomputed
@@ -18,15 +18,16 @@ from einnet.evidence.exercise import Runner, distinct, exercise
 from einnet.evidence.lift import Lifting, lift
 from einnet.evidence.numbers import DRAWS, Observed, compare
 from einnet.evidence.prove import CHAIN, NORMAL, POINTS, Known, Verdict, prove
-from einnet.expr.nodes import FUNCTIONS, Call, Scope, children, walk
+from einnet.expr.functions import FUNCTIONS
+from einnet.expr.nodes import Call, Scope, children, walk
 from einnet.graph.program import Opaque, Program
-from einnet.graph.split import Subprogram, anonymous, pieces
-from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan
+from einnet.graph.split import Subprogram, anonymous
+from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall, Plan, VendorKernel
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Told = dict[str, Any]
 
-EXACT = frozenset({"relu", "abs", "sign", "floor", "ceil", "round", "not", "max", "min", "less", "equal"})
+EXACT = frozenset(f.name for f in FUNCTIONS.values() if f.accurate)
 """Functions that single precision computes without an error."""
 
 
@@ -66,7 +67,7 @@ def checked(derivation: Derivation) -> tuple[Proof, ...]:
 
 def told_lifting(program: Program, result: Proven) -> Told:
     """How many subprograms of the model were proven from it to the plan, and how."""
-    parts = [p for p in pieces(program) if isinstance(p, Subprogram)]
+    parts = [p for p in result.lifting.pieces if isinstance(p, Subprogram)]
     verdicts = {v.output: v for v in result.verdicts}
     within = {name: lifted.output for lifted in result.lifting.found.values() for name in lifted.inside}
     methods: Counter[str] = Counter()
@@ -86,7 +87,7 @@ def told_lifting(program: Program, result: Proven) -> Told:
         changed += bool(verdict and verdict.derived)
     return {
         "subprograms": len(parts),
-        "opaque": sum(isinstance(p, Opaque) for p in pieces(program)),
+        "opaque": sum(isinstance(p, Opaque) for p in result.lifting.pieces),
         "derived": changed,
         "proven": methods[NORMAL],
         "by_derivation": methods[CHAIN],
@@ -121,14 +122,16 @@ def told_kernels(plan: Plan, runner: Runner, places: Sequence[int] | None = None
     }
 
 
-def told_numbers(program: Program, result: Proven, observed: Observed, inputs: Mapping[str, Array], seed: int = 0) -> Told:
-    """Every subprogram's numbers within its own bound, draw by draw."""
-    found = [compare(program, result.lifting, observed, inputs, draw, seed) for draw in DRAWS]
+def told_numbers(
+    program: Program, result: Proven, observed: Observed, inputs: Mapping[str, Array], seed: int = 0, cut_off: float = 0.0
+) -> Told:
+    """Every subprogram's numbers within its own bound, draw by draw; `cut_off` as in `limits.Bounded`."""
+    found = [compare(program, result.lifting, observed, inputs, draw, seed, cut_off) for draw in DRAWS]
     problems = [p for c in found for p in c.problems]
     return {
         "draws": [c.draw for c in found],
         "subprograms": min((c.subprograms for c in found), default=0),
-        "of": len(result.lifting.found),
+        "of": len(result.lifting.computed()),
         "elements": sum(c.elements for c in found),
         "share": max((c.share for c in found), default=0.0),
         "bound": max((c.bound for c in found), default=0.0),
@@ -142,7 +145,7 @@ def trusted(program: Program, plan: Plan, vendor: str) -> list[str]:
     used = {name for kernel in plan.kernels for name in functions(kernel)} - EXACT
     opaque = sum(isinstance(k, OpaqueCall) for k in plan.kernels)
     found = ["the importer: that the expressions are what the ONNX nodes mean"]
-    if any(isinstance(k, (Matmul, Conv)) for k in plan.kernels):
+    if any(isinstance(k, VendorKernel) for k in plan.kernels):
         found.append(f"{vendor}: products and convolutions beyond the integers on which they were run")
     if any(isinstance(k, EOperator) for k in plan.kernels):
         found.append("the code generator: rounding of generated kernels beyond the values on which they were run")
@@ -157,7 +160,7 @@ def functions(kernel: Kernel) -> set[str]:
     """The element functions that a kernel uses."""
     if isinstance(kernel, EOperator):
         return {name for s in walk(kernel.scope) for name in named(s)}
-    return {p.kind for p in kernel.post} & FUNCTIONS.keys() if isinstance(kernel, (Matmul, Conv)) else set()
+    return {p.kind for p in kernel.posts} & FUNCTIONS.keys()
 
 
 def named(scope: Scope) -> set[str]:

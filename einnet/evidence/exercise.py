@@ -13,16 +13,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from einnet.evidence.addresses import NotLifted
 from einnet.evidence.contents import part
-from einnet.evidence.meaning import Shown, meaning
-from einnet.evidence.points import bounded_at, some_points
-from einnet.expr.evaluate import evaluate
+from einnet.evidence.limits import bounded_at, some_points
+from einnet.evidence.meaning import meaning
+from einnet.expr.functions import FUNCTIONS
 from einnet.expr.index import bounds
 from einnet.expr.nodes import Add, Body, Call, Const, Mul, Read, Scope, Select, Tensor, Val, tensors
-from einnet.expr.points import work
-from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall, Plan, View, operand_views, result_views
-from einnet.runtime.memory import storage_dtype
+from einnet.expr.values.evaluate import evaluate
+from einnet.expr.values.points import work
+from einnet.instantiate.kernels import EOperator, Kernel, NotLifted, OpaqueCall, Plan, Shown, View
+from einnet.runtime.arena import storage_dtype
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -79,7 +79,7 @@ def exercise_one(plan: Plan, place: int, runner: Runner, seed: int) -> Exercised
     for number, draw in enumerate(DRAWS):
         given = buffers(plan, kernel, draw, seed + number)
         arrays = {t.name: np.array(part(given[view.buffer], view)) for view, t in named.items()}
-        (view,) = result_views(kernel)
+        (view,) = kernel.result_views
         got = np.asarray(part(runner.run(place, given)[view.buffer], view))
         problem, whole, count = compared(scope, arrays, got, max(abs(n) for n in draw), seed)
         if problem:
@@ -100,7 +100,7 @@ def buffers(plan: Plan, kernel: Kernel, draw: tuple[int, int], seed: int) -> dic
     sizes = {b.name: b for b in plan.buffers}
     generator = np.random.default_rng(seed)
     found: dict[str, Array] = {}
-    for view in (*operand_views(kernel), *result_views(kernel)):
+    for view in (*kernel.operand_views, *kernel.result_views):
         if view.buffer not in found:
             buffer = sizes[view.buffer]
             found[view.buffer] = generator.integers(draw[0], draw[1] + 1, buffer.size).astype(storage_dtype(buffer.dtype))
@@ -179,13 +179,13 @@ class Reach:
                 return self.table(body)
             case Read(base):
                 return self.scope(base) if isinstance(base, Scope) else None
-            case Add(args) | Mul(args) | Call(("max" | "min"), args):
+            case Add(args) | Mul(args):
                 return self.joined(body, [self.body(a, scope) for a in args])
             case Select(_, then, other):
                 return self.joined(Call("max", (then, other)), [self.body(then, scope), self.body(other, scope)])
-            case Call(("relu" | "abs"), (arg,)):
-                return self.body(arg, scope)
-            case Call(("sign" | "not" | "less" | "equal" | "floor" | "ceil" | "round"), args):
+            case Call(name, args) if FUNCTIONS[name].within:
+                return self.joined(Call("max", args), [self.body(a, scope) for a in args])
+            case Call(name, args) if FUNCTIONS[name].whole:
                 inner = [self.body(a, scope) for a in args]
                 return None if None in inner else (max(1.0, *(x[0] for x in inner if x)), 1.0)
         return None
@@ -219,9 +219,9 @@ class Reach:
 def alone(plan: Plan, place: int) -> Plan:
     """A plan of one kernel of a plan, over the same buffers, each given and handed out flat; constants stay constants."""
     kernel = plan.kernels[place]
-    used = dict.fromkeys(v.buffer for v in (*operand_views(kernel), *result_views(kernel)))
+    used = dict.fromkeys(v.buffer for v in (*kernel.operand_views, *kernel.result_views))
     buffers = {b.name: b for b in plan.buffers if b.name in used}
-    written = {v.buffer for v in result_views(kernel)}
+    written = {v.buffer for v in kernel.result_views}
     flat = {name: View(name, (b.size,), (1,)) for name, b in buffers.items()}
     roles = {n: b.role if b.role == "constant" else "output" if n in written else "input" for n, b in buffers.items()}
     inputs = tuple((n, flat[n]) for n, role in roles.items() if role != "constant")
@@ -243,8 +243,7 @@ def distinct(plan: Plan) -> Iterator[int]:
 
 def alike(kernel: Kernel, types: Mapping[str, object]) -> object:
     """The kernel with its buffers named by occurrence, and what they are."""
-    from einnet.instantiate.kernels import map_views
 
     names: dict[str, str] = {}
-    moved = map_views(kernel, lambda v: replace(v, buffer=names.setdefault(v.buffer, f"b{len(names)}")))
+    moved = kernel.map_views(lambda v: replace(v, buffer=names.setdefault(v.buffer, f"b{len(names)}")))
     return moved, tuple(types[name] for name in names)

@@ -7,23 +7,27 @@ nowhere holds are written into the expressions that read them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import isinf, prod
 
 import numpy as np
 
-from einnet.derivation.rules.merge import merge_read
-from einnet.evidence.addresses import NotLifted, digits, element, loops_of, ranges_of, refined
-from einnet.evidence.contents import NOBODY, Contents, Value, from_zero, part
-from einnet.evidence.meaning import Shown, meaning
+from einnet.derivation.rules.forced.merge import merge_read
+from einnet.evidence.addresses import digits, element, ranges_of, refined
+from einnet.evidence.contents import NOBODY, Contents, part
+from einnet.evidence.meaning import meaning
 from einnet.expr.index import Index, substitute, var
 from einnet.expr.nodes import Body, Const, Iter, Number, Read, Scope, Tensor, children, indices, tensors, walk
 from einnet.graph.program import Opaque, Program
-from einnet.graph.rewrite import exchange_in, is_copy
-from einnet.graph.split import Subprogram, pieces
-from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall, Plan, View, dense_view, result_views
+from einnet.graph.rewrite import exchange_in
+from einnet.graph.split import Piece, Subprogram, pieces
+from einnet.instantiate.kernels import EOperator, Kernel, NotLifted, OpaqueCall, Plan, Shown, Value, View, dense_view, loops_of
+from einnet.instantiate.kernels.generated import from_zero
+
+BEFORE = -1
+"""When what the inputs hold is there."""
 
 MOST_INSIDE = 24
 """Tensors of the model, held nowhere by the plan, that are written into one expression."""
@@ -55,7 +59,8 @@ def at(whole: Scope, loops: tuple[Iter, ...], index: tuple[Index, ...]) -> Scope
 class Lifted:
     """What was found of one tensor of the model: what is to be proven, or why it could not be lifted.
 
-    `expression` is the model's, with what the plan nowhere holds written into it. It stands at `place` from the kernel `last` on.
+    `expression` is the model's, with what the plan nowhere holds written into it. It stands at `place` from the kernel `last` on; a part of an input
+    that is read where that lies has none.
     """
 
     output: str
@@ -66,40 +71,51 @@ class Lifted:
     last: int = 0
     inside: tuple[str, ...] = ()
     """Tensors of the model that the plan nowhere holds and that stand in the expression."""
+    aliases: Mapping[str, Scope] = field(default_factory=dict)
+    """Tensors that it reads and that are others, element by element in one place, as the claims about them say: by name, over these others."""
+    joined: Mapping[str, Scope] = field(default_factory=dict)
+    """Tensors that lie in one place with several others, by name, over these: what both sides may be told by instead."""
 
 
 @dataclass
 class Lifting:
-    """All tensors of the model that the plan holds, in the model's order; problems that concern none of them."""
+    """The pieces of the model; all tensors of it that the plan holds, in the model's order; problems that concern none of them."""
 
+    pieces: tuple[Piece, ...] = ()
     found: dict[str, Lifted] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
+    def computed(self) -> list[Lifted]:
+        """The tensors that kernels compute."""
+        return [lifted for lifted in self.found.values() if lifted.place is not None]
 
-def lift(program: Program, plan: Plan, constants: Mapping[str, Value]) -> Lifting:
-    """The plan's kernels as expressions over the model's tensors.
+
+def lift(program: Program, plan: Plan, constants: Mapping[str, Value], parts: Sequence[Piece] | None = None) -> Lifting:
+    """The plan's kernels as expressions over the model's tensors, piece by piece of the model: `parts`, or those that it falls into.
 
     `program` is the model as it was prepared for the search; `constants` what each constant buffer of the plan holds, dense, as far as that was
     found to be true (see `evidence.constants`).
     """
-    return _Lift(program, plan, constants).run()
+    return _Lift(program, plan, constants, pieces(program) if parts is None else parts).run()
 
 
 class _Lift:
-    def __init__(self, program: Program, plan: Plan, constants: Mapping[str, Value]) -> None:
+    def __init__(self, program: Program, plan: Plan, constants: Mapping[str, Value], parts: Sequence[Piece]) -> None:
         self.program, self.plan, self.constants = program, plan, constants
         self.tensors = program.tensors()
-        self.pieces = pieces(program)
+        self.pieces = parts
         self.parts = {p.output.name: p for p in self.pieces if isinstance(p, Subprogram)}
         self.opaque = {t.name: p for p in self.pieces if isinstance(p, Opaque) for t in p.outputs}
         self.buffers = {b.name: b for b in plan.buffers}
         self.contents = Contents({b.name: b.size for b in plan.buffers})
         self.places = self.located()
-        self.last = last_touched(plan, self.places)
-        self.result = Lifting()
+        self.last = {**self.given(), **last_touched(plan, self.places)}
+        self.result = Lifting(tuple(parts))
         self.unlifted: dict[str, str] = {}
         self.rational = numbers(p.expression for p in self.parts.values())
         self.expressions: dict[str, tuple[Scope, tuple[str, ...]]] = {}
+        self.aliases: dict[str, Scope] = {}
+        self.joined: dict[str, Scope] = {}
 
     def located(self) -> dict[str, View]:
         """Where the plan says that it holds tensors that the model computes."""
@@ -115,6 +131,10 @@ class _Lift:
                     places[name] = view
         return places
 
+    def given(self) -> dict[str, int]:
+        """Tensors of the model that are parts of its inputs, where these lie: they are there before the first kernel."""
+        return {name: BEFORE for name, view in self.places.items() if name in self.parts and self.buffers[view.buffer].role == "input"}
+
     def inside(self, view: View) -> bool:
         """The view lies in a buffer of the plan, and an address has one element of it at most."""
         try:
@@ -129,6 +149,8 @@ class _Lift:
         for name, value in self.constants.items():
             self.contents.write(dense_view(name, value.shape), self.constant(value))
         self.inputs()
+        for name in (p for p in self.parts if self.last.get(p) == BEFORE):
+            self.cut(name, BEFORE)
         for n, kernel in enumerate(self.plan.kernels):
             self.step(n, kernel)
             for name in self.parts:
@@ -156,13 +178,14 @@ class _Lift:
                 self.result.problems.append(f"input {name} of the plan is none of the model")
             else:
                 self.contents.write(view, tensor)
+                self.contents.name(view, tensor)
 
     def step(self, n: int, kernel: Kernel) -> None:
         """Run one kernel on expressions."""
         if isinstance(kernel, OpaqueCall):
             self.call(n, kernel)
             return
-        (view,) = result_views(kernel)
+        (view,) = kernel.result_views
         try:
             if isinstance(kernel, EOperator):
                 self.check_tables(kernel)
@@ -186,15 +209,14 @@ class _Lift:
         unknown = Tensor(f"unlifted_{n}", view.shape)
         self.unlifted[unknown.name] = f"kernel {n}: {reason}"
         cell = self.contents.cells[view.buffer]
-        cell.writes, cell.owners = [], None
+        cell.writes, cell.owners, cell.names = [], None, []
         if self.inside(view):
             self.contents.write(view, unknown)
 
     def call(self, n: int, kernel: OpaqueCall) -> None:
         """An opaque node of the model: the same model, on the same tensors."""
-        read = [tensor_of(self.contents.read(view)) for view in kernel.inputs]
-        nodes = (p for p in self.pieces if isinstance(p, Opaque) and p.model == kernel.model and len(p.inputs) == len(read))
-        node = next((p for p in nodes if list(p.inputs) == [t and t.name for t in read]), None)
+        nodes = (p for p in self.pieces if isinstance(p, Opaque) and p.model == kernel.model and len(p.inputs) == len(kernel.inputs))
+        node = next((p for p in nodes if all(self.contents.shows(v, self.tensors.get(t)) for v, t in zip(kernel.inputs, p.inputs))), None)
         if node is None or [t.shape for t in node.outputs] != [v.shape for v in kernel.outputs]:
             self.result.problems.append(f"kernel {n} runs a part in ONNX Runtime that the model does not have ({kernel.origin or 'without a name'})")
             for view in kernel.outputs:
@@ -215,17 +237,27 @@ class _Lift:
         return self.expressions[name]
 
     def cut(self, name: str, n: int) -> None:
-        """Note what is to be proven of a tensor that is complete, and let it stand for itself."""
-        view, lifted = self.places[name], Lifted(name, self.parts[name].expression, place=self.places[name], last=n)
+        """Note what is to be proven of a tensor that is complete, and let it stand for itself, or for the other one that is in its place."""
+        view, place = self.places[name], None if n == BEFORE else self.places[name]
+        lifted = Lifted(name, self.parts[name].expression, place=place, last=n, joined=self.joined)
+        shown: Scope | None = None
         try:
             lifted.expression, lifted.inside = self.expression(name)
             lifted.claims = tuple(self.claims(view, lifted.expression))
+            lifted.aliases = {t: self.aliases[t] for t in tensors(lifted.expression) if t in self.aliases}
+            shown = as_scope(self.contents.read(view))
         except NotLifted as reason:
             lifted.reason = str(reason)
         unknown = [t for c in lifted.claims for t in tensors(c.plan) if t in self.unlifted]
         lifted.reason = lifted.reason or next((self.unlifted[t] for t in unknown), "")
         self.result.found[name] = lifted
-        self.contents.write(view, self.tensors[name])
+        if shown is not None and self.contents.is_named(view):
+            self.aliases[name] = shown
+            self.contents.name(view, self.tensors[name], alias=True)
+            return
+        if shown is not None and self.contents.all_named(view):
+            self.joined[name] = shown
+        self.contents.name(view, self.tensors[name])
 
     def claims(self, place: View, expression: Scope) -> list[Claim]:
         """What a place holds beside the model's expression: write by write where each lies within it, else as one."""
@@ -256,11 +288,11 @@ class _Lift:
         for name, view in self.plan.outputs:
             tensor = self.tensors.get(wanted.get(name, ""))
             try:
-                shown = self.contents.read(view)
+                right = tensor is not None and view.shape == tensor.shape and self.contents.shows(view, tensor)
             except NotLifted as reason:
                 self.result.problems.append(f"output {name}: {reason}")
                 continue
-            if tensor is None or view.shape != tensor.shape or tensor_of(shown) != tensor:
+            if not right:
                 self.result.problems.append(f"output {name} of the plan is not what the model gives out")
 
 
@@ -295,11 +327,6 @@ def over(expression: Scope, value: Scope) -> Scope:
     return Scope(expression.loops, (), Read(value, tuple(var(i.name) - i.lo for i in expression.loops)))
 
 
-def tensor_of(value: Value) -> Tensor | None:
-    """The tensor that a value is, element by element; None for any other."""
-    return value if isinstance(value, Tensor) else is_copy(value)
-
-
 def last_touched(plan: Plan, places: Mapping[str, View]) -> dict[str, int]:
     """The last kernel that writes an element of each place; places that none writes to are left out."""
     by_buffer: dict[str, list[str]] = {}
@@ -309,7 +336,7 @@ def last_touched(plan: Plan, places: Mapping[str, View]) -> dict[str, int]:
     sizes = {b.name: b.size for b in plan.buffers}
     masks: dict[str, np.ndarray] = {}
     for n, kernel in enumerate(plan.kernels):
-        for view in result_views(kernel):
+        for view in kernel.result_views:
             for name in by_buffer.get(view.buffer, ()):
                 if meets(places[name], view, sizes[view.buffer], masks, name):
                     found[name] = n

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
-from einnet.derivation.rules.merge import merge_read
+from einnet.derivation.rules.forced.merge import merge_read
 from einnet.expr.index import Index, Range, bounds, simplify
 from einnet.expr.nodes import Body, Cond, Const, Read, Scope, Select, Tensor, map_indices, map_reads, reads
 

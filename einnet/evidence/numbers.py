@@ -14,9 +14,9 @@ import numpy as np
 
 from einnet.evidence.exercise import within
 from einnet.evidence.lift import Claim, Lifted, Lifting
-from einnet.evidence.points import bounded_at, some_points
-from einnet.expr.bodies import numerator
+from einnet.evidence.limits import bounded_at, some_points
 from einnet.expr.nodes import tensors
+from einnet.expr.values.bodies import numerator
 from einnet.graph.program import Program
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -82,22 +82,25 @@ def same(what: Callable[[Array], Array], one: Array, other: Array) -> bool:
     return one.shape == other.shape and bool(np.array_equal(what(one), what(other)))
 
 
-def compare(program: Program, lifting: Lifting, observed: Observed, inputs: Mapping[str, Array], draw: str, seed: int = 0) -> Compared:
-    """Every lifted subprogram beside its expression, on inputs by their names in the model."""
+def compare(
+    program: Program, lifting: Lifting, observed: Observed, inputs: Mapping[str, Array], draw: str, seed: int = 0, cut_off: float = 0.0
+) -> Compared:
+    """Every lifted subprogram beside its expression, on inputs by their names in the model. A part of a model reads what it `observed`, too."""
     given = drawn(inputs, draw)
     held = dict(observed(given))
-    own = {t.name: given[program.names.get(t.name, t.name)] for t in program.inputs}
+    names = {t.name: program.names.get(t.name, t.name) for t in program.inputs}
+    own = {tensor: given[name] for tensor, name in names.items() if name in given}
     arrays = {**{name: np.asarray(w) for name, w in program.weights.items()}, **own, **held}
     found = Compared(draw)
-    for lifted in lifting.found.values():
+    for lifted in lifting.computed():
         if lifted.output not in held or not lifted.claims:
             found.not_compared.append(lifted.output)
             continue
-        compare_one(lifted, arrays, found, seed)
+        compare_one(lifted, arrays, found, seed, cut_off)
     return found
 
 
-def compare_one(lifted: Lifted, arrays: Mapping[str, Array], found: Compared, seed: int) -> None:
+def compare_one(lifted: Lifted, arrays: Mapping[str, Array], found: Compared, seed: int, cut_off: float = 0.0) -> None:
     """One subprogram at some elements of every part of it."""
     got, budget = arrays[lifted.output], BUDGET // len(lifted.claims) + 1
     for claim in lifted.claims:
@@ -106,7 +109,7 @@ def compare_one(lifted: Lifted, arrays: Mapping[str, Array], found: Compared, se
             found.not_compared.append(lifted.output)
             return
         points = some_points(claim.plan, budget, FEW if len(lifted.claims) == 1 else POINTS, seed)
-        value, error = bounded_at(claim.plan, points, {name: arrays[name] for name, t in read.items() if t.values is None}, {})
+        value, error = bounded_at(claim.plan, points, {name: arrays[name] for name, t in read.items() if t.values is None}, {}, cut_off)
         here = elements(claim, got, points)
         inside = within(here, value, error)
         found.elements += len(points)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 
-from einnet.derivation.check import Proof, check_equal, check_exact
+from einnet.derivation.checker.check import check_equal
 from einnet.derivation.steps import Derivation, replace_at
 from einnet.errors import CertificateError
-from einnet.evidence.lift import Lifted, Lifting, over
-from einnet.evidence.normal import flat, with_unit_reads
-from einnet.expr.inline import OutOfReach, inline
-from einnet.expr.nodes import Read, Scope, Tensor, map_reads, nested, tensors
+from einnet.evidence.lift import Lifted, Lifting
+from einnet.evidence.normal import with_unit_reads
+from einnet.evidence.sides import MOST_TERMS, equal_by_parts, grouped, same_form
+from einnet.expr.nodes import Scope, nested, tensors
+from einnet.expr.normal.inline import at_most
 from einnet.graph.rewrite import exchange_in
 from einnet.graph.split import anonymous
 
@@ -62,37 +63,59 @@ def verdict(lifted: Lifted, known: Mapping[str, Known]) -> Verdict:
     if lifted.reason:
         return Verdict(lifted.output, problem=f"is not lifted: {lifted.reason}")
     end, used = ending(lifted.expression, known)
+    found = claimed(lifted, end, used, lifted.aliases)
+    if found.problem and lifted.joined:
+        found = claimed(lifted, end, used, {**lifted.joined, **lifted.aliases})
+    return found
+
+
+def claimed(lifted: Lifted, end: Scope, used: Sequence[Known], told: Mapping[str, Scope]) -> Verdict:
+    """What is known of one tensor, its parts told by others."""
     methods, details = [], []
+    model, end = (through(s, told) for s in (lifted.expression, end))
     for claim in lifted.claims:
-        try:
-            told = compared(claim.of(lifted.expression), claim.of(end), claim.plan, all(k.proven for k in used))
-        except CertificateError as error:
-            return Verdict(lifted.output, problem=f"is not what the model has: {shortened(error)}")
-        try:
-            alike(claim.of(end), claim.plan)
-        except CertificateError as error:
-            return Verdict(lifted.output, problem=f"{ELSEWHERE if used else UNTOLD}: {shortened(error)}")
-        methods.append(told[0])
-        details.append(told[1])
+        plan = through(claim.plan, told)
+        method, told_how, problem = compared(*renamed((claim.of(model), claim.of(end), plan)), all(k.proven for k in used))
+        if problem:
+            return Verdict(lifted.output, problem=problem.replace(ELSEWHERE, ELSEWHERE if used else UNTOLD))
+        methods.append(method)
+        details.append(told_how)
     method = max(methods, key=(NORMAL, CHAIN, POINTS).index, default=NORMAL)
     steps = sum(len(k.derivation.steps) for k in used)
     return Verdict(lifted.output, method, derived=bool(used), steps=steps, details="; ".join(dict.fromkeys(details)))
 
 
-def compared(model: Scope, end: Scope, plan: Scope, proven: bool) -> tuple[str, str]:
+def through(scope: Scope, told: Mapping[str, Scope]) -> Scope:
+    """The scope with tensors told by others, and these by others again."""
+    while told and not tensors(scope).keys().isdisjoint(told):
+        scope = exchange_in(scope, told)
+    return scope
+
+
+@lru_cache(maxsize=1 << 12)
+def compared(model: Scope, end: Scope, plan: Scope, proven: bool) -> tuple[str, str, str]:
     """How a plan's expression is known to be the model's, and details; `end` is where the derivation ends, all of whose steps are `proven` or not.
 
-    Raises CertificateError where it is another one.
+    Else a problem, the third: it is another tensor, or it is computed otherwise than where its derivation ends.
     """
-    if same_normal_form(model, plan):
-        return NORMAL, "equal normal forms"
-    if all(same_normal_form(*pair) for pair in pairs(end, plan)):
-        if end == model:
-            return NORMAL, "equal normal forms, part by part"
-        if proven:
-            return CHAIN, "equal to where its derivation ends"
-    proof = equal(model, plan)
-    return (NORMAL if proof.method == "inline" else POINTS), proof.details
+    model, end, plan = map(with_unit_reads, (model, end, plan))
+    try:
+        alike = grouped(end, plan).method == "inline"
+        problem = ""
+    except CertificateError as error:
+        alike, problem = False, f"{ELSEWHERE}: {shortened(error)}"
+    if same_form(model, plan):
+        return NORMAL, "equal normal forms", problem
+    if end.key == model.key and (alike or equal_by_parts(end, plan)):
+        return NORMAL, "equal normal forms, part by part", problem
+    if proven and (alike or equal_by_parts(end, plan)):
+        return CHAIN, "equal to where its derivation ends", problem
+    try:
+        with at_most(MOST_TERMS):
+            proof = check_equal(model, plan)
+    except CertificateError as error:
+        return "", "", f"is not what the model has: {shortened(error)}"
+    return NORMAL if proof.method == "inline" else POINTS, proof.details, problem
 
 
 def ending(expression: Scope, known: Mapping[str, Known]) -> tuple[Scope, tuple[Known, ...]]:
@@ -117,86 +140,6 @@ def ending(expression: Scope, known: Mapping[str, Known]) -> tuple[Scope, tuple[
 def shortened(error: CertificateError) -> str:
     """The first line of a message."""
     return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-def equal(model: Scope, plan: Scope) -> Proof:
-    """A proof that two expressions are one tensor; names of tensors are no part of it. Raises CertificateError."""
-    return _equal(*renamed((model, plan)))
-
-
-def alike(end: Scope, plan: Scope) -> None:
-    """Raise CertificateError unless two expressions, known to be one tensor, add and multiply the same numbers in the same groups."""
-    for one, other in pairs(end, plan):
-        _alike(*renamed((one, other)))
-
-
-def same_normal_form(one: Scope, other: Scope) -> bool:
-    """Two expressions are one tensor by their normal forms."""
-    return one.box == other.box and _same_normal_form(*renamed((one, other)))
-
-
-@lru_cache(maxsize=1 << 12)
-def _same_normal_form(one: Scope, other: Scope) -> bool:
-    one, other = with_unit_reads(one), with_unit_reads(other)
-    try:
-        return one.key == other.key or inline(one).key == inline(other).key
-    except OutOfReach:
-        return False
-
-
-@lru_cache(maxsize=1 << 10)
-def pairs(end: Scope, plan: Scope) -> tuple[tuple[Scope, Scope], ...]:
-    """Two expressions taken apart: scopes inside both that are one tensor, and last the whole with these as tensors.
-
-    Where all pairs are equal, the whole is.
-    """
-    cut: dict[Scope, Tensor] = {}
-    found: list[tuple[Scope, Scope]] = []
-    ends = inside(end)
-    for scope in inside(plan):
-        mine = replaced(scope, cut)
-        for other in ends:
-            theirs = replaced(other, cut)
-            free = other not in cut and scope not in cut and scope.shape == other.shape
-            if free and (scope == other or same_normal_form(theirs, over(theirs, mine))):
-                tensor = Tensor(f"cut{len(found)}", scope.shape)
-                found.append((theirs, over(theirs, mine)))
-                cut[scope] = cut[other] = tensor
-                break
-    return (*found, (replaced(end, cut), replaced(plan, cut)))
-
-
-def inside(scope: Scope) -> list[Scope]:
-    """The distinct scopes inside, those first that others read."""
-    found: dict[Scope, None] = {}
-    for s in nested(scope):
-        found.update(dict.fromkeys((*inside(s), s)))
-    return list(found)
-
-
-def replaced(scope: Scope, cut: Mapping[Scope, Tensor]) -> Scope:
-    """The scope with some of those that it reads, at any depth, as tensors."""
-
-    def swap(r: Read) -> Read:
-        if isinstance(r.base, Tensor):
-            return r
-        if r.base in cut:
-            return Read(cut[r.base], tuple(ix - lo for ix, (lo, _) in zip(r.index, r.base.box, strict=True)), r.fill)
-        return Read(replaced(r.base, cut), r.index, r.fill)
-
-    return replace(scope, body=map_reads(scope.body, swap))
-
-
-@lru_cache(maxsize=1 << 12)
-def _alike(end: Scope, plan: Scope) -> Proof:
-    if with_unit_reads(end).key == with_unit_reads(plan).key:
-        return Proof("inline", "equal but for names and order")
-    return check_exact(flat(with_unit_reads(end)), flat(with_unit_reads(plan)), _equal(end, plan))
-
-
-@lru_cache(maxsize=1 << 12)
-def _equal(model: Scope, plan: Scope) -> Proof:
-    return check_equal(with_unit_reads(model), with_unit_reads(plan))
 
 
 def renamed(scopes: Iterable[Scope]) -> list[Scope]:

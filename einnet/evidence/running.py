@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from einnet.evidence.exercise import alone
-from einnet.instantiate.kernels import Buffer, Kernel, Matmul, Plan, Post, View
-from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated, Matrix
-from einnet.runtime.memory import lifetimes, storage_dtype
+from einnet.instantiate.kernels import Buffer, Kernel, Plan, View
+from einnet.runtime.arena import lifetimes, storage_dtype
+from einnet.runtime.cpu.program import Executable
+from einnet.runtime.cuda.host import Host
+from einnet.runtime.cuda.program import CudaProgram
 
 if TYPE_CHECKING:
     from einnet.runtime.cpu.program import Executable
@@ -37,8 +39,6 @@ class OnProcessor:
 
     def bound(self, plan: Plan) -> Executable:
         """Another plan of kernels of the program, with its code."""
-        from einnet.runtime.cpu.program import Executable
-
         return Executable(plan, self.executable.threads, code=self.executable.code, native=self.executable.native)
 
     def observing(self, places: Mapping[str, View]) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
@@ -56,8 +56,6 @@ class OnHost:
     """A program for a CUDA device, run by the host driver: the text that the device would compile, the steps and places that it would use."""
 
     def __init__(self, program: CudaProgram) -> None:
-        from einnet.runtime.cuda.host import Host
-
         self.host: Host = Host(program)
         self.runs_text = self.host.generated == "text"
 
@@ -82,7 +80,7 @@ def plan_of(program: CudaProgram) -> Plan:
     given, out = {v.buffer for _, v in program.inputs}, {v.buffer for _, v in program.outputs}
     roles = {n: "constant" if p.constant else "input" if n in given else "output" if n in out else "temporary" for n, p in program.places.items()}
     buffers = tuple(Buffer(n, p.size, p.dtype, roles[n]) for n, p in program.places.items() if not n.startswith("scratch:"))
-    kernels = tuple(kernel_of(step) for step in program.steps)
+    kernels = tuple(step if isinstance(step, Kernel) else step.kernel for step in program.steps)
     return Plan(buffers, kernels, program.inputs, program.outputs, program.constants, program.expressions, program.held)
 
 
@@ -91,7 +89,7 @@ def overlaps(program: CudaProgram) -> list[str]:
     plan = plan_of(program)
     lives = {x.name: (x.first, x.last) for x in lifetimes(plan)}
     for n, step in enumerate(program.steps):
-        for launch in step.launches if isinstance(step, Generated) else ():
+        for launch in () if isinstance(step, Kernel) else step.launches:
             lives.update({b: (n, n) for b, _ in launch.arguments if b.startswith("scratch:")})
     found = []
     spans = sorted((p.offset, p.offset + p.size * storage_dtype(p.dtype).itemsize, n) for n, p in program.places.items() if n in lives)
@@ -102,34 +100,3 @@ def overlaps(program: CudaProgram) -> list[str]:
             if lives[name][0] <= lives[other][1] and lives[other][0] <= lives[name][1]:
                 found.append(f"{name} and {other} lie in one place while both are needed")
     return found
-
-
-def kernel_of(step: object) -> Kernel:
-    """One step as a kernel."""
-    match step:
-        case Generated(operator):
-            return operator
-        case Gemm():
-            return product_of(step)
-    return step  # type: ignore[return-value]
-
-
-def product_of(step: Gemm) -> Matmul:
-    """A product of a library as a batched product of views."""
-    counts = tuple(b.count for b in step.batches)
-
-    def operand(m: Matrix, rows: int, columns: int, strides: tuple[int, ...]) -> View:
-        return View(m.buffer, (*counts, rows, columns), (*strides, m.row, m.column), m.offset)
-
-    posts: list[Post] = []
-    if step.bias is not None:
-        buffer, offset = step.bias
-        ones, by_column = (1,) * len(counts), step.c.column == 1
-        shape = (*ones, 1, step.n) if by_column else (*ones, step.m, 1)
-        posts.append(Post("add", View(buffer, shape, (*(0 for _ in ones), int(not by_column), int(by_column)), offset)))
-    if step.relu:
-        posts.append(Post("relu"))
-    a = operand(step.a, step.m, step.k, tuple(b.a for b in step.batches))
-    b = operand(step.b, step.k, step.n, tuple(b.b for b in step.batches))
-    c = operand(step.c, step.m, step.n, tuple(b.c for b in step.batches))
-    return Matmul(a, b, c, tuple(posts))

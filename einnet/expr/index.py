@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
 
@@ -75,7 +76,7 @@ class Index(NamedTuple):
 
     def names(self) -> frozenset[str]:
         """All iterators that occur, inside floor divisions too."""
-        return frozenset(_names(self))
+        return _all_names(self.terms)
 
     @property
     def is_const(self) -> bool:
@@ -100,6 +101,11 @@ def as_index(value: Index | int | str) -> Index:
 
 
 ZERO = Index()
+
+
+@lru_cache(maxsize=1 << 15)
+def _all_names(terms: tuple[tuple[Atom, int], ...]) -> frozenset[str]:
+    return frozenset(_names(Index(terms)))
 
 
 def _names(e: Index) -> Iterator[str]:
@@ -129,21 +135,30 @@ def _lowest(terms: tuple[tuple[Atom, int], ...], const: int, den: int) -> Index:
 def combine(*parts: tuple[Index, int]) -> Index:
     """Σ factor * index."""
     den = 1
-    for e, _ in parts:
-        if e.den != 1:
-            den = den * e.den // gcd(den, e.den)
+    for (_, _, own), _ in parts:
+        if own != 1:
+            den = den * own // gcd(den, own)
     acc: dict[Atom, int] = {}
     const = 0
-    for e, factor in parts:
-        f = factor * (den // e.den)
+    for (terms, offset, own), factor in parts:
+        f = factor * (den // own)
         if f:
-            const += f * e.const
-            for a, c in e.terms:
+            const += f * offset
+            for a, c in terms:
                 acc[a] = acc.get(a, 0) + f * c
-    items = [(a, c) for a, c in acc.items() if c]
+    items = [item for item in acc.items() if item[1]]
     if len(items) > 1:
-        items.sort(key=lambda item: atom_key(item[0]))
-    return _lowest(tuple(items), const, den)
+        _sort(items)
+    return Index(tuple(items), const) if den == 1 else _lowest(tuple(items), const, den)
+
+
+def _sort(items: list[tuple[Atom, int]]) -> None:
+    """By atom, each of which is there once."""
+    for atom, _ in items:
+        if type(atom) is not str:
+            items.sort(key=lambda item: atom_key(item[0]))
+            return
+    items.sort()
 
 
 def floor_div(e: Index, d: int) -> Index:
@@ -177,12 +192,13 @@ def floor_div(e: Index, d: int) -> Index:
 def map_atoms(e: Index, f: Callable[[str], Index]) -> Index:
     """Replace every iterator by an index."""
     parts = [(f(a) if isinstance(a, str) else floor_div(map_atoms(a.num, f), a.den), c) for a, c in e.terms]
-    return combine(*parts, (Index((), e.const), 1)) / e.den
+    found = combine(*parts, (Index((), e.const), 1))
+    return found if e.den == 1 else found / e.den
 
 
 def substitute(e: Index, mapping: Mapping[str, Index]) -> Index:
     """Replace the iterators that `mapping` names."""
-    if e.terms and not mapping.keys().isdisjoint(_names(e)):
+    if e.terms and not mapping.keys().isdisjoint(_all_names(e.terms)):
         return map_atoms(e, lambda name: mapping[name] if name in mapping else var(name))
     return e
 
@@ -220,7 +236,7 @@ def bounds(e: Index, ranges: Mapping[str, Range]) -> tuple[int, int]:
     Raises KeyError for an iterator without a range.
     """
     lo, hi = _plain_bounds(e, ranges)
-    if e.den == 1 and len(e.terms) > 1 and any(not isinstance(a, str) for a, _ in e.terms):
+    if e.den == 1 and len(e.terms) > 1 and not _plain(e.terms):
         found, rest = moduli(e)
         low, high = _plain_bounds(rest, ranges)
         for factor, num, d, quotient in found:
@@ -231,6 +247,11 @@ def bounds(e: Index, ranges: Mapping[str, Range]) -> tuple[int, int]:
             high += max(factor * m, factor * n) + max(quotient * q, quotient * p)
         return max(lo, low), min(hi, high)
     return lo, hi
+
+
+def _plain(terms: tuple[tuple[Atom, int], ...]) -> bool:
+    """There are iterators only."""
+    return all(type(atom) is str for atom, _ in terms)
 
 
 def _plain_bounds(e: Index, ranges: Mapping[str, Range]) -> tuple[int, int]:
@@ -253,7 +274,13 @@ def _plain_bounds(e: Index, ranges: Mapping[str, Range]) -> tuple[int, int]:
 
 def simplify(e: Index, ranges: Mapping[str, Range]) -> Index:
     """Evaluate floor divisions that are constant over the box, and drop unit iterators."""
-    if not e.terms:
+    for atom, _ in e.terms:
+        if type(atom) is not str:
+            break
+        a, b = ranges[atom]
+        if b - a == 1:
+            break
+    else:
         return e
     changed: list[tuple[Index, int]] = []
     touched = False

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import permutations, product
 
 from einnet.expr.index import Index
-from einnet.expr.nodes import Add, Body, Call, Const, Div, Mul, Read, Scope, Select, Val
+from einnet.expr.nodes import DIGEST, Add, Body, Call, Const, Div, Mul, Read, Scope, Select, Val
 
 _COMMUTATIVE = {"max", "min", "equal"}
 _TIES = 5040
 
 
+@DIGEST.define
+@lru_cache(maxsize=1 << 15)
 def digest(scope: Scope) -> str:
     """32 hex digits of the canonical form."""
     return hashlib.blake2b(canonical_form(scope).encode(), digest_size=16).hexdigest()

@@ -8,25 +8,19 @@ its meaning and its key do not depend on where it stands.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import NamedTuple, Union
 
 from einnet.expr.index import Index, Range, as_index, substitute, var
+from einnet.expr.remember import Hashed, hashed_once, kept, remember
+from einnet.late import Late
 
 INF = float("inf")
 Number = Union[Fraction, float]
 """An exact rational, or one of the floats inf and -inf (fills and neutral elements of max and min)."""
 
 REDUCTIONS = ("sum", "max", "min")
-
-FUNCTIONS: dict[str, int] = {
-    "relu": 1, "exp": 1, "log": 1, "tanh": 1, "sigmoid": 1, "erf": 1, "sqrt": 1, "abs": 1, "sign": 1, "floor": 1, "ceil": 1, "round": 1,
-    "sin": 1, "cos": 1, "softplus": 1, "not": 1,
-    "max": 2, "min": 2, "pow": 2, "less": 2, "equal": 2,
-}  # fmt: skip
-"""Named scalar functions and their number of arguments. `round` is half to even; `less`, `equal`, `not` give 1 or 0."""
 
 
 class Iter(NamedTuple):
@@ -45,8 +39,17 @@ class Iter(NamedTuple):
         return self.lo, self.hi
 
 
+class Remembering(Hashed):
+    """A scalar body: the iterators that it uses and what it reads are asked of it again and again."""
+
+    __slots__ = ("_names", "_reads")
+    _names: frozenset[str]
+    _reads: tuple[Read, ...]
+
+
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(Hashed):
     """A named array: box [0, n) in each dimension.
 
     `weight` marks values that are known at compile time; `values` gives them, exact and row-major, where they belong to the expression itself
@@ -64,22 +67,25 @@ class Tensor:
         return tuple((0, n) for n in self.shape)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Const:
+class Const(Remembering):
     """A number."""
 
     value: Number
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Val:
+class Val(Remembering):
     """The value of an index function as a number."""
 
     index: Index
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Read:
+class Read(Remembering):
     """base[index]; `fill` outside the base's box."""
 
     base: Tensor | Scope
@@ -87,31 +93,35 @@ class Read:
     fill: Number = Fraction(0)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Add:
+class Add(Remembering):
     """Sum of two or more terms."""
 
     args: tuple[Body, ...]
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Mul:
+class Mul(Remembering):
     """Product of two or more factors."""
 
     args: tuple[Body, ...]
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Div:
+class Div(Remembering):
     """Real division."""
 
     num: Body
     den: Body
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A named scalar function (FUNCTIONS)."""
+class Call(Remembering):
+    """A named scalar function (`einnet.expr.functions`)."""
 
     name: str
     args: tuple[Body, ...]
@@ -124,8 +134,9 @@ class Cond(NamedTuple):
     equal: bool = False
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Select:
+class Select(Remembering):
     """`then` where all conditions hold, else `other`."""
 
     conds: tuple[Cond, ...]
@@ -144,61 +155,94 @@ class Scope:
     sums: tuple[Iter, ...]
     body: Body
     reduce: str = "sum"
-    _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __hash__(self) -> int:
-        if not self._hash:
-            object.__setattr__(self, "_hash", hash((self.loops, self.sums, self.body, self.reduce)) or 1)
-        return self._hash
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = hash((self.loops, self.sums, self.body, self.reduce))
+        return known
 
-    @property
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Scope) or hash(self) != hash(other):
+            return False
+        ours, theirs = self.__dict__, other.__dict__
+        if ours["body"] is not theirs["body"]:
+            if self.loops != other.loops or self.sums != other.sums or self.reduce != other.reduce or self.body != other.body:
+                return False
+            theirs["body"] = ours["body"]  # equal, and from now on known to be
+            return True
+        return self.loops == other.loops and self.sums == other.sums and self.reduce == other.reduce
+
+    def __reduce__(self) -> tuple[type[Scope], tuple[object, ...]]:
+        return Scope, (self.loops, self.sums, self.body, self.reduce)
+
+    @kept
+    def nested(self) -> tuple[Scope, ...]:
+        """See `nested`."""
+        return tuple(r.base for r in reads(self.body) if isinstance(r.base, Scope))
+
+    @kept
+    def walk(self) -> tuple[Scope, ...]:
+        """See `walk`."""
+        return (self, *(t for s in self.nested for t in s.walk))
+
+    @kept
     def box(self) -> tuple[Range, ...]:
         return tuple((i.lo, i.hi) for i in self.loops)
 
-    @property
+    @kept
     def shape(self) -> tuple[int, ...]:
         return tuple(i.hi - i.lo for i in self.loops)
 
-    @cached_property
+    @kept
     def ranges(self) -> dict[str, Range]:
         """Ranges of loops and sums by name."""
         return {i.name: (i.lo, i.hi) for i in (*self.loops, *self.sums)}
 
-    @cached_property
+    @kept
+    def inside(self) -> frozenset[Scope]:
+        """All scopes that are read within this one, itself left out."""
+        return frozenset(self.walk[1:])
+
+    @kept
+    def reduces(self) -> bool:
+        """The scope, or one inside it, has a sum."""
+        return bool(self.sums) or any(s.reduces for s in self.nested)
+
+    @kept
     def constant(self) -> bool:
         """See `is_weight`."""
         return is_weight(self.body)
 
-    @cached_property
+    @kept
     def key(self) -> str:
         """The canonical key: 32 hex digits, equal for scopes that differ by names, summation order and operand order only."""
-        from einnet.expr.key import digest
-
-        return digest(self)
+        return DIGEST(self)
 
     def text(self) -> str:
         """The expression on one line, without the declarations of its tensors."""
-        from einnet.expr.printing import print_scope
-
-        return print_scope(self)
+        return LINE(self)
 
     def __repr__(self) -> str:
         return f"parse({str(self)!r})"
 
     def __str__(self) -> str:
-        from einnet.expr.printing import print_with_declarations
-
-        return print_with_declarations(self)
+        return TEXT(self)
 
     def _repr_latex_(self) -> str:
-        from einnet.expr.latex import latex
-
-        return f"$${latex(self)}$$"
+        return f"$${LATEX(self)}$$"
 
     def _repr_html_(self) -> str:
-        from einnet.expr.markup import html
+        return HTML(self)
 
-        return html(self)
+
+DIGEST = Late[[Scope], str]("the canonical key")
+LINE = Late[[Scope], str]("the notation on one line")
+TEXT = Late[[Scope], str]("the notation with declarations")
+LATEX = Late[[Scope], str]("LaTeX of an expression")
+HTML = Late[[Scope], str]("HTML of an expression")
 
 
 def neutral(reduce: str) -> Number:
@@ -209,15 +253,15 @@ def neutral(reduce: str) -> Number:
 
 def children(body: Body) -> tuple[Body, ...]:
     """The direct scalar operands; a Read has none (its base is not a scalar)."""
-    match body:
-        case Add(args) | Mul(args) | Call(_, args):
-            return args
-        case Div(num, den):
-            return (num, den)
-        case Select(_, then, other):
-            return (then, other)
-        case _:
-            return ()
+    kind = type(body)
+    if kind is Read or kind is Const or kind is Val:
+        return ()
+    if kind is Mul or kind is Add or kind is Call:
+        return body.args  # type: ignore[union-attr]
+    if isinstance(body, Div):
+        return (body.num, body.den)
+    assert isinstance(body, Select)
+    return (body.then, body.other)
 
 
 def rebuild(body: Body, args: tuple[Body, ...]) -> Body:
@@ -270,15 +314,19 @@ def map_indices(body: Body, f: Callable[[Index], Index]) -> Body:
 
 def substitute_body(body: Body, mapping: Mapping[str, Index]) -> Body:
     """Replace iterators by index functions."""
+    if mapping.keys().isdisjoint(used_names(body)):
+        return body
     return map_indices(body, lambda e: substitute(e, mapping))
 
 
-def reads(body: Body) -> Iterator[Read]:
+def reads(body: Body) -> tuple[Read, ...]:
     """All reads of the body, in order, not entering nested scopes."""
-    if isinstance(body, Read):
-        yield body
-    for a in children(body):
-        yield from reads(a)
+    try:
+        return body._reads
+    except AttributeError:
+        found = (body,) if isinstance(body, Read) else tuple(r for a in children(body) for r in reads(a))
+        remember(body, "_reads", found)
+        return found
 
 
 def index_functions(body: Body) -> Iterator[Index]:
@@ -297,7 +345,14 @@ def index_functions(body: Body) -> Iterator[Index]:
 
 def used_names(body: Body) -> frozenset[str]:
     """The iterators that occur in the body."""
-    return frozenset().union(*(e.names() for e in index_functions(body)))
+    try:
+        return body._names
+    except AttributeError:
+        own = body.index if isinstance(body, Read) else (body.index,) if isinstance(body, Val) else ()
+        asked = [c.index for c in body.conds] if isinstance(body, Select) else ()
+        found = frozenset[str]().union(*(e.names() for e in (*own, *asked)), *map(used_names, children(body)))
+        remember(body, "_names", found)
+        return found
 
 
 def tensors(scope: Scope) -> dict[str, Tensor]:
@@ -318,18 +373,14 @@ def tensors(scope: Scope) -> dict[str, Tensor]:
     return found
 
 
-def nested(scope: Scope) -> Iterator[Scope]:
+def nested(scope: Scope) -> tuple[Scope, ...]:
     """The scopes read directly by this one, in order, repeated if read twice."""
-    for r in reads(scope.body):
-        if isinstance(r.base, Scope):
-            yield r.base
+    return scope.nested
 
 
-def walk(scope: Scope) -> Iterator[Scope]:
+def walk(scope: Scope) -> tuple[Scope, ...]:
     """The scope and all scopes inside it, outermost first."""
-    yield scope
-    for s in nested(scope):
-        yield from walk(s)
+    return scope.walk
 
 
 def fresh(name: str, used: Iterable[str]) -> str:

@@ -53,7 +53,7 @@ class _Chains:
             chains.setdefault(root[g], []).append(g)
         found: dict[int, set[int]] = {}
         for chain in chains.values():
-            for part in self.cut(sorted(chain)):
+            for part in (p for cut in self.cut(sorted(chain)) for p in self.closed(cut)):
                 found[max(part)] = set().union(*(self.members[g] for g in part))
         return found
 
@@ -119,6 +119,15 @@ class _Chains:
                     apart = [x for x in others if x != g]
                     return [[g, last], *self.apart(apart)]
         return [[last], *self.apart(others)]
+
+    def closed(self, part: list[int]) -> list[list[int]]:
+        """The part, without what another one uses, too, which is one by itself."""
+        (*others, _) = part
+        for g in others:
+            if not (self.users[g] or set()) <= set(part):
+                before = self.before(g, part)
+                return [*self.closed(before), *self.closed([x for x in part if x not in before])]
+        return [part]
 
     def apart(self, groups: list[int]) -> list[list[int]]:
         """Groups as chains of their own, again."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from einnet.errors import UsageError
-from einnet.expr.evaluate import evaluate
+from einnet.expr.values.evaluate import evaluate
 from einnet.graph.dtypes import NUMPY
 from einnet.graph.program import Node, Opaque, Program
 

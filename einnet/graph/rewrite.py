@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Body, Read, Scope, Tensor, map_reads
-from einnet.graph.naming import take
+from einnet.graph.onnx.naming import take
 from einnet.graph.program import Node, Program, ProgramNode
 
 Exchange = Mapping[str, Tensor | Scope]

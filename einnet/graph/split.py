@@ -83,8 +83,8 @@ def combine(nodes: Iterable[Node]) -> Subprogram:
 
 
 def is_contraction(scope: Scope) -> bool:
-    """A sum of products of at least two reads."""
-    return bool(scope.sums) and scope.reduce == "sum" and isinstance(scope.body, Mul) and sum(1 for _ in reads(scope.body)) >= 2
+    """A sum of products of at least two reads, not of one with itself: squares are what normalisations sum."""
+    return bool(scope.sums) and scope.reduce == "sum" and isinstance(scope.body, Mul) and len(set(reads(scope.body))) >= 2
 
 
 def reduces(node: ProgramNode) -> bool:
@@ -128,6 +128,10 @@ def follows_pointwise(node: Node, name: str) -> bool:
     return found
 
 
+MOST_JOINED = 12
+"""Nodes between which a value parts and joins again, at most."""
+
+
 class _Grouping:
     """Which nodes stand together: `members` maps the position of a group's last node to the positions of all.
 
@@ -145,12 +149,14 @@ class _Grouping:
         self.members: dict[int, set[int]] = {}
         anchors = [k for k, node in enumerate(program.nodes) if isinstance(node, Node) and is_contraction(node.scope)]
         self.taken = set(anchors)
+        self.joints: dict[int, list[int]] = {}
+        """For each node of a tail, where the tail may end before it: nodes between which a value parts and joins again stay together."""
         self.tails = {k: self._tail(k) for k in anchors}
         self.length = {k: len(tail) for k, tail in self.tails.items()}
         self.places: dict[int, list[tuple[int, int]]] = {}
         for anchor, tail in self.tails.items():
             for n, k in enumerate(tail):
-                self.places.setdefault(k, []).append((anchor, n))
+                self.places.setdefault(k, []).append((anchor, self.joints[anchor][n]))
         self.grouped: set[int] = set()
         for k in reversed(anchors):
             if k not in self.grouped:
@@ -168,17 +174,40 @@ class _Grouping:
                 self.length[anchor] = min(self.length[anchor], max(n, 1))
 
     def _tail(self, anchor: int) -> list[int]:
-        """The anchor and the pointwise nodes after it, as long as each value has that single user."""
-        tail = [anchor]
-        while True:
-            name = self.program.nodes[tail[-1]].outputs[0].name
-            users = self.users.get(name, [])
-            if name in self.outputs or len(users) != 1 or users[0] in self.taken:
-                return tail
-            user = self.program.nodes[users[0]]
-            if not isinstance(user, Node) or not follows_pointwise(user, name):
-                return tail
-            tail.append(users[0])
+        """The anchor and the pointwise nodes after it, as long as each value has a single user, or parts and joins again as in x·sigmoid(x)."""
+        tail, joints = [anchor], [0]
+        while (more := self._joined(tail[-1])) is not None:
+            joints += [len(tail)] * len(more)
+            tail += more
+        self.joints[anchor] = joints
+        return tail
+
+    def _joined(self, last: int) -> list[int] | None:
+        """The fewest pointwise nodes after a node of which the last alone is used elsewhere; None where there are none, or too many."""
+        found: set[int] = set()
+        open_names = {self.program.nodes[last].outputs[0].name}
+        while len(found) < MOST_JOINED:
+            for name in sorted(open_names):
+                if name in self.outputs or not self.users.get(name):
+                    return None
+                for k in self.users[name]:
+                    user = self.program.nodes[k]
+                    if k in self.taken or not isinstance(user, Node) or not follows_pointwise(user, name):
+                        return None
+                    found.add(k)
+            made = {self.program.nodes[k].outputs[0].name for k in found}
+            ends = {name for name in made if name in self.outputs or not set(self.users.get(name, [])) <= found}
+            if len(ends) == 1 and self.position[next(iter(ends))] == max(found):
+                return sorted(found) if all(self._pointwise(k, made) for k in found) else None
+            open_names = {name for name in ends if self.position[name] != max(found)}
+            if not open_names:
+                return None
+        return None
+
+    def _pointwise(self, k: int, names: set[str]) -> bool:
+        """The node reads those of some values that it reads at a permutation of its loops."""
+        node = self.program.nodes[k]
+        return isinstance(node, Node) and all(follows_pointwise(node, name) for name in node.inputs if name in names)
 
     def with_tail(self, anchor: int) -> set[int]:
         """The anchor and those pointwise nodes after it that no group has."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from einnet.graph.order import order
 from einnet.graph.program import Program, ProgramNode
+from einnet.graph.toposort import order
 
 
 @dataclass(frozen=True, slots=True)

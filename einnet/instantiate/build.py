@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from einnet.derivation.rules.merge import merge_guarded, merge_read
+from einnet.derivation.rules.forced.merge import merge_guarded, merge_read
 from einnet.derivation.rules.substitute import split
 from einnet.expr.index import Floor, Index, var
 from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads, tensors, walk
 from einnet.instantiate.address import is_alias
 from einnet.instantiate.choices import tabled
 from einnet.instantiate.chunks import chunked
-from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, View, dense_view, map_views, operand_views, result_views
-from einnet.instantiate.match import Match
+from einnet.instantiate.epilogues import absorb
+from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Post, View, dense_view
+from einnet.instantiate.matching.types import Match
 from einnet.instantiate.padding import padded
-from einnet.instantiate.posts import absorb
-from einnet.instantiate.rows import along
+from einnet.instantiate.row_fusion import along
 from einnet.instantiate.stitch import Piece, pieces
 
 
@@ -89,9 +89,9 @@ class _Builder:
         for r in reads(scope.body) if self.epilogues else ():
             if isinstance(r.base, Scope) and r.base in self.matches:
                 match = self.matches[r.base]
-                posts = absorb(scope, r.base, _result(match.kernel), self.buffer_of)
+                posts = absorb(scope, r.base, match.kernel.result, self.buffer_of) if match.kernel.takes_posts else None
                 if posts is not None:
-                    self.vendor(replace(match, kernel=replace(match.kernel, post=posts)), out)
+                    self.vendor(match, out, posts)
                     return
         self.generated(scope, out)
 
@@ -100,9 +100,9 @@ class _Builder:
         first = len(self.result.kernels)
         self.emit(part.scope, name)
         made = self.result.kernels[first:]
-        views = {v: part.window.view(v, out) for k in made for v in (*operand_views(k), *result_views(k)) if v.buffer == name}
+        views = {v: part.window.view(v, out) for k in made for v in (*k.operand_views, *k.result_views) if v.buffer == name}
         if all(views.values()):
-            self.result.kernels[first:] = [map_views(k, lambda v: views.get(v) or v) for k in made]
+            self.result.kernels[first:] = [k.map_views(lambda v: views.get(v) or v) for k in made]
             return
         self.result.temporaries[name] = Buffer(name, prod(part.scope.shape), "f32", "temporary")
         source = Read(Tensor(name, part.scope.shape), tuple(var(i.name) - i.lo for i in part.scope.loops))
@@ -111,19 +111,11 @@ class _Builder:
         copy = Scope(part.scope.loops, (), source)
         self.result.kernels.append(EOperator(copy, ((name, dense_view(name, part.scope.shape)),), target))
 
-    def vendor(self, match: Match, out: str) -> None:
+    def vendor(self, match: Match, out: str, posts: tuple[Post, ...] = ()) -> None:
         names = {str(n): self.buffer_of(base) for n, base in enumerate(match.operands)}
         names["out"] = out
-
-        def bind(v: View) -> View:
-            return replace(v, buffer=names[v.buffer])
-
-        kernel = match.kernel
-        if isinstance(kernel, Matmul):
-            self.result.kernels.append(replace(kernel, a=bind(kernel.a), b=bind(kernel.b), c=bind(kernel.c)))
-        else:
-            assert isinstance(kernel, Conv)
-            self.result.kernels.append(replace(kernel, x=bind(kernel.x), w=bind(kernel.w), y=bind(kernel.y)))
+        bound = match.kernel.map_views(lambda v: replace(v, buffer=names[v.buffer]))
+        self.result.kernels.append(bound.with_posts(posts))
 
     def generated(self, scope: Scope, out: str) -> None:
         scope, view = in_digits(self.fused(scope), dense_view(out, scope.shape))
@@ -168,10 +160,6 @@ class _Builder:
         if self.materialised(r.base) or (r.base.sums and not pointwise(r, reader)):
             return from_buffer(r, self.buffer_of(r.base), is_weight(r.base))
         return Read(self.closed(r.base), r.index, r.fill)
-
-
-def _result(kernel: Matmul | Conv) -> View:
-    return kernel.c if isinstance(kernel, Matmul) else kernel.y
 
 
 def from_buffer(r: Read, name: str, weight: bool) -> Read:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from einnet.expr.nodes import Scope
-from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, View, map_views, operand_views, result_views
+from einnet.instantiate.kernels import Buffer, EOperator, Kernel, VendorKernel, View
 from einnet.instantiate.padding import padded
 from einnet.instantiate.restrict import Undivided, restricted
 
@@ -59,7 +59,7 @@ def chunked(kernels: list[Kernel], temporaries: Mapping[str, Buffer]) -> tuple[l
         inside = between(before, chosen, after, temporaries)
         if len(chosen) < 2 or not inside:
             continue
-        (out,) = result_views(chosen[-1])
+        (out,) = chosen[-1].result_views
         digits = [Digit(s, n) for s, n in sorted(zip(out.strides, out.shape), reverse=True) if n > 1]
         steps = cuts(sum(BYTES * b.size for b in inside.values()), digits)
         if not steps or out.buffer in inside or prod(count for _, count in steps) * len(chosen) > MOST_CALLS:
@@ -88,22 +88,22 @@ def core(kernels: list[Kernel], temporaries: Mapping[str, Buffer]) -> Sequences:
     begin, end = touching[0], touching[-1] + 1
     before, chosen = kernels[:begin], kernels[begin : begin + 1]
     for kernel in kernels[begin + 1 : end]:
-        met, written = touched(kernel), frozenset(v.buffer for v in result_views(kernel))
-        free = not met & large and all(not (met & {v.buffer for v in result_views(k)} or written & touched(k)) for k in chosen)
+        met, written = touched(kernel), frozenset(v.buffer for v in kernel.result_views)
+        free = not met & large and all(not (met & {v.buffer for v in k.result_views} or written & touched(k)) for k in chosen)
         (before if free else chosen).append(kernel)
     return before, chosen, kernels[end:]
 
 
 def between(before: Sequence[Kernel], chosen: Sequence[Kernel], after: Sequence[Kernel], temporaries: Mapping[str, Buffer]) -> dict[str, Buffer]:
     """The temporaries that the chosen kernels hand each other and nobody else touches."""
-    written = {v.buffer for k in chosen for v in result_views(k)}
+    written = {v.buffer for k in chosen for v in k.result_views}
     elsewhere = frozenset[str]().union(*map(touched, (*before, *after)))
     return {name: b for name, b in temporaries.items() if name in written - elsewhere}
 
 
 def touched(kernel: Kernel) -> frozenset[str]:
     """The buffers that a kernel reads or writes."""
-    return frozenset(v.buffer for v in (*operand_views(kernel), *result_views(kernel)))
+    return frozenset(v.buffer for v in (*kernel.operand_views, *kernel.result_views))
 
 
 def all_divided(
@@ -122,11 +122,11 @@ def divided(
     kernels: Sequence[Kernel], temporaries: Mapping[str, Buffer], whole: Digit, count: int, pad: bool = True
 ) -> tuple[list[list[Kernel]], dict[str, Buffer]]:  # fmt: skip
     """The kernels for each of `count` parts of the result's digit, products between temporaries padded if wanted. Raises Undivided."""
-    (result,) = result_views(kernels[-1])
+    (result,) = kernels[-1].result_views
     digits = {result.buffer: whole}
     cut: list[Cut] = []
     for kernel in reversed(kernels):
-        (out,) = result_views(kernel)
+        (out,) = kernel.result_views
         if out.buffer not in digits:
             raise Undivided(f"{out.buffer} is not divided")
         cut.insert(0, cut_kernel(kernel, digits, temporaries, count))
@@ -138,7 +138,7 @@ def divided(
         reach = digits[view.buffer].reach if view.buffer in small else 0
         return shrunk(view, reach, reach // count) if reach else view
 
-    first = [map_views(c.kernel, narrow) for c in cut]
+    first = [c.kernel.map_views(narrow) for c in cut]
     if pad:
         first, small = padded(first, small)
     steps = [{v: step for v, step in c.steps.items() if step and v.buffer not in small} for c in cut]
@@ -147,7 +147,7 @@ def divided(
 
 def moved(kernel: Kernel, steps: Mapping[View, int], part: int) -> Kernel:
     """The first part's kernel at the views of another part: by `steps` they move from one to the next."""
-    return map_views(kernel, lambda v: replace(v, offset=v.offset + part * steps[v]) if v in steps else v) if part else kernel
+    return kernel.map_views(lambda v: replace(v, offset=v.offset + part * steps[v]) if v in steps else v) if part else kernel
 
 
 def shrunk(view: View, reach: int, wanted: int) -> View:
@@ -191,27 +191,22 @@ def cut_kernel(kernel: Kernel, digits: dict[str, Digit], temporaries: Mapping[st
             raise Undivided(f"{view.buffer} is read in two ways")
         return small
 
-    (out,) = result_views(kernel)
+    (out,) = kernel.result_views
     digit = digits[out.buffer]
     dimension = covering(out, digit)
-    post_of = {}
-    if isinstance(kernel, (Matmul, Conv)):
-        post_of = {p.operand: along(p.operand, dimension if p.operand.shape[dimension] > 1 else None, digit.extent) for p in kernel.post if p.operand}
-    match kernel:
-        case EOperator(scope, operands):
-            small, dims = restricted(scope, dimension, count)
-            views = tuple((name, along(v, dims.get(name), digit.extent)) for name, v in operands)
-            scopes = tuple(restricted(scope, dimension, count, part)[0] for part in range(count))
-            return Cut(replace(kernel, scope=small, operands=views, out=along(out, dimension, digit.extent)), steps, scopes)
-        case Matmul(a, b, c):
-            rows, columns = dimension - len(c.shape) == -2, dimension - len(c.shape) == -1
-            new = {a: along(a, None if columns else dimension, digit.extent), b: along(b, None if rows else dimension, digit.extent)}
-        case Conv(x, w) if dimension == 0:
-            new = {x: along(x, 0, digit.extent), w: along(w, None, digit.extent)}
-        case _:
-            raise Undivided("only generated kernels, products and batches of convolutions are divided")
-    new = {**post_of, **new, out: along(out, dimension, digit.extent)}
-    return Cut(map_views(kernel, lambda v: new[v]), steps)
+    if isinstance(kernel, EOperator):
+        inner, dims = restricted(kernel.scope, dimension, count)
+        views = tuple((name, along(v, dims.get(name), digit.extent)) for name, v in kernel.operands)
+        scopes = tuple(restricted(kernel.scope, dimension, count, part)[0] for part in range(count))
+        return Cut(replace(kernel, scope=inner, operands=views, out=along(out, dimension, digit.extent)), steps, scopes)
+    where = kernel.along(dimension) if isinstance(kernel, VendorKernel) else None
+    if not isinstance(kernel, VendorKernel) or where is None:
+        raise Undivided("only generated kernels, products and batches of convolutions are divided")
+    added = [p.operand for p in kernel.posts if p.operand]
+    new = {v: along(v, dimension if v.shape[dimension] > 1 else None, digit.extent) for v in added}
+    new |= {v: along(v, d, digit.extent) for v, d in zip(kernel.inputs, where, strict=True)}
+    new[out] = along(out, dimension, digit.extent)
+    return Cut(kernel.map_views(lambda v: new[v]), steps)
 
 
 def covering(view: View, digit: Digit) -> int:

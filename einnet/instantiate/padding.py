@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import gcd, prod
 
-from einnet.instantiate.kernels import LINE, Buffer, Kernel, Matmul, View, map_views, operand_views, result_views
+from einnet.instantiate.kernels import LINE, Buffer, Kernel, VendorKernel, View
 
 SETS = 64
 """Sets of a first-level cache."""
@@ -47,7 +47,7 @@ class Stack:
 def padded(kernels: list[Kernel], temporaries: Mapping[str, Buffer]) -> tuple[list[Kernel], dict[str, Buffer]]:
     """The same kernels with another row in the matrices of products between crowded temporaries, where that spreads them."""
     buffers = dict(temporaries)
-    for product in dict.fromkeys((k.a, k.c) for k in kernels if isinstance(k, Matmul) and not k.post):
+    for product in dict.fromkeys(k.stacked for k in kernels if isinstance(k, VendorKernel) and k.stacked and not k.posts):
         stacks = [stack for v in product if v.buffer in buffers for stack in (stack_of(v, buffers[v.buffer]),) if stack]
         if len(stacks) == 2 and any(s.crowded and replace(s, rows=s.rows + 1).overlap < s.overlap for s in stacks):
             wider = widened(kernels, product, stacks)
@@ -71,7 +71,7 @@ def widened(kernels: list[Kernel], product: tuple[View, View], stacks: list[Stac
     by_name = {s.buffer: s for s in stacks}
 
     def views(kernel: Kernel) -> list[View]:
-        return [v for v in (*operand_views(kernel), *result_views(kernel)) if v.buffer in by_name]
+        return [v for v in (*kernel.operand_views, *kernel.result_views) if v.buffer in by_name]
 
     def moved(v: View) -> View:
         stack = by_name.get(v.buffer)
@@ -81,18 +81,13 @@ def widened(kernels: list[Kernel], product: tuple[View, View], stacks: list[Stac
         return None
     made: list[Kernel] = []
     for kernel in kernels:
-        new = map_views(kernel, moved)
-        if isinstance(new, Matmul) and isinstance(kernel, Matmul) and views(kernel):
-            if (kernel.a, kernel.c) != product or kernel.post or kernel.b.buffer in by_name:
+        new = kernel.map_views(moved)
+        if isinstance(new, VendorKernel) and isinstance(kernel, VendorKernel) and kernel.stacked and views(kernel):
+            if kernel.stacked != product or kernel.posts or any(v.buffer in by_name for v in kernel.inputs[1:]):
                 return None
-            new = replace(new, a=with_row(new.a), c=with_row(new.c))
+            new = new.with_row()
         made.append(new)
     return made
-
-
-def with_row(view: View) -> View:
-    *batch, rows, columns = view.shape
-    return replace(view, shape=(*batch, rows + 1, columns))
 
 
 def restrided(view: View, size: int, wanted: int) -> View | None:

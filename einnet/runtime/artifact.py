@@ -19,15 +19,16 @@ from typing import Any
 
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import Plan
+from einnet.instantiate.kernels.views import Json
 from einnet.runtime import machine
-from einnet.runtime.constants import StoredConstants, array_bytes
+from einnet.runtime.arena import check_plan
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl, levels
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.program import Code, Executable, build_code
-from einnet.runtime.memory import check_plan
 from einnet.runtime.sealed import open_sealed, reading, write_sealed
-from einnet.runtime.serial import Json, plan_from_json, plan_json
+from einnet.runtime.serial import plan_from_json, plan_json
+from einnet.runtime.stored_constants import StoredConstants, array_bytes
 
 _FORMAT = 3
 

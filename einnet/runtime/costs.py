@@ -10,7 +10,8 @@ from math import inf
 
 from einnet.expr.nodes import tensors
 from einnet.graph.rewrite import exchange_in
-from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, View, operand_views, result_views
+from einnet.instantiate.kernels import EOperator, Kernel, Matmul, OpaqueCall, Plan, VendorKernel, View
+from einnet.instantiate.kernels.views import Json
 from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl, roofline
 from einnet.runtime.cpu.compile import NotGenerated, generator_version
@@ -19,11 +20,13 @@ from einnet.runtime.cpu.measure import BUDGET_S, IsConstant, Unmeasured, constan
 from einnet.runtime.cpu.objects import OBJECTS, Objects
 from einnet.runtime.cpu.threads import resolve_threads
 from einnet.runtime.profile import ProfileDatabase, describe
-from einnet.runtime.serial import Json, kernel_json
 from einnet.runtime.timing import Timing
 
 RESTLESS = 8
 """After so many disturbed measurements in a row nothing is repeated in the hope of quiet, until one is quiet."""
+
+SHOWS_PEAK = 1_000_000
+"""Operations from which on a product's time is no matter of starting it."""
 
 MEASUREMENT = 1
 """Raised when the way of measuring changes, so that old times are not mixed with new ones."""
@@ -37,13 +40,9 @@ def kernel_key(kernel: Kernel, constants: frozenset[str]) -> Json:
         scope = exchange_in(kernel.scope, {name: replace(t, name=f"T{n}") for n, (name, t) in enumerate(declared.items())})
         ordered = [views[name] for name in declared if name in views]
         return ["eoperator", scope.key, _abstract([*ordered, kernel.out], constants)]
-    views_of = [*operand_views(kernel), *result_views(kernel)]
-    value = kernel_json(kernel, lambda model: hashlib.blake2b(model, digest_size=16).hexdigest())
-    shapes = ("a", "b", "c", "x", "w", "y", "inputs", "outputs", "origin")
-    rest = {key: v for key, v in value.items() if key not in shapes}
-    if isinstance(kernel, (Matmul, Conv)):
-        rest["post"] = [[p.kind, p.operand is not None, p.alpha, p.beta] for p in kernel.post]
-    return [rest, _abstract(views_of, constants)]
+    assert isinstance(kernel, (VendorKernel, OpaqueCall))
+    digest = kernel.attributes() if isinstance(kernel, VendorKernel) else {"model": hashlib.blake2b(kernel.model, digest_size=16).hexdigest()}
+    return [{"kind": kernel.kind, **digest}, _abstract([*kernel.operand_views, *kernel.result_views], constants)]
 
 
 def _abstract(views: Sequence[View], constants: frozenset[str]) -> Json:
@@ -96,6 +95,7 @@ class CpuCost:
             self._note(found, {k: t for k, t in zip(missing, times, strict=True) if isinstance(t, Unmeasured)})
             self.database.put_many((self.describe(k), t) for k, t in found.items())
             self._known.update(found)
+            self._learn(found)
         return [self._known.get(k) or Timing(self._estimate(k), 0.0, 0) for k in kernels]
 
     def _measure(self, kernels: Sequence[Kernel], until: float) -> list[Timing | Unmeasured]:
@@ -198,13 +198,24 @@ class CpuCost:
         self.database.put_many((key, Timing(value, 0.0, 1, clean)) for key, value in zip(keys, values, strict=True))
         return found
 
+    def _learn(self, found: Mapping[Kernel, Timing]) -> None:
+        """A product that is faster than the machine was measured to be at best shows that it was disturbed then: its peak is what was seen."""
+        large = {k: t.median for k, t in found.items() if isinstance(k, Matmul) and roofline.flops(k) >= SHOWS_PEAK and 0 < t.median < inf}
+        if large and self._machine is None:
+            self._machine = self._stored_machine()
+        peak = max((roofline.flops(k) / s for k, s in large.items()), default=0.0)
+        if self._machine and peak > self._machine.peak:
+            self._machine = replace(self._machine, peak=peak)
+            self._bounds.clear()
+
     def _look_up(self, kernels: Sequence[Kernel]) -> list[Kernel]:
         """Fill what is known from the database; the distinct kernels."""
         distinct = list(dict.fromkeys(kernels))
         unknown = [k for k in distinct if k not in self._known]
-        for kernel, stored in zip(unknown, self.database.get_many(self.describe(k) for k in unknown), strict=True):
-            if stored:
-                self._known[kernel] = stored
+        stored = self.database.get_many(self.describe(k) for k in unknown)
+        found = {kernel: timing for kernel, timing in zip(unknown, stored, strict=True) if timing}
+        self._known |= found
+        self._learn(found)
         return distinct
 
     def runs(self, kernel: Kernel) -> bool:

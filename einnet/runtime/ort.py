@@ -58,7 +58,7 @@ def _session(source: bytes | str, options: Any) -> Any:
     """A session; a file format newer than ONNX Runtime knows is declared as its newest, since operators carry versions of their own."""
     import onnxruntime
 
-    from einnet.graph.onnx_read import in_format
+    from einnet.graph.onnx.read import in_format
 
     try:
         return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])

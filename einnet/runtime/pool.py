@@ -20,15 +20,16 @@ import numpy as np
 
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import OpaqueCall, Plan
+from einnet.instantiate.kernels.views import Json
 from einnet.runtime import machine
+from einnet.runtime.arena import check_plan
 from einnet.runtime.artifact import Loaded, describe
 from einnet.runtime.capacity import available_bytes
-from einnet.runtime.constants import StoredConstants, array_bytes
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.program import Code, Executable
-from einnet.runtime.memory import check_plan
 from einnet.runtime.sealed import open_sealed, reading, write_sealed
-from einnet.runtime.serial import Json, plan_from_json, plan_json
+from einnet.runtime.serial import plan_from_json, plan_json
+from einnet.runtime.stored_constants import StoredConstants, array_bytes
 
 FORMAT = 1
 BOUND, SHARE = 4, 0.25

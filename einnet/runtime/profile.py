@@ -20,7 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from einnet import settings
-from einnet.runtime.serial import Json, canonical
+from einnet.instantiate.kernels.views import Json
+from einnet.runtime.serial import canonical
 from einnet.runtime.timing import Timing
 
 SCHEMA = 2

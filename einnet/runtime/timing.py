@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
-from einnet.runtime.load import waited
+from einnet.runtime.contention import waited
 
 SAMPLE_S = 0.001
 """Seconds of calls in one sample."""
@@ -24,6 +24,9 @@ TOLERATED = 0.02
 
 SURE = 2.0
 """Standard errors that a difference has to have."""
+
+LEAST_SIGNS = 6
+"""Rounds that are enough to count those that are below a limit."""
 
 STANDARD_ERROR = 1.86
 """Of a median of n samples whose quartiles are 2 apart, times sqrt(n), for normal samples: 1.2533 / 0.6745."""
@@ -78,12 +81,16 @@ class Comparison:
     def faster(self, name: str, base: str, gain: float = 0.0) -> bool:
         """`name` takes less than 1 - gain of `base`'s time, and that is no chance.
 
-        The median ratio has to be below the limit by `SURE` standard errors, which are as small as rounds are many and alike; where others
-        disturbed the rounds, the fastest samples have to agree. One or two rounds have no spread: there the noise stands for it.
+        The median ratio has to be below the limit by `SURE` standard errors, which are as small as rounds are many and alike. On a busy machine a
+        few rounds are many times longer than others, and no spread is small: there so many rounds have to be below the limit that, were their
+        median above it, it would be as rare a chance. Where others disturbed the rounds, the fastest samples have to agree. One or two rounds
+        have no spread: there the noise stands for it.
         """
-        ratio, times = self.ratio(name, base), self.timings
+        ratio, times, limit = self.ratio(name, base), self.timings, 1 - gain
         doubt = SURE * STANDARD_ERROR * ratio.spread / sqrt(ratio.n) if ratio.n > 2 else self.noise
-        return ratio.median + doubt < 1 - gain and times[name].median < (1 - gain) * times[base].median
+        below = sum(a < limit * b for a, b in zip(self.samples[name], self.samples[base], strict=True))
+        sure = ratio.median + doubt < limit or (ratio.n >= LEAST_SIGNS and below >= ratio.n / 2 + SURE * sqrt(ratio.n) / 2)
+        return sure and times[name].median < limit * times[base].median
 
     @property
     def noise(self) -> float:

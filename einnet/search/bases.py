@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Set
 
 from einnet.derivation.facts import is_copy, product_reads
-from einnet.expr.nodes import Read, Scope, is_weight, nested, walk
-from einnet.instantiate.match import match
-from einnet.instantiate.tables import Table
+from einnet.expr.nodes import Read, Scope, is_weight
+from einnet.instantiate.matching.types import Table
 from einnet.search.converge import Converged, converge
 from einnet.search.forms import Form, converged_form
 from einnet.search.groups import Base, Group, Opening
@@ -17,11 +16,13 @@ from einnet.search.work import Weights, cost
 
 def converged_forms(scope: Scope, tables: Iterable[Table], derive: bool, observer: Observer | None) -> Iterator[Form]:
     """The forms with one vendor operator; without `derive` only those that it computes as the scope stands."""
-    for table in tables if scope.sums else ():
+    for table in tables:
+        if table.sums and not scope.sums:
+            continue
         if derive:
             found = converge(scope, table)
         else:
-            result = match(scope, table)
+            result = table.match(scope)
             found = result if isinstance(result, list) else Converged(scope, (), result, ())
         if observer:
             observer.tried(scope, table.name, found)
@@ -49,9 +50,8 @@ def closed_base(form: Form, weights: Weights) -> Base:
 
 def _base(form: Form, openings: tuple[Opening, ...], inside: Set[Scope], weights: Weights) -> Base:
     vendor = {s for s, _ in form.matches}
-    stored = {s for v in vendor for s in nested(v)}
-    own = [s for s in dict.fromkeys(walk(form.tree)) if s not in inside]
-    paid = [s for s in own if s is form.tree or s in stored or not reads_through(s)]
+    own = [s for s in dict.fromkeys(form.computed) if s not in inside]
+    paid = [s for s in own if s is form.tree or s in form.stored or not reads_through(s)]
     generated = [f"Σ{sorted(i.extent for i in s.sums)}" for s in own if s.sums and s not in vendor and not is_weight(s)]
     return Base(
         form,
@@ -73,15 +73,14 @@ def opened(form: Form, shared: bool = True) -> tuple[dict[Scope, bool], set[Scop
     If `shared`, a contraction that is read in several places is one of them, not what reads it: it is the same wherever it is read.
     """
     vendor = {s for s, _ in form.matches}
-    inner = [s for s in walk(form.tree) if s is not form.tree and s not in vendor]
-    reductions = dict.fromkeys(s for s in inner if not is_weight(s) and any(t.sums for t in walk(s)))
+    inner = [s for s in form.computed if s is not form.tree and s not in vendor]
+    reductions = dict.fromkeys(s for s in inner if not is_weight(s) and s.reduces)
     if not reductions:
         return {}, set()
-    within = {s: set(walk(s)) for s in reductions}
+    within = {s: s.inside | {s} for s in reductions}
     products = [s for s in reductions if s.sums and len(product_reads(s.body) or ()) > 1]
     common = [s for s in products if inner.count(s) > 1] if shared else []
-    reductions = {s: None for s in reductions if s in products or not any(t in within[s] for t in common)}
-    top = [s for s in reductions if not any(s != t and s in within[t] for t in reductions)]
-    top = [s for s in top if not any(s != v and v in within[s] for v in vendor)]
-    fed = {s for v in vendor for s in nested(v)}
-    return {s: s in fed for s in top}, {t for s in top for t in within[s]}
+    reductions = {s: None for s in reductions if s in products or within[s].isdisjoint(common)}
+    top = [s for s in reductions if not any(s in t.inside for t in reductions)]
+    top = [s for s in top if s.inside.isdisjoint(vendor)]
+    return {s: s in form.stored for s in top}, {t for s in top for t in within[s]}

@@ -10,11 +10,12 @@ from functools import cached_property
 from math import inf
 from random import Random
 
-from einnet.derivation.normalise import FORCED
+from einnet.derivation.rules import FORCED
 from einnet.expr.nodes import Scope
 from einnet.instantiate.build import Build, builds
 from einnet.instantiate.kernels import EOperator, Kernel, anchored
 from einnet.search.forms import Form, effort
+from einnet.search.time_shares import MAKING_SHARE
 
 Estimate = Callable[[Sequence[Kernel]], Sequence[float]]
 """Seconds of one run of each kernel, at least."""
@@ -38,6 +39,9 @@ GAIN = 0.03
 
 DOUBT = 1.2
 """Predictions may be this much too high."""
+
+GENERATED_DOUBT = 4.0
+"""Those of generated code: loops over what a cache holds take a fraction of what the same loops take over memory, and no roofline says which."""
 
 
 @dataclass
@@ -107,10 +111,17 @@ def candidates(forms: Sequence[Form], estimate: Estimate, learned: Learned | Non
     The originals, and those `MOST_DIVIDED` that are predicted to be fastest, are also run part by part. What is `learned` elsewhere goes before
     what is estimated.
     """
+    return _made(forms, estimate, learned, inf)[0]
+
+
+def _made(forms: Sequence[Form], estimate: Estimate, learned: Learned | None, until: float) -> tuple[list[Candidate], bool]:
+    """The candidates, and whether all forms are among them: where time.monotonic() reaches `until`, those that promise least are left out."""
     found: dict[tuple[object, ...], Candidate] = {}
     whole: dict[tuple[object, ...], tuple[Form, bool, Iterator[Build]]] = {}
     if len(forms) > MOST_FORMS:
-        forms = [f for f in forms if _unchanged(f)] + sorted((f for f in forms if not _unchanged(f)), key=effort)[:MOST_FORMS]
+        forms = [*filter(_unchanged, forms), *_promising(forms)[:MOST_FORMS]]
+    elif until < inf:
+        forms = [*filter(_unchanged, forms), *_promising(forms)]
 
     def rank(form: Form) -> tuple[bool, int]:
         return not _unchanged(form), len(form.steps)
@@ -121,7 +132,11 @@ def candidates(forms: Sequence[Form], estimate: Estimate, learned: Learned | Non
             found[key] = Candidate(form, made, way)
         return key
 
+    complete = True
     for form in forms:
+        if time.monotonic() >= until and not _unchanged(form):
+            complete = False
+            break
         for epilogues in (True, False) if form.matches else (True,):
             ways = builds(form.tree, dict(form.matches), OUT, epilogues)
             key = note(form, next(ways), (epilogues, 0))
@@ -134,17 +149,22 @@ def candidates(forms: Sequence[Form], estimate: Estimate, learned: Learned | Non
         for n, made in enumerate(ways, 1):
             note(form, made, (epilogues, n))
     _predict((c for c in found.values() if not c.expected), estimate, learned)
-    return sorted(found.values(), key=lambda c: c.predicted)
+    return sorted(found.values(), key=lambda c: c.predicted), complete
+
+
+def _promising(forms: Iterable[Form]) -> list[Form]:
+    """The forms that some derivation led to, those that compute and move least first."""
+    return sorted((f for f in forms if not _unchanged(f)), key=effort)
 
 
 def _predict(unknown: Iterable[Candidate], estimate: Estimate, learned: Learned | None) -> None:
-    """Fill in what is predicted; predictions may be `DOUBT` times too high."""
+    """Fill in what is predicted; predictions may be `DOUBT` times too high, those of generated code `GENERATED_DOUBT` times."""
     wanted = list(unknown)
     kernels = list(dict.fromkeys(k for c in wanted for k in c.kernels))
     cost = dict(zip(kernels, estimate(kernels)))
     for c in wanted:
         c.expected = tuple(cost[k] for k in c.kernels)
-        c.least = tuple(s / DOUBT for s in c.expected)
+        c.least = tuple(s / (GENERATED_DOUBT if isinstance(k, EOperator) else DOUBT) for k, s in zip(c.kernels, c.expected))
         told = learned(c) if learned else None
         if told:
             c.expected, c.least = tuple(told[0]), tuple(told[1])
@@ -165,12 +185,15 @@ def choose(
     is to be measured.
 
     Candidates are measured in the order of what is known and predicted of their kernels, as long as they can take less than the best known
-    time, predictions being at most `DOUBT` times too high, and fewer than `most` kernels have been measured and time.monotonic() is before
-    `until`, which is at least `least_s` seconds after the candidates were made. What was not measured is not chosen, except the original, whose
+    time, predictions being at most `DOUBT` or `GENERATED_DOUBT` times too high, and fewer than `most` kernels have been measured and time.monotonic()
+    is before `until`, which is at least `least_s` seconds after the candidates were made. Making them has a share of the time, too: forms that
+    promise least may be left out, and with `most` 0 all but the originals are. What was not measured is not chosen, except the original, whose
     prediction others must then undercut. Where another way is known to take `known_s` seconds, the original is not measured, and what is
     predicted to take longer than that is not either. `learned` stands for predictions where it says something.
     """
-    ranked = candidates(forms, estimate, learned)
+    begin = time.monotonic()
+    forms = forms if most else [f for f in forms if _unchanged(f)]
+    ranked, complete = _made(forms, estimate, learned, begin + MAKING_SHARE * max(until - begin, least_s) if until < inf else inf)
     originals = [c for c in ranked if c.original]
     assert originals, "the plain form is always a candidate"
     until = max(until, time.monotonic() + least_s) if least_s else until
@@ -195,7 +218,7 @@ def choose(
     if best.refused or best.cost > original.cost * (1 - gain):
         best = original
     ordered = sorted(ranked, key=lambda c: (c.measured, c.predicted))
-    hurried = time.monotonic() >= until or None in trials.known.values()
+    hurried = not complete or time.monotonic() >= until or None in trials.known.values()
     return Choice(expression, ordered, original, best, forms=len(forms), hurried=hurried)
 
 

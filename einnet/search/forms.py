@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
+from einnet.derivation.markup import derivation_html
 from einnet.derivation.normalise import normalise
-from einnet.derivation.steps import Derivation, Step, replace_at
-from einnet.expr.nodes import Scope, is_weight, nested, walk
-from einnet.instantiate.match import Match
+from einnet.derivation.steps import Derivation, Step
+from einnet.expr.nodes import Read, Scope, is_weight, map_reads, nested, walk
+from einnet.expr.notation.markup import wrapped
+from einnet.expr.notation.picture import svg
+from einnet.instantiate.matching.types import Match
 from einnet.search.converge import Converged
 from einnet.search.work import flops, moved
+
+Matches = tuple[tuple[Scope, Match], ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -20,13 +25,30 @@ class Form:
 
     start: Scope
     tree: Scope
-    matches: tuple[tuple[Scope, Match], ...]
+    matches: Matches
     steps: tuple[Step, ...]
 
     @cached_property
     def key(self) -> str:
         """Equal for forms that give the same kernels, whatever derivation led to them."""
         return self.tree.key + "".join(sorted({m.table[0] + s.key for s, m in self.matches}))
+
+    @cached_property
+    def stored(self) -> frozenset[Scope]:
+        """The scopes that vendor operators read."""
+        return frozenset(b for _, m in self.matches for b in m.operands if isinstance(b, Scope))
+
+    @cached_property
+    def computed(self) -> tuple[Scope, ...]:
+        """The scopes that are computed, outermost first, repeated where read again: inside of a vendor operator its operands alone."""
+        operands = {s: tuple(b for b in m.operands if isinstance(b, Scope)) for s, m in self.matches}
+        if all(set(inner) == set(nested(s)) for s, inner in operands.items()):
+            return walk(self.tree)
+
+        def within(s: Scope) -> tuple[Scope, ...]:
+            return (s, *(t for inner in operands.get(s, nested(s)) for t in within(inner)))
+
+        return within(self.tree)
 
     @property
     def derivation(self) -> Derivation:
@@ -39,10 +61,6 @@ class Form:
         return f"{' + '.join(self.operators()) or 'generated code alone'}, {len(self.steps)} steps: {self.tree.text()}"
 
     def _repr_html_(self) -> str:
-        from einnet.derivation.markup import derivation_html
-        from einnet.expr.markup import wrapped
-        from einnet.expr.picture import svg
-
         return wrapped(f"<b>{' + '.join(self.operators()) or 'generated code alone'}</b>{derivation_html(self.derivation)}{svg(self.tree)}")
 
     def _repr_latex_(self) -> str:
@@ -70,18 +88,23 @@ def after(step: Sequence[Step], start: Scope, form: Form) -> Form:
 
 def substitute_child(form: Form, child: Scope, inner: Form) -> Form:
     """Compute the scope `child`, wherever the tree reads it, by `inner`; copies at the seam are merged away."""
-    tree, steps = form.tree, list(form.steps)
-    for path in occurrences(form.tree, child):
-        steps += [s.below(path) for s in inner.steps]
-        tree = replace_at(tree, path, inner.tree)
-    matches = form.matches
-    if inner.tree != child:
-        matches = tuple((replace_everywhere(s, child, inner.tree), rebase(m, child, inner.tree)) for s, m in matches)
-    kept = {s for s, _ in (*matches, *inner.matches)} | {b for _, m in (*matches, *inner.matches) for b in m.operands if isinstance(b, Scope)}
-    if tree not in kept:
-        tree, more = normalise(tree, kept.__contains__)
-        steps += more
-    return Form(form.start, tree, (*matches, *inner.matches), tuple(steps))
+    tree, matches, more = _substituted(form.tree, form.matches, child, inner.tree, inner.matches)
+    below = [s.below(path) for path in occurrences(form.tree, child) for s in inner.steps] if inner.steps else ()
+    return Form(form.start, tree, matches, (*form.steps, *below, *more))
+
+
+@lru_cache(maxsize=1 << 14)
+def _substituted(tree: Scope, matches: Matches, child: Scope, inner: Scope, more: Matches) -> tuple[Scope, Matches, tuple[Step, ...]]:
+    """The tree with `inner` for the child, in normal form but for the operators and what they read; these operators; the forced steps."""
+    if inner != child:
+        tree = replace_everywhere(tree, child, inner)
+        matches = tuple((replace_everywhere(s, child, inner), rebase(m, child, inner)) for s, m in matches)
+    matches = (*matches, *more)
+    kept = frozenset((*(s for s, _ in matches), *(b for _, m in matches for b in m.operands if isinstance(b, Scope))))
+    if tree in kept:
+        return tree, matches, ()
+    tree, steps = normalise(tree, kept)
+    return tree, matches, steps
 
 
 def rebase(m: Match, old: Scope, new: Scope) -> Match:
@@ -94,14 +117,19 @@ def replace_everywhere(root: Scope, old: Scope, new: Scope) -> Scope:
     """Every occurrence of a scope replaced."""
     if root == old:
         return new
-    for path in list(occurrences(root, old)):
-        root = replace_at(root, path, new)
-    return root
+    if old not in root.inside:
+        return root
+    return replace(root, body=map_reads(root.body, lambda r: _with_base(r, old, new)))
+
+
+def _with_base(r: Read, old: Scope, new: Scope) -> Read:
+    base = replace_everywhere(r.base, old, new) if isinstance(r.base, Scope) else r.base
+    return r if base is r.base else Read(base, r.index, r.fill)
 
 
 def occurrences(root: Scope, wanted: Scope) -> Iterator[tuple[int, ...]]:
     """Paths of all occurrences below the root."""
-    for n, s in enumerate(nested(root)):
+    for n, s in enumerate(nested(root)) if wanted in root.inside else ():
         if s == wanted:
             yield (n,)
         else:
@@ -110,7 +138,12 @@ def occurrences(root: Scope, wanted: Scope) -> Iterator[tuple[int, ...]]:
 
 def effort(form: Form) -> float:
     """Operations, and bytes of intermediate tensors at a typical balance of 10 operations per byte."""
-    return flops(form.tree) + 10.0 * sum(moved(s) for s in dict.fromkeys(walk(form.tree)) if not is_weight(s))
+    return _effort(form.tree)
+
+
+@lru_cache(maxsize=1 << 14)
+def _effort(tree: Scope) -> float:
+    return flops(tree) + 10.0 * sum(moved(s) for s in dict.fromkeys(walk(tree)) if not is_weight(s))
 
 
 def distinct(forms: Iterable[Form]) -> list[Form]:

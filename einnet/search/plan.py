@@ -8,13 +8,13 @@ from math import prod
 
 import numpy as np
 
-from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Scope, Tensor, tensors
+from einnet.expr.values.evaluate import evaluate
 from einnet.graph.dtypes import dtype_name
 from einnet.graph.program import Opaque, Program
 from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.build import Build
-from einnet.instantiate.kernels import Buffer, EOperator, Kernel, OpaqueCall, Plan, View, dense_view, map_views, operand_views, result_views
+from einnet.instantiate.kernels import Buffer, EOperator, Kernel, OpaqueCall, Plan, View, dense_view
 from einnet.instantiate.stitch import Window
 
 
@@ -89,7 +89,7 @@ class Assembly:
         self.kernels.append(OpaqueCall(node.model, views, outputs, ", ".join(node.origin)))
 
     def window(self, tensor: Tensor, whole: str, place: Window) -> None:
-        """Append the copy of a tensor out of another one in which it stands; who can read it there may do without (`search.inplace`)."""
+        """Append the copy of a tensor out of another one in which it stands; who can read it there may do without (`search.copy_elimination`)."""
         self.kernels.append(place.copy(tensor.name, whole))
 
     def finish(self) -> Plan:
@@ -130,7 +130,7 @@ def dtype_of(value: np.ndarray) -> str:
 
 def views_of(kernel: Kernel) -> Iterable[View]:
     """Everything the kernel reads and writes."""
-    return (*operand_views(kernel), *result_views(kernel))
+    return (*kernel.operand_views, *kernel.result_views)
 
 
 def rebind(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
@@ -139,4 +139,4 @@ def rebind(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
     def view(v: View) -> View:
         return replace(v, buffer=names.get(v.buffer, v.buffer))
 
-    return map_views(kernel, view)
+    return kernel.map_views(view)

@@ -16,7 +16,7 @@ from typing import Any
 from einnet.errors import EinNetError
 from einnet.expr.nodes import Scope
 from einnet.instantiate.kernels import Kernel
-from einnet.instantiate.tables import TABLES
+from einnet.instantiate.registry import TABLES
 from einnet.search.candidates import Candidate, Choice, Estimate, choose
 from einnet.search.record import Reader, Writer
 

@@ -13,8 +13,7 @@ from typing import Any
 from einnet.derivation.steps import Step
 from einnet.expr.index import Floor, Index
 from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Iter, Mul, Number, Read, Scope, Select, Tensor, Val
-from einnet.instantiate.match import Match, match
-from einnet.instantiate.tables import Table
+from einnet.instantiate.matching.types import Match, Table
 from einnet.search.forms import Form
 
 Json = Any
@@ -116,7 +115,7 @@ class Reader:
 
     def _match(self, scope: int, table: str) -> Match:
         if (scope, table) not in self._matches:
-            tried = (match(self.scopes[scope], t) for t in self._operators)
+            tried = (t.match(self.scopes[scope]) for t in self._operators)
             found = next((m for m in tried if isinstance(m, Match) and m.table == table), None)
             if found is None:
                 raise ValueError(f"no {table}: {self.scopes[scope].text()}")

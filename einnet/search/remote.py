@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from einnet.expr.nodes import Scope
-from einnet.instantiate.tables import TABLES
+from einnet.instantiate.registry import TABLES
 from einnet.search.forms import Form
 from einnet.search.record import Reader, Writer
 from einnet.search.space import Options, Statistics, deepen

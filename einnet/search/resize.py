@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from einnet.derivation.rule import Refused
+from einnet.derivation.moves.rule import Refused
 from einnet.derivation.steps import Step
 from einnet.expr.resize import Resize, doubtful
-from einnet.instantiate.match import Match, match
-from einnet.instantiate.tables import TABLES
+from einnet.instantiate.matching.types import Match
+from einnet.instantiate.registry import TABLES
 from einnet.search.forms import Form
 
 
@@ -33,7 +33,7 @@ def resized_form(form: Form, resize: Resize) -> Form | Refused:
         return Refused(str(error))
     matches = []
     for scope, table in scopes:
-        found = sorted((m for m in (match(scope, t) for t in TABLES) if isinstance(m, Match)), key=lambda m: m.table != table)
+        found = sorted((m for m in (t.match(scope) for t in TABLES) if isinstance(m, Match)), key=lambda m: m.table != table)
         if not found:
             return Refused(f"at {resize.new}, {scope.text()} is no {table} and no other operator")
         matches.append((scope, found[0]))

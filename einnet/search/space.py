@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from einnet.derivation.facts import is_copy
-from einnet.derivation.normalise import FORCED, normalise
-from einnet.derivation.rule import Refused, Rewrite, Rule
-from einnet.derivation.rules import RULES
+from einnet.derivation.moves.rule import Refused, Rewrite, Rule
+from einnet.derivation.normalise import normalise
+from einnet.derivation.rules import EXPLORED, FORCED, RULES
 from einnet.derivation.steps import Step
 from einnet.expr.nodes import Scope, is_weight, nested, walk
-from einnet.instantiate.tables import TABLES, Table
+from einnet.instantiate.matching.types import Table
+from einnet.instantiate.registry import TABLES
 from einnet.search.bases import bases_of, closed_base, converged_forms
 from einnet.search.forms import Form, plain
 from einnet.search.groups import Base, Group, Member
@@ -28,12 +29,6 @@ from einnet.search.together import together
 from einnet.search.trace import AGAIN, CUT, NEW, Observer
 from einnet.search.ways import Ways
 from einnet.search.work import BYTES, MACHINE, Weights, applies_algorithm, elements, flops, intensity, moved
-
-EXPLORED = (
-    "sum-split", "substitute", "substitute-sum", "tile", "band", "triangle", "merge", "relax", "bilinear", "divide", "distribute", "scale",
-    "store", "taps", "join", "collect", "commute",
-)  # fmt: skip
-"""Rules that are a choice. tighten and fold are applied always, reorder and relayout where converging derivation wants them."""
 
 
 @dataclass(frozen=True)

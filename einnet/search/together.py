@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
-from math import prod
 
 from einnet.derivation.rules.join import joins, put_together
 from einnet.derivation.steps import Step
 from einnet.expr.nodes import Scope, is_weight, nested
-from einnet.instantiate.kernels import Conv
-from einnet.instantiate.match import Match
-from einnet.instantiate.tables import Table
+from einnet.instantiate.matching.types import Match, Table
 from einnet.search.converge import Converged, converge
 from einnet.search.forms import Form, converged_form, effort, substitute_child
 
@@ -57,13 +54,7 @@ def _by_kind(forms: Sequence[Form]) -> dict[Kind, list[Form]]:
 
 def _kind(m: Match) -> tuple[int, ...]:
     """What operators must share to be joined: batches, the extent that is summed, and the rows of the operand that is no weight; a window's all."""
-    kernel = m.kernel
-    if isinstance(kernel, Conv):
-        return (*kernel.x.shape, *kernel.w.shape[2:], *kernel.strides, *kernel.dilations, *kernel.pads_begin, *kernel.y.shape[2:])
-    rows, columns = kernel.c.shape[-2:]
-    constant = [is_weight(b) if isinstance(b, Scope) else b.weight for b in m.operands]
-    kept = (rows, columns) if constant[0] == constant[1] else (columns,) if constant[0] else (rows,)
-    return (prod(kernel.c.shape[:-2]), kernel.a.shape[-1], *sorted(kept))
+    return m.kernel.joining([is_weight(b) if isinstance(b, Scope) else b.weight for b in m.operands])
 
 
 def joined_operators(form: Form, tables: Sequence[Table]) -> Iterator[Form]:

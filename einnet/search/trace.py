@@ -11,7 +11,7 @@ from typing import Protocol
 
 from einnet.derivation.steps import Step
 from einnet.expr.nodes import Scope
-from einnet.instantiate.match import Mismatch
+from einnet.instantiate.matching.types import Mismatch
 from einnet.search.converge import Converged
 
 NEW, AGAIN, CUT = "new", "again", "cut"

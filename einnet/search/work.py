@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from einnet.derivation.facts import has_values, is_transform
@@ -24,11 +25,13 @@ def operations(body: Body) -> int:
     return own + sum(operations(a) for a in children(body))
 
 
+@lru_cache(maxsize=1 << 14)
 def flops(scope: Scope) -> int:
     """Operations of the scope and of those inside it, weight-only ones left out; transforms are counted one dimension after the other."""
     return sum(_own_flops(s) for s in dict.fromkeys(walk(scope)) if not is_weight(s))
 
 
+@lru_cache(maxsize=1 << 15)
 def _own_flops(s: Scope) -> int:
     if is_transform(s):
         return 2 * prod(s.shape) * sum(i.extent for i in s.sums)
@@ -40,11 +43,13 @@ def elements(scope: Scope) -> int:
     return prod(scope.shape) + sum(prod(t.shape) for t in tensors(scope).values())
 
 
+@lru_cache(maxsize=1 << 15)
 def moved(scope: Scope) -> int:
     """Bytes written and read again for the intermediate tensors of the scope, at least; weights are free."""
     return sum(2 * BYTES * prod(s.shape) for s in dict.fromkeys(nested(scope)) if not is_weight(s))
 
 
+@lru_cache(maxsize=1 << 14)
 def intensity(scope: Scope) -> float:
     """Operations of the scope itself, not of those inside it, for every element it reads and writes (paper section 5, intensity analysis)."""
     bases = {r.base for r in reads(scope.body)}
@@ -71,6 +76,7 @@ MACHINE = Weights()
 """A processor of today, roughly: the search wants an order of promise, costs that count are measured."""
 
 
+@lru_cache(maxsize=1 << 15)
 def cost(scope: Scope, vendor: bool, weights: Weights) -> int:
     """What computing the scope alone costs at least, its operands given, in FLOPs: arithmetic or traffic, whichever is more, and a launch.
 

@@ -7,10 +7,11 @@ import pytest
 
 import einnet
 from benchmarks.models.net import Net
-from einnet.api import accept, decide
-from einnet.api.accept import by_part, losers
-from einnet.api.verify import Trial
+from einnet.compile.targets.cpu import acceptance as accept
+from einnet.compile.targets.cpu import contest as decide
+from einnet.compile.targets.cpu.acceptance import by_part, losers
 from einnet.errors import BackendError
+from einnet.evidence.comparison.verify import Trial
 from einnet.instantiate.kernels import Conv, Matmul
 from einnet.runtime import capacity
 from einnet.runtime.costs import CpuCost
@@ -83,7 +84,7 @@ def test_a_program_without_a_part_is_right_and_told_of(derived, tmp_path, monkey
     monkeypatch.setattr(CpuCost, "measured", liked)
     monkeypatch.setattr(CpuCost, "estimates", liked)
     monkeypatch.setattr(decide, "losers", lambda *_: {victim})
-    monkeypatch.setattr(decide, "TURNS", 0)
+    monkeypatch.setattr(decide, "CONTEST_RUNS", 0)
     monkeypatch.setattr(Trial, "compare", compared)
     result = einnet.optimize(model, time_budget=4, max_depth=1, threads=1, fresh=True)
     changed = {s["key"] for s in result.report["subprograms"] if s["changed"]}

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.helper import make_node as node
 
 import einnet
-from einnet.api.onnx_out import exported
+from einnet.compile.export.onnx_file import exported
 from einnet.errors import ModelError, UsageError
 from einnet.runtime.ort import Session
 from tests.api.test_onnx_part import outcome_of

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from einnet.api import bisect as subject
-from einnet.api.bisect import errors_by_step, greatest, operators
 from einnet.derivation.steps import Derivation, Step
+from einnet.evidence import bisect as subject
+from einnet.evidence.bisect import errors_by_step, greatest, operators
 from einnet.expr.nodes import make_add
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.instantiate.build import build
 from einnet.instantiate.kernels import EOperator, Matmul
 
@@ -75,7 +75,7 @@ def derived(tmp_path_factory: pytest.TempPathFactory):
     def liked(self, kernels, until=float("inf")):
         return [1e-6 if isinstance(k, Matmul) else 1.0 if isinstance(k, Conv) else 1e-9 * flops(k) for k in kernels]
 
-    from einnet.api import decide
+    from einnet.compile.targets.cpu import contest as decide
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CpuCost, "measured", liked)

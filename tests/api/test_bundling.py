@@ -12,18 +12,19 @@ import onnx
 import pytest
 
 from benchmarks.models.net import Net
-from einnet.api.bundling import attempt
-from einnet.api.certificate import certify
-from einnet.api.optimize import prepare
-from einnet.api.pipeline import Outcome, search
-from einnet.api.schedule import Schedule
-from einnet.api.settings import Settings
+from einnet.compile.budget import Schedule
+from einnet.compile.bundling import attempt
+from einnet.compile.program_search import search
+from einnet.evidence.certificate import certify
 from einnet.expr.nodes import walk
 from einnet.graph.interpret import interpret
-from einnet.graph.onnx import load
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Plan
-from einnet.search.inplace import in_place
+from einnet.search.copy_elimination import in_place
+from einnet.search.outcome import Outcome
+from einnet.search.settings import Settings
 from tests.instantiate.numpy_kernels import Buffers, execute
 from tests.models import random_inputs, tiny
 
@@ -131,6 +132,6 @@ def test_kept_originals_are_the_models_own_operators() -> None:
     program, found = outcome("block", CallsCount())
     own = found.plan(original=True)
     assert found.bundles
-    found.keep_original()
+    found = found.original()
     assert not found.bundles and found.program is program and not any(r.changed for r in found.results)
     assert found.plan().kernels == own.kernels

@@ -7,17 +7,17 @@ from unittest.mock import Mock
 
 import pytest
 
-from einnet.api.certificate import Certificate, Entry, everywhere, proofs, proofs_by
-from einnet.api.follow import AtSize
-from einnet.api.pipeline import Outcome, Result
-from einnet.api.settings import Settings
-from einnet.api.sound import keep_proven
+from einnet.compile.ranges.follow import AtSize
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import UsageError
+from einnet.evidence.certificate import Certificate, Entry, everywhere, proofs, proofs_by
+from einnet.evidence.sound import keep_proven
+from einnet.expr.notation.text import parse
 from einnet.expr.resize import Resize
-from einnet.expr.text import parse
 from einnet.search.forms import Form
+from einnet.search.outcome import Outcome, Result
 from einnet.search.resize import resized_form, resized_step
+from einnet.search.settings import Settings
 
 AT = 13
 TENSORS = "A : f32[13,8]\n"
@@ -82,7 +82,7 @@ def outcome_of(*steps: Step, key: str = "part"):  # type: ignore[no-untyped-def]
     form = Mock(derivation=Derivation(steps[0].before, steps), steps=steps, matches=())
     best, original = Mock(form=form), Mock(form=Mock(steps=(), derivation=Derivation(steps[0].before)))
     part = Result(Mock(key=key), {}, Mock(best=best, original=original))
-    return Outcome(Mock(), [part])
+    return Outcome(Mock(), (part,))
 
 
 def step(before: str, after: str, kind: str = "reassociation", bound: float | None = None) -> Step:
@@ -104,7 +104,7 @@ NOT_TOLD = step("L[n<13,c<8] A[n,c]", "L[n<13,c<8] A[n,c]*exp(0*A[n,c])")
 ])  # fmt: skip
 def test_only_what_is_proven_and_of_an_allowed_class_is_used(steps: list[Step], allow: str, why: str) -> None:
     outcome = outcome_of(*steps)
-    keep_proven(outcome, Settings(allow=allow))
+    outcome = keep_proven(outcome, Settings(allow=allow))
     (part,) = outcome.results
     assert part.use_original == bool(why)
     assert (why in " ".join(outcome.notes)) if why else not outcome.notes

@@ -6,12 +6,12 @@ import gc
 
 import pytest
 
-from einnet.api import pipeline
-from einnet.api.collection import collection_on_demand
-from einnet.api.pipeline import search
-from einnet.api.schedule import Schedule
-from einnet.api.settings import Settings
-from einnet.graph.onnx import load
+from einnet.compile import program_search as pipeline
+from einnet.compile.budget import Schedule
+from einnet.compile.garbage import collection_on_demand
+from einnet.compile.program_search import search
+from einnet.graph.onnx.importer import load
+from einnet.search.settings import Settings
 from einnet.search.space import Space
 from tests.api.test_schedule import SlowMachine
 from tests.models import tiny

@@ -10,15 +10,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import einnet
-from einnet.api.audit import audit
-from einnet.api.compared import model_digest, not_compared
-from einnet.api.cuda import CudaOptimization
-from einnet.api.optimize import prepare
-from einnet.api.report import build_report
-from einnet.api.verify import compare_outputs
 from einnet.cli import main
+from einnet.compile.targets.cuda.target import CudaOptimization
 from einnet.errors import ArtifactError, ModelError, UsageError
-from einnet.graph.onnx import load
+from einnet.evidence.audit import audit
+from einnet.evidence.comparison.verdicts import model_digest, not_compared
+from einnet.evidence.comparison.verify import compare_outputs
+from einnet.evidence.report.build import build_report
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
 from einnet.runtime.onnx.model import export
 from einnet.runtime.ort import Session
 from einnet.runtime.timing import Timing
@@ -87,7 +87,7 @@ def test_an_onnx_model_that_gives_something_else_is_not_written(tmp_path: Path, 
         broken.CopyFrom(result.model)
         next(w for w in broken.graph.initializer if w.name == weight.name).CopyFrom(numpy_helper.from_array(other, weight.name))
         break
-    monkeypatch.setattr("einnet.api.onnx_out.to_onnx", lambda _: broken)
+    monkeypatch.setattr("einnet.compile.export.onnx_file.to_onnx", lambda _: broken)
     with pytest.raises(ArtifactError, match="failed its verification"):
         result.save(tmp_path / "p.onnx")
     assert list(tmp_path.iterdir()) == []
@@ -138,17 +138,23 @@ def test_the_digest_is_of_what_a_model_computes(tmp_path: Path) -> None:
 def test_the_function_takes_cuda_as_the_command_does(tmp_path: Path) -> None:
     result = einnet.optimize(two_layers(), backend="cuda", time_budget=0.2)
     assert isinstance(result, CudaOptimization)
+    assert result.report["device"] == "NVIDIA H100 80GB HBM3" and result.report["math"] == "fp32"
+    assert einnet.optimize(two_layers(), backend="cuda", math="tf32", derive=False, time_budget=0.2).report["math"] == "tf32"
     assert result.report["verification"]["passed"]
     assert result.save(tmp_path / "p.einnet").exists()
     with pytest.raises(UsageError, match="profile describes a CUDA device"):
         einnet.optimize(two_layers(), profile="p.json", **SHORT)
+    with pytest.raises(UsageError, match="math is about products on a CUDA device"):
+        einnet.optimize(two_layers(), math="tf32", **SHORT)
+    with pytest.raises(UsageError, match="backend 'tpu' is not one of cpu, cuda"):
+        einnet.optimize(two_layers(), backend="tpu")
 
 
 def test_a_time_that_was_taken_once_is_no_ratio() -> None:
     result = einnet.optimize(two_layers(), derive=False, **SHORT)
     t = result.report["totals"]
     times = {name: Timing(t[f"{name}_ms"] / 1e3, 0.0, 3) for name in ("original", "optimized", "onnxruntime")}
-    given = (result.model, result.program, result.outcome, result.settings)
+    given = (result.model, result.outcome.program, result.outcome, result.settings)
     rest = (result.report["verification"], result.certificate, (), {}, 1.0)
     assert build_report(*given, {**times, "once": "out of memory"}, *rest)["totals"]["speedup"] is None
     assert build_report(*given, {**times, "once": ""}, *rest)["totals"]["speedup"] == pytest.approx(t["onnxruntime_ms"] / t["optimized_ms"])

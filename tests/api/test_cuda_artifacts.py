@@ -15,13 +15,13 @@ import pytest
 
 import einnet
 from benchmarks.models import SEVEN
-from einnet.api.cuda import optimize_cuda
-from einnet.api.cuda_report import TAKEN
-from einnet.api.settings import Settings
 from einnet.cli import main
+from einnet.compile.targets.cuda.report import TAKEN
+from einnet.compile.targets.cuda.target import optimize_cuda
 from einnet.instantiate.kernels import Conv
 from einnet.runtime.cuda import store
 from einnet.runtime.cuda.program import Gemm
+from einnet.search.settings import Settings
 from tests.models import random_inputs, tiny, two_layers
 from tests.runtime.cuda.programs import reference, worst
 from tests.runtime.cuda.standin import install

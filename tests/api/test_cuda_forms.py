@@ -7,12 +7,12 @@ import onnx
 import pytest
 
 from benchmarks.models.net import Net
-from einnet.api.cuda import optimize_cuda
-from einnet.api.settings import Settings
+from einnet.compile.targets.cuda.target import optimize_cuda
 from einnet.instantiate.kernels import Conv, Plan
 from einnet.runtime.cuda.fit import filters_last, fitted
 from einnet.runtime.cuda.host import Host
 from einnet.runtime.cuda.lower import lower
+from einnet.search.settings import Settings
 from tests.models import random_inputs
 from tests.runtime.cuda.programs import own_plan, reference, worst
 

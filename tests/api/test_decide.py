@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import einnet
-from einnet.api import decide
-from einnet.api.decide import best_of, slower_of
-from einnet.api.verify import WHOLE, Trial
-from einnet.api.whole import whole_model
+from einnet.compile.targets.cpu import contest as decide
+from einnet.compile.targets.cpu.contest import best_of, slower_of
+from einnet.compile.targets.whole.one_kernel import whole_model
 from einnet.errors import UsageError
+from einnet.evidence.comparison.verify import WHOLE, Trial
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.ort import Session
 from einnet.runtime.timing import Comparison, Timing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import einnet
-from einnet.derivation.check import check
+from einnet.derivation.checker.check import check
 from einnet.derivation.rules import RULES
 from einnet.errors import ParseError, UsageError
 

@@ -11,20 +11,22 @@ import onnx
 import pytest
 
 import einnet
-from einnet.api import decide, dynamic
-from einnet.api.audit_ranged import audit_ranged
-from einnet.api.dynamic import DynamicOptimization, optimize_dynamic
-from einnet.api.family import shared
-from einnet.api.served import RangedProgram
-from einnet.api.sizes import Effort, dimension_of, measured_sizes, nearest
-from einnet.api.stored import load_static
 from einnet.cli import main
 from einnet.cli.ranged import summary
+from einnet.compile.ranges import target as dynamic
+from einnet.compile.ranges.audit_ranged import audit_ranged
+from einnet.compile.ranges.family import shared
+from einnet.compile.ranges.served import RangedProgram
+from einnet.compile.ranges.sizes import Effort, dimension_of, measured_sizes, nearest
+from einnet.compile.ranges.target import DynamicOptimization, optimize_dynamic
+from einnet.compile.targets.cpu import contest as decide
+from einnet.compile.targets.stored import load
 from einnet.errors import ArtifactError, CertificateError, UsageError
-from einnet.graph.onnx_dynamic import Dimension
-from einnet.instantiate.kernels import Conv, Matmul
+from einnet.graph.onnx.dynamic import Dimension
+from einnet.instantiate.kernels import Conv, Matmul, Post
 from einnet.runtime import pool
 from einnet.runtime.costs import CpuCost
+from einnet.runtime.cpu.program import Executable
 from einnet.runtime.cpu.roofline import flops
 from tests.graph.cases import reference
 from tests.models import tiny, two_layers
@@ -95,6 +97,33 @@ def test_what_is_derived_at_one_size_runs_at_all_and_is_proven_at_each(derived):
     verdict = audit_ranged(model, program)
     assert verdict["passed"]
     assert verdict["certificate"]["claims"]["for every batch >= 1, by one proof"] >= 1
+    for told in verdict["sizes"].values():
+        assert told["lifting"]["proven"] + told["lifting"]["by_derivation"] == told["lifting"]["subprograms"] > 0
+        assert told["lifting"]["derived"] > 0 and told["kernels"]["exact"] > 0 and told["subprograms"]["subprograms"] > 0
+
+
+@pytest.mark.parametrize("change", ["a clip", "a weight", "no derivation"])
+def test_a_plan_of_one_size_that_is_another_is_refused(derived, monkeypatch, change):
+    model, program = derived
+    right = program.ranged.executable(2)
+    plan, honest = right.plan, program.ranged.executable
+    if change == "a clip":
+        place = next(n for n, k in enumerate(plan.kernels) if isinstance(k, Matmul))
+        clipped = replace(plan.kernels[place], post=(*plan.kernels[place].post, Post("clip", None, -0.01, 0.01)))
+        plan = replace(plan, kernels=(*plan.kernels[:place], clipped, *plan.kernels[place + 1 :]))
+    if change == "a weight":
+        plan = replace(plan, constants={name: values * np.float32(1.00005) for name, values in plan.constants.items()})
+    other = RangedProgram(program.path)
+    if change == "no derivation":
+        monkeypatch.setitem(other.__dict__, "derivations", [])
+    wrong = Executable(plan, 1)
+    monkeypatch.setattr(other.ranged, "executable", lambda size: wrong if size == 2 else honest(size))
+    verdict = audit_ranged(model, other)
+    assert not verdict["passed"]
+    if change == "no derivation":
+        assert verdict["certificate"]["problems"] and any("no derivation" in p for p in verdict["sizes"]["1"]["problems"])
+    else:
+        assert verdict["sizes"]["2"]["problems"] and not verdict["sizes"]["1"]["problems"]
 
 
 def test_a_damaged_derivation_is_found_at_every_size(derived):
@@ -107,7 +136,7 @@ def test_a_damaged_derivation_is_found_at_every_size(derived):
     with pytest.raises(CertificateError, match="at batch = 2"):
         damaged.check()
     other = RangedProgram(program.path)
-    other.__dict__["derivations"] = [damaged]
+    other.__dict__["derivations"] = [damaged if d is text else d for d in program.derivations]
     assert any("at batch = 3" in problem for problem in audit_ranged(model, other)["certificate"]["problems"])
 
 
@@ -190,7 +219,7 @@ def test_the_audit_passes_and_finds_a_foreign_derivation(made):
 
     foreign = parse("batch in 1..3\nholds at 1..2\nA : f32[batch,3]\nfrom L[n<batch,c<3] A[n,c]\n")
     program.__dict__["derivations"] = [foreign]
-    problems = audit_ranged(model, program)["certificate"]["problems"]
+    problems = [p for p in audit_ranged(model, program)["certificate"]["problems"] if p.startswith("derivation 1,")]
     assert len(problems) == 2
     assert "at batch = 1: it starts from an expression that the model does not have" in problems[0]
 
@@ -220,7 +249,7 @@ def test_a_budget_that_is_too_small_is_told_with_what_took_so_long(tmp_path, cap
 
 def test_static_readers_refuse_it(made):
     with pytest.raises(ArtifactError, match="serves a range of sizes"):
-        load_static(made[1])
+        load(made[1])
 
 
 def test_a_damaged_file_is_refused(made, tmp_path):

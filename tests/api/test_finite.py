@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,11 +12,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import einnet
-from einnet.api.finite import assumptions, reaches_further, settle
 from einnet.cli import main
 from einnet.errors import UsageError
-from einnet.expr.text import parse
-from einnet.instantiate.posted import keeping_nan, nan_lost
+from einnet.evidence.comparison.finite import assumptions, reaches_further, settle
+from einnet.expr.notation.text import parse
+from einnet.instantiate.epilogue_kernels import keeping_nan, nan_lost
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.ort import Session
 from tests.api.test_onnx_part import outcome_of
@@ -84,8 +85,8 @@ def test_what_a_vendor_kernel_makes_of_nan_is_told() -> None:
     outcome = outcome_of(layers(), Random(0), 0.0)
     fused = [k for k in outcome.plan().kernels if nan_lost(k)]
     assert fused
-    assert f"relu and clip inside of {len(fused)} vendor kernels make a bound of NaN" in assumptions(outcome)
-    outcome.strict_nan = True
+    assert f"relu, clip and maxima inside of {len(fused)} vendor kernels make a number of NaN" in assumptions(outcome)
+    outcome = replace(outcome, strict_nan=True)
     plan, owners = outcome.assemble()
     assert len(plan.kernels) == len(owners)
     assert not any(map(nan_lost, plan.kernels))
@@ -102,8 +103,8 @@ def test_what_a_vendor_kernel_makes_of_nan_is_told() -> None:
 def test_a_candidate_that_is_for_finite_numbers_is_not_settled_on() -> None:
     outcome = outcome_of(layers(), Random(0), 0.0)
     (choice, *_) = [r.choice for r in outcome.results]
-    settle(choice)
-    assert choice.best is choice.original or not reaches_further(choice.expression, choice.best.form.tree)
+    settled = settle(choice)
+    assert settled.best is choice.original or not reaches_further(choice.expression, settled.best.form.tree)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

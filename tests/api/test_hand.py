@@ -56,7 +56,7 @@ def test_texts_that_are_no_expressions() -> None:
 def test_a_wrong_rule_can_be_applied_and_is_rejected() -> None:
     from dataclasses import replace
 
-    from einnet.derivation.rule import Rewrite, rule
+    from einnet.derivation.moves.rule import Rewrite, rule
 
     @rule("drop", guard="always")
     def drop(e):

@@ -11,7 +11,10 @@ from onnx import TensorProto, helper
 
 import einnet
 from einnet.cli import main
+from einnet.compile.targets.whole.target import run_once
 from einnet.errors import ModelError, UsageError
+from einnet.runtime.whole import Whole
+from einnet.search.settings import Settings
 
 FLOATS = helper.make_tensor_type_proto(TensorProto.FLOAT, [2])
 
@@ -77,3 +80,21 @@ def test_what_onnx_runtime_does_not_take_either(tmp_path: Path):
     x, y = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4]), helper.make_tensor_value_info("y", TensorProto.INT64, [1, "n"])
     with pytest.raises(ModelError, match="Nothing"):
         einnet.optimize(model(nodes, [x], [y]), threads=1)
+
+
+def free(inner: int) -> Whole:
+    """x[n, m] times a weight of `inner` rows, n and m as the caller has them."""
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in (("x", ["n", "m"]), ("y", ["n", 3]))]
+    made = model([helper.make_node("MatMul", ["x", "w"], ["y"])], ends[:1], ends[1:])
+    made.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((inner, 3), np.float32), "w"))
+    return Whole(made.SerializeToString(), 1, "free")
+
+
+def test_what_has_no_sizes_is_run_at_drawn_ones() -> None:
+    assert run_once(free(2), Settings(threads=1)) is None
+    assert run_once(free(8), Settings(threads=1)) is None
+    assert "takes none of those that were drawn" in str(run_once(free(7), Settings(threads=1)))
+    assert run_once(free(7), Settings(threads=1, shapes={"x": (2, 7)})) is None
+    with pytest.raises(UsageError):
+        run_once(free(7), Settings(threads=1, shapes={"x": (2, 6)}))
+    assert "no tensor of a type" in str(run_once(Whole(strings().SerializeToString(), 1, "strings"), Settings(threads=1)))

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import einnet
-from einnet.api import pipeline
-from einnet.api.verify import Trial
-from einnet.expr.text import parse
+from einnet.compile import program_search as pipeline
+from einnet.evidence.comparison.verify import Trial
+from einnet.expr.notation.text import parse
 from einnet.runtime.profile import ProfileDatabase
 from einnet.runtime.timing import Timing
 from einnet.search.candidates import choose

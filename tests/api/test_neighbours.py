@@ -5,10 +5,10 @@ from math import inf
 
 import pytest
 
-from einnet.api.follow import as_expected
-from einnet.api.neighbours import DISTANCE, Known, Neighbours, doubt
+from einnet.compile.ranges.follow import as_expected
+from einnet.compile.ranges.neighbours import DISTANCE, Known, Neighbours, doubt
 from einnet.derivation.steps import Step
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.instantiate.build import Build
 from einnet.instantiate.kernels import Kernel, Matmul, dense_view
 from einnet.search.candidates import DOUBT, Candidate, Choice

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from einnet.api import onnx_pick
-from einnet.api.onnx_pick import pick
-from einnet.api.pipeline import Outcome
+from einnet.compile.targets.onnx import pick as onnx_pick
+from einnet.compile.targets.onnx.pick import pick
 from einnet.runtime.timing import summarize
+from einnet.search.outcome import Outcome
 from tests.api.test_onnx_part import outcome_of
 from tests.models import tiny
 
@@ -34,8 +34,7 @@ def picked(outcome: Outcome, worth: dict[str, float], seconds: float = 60.0) -> 
     def race(one: bytes, other: bytes, _: float) -> dict[str, object]:
         return {"onnxruntime": summarize([time_of(one)]), "optimized": summarize([time_of(other)])}
 
-    pick(outcome, b"", lambda: chosen(outcome), race, seconds)
-    return set(chosen(outcome).decode().split())
+    return set(chosen(pick(outcome, b"", chosen, race, seconds)).decode().split())
 
 
 def test_what_makes_the_whole_faster_stays(outcome: Outcome) -> None:
@@ -52,8 +51,7 @@ def test_what_cannot_be_written_is_not_taken(outcome: Outcome) -> None:
     def race(*_: object) -> dict[str, object]:
         raise AssertionError("there is nothing to time")
 
-    pick(outcome, b"", lambda: None, race, 60.0)
-    assert not any(r.changed for r in outcome.results)
+    assert not pick(outcome, b"", lambda _: None, race, 60.0).changed
 
 
 class Clock:
@@ -71,7 +69,7 @@ class Clock:
 @pytest.mark.parametrize(("seconds", "tried"), [(0.0, 0), (2.9, 0), (3.0, 1), (8.9, 2), (9.1, 3)])
 def test_no_race_is_begun_that_would_not_end_in_time(outcome: Outcome, monkeypatch: pytest.MonkeyPatch, seconds: float, tried: int) -> None:
     clock = Clock(monkeypatch)
-    pick(outcome, b"", lambda: chosen(outcome), clock.race, seconds, least=3.0)
+    outcome = pick(outcome, b"", chosen, clock.race, seconds, least=3.0)
     assert len(chosen(outcome).split()) == tried
     assert clock.now <= 100 + seconds
     assert "the model's own nodes stay" in outcome.notes[-1]
@@ -79,7 +77,7 @@ def test_no_race_is_begun_that_would_not_end_in_time(outcome: Outcome, monkeypat
 
 def test_what_a_race_takes_is_learned_from_the_first(outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    pick(outcome, b"", lambda: chosen(outcome), clock.race, seconds=5.0)
+    outcome = pick(outcome, b"", chosen, clock.race, seconds=5.0)
     assert len(chosen(outcome).split()) == 1
     assert clock.now == 103
 
@@ -88,10 +86,10 @@ def test_writing_is_no_part_of_a_race(outcome: Outcome, monkeypatch: pytest.Monk
     """Each model takes 1 s to write; races take what they are given, which stays enough for all."""
     clock, groups = Clock(monkeypatch), len({r.subprogram.key for r in outcome.results if r.changed})
 
-    def write() -> bytes:
+    def write(tried: Outcome) -> bytes:
         clock.now += 1.0
-        return chosen(outcome)
+        return chosen(tried)
 
-    pick(outcome, b"", write, clock.race, seconds=6.0 * groups, least=0.8)
+    outcome = pick(outcome, b"", write, clock.race, seconds=6.0 * groups, least=0.8)
     assert len(chosen(outcome).split()) == groups
     assert clock.now <= 100 + 6 * groups

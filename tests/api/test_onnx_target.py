@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import json
+from dataclasses import replace
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
 import einnet
-from einnet.api import onnx_target
-from einnet.api.audit import audit
-from einnet.api.optimize import Optimization
+from einnet.cli import main
+from einnet.compile.target import Optimization
+from einnet.compile.targets.onnx import target as onnx_target
 from einnet.errors import UsageError
+from einnet.evidence.audit import audit
 from einnet.instantiate.kernels import Conv, Kernel, Matmul, OpaqueCall, View, dense_view
 from einnet.runtime import capacity
 from einnet.runtime.costs import CpuCost
@@ -21,7 +26,7 @@ from einnet.runtime.cpu.roofline import flops
 from einnet.runtime.onnx.cost import OnnxCost, expanded
 from einnet.runtime.ort import Baseline, Session
 from einnet.runtime.profile import ProfileDatabase
-from tests.models import random_inputs, tiny
+from tests.models import random_inputs, tiny, two_layers
 
 
 def optimized(model: onnx.ModelProto) -> Optimization:
@@ -34,7 +39,7 @@ def model() -> onnx.ModelProto:
 
 
 def test_where_nothing_is_faster_the_original_is_written(model: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(onnx_target, "faster", lambda times: False)
+    monkeypatch.setattr(onnx_target, "gains", lambda times: False)
     result = optimized(model)
     assert any(note.startswith(onnx_target.NOT_DERIVED) for note in result.report["notes"])
     assert onnx.load(result.save(tmp_path / "same.onnx")) == model
@@ -49,8 +54,8 @@ def test_a_derived_model_is_verified_in_onnx_runtime(model: onnx.ModelProto, mon
 
     monkeypatch.setattr(OnnxCost, "measured", liked)
     monkeypatch.setattr(OnnxCost, "estimates", liked)
-    monkeypatch.setattr(onnx_target, "faster", lambda times: True)
-    monkeypatch.setattr(onnx_target, "pick", lambda *_: None)
+    monkeypatch.setattr(onnx_target, "gains", lambda times: True)
+    monkeypatch.setattr(onnx_target, "pick", lambda outcome, *_: outcome)
     result = optimized(model)
     assert result.report["runs"] == "derived"
     written = onnx.load(result.save(tmp_path / "out.onnx"))
@@ -98,6 +103,94 @@ def test_models_that_do_not_fit_together_take_turns(model: onnx.ModelProto, monk
     assert bool(rested) is rests
 
 
+def test_an_output_without_a_shape_is_written_with_it(tmp_path: Path) -> None:
+    given = two_layers()
+    for out in given.graph.output:
+        out.type.tensor_type.ClearField("shape")
+    onnx.save(given, tmp_path / "m.onnx")
+    assert main(["optimize", str(tmp_path / "m.onnx"), "--target", "onnx", "-o", str(tmp_path / "o.onnx"), "--time-budget", "2"]) == 0
+    written = onnx.load(tmp_path / "o.onnx")
+    onnx.checker.check_model(written, full_check=True)
+    assert all(out.type.tensor_type.HasField("shape") for out in written.graph.output)
+
+
 def test_an_unknown_target_is_refused(model: onnx.ModelProto) -> None:
     with pytest.raises(UsageError, match="native, onnx"):
         einnet.optimize(model, target="torch")
+
+
+def derived(patch: pytest.MonkeyPatch, model: onnx.ModelProto) -> Optimization:
+    """Something derived, whatever it costs."""
+
+    def liked(self: OnnxCost, kernels: list[Kernel], until: float = inf) -> list[float | None]:
+        return [1e-6 if isinstance(k, Matmul) else 1.0 if isinstance(k, Conv) else 1e-9 * flops(k) for k in kernels]
+
+    patch.setattr(OnnxCost, "measured", liked)
+    patch.setattr(OnnxCost, "estimates", liked)
+    patch.setattr(onnx_target, "gains", lambda times: True)
+    patch.setattr(onnx_target, "pick", lambda outcome, *_: outcome)
+    return optimized(model)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[onnx.ModelProto, Path]:
+    """A model of several parts, and the program that holds what was written for it."""
+    model = tiny("fsrcnn")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EINNET_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return model, derived(patch, model).save(tmp_path_factory.mktemp("written") / "p.einnet")
+
+
+def test_what_is_written_is_proven_by_its_kernels(stored: tuple[onnx.ModelProto, Path]) -> None:
+    model, path = stored
+    verdict = audit(model, einnet.load(path))
+    told = verdict["lifting"]
+    assert verdict["passed"], verdict
+    assert told["proven"] + told["by_derivation"] == told["subprograms"] > 1
+    assert verdict["constants"]["constants"] > 0
+    numbers = verdict["verification"]["subprograms"]
+    assert numbers["subprograms"] == numbers["of"] and numbers["not_compared"] == []
+
+
+def change_kernel(told: dict[str, Any], written: onnx.ModelProto) -> None:
+    text = json.dumps(told["plan"])
+    changed = text.replace("relu(", "abs(", 1)
+    assert changed != text
+    told["plan"] = json.loads(changed)
+
+
+def change_weight(told: dict[str, Any], written: onnx.ModelProto) -> None:
+    weight = next(i for i in written.graph.initializer if i.name.startswith("einnet_"))
+    weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) * np.float32(1.00005), weight.name))
+
+
+def change_node(told: dict[str, Any], written: onnx.ModelProto) -> None:
+    out = written.graph.output[0].name
+    node = next(n for n in written.graph.node if out in n.output)
+    node.output[0] = "before"
+    written.graph.node.append(onnx.helper.make_node("Mul", ["before", "half"], [out]))
+    shape = [d.dim_value for d in written.graph.output[0].type.tensor_type.shape.dim]
+    half = np.ones(shape, np.float32)
+    half[..., shape[-1] // 2 :] = 0
+    written.graph.initializer.append(onnx.numpy_helper.from_array(half, "half"))
+
+
+def change_function(told: dict[str, Any], written: onnx.ModelProto) -> None:
+    node = next(n for f in written.functions for n in f.node if n.op_type in ("Relu", "Add", "Max", "Min"))
+    node.op_type = {"Relu": "Abs", "Add": "Sub", "Max": "Min", "Min": "Max"}[node.op_type]
+
+
+def no_record(told: dict[str, Any], written: onnx.ModelProto) -> None:
+    told.clear()
+
+
+@pytest.mark.parametrize("change", [change_kernel, change_weight, change_node, change_function, no_record])
+def test_another_written_model_is_refused(stored: tuple[onnx.ModelProto, Path], change: Any) -> None:
+    model, path = stored
+    program = einnet.load(path)
+    (kernel,) = program.plan.kernels
+    told, written = copy.deepcopy(program.written), onnx.load_model_from_string(kernel.model)
+    change(told, written)
+    plan = replace(program.plan, kernels=(replace(kernel, model=written.SerializeToString()),))
+    program.loaded = replace(program.loaded, plan=plan, metadata={**program.loaded.metadata, "written": told})
+    assert not audit(model, program)["passed"]

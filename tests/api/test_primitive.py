@@ -17,7 +17,7 @@ from tests.models.primitive import PRIMITIVE
 AGAIN = """
 import json, sys
 import einnet
-from einnet.api.audit import audit
+from einnet.evidence.audit import audit
 found = {}
 for name in sys.argv[2:]:
     verdict = audit(f"{sys.argv[1]}/{name}.onnx", einnet.load(f"{sys.argv[1]}/{name}.einnet"))

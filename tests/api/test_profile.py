@@ -7,12 +7,12 @@ import onnxruntime
 import pytest
 
 import einnet
-from einnet.api import decide as door
-from einnet.api.decide import behind, slower
-from einnet.api.profile import cost_model, owners, rates
-from einnet.api.verify import Trial
-from einnet.explore.times import time_lines
-from einnet.graph.onnx_read import serialised
+from einnet.compile.targets.cpu import contest as door
+from einnet.compile.targets.cpu.contest import behind, slower
+from einnet.evidence.comparison.verify import Trial
+from einnet.evidence.pages.times import time_lines
+from einnet.evidence.report.kernels import cost_model, owners, rates
+from einnet.graph.onnx.read import serialised
 from einnet.instantiate.kernels import EOperator, Matmul, OpaqueCall, dense_view
 from einnet.runtime.cpu.roofline import Machine
 from einnet.runtime.timing import Comparison
@@ -93,7 +93,7 @@ def test_onnx_runtime_runs_the_whole_model_where_it_is_faster(tmp_path, monkeypa
     answers = iter((times(onnxruntime=1.0, original=2.0), times(onnxruntime=1.0, original=2.0, whole=1.1)))
     monkeypatch.setattr(Trial, "compare", lambda *_: next(answers))
     monkeypatch.setattr(door, "behind", behind)
-    monkeypatch.setattr(door, "TURNS", 0)
+    monkeypatch.setattr(door, "CONTEST_RUNS", 0)
     model = two_outputs()
     result = einnet.optimize(model, max_depth=1, time_budget=3, threads=1)
     assert result.report["runs"] == "whole model"
@@ -120,7 +120,7 @@ def test_ours_stays_where_the_whole_model_gains_nothing_or_is_not_wanted(monkeyp
     answers = iter((times(onnxruntime=1.0, original=2.0), times(onnxruntime=1.0, original=2.0, whole=2.1)))
     monkeypatch.setattr(Trial, "compare", lambda *_: next(answers))
     monkeypatch.setattr(door, "behind", behind)
-    monkeypatch.setattr(door, "TURNS", 0)
+    monkeypatch.setattr(door, "CONTEST_RUNS", 0)
     assert einnet.optimize(two_outputs(), max_depth=0, time_budget=3, threads=1).report["runs"] == "own operators"
     monkeypatch.setattr(Trial, "compare", lambda *_: times(onnxruntime=0.1, original=2.0))
     assert einnet.optimize(two_outputs(), derive=False, time_budget=3, threads=1).report["runs"] == "own operators"

@@ -11,15 +11,15 @@ from pathlib import Path
 import onnx
 import pytest
 
-from einnet.api.recording import merge, read_requests, requests_json
 from einnet.cli import main
+from einnet.compile.targets.cuda.recording import merge, read_requests, requests_json
 from einnet.errors import BackendError, UsageError
 from einnet.expr.nodes import Tensor
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Conv, EOperator, Matmul, View, dense_view
-from einnet.runtime.cuda import bench, pack, prepare
-from einnet.runtime.cuda.costs import CudaCost
-from einnet.runtime.cuda.profile import H200, key, load
+from einnet.runtime.cuda.profiling import bench, pack, prepare
+from einnet.runtime.cuda.profiling.costs import CudaCost
+from einnet.runtime.cuda.profiling.profile import H200, key, load
 from tests.instantiate.cuda_cases import case
 from tests.models import two_layers
 from tests.runtime.cuda.standin import install
@@ -108,11 +108,11 @@ def test_a_search_reads_what_was_recorded(requests, tmp_path, card):
 
 def test_the_search_that_asks_is_the_search_that_chooses(tmp_path):
     """What `optimize` runs is among what `profile` lists, the first of all."""
-    from einnet.api.cuda import searched
-    from einnet.api.optimize import prepare as prepared
-    from einnet.api.recording import requests as asked
-    from einnet.api.settings import Settings
-    from einnet.graph.onnx import load as read
+    from einnet.compile.targets.cuda.recording import requests as asked
+    from einnet.compile.targets.cuda.target import searched
+    from einnet.graph.onnx.importer import load as read
+    from einnet.graph.passes.prepare import prepare as prepared
+    from einnet.search.settings import Settings
 
     settings = Settings(backend="cuda", max_depth=2, time_budget=4)
     outcome, _, _ = searched(prepared(read(two_layers())), settings, H200)
@@ -160,7 +160,7 @@ for name in ("tvm", "tvm_ffi", "islpy", "onnx", "onnxruntime", "sympy"):
     sys.modules[name] = None
 import pytest
 from einnet.cli import main
-from einnet.runtime.cuda import bench
+from einnet.runtime.cuda.profiling import bench
 from tests.runtime.cuda.standin import install
 bench.FLUSH = 4096
 with pytest.MonkeyPatch.context() as patch:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from math import inf
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import onnx
@@ -13,11 +14,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import einnet
-from einnet.api import decide, programs, sound
-from einnet.api.pipeline import is_constant
-from einnet.api.verify import Trial
+from einnet.compile.targets.cpu import contest as decide
+from einnet.compile.targets.cpu import programs
 from einnet.errors import BackendError, CertificateError
-from einnet.expr.text import parse
+from einnet.evidence import sound
+from einnet.evidence.comparison.verify import Trial
+from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Conv, Kernel, Matmul, Post, View, dense_view
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu import dnnl, measure
@@ -25,6 +27,7 @@ from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.profile import ProfileDatabase
 from einnet.runtime.timing import Comparison
 from einnet.search.candidates import choose
+from einnet.search.outcome import Outcome, Result, is_constant
 from einnet.search.recall import choice_from, choice_json
 from einnet.search.space import Options, Space
 
@@ -248,60 +251,41 @@ def test_what_is_not_proven_runs_as_the_model_has_it(monkeypatch: pytest.MonkeyP
         assert result.report["verification"]["passed"]
 
 
-class Part:
-    """A subprogram in an outcome: what `sound` asks of it."""
-
-    def __init__(self, key: str) -> None:
-        self.key, self.use_original = key, False
-
-    @property
-    def subprogram(self) -> Part:
-        return self
-
-    @property
-    def changed(self) -> bool:
-        return not self.use_original
+def ten_parts() -> Outcome:
+    """An outcome of ten subprograms, all of them changed."""
+    return Outcome(Mock(), tuple(Result(Mock(key=f"p{n}"), {}, Mock()) for n in range(10)))
 
 
-class Parts:
-    """An outcome of ten changed subprograms, of which some compute something else."""
+class Runs:
+    """Programs that are the keys of what was changed, some of which compute something else."""
 
     def __init__(self, wrong: set[str]) -> None:
-        self.results, self.notes, self.wrong, self.runs = [Part(f"p{n}") for n in range(10)], [], wrong, 0
+        self.wrong, self.count = wrong, 0
 
-    @property
-    def kept(self) -> set[str]:
-        return {r.key for r in self.results if r.use_original}
-
-    def keep_originals(self, keys: set[str]) -> None:
-        for r in self.results:
-            r.use_original = r.key in keys
-
-    def keep_original(self) -> None:
-        self.keep_originals({r.key for r in self.results})
-
-    def program(self) -> frozenset[str]:
-        return frozenset(r.key for r in self.results if r.changed)
-
-    def verify(self, program: frozenset[str]) -> dict[str, bool]:
-        self.runs += 1
+    def verify(self, outcome: Outcome, program: frozenset[str]) -> dict[str, bool]:
+        self.count += 1
+        assert program in (frozenset(), frozenset(outcome.changed)), "what is verified is the program of the outcome"
         return {"passed": not program & self.wrong}
+
+
+def program(outcome: Outcome) -> frozenset[str]:
+    return frozenset(outcome.changed)
 
 
 @pytest.mark.parametrize("wrong", [{"p3"}, {"p0", "p9"}, {f"p{n}" for n in range(10)}])
 def test_only_the_parts_at_fault_are_given_up(wrong: set[str]) -> None:
-    outcome = Parts(wrong)
-    programs = {"optimized": outcome.program(), "original": frozenset()}
-    found, verified = sound.agreeing(outcome, programs, outcome.verify, outcome.program, inf)
-    assert outcome.kept == wrong
-    assert found.get("optimized", frozenset()) == outcome.program()
+    runs, before = Runs(wrong), ten_parts()
+    programs = {"optimized": program(before), "original": frozenset()}
+    outcome, found, verified = sound.agreeing(before, programs, runs.verify, program, inf)
+    assert outcome.kept == wrong and not before.kept
+    assert found.get("optimized", frozenset()) == program(outcome)
     assert verified.keys() == found.keys()
     assert any("failed verification" in note for note in outcome.notes)
-    assert outcome.runs < 24
+    assert runs.count < 24
 
 
 def test_without_time_all_that_failed_together_is_given_up() -> None:
-    outcome = Parts({"p3"})
-    found, _ = sound.agreeing(outcome, {"optimized": outcome.program(), "original": frozenset()}, outcome.verify, outcome.program, 0.0)
+    before = ten_parts()
+    outcome, found, _ = sound.agreeing(before, {"optimized": program(before), "original": frozenset()}, Runs({"p3"}).verify, program, 0.0)
     assert found.keys() == {"original"}
     assert len(outcome.kept) == 10

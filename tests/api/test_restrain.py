@@ -5,20 +5,22 @@ from __future__ import annotations
 import time
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 import einnet
-from einnet.api.optimize import prepare
-from einnet.api.pipeline import Outcome, search
-from einnet.api.restrain import by_worth, extra, footprint, restrain
-from einnet.api.schedule import Schedule
-from einnet.api.settings import Settings
 from einnet.cli.arguments import size
+from einnet.compile.budget import Schedule
+from einnet.compile.memory_limit import by_worth, extra, footprint, restrain
+from einnet.compile.program_search import search
 from einnet.errors import BackendError, UsageError
-from einnet.graph.onnx import load
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
 from einnet.instantiate.kernels import Kernel
 from einnet.runtime.cpu.program import Executable
+from einnet.search.outcome import Outcome
+from einnet.search.settings import Settings
 from tests.models import two_outputs
 
 
@@ -37,8 +39,8 @@ def outcome() -> Outcome:
     """Two convolutions, each run in the form that holds most."""
     program = prepare(load(two_outputs()))
     found = search(program, Settings(max_depth=1, time_budget=3, threads=1), Alike(), Schedule(time.monotonic(), 3))
-    for r in found.results:
-        r.choice.best = max(r.choice.candidates, key=lambda c: sum(b.size for b in c.build.temporaries.values()))
+    largest = {r.key: max(r.choice.candidates, key=lambda c: sum(b.size for b in c.build.temporaries.values())) for r in found.results}
+    found = found.choosing({r.key: replace(r.choice, best=largest[r.key]) for r in found.results})
     assert sum(r.changed for r in found.results) > 1
     return found
 
@@ -50,23 +52,23 @@ def test_footprint_is_what_the_program_takes(outcome):
 
 def test_nothing_is_given_up_within_the_limit(outcome):
     changed = [r.changed for r in outcome.results]
-    restrain(outcome, footprint(outcome.plan()))
+    outcome = restrain(outcome, footprint(outcome.plan()))
     assert [r.changed for r in outcome.results] == changed
     assert not outcome.notes
 
 
 def test_a_little_less_costs_the_least_worthwhile(outcome):
-    (first, *_) = by_worth(outcome.results)
+    (first, *_) = by_worth(outcome)
     before = footprint(outcome.plan())
-    restrain(outcome, before - 1)
+    outcome = restrain(outcome, before - 1)
     assert footprint(outcome.plan()) < before
-    assert not any(r.changed for r in first)
+    assert first[0].key in outcome.kept
     assert extra(first[0]) > 0
     assert "forbade what was derived for" in outcome.notes[0]
 
 
 def test_nothing_derived_is_left_below_what_the_original_takes(outcome):
-    restrain(outcome, 1)
+    outcome = restrain(outcome, 1)
     assert not any(r.changed for r in outcome.results)
 
 

@@ -8,15 +8,15 @@ from math import inf
 
 import pytest
 
-from einnet.api import pipeline
-from einnet.api.pipeline import search
-from einnet.api.schedule import Schedule
-from einnet.api.settings import Settings
-from einnet.expr.text import parse
-from einnet.graph.onnx import load
+from einnet.compile import program_search as pipeline
+from einnet.compile.budget import Schedule
+from einnet.compile.program_search import search
+from einnet.expr.notation.text import parse
+from einnet.graph.onnx.importer import load
 from einnet.instantiate.kernels import Kernel
 from einnet.search import candidates, space
 from einnet.search.candidates import choose
+from einnet.search.settings import Settings
 from einnet.search.space import Options, Space
 from tests.models import tiny
 

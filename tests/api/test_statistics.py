@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from einnet.api.statistics import classes, error_statistics
-from einnet.derivation.steps import Derivation, Step
-from einnet.expr.text import parse
+from einnet.evidence.comparison.error_statistics import error_statistics
+from einnet.expr.notation.text import parse
 
 PRODUCT = parse("A : f32[8,4096]\nB : f32[4096]\nL[i<8] Σ[k<4096] A[i,k]*B[k]")
 
@@ -30,9 +29,3 @@ def test_what_is_not_finite_differs_by_infinity_or_not_at_all() -> None:
     found = error_statistics({"y": np.array([np.nan, np.inf, np.nan], np.float32)}, {"y": odd})["y"]
     assert found["where"] == [2]
     assert found["mean_abs"] == np.inf
-
-
-def test_classes() -> None:
-    steps = [Step("r", "", PRODUCT, PRODUCT, kind=kind, bound=bound) for kind, bound in (("exact", None), ("precision", 3.0), ("precision", 2.5))]
-    derivation = Derivation(PRODUCT, tuple(steps))
-    assert classes([derivation, derivation]) == {"exact": 2, "precision": 4}

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import einnet
-from einnet.api.audit import audit
-from einnet.api.certificate import Certificate, Entry
-from einnet.api.plain import plain
-from einnet.api.stored import StoredProgram
-from einnet.derivation.check import check
+from einnet.compile.targets.stored import StoredProgram
+from einnet.derivation.checker.check import check
 from einnet.derivation.steps import Derivation
 from einnet.errors import ArtifactError, UsageError
+from einnet.evidence.audit import audit
+from einnet.evidence.certificate import Certificate, Entry
+from einnet.evidence.report.plain import plain
 from einnet.runtime import artifact
 from tests.models import random_inputs, two_layers, two_outputs
 

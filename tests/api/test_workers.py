@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from einnet.api.pipeline import Outcome, search
-from einnet.api.schedule import Schedule
-from einnet.api.settings import Settings
-from einnet.api.workers import Crew, crew, solve_all
+from einnet.compile.budget import Schedule
+from einnet.compile.program_search import search
+from einnet.compile.workers import Crew, crew, solve_all
 from einnet.errors import BackendError, UsageError
-from einnet.graph.onnx import load
-from einnet.instantiate.kernels import Kernel, operand_views, result_views
+from einnet.graph.onnx.importer import load
+from einnet.instantiate.kernels import Kernel
+from einnet.search.outcome import Outcome
 from einnet.search.remote import solution, solve, task
+from einnet.search.settings import Settings
 from einnet.search.space import Options
 from tests.models import tiny
 from tests.search.catalogue import expression
@@ -32,7 +33,7 @@ class Bytes:
     """A cost that counts what is moved: the same on every machine."""
 
     def estimates(self, kernels: Sequence[Kernel]) -> list[float]:
-        return [1e-9 * sum(sum(v.shape) for v in (*operand_views(k), *result_views(k))) for k in kernels]
+        return [1e-9 * sum(sum(v.shape) for v in (*k.operand_views, *k.result_views)) for k in kernels]
 
     def measured(self, kernels: Sequence[Kernel], until: float) -> list[float | None]:
         return list(self.estimates(kernels))
@@ -85,7 +86,7 @@ def test_a_pool_that_breaks_leaves_the_rest_to_the_caller() -> None:
 
 
 def test_a_search_goes_on_without_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("einnet.api.pipeline.solve_all", lambda *_: {})
+    monkeypatch.setattr("einnet.compile.program_search.solve_all", lambda *_: {})
     assert chosen(searched(workers=2)) == chosen(searched())
 
 

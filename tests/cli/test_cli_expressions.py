@@ -11,7 +11,7 @@ import pytest
 from einnet.api.derive import derive
 from einnet.derivation import einfile
 from einnet.derivation.rules import RULES
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 
 CONV = "L[h<6,w<6,f<4] Σ[c<8,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,f,c]"
 
@@ -163,4 +163,6 @@ def test_check_of_a_file_that_cannot_be_read(einnet, tmp_path):
     (tmp_path / "binary.ein").write_bytes(b"\xff\xfe\x00")
     code, _, err = einnet("check", tmp_path / "binary.ein")
     assert code == 2
-    assert "not a text file" in err
+    assert "not a text file" in err and "optimize" not in err
+    (tmp_path / "m.onnx").write_bytes(b"\xff\xfe\x00")
+    assert "einnet optimize" in einnet("explore", tmp_path / "m.onnx").err

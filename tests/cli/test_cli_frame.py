@@ -166,6 +166,24 @@ def test_doctor_says_what_is_missing(einnet, monkeypatch):
     assert "stored programs run that have no opaque nodes" in einnet("doctor").out
 
 
+def test_doctor_says_whether_models_of_torch_come_in(einnet, monkeypatch):
+    from importlib import metadata
+
+    from einnet.cli import system
+
+    there = {"torch": "2.14.1", "onnxscript": "0.7.2"}
+
+    def version(name: str) -> str:
+        if name not in there:
+            raise metadata.PackageNotFoundError(name)
+        return there[name]
+
+    monkeypatch.setattr(system, "metadata", SimpleNamespace(version=version, PackageNotFoundError=metadata.PackageNotFoundError))
+    assert "PyTorch         torch 2.14.1, onnxscript 0.7.2\n" in einnet("doctor").out
+    del there["onnxscript"]
+    assert "no torch.compile: onnxscript is not installed: `pip install 'einnet[torch]'`\n" in einnet("doctor").out
+
+
 def test_doctor_says_what_runs_programs_for_cuda_without_a_card(einnet, monkeypatch):
     from einnet.runtime.cuda import shim
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from einnet.expr.nodes import Scope, reads
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from tests.models import tiny
 
 Candidate = Mapping[str, Any]

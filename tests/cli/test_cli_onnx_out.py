@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx.numpy_helper import to_array
 
-from einnet.api import onnx_out
+from einnet.compile.export import onnx_file as onnx_out
 from einnet.runtime.ort import Session
 from tests.models import random_inputs, tiny
 

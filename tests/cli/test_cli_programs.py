@@ -19,10 +19,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from einnet.api import stored
+from einnet.api.load import load
 from einnet.cli import progress, summary
-from einnet.derivation.check import check
-from einnet.explore.verdict import verdict
+from einnet.compile.targets import stored
+from einnet.derivation.checker.check import check
+from einnet.evidence.pages.verdict import verdict
 from tests.models import dynamic_batch, random_inputs, tiny, two_layers
 
 
@@ -92,7 +93,7 @@ def test_shapes_make_a_symbolic_batch_static(einnet, tmp_path):
     code, out, err = einnet("optimize", tmp_path / "dynamic.onnx", *arguments)
     assert (code, err) == (0, "")
     assert "verification passed" in out
-    assert stored.load(tmp_path / "d.einnet").inputs == {"x": ("f32", (3, 8))}
+    assert load(tmp_path / "d.einnet").inputs == {"x": ("f32", (3, 8))}
     assert einnet("verify", tmp_path / "dynamic.onnx", tmp_path / "d.einnet").code == 0
 
 
@@ -123,7 +124,7 @@ BAD_ARGUMENTS = {
 @pytest.mark.parametrize("name", BAD_ARGUMENTS)
 def test_wrong_arguments_of_optimize(einnet, models, name, monkeypatch):
     arguments, message = BAD_ARGUMENTS[name]
-    monkeypatch.setattr("einnet.api.optimize.search", None)  # nothing may be searched before the arguments are found wrong
+    monkeypatch.setattr("einnet.compile.pipeline.search", None)  # nothing may be searched before the arguments are found wrong
     code, out, err = einnet("optimize", models / "small.onnx", *arguments)
     assert (code, out) == (2, "")
     assert message in err
@@ -162,8 +163,8 @@ def test_models_that_cannot_be_read(einnet, tmp_path, name):
 def test_a_failed_verification_saves_no_program_of_ours(einnet, tmp_path, monkeypatch, kept):
     """The model is kept whole, with a note; where that cannot be done nothing is saved."""
     if not kept:
-        monkeypatch.setattr("einnet.api.kept.serialised", lambda _: None)
-    monkeypatch.setattr("einnet.api.optimize.TOLERANCE", {"exact": -1.0, "reassociation": -1.0, "precision": -1.0})
+        monkeypatch.setattr("einnet.compile.targets.whole.target.serialised", lambda _: None)
+    monkeypatch.setattr("einnet.compile.targets.cpu.target.TOLERANCE", {"exact": -1.0, "reassociation": -1.0, "precision": -1.0})
     onnx.save(two_layers(), tmp_path / "two.onnx")
     arguments = ("--no-derive", "--time-budget", 2, "--threads", 1, "-o", tmp_path / "x.einnet")
     code, out, _ = einnet("optimize", tmp_path / "two.onnx", *arguments)
@@ -323,7 +324,7 @@ def test_verify_refuses_another_model(einnet, optimized, tmp_path):
 
 
 def test_verify_finds_a_forged_derivation(einnet, models, optimized, tmp_path, monkeypatch):
-    program = stored.load(optimized / "small.einnet")
+    program = load(optimized / "small.einnet")
     at = next(n for n, text in enumerate(program.loaded.derivations) if "r<3" in text)
     forged = list(program.loaded.derivations)
     forged[at] = forged[at].replace("Σ[c<10,r<3,s<3]", "Σ[c<10,r<2,s<3]").replace("r<3", "r<2", 1)
@@ -357,7 +358,7 @@ def test_explain(einnet, optimized):
 
 
 def test_a_stored_program_shows_its_report_in_a_notebook(optimized):
-    program = stored.load(optimized / "small.einnet")
+    program = load(optimized / "small.einnet")
     page = program._repr_html_()
     assert page.startswith("<div><style>")
     assert page.count('class="chapter"') == len({s["key"] for s in program.report["subprograms"]})
@@ -365,7 +366,7 @@ def test_a_stored_program_shows_its_report_in_a_notebook(optimized):
 
 
 def test_explain_all_proves_what_was_considered(einnet, optimized):
-    program = stored.load(optimized / "small.einnet")
+    program = load(optimized / "small.einnet")
     assert program.considered
     assert any("Matmul" in m for c in program.considered for m in c.matches)
     for c in program.considered:

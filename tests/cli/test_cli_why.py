@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from einnet.api.why import reasons
 from einnet.cli.colour import STYLES, show
 from einnet.derivation import einfile
+from einnet.evidence.pages.why import reasons
 from tests.cli.conftest import Run
 
 GOLDENS = Path(__file__).parent.parent / "derivations"

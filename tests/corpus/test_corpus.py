@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from einnet.derivation.check import Difference, check_equal
+from einnet.derivation.checker.check import Difference, check_equal
 from einnet.derivation.einfile import parse
-from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import tensors
-from einnet.expr.text import parse as parse_scope
+from einnet.expr.notation.text import parse as parse_scope
+from einnet.expr.values.evaluate import evaluate
 from tests.corpus.published import Tree, inputs, read_taso, read_tensat
 from tests.corpus.scopes import Builder, Shape
 from tests.corpus.shapes import NoShapes, Setting

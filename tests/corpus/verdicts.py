@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from einnet.derivation.check import Difference, check_equal
+from einnet.derivation.checker.check import Difference, check_equal
 from einnet.derivation.einfile import parse
 
 HERE = Path(__file__).parent

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from einnet.expr.nodes import Read, Scope, indices
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from tests.corpus.published import Rule, Tree, inputs, operators, read_taso, read_tensat, renamed
 from tests.corpus.scopes import Builder, Shape
 from tests.corpus.shapes import NoShapes, Setting, draws, joins

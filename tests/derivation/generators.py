@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from einnet.expr.index import Index, bounds, var
 from einnet.expr.nodes import INF, Body, Call, Cond, Const, Div, Iter, Read, Scope, Select, Tensor, make_add, make_mul
-from einnet.expr.points import evaluate_at
+from einnet.expr.values.points import evaluate_at
 
 LOOPS, SUMS = ("h", "w", "f"), ("r", "s", "c")
 LOWS = (0, 0, 0, 0, 1, -1, 2)
@@ -262,3 +262,20 @@ def cascades(draw: st.DrawFn) -> Scope:
     used = {name for e in (place, other, var("c")) for name in e.names()} | {"f"}
     loops = (h, *((Iter("f", 0, 2),) if len(weights) > 1 else ()))
     return Scope(loops, tuple(i for i in (r, p, c) if i.name in used), body if draw(st.integers(0, 4)) else Call("relu", (body,)))
+
+
+@st.composite
+def choices(draw: st.DrawFn) -> Scope:
+    """A choice by what is compared, or by whether it is a number; some conditions are known."""
+    scope = draw(scopes(depth=1))
+    loops = draw(st.sampled_from((scope.loops, scope.loops, scope.loops[:1])))
+    other = draw(bodies(loops, (), 0)) if loops else Const(Fraction(1, 2))
+    zero, one, body = Const(Fraction(0)), Const(Fraction(1)), scope.body
+    positive = make_add((one, Call("abs", (body,))))
+    conditions: tuple[Body, ...] = (
+        Call("isnan", (body,)), Call("isnan", (Div(body, other),)), Call("less", (body, zero)), Call("less", (positive, zero)),
+        Call("not", (positive,)), make_mul((Call("less", (body, other)), Call("isnan", (positive,)))), one, zero,
+    )  # fmt: skip
+    condition = draw(st.sampled_from(conditions))
+    sides = draw(st.sampled_from(((body, other), (other, body), (body, body), (zero, body), (Const(-INF), other))))
+    return Scope(scope.loops, scope.sums, Call("choose", (condition, *sides)), scope.reduce)

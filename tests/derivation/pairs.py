@@ -35,6 +35,18 @@ def false_pairs() -> Iterator[tuple[str, Pair]]:
         yield f"partial {n}", pair
     for n, pair in enumerate(_functions()):
         yield f"function {n}", pair
+    for n, pair in enumerate(_signed()):
+        yield f"signs {n}", pair
+
+
+def _signed() -> Iterator[Pair]:
+    """Maxima and minima of products that differ only where one operand is negative throughout and the other positive throughout."""
+    tables = "A : f32[5,11]\nB : f32[11,7]\nC : f32[11]\n"
+    for loops, reduced in (("i<5,j<7", "k<11"), ("k<11", "i<5,j<7"), ("j<7", "i<5,k<11"), ("i<5", "k<11,j<7")):
+        yield tables, f"L[{loops}] max[{reduced}] relu(A[i,k])*relu(B[k,j])", f"L[{loops}] max[{reduced}] A[i,k]*relu(B[k,j])"
+    yield tables, "L[i<5] max[k<11] A[i,k]*relu(C[k])", "L[i<5] relu({L[i<5] max[k<11] A[i,k]*relu(C[k])}[i])"
+    yield tables, "L[i<5] min[k<11] A[i,k]*relu(C[k])", "L[i<5] min[k<11] (-1)*relu((-1)*A[i,k])*relu(C[k])"
+    yield tables, "L[i<5,j<7] max[k<11] A[i,k]*B[k,j]*relu(C[k])", "L[i<5,j<7] max[k<11] relu(A[i,k]*B[k,j])*relu(C[k])"
 
 
 def _clipped() -> Iterator[Pair]:

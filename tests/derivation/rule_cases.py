@@ -44,7 +44,25 @@ class Cases:
 
 CONV = "L[h<57,w<43,f<8] Σ[c<5,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]"
 
+_POWER = "exp(M[m,k] + (-1)*{L[m<4] max[k<6] M[m,k]}[m])"
+SOFTMAX = f"{{L[m<4,k<6] {_POWER}}}[m,k] / {{L[m<4] Σ[k<6] {_POWER}}}[m]"
+
 CASES: dict[str, Cases] = {
+    "guard": Cases(
+        (
+            (f"L[m<4,k<6] choose(isnan({SOFTMAX}), 0, {SOFTMAX})", "all", f"L[m<4,k<6] {SOFTMAX}"),
+            ("L[m<4,k<6] choose(isnan(exp(M[m,k])), 1/M[m,k], M[m,k])", "all", "L[m<4,k<6] M[m,k]"),
+            ("L[m<4,k<6] choose(1, M[m,k], 1/M[m,k]) + choose(0, 3, M[m,k])", "all", "L[m<4,k<6] M[m,k] + M[m,k]"),
+            ("L[m<4,k<6] choose(less(M[m,k],0), V[k], V[k])", "all", "L[m<4,k<6] V[k]"),
+        ),
+        (
+            ("L[m<4,k<6] M[m,k]", "no choice"),
+            ("L[m<4,k<6] choose(less(M[m,k],0), 1, M[m,k])", "depends on data"),
+            ("L[m<4,k<6] choose(isnan(V[k]/M[m,k]), 0, V[k]/M[m,k])", "need not be a number"),
+            ("L[m<4,k<6] choose(isnan(log(M[m,k])), 0, 1)", "need not be a number"),
+        ),
+        15,
+    ),
     "sum-split": Cases(
         (
             (

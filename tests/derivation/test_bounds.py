@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from einnet.derivation.bounds import UNIT, error_bound, growth, program_bound, roundings
-from einnet.derivation.check import check
+from einnet.derivation.checker.bounds import UNIT, error_bound, growth, program_bound, roundings
+from einnet.derivation.checker.check import check
 from einnet.derivation.rules.bilinear import bilinear
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import CertificateError
-from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import tensors
-from einnet.expr.points import magnitudes_at
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
+from einnet.expr.values.points import magnitudes_at
 
 SOURCES = {
     "one dimension": ("D : f32[57,7]\nG : weight f32[3,7,5]\nL[h<55,f<5] Σ[c<7,r<3] D[h+r,c]*G[r,c,f]", 21),

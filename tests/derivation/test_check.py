@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from einnet.derivation.cases import _parts, equal_by_cases
-from einnet.derivation.check import Difference, check, check_equal
+from einnet.derivation.checker.cases import _parts, equal_by_cases
+from einnet.derivation.checker.check import Difference, check, check_equal
+from einnet.derivation.checker.oracle import Witness
 from einnet.derivation.einfile import parse as parse_file
-from einnet.derivation.oracle import Witness
 from einnet.derivation.steps import Derivation, Step, subscope
 from einnet.errors import CertificateError
-from einnet.expr.arithmetic import Strict
 from einnet.expr.index import var
 from einnet.expr.nodes import Iter, Read, Scope, Tensor
-from einnet.expr.points import values_at
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
+from einnet.expr.values.arithmetic import Strict
+from einnet.expr.values.points import values_at
 from tests.strategies import repeatable, scopes
 
 CHAINS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((Path(__file__).parent / "chains").glob("*.ein"))}

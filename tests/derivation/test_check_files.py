@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from einnet.derivation.check import check
+from einnet.derivation.checker.check import check
 from einnet.derivation.einfile import check_file, parse, write
 from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError, ParseError

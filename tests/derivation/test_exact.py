@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from einnet.derivation.check import FEWEST_POINTS, check
-from einnet.derivation.exact import apart, marked
-from einnet.derivation.rules.fold import fold
-from einnet.derivation.rules.merge import merge
+from einnet.derivation.checker.check import FEWEST_POINTS, check
+from einnet.derivation.checker.exact import apart, marked
+from einnet.derivation.rules.forced.fold import fold
+from einnet.derivation.rules.forced.merge import merge
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import CertificateError
 from einnet.expr.index import var
 from einnet.expr.nodes import Add, Call, reads
-from einnet.expr.points import work
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
+from einnet.expr.values.points import work
 
 DECLARED = "A : f32[8,9]\nB : f32[9,5]\nu : f32[8]\nv : f32[8]\nw : f32[8]\n"
 
@@ -98,7 +98,7 @@ def test_what_both_sides_read_is_cut_away_where_the_whole_is_too_much(monkeypatc
         max(work(marked(s, True), FEWEST_POINTS) for s in sides) for sides in (apart(step.before, step.after), (step.before, step.after))
     )  # fmt: skip
     assert cut < whole
-    monkeypatch.setattr("einnet.derivation.check._BUDGET", cut if told else cut - 1)
+    monkeypatch.setattr("einnet.derivation.checker.check._BUDGET", cut if told else cut - 1)
     (proof,) = check(claimed)
     assert ("operations grouped alike at" in proof.details) == told and ("is not told" in proof.details) != told
     assert proof.kind == ("exact" if told else "reassociation")

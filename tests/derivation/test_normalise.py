@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from einnet.derivation.check import check
+from einnet.derivation.checker.check import check
 from einnet.derivation.normalise import normalise
 from einnet.derivation.steps import Derivation
 from einnet.expr.nodes import Read, Scope
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 
 DECLARED = "A : f32[8,9]\nB : f32[9,5]\nu : f32[8]\n"
 
@@ -41,7 +41,7 @@ def test_what_is_to_be_kept_stays() -> None:
     """A copy that a kernel reads, and the range over which it is kept; a copy beside it goes."""
     start = parse(f"{DECLARED}L[h<8] {{L[h<10] u[h]}}[h]*{{L[h<10] u[7-h]}}[h]")
     chosen = next(r.base for r in start.body.args if isinstance(r, Read) and isinstance(r.base, Scope))  # type: ignore[union-attr]
-    end, steps = normalise(start, lambda s: s == chosen)
+    end, steps = normalise(start, frozenset({chosen}))
     assert end == parse(f"{DECLARED}L[h<8] {{L[h<10] u[h]}}[h]*u[7-h]") and [s.rule for s in steps][-1] == "merge"
     check(Derivation(start, steps))
     assert normalise(start)[0] == parse(f"{DECLARED}L[h<8] u[h]*u[7-h]")

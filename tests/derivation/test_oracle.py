@@ -11,15 +11,15 @@ from random import Random
 import numpy as np
 import pytest
 
-from einnet.derivation.check import Difference, check_equal
-from einnet.derivation.draws import GENERIC, SMALL, Choice, Draw
-from einnet.derivation.oracle import Witness
+from einnet.derivation.checker.check import Difference, check_equal
+from einnet.derivation.checker.draws import GENERIC, SMALL, Choice, Draw
+from einnet.derivation.checker.oracle import Witness
 from einnet.errors import CertificateError
-from einnet.expr.arithmetic import Machine, Strict
-from einnet.expr.inline import by_bends, inline
 from einnet.expr.nodes import Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, Tensor, children, rebuild, tensors, walk
-from einnet.expr.points import values_at, work
-from einnet.expr.text import parse
+from einnet.expr.normal.inline import by_bends, inline
+from einnet.expr.notation.text import parse
+from einnet.expr.values.arithmetic import Machine, Strict
+from einnet.expr.values.points import values_at, work
 from tests.derivation.pairs import Pair, false_pairs, proven_pairs, true_pairs
 from tests.expr.brute import FUNCTIONS, Brute
 

@@ -8,8 +8,8 @@ from einnet.derivation.ranged import RangedFile, is_ranged, parse, put_in, range
 from einnet.derivation.rules import RULES
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import CertificateError, ParseError
+from einnet.expr.notation.text import parse as expression
 from einnet.expr.resize import Resize, doubtful
-from einnet.expr.text import parse as expression
 
 AT = 13
 CONVOLUTION = """

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from einnet.derivation.check import check_equal
-from einnet.derivation.rule import Refused, Rewrite, Rule
-from einnet.derivation.rules import RULES
+from einnet.derivation import rules
+from einnet.derivation.checker.check import check_equal
+from einnet.derivation.moves.rule import Refused, Rewrite, Rule
+from einnet.derivation.normalise import normalise
+from einnet.derivation.rules import FORCED, RULES
 from einnet.derivation.steps import KINDS
 from einnet.expr.nodes import Scope, used_names, walk
-from einnet.expr.text import parse
-from tests.derivation.generators import band_products, cascades, correlations, equations, masked_reductions, readers, same_tensor, scopes
+from einnet.expr.notation.text import parse
+from tests.derivation.generators import band_products, cascades, choices, correlations, equations, masked_reductions, readers, same_tensor, scopes
 from tests.derivation.moves import layout_moves
 from tests.derivation.rule_cases import CASES, DECLARED
 from tests.derivation.siblings import concatenations, siblings
@@ -42,6 +45,27 @@ def test_every_rule_has_its_cases() -> None:
     assert len(BY_NAME) == len(RULES), "two rules of one name"
     for name, cases in CASES.items():
         assert cases.goldens and cases.refusals and cases.least > 0, name
+
+
+def test_a_rule_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "double_negation.py").write_text(
+        "from einnet.derivation.moves.rule import rule\n\n\n"
+        '@rule("double-negation", order=15, guard="the body is negated twice", roles=("explored",))\n'
+        'def double_negation(e):\n    """L[x] -(-f(x)) = L[x] f(x)"""\n    yield from ()\n'
+    )
+    monkeypatch.setattr(rules, "__path__", [*rules.__path__, str(tmp_path)])
+    found = [r.name for r in rules._found()]
+    assert found[found.index("sum-split") + 1] == "double-negation"
+    assert [name for name in found if name != "double-negation"] == [r.name for r in RULES]
+
+
+def test_normalisation_applies_what_is_forced_and_nothing_else() -> None:
+    applied: set[str] = set()
+    for cases in CASES.values():
+        for before, _, after in cases.goldens:
+            for text in (before, after):
+                applied |= {s.rule for s in normalise(expression(text))[1]}
+    assert applied == set(FORCED)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: r.name)
@@ -94,9 +118,15 @@ def sources(count: int) -> tuple[Scope, ...]:
     def draw_equations(source: Scope) -> None:
         found.append(source)
 
+    @settings(max_examples=count // 8, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+    @given(choices())
+    def draw_choices(source: Scope) -> None:
+        found.append(source)
+
     draw()
     draw_moves()
     draw_equations()
+    draw_choices()
     return tuple(found)
 
 

@@ -7,7 +7,7 @@ import pytest
 from einnet.derivation.rules.band import band_of
 from einnet.derivation.rules.tile import sizes, tiled
 from einnet.expr.nodes import Iter, Read, Scope
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 
 
 @pytest.mark.parametrize(("loop", "window", "found"), [

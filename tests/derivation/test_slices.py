@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from einnet.derivation.checker.slices import Place, Slices, sliced
 from einnet.derivation.ranged import RangedFile
 from einnet.derivation.rules import RULES
-from einnet.derivation.slices import Place, Slices, sliced
 from einnet.derivation.steps import Step
 from einnet.errors import CertificateError, EinNetError
-from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Scope, tensors
 from einnet.expr.sized import Unsliced
+from einnet.expr.values.evaluate import evaluate
 from tests.derivation.copies import SIZES, copies, written
 
 WRITTEN = re.compile(r"(?<![\w.'])(?:\d+\*)?N\b|(?<![\w.'])\d+|n'")

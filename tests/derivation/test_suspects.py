@@ -6,10 +6,10 @@ import random
 
 import numpy as np
 
-from einnet.derivation.suspects import _at_conditions, _constants, _edges, _integers, _near, _scattered, points_to_compare
+from einnet.derivation.checker.suspects import _at_conditions, _constants, _edges, _integers, _near, _scattered, points_to_compare
 from einnet.expr.index import var
 from einnet.expr.nodes import Cond, Scope
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 
 H, K = var("h"), var("k")
 

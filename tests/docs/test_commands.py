@@ -13,7 +13,8 @@ import pytest
 from benchmarks.models.__main__ import main as generate
 from einnet.cli import main
 from einnet.cli.parser import build_parser
-from einnet.derivation import check, einfile, ranged
+from einnet.derivation import einfile, ranged
+from einnet.derivation.checker import check
 from tests.docs.blocks import PAGES, ROOT, blocks
 
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]

@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.drawn import forced
-from einnet.api.certificate import Certificate, Entry, proofs
-from einnet.api.compared import model_digest
-from einnet.api.stored import StoredProgram, certificate_json, load_static
+from einnet.compile.targets.stored import StoredProgram, load
 from einnet.derivation import einfile
+from einnet.evidence.certificate import Certificate, Entry, proofs
+from einnet.evidence.comparison.verdicts import model_digest
+from einnet.evidence.stored import certificate_json
 from einnet.expr.index import var
 from einnet.expr.nodes import Body, Call, Cond, Const, Mul, Read, Scope, Select, children, make_add, rebuild
 from einnet.graph.program import Program
 from einnet.graph.split import anonymous, subprograms
-from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, Post, View, map_views, operand_views, result_views
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, Post, View
 from einnet.runtime import artifact
 from einnet.runtime.artifact import Loaded
 from einnet.runtime.cpu.compile import compile_operators, operator_names
@@ -53,7 +54,7 @@ def stored(model: Any, path: Path, seed: int = 0, depth: int = 3, states: int = 
     metadata = {"report": report(model, program, derived), "certificate": certificate_json(certificate), "considered": []}
     texts = [einfile.write(e.derivation, e.matches) for e in entries]
     artifact.save(path, plan, build_code(plan, THREADS), metadata, texts, threads=THREADS)
-    return load_static(path)
+    return load(path)
 
 
 def report(model: Any, program: Program, derived: list[Form]) -> dict[str, Any]:
@@ -107,12 +108,12 @@ def with_plan(loaded: Loaded, plan: Plan) -> Loaded:
 def views(plan: Plan, kernel: Kernel, generator: random.Random) -> Iterator[tuple[str, Kernel]]:
     """One view moved, turned, or on another buffer."""
     sizes = {b.name: b.size for b in plan.buffers}
-    chosen = [*operand_views(kernel), *result_views(kernel)]
+    chosen = [*kernel.operand_views, *kernel.result_views]
     view = generator.choice(chosen)
     wide = [d for d, n in enumerate(view.shape) if n > 1]
 
     def put(other: View) -> Kernel:
-        return map_views(kernel, lambda v: other if v == view else v)
+        return kernel.map_views(lambda v: other if v == view else v)
 
     reach = view.offset + sum(s * (n - 1) for s, n in zip(view.strides, view.shape))
     if view.offset:
@@ -126,11 +127,11 @@ def views(plan: Plan, kernel: Kernel, generator: random.Random) -> Iterator[tupl
         turned = replace(view, strides=tuple(strides))
         if turned.offset + sum(s * (n - 1) for s, n in zip(strides, view.shape)) < sizes[view.buffer]:
             yield "a view turned", put(turned)
-    if wide and view in operand_views(kernel):
+    if wide and view in kernel.operand_views:
         d = generator.choice(wide)
         yield "a dimension of a view stands still", put(replace(view, strides=tuple(0 if k == d else s for k, s in enumerate(view.strides))))
     others = [b for b in plan.buffers if b.name != view.buffer and b.size >= reach + 1 and b.dtype == "f32"]
-    if others and view in operand_views(kernel):
+    if others and view in kernel.operand_views:
         yield "another buffer", put(replace(view, buffer=generator.choice(others).name))
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import einnet
-from einnet.api import optimize as optimizing
-from einnet.api.assured import assured, with_evidence
-from einnet.instantiate.kernels import Conv, EOperator, Matmul, View, map_views
+from einnet.compile.targets.cpu import target as optimizing
+from einnet.evidence.assured import assured, with_evidence
+from einnet.instantiate.kernels import Conv, EOperator, Matmul, View
 from einnet.runtime.cpu.program import Executable
 from tests.models import random_inputs, two_outputs
 
@@ -40,7 +40,7 @@ def test_a_plan_that_is_not_the_model_fails(result: einnet.Optimization) -> None
     found = 0
     for n, kernel in enumerate(plan.kernels):
         if isinstance(kernel, (Matmul, Conv, EOperator)):
-            moved = map_views(kernel, still)
+            moved = kernel.map_views(still)
             made = Executable(replace(plan, kernels=(*plan.kernels[:n], moved, *plan.kernels[n + 1 :])), 1)
             told = assured(result.outcome, made, 60.0)
             found += bool(told["problems"] or told["own"])

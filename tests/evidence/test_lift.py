@@ -9,16 +9,17 @@ import pytest
 
 from benchmarks.drawn import forced
 from benchmarks.models import MODELS
-from einnet.evidence.addresses import NotLifted, address, digits, element, loops_of, ranges_of, refined
+from einnet.evidence.addresses import address, digits, element, ranges_of, refined
 from einnet.evidence.contents import Contents
 from einnet.evidence.examine import Proven, proven, told_constants, told_lifting
-from einnet.expr.evaluate import evaluate
+from einnet.evidence.lift import BEFORE
 from einnet.expr.index import value
 from einnet.expr.nodes import Read, Scope, Tensor, indices
+from einnet.expr.values.evaluate import evaluate
 from einnet.graph.program import Program
-from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, Plan, View, dense_view
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, NotLifted, Plan, View, dense_view, loops_of
 from einnet.search.forms import Form
-from tests.models import tiny, with_opaque
+from tests.models import tiny, two_outputs, with_opaque
 
 SOME = ("fsrcnn", "transformer")
 
@@ -65,6 +66,32 @@ def with_kernel(plan: Plan, place: int, kernel: Kernel) -> Plan:
     return replace(plan, kernels=(*plan.kernels[:place], kernel, *plan.kernels[place + 1 :]))
 
 
+def test_parts_of_an_input_that_are_read_where_they_lie() -> None:
+    """Halves of an input, each of which is summed up in two ways: what is proven of a sum is of the half, as a derivation is."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    axes = {"outer": [0, 2], "all": [0, 1, 2]}
+    weights = [numpy_helper.from_array(np.array(a, np.int64), name) for name, a in axes.items()]
+    nodes = [helper.make_node("Split", ["x"], ["a", "b"], axis=0, num_outputs=2)]
+    nodes += [helper.make_node("ReduceSumSquare", [half, name], [f"{half}_{name}"], keepdims=0) for half in "ab" for name in axes]
+    ends = [[helper.make_tensor_value_info("x", TensorProto.FLOAT, (4, 5, 6))]]
+    ends += [[helper.make_tensor_value_info(n.output[0], TensorProto.FLOAT, None) for n in nodes[1:]]]
+    model = helper.make_model(helper.make_graph(nodes, "halves", *ends, weights), opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    program, plan, forms = forced(model, 0)
+    places = {"a": View("x", (2, 5, 6), (30, 6, 1)), "b": View("x", (2, 5, 6), (30, 6, 1), 60)}
+
+    def there(view: View) -> View:
+        return replace(view, buffer="x", offset=view.offset + places[view.buffer].offset) if view.buffer in places else view
+
+    kernels = tuple(k.map_views(there) for k in plan.kernels if not places.keys() & {v.buffer for v in k.result_views})
+    buffers = tuple(b for b in plan.buffers if b.name not in places)
+    found = evidence(program, replace(plan, kernels=kernels, buffers=buffers, places=places), forms)
+    assert told_lifting(program, found)["problems"] == []
+    halves = [x for x in found.lifting.found.values() if x.last == BEFORE]
+    assert [x.output for x in halves] == ["a", "b"]
+    assert all(any(x.output in y.aliases for y in found.lifting.computed()) for x in halves)
+
+
 def test_a_clip_that_is_taken_out_of_the_plan_is_missed() -> None:
     from onnx import helper
 
@@ -95,8 +122,9 @@ def test_a_clip_that_is_taken_out_of_the_plan_is_missed() -> None:
     assert cut
 
 
-def test_derivations_must_be_there_and_end_where_the_plan_does() -> None:
-    program, plan, forms = forced(tiny("fsrcnn"), 1)
+@pytest.mark.parametrize("name", ["two_outputs", pytest.param("fsrcnn", marks=pytest.mark.slow)])
+def test_derivations_must_be_there_and_end_where_the_plan_does(name: str) -> None:
+    program, plan, forms = forced(two_outputs() if name == "two_outputs" else tiny(name), 1)
     derived = [f for f in forms if any(s.kind == "precision" for s in f.steps) or any(s.rule in ("bilinear", "sum-split", "divide") for s in f.steps)]
     assert derived
     assert problems(program, plan, forms) == []
@@ -105,7 +133,7 @@ def test_derivations_must_be_there_and_end_where_the_plan_does() -> None:
         others = [f for f in forms if f is not form]
         without = evidence(program, plan, others)
         regrouping += any("no derivation says how" in v.problem for v in without.verdicts)
-        for end in range(1, len(form.steps)):
+        for end in range(1, len(form.steps), 7):
             shorter = replace(form, steps=form.steps[:end])
             cut = evidence(program, plan, [*others, shorter])
             assert all(not v.problem or "where its derivation ends" in v.problem for v in cut.verdicts)
@@ -132,6 +160,38 @@ def test_views_of_views(seed: int) -> None:
             scope = found if isinstance(found, Scope) else Scope(loops_of(found.shape), (), Read(found, indices(loops_of(found.shape))))
             wanted = np.lib.stride_tricks.as_strided(memory[shown.offset :], shown.shape, [8 * s for s in shown.strides])
             np.testing.assert_array_equal(evaluate(scope, arrays), wanted)
+
+
+def test_names_of_what_a_buffer_holds() -> None:
+    """A tensor, its second half, and both once more under another name; what is read is told by the name of just that view."""
+    whole, half = View("b", (4, 2), (2, 1)), View("b", (2, 2), (2, 1), 4)
+    contents = Contents({"b": 8})
+    kernel, first, second, same = (Tensor(n, v.shape) for n, v in (("kernel", whole), ("first", whole), ("second", half), ("same", whole)))
+    contents.write(whole, kernel)
+    assert contents.read(whole) == kernel and not contents.all_named(whole)
+    contents.name(whole, first)
+    assert contents.read(whole) == first and contents.is_named(half)
+    contents.name(half, second, alias=True)
+    contents.name(whole, same, alias=True)
+    assert contents.read(whole) == first, "an alias is no name to read by"
+    assert contents.shows(whole, same) and contents.shows(half, second) and not contents.shows(half, first)
+    contents.write(View("b", (1,), (1,), 7), Tensor("other", (1,)))
+    assert not contents.shows(whole, first) and not contents.shows(whole, same) and not contents.shows(half, second)
+    assert contents.shows(View("b", (2, 2), (2, 1)), Tensor("none", (2, 2))) is False
+
+
+def test_parts_that_become_one_tensor_keep_their_names() -> None:
+    parts, whole = [View("b", (2, 2), (2, 1), 4 * n) for n in range(2)], View("b", (4, 2), (2, 1))
+    contents = Contents({"b": 8})
+    for n, view in enumerate(parts):
+        contents.write(view, Tensor(f"kernel{n}", view.shape))
+        contents.name(view, Tensor(f"part{n}", view.shape))
+    assert contents.all_named(whole) and not contents.is_named(whole)
+    contents.name(whole, Tensor("whole", whole.shape))
+    assert contents.read(whole) == Tensor("whole", whole.shape)
+    assert [contents.read(view) for view in parts] == [Tensor(f"part{n}", view.shape) for n, view in enumerate(parts)]
+    turned = contents.read(View("b", (2, 2), (1, 2)))
+    assert isinstance(turned, Scope) and "whole" in turned.text()
 
 
 def test_elements_at_addresses() -> None:

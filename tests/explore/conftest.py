@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from einnet.api.explore import explore_expression
-from einnet.api.plain import plain
-from einnet.explore.page import page
+from einnet.evidence.pages.explore import explore_expression
+from einnet.evidence.pages.page import page
+from einnet.evidence.report.plain import plain
 
 CONV = "A : f32[56,56,64]\nK : weight f32[3,3,64,64]\nL[h<56,w<56,f<64] Σ[c<64,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,f,c]"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")

@@ -7,8 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from einnet.explore.page import page
-from einnet.explore.report import program_html
+from einnet.evidence.pages.page import page
+from einnet.evidence.pages.report import program_html
 from tests.explore.conftest import Opened
 from tests.explore.test_report import told
 

@@ -10,11 +10,11 @@ import pytest
 
 from einnet.derivation import einfile
 from einnet.derivation.steps import Derivation
-from einnet.explore.plots import roofline
-from einnet.expr.markup import definitions, html, index_html, rows_html
+from einnet.evidence.pages.plots import roofline
 from einnet.expr.nodes import walk
-from einnet.expr.picture import flow, svg
-from einnet.expr.text import parse
+from einnet.expr.notation.markup import definitions, html, index_html, rows_html
+from einnet.expr.notation.picture import flow, svg
+from einnet.expr.notation.text import parse
 from einnet.search.space import Options, Space
 
 GOLDENS = sorted(Path(__file__).parent.parent.joinpath("derivations").glob("*.ein"))

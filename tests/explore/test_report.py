@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from einnet.api.certificate import Entry
 from einnet.derivation import einfile
-from einnet.derivation.check import check
-from einnet.explore.report import report_page
-from einnet.explore.text import explain, story
+from einnet.derivation.checker.check import check
+from einnet.evidence.certificate import Entry
+from einnet.evidence.pages.report import report_page
+from einnet.evidence.pages.text import explain, story
 from tests.explore.conftest import Opened
 
 GOLDEN = Path(__file__).parent.parent / "derivations" / "g1.ein"

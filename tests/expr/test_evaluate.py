@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 
 from einnet.errors import UsageError
-from einnet.expr import evaluate as module
-from einnet.expr.evaluate import evaluate
-from einnet.expr.modular import order
+from einnet.expr.functions.modular import order
 from einnet.expr.nodes import Scope
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
+from einnet.expr.values import evaluate as module
+from einnet.expr.values.evaluate import evaluate
 from tests.expr.brute import Brute
 from tests.strategies import integer_values, repeatable, scopes
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from einnet.derivation.draws import GENERIC, SMALL, Choice, Draw
-from einnet.expr.inline import OutOfReach, inline
+from einnet.derivation.checker.draws import GENERIC, SMALL, Choice, Draw
 from einnet.expr.nodes import Scope, nested
-from einnet.expr.points import values_at
-from einnet.expr.rationals import Rationals
-from einnet.expr.text import parse
+from einnet.expr.normal.inline import OutOfReach, inline
+from einnet.expr.notation.text import parse
+from einnet.expr.values.points import values_at
+from einnet.expr.values.rationals import Rationals
 from tests.strategies import repeatable, scopes
 
 MANY = repeatable(80)

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from einnet.expr.index import var
-from einnet.expr.latex import latex
 from einnet.expr.nodes import (
     INF,
     Add,
@@ -30,7 +29,8 @@ from einnet.expr.nodes import (
     rebuild,
     substitute_body,
 )  # fmt: skip
-from einnet.expr.text import parse
+from einnet.expr.notation.latex import latex
+from einnet.expr.notation.text import parse
 from tests.strategies import repeatable, scopes
 
 THOUSAND = repeatable(1000)

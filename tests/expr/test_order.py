@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from einnet.expr.evaluate import evaluate
-from einnet.expr.inline import inline
 from einnet.expr.nodes import Scope
-from einnet.expr.text import parse
+from einnet.expr.normal.inline import inline
+from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
 from tests.strategies import repeatable
 
 DECLARED = "A : f32[27]\nB : f32[27]\nC : f32[27]\n"

@@ -9,12 +9,12 @@ from math import prod
 import numpy as np
 from hypothesis import given
 
-from einnet.expr import points as module
-from einnet.expr.evaluate import evaluate
-from einnet.expr.modular import P, add, inverse, multiply, negate, random_function, seed_of
+from einnet.expr.functions.modular import P, add, inverse, multiply, negate, random_function, seed_of
 from einnet.expr.nodes import Scope, tensors
-from einnet.expr.points import evaluate_at, work
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
+from einnet.expr.values import points as module
+from einnet.expr.values.evaluate import evaluate
+from einnet.expr.values.points import evaluate_at, work
 from tests.strategies import repeatable, scopes
 
 MANY = repeatable(80)

@@ -11,7 +11,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 from einnet.graph.interpret import interpret
-from einnet.graph.onnx import load
+from einnet.graph.onnx.importer import load
 from einnet.graph.program import Opaque, Program
 
 onnxruntime.set_default_logger_severity(4)

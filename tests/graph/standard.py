@@ -16,13 +16,13 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from einnet.derivation.check import check_equal
+from einnet.derivation.checker.check import check_equal
 from einnet.errors import CertificateError, EinNetError
-from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Scope, Tensor, tensors
+from einnet.expr.values.evaluate import evaluate
 from einnet.graph.interpret import interpret
-from einnet.graph.onnx import load
-from einnet.graph.onnx_infer import with_body
+from einnet.graph.onnx.importer import GIVEN_OUT, load
+from einnet.graph.onnx.infer import with_body
 from einnet.graph.operators.forms import at, loops_of
 from einnet.graph.operators.registry import OPERATORS
 from einnet.graph.program import Node, Opaque, Program
@@ -101,15 +101,15 @@ def compared() -> Mapping[str, Row]:
 
 
 def opaque(program: Program) -> list[Opaque]:
-    return [n for n in program.nodes if isinstance(n, Opaque)]
+    """Opaque nodes but those that give out truth values as such."""
+    return [n for n in program.nodes if isinstance(n, Opaque) and n.why != GIVEN_OUT]
 
 
 def whole(program: Program) -> Scope:
     """The first output as one expression of the inputs."""
     inner: dict[str, Tensor | Scope] = {}
     for n in program.nodes:
-        assert isinstance(n, Node)
-        inner[n.output.name] = exchange_in(n.scope, inner)
+        inner[n.outputs[0].name] = exchange_in(n.scope, inner) if isinstance(n, Node) else inner[n.inputs[0]]
     name = program.outputs[0][1]
     found = inner.get(name, program.tensors()[name])
     loops = loops_of(found.shape)
@@ -169,18 +169,6 @@ def with_weights_given(model: onnx.ModelProto) -> onnx.ModelProto:
     return opened
 
 
-def by_numbers(inner: onnx.NodeProto) -> list[onnx.NodeProto]:
-    """A comparison as 1 or 0, and a choice by one as a sum: the language has no truth values. All other nodes as they are."""
-    if inner.op_type == "Less":
-        (a, b), (out,) = inner.input, inner.output
-        return [node("Sub", [b, a], [f"{out}.more"]), node("Sign", [f"{out}.more"], [f"{out}.sign"]), node("Relu", [f"{out}.sign"], [out])]
-    if inner.op_type == "Where":
-        (c, x, y), (out,) = inner.input, inner.output
-        parts = [node("Mul", [c, x], [f"{out}.then"]), node("Mul", [c, y], [f"{out}.not"]), node("Sub", [y, f"{out}.not"], [f"{out}.else"])]
-        return [*parts, node("Add", [f"{out}.then", f"{out}.else"], [out])]
-    return [inner]
-
-
 def expanded(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """The one-node model with the node's function body in its place, over real numbers: what only changes a float type is left out."""
     (own,) = model.graph.node
@@ -196,9 +184,6 @@ def expanded(model: onnx.ModelProto) -> onnx.ModelProto | None:
         return None
     (body,) = made.functions
     del body.output[len(own.output) :]
-    arithmetic = [n for inner in body.node for n in by_numbers(inner)]
-    del body.node[:]
-    body.node.extend(arithmetic)
     opset = max((o.version for o in body.opset_import if not o.domain), default=version)
     for imported in (*made.opset_import, *body.opset_import):
         if not imported.domain:

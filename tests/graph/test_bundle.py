@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from benchmarks.models.net import Net
-from einnet.api.bundling import window_derivations
-from einnet.api.optimize import prepare
-from einnet.derivation.check import check
+from einnet.derivation.checker.check import check
 from einnet.errors import CertificateError
+from einnet.evidence.certificate import window_derivations
 from einnet.graph.bundle import Bundle, bundles, laid_out, replaced
 from einnet.graph.interpret import interpret
-from einnet.graph.onnx import load
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
 from einnet.graph.split import subprograms
 from einnet.graph.substitute import Refused

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import einnet
-from einnet.graph.onnx import load
+from einnet.graph.onnx.importer import load
 from einnet.graph.program import Opaque
 from tests.graph.cases import compare, reference, values
 

@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 import pytest
 
-from einnet.api.optimize import prepare
-from einnet.expr.text import parse
-from einnet.graph.onnx import load
+from einnet.expr.notation.text import parse
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
+from einnet.graph.passes.simplify import simplify
 from einnet.graph.promise import least, taken
-from einnet.graph.simplify import simplify
 from einnet.graph.split import subprograms
 from tests.graph.cases import build, node, values
 

@@ -9,9 +9,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from einnet.api.optimize import prepare
 from einnet.errors import NotStaticError
-from einnet.graph.onnx import load
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Opaque
 
 HUGE = 1 << 40

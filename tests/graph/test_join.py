@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from einnet.api.optimize import prepare
-from einnet.graph.onnx import load
-from einnet.graph.onnx_join import join_opaque, ordered
+from einnet.graph.onnx.importer import load
+from einnet.graph.onnx.opaque_joins import join_opaque, ordered
+from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Node, Opaque
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.ort import Session

@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from einnet.errors import ModelError
-from einnet.expr.text import parse
-from einnet.graph.naming import Namer, identifier
-from einnet.graph.onnx import load
+from einnet.expr.notation.text import parse
+from einnet.graph.onnx.importer import load
+from einnet.graph.onnx.naming import Namer, identifier
 from einnet.graph.program import Opaque
 from tests.graph.cases import build, check, compare, ints, node, values
 
@@ -218,7 +218,8 @@ def test_opaque_nodes_keep_their_types_and_constants() -> None:
 
 def test_large_constants_of_opaque_nodes_are_weights() -> None:
     table = np.arange(40000, dtype=np.float32).reshape(400, 100)
-    program = check([node("Gather", ["t", "i"])], {"i": ints(3, 1, 399)}, {"t": table}, opaque=True)
+    rows = X.reshape(-1)[:100].reshape(1, 100)
+    program = check([node("ScatterND", ["t", "i", "x"])], {"x": rows}, {"t": table, "i": ints(3).reshape(1, 1)}, opaque=True)
     np.testing.assert_array_equal(program.weights["t"], table)
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from einnet.api.optimize import prepare
 from einnet.graph.interpret import interpret
-from einnet.graph.onnx import load
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
+from einnet.instantiate.registry import tables_for
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.ort import Session
@@ -63,7 +64,8 @@ def interpreted(case: Case) -> Callable[[Arrays], Arrays]:
 def compiled(case: Case) -> Callable[[Arrays], Arrays]:
     """The model's own operators as kernels."""
     cost = CpuCost(1, measure=False)
-    plan = plan_of_any(prepare(load(case.model)), Options(max_depth=0, states=1), lambda forms: candidates(forms, cost.estimates)[0])
+    tables = tables_for("cpu", finite=False)
+    plan = plan_of_any(prepare(load(case.model)), Options(max_depth=0, states=1, tables=tables), lambda forms: candidates(forms, cost.estimates)[0])
     program = Executable(plan, 1)
     return lambda given: program(dict(given))
 

@@ -118,8 +118,8 @@ def test_gather() -> None:
     check([node("Gather", ["x", "i"], axis=1)], {"x": X}, {"i": np.array(-1, np.int64)})
     check([node("Gather", ["x", "i"], axis=-1)], {"x": X}, {"i": ints(4, 2, 0)})
     check([node("Gather", ["x", "i"], axis=2)], {"x": X}, {"i": np.array([[0, 1, 2], [1, 2, 3]], np.int64)})
-    check([node("Gather", ["x", "i"], axis=2)], {"x": X}, {"i": ints(0, 3, 1)}, opaque=True)
-    check([node("Gather", ["x", "i"], axis=2)], {"x": X, "i": ints(0, 3, 1)}, opaque=True)
+    check([node("Gather", ["x", "i"], axis=2)], {"x": X}, {"i": ints(0, 3, 1)})
+    check([node("Gather", ["x", "i"], axis=2)], {"x": X, "i": ints(0, 3, 1)})
 
 
 @pytest.mark.parametrize("upper", [0, 1])
@@ -143,11 +143,6 @@ def test_where(name: str, other: np.ndarray | None) -> None:
     inputs = {"x": values((2, 6, 8))} | ({"y0": values((6, 1), 1)} if other is None else {})
     held: dict[str, np.ndarray] = {"m": MASKS[name]} | ({} if other is None else {"y0": other})
     check([node("Where", ["m", "x", "y0"])], inputs, held)
-
-
-def test_where_of_irregular_mask_is_opaque() -> None:
-    mask = np.random.default_rng(0).random((6, 8)) < 0.5
-    check([node("Where", ["m", "x", "z"])], {"x": values((6, 8)), "z": values((6, 8), 1)}, {"m": mask}, opaque=True)
 
 
 COORDINATES = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric"]

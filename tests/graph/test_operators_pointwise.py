@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.graph.interpret import interpret
-from einnet.graph.onnx import load
+from einnet.graph.onnx.importer import load
 from tests.graph.cases import build, check, ints, node, reference, run_opaque, values
 
 X = values((2, 3, 4, 5), 3, -3.0, 3.0)
@@ -45,7 +45,7 @@ def test_scalar_constant_becomes_exact_decimal() -> None:
 
 
 UNARY: list[tuple[str, dict[str, Any]]] = [
-    *[(op, {}) for op in ("Neg", "Exp", "Abs", "Sign", "Floor", "Ceil", "Round", "Sin", "Cos", "Tan", "Relu", "Sigmoid", "Tanh", "Erf")],
+    *[(op, {}) for op in ("Neg", "Exp", "Abs", "Sign", "Floor", "Ceil", "Round", "Sin", "Cos", "Tan", "Atan", "Relu", "Sigmoid", "Tanh", "Erf")],
     *[(op, {}) for op in ("Softplus", "Softsign", "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish", "ThresholdedRelu")],
     ("LeakyRelu", {"alpha": 0.3}), ("LeakyRelu", {"alpha": -0.3}), ("LeakyRelu", {"alpha": 1.5}), ("Elu", {"alpha": 0.7}),
     ("Selu", {"alpha": 1.5, "gamma": 2.0}), ("Celu", {"alpha": 0.6}), ("HardSigmoid", {"alpha": 0.4, "beta": 0.3}),

@@ -10,18 +10,18 @@ from math import prod
 import numpy as np
 import pytest
 
-from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import INF, Const, Iter, Scope, Select, Tensor, is_weight, reads, tensors
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
 from einnet.graph.interpret import interpret
-from einnet.graph.layout import channels_last, permute
-from einnet.graph.masks import chosen, region
-from einnet.graph.onnx import load
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.masks import chosen, region
+from einnet.graph.passes.simplify import simplify
+from einnet.graph.passes.storage_order import channels_last, permute
+from einnet.graph.passes.window_reads import composed
 from einnet.graph.program import Node, Opaque, Program
-from einnet.graph.simplify import simplify
 from einnet.graph.split import Subprogram, is_contraction, pieces, reduces, subprograms
 from einnet.graph.substitute import Refused, substitute
-from einnet.graph.windows import composed
 from tests.graph.cases import build, compare, node, run_opaque, values
 from tests.graph.networks import BN, network
 from tests.models import tiny

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from einnet.expr.nodes import Const, Scope, make_add
-from einnet.graph.onnx import load
+from einnet.graph.onnx.importer import load
 from einnet.graph.operators.op import Function, Op, Result
 from einnet.graph.operators.registry import OPERATORS
 from tests.graph.collected import collected

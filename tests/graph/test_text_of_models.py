@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import onnx
 import pytest
 
-from einnet.api.optimize import prepare
-from einnet.api.pipeline import canonical
 from einnet.errors import EinNetError
 from einnet.expr.nodes import Scope
-from einnet.expr.text import parse
-from einnet.graph.onnx import load
+from einnet.expr.notation.text import parse
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Node
 from einnet.graph.split import anonymous, subprograms
+from einnet.search.outcome import canonical
 from einnet.search.space import Options, Space
 from tests.models.primitive import PRIMITIVE
 from tests.models.random_graphs import random_graph
@@ -35,9 +35,9 @@ def expressions(model: onnx.ModelProto, searched: bool) -> Iterator[Scope]:
 
 
 def lost(model: onnx.ModelProto, searched: bool) -> list[str]:
-    """Texts that are read back as something else, or with another key."""
+    """Texts that are read back as something else, or with another key; what stands in many steps is looked at once."""
     different = []
-    for e in expressions(model, searched):
+    for e in dict.fromkeys(expressions(model, searched)):
         again = parse(str(e))
         if again != e or again.key != e.key:
             different.append(e.text())

@@ -9,9 +9,9 @@ from random import Random
 
 import numpy as np
 
-from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Scope, tensors
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.codegen import LoweredKernel, build, lower
 from einnet.instantiate.kernels import EOperator, View, dense_view
 

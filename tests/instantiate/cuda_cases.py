@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from einnet.expr.nodes import Tensor, tensors
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import EOperator, View, dense_view
 
 

@@ -8,11 +8,12 @@ from math import prod
 
 import numpy as np
 
-from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Scope, tensors
+from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.build import build
-from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, Post, View, operand_views, result_views
-from einnet.instantiate.match import Match
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, Post, VendorKernel, View
+from einnet.instantiate.kernels.generated import expressed
+from einnet.instantiate.matching.types import Match
 
 Buffers = dict[str, np.ndarray]
 
@@ -36,14 +37,17 @@ def writes_once(view: View) -> bool:
 
 def execute(kernel: Kernel, buffers: Buffers) -> None:
     """Run one kernel."""
-    (out,) = result_views(kernel)
+    (out,) = kernel.result_views
     assert writes_once(out)
-    assert out.buffer not in {v.buffer for v in operand_views(kernel)}, "a kernel reads what it writes"
+    assert out.buffer not in {v.buffer for v in kernel.operand_views}, "a kernel reads what it writes"
     match kernel:
         case Matmul():
             result = matmul(kernel, buffers)
         case Conv():
             result = convolution(kernel, buffers)
+        case VendorKernel() if type(kernel) not in (Matmul, Conv):
+            execute(expressed(kernel), buffers)
+            return
         case EOperator():
             given = {name: window(v, buffers) for name, v in kernel.operands}
             assert {n: t.shape for n, t in tensors(kernel.scope).items()} == {n: v.shape for n, v in kernel.operands}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from einnet.derivation.rules.merge import merge_guarded
-from einnet.expr.evaluate import evaluate
+from einnet.derivation.rules.forced.merge import merge_guarded
 from einnet.expr.nodes import Read, Scope, reads
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.build import build
-from einnet.instantiate.rows import along
+from einnet.instantiate.row_fusion import along
 from tests.derivation.generators import same_tensor
 from tests.instantiate.numpy_kernels import integers, run
 

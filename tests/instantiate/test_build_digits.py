@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from einnet.expr.evaluate import evaluate
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.build import build
 from tests.instantiate.numpy_kernels import integers, run
 

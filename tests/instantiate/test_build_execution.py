@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import walk
+from einnet.expr.values.evaluate import evaluate
 from einnet.search.forms import Form
 from einnet.search.space import Options, Space
 from tests.instantiate.numpy_kernels import integers, run

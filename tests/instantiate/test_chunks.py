@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Scope, tensors
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate import chunks
 from einnet.instantiate.build import builds
 from einnet.instantiate.chunks import Digit, chunked, core, covering, cuts, divided, shrunk

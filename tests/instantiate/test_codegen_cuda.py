@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from einnet.errors import BackendError
-from einnet.expr.evaluate import evaluate
-from einnet.expr.text import parse
-from einnet.instantiate.codegen import cuda
-from einnet.instantiate.codegen.blocks import team, turned
-from einnet.instantiate.codegen.cuda import CudaOperator, lower_cuda
-from einnet.instantiate.codegen.normalise import normalise
+from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
+from einnet.instantiate.codegen.canonicalise import normalise
+from einnet.instantiate.codegen.cuda import emit as cuda
+from einnet.instantiate.codegen.cuda.blocks import team, turned
+from einnet.instantiate.codegen.cuda.emit import CudaOperator, lower_cuda
+from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.resolve import OUT, resolve
-from einnet.instantiate.codegen.tilesearch import tile
 from einnet.instantiate.kernels import EOperator, View, dense_view
 from einnet.runtime.cuda import nvrtc, shim
 from tests.instantiate.cuda_cases import CASES, case, operator

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("tvm")
 
+from einnet.expr.functions import FUNCTIONS
 from einnet.instantiate.codegen import build, lower
 from tests.instantiate.compiled import call, dense
 
@@ -33,6 +34,8 @@ EXACT: dict[str, tuple[Callable[[float], float], np.ndarray]] = {
     "ceil": (lambda x: float(np.ceil(x)), WIDE),
     "round": (lambda x: float(np.rint(x)), WIDE),
     "not": (lambda x: float(x == 0), WIDE),
+    "isnan": (lambda x: 0.0, WIDE),
+    "atan": (math.atan, WIDE),
     "sin": (math.sin, np.linspace(-50, 50, 5001)),
     "cos": (math.cos, np.linspace(-50, 50, 5001)),
 }
@@ -41,12 +44,16 @@ ABSOLUTE = {"sigmoid": 1.2e-38, "sin": 1e-6, "cos": 1e-6}
 """Below the least normal number a sigmoid is 0; sines are near 0 at multiples of pi."""
 
 
+def test_every_function_has_a_form() -> None:
+    assert EXACT.keys() | {"max", "min", "pow", "less", "equal", "choose"} == FUNCTIONS.keys()
+
+
 @pytest.mark.parametrize("name", EXACT)
 def test_accuracy(name: str) -> None:
     function, points = EXACT[name]
     with np.errstate(over="ignore"):
         x = np.append(points, [math.nan] * 9).astype(np.float32)
-        of_nan = 0.0 if name == "not" else math.nan
+        of_nan = {"not": 0.0, "isnan": 1.0}.get(name, math.nan)
         expected = np.array([of_nan if math.isnan(v) else function(float(v)) for v in x]).astype(np.float32)
     op = dense(f"X : f32[{len(x)}]\nL[i<{len(x)}] {name}(X[i])")
     kernel = lower(op, "function")
@@ -69,7 +76,7 @@ def test_power(exponent: str) -> None:
     np.testing.assert_allclose(call(build([kernel]), kernel, op, {"X": x}), expected, rtol=TOLERANCE)
 
 
-@pytest.mark.parametrize("name", ["exp", "tanh", "erf", "log", "sigmoid", "softplus"])
+@pytest.mark.parametrize("name", ["exp", "tanh", "erf", "log", "sigmoid", "softplus", "atan"])
 def test_scalars_and_vectors_agree(name: str) -> None:
     x = np.linspace(0.01, 9, 32, dtype=np.float32)
     vector, scalar = dense(f"X : f32[32]\nL[i<32] {name}(X[i])"), dense(f"X : f32[32]\nL[i<2] {name}(X[15*i])")
@@ -116,3 +123,14 @@ def test_nan_in_either_operand(body: str, extent: int) -> None:
     got = call(build([kernel]), kernel, op, {"X": x, "Y": y})
     wanted = np.isnan(x) | (np.isnan(y) if "Y" in body else False)
     np.testing.assert_array_equal(np.isnan(got), wanted)
+
+
+@pytest.mark.parametrize("extent", [48, 3])
+def test_what_is_not_chosen_may_be_nan(extent: int) -> None:
+    x, y = np.linspace(-1, 1, extent, dtype=np.float32), np.linspace(1, -1, extent, dtype=np.float32)
+    x[0], y[1] = np.nan, np.nan
+    op = dense(f"X : f32[{extent}]\nY : f32[{extent}]\nL[i<{extent}] choose(less(X[i],Y[i]), X[i], choose(isnan(X[i]), 7, Y[i]))")
+    kernel = lower(op, "choice")
+    with np.errstate(all="ignore"):
+        wanted = np.where(x < y, x, np.where(np.isnan(x), np.float32(7), y))
+    np.testing.assert_array_equal(call(build([kernel]), kernel, op, {"X": x, "Y": y}), wanted)

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("tvm")
 
-from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Iter, Scope, Tensor, nested
+from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.codegen import build, lower
 from tests import strategies
 from tests.instantiate.compiled import call, random_values, scattered

@@ -8,12 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from einnet.derivation.normalise import normalise
-from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Scope
-from einnet.expr.text import parse
-from einnet.instantiate.kernels import Conv, Matmul, operand_views
-from einnet.instantiate.match import Match, match
-from einnet.instantiate.tables import BATCHED_MATMUL, CONV, MATMUL, TABLES, Table
+from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
+from einnet.instantiate.kernels import Conv, Matmul
+from einnet.instantiate.matching.tables import BATCHED_MATMUL, CONV, MATMUL
+from einnet.instantiate.matching.types import Match, Table
+from einnet.instantiate.registry import TABLES
 from tests.derivation.generators import correlations, scopes
 from tests.instantiate.numpy_kernels import integers, run
 from tests.search.catalogue import CATALOGUE, expression
@@ -97,21 +98,21 @@ CLOSE = (
 
 @pytest.mark.parametrize(("name", "table"), FOUND, ids=[f"{t.name}, {n}" for n, t in FOUND])
 def test_operator_and_roles(name: str, table: Table) -> None:
-    result = match(normalise(expression(name))[0], table)
+    result = table.match(normalise(expression(name))[0])
     assert isinstance(result, Match), result
     assert str(result) == FOUND[name, table]
 
 
 @pytest.mark.parametrize(("name", "table", "why"), DIFFERS, ids=[f"{t.name}, {n}" for n, t, _ in DIFFERS])
 def test_what_differs(name: str, table: Table, why: str) -> None:
-    result = match(normalise(expression(name))[0], table)
+    result = table.match(normalise(expression(name))[0])
     assert isinstance(result, list) and result
     assert any(why in m.why for m in result), [m.why for m in result]
 
 
 @pytest.mark.parametrize(("text", "table", "why"), CLOSE, ids=[why for _, _, why in CLOSE])
 def test_expressions_that_only_look_like_an_operator(text: str, table: Table, why: str) -> None:
-    result = match(parse(BACK_TO_FRONT + text), table)
+    result = table.match(parse(BACK_TO_FRONT + text))
     assert isinstance(result, list) and any(why in m.why for m in result), result
 
 
@@ -128,7 +129,7 @@ ATTRIBUTES = (
 def test_attributes_are_read_off_the_coefficients(
     read: str, declared: str, strides: tuple[int, ...], dilations: tuple[int, ...], begins: tuple[int, ...], transposed: bool
 ) -> None:
-    result = match(parse(f"{declared}\nK : weight f32[3,2,3]\nL[h<7,f<3] Σ[r<3,c<2] {read}*K[r,c,f]"), CONV)
+    result = CONV.match(parse(f"{declared}\nK : weight f32[3,2,3]\nL[h<7,f<3] Σ[r<3,c<2] {read}*K[r,c,f]"))
     assert isinstance(result, Match) and isinstance(result.kernel, Conv)
     assert (result.kernel.strides, result.kernel.dilations, result.kernel.pads_begin) == (strides, dilations, begins)
     assert result.kernel.transposed is transposed
@@ -141,7 +142,7 @@ def test_a_transpose_is_a_pair_of_strides(orders: str, swapped: bool) -> None:
     sizes = {"m": 5, "k": 7, "n": 6}
     a, b = (f"{name} : f32[{','.join(str(sizes[d]) for d in dims)}]" for name, dims in (("A", left), ("B", right)))
     product = [f"A[{','.join(left)}]", f"B[{','.join(right)}]"]
-    result = match(parse(f"{a}\n{b}\nL[m<5,n<6] Σ[k<7] {'*'.join(product[::-1] if swapped else product)}"), MATMUL)
+    result = MATMUL.match(parse(f"{a}\n{b}\nL[m<5,n<6] Σ[k<7] {'*'.join(product[::-1] if swapped else product)}"))
     assert isinstance(result, Match) and isinstance(result.kernel, Matmul)
     assert result.kernel.a.shape == (5, 7) and result.kernel.a.strides == ((7, 1) if left == "mk" else (1, 5))
     assert result.kernel.b.shape == (7, 6) and result.kernel.b.strides == ((6, 1) if right == "kn" else (1, 7))
@@ -151,9 +152,9 @@ def test_strides_of_a_matched_kernel_never_run_backwards() -> None:
     for name in CATALOGUE:
         source = normalise(expression(name))[0]
         for table in TABLES:
-            result = match(source, table)
+            result = table.match(source)
             if isinstance(result, Match):
-                views = operand_views(result.kernel)
+                views = result.kernel.operand_views
                 assert all(s >= 0 for v in views for s in v.strides), (name, views)
 
 
@@ -161,7 +162,7 @@ def test_strides_of_a_matched_kernel_never_run_backwards() -> None:
 @given(st.one_of(correlations(), correlations(), scopes(depth=0)), st.sampled_from(TABLES))
 def test_a_match_computes_the_expression(source: Scope, table: Table) -> None:
     source = normalise(source)[0]
-    result = match(source, table)
+    result = table.match(source)
     if isinstance(result, Match):
         values = integers(source)
         np.testing.assert_array_equal(run(source, {source: result}, values), evaluate(source, values))

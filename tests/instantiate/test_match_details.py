@@ -8,15 +8,17 @@ import pytest
 
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Iter, Read, Scope, reads
-from einnet.expr.text import parse
-from einnet.instantiate.convolution import Window
+from einnet.expr.notation.text import parse
+from einnet.instantiate.epilogues import operand_view
 from einnet.instantiate.kernels import Buffer, View
-from einnet.instantiate.match import form_problems
-from einnet.instantiate.match_conv import leading, match_conv
-from einnet.instantiate.match_matmul import _separates, group_of, relayout_order, skew_problems
+from einnet.instantiate.matching.contraction import ALL, form_problems
+from einnet.instantiate.matching.convolution import Window
+from einnet.instantiate.matching.matmul import _separates, group_of, relayout_order, skew_problems
+from einnet.instantiate.matching.mismatches import Digits, Permute, Reflect, Relayout, Split, SumSplit, Taps, counts
+from einnet.instantiate.matching.tables import CONV, CONV3
+from einnet.instantiate.matching.types import Mismatch, NoFix
+from einnet.instantiate.matching.windows import leading, match_conv
 from einnet.instantiate.padding import Stack, stack_of
-from einnet.instantiate.posts import operand_view
-from einnet.instantiate.tables import ALL, CONV, CONV3
 
 
 def operands(scope: Scope) -> tuple[Read, ...]:
@@ -70,28 +72,46 @@ def test_dimensions_of_a_copy() -> None:
 
 
 @pytest.mark.parametrize(("text", "why", "fix"), [
-    ("L[2<=f<5] Σ[k<4] A[f//3,k]*B[k,f]", "has no more values than that", "none"),
-    ("L[1<=f<5] Σ[k<4] A[f//3,k]*B[k,f]", "loop f is divided by 3", "split"),
-    ("L[m<3] Σ[k<4,l<2] A[m,k]*B[k,l]", "summation iterator l does not stand in both", "none"),
-    ("L[m<3,n<2] Σ[k<4] A[m,k]*B[k,1]", "loop n stands in no operand", "none"), ("L[m<3] A[m,1]*B[m,1]", "no summation iterator", "none"),
-    ("L[m<3] Σ[k<4] A[m,k]|1*B[k,m]", "another fill than 0", "none"),
+    ("L[2<=f<5] Σ[k<4] A[f//3,k]*B[k,f]", "has no more values than that", NoFix),
+    ("L[1<=f<5] Σ[k<4] A[f//3,k]*B[k,f]", "loop f is divided by 3", Split),
+    ("L[m<3] Σ[k<4,l<2] A[m,k]*B[k,l]", "summation iterator l does not stand in both", NoFix),
+    ("L[m<3,n<2] Σ[k<4] A[m,k]*B[k,1]", "loop n stands in no operand", NoFix), ("L[m<3] A[m,1]*B[m,1]", "no summation iterator", NoFix),
+    ("L[m<3] Σ[k<4] A[m,k]|1*B[k,m]", "another fill than 0", NoFix),
 ])  # fmt: skip
-def test_forms_that_are_no_product(text: str, why: str, fix: str) -> None:
+def test_forms_that_are_no_product(text: str, why: str, fix: type[Mismatch]) -> None:
     (found,) = form_problems(parse(f"A : f32[9,9]\nB : f32[9,9]\n{text}"))
-    assert why in found.why and found.fix == fix
+    assert why in found.why and type(found) is fix
 
 
 def test_windows_of_too_many_taps() -> None:
     """Where a table has a greatest number of taps they are split; where it has none, a window over two iterators is no window."""
     declared = "A : f32[40,3]\nK : f32[9,2,3,4]\n"
     long = match_conv(parse(f"{declared}L[h<30,f<4] Σ[r<9,c<3] A[h+r,c]*K[r,0,c,f]"), CONV3)
-    assert isinstance(long, list) and [(m.fix, m.divisor, m.order) for m in long] == [("taps", 3, ("r",))]
+    assert isinstance(long, list) and [(type(m), m.divisor, m.order) for m in long] == [(Taps, 3, ("r",))]
     two = parse(f"{declared}L[h<30,f<4] Σ[r<3,s<2,c<3] A[h+3*s+r,c]*K[r,s,c,f]")
     few, any_number = match_conv(two, CONV3), match_conv(two, CONV)
-    assert isinstance(few, list) and [(m.fix, m.order) for m in few] == [("sum-split", ("s",))]
-    assert isinstance(any_number, list) and [(m.fix, m.order) for m in any_number] == [("none", ())]
+    assert isinstance(few, list) and [(type(m), m.order) for m in few] == [(SumSplit, ("s",))]
+    assert isinstance(any_number, list) and [type(m) for m in any_number] == [NoFix]
     back = match_conv(parse(f"{declared}L[h<30,f<4] Σ[r<9,c<3] A[h+8-r,c]*K[r,0,c,f]"), CONV)
-    assert isinstance(back, list) and [(m.fix, m.iterator) for m in back] == [("reflect", "r")]
+    assert isinstance(back, list) and [(type(m), m.iterator) for m in back] == [(Reflect, "r")]
+
+
+def test_steps_that_bring_nothing_new() -> None:
+    """One permutation is enough, and one copy of an operand in an order; what is counted falls by itself."""
+    copied, permuted = Relayout("", 0, ("a", "b")), Permute("", ("a",))
+    assert copied.vain([permuted, Relayout("otherwise", 0, ("a", "b"))]) and permuted.vain([Permute("", ("b",))])
+    assert not copied.vain([permuted, Relayout("", 1, ("a", "b")), Relayout("", 0, ("b", "a")), Digits("", 2, 0, ("a", "b"))])
+    assert not permuted.vain([copied]) and not Split("", "i", 2).vain([Split("", "i", 2)])
+    assert counts([copied, Digits("", 2), Split("", "i", 2), Split("", "j", 3), permuted]) == (2, 0, 0, 0, 0, 1)
+
+
+def test_a_step_tells_what_led_to_it() -> None:
+    """By the iterator that it replaces."""
+    scope = parse("A : f32[40]\nK : f32[9]\nL[h<30] Σ[r<9] A[h+8-r]*K[r]")
+    step = Reflect("", "r").mend(scope)
+    assert step is not None and step.rule == Reflect.rule and step.before is scope and step.path == ()
+    assert Reflect("", "r").led_to(step) and not Reflect("", "h").led_to(step) and not Relayout("", 0, ("r",)).led_to(step)
+    assert Permute("", ("r",)).mend(scope) is None and NoFix("").mend(scope) is None
 
 
 def test_stacks_of_matrices() -> None:

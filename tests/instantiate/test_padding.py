@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from einnet.expr.evaluate import evaluate
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.build import build
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Matmul, Post, View, dense_view
 from einnet.instantiate.padding import Stack, padded, restrided
@@ -75,6 +75,15 @@ def test_what_somebody_else_views_otherwise_stays() -> None:
     for more in ([*kernels, across], [kernels[0], biased, kernels[2]], [*kernels, second]):
         assert padded(more, buffers) == (more, buffers)
     assert padded(kernels, {"t": buffers["t"]}) == (kernels, {"t": buffers["t"]}), "a result that is given out is no temporary"
+
+
+def test_a_product_of_matrices_with_themselves_stays() -> None:
+    """Another row of the one operand would be another column of the other."""
+    (first, product, last), buffers = chain(36, 64, 64)
+    assert padded([first, product, last], buffers)[0] != [first, product, last]
+    assert isinstance(product, Matmul)
+    squared = [first, replace(product, b=View("t", (36, 64, 64), (4096, 1, 64))), last]
+    assert padded(squared, buffers) == (squared, buffers)
 
 
 def test_padded_kernels_compute_the_expression() -> None:

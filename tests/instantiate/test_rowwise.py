@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from einnet.expr.evaluate import evaluate
-from einnet.instantiate.codegen.cuda import lower_cuda
-from einnet.instantiate.codegen.normalise import normalise
+from einnet.expr.values.evaluate import evaluate
+from einnet.instantiate.codegen.canonicalise import normalise
+from einnet.instantiate.codegen.cuda.emit import lower_cuda
+from einnet.instantiate.codegen.cuda.rowwise import divided, row
 from einnet.instantiate.codegen.resolve import OUT, resolve
-from einnet.instantiate.codegen.rowwise import divided, row
 from einnet.instantiate.kernels import EOperator, dense_view
 from einnet.runtime.cuda import nvrtc
 from tests.instantiate.cuda_cases import operator

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from einnet.expr.evaluate import evaluate
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.build import build
-from einnet.instantiate.kernels import EOperator, Matmul, result_views
+from einnet.instantiate.kernels import EOperator, Matmul
 from einnet.instantiate.stitch import pieces
 from einnet.search.forms import Form
 from einnet.search.space import Options, Space
@@ -56,7 +56,7 @@ def test_each_part_is_one_kernel_that_writes_its_window(text: str) -> None:
     form = two_matmuls(text)
     made = build(form.tree, dict(form.matches), "out")
     assert [type(k) for k in made.kernels] == [Matmul, Matmul] and not made.temporaries
-    assert {v.buffer for k in made.kernels for v in result_views(k)} == {"out"}
+    assert {v.buffer for k in made.kernels for v in k.result_views} == {"out"}
 
 
 def test_what_strides_cannot_say_is_copied() -> None:

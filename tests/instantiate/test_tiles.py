@@ -7,17 +7,17 @@ from random import Random
 import numpy as np
 import pytest
 
-from einnet.expr.evaluate import evaluate
-from einnet.instantiate.codegen import blocks
-from einnet.instantiate.codegen.contraction import contraction
-from einnet.instantiate.codegen.cuda import CudaOperator, lower_cuda
-from einnet.instantiate.codegen.footprint import footprint, turns
+from einnet.expr.values.evaluate import evaluate
+from einnet.instantiate.codegen.canonicalise import normalise
+from einnet.instantiate.codegen.cuda import blocks
+from einnet.instantiate.codegen.cuda.contraction import contraction
+from einnet.instantiate.codegen.cuda.emit import CudaOperator, lower_cuda
+from einnet.instantiate.codegen.cuda.footprint import footprint, turns
+from einnet.instantiate.codegen.cuda.staging import staged
+from einnet.instantiate.codegen.cuda.tile_search import TileSearch, tile
+from einnet.instantiate.codegen.cuda.tiling import Tile, distinct
 from einnet.instantiate.codegen.ir import Load, Nest, walk
-from einnet.instantiate.codegen.normalise import normalise
 from einnet.instantiate.codegen.resolve import OUT, resolve
-from einnet.instantiate.codegen.staging import staged
-from einnet.instantiate.codegen.tilesearch import TileSearch, tile
-from einnet.instantiate.codegen.tiling import Tile, distinct
 from einnet.instantiate.kernels import EOperator, dense_view
 from einnet.runtime.cuda import shim
 from tests.instantiate.cuda_cases import operator

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutation.__main__ import EXPLAINED, explained, in_child, modules_of
+from tests.mutation.__main__ import EXPLAINED, explained, modules_of
 from tests.mutation.changes import changes
+from tests.mutation.runner import in_child
 
 SOURCE = '''
 LIMIT = 3 * 4
@@ -91,5 +92,5 @@ def test_what_is_explained_is_a_change_that_there_is() -> None:
 
 
 def test_packages_stand_for_their_modules() -> None:
-    found = list(modules_of(["einnet.derivation.exact", "einnet.derivation"]))
-    assert found[0] == "einnet.derivation.exact" and {"einnet.derivation.check", "einnet.derivation.rules.tile"} <= set(found)
+    found = list(modules_of(["einnet.derivation.checker.exact", "einnet.derivation"]))
+    assert found[0] == "einnet.derivation.checker.exact" and {"einnet.derivation.checker.check", "einnet.derivation.rules.tile"} <= set(found)

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from einnet.runtime.cpu import apart
+from einnet.runtime.cpu import affinity as apart
 from einnet.runtime.cpu.threads import find_symbol
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity") or not find_symbol("GOMP_parallel"), reason="no OpenMP pool, or no affinity")

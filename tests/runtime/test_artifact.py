@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from einnet.errors import ArtifactError
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import EOperator, Plan, dense_view
 from einnet.runtime import artifact, machine
 from einnet.runtime.cpu import compile as codegen
@@ -127,7 +127,7 @@ FORGERIES = {
     "ranks that differ": ("manifest.json", edited(("plan", "kernels", 0, "a", 1), [4])),
     "an unknown kernel": ("manifest.json", edited(("plan", "kernels", 0, "kind"), "magic")),
     "text for a number": ("manifest.json", edited(("plan", "buffers", 0, 1), "4")),
-    "an unknown post": ("manifest.json", edited(("plan", "kernels", 0, "post"), [["gelu", None, 0, 0]])),
+    "an unknown post": ("manifest.json", edited(("plan", "kernels", 0, "post"), [["zelu", None, 0, 0]])),
 }  # fmt: skip
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from einnet.errors import ArtifactError
 from einnet.graph.dtypes import NUMPY
-from einnet.runtime.constants import StoredConstants, array_bytes, array_from
 from einnet.runtime.cpu.program import Executable
+from einnet.runtime.stored_constants import StoredConstants, array_bytes, array_from
 from tests.runtime.plans import two_layers
 
 

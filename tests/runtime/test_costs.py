@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from einnet.expr.nodes import tensors
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Conv, EOperator, Matmul, Post, View, dense_view
 from einnet.runtime import costs, timing
 from einnet.runtime.costs import CpuCost, kernel_key
@@ -85,6 +85,28 @@ def test_without_measuring_everything_is_estimated(database: ProfileDatabase, mo
     assert not [d for d, _ in database.rows() if "eoperator" in d], "estimates are not stored"
     monkeypatch.setattr(roofline, "measure_machine", lambda threads: pytest.fail("measured again"))
     assert CpuCost(1, database, measure=False).machine == machine
+
+
+def test_a_product_that_beats_the_peak_corrects_it(database: ProfileDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured on a busy machine the peak is too low, and what is estimated by it is never tried."""
+    monkeypatch.setattr(roofline, "measure_machine", lambda threads: (roofline.Machine(peak=1e9, bandwidth=1e10, launch=1e-6), False))
+    first, other = (Matmul(dense_view("a", (n, 256)), dense_view("b", (256, 256)), dense_view("c", (n, 256))) for n in (256, 512))
+    seconds = 2 * 256**3 / 1e11
+    monkeypatch.setattr(costs, "measure", lambda kernels, *_, **__: [Timing(seconds, 0.0, 9) for _ in kernels])
+    cost = CpuCost(1, database)
+    assert cost.estimate(other) == pytest.approx(2 * seconds * 100 / roofline.VENDOR_SHARE)
+    (bound,) = (b for _, b in cost.known([other]))
+    assert cost.cost(first) == seconds
+    assert cost.machine.peak == pytest.approx(1e11)
+    assert cost.estimate(other) == pytest.approx(2 * seconds / roofline.VENDOR_SHARE)
+    assert cost.known([other])[0][1] == pytest.approx(bound / 100)
+    later = CpuCost(1, database, measure=False)
+    assert later.estimates([first, other])[0] == seconds
+    assert later.machine == roofline.Machine(cost.machine.peak, 1e10, 1e-6), "a time that is stored tells a later run"
+    small = Matmul(dense_view("a", (8, 8)), dense_view("b", (8, 8)), dense_view("c", (8, 8)))
+    monkeypatch.setattr(costs, "measure", lambda kernels, *_, **__: [Timing(1e-12, 0.0, 9) for _ in kernels])
+    cost.cost(small)
+    assert cost.machine.peak == pytest.approx(1e11), "the time of a small product is a matter of starting it"
 
 
 def test_operations_and_bytes() -> None:
@@ -170,6 +192,22 @@ def test_faster_is_what_rounds_agree_on() -> None:
     assert disturbed.timings["b"].median == 1.2
     assert not disturbed.timings["b"].clean
     assert not disturbed.faster("b", "a"), "the fastest samples do not agree"
+
+
+def test_a_few_wild_rounds_hide_no_large_gain() -> None:
+    """A program that takes a tenth stays the faster one where a quarter of the rounds is disturbed; one that takes as much does not become it."""
+
+    def compared(quick: float, wild: int, rounds: int = 22) -> Comparison:
+        slow = tuple(1.0 + 0.01 * (n % 3) for n in range(rounds))
+        other = tuple(quick * (60.0 if n % 11 < wild else 1.0 + 0.01 * (n % 5)) for n in range(rounds))
+        return Comparison({"slow": slow, "other": other}, slow)
+
+    assert compared(0.1, 3).faster("other", "slow", 0.01)
+    assert compared(0.1, 3).ratio("other", "slow").spread > 1, "the spread alone would tell nothing"
+    assert not compared(0.1, 5).faster("other", "slow", 0.01), "half the rounds are no majority"
+    assert not compared(0.1, 3, 5).faster("other", "slow", 0.01), "too few rounds to count"
+    assert not compared(1.0, 0).faster("other", "slow", 0.01)
+    assert not compared(1.0, 1).faster("other", "slow", 0.01)
 
 
 def test_disturbed_parts_of_a_sample_do_not_count() -> None:

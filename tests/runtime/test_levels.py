@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from einnet.api.settings import Settings
 from einnet.errors import ArtifactError, UsageError
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.instantiate.codegen import lower
 from einnet.instantiate.kernels import Buffer, EOperator, Plan, dense_view
 from einnet.runtime import artifact, machine
@@ -23,6 +22,7 @@ from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import levels
 from einnet.runtime.cpu.objects import Objects
 from einnet.runtime.cpu.program import Executable, build_code
+from einnet.search.settings import Settings
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="levels are those of x86-64")
 WIDE = re.compile(r"%zmm|%k[0-7]|%[xy]mm(1[6-9]|2\d|3[01])\b")

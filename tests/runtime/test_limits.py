@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from einnet.expr.nodes import tensors
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import EOperator, Matmul, dense_view
 from einnet.runtime import capacity, costs, timing
 from einnet.runtime.capacity import available_bytes, growth

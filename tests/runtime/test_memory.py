@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from einnet.instantiate.kernels import Buffer, OpaqueCall, Plan, dense_view
-from einnet.runtime.memory import ALIGNMENT, Block, Lifetime, align_up, lifetimes, place
+from einnet.runtime.arena import ALIGNMENT, Block, Lifetime, align_up, lifetimes, place
 
 items = st.lists(st.tuples(st.integers(0, 5000), st.integers(-1, 20), st.integers(0, 8)), max_size=40).map(
     lambda rows: [Lifetime(f"b{n}", size, first, first + length) for n, (size, first, length) in enumerate(rows)]

@@ -11,15 +11,15 @@ import pytest
 
 from einnet.errors import BackendError, UsageError
 from einnet.expr.nodes import tensors
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Buffer, EOperator, Matmul, Plan, View, dense_view
 from einnet.runtime import artifact
+from einnet.runtime.contention import waited
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu.link import Image, ObjectFile
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.cpu.support import Native, Steps
 from einnet.runtime.cpu.threads import find_symbol, limited, physical_cores, resolve_threads
-from einnet.runtime.load import waited
 from tests.runtime.plans import finish, rng_constants
 
 
@@ -86,8 +86,8 @@ def test_parallel_loops_from_several_callers() -> None:
 
 
 def test_what_cannot_be_generated_is_told() -> None:
-    scope = parse("A : i64[4]\nL[i<4] A[i]")
-    with pytest.raises(BackendError, match="i64"):
+    scope = parse("A : f16[4]\nL[i<4] A[i]")
+    with pytest.raises(BackendError, match="f16"):
         codegen.compile_operators({"k": EOperator(scope, (("A", dense_view("a", (4,))),), dense_view("y", (4,)))}, 1)
 
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from einnet.errors import UsageError
-from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Scope, tensors
-from einnet.expr.text import parse
-from einnet.graph.onnx import load
+from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
+from einnet.graph.onnx.importer import load
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Matmul, Plan, Post, View, dense_view
 from einnet.runtime.onnx.buffers import row_length
 from einnet.runtime.onnx.model import export
@@ -274,7 +274,11 @@ def test_convolutions_with_posts() -> None:
     np.testing.assert_allclose(run(plan, {"x": values})[0], wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", [*(n if n != "gcn" else pytest.param(n, marks=pytest.mark.slow) for n in TINY), "with_opaque", "two_outputs"])
+LARGE = ("gcn", "csrnet_full", "resnet18", "squeeze")
+"""Of whose kinds of layers there are smaller models."""
+
+
+@pytest.mark.parametrize("name", [*(n if n not in LARGE else pytest.param(n, marks=pytest.mark.slow) for n in TINY), "with_opaque", "two_outputs"])
 @pytest.mark.parametrize("depth", [0, 2])
 def test_programs(name: str, depth: int) -> None:
     """Some candidate of every subprogram, chosen by chance: the whole model gives what it gave."""

@@ -13,12 +13,12 @@ from random import Random
 
 import pytest
 
-from einnet.api.memory import Memory
-from einnet.api.settings import Settings
-from einnet.expr.text import parse
+from einnet.compile.history import Memory
+from einnet.expr.notation.text import parse
 from einnet.runtime.profile import SCHEMA, ProfileDatabase, digest
 from einnet.runtime.serial import canonical
 from einnet.runtime.timing import Timing
+from einnet.search.settings import Settings
 
 ROWS = [({"kernel": n, "name": "Σ"}, Timing(n * 1e-6, 1e-8, 5)) for n in range(1, 20)]
 

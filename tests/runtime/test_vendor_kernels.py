@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from einnet.instantiate.kernels import Conv, Matmul, Post, View
+from einnet.runtime.arena import span
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.kernels import prepare
 from einnet.runtime.cpu.measure import single
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.cpu.threads import limited
-from einnet.runtime.memory import span
 from tests.runtime.reference import aligned, compute, layout, run_vendor, window
 
 pytestmark = pytest.mark.skipif(dnnl.available() is not None, reason=str(dnnl.available()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from einnet.expr.nodes import Scope
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 
 
 def _groups() -> dict[str, dict[str, str]]:

@@ -15,14 +15,17 @@ from pathlib import Path
 from einnet.derivation.einfile import write
 from einnet.expr.index import Floor
 from einnet.expr.nodes import Scope, index_functions, reads, walk
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Conv, Matmul
 from einnet.search.forms import Form
 from einnet.search.space import Options, Space
 
 Sizes = dict[str, int]
-LIMIT = 2000
-"""Most states a golden may take."""
+LIMIT = 500
+"""Most states a golden may take, the search's settings being those of `optimize`."""
+
+ROOM = 20
+"""States by which a search may pass the number that it is given: it ends between two expansions."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Golden:
 
 @dataclass(frozen=True)
 class Result:
-    """What one search gave; `found` counts states up to and including the smallest depth at which the golden is among the forms."""
+    """What one search gave; `states` are all that were visited when the golden was among the forms, at the least such depth."""
 
     form: Form | None
     depth: int
@@ -54,16 +57,16 @@ class Result:
 
 
 def search(golden: Golden, sizes: Sizes) -> Result:
-    """Search one level deeper at a time until the golden is found."""
+    """Search as `optimize` does, one layer after the other, until the golden is found."""
     start = time.perf_counter()
-    states = 0
+    space, source = Space(Options(states=LIMIT - ROOM)), golden.source(sizes)
+    form: Form | None = None
+    depth = 0
     for depth in range(golden.depth + 1):
-        space = Space(Options(max_depth=depth, intensity=0.0, states=LIMIT))
-        form = next((f for f in space.forms(golden.source(sizes)) if golden.wanted(f, sizes)), None)
-        states += space.statistics.states
-        if form is not None:
-            return Result(form, depth, states, time.perf_counter() - start)
-    return Result(None, golden.depth, states, time.perf_counter() - start)
+        form = next((f for f in space.forms(source, depth) if golden.wanted(f, sizes)), None)
+        if form is not None or space.statistics.stopped:
+            break
+    return Result(form, depth, space.statistics.states, time.perf_counter() - start)
 
 
 # ---------------------------------------------------------------------------------------------------------------- structure

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from einnet.derivation.normalise import FORCED
+from einnet.derivation.rules import FORCED
 from einnet.derivation.steps import Step
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.instantiate import chunks
 from einnet.instantiate.kernels import EOperator, Kernel
 from einnet.search import candidates as module
-from einnet.search.candidates import DOUBT, Candidate, candidates, choose
-from einnet.search.forms import Form
+from einnet.search.candidates import DOUBT, GENERATED_DOUBT, Candidate, Choice, candidates, choose
+from einnet.search.forms import Form, effort
 from einnet.search.space import Options, Space
 
 CONV = parse("A : f32[6,57,43,64]\nK : weight f32[3,3,64,64]\nL[n<6,h<57,w<43,f<64] Σ[c<64,r<3,s<3] A[n,h+r-1,w+s-1,c]*K[r,s,c,f]")
@@ -38,6 +39,21 @@ def test_the_fastest_is_chosen_where_predictions_are_not_too_doubtful(forms: lis
     doubt = {k: DOUBT ** (((n + seed) % 3 - 1) / 1.01) for n, k in enumerate(kernels)}
     choice = choose(CONV, forms, lambda ks: [seconds[k] * doubt[k] for k in ks], lambda ks, _: [seconds[k] for k in ks], most=10**6, gain=0.0)
     assert choice.best.measured == pytest.approx(min(sum(seconds[k] for k in c.kernels) for c in found))
+
+
+@pytest.mark.parametrize(("share", "chosen"), [(0.3 * GENERATED_DOUBT, True), (1.2 * GENERATED_DOUBT, False)])
+def test_generated_code_may_be_much_faster_than_predicted(share: float, chosen: bool) -> None:
+    """Loops over what a cache holds are: a form that computes less is not left out for a prediction that is three times too high."""
+    source = parse("A : f32[8,64,64]\nB : f32[8,64,64]\nL[b<8,m<64] Σ[n<64] {L[b<8,m<64,n<64] Σ[k<64] A[b,m,k]*B[b,k,n]}[b,m,n]")
+    ways = Space(Options(max_depth=2)).forms(source)
+    own = {k for c in every(ways) if c.original for k in c.kernels}
+    least = min(len(c.kernels) for c in every(ways) if c.original)
+
+    def predicted(kernels: Sequence[Kernel]) -> list[float]:
+        return [1.0 if k in own else share * least if isinstance(k, EOperator) else 100.0 for k in kernels]
+
+    choice = choose(source, ways, predicted, lambda ks, _: [1.0 if k in own else 0.1 for k in ks], most=10**6)
+    assert (not choice.best.original) == chosen
 
 
 def test_nothing_is_compiled_beside_a_library_kernel_that_is_too_slow(forms: list[Form]) -> None:
@@ -92,6 +108,32 @@ def test_making_candidates_takes_no_time_from_measuring_them(forms: list[Form]) 
     assert min(ends) > begin + 1e3
 
 
+def test_where_time_is_short_the_forms_that_promise_least_are_no_candidates(forms: list[Form]) -> None:
+    def chosen(until: float, most: int = 8, least_s: float = 0.0) -> Choice:
+        return choose(CONV, forms, lambda ks: [1.0] * len(ks), lambda ks, _: [1.0] * len(ks), most=most, until=until, least_s=least_s)
+
+    everything, late = chosen(math.inf), chosen(time.monotonic() - 1.0)
+    assert not everything.hurried
+    assert len(everything.candidates) == len(every(forms))
+    assert late.hurried, "more time would have found more"
+    assert late.candidates and all(c.original for c in late.candidates)
+    assert len(chosen(time.monotonic() - 1.0, least_s=600.0).candidates) == len(everything.candidates)
+    assert all(c.original for c in chosen(math.inf, most=0).candidates), "nothing else is measured, so that nothing else is made"
+
+
+def test_the_most_promising_forms_are_made_first(monkeypatch: pytest.MonkeyPatch, forms: list[Form]) -> None:
+    """A clock that stands still until a few forms are made."""
+    now = iter([0.0] * 8)
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(now, 1e9))
+    made, complete = module._made(forms, lambda ks: [1.0] * len(ks), None, 1.0)
+    monkeypatch.undo()
+    assert not complete
+    derived = [c.form for c in made if not c.original]
+    left = [f for f in forms if f.steps and f.tree not in {d.tree for d in derived} and any(s.rule not in FORCED for s in f.steps)]
+    assert derived and left
+    assert max(map(effort, derived)) <= min(map(effort, left))
+
+
 def test_originals_and_the_most_promising_are_run_part_by_part(monkeypatch: pytest.MonkeyPatch, forms: list[Form]) -> None:
     monkeypatch.setattr(chunks, "CACHED", 8 << 20)
     monkeypatch.setattr(module, "MOST_DIVIDED", 2)
@@ -131,3 +173,19 @@ def test_of_two_forms_with_the_same_kernels_the_original_is_known(forms: list[Fo
 
 def alike(kernels: Sequence[Kernel]) -> list[float]:
     return [1.0] * len(kernels)
+
+
+@pytest.mark.parametrize(("share", "original"), [(0.96, False), (0.98, True), (1.02, True)])
+def test_what_is_derived_must_gain_more_than_noise(forms: list[Form], share: float, original: bool) -> None:
+    """Three hundredths of the original's time, whatever that is; without a threshold any gain counts."""
+    found = every(forms)
+    own = {k for c in found if c.original for k in c.kernels}
+    whole = min(len(c.kernels) for c in found if c.original)
+    derived = next(c for c in found if not own.intersection(c.kernels))
+    each = share * whole / len(derived.kernels)
+
+    def seconds(kernels: Sequence[Kernel], _: float = 0.0) -> list[float]:
+        return [1.0 if k in own else each if k in derived.kernels else 100.0 for k in kernels]
+
+    assert choose(CONV, forms, seconds, seconds, most=10**6).best.original == original
+    assert choose(CONV, forms, seconds, seconds, most=10**6, gain=0.0).best.original == (share >= 1)

@@ -8,27 +8,30 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from einnet.derivation.check import check
+from einnet.derivation.checker.check import check
 from einnet.derivation.normalise import normalise
 from einnet.derivation.rules.substitute import skew
 from einnet.derivation.steps import Derivation
 from einnet.expr.nodes import Scope, index_functions
-from einnet.expr.text import parse
-from einnet.instantiate.match import Match, match
-from einnet.instantiate.tables import TABLES, Table
-from einnet.search.converge import LIMIT, RULE_OF, Converged, Distance, converge, distance
+from einnet.expr.notation.text import parse
+from einnet.instantiate.matching.mismatches import COUNTED, Permute, Relayout
+from einnet.instantiate.matching.types import Match, Table
+from einnet.instantiate.registry import TABLES, tables_for
+from einnet.search.converge import LIMIT, Converged, Distance, converge, distance
 from tests.derivation.generators import correlations, scopes
 from tests.search.catalogue import CATALOGUE, expression
+
+MENDING = {kind.rule for kind in (*COUNTED, Relayout, Permute)}
 
 
 def distances(found: Converged, table: Table) -> list[Distance]:
     """The distance of the matched scope before every step that mends a mismatch."""
-    mending = [s for s in found.steps if s.rule in RULE_OF.values() and s.before.sums]
+    mending = [s for s in found.steps if s.rule in MENDING and s.before.sums]
     result: list[Distance] = []
     for n, step in enumerate(mending):
-        left = match(step.before, table)
+        left = table.match(step.before)
         assert isinstance(left, list)
-        result.append(distance(step.before, left, any(s.rule == RULE_OF["permute"] for s in mending[:n])))
+        result.append(distance(step.before, left, any(s.rule == Permute.rule for s in mending[:n])))
     return result
 
 
@@ -39,7 +42,7 @@ def agrees(source: Scope, table: Table) -> bool:
         assert found and all(m.why for m in found) and "did not end" not in found[0].why
         return False
     assert len(found.steps) < 4 * LIMIT
-    assert str(match(found.core, table)) == str(found.match)
+    assert str(table.match(found.core)) == str(found.match)
     falling = distances(found, table)
     assert all(a > b for a, b in pairwise(falling)), (falling, [(s.rule, s.parameters) for s in found.steps])
     derivation = Derivation(source, found.steps)
@@ -48,7 +51,7 @@ def agrees(source: Scope, table: Table) -> bool:
     return True
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda t: t.name)
+@pytest.mark.parametrize("table", tables_for("cuda"), ids=lambda t: t.name)
 def test_the_catalogue_converges(table: Table) -> None:
     names = [n for n in CATALOGUE if not n.startswith("transposed: k") or n.endswith("p1")]
     converged = [n for n in names if agrees(normalise(expression(n))[0], table)]
@@ -64,7 +67,7 @@ def test_random_sums_of_products_converge_or_say_why_not(source: Scope, table: T
 def test_a_match_needs_no_step() -> None:
     source = expression("matmuls: matmul")
     found = converge(source, TABLES[0])
-    assert isinstance(found, Converged) and found.steps == () and found.tree == source and isinstance(match(source, TABLES[0]), Match)
+    assert isinstance(found, Converged) and found.steps == () and found.tree == source and isinstance(TABLES[0].match(source), Match)
 
 
 def test_a_loop_that_a_division_keeps_is_not_skewed_away() -> None:

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from einnet.derivation.check import check
+from einnet.derivation.checker.check import check
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import CertificateError
-from einnet.expr.evaluate import evaluate
 from einnet.expr.nodes import Scope
+from einnet.expr.values.evaluate import evaluate
 from einnet.search.space import Options, Space
 from tests.instantiate.numpy_kernels import integers
 from tests.search.catalogue import expression

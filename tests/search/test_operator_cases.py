@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.search.cases import CASES, PAPER, Case
 from einnet.expr.nodes import Scope
-from einnet.expr.points import evaluate_at
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
+from einnet.expr.values.points import evaluate_at
 from einnet.search.space import Options, Space
 from tests.search.catalogue import expression
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.search.plan import Evaluated
 
 

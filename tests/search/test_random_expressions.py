@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from einnet.derivation.check import check
-from einnet.expr.evaluate import evaluate
+from einnet.derivation.checker.check import check
 from einnet.expr.nodes import Scope
+from einnet.expr.values.evaluate import evaluate
 from einnet.search.space import Options, Space
 from tests.derivation.generators import correlations, readers, scopes
 from tests.derivation.siblings import concatenations, siblings

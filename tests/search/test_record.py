@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from einnet.derivation.check import check
+from einnet.derivation.checker.check import check
 from einnet.expr.nodes import walk
-from einnet.instantiate.tables import TABLES
+from einnet.instantiate.registry import TABLES
 from einnet.search.record import Reader, Writer
 from einnet.search.remote import solution, solve, task
 from einnet.search.space import Options, deepen

@@ -10,12 +10,12 @@ from functools import cache
 
 import pytest
 
-from einnet.derivation.check import check
-from einnet.derivation.normalise import FORCED
+from einnet.derivation.checker.check import check
+from einnet.derivation.rules import EXPLORED, FORCED
 from einnet.expr.nodes import Scope, used_names, walk
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.search.forms import Form
-from einnet.search.space import EXPLORED, Options, Space
+from einnet.search.space import Options, Space
 
 OPERATORS = {
     "conv3x3": "A : f32[57,43,5]\nK : weight f32[3,3,5,8]\nL[h<57,w<43,f<8] Σ[c<5,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]",

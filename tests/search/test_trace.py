@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from einnet.derivation.check import check
+from einnet.derivation.checker.check import check
 from einnet.derivation.steps import Derivation
 from einnet.expr.nodes import Scope
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.search.converge import Converged
 from einnet.search.space import Options, Space, Statistics
 from einnet.search.trace import AGAIN, CUT, NEW, Trace

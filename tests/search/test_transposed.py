@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks.search.cases import BEYOND, Case
-from einnet.derivation.check import check
+from einnet.derivation.checker.check import check
 from einnet.expr.nodes import Scope
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.search.forms import Form
 from einnet.search.space import Options, Space
 from tests.search.goldens import convolutions, matmuls

@@ -11,7 +11,7 @@ from benchmarks.search.whole import Counter, OutOfTime, interleaved, paths, unpr
 from einnet.derivation.normalise import normalise
 from einnet.derivation.steps import Path, replace_at, subscope
 from einnet.expr.nodes import Scope
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.search.space import Options, Space
 
 EXPRESSIONS = {

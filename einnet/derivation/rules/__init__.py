@@ -1,30 +1,24 @@
-"""All rules, in search order. This tuple is the registry: what is not in it does not exist."""
+"""All rules. Every module here and in `forced/` that makes a `Rule` registers it by that alone; `order` says when the search tries it."""
 
-from einnet.derivation.rule import Rule
-from einnet.derivation.rules.band import band
-from einnet.derivation.rules.bilinear import bilinear
-from einnet.derivation.rules.collect import collect
-from einnet.derivation.rules.commute import commute
-from einnet.derivation.rules.delta import delta
-from einnet.derivation.rules.distribute import distribute
-from einnet.derivation.rules.divide import divide
-from einnet.derivation.rules.drop import drop
-from einnet.derivation.rules.fold import fold
-from einnet.derivation.rules.join import join
-from einnet.derivation.rules.merge import merge
-from einnet.derivation.rules.relax import relax
-from einnet.derivation.rules.relayout import relayout
-from einnet.derivation.rules.residue import residue
-from einnet.derivation.rules.scale import scale
-from einnet.derivation.rules.store import store
-from einnet.derivation.rules.substitute import reorder_loops, substitute_loops, substitute_sums
-from einnet.derivation.rules.sum_split import sum_split
-from einnet.derivation.rules.taps import taps
-from einnet.derivation.rules.tighten import tighten
-from einnet.derivation.rules.tile import tile
-from einnet.derivation.rules.triangle import triangle
+from __future__ import annotations
 
-RULES: tuple[Rule, ...] = (
-    sum_split, substitute_loops, substitute_sums, reorder_loops, tile, band, triangle, merge, tighten, relax, relayout, residue, bilinear,
-    divide, distribute, scale, store, taps, join, collect, commute, delta, drop, fold,
-)  # fmt: skip
+from importlib import import_module
+from pkgutil import walk_packages
+
+from einnet.derivation.moves.rule import Rule
+
+
+def _found() -> tuple[Rule, ...]:
+    modules = (import_module(m.name) for m in walk_packages(__path__, f"{__name__}."))
+    rules = {id(v): v for module in modules for v in vars(module).values() if isinstance(v, Rule)}
+    return tuple(sorted(rules.values(), key=lambda r: (r.order, r.name)))
+
+
+RULES: tuple[Rule, ...] = _found()
+"""The registry, in search order."""
+
+EXPLORED: tuple[str, ...] = tuple(r.name for r in RULES if "explored" in r.roles)
+"""Rules that are a choice of the search."""
+
+FORCED: tuple[str, ...] = tuple(r.name for r in RULES if "forced" in r.roles)
+"""The rules that normalisation applies. A derivation of these alone changes how an expression is written, not what is computed."""

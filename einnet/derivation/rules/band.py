@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from einnet.derivation.facts import KEEPS_ZERO, finite, in_range, zero_outside
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
-from einnet.derivation.rules.fold import simplify_body
-from einnet.derivation.rules.merge import outside_problem
+from einnet.derivation.facts import finite, in_range, zero_outside
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.rules.forced.fold import simplify_body
+from einnet.derivation.rules.forced.merge import outside_problem
+from einnet.expr.functions import KEEPS_ZERO
 from einnet.expr.index import Floor, Index, Range, bounds, simplify, substitute, var
 from einnet.expr.nodes import (
     INF,
@@ -33,10 +34,14 @@ from einnet.expr.nodes import (
     substitute_body,
     used_names,
 )  # fmt: skip
-from einnet.expr.printing import print_index
+from einnet.expr.notation.printing import print_index
 
 
-@rule("band", guard="f is neutral unless lo <= k - g(x) <= hi and k - g(x) = lo mod d; every row of the band has an element", kind="reassociation")
+@rule(
+    "band", order=60,
+    guard="f is neutral unless lo <= k - g(x) <= hi and k - g(x) = lo mod d; every row of the band has an element",
+    kind="reassociation",
+)  # fmt: skip
 def band(e: Scope) -> Iterator[Outcome]:
     """L[x] Σ[k] f(x,k) = L[x] Σ[w] f(x,g(x)+d*w+lo)
 
@@ -59,6 +64,7 @@ Along = tuple[Index, int]
 """Where the band's element w lies, w written as the iterator itself, and how many there are."""
 
 
+@lru_cache(maxsize=1 << 13)
 def band_of(e: Scope, i: Iter) -> Along | None:
     """The narrowest band of the iterator outside which the body is neutral; None if it is no narrower than the iterator's range."""
     if e.reduce == "min":

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from einnet.derivation.facts import factors
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
-from einnet.derivation.rules.block_product import block_products
+from einnet.derivation.moves.block_product import block_products
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.substitute import reflect
 from einnet.expr.algebra import Bilinear, Matrix, growth, toom_cook
 from einnet.expr.index import Index, substitute, var
@@ -33,7 +33,7 @@ class Pair:
     index: Index
 
 
-@rule("bilinear", guard="h and r occur in d only as a·(h+r), h in no other factor; r is short", kind="precision")
+@rule("bilinear", order=130, guard="h and r occur in d only as a·(h+r), h in no other factor; r is short", kind="precision")
 def bilinear(e: Scope) -> Iterator[Outcome]:
     """L[h] Σ[r<R] d[h+r]*g[r] = L[h] Σ[p] A[h%M,p]*{L[p,h'] {Σ[r] G[p,r]*g[r]}*{Σ[a] B[p,a]*d[M*h'+a]}}[p,h//M]
 

@@ -8,10 +8,10 @@ from itertools import permutations
 from math import prod
 
 from einnet.derivation.facts import factors, in_range
-from einnet.derivation.generalise import Seam, generalise
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.moves.generalise import Seam, generalise
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.rules.forced.merge import merge_read
 from einnet.derivation.rules.join import digits, rewritten
-from einnet.derivation.rules.merge import merge_read
 from einnet.expr.index import Index, substitute, var
 from einnet.expr.nodes import (
     Add,
@@ -35,7 +35,11 @@ from einnet.expr.nodes import (
 ONE: Number = Fraction(1)
 
 
-@rule("collect", guard="two sums over one box are added at one point, and share a factor or their form", kind="reassociation", family="inter")
+@rule(
+    "collect", order=200,
+    guard="two sums over one box are added at one point, and share a factor or their form",
+    kind="reassociation", family="inter",
+)  # fmt: skip
 def collect(e: Scope) -> Iterator[Outcome]:
     """a*{L[x] Σ[y] u*f}[v] + b*{L[x] Σ[y] u*g}[v] = {L[x] Σ[y] u*(a*f+b*g)}[v];  {L[x] Σ[k<K] f}[v] + {L[x] Σ[k<J] g}[v] = {L[x] Σ[k<K+J] h}[v]
 

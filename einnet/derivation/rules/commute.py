@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from einnet.derivation.facts import KEEPS_ZERO, inside, is_copy
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.facts import inside, is_copy
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
+from einnet.expr.functions import KEEPS_ZERO
 from einnet.expr.nodes import Body, Call, Const, Read, Scope, children, indices, rebuild
 
 
-@rule("commute", guard="Φ stays in the box of z, or f(0) = 0 and outside is 0; σ moves something", family="inter")
+@rule("commute", order=210, guard="Φ stays in the box of z, or f(0) = 0 and outside is 0; σ moves something", family="inter")
 def commute(e: Scope) -> Iterator[Outcome]:
     """f({L[z] A[σ(z)]}[Φ(x)]) = {L[z] f(A[σ(z)])}[Φ(x)]
 

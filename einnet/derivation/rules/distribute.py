@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from einnet.derivation.facts import factors
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.nodes import Add, Body, Iter, Read, Scope, indices, make_add, make_mul, used_names
 
 
-@rule("distribute", guard="a factor of a sum is a sum of terms, or does not depend on what is summed", kind="reassociation")
+@rule("distribute", order=150, guard="a factor of a sum is a sum of terms, or does not depend on what is summed", kind="reassociation")
 def distribute(e: Scope) -> Iterator[Outcome]:
     """L[x] Σ[y] u*(f + g) = {L[x] Σ[y] u*f}[x] + {L[x] Σ[y] u*g}[x];  L[x] Σ[y] u(x)*f = L[x] u(x)*{L[x] Σ[y] f}[x]"""
     if e.reduce != "sum" or not e.sums:

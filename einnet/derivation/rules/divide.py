@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import var
 from einnet.expr.nodes import Add, Iter, Read, Scope, indices, make_add, reads
 
@@ -12,7 +12,7 @@ MOST_PARTS = 8
 """Cuts of a loop that are tried; an operand with more borders than that is no concatenation of a few."""
 
 
-@rule("divide", guard="a part of an operand ends inside the loop's range")
+@rule("divide", order=140, guard="a part of an operand ends inside the loop's range")
 def divide(e: Scope) -> Iterator[Outcome]:
     """L[x<X] Σ[y] f = {L[x<C] Σ[y] f}[x] + {L[C<=x<X] Σ[y] f}[x]
 

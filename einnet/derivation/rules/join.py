@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import combinations
 from math import prod
 
 from einnet.derivation.facts import has_values
-from einnet.derivation.generalise import Seam, generalise
-from einnet.derivation.pairing import Pairing, pairings
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.moves.generalise import Seam, generalise
+from einnet.derivation.moves.pairing import Pairing, pairings
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import Index, Range, simplify, var
 from einnet.expr.nodes import (
     Add,
@@ -32,7 +33,11 @@ from einnet.expr.nodes import (
 )  # fmt: skip
 
 
-@rule("join", guard="two sums of one form: all iterators alike but those of one operand, or all alike; neither is read in the other", family="inter")
+@rule(
+    "join", order=190,
+    guard="two sums of one form: all iterators alike but those of one operand, or all alike; neither is read in the other",
+    family="inter",
+)  # fmt: skip
 def join(e: Scope) -> Iterator[Outcome]:
     """{L[x,n<N] Σ[y] f}[u] ∘ {L[x,n<M] Σ[y] g}[v] = J[u] ∘ J[v+N], J = L[x,n<N+M] Σ[y] h, h(n) = f(n) for n<N, g(n-N) beyond
 
@@ -58,7 +63,7 @@ def join_scopes(e: Scope, s: Scope, t: Scope) -> Iterator[Outcome]:
 
 def joins(e: Scope, s: Scope, t: Scope) -> Iterator[tuple[str, dict[Scope, Scope]]]:
     """For every pairing the rule's parameters, and the two scopes inside e as parts of a joined one."""
-    if s in walk(t) or t in walk(s):
+    if s == t or s in t.inside or t in s.inside:
         return
     for pairing in pairings(s, t):
         parts = joined(s, t, pairing)
@@ -77,6 +82,7 @@ def _parameters(e: Scope, s: Scope, t: Scope, pairing: Pairing) -> str:
     return f"scopes={order.index(s)},{order.index(t)} along={along}"
 
 
+@lru_cache(maxsize=1 << 13)
 def joined(s: Scope, t: Scope, pairing: Pairing, concatenate: bool = True) -> tuple[Scope, Scope] | None:
     """The two scopes as parts of one joined scope, or None where their bodies differ in form."""
     extents = [prod(i.extent for i in own) for own in pairing.own]
@@ -144,6 +150,7 @@ def exchanged(e: Scope, other: Mapping[Scope, Scope]) -> Scope:
     return e if body is e.body else replace(e, body=body)
 
 
+@lru_cache(maxsize=1 << 13)
 def stitched(e: Scope) -> Scope:
     """e with neighbouring parts of one scope read as one part: {L[n<N] f}[u] + {L[n<M] f(n+N)}[u-N] = {L[n<N+M] f}[u]."""
 
@@ -168,6 +175,7 @@ def _stitched_sum(body: Add) -> Body:
     return body
 
 
+@lru_cache(maxsize=1 << 13)
 def _neighbours(a: Body, b: Body) -> Read | None:
     """Reads of two scopes whose boxes lie end to end as one read of both, where one body serves both."""
     if not isinstance(a, Read) or not isinstance(b, Read) or not isinstance(a.base, Scope) or not isinstance(b.base, Scope) or a.fill or b.fill:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from einnet.derivation.facts import zero_outside
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.substitute import divisors
 from einnet.expr.nodes import Iter, Scope
 
 
-@rule("relax", guard="the body is 0 on the points that are added")
+@rule("relax", order=100, guard="the body is 0 on the points that are added")
 def relax(e: Scope) -> Iterator[Outcome]:
     """L[x] Σ[y<Y] f = L[x] Σ[y<Y'] f, Y' the next multiple of a divisor that the index functions of y show"""
     found = False

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from einnet.derivation.facts import hull
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import Index, Range, var
 from einnet.expr.nodes import Iter, Read, Scope, Tensor, fresh, indices, map_reads, reads
-from einnet.expr.printing import print_index
+from einnet.expr.notation.printing import print_index
 
 
-@rule("relayout", guard="the operand is a tensor that is not read in the iterators' own order already")
+@rule("relayout", order=110, guard="the operand is a tensor that is not read in the iterators' own order already", roles=("converging",))
 def relayout(e: Scope) -> Iterator[Outcome]:
     """L[x] Σ[y] A[τ(σ(x,y))]*g = L[x] Σ[y] {L[u] A[τ(u)]}[σ(x,y)]*g, u in the box hull of σ
 

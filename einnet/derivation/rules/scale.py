@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from einnet.derivation.facts import factors, in_range
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.nodes import Body, Const, Div, Read, Scope, indices, make_mul, substitute_body, used_names
 
 ONE = Const(Fraction(1))
@@ -16,7 +16,7 @@ Parts = tuple[list[Body], list[Body]]
 """Factors and divisors."""
 
 
-@rule("scale", guard="a divisor, or a factor of a scope that is read, does not depend on what is summed", kind="reassociation")
+@rule("scale", order=160, guard="a divisor, or a factor of a scope that is read, does not depend on what is summed", kind="reassociation")
 def scale(e: Scope) -> Iterator[Outcome]:
     """L[x] Σ[y] (f/u(x))*g = L[x] {L[x] Σ[y] f*g}[x]/u(x);  Σ[y] {L[z,w] f*u(z)}[Φ(x),Ψ]*g = u(Φ)*{Σ[y] {L[z,w] f}[Φ,Ψ]*g}[x]"""
     if e.reduce != "sum" or not e.sums:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from einnet.derivation.facts import PARTIAL, factors, inside
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.facts import factors, inside
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
+from einnet.expr.functions import PARTIAL
 from einnet.expr.index import Index
 from einnet.expr.nodes import (
     Body,
@@ -27,7 +28,7 @@ from einnet.expr.nodes import (
 )  # fmt: skip
 
 
-@rule("store", guard="factors of a sum that use the same iterators, or one that is no read, beside others")
+@rule("store", order=170, guard="factors of a sum that use the same iterators, or one that is no read, beside others")
 def store(e: Scope) -> Iterator[Outcome]:
     """L[x] Σ[y] f*g*h = L[x] Σ[y] {L[u] f(u)*g(u)}[u]*h for factors f, g over the iterators u; {L[z] f(A[z])}[τ] where f reads at τ only
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from einnet.derivation.facts import factors, hull, is_copy, zero_outside
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import Floor, Index, simplify, var
 from einnet.expr.index import substitute as index_substitute
 from einnet.expr.nodes import Iter, Read, Scope, fresh, index_functions, indices, map_indices, reads, substitute_body
-from einnet.expr.printing import print_index
+from einnet.expr.notation.printing import print_index
 
 
-@rule("substitute", guard="Φ is injective on the loops; where Φ(x) is fractional f is 0")
+@rule("substitute", order=20, guard="Φ is injective on the loops; where Φ(x) is fractional f is 0", roles=("explored", "converging"))
 def substitute_loops(e: Scope) -> Iterator[Outcome]:
     """L[x] f(x) = L[x] {L[y∈Φ(X)] f(Φ⁻¹ y)}[Φ x]
 
@@ -35,7 +35,7 @@ def substitute_loops(e: Scope) -> Iterator[Outcome]:
         yield Refused("no index function adds two loops, scales a loop or divides one")
 
 
-@rule("reorder", guard="the map is a bijection of the loops' box")
+@rule("reorder", order=40, guard="the map is a bijection of the loops' box", roles=("converging",))
 def reorder_loops(e: Scope) -> Iterator[Outcome]:
     """L[h,w] f(h,w) = L[h,w] {L[m] f(m//W,m%W)}[W*h+w] = L[h,w] {L[w,h] f}[w,h]
 
@@ -231,7 +231,11 @@ def permute(e: Scope, order: tuple[Iter, ...]) -> Rewrite:
     return Rewrite(Scope(e.loops, (), Read(Scope(order, e.sums, e.body, e.reduce), indices(order))), "order=" + ",".join(i.name for i in order))
 
 
-@rule("substitute-sum", guard="the map is a bijection of the summation box; the body is 0 on the points it adds", kind="reassociation")
+@rule(
+    "substitute-sum", order=30,
+    guard="the map is a bijection of the summation box; the body is 0 on the points it adds",
+    kind="reassociation", roles=("explored", "converging"),
+)  # fmt: skip
 def substitute_sums(e: Scope) -> Iterator[Outcome]:
     """L[x] Σ[r] f(x,r) = L[x] Σ[r',r''] f(x, d·r'+r'')
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from einnet.derivation.facts import factors
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.nodes import Body, Iter, Read, Scope, indices, make_mul, used_names
 
 
-@rule("sum-split", guard="the reduction has two iterators or more", kind="reassociation")
+@rule("sum-split", order=10, guard="the reduction has two iterators or more", kind="reassociation", roles=("explored", "converging"))
 def sum_split(e: Scope) -> Iterator[Outcome]:
     """L[x] Σ[y,z] u(x,y)*f(x,y,z) = L[x] Σ[y] u(x,y)*{L[y,x] Σ[z] f}[y,x]
 

@@ -8,13 +8,17 @@ from fractions import Fraction
 from math import prod
 
 from einnet.derivation.facts import factors
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import Index, bounds, var
 from einnet.expr.nodes import Cond, Const, Iter, Read, Scope, Select, fresh, indices, is_weight, make_mul, used_names
-from einnet.expr.printing import print_index
+from einnet.expr.notation.printing import print_index
 
 
-@rule("taps", guard="an index adds up iterators of a sum that the operand has nowhere else, at fewer places than they are", kind="reassociation")
+@rule(
+    "taps", order=180,
+    guard="an index adds up iterators of a sum that the operand has nowhere else, at fewer places than they are",
+    kind="reassociation",
+)  # fmt: skip
 def taps(e: Scope) -> Iterator[Outcome]:
     """L[x] Σ[y] A[φ(x)+ρ(y)]*g(y) = L[x] Σ[t] A[φ(x)+t]*{L[t] Σ[y] select(t == ρ(y), g(y), 0)}[t]
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 from itertools import takewhile
 
 from einnet.derivation.facts import product_reads, zero_outside
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import Index, simplify, var
 from einnet.expr.nodes import Iter, Read, Scope, fresh, map_indices, substitute_body
-from einnet.expr.printing import print_index
+from einnet.expr.notation.printing import print_index
 
 FEWEST, SIZES = 4, 4
 """The smallest tile, and how many sizes are tried for one window."""
 
 
-@rule("tile", guard="an operand adds m and ±w with one coefficient, another has m alone; f is 0 outside the range of a summed w")
+@rule("tile", order=50, guard="an operand adds m and ±w with one coefficient, another has m alone; f is 0 outside the range of a summed w")
 def tile(e: Scope) -> Iterator[Outcome]:
     """L[m,w] f(m,w) = L[m,w] {L[m',m'',t] f(T*m'+m'',t-m'')}[m//T,m%T,w+m%T], and for a summed w = L[m] {L[m',m''] Σ[t] f(T*m'+m'',t-m'')}[m//T,m%T]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
-from einnet.derivation.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.band import band_of, needed, tidy
 from einnet.expr.index import Index, Range, bounds
 from einnet.expr.nodes import Body, Iter, Read, Scope, Select, children, indices, make_add, map_reads, nested, neutral, reads
@@ -19,7 +19,7 @@ SHARE = 0.9
 """Most of the points that may be left."""
 
 
-@rule("triangle", guard="f is neutral beyond a bound that the row moves")
+@rule("triangle", order=70, guard="f is neutral beyond a bound that the row moves")
 def triangle(e: Scope) -> Iterator[Outcome]:
     """L[m<M] Σ[k<K] select(k <= m, f, 0) = {L[m<C] Σ[k<C] select(k <= m, f, 0)}[m] + {L[C<=m<M] Σ[k<K] select(k <= m, f, 0)}[m]
 
@@ -58,6 +58,7 @@ def _blocks(i: Iter, count: int) -> list[Iter]:
     return [Iter(i.name, lo, min(lo + size, i.hi)) for lo in range(i.lo, i.hi, size)]
 
 
+@lru_cache(maxsize=1 << 13)
 def cropped(e: Scope) -> Scope:
     """e with its reductions over no more than its loops need, and what it reads over no more than is read."""
     sums = tuple(_needed_range(e, i) for i in e.sums)
@@ -79,6 +80,7 @@ def _reach(ix: Index, box: Range, ranges: Mapping[str, Range]) -> Range:
     return (lo, hi) if lo < hi else (box[0], box[0] + 1)
 
 
+@lru_cache(maxsize=1 << 13)
 def _needed_range(e: Scope, i: Iter) -> Iter:
     """The values of the iterator for which the body may be something else than neutral."""
     lo, hi = i.range

@@ -115,16 +115,7 @@ def thresholded_relu(op: Op) -> Result:
     return pointwise(op, lambda x: make_mul((Call("max", (x, alpha)), Call("less", (alpha, x)))))
 
 
-def simple(name: str) -> Function:
-    return lambda op: pointwise(op, lambda x: Call(name, (x,)))
-
-
 ACTIVATIONS: dict[str, Function] = {
-    "Relu": simple("relu"),
-    "Sigmoid": simple("sigmoid"),
-    "Tanh": simple("tanh"),
-    "Erf": simple("erf"),
-    "Softplus": simple("softplus"),
     "Softsign": lambda op: pointwise(op, lambda x: make_div(x, make_add((ONE, Call("abs", (x,)))))),
     "Mish": lambda op: pointwise(op, lambda x: make_mul((x, Call("tanh", (Call("softplus", (x,)),))))),
     "PRelu": lambda op: pointwise(op, leaky),

@@ -9,9 +9,9 @@ from itertools import combinations
 import numpy as np
 
 from einnet.expr.index import Index, var
-from einnet.expr.nodes import Body, Cond, Const, Iter, Scope, Select
+from einnet.expr.nodes import Call, Cond, Iter, Scope, Select
 from einnet.graph.operators.forms import broadcast, loops_of
-from einnet.graph.operators.op import Function, Op, Result, Unsupported, number
+from einnet.graph.operators.op import Function, Op, Result
 
 
 def progression(e: Index, hits: np.ndarray, low: int) -> tuple[Cond, ...] | None:
@@ -73,24 +73,27 @@ def conditions(mask: np.ndarray, loops: Sequence[Iter]) -> tuple[Cond, ...] | No
     return box(mask, tail) or next(bands(mask, tail), None)
 
 
+def by_data(op: Op) -> Result:
+    """Where: one of two values by a condition that depends on data, or has no form as a region."""
+    loops = loops_of(op.out.shape)
+    condition, then, other = (broadcast(op, n, loops) for n in range(3))
+    return Scope(loops, (), Call("choose", (condition, then, other)))
+
+
 def where(op: Op) -> Result:
-    """select(region, x, y) for a constant mask whose true or false part is a box, a triangle or a (dilated) band."""
+    """select(region, x, y) for a constant mask whose true or false part is a box, a triangle or a (dilated) band; else a choice by its values."""
+    if op.input(0).value is None:
+        return by_data(op)
     mask = op.constant(0).astype(bool)
     loops = loops_of(op.out.shape)
-
-    def operand(position: int) -> Body:
-        value = op.input(position).value
-        if value is not None and value.size == 1 and np.isinf(value).all():
-            return Const(number(float(value.reshape(-1)[0])))
-        return broadcast(op, position, loops)
-
+    then, other = broadcast(op, 1, loops), broadcast(op, 2, loops)
     conds = conditions(mask, loops)
     if conds is not None:
-        return Scope(loops, (), Select(conds, operand(1), operand(2)) if conds else operand(1))
+        return Scope(loops, (), Select(conds, then, other) if conds else then)
     conds = conditions(~mask, loops)
     if conds is not None:
-        return Scope(loops, (), Select(conds, operand(2), operand(1)) if conds else operand(2))
-    return Unsupported("the mask is no box, triangle or band")
+        return Scope(loops, (), Select(conds, other, then) if conds else other)
+    return by_data(op)
 
 
 CHOICE: dict[str, Function] = {"Where": where}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import reduce
 
+from einnet.expr.functions import FUNCTIONS
 from einnet.expr.nodes import Body, Call, Const, make_add, make_div, make_mul, negate
 from einnet.graph.operators.forms import constant, pointwise, subtract
 from einnet.graph.operators.op import Function, Op, Result, Unsupported
@@ -60,13 +61,6 @@ def mean_of(*xs: Body) -> Body:
     return sum_of(*xs) if len(xs) == 1 else make_div(sum_of(*xs), constant(len(xs)))
 
 
-def cast(op: Op) -> Result:
-    """float32 to float32: a copy. Any other cast is opaque, for its operands or results are no float32."""
-    if op.input(0).tensor.dtype != "f32":
-        return Unsupported(f"a cast from {op.input(0).tensor.dtype}")
-    return pointwise(op, lambda x: x, 1)
-
-
 def copy(op: Op) -> Result:
     """Identity, and Dropout at inference."""
     if op.given(2) and bool(op.constant(2).reshape(-1)[0]):
@@ -86,9 +80,8 @@ ELEMENTWISE: dict[str, Function] = {
     "Pow": power,
     "Max": folded("max"),
     "Min": folded("min"),
-    "Cast": cast,
     "Identity": copy,
     "Dropout": copy,
-    **{name: call(name.lower()) for name in ("Sqrt", "Exp", "Log", "Abs", "Sign", "Floor", "Ceil", "Round", "Sin", "Cos")},
+    **{f.onnx: call(f.name) for f in FUNCTIONS.values() if f.onnx and f.arity == 1 and not f.truth},
     "Tan": element(lambda x: make_div(Call("sin", (x,)), Call("cos", (x,)))),
 }

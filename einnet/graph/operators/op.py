@@ -13,6 +13,9 @@ import numpy as np
 from einnet.expr.index import Index
 from einnet.expr.nodes import INF, Body, Const, Number, Read, Scope, Tensor, is_weight
 
+EXACT_INTEGERS = 1 << 24
+"""Below, float32 has every integer."""
+
 Attribute = Union[int, float, str, tuple[int, ...], tuple[float, ...], np.ndarray]
 
 
@@ -33,6 +36,15 @@ class Operand:
 
     tensor: Tensor
     value: np.ndarray | None = None
+    element: str = "f32"
+    """The element type of the ONNX value; truth values that an expression gives are float32 tensors of 0 and 1."""
+
+    @property
+    def small(self) -> bool:
+        """Numbers that float32 has, as it has all integers up to them: truth values, small constants, and what an expression makes of such."""
+        if self.value is None:
+            return self.element == "bool" or (self.tensor.dtype == "f32" and self.element != "f32")
+        return bool((np.abs(self.value.astype(np.float64)) < EXACT_INTEGERS).all())
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -42,6 +54,8 @@ class Operand:
     def scalar(self) -> Const | None:
         """The operand as a number: a constant of one finite element."""
         if self.value is None or self.value.size != 1 or not isfinite(float(self.value.reshape(-1)[0])):
+            return None
+        if self.element != "f32" and not self.small:
             return None
         return Const(number(float(self.value.reshape(-1)[0])))
 
@@ -61,6 +75,8 @@ class Op:
     attributes: Mapping[str, Attribute]
     fresh: Callable[[str], str]
     shapes: tuple[tuple[int, ...] | None, ...] = ()
+    element: str = "f32"
+    """The element type of the first output."""
     chain: list[tuple[Tensor, Scope]] = field(default_factory=list)
     weights: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -118,7 +134,15 @@ class Op:
     def read(self, position: int, index: Sequence[Index]) -> Body:
         """The operand at an index: a number if it is a constant of one element, else a read."""
         operand = self.input(position)
-        return operand.scalar or Read(operand.tensor, tuple(index))
+        if operand.scalar is not None:
+            return operand.scalar
+        if operand.value is not None and operand.value.size == 1 and np.isinf(operand.value).all():
+            return Const(number(float(operand.value.reshape(-1)[0])))
+        if operand.value is not None and operand.tensor.dtype != "f32":
+            if not operand.small:
+                raise Inexpressible(f"input {position} has integers that float32 has not")
+            return Read(self.weight(operand.value, f"input{position}"), tuple(index))
+        return Read(operand.tensor, tuple(index))
 
     @property
     def out(self) -> Tensor:

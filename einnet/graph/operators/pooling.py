@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from math import prod
@@ -109,8 +110,7 @@ def over_space(function: Function) -> Function:
         rank = len(op.input(0).shape)
         if rank < 3:
             return Unsupported("pooling without spatial dimensions")
-        whole = Op(op.op_type, op.version, op.inputs, op.outputs, {"axes": tuple(range(2, rank))}, op.fresh, op.shapes, op.chain, op.weights)
-        return function(whole)
+        return function(replace(op, attributes={"axes": tuple(range(2, rank))}))
 
     return pool
 

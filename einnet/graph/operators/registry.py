@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -13,13 +13,16 @@ from einnet.graph.operators.choice import CHOICE
 from einnet.graph.operators.contraction import einsum, gemm, matmul
 from einnet.graph.operators.convolution import conv, conv_transpose
 from einnet.graph.operators.elementwise import ELEMENTWISE
+from einnet.graph.operators.gathering import GATHERING
 from einnet.graph.operators.movement import MOVEMENT
 from einnet.graph.operators.normalization import NORMALIZATION
-from einnet.graph.operators.op import Function, Inexpressible, Op, Unsupported
+from einnet.graph.operators.op import Function, Inexpressible, Op, Operand, Unsupported
 from einnet.graph.operators.pooling import POOLING
 from einnet.graph.operators.reduction import REDUCTIONS
 from einnet.graph.operators.resize import RESIZE
 from einnet.graph.operators.slicing import SLICING
+from einnet.graph.operators.truth import TRUTH
+from einnet.graph.rewrite import is_copy
 
 OPERATORS: dict[str, Function] = {
     "Conv": conv,
@@ -35,10 +38,20 @@ OPERATORS: dict[str, Function] = {
     **MOVEMENT,
     **SLICING,
     **RESIZE,
+    **GATHERING,
     **CHOICE,
+    **TRUTH,
 }
 """Operators of the ONNX standard domain by type."""
 
+
+MOVING = frozenset({*MOVEMENT, *SLICING, *GATHERING, "Where", "Identity"})
+"""Operators that only move elements, of whatever type."""
+
+ONE_SOURCE = frozenset({*MOVEMENT, *SLICING} - {"Concat", "Pad"})
+"""Operators of whose operands the first alone has the elements."""
+
+INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 
 MOST_ELEMENTS = 1 << 36
 """Of a tensor: more fits into no memory."""
@@ -52,17 +65,32 @@ class Lowered:
     weights: dict[str, np.ndarray]
 
 
+def reads_type(op_type: str, operand: Operand) -> bool:
+    """The operator's expression takes elements of the operand's type. Integers are read where float32 is enough for what is asked of them."""
+    if operand.element in ("f32", "bool"):
+        return operand.element == "f32" or op_type in TRUTH or op_type in MOVING
+    return operand.element in INTEGERS and (op_type in TRUTH or op_type in MOVING)
+
+
+def moves_small(op: Op) -> bool:
+    """All that the result's elements can be is small; the second operand of a gathering operator says where they stand."""
+    places = (1,) if op.op_type in GATHERING else (0,) if op.op_type == "Where" else range(1, len(op.inputs)) if op.op_type in ONE_SOURCE else ()
+    return all(operand.small for n, operand in enumerate(op.inputs) if operand is not None and n not in places)
+
+
 def lower(op: Op) -> Lowered | Unsupported:
-    """The expressions of a node, or why there are none. Only float32 tensors have expressions."""
+    """The expressions of a node, or why there are none. Only float32 tensors, and truth values in such, have expressions."""
     function = OPERATORS.get(op.op_type)
     if function is None:
         return Unsupported(f"{op.op_type} has no expression")
     for operand in op.inputs:
-        if operand is not None and operand.value is None and operand.tensor.dtype != "f32":
-            return Unsupported(f"it reads a tensor of type {operand.tensor.dtype}")
+        if operand is not None and operand.value is None and not reads_type(op.op_type, operand):
+            return Unsupported(f"it reads a tensor of type {operand.element}")
     for tensor in op.outputs:
-        if tensor is not None and (tensor.dtype != "f32" or min(tensor.shape, default=1) < 1 or prod(tensor.shape) > MOST_ELEMENTS):
-            return Unsupported(f"its result is {tensor.dtype}{list(tensor.shape)}")
+        if tensor is None:
+            continue
+        if op.element not in ("f32", "bool", *INTEGERS) or min(tensor.shape, default=1) < 1 or prod(tensor.shape) > MOST_ELEMENTS:
+            return Unsupported(f"its result is {op.element}{list(tensor.shape)}")
     try:
         result = function(op)
     except Inexpressible as reason:
@@ -79,12 +107,18 @@ def lower(op: Op) -> Lowered | Unsupported:
         if tensor is not None and scope is not None:
             if scope.shape != tensor.shape:
                 return Unsupported(f"its result has shape {list(scope.shape)}, not {list(tensor.shape)}")
+            if op.element in INTEGERS:
+                copied = is_copy(scope)
+                if copied is not None and copied.dtype == op.element:
+                    tensor = replace(tensor, dtype=op.element)
+                elif not moves_small(op):
+                    return Unsupported(f"its result is {op.element}{list(tensor.shape)}")
             op.chain.append((tensor, scope))
     for _, scope in op.chain:
         if not well_formed(scope):
             return Unsupported(f"it is no valid {op.op_type}: the ranks of its operands do not fit")
         for read in tensors(scope).values():
-            if read.dtype != "f32":
+            if read.dtype not in ("f32", "bool", *INTEGERS):
                 return Unsupported(f"it reads a tensor of type {read.dtype}")
     return Lowered(tuple(op.chain), dict(op.weights))
 

@@ -1,11 +1,9 @@
-"""Parts of tensors and their opposite: Slice, Split, Gather, Concat, Pad, Trilu."""
+"""Parts of tensors and their opposite: Slice, Split, Concat, Pad, Trilu."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from math import isnan
-
-import numpy as np
 
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Body, Cond, Const, Number, Read, Scope, Select, Tensor
@@ -44,34 +42,6 @@ def split(op: Op) -> Result:
         offset += shape[axis]
         results.append(Scope(loops, (), Read(x, tuple(index))))
     return tuple(results)
-
-
-def affine_of(values: np.ndarray) -> tuple[int, tuple[int, ...]] | None:
-    """Constant and coefficients of an integer array that is affine in its own indices, or None."""
-    origin = int(values[(0,) * values.ndim])
-    steps = tuple(int(np.take(values, 1, axis=k)[(0,) * (values.ndim - 1)]) - origin if n > 1 else 0 for k, n in enumerate(values.shape))
-    grid = np.indices(values.shape) if values.ndim else np.zeros((0,))
-    model = origin + sum(s * g for s, g in zip(steps, grid))
-    return (origin, steps) if np.array_equal(values, model) else None
-
-
-def gather(op: Op) -> Result:
-    """Y[.., j.., ..] = X[.., indices[j..], ..] for constant indices that are affine in their position."""
-    x = op.input(0).tensor
-    axis = op.integer("axis", 0) % len(x.shape)
-    values = op.constant(1).astype(np.int64)
-    values = np.where(values < 0, values + x.shape[axis], values)
-    if values.size and (values.min() < 0 or values.max() >= x.shape[axis]):
-        return Unsupported("an index is out of range")
-    found = affine_of(values)
-    if found is None:
-        return Unsupported("the indices are no affine function of their position")
-    origin, steps = found
-    loops = loops_of(op.out.shape)
-    inner = loops[axis : axis + values.ndim]
-    place = sum((var(i.name) * s for i, s in zip(inner, steps)), Index((), origin))
-    index = (*variables(loops[:axis]), place, *variables(loops[axis + values.ndim :]))
-    return Scope(loops, (), Read(x, index))
 
 
 def concat(op: Op) -> Result:
@@ -168,7 +138,6 @@ def trilu(op: Op) -> Result:
 SLICING: dict[str, Function] = {
     "Slice": slices,
     "Split": split,
-    "Gather": gather,
     "Concat": concat,
     "Pad": pad,
     "Trilu": trilu,

@@ -8,13 +8,16 @@ from einnet.expr.index import Index, bounds
 from einnet.expr.nodes import Body, Const, Read, Scope, Val, reads
 from einnet.expr.nodes import Call as ScalarCall
 from einnet.expr.nodes import children as operands
-from einnet.instantiate.codegen.ir import Apply, Expr, Load, Ranges, Reduce, children
+from einnet.expr.selection import selection
+from einnet.instantiate.codegen.ir import PICK, Apply, Expr, Load, Ranges, Reduce, children
 
 
 def operations(e: Expr) -> int:
     """Loads and operations at one point of a nest; functions are counted as computed elsewhere."""
     below = sum(operations(a) for a in children(e))
     match e:
+        case Reduce(op, _, _) if op == PICK:
+            return below + 1
         case Reduce(_, sums, _):
             return (below + 1) * prod(i.extent for i in sums)
         case Apply(op, args):
@@ -65,7 +68,7 @@ def _distinct(scope: Scope) -> list[Scope]:
 
 
 def _flops(s: Scope) -> int:
-    steps = prod(i.extent for i in s.sums)
+    steps = 1 if selection(s) else prod(i.extent for i in s.sums)
     return prod(s.shape) * (steps * _operators(s.body) + (steps - 1 if s.sums else 0))
 
 

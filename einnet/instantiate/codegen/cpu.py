@@ -14,10 +14,10 @@ from tvm import tirx
 from tvm.ir import PointerType, PrimType
 from tvm.target import Target
 
-from einnet.expr.nodes import tensors
+from einnet.expr.nodes import Scope, tensors
 from einnet.instantiate.codegen.cost import flops, moved_bytes
 from einnet.instantiate.codegen.nests import Nesting, sequence
-from einnet.instantiate.codegen.resolve import OUT, TABLE_SIZE, resolve
+from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, TABLE_SIZE, resolve
 from einnet.instantiate.kernels import EOperator, View
 
 
@@ -50,16 +50,17 @@ def lower(
     `aligned` promises that buffers start at multiples of 64 bytes. `constants` gives values of operands known at compile time, in the
     shape of their tensors.
 
-    Raises BackendError for views that do not fit the expression, or tensors that are not f32.
+    Raises BackendError for views that do not fit the expression, or tensors of types that are not read.
     """
     views = dict(op.operands)
     params = (*views, OUT)
-    handles = {p: tirx.Var("out" if p == OUT else f"operand{n}", PointerType(PrimType("float32"))) for n, p in enumerate(params)}
+    types = {**dict.fromkeys(params, "float32"), **element_types(op.scope)}
+    handles = {p: tirx.Var("out" if p == OUT else f"operand{n}", PointerType(PrimType(types[p]))) for n, p in enumerate(params)}
     sizes = {p: reach(op.out if p == OUT else views[p]) for p in params}
     index_type = "int32" if max(sizes.values()) < 1 << 30 else "int64"
     alignment = 64 if aligned else 4
     arrays = {
-        p: tirx.decl_buffer((max(1, sizes[p]),), "float32", handle.name + "_data", data=handle, data_alignment=alignment)
+        p: tirx.decl_buffer((max(1, sizes[p]),), types[p], handle.name + "_data", data=handle, data_alignment=alignment)
         for p, handle in handles.items()
     }
     own = {t.name: np.array(t.values, dtype=np.float32).reshape(t.shape) for t in tensors(op.scope).values() if t.values is not None}
@@ -74,6 +75,11 @@ def lower(
     if all(v.buffer != op.out.buffer for v in views.values()):
         function = function.with_attr("tirx.noalias", True)
     return LoweredKernel(name, function, (*params[:-1], "out"), flops(op.scope), moved_bytes(op.scope), writer.parallel)
+
+
+def element_types(scope: Scope) -> dict[str, str]:
+    """What the code calls the element type of each tensor that has one."""
+    return {t.name: ELEMENTS[t.dtype] for t in tensors(scope).values() if t.dtype in ELEMENTS}
 
 
 def reach(view: View) -> int:

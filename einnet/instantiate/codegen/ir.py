@@ -81,6 +81,9 @@ class Reduce:
     body: Expr
 
 
+PICK = "pick"
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """A value that was computed further out; `names` are the iterators that it depends on."""
@@ -131,6 +134,18 @@ def weights(e: Reduce, tables: Collection[str]) -> tuple[Load, ...]:
     """The factors of the summed product that are entries of known matrices."""
     factors = e.body.args if isinstance(e.body, Apply) and e.body.op == "mul" else ()
     return tuple(a for a in factors if isinstance(a, Load) and a.array in tables) if e.op == "sum" else ()
+
+
+def picks(e: Expr) -> bool:
+    """The reduction takes one of its terms, of which a number says which: Reduce("pick", v, choose(equal(place, v), term, 0))."""
+    return isinstance(e, Reduce) and e.op == PICK
+
+
+def picked(e: Reduce) -> tuple[Expr, Expr]:
+    """The place and the term of such a reduction."""
+    assert isinstance(e.body, Apply) and isinstance(e.body.args[0], Apply)
+    place, own = e.body.args[0].args
+    return (own if isinstance(place, Number) else place), e.body.args[1]
 
 
 def children(e: Expr) -> tuple[Expr, ...]:

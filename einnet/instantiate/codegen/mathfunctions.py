@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from tvm import tirx
 from tvm.tirx import Expr
 
+from einnet.expr.functions import FUNCTIONS
+
 _EXP = (0.5, 0.16666573381900845, 0.04166655011030512, 0.008363773874405574, 0.0013926926614021907)
 _LOG = (
     0.33333331180030046, -0.24999996957950882, 0.200007157488921, -0.16667802319501254, 0.1424905764569748,
@@ -183,7 +185,7 @@ def constant(x: Expr) -> bool:
 def maximum(x: Expr, y: Expr, bind: Bind) -> Expr:
     """NaN where either is: two instructions more unless one of them is a number that is known."""
     if constant(x) or constant(y):
-        return at_least(y, x) if constant(x) else at_least(x, y)
+        return at_least(bind(y), x) if constant(x) else at_least(bind(x), y)
     x, y = bind(x), bind(y)
     return tirx.Select(tirx.isnan(y), y, at_least(x, y))
 
@@ -191,7 +193,7 @@ def maximum(x: Expr, y: Expr, bind: Bind) -> Expr:
 def minimum(x: Expr, y: Expr, bind: Bind) -> Expr:
     """As `maximum`."""
     if constant(x) or constant(y):
-        return at_most(y, x) if constant(x) else at_most(x, y)
+        return at_most(bind(y), x) if constant(x) else at_most(bind(x), y)
     x, y = bind(x), bind(y)
     return tirx.Select(tirx.isnan(y), y, at_most(x, y))
 
@@ -209,7 +211,9 @@ UNARY: dict[str, Callable[[Expr, Bind], Expr]] = {
     "sin": lambda x, bind: tirx.sin(x),
     "cos": lambda x, bind: tirx.cos(x),
     "not": lambda x, bind: truth(tirx.EQ(x, number(0.0, x)), x),
+    "isnan": lambda x, bind: truth(tirx.isnan(x), x),
 }  # fmt: skip
+"""Forms of one argument; other functions are the C library's."""
 
 BINARY: dict[str, Callable[[Expr, Expr, Bind], Expr]] = {
     "max": maximum,
@@ -222,3 +226,30 @@ BINARY: dict[str, Callable[[Expr, Expr, Bind], Expr]] = {
     "mul": lambda x, y, bind: x * y,
     "div": lambda x, y, bind: x / y,
 }  # fmt: skip
+
+TERNARY: dict[str, Callable[[Expr, Expr, Expr, Bind], Expr]] = {
+    "choose": lambda c, x, y, bind: tirx.Select(tirx.NE(c, number(0.0, c)), x, y),
+}
+
+
+def called(name: str, args: Sequence[Expr], bind: Bind) -> Expr:
+    """A function of the language on arguments of one vector length, each computed once."""
+    match args:
+        case (x,):
+            return UNARY[name](x, bind) if name in UNARY else library(name, x)
+        case (x, y):
+            return BINARY[name](x, y, bind) if name in BINARY else library(name, x, y)
+        case (x, y, z):
+            return TERNARY[name](x, y, z, bind) if name in TERNARY else library(name, x, y, z)
+    raise TypeError(name)
+
+
+def library(name: str, *args: Expr) -> Expr:
+    """The C library's function, lane by lane."""
+    own = FUNCTIONS[name].library
+    assert own is not None, f"no form of {name}"
+    width = lanes(args[0])
+    if width == 1:
+        return tirx.call_pure_extern("float32", f"{own}f", *args)
+    each = [tirx.call_pure_extern("float32", f"{own}f", *(tirx.Shuffle([x], [k]) for x in args)) for k in range(width)]
+    return tirx.Shuffle(each, list(range(width)))

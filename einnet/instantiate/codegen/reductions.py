@@ -14,8 +14,10 @@ from tvm.tirx import Expr as Tir
 from einnet.expr.index import Floor, Index, Range, combine, var
 from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen import mathfunctions, vectors
+from einnet.instantiate.codegen.canonicalise import own_index_functions
 from einnet.instantiate.codegen.context import Value
 from einnet.instantiate.codegen.ir import (
+    PICK,
     Apply,
     Choose,
     Expr,
@@ -25,6 +27,7 @@ from einnet.instantiate.codegen.ir import (
     Reduce,
     expanded,
     names,
+    picked,
     protect,
     simplified,
     substitute_expr,
@@ -32,7 +35,6 @@ from einnet.instantiate.codegen.ir import (
     weights,
 )  # fmt: skip
 from einnet.instantiate.codegen.linear import Matrix, Terms, factored
-from einnet.instantiate.codegen.normalise import own_index_functions
 from einnet.instantiate.codegen.pieces import located, pieces
 from einnet.instantiate.codegen.schedule import SMALL, UNROLL, Access, accesses, every_use, loads_per_step, width
 from einnet.instantiate.codegen.values import NEUTRAL, Evaluating, Point
@@ -68,6 +70,11 @@ class Reducing(Evaluating):
     def reduce(self, e: Reduce, points: Sequence[Point], ranges: Ranges) -> list[Value]:
         """One reduction at several points, in the same loops."""
         inner = {**ranges, **{i.name: i.range for i in e.sums}}
+        if e.op == PICK:
+            place, _ = picked(e)
+            if self.lane is None or self.lane.name not in names(place):
+                return [self.picked(e, p, ranges) for p in points]
+            e = Reduce("sum", e.sums, e.body)
         for use in every_use(e.body):
             if names(use) <= ranges.keys():
                 self.values(use, points, ranges)
@@ -80,6 +87,23 @@ class Reducing(Evaluating):
         if not rolled:
             return self.straight(e, unrolled, points, inner)
         return self.looped(e, rolled, unrolled, points, inner)
+
+    def picked(self, e: Reduce, point: Point, ranges: Ranges) -> Value:
+        """The term that a number says, 0 where it says none: the iterator is a variable."""
+        place, term = picked(e)
+        (over,) = e.sums
+        (number,) = self.values(place, [point], ranges)
+        at = self.bind(self.tir(number))
+        inside = tirx.And(at >= tirx.const(float(over.lo), "float32"), at <= tirx.const(float(over.hi - 1), "float32"))
+        whole = tirx.Select(inside, at, tirx.const(float(over.lo), "float32")).astype(self.index_type)
+        name = self.fresh(over.name)
+        self.variables[name] = self.offset(whole)
+        own = substitute_expr(term, {over.name: var(name)})
+        (value,) = self.values(own, [point], {**ranges, name: over.range})
+        same = tirx.And(inside, tirx.EQ(self.variables[name].astype("float32"), at))
+        width = 1 if isinstance(value, float) else mathfunctions.lanes(value)
+        zero = self.tir(0.0, width)
+        return tirx.Select(vectors.broadcast(same, width), self.tir(value, width), zero)
 
     def straight(
         self, e: Reduce, unrolled: Sequence[Iter], points: Sequence[Point], ranges: Ranges, starts: Sequence[Value] | None = None

@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from einnet.errors import BackendError
+from einnet.expr.functions import named
 from einnet.expr.index import Index, as_index, combine, floor_div, simplify, substitute, var
 from einnet.expr.nodes import (
     Add,
@@ -30,7 +31,10 @@ from einnet.expr.nodes import (
 from einnet.expr.nodes import (
     Number as Exact,
 )
+from einnet.expr.selection import selection
+from einnet.instantiate.codegen.canonicalise import collapsed_sums
 from einnet.instantiate.codegen.ir import (
+    PICK,
     Apply,
     Choose,
     Expr,
@@ -44,16 +48,22 @@ from einnet.instantiate.codegen.ir import (
     Use,
     guarded,
     names,
+    picks,
     pruned,
     simplified,
     substitute_expr,
     walk,
 )  # fmt: skip
-from einnet.instantiate.codegen.normalise import collapsed_sums
 from einnet.instantiate.kernels import EOperator, View
 
-EXPENSIVE = frozenset({"exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "softplus", "pow"})
+EXPENSIVE = named(costly=True)
 """Functions that cost far more than a load and a store."""
+
+ELEMENTS = {
+    "f32": "float32", "bool": "uint8", "f64": "float64", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+}  # fmt: skip
+"""Element types that generated kernels read, and what the code calls them; they compute with float32 and give it."""
 
 TABLE_SIZE = 256
 """Constant operands up to this many elements become literals where they are read at known indices."""
@@ -73,14 +83,14 @@ def resolve(op: EOperator, tables: Collection[str] = ()) -> Nest:
 
     `tables` are the operands whose values are known.
 
-    Raises BackendError for a tensor without a view, a view of another shape, or a type other than f32.
+    Raises BackendError for a tensor without a view, a view of another shape, or a type that is not read.
     """
     views = dict(op.operands)
     for t in tensors(op.scope).values():
         if t.name not in views or views[t.name].shape != t.shape:
             raise BackendError(f"no view of shape {list(t.shape)} for tensor {t.name} of {op.scope.text()}")
-        if t.dtype != "f32":
-            raise BackendError(f"generated kernels are f32, tensor {t.name} of {op.scope.text()} is {t.dtype}")
+        if t.dtype not in ELEMENTS:
+            raise BackendError(f"generated kernels read no {t.dtype}, as tensor {t.name} of {op.scope.text()} is")
     if op.out.shape != op.scope.shape:
         raise BackendError(f"the output view has shape {list(op.out.shape)}, the expression {op.scope.text()} {list(op.scope.shape)}")
     return _Resolver(views, frozenset(tables)).nest(op)
@@ -114,7 +124,9 @@ class _Resolver:
                 expr: Expr = Lit(float(neutral(scope.reduce)))
             else:
                 expr = simplified(self.expr(scope.body, {k: var(v) for k, v in fresh.items()}, ranges), ranges)
-                if sums and all(i.extent > 0 for i in sums):
+                if selection(scope) is not None and isinstance(expr, Apply) and expr.op == "choose":
+                    expr = Reduce(PICK, sums, expr)
+                elif sums and all(i.extent > 0 for i in sums):
                     expr = reduction(scope.reduce, sums, expr, self.tables)
             self.functions[scope] = Function(name, loops, expr)
         return self.functions[scope]
@@ -172,7 +184,7 @@ def integral(e: Index) -> Index:
 
 def worth_keeping(function: Function) -> bool:
     """The function does so much work at a point that it should not be repeated blindly."""
-    return any(isinstance(e, Reduce) or isinstance(e, Apply) and e.op in EXPENSIVE for e in walk(function.expr))
+    return any((isinstance(e, Reduce) and not picks(e)) or (isinstance(e, Apply) and e.op in EXPENSIVE) for e in walk(function.expr))
 
 
 def stages(sums: tuple[Iter, ...], factors: tuple[Expr, ...], tables: frozenset[str]) -> tuple[Iter, tuple[Expr, ...], tuple[Expr, ...]] | None:

@@ -9,8 +9,8 @@ from math import prod
 
 from einnet.expr.index import Floor, Index
 from einnet.expr.nodes import Iter
-from einnet.instantiate.codegen.ir import Expr, Load, Nest, Reduce, Use, children, conditions, decide, expanded, names, weights
-from einnet.instantiate.codegen.normalise import index_functions, split
+from einnet.instantiate.codegen.canonicalise import index_functions, split
+from einnet.instantiate.codegen.ir import Expr, Load, Nest, Reduce, Use, children, conditions, decide, expanded, names, picked, picks, weights
 
 LANES = 16
 """Floats of the widest vector."""
@@ -73,7 +73,7 @@ def accesses(e: Expr, sums: tuple[Iter, ...] = ()) -> Iterator[Access]:
     """The loads made at each point of the nest, those of hoisted functions excepted."""
     if isinstance(e, Load):
         yield Access(e.address, prod(i.extent for i in sums if i.name in e.address.names()), sums)
-    inner = (*sums, *e.sums) if isinstance(e, Reduce) else sums
+    inner = (*sums, *e.sums) if isinstance(e, Reduce) and not picks(e) else sums
     for a in children(e):
         yield from accesses(a, inner)
 
@@ -122,8 +122,9 @@ def choose_lane(nest: Nest, loads: tuple[Access, ...]) -> Iter | None:
     """The loop whose vectors cost least; None where lanes over a summation iterator (or none at all) are better."""
     costs: dict[Iter | None, float] = {None: 1.0 + sum(a.count for a in loads)}
     in_floor = floor_names(nest)
+    placing = {n for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Reduce) and picks(e) for n in names(picked(e)[0])}
     for i in nest.loops:
-        lanes = width(i.extent)
+        lanes = width(i.extent) if i.name not in placing else 1
         if lanes > 1:
             steps = -(-i.extent // lanes)
             total = sum(a.count * load_cost(a.address, i, nest) for a in loads) + store_cost(nest, i) + (16.0 if i.name in in_floor else 0.0)
@@ -200,7 +201,7 @@ def is_transform(e: Reduce, tables: Collection[str]) -> bool:
 
 
 def reductions(e: Expr) -> Iterator[Reduce]:
-    if isinstance(e, Reduce):
+    if isinstance(e, Reduce) and not picks(e):
         yield e
     for a in children(e):
         yield from reductions(a)

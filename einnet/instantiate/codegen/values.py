@@ -68,7 +68,7 @@ class Evaluating(Context, ABC):
             left = self.bind(left)
         if op == "div" and not isinstance(b, float) and mathfunctions.lanes(b) < width:
             return left * self.tir(self.bind(tirx.const(1.0, "float32") / b), width)
-        return mathfunctions.BINARY[op](left, right, self.bind)
+        return mathfunctions.called(op, (left, right), self.bind)
 
     def values(self, e: Expr, points: Sequence[Point], ranges: Ranges) -> list[Value]:
         """The value at each point."""
@@ -125,7 +125,8 @@ class Evaluating(Context, ABC):
     def apply(self, op: str, args: Sequence[Value]) -> Value:
         if len(args) == 2:
             return self.combine(op, *args)
-        return mathfunctions.UNARY[op](self.bind(self.tir(args[0])), self.bind)
+        width = max((mathfunctions.lanes(a) for a in args if not isinstance(a, float)), default=1)
+        return mathfunctions.called(op, [self.bind(self.tir(a, width)) for a in args], self.bind)
 
     def folded(self, op: str, args: Sequence[Expr], points: Sequence[Point], ranges: Ranges) -> list[Value]:
         result = self.values(args[0], points, ranges)
@@ -215,6 +216,8 @@ class Evaluating(Context, ABC):
         buffer = self.arrays[e.array]
         if e.address.is_const and e.array in self.tables and not e.guards:
             return self.tables[e.array][e.address.const]
+        if buffer.dtype != "float32":
+            return self.converted(buffer, e)
         lane = self.lane.name if self.lane is not None else ""
         if lane not in e.address.names() and all(lane not in c.index.names() for c in e.guards):
             plain = tirx.BufferLoad(buffer, [self.scalar(e.address)])
@@ -231,6 +234,17 @@ class Evaluating(Context, ABC):
             return vector
         assert self.lane is not None
         return tirx.if_then_else(vectors.conjunction([self.condition(c) for c in scalar]), vector, self.tir(e.fill, self.lane.extent))
+
+    def converted(self, buffer: Buffer, e: Load) -> Tir:
+        """Elements of another type as float32; where guards fail, the buffer's first element is read instead and not used."""
+        lanes = self.lane is not None and any(self.lane.name in i.names() for i in (e.address, *(c.index for c in e.guards)))
+        width = self.lane.extent if self.lane is not None and lanes else 1
+        where = vectors.broadcast(self.in_lanes(e.address), width)
+        mask = vectors.broadcast(vectors.conjunction([self.condition(c) for c in e.guards]), width) if e.guards else None
+        if mask is not None:
+            where = tirx.Select(mask, where, vectors.broadcast(self.constant(0), width))
+        loaded = self.bind(tirx.BufferLoad(buffer, [where]).astype(f"float32x{width}" if width > 1 else "float32"))
+        return loaded if mask is None else tirx.Select(mask, loaded, self.tir(e.fill, width))
 
     def bordered_load(self, buffer: Buffer, e: Load) -> Tir:
         """A contiguous load without a branch: where a condition fails that holds for all lanes or none, no lane is read, at a valid address."""

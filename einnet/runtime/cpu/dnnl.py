@@ -28,7 +28,10 @@ _CPU, _F32, _FORMAT_ANY, _INFERENCE, _CONV_DIRECT, _DECONV_DIRECT, _IN_ORDER, _S
 _QUERY_IMPLEMENTATION = 8
 QUERY_WEIGHTS, QUERY_SCRATCHPAD = 131, 136
 ARG_SRC, ARG_DST, ARG_WEIGHTS, ARG_BIAS, ARG_SCRATCHPAD = 1, 17, 33, 41, 80
-ELTWISE = {"relu": 0x20, "tanh": 0x21, "linear": 0x26, "sigmoid": 0x29, "clip": 0x2F}
+ELTWISE = {
+    "relu": 0x20, "tanh": 0x21, "elu": 0x22, "linear": 0x26, "sigmoid": 0x29, "gelu_tanh": 0x2B, "swish": 0x2C, "clip": 0x2F, "gelu": 0x31,
+    "mish": 0x33, "hardswish": 0x34,
+}  # fmt: skip
 BINARY = {"add": 0x1FFF0, "mul": 0x1FFF1}
 _STATUS = {1: "out of memory", 2: "invalid arguments", 3: "not implemented", 4: "last implementation reached", 5: "runtime error", 6: "not required"}
 _REFUSALS = (2, 3, 4)
@@ -123,6 +126,13 @@ class Library:
         function = getattr(self.cdll, "dnnl_" + name)
         function.argtypes, function.restype = types, result
         return function  # type: ignore[no-any-return]
+
+    def descriptor(self, name: str, types: tuple[Any, ...]) -> str:
+        """The function that creates descriptors of a primitive, declared with these types between the engine and the attributes."""
+        function = f"{name}_primitive_desc_create"
+        if function not in self._functions:
+            self._functions[function] = self._declare(function, (_OUT, _P, *types, _P))
+        return function
 
     def call(self, name: str, *args: Any) -> None:
         status = self._functions[name](*args)
@@ -317,6 +327,14 @@ def convolution(
         _dims(strides), _dims([d - 1 for d in dilations]), _dims(pads[0]), _dims(pads[1]), attributes.pointer,
     )  # fmt: skip
     return PrimitiveDesc(pointer)
+
+
+def described(name: str, *arguments: Desc | int | float | Sequence[int] | None) -> PrimitiveDesc:
+    """A descriptor by the function `dnnl_NAME_primitive_desc_create`: descriptions, numbers and sizes in its order, then attributes without posts."""
+    values = [a.pointer if isinstance(a, Desc) else _dims(a) if isinstance(a, Sequence) else a for a in arguments]
+    types = [_DIMS if isinstance(a, Sequence) else _I if isinstance(a, int) else C.c_float if isinstance(a, float) else _P for a in arguments]
+    create, attributes = library().descriptor(name, tuple(types)), Attributes.of(())
+    return PrimitiveDesc(library().make(create, engine().pointer, *values, attributes.pointer))
 
 
 def reorder(source: Desc, target: Desc) -> PrimitiveDesc:

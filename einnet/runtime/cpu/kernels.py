@@ -12,7 +12,8 @@ from itertools import product
 
 import numpy as np
 
-from einnet.instantiate.kernels import Conv, Matmul, Post, View, result_views
+from einnet.instantiate.kernels import Conv, Matmul, Post, VendorKernel, View
+from einnet.instantiate.kernels.primitive import Primitive
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Desc, Refused
 from einnet.runtime.cpu.layouts import agree, broadcast, canonical_image, canonical_matrix, overlaps, permuted_strides, swapped
@@ -21,7 +22,6 @@ from einnet.runtime.cpu.threads import current_threads, limited
 ITEM = 4
 """Bytes of an element; vendor kernels compute in float32."""
 
-VendorKernel = Matmul | Conv
 MOST_REPEATS = 4096
 """Most products that one batch is taken apart into."""
 
@@ -149,15 +149,32 @@ def products(kernel: Matmul) -> Sequence[Matmul]:
 
 def _prepare(kernel: VendorKernel, constants: Collection[str], reference: bool) -> Prepared:
     reasons: list[str] = []
-    (written,) = result_views(kernel)
+    written = kernel.result
     if overlaps(written):
         raise Refused(f"the result's strides {written.strides} for shape {written.shape} overlap")
-    for request in _matmul_forms(kernel, constants) if isinstance(kernel, Matmul) else _conv_forms(kernel, constants):
+    for request in _requests(kernel, constants):
         try:
-            return _build(request, reference)
+            return _build(request, reference) if isinstance(request, _Request) else _asked(request, reference)
         except Refused as e:
             reasons.append(str(e))
-    raise Refused("; ".join(dict.fromkeys(reasons)))
+    raise Refused("; ".join(dict.fromkeys(reasons)) or f"oneDNN has no {type(kernel).__name__}")
+
+
+def _requests(kernel: VendorKernel, constants: Collection[str]) -> Iterator[_Request | Primitive]:
+    """The ways to ask for a kernel: contractions have several, with packed weights and without; other operators say how themselves."""
+    if isinstance(kernel, Matmul):
+        return _matmul_forms(kernel, constants)
+    return _conv_forms(kernel, constants) if isinstance(kernel, Conv) else kernel.primitives()
+
+
+def _asked(primitive: Primitive, reference: bool) -> Prepared:
+    """An operator that reads and writes views where they stand."""
+    operands = tuple((argument, _desc(view), view) for argument, view in primitive.operands)
+    pd = dnnl.described(primitive.name, *primitive.before, *(desc for _, desc, _ in operands), *primitive.after)
+    if "ref" in pd.implementation and not reference:
+        layouts = ", ".join(f"{view.shape} strides {view.strides}" for _, _, view in operands)
+        raise Refused(f"oneDNN has only its reference code {pd.implementation} of {primitive.name} for {layouts}")
+    return Prepared(pd, pd.implementation, operands, None, pd.desc(dnnl.QUERY_SCRATCHPAD))
 
 
 def refusal(kernel: VendorKernel, constants: Collection[str] = ()) -> str | None:

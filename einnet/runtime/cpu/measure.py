@@ -17,8 +17,10 @@ import numpy as np
 
 from einnet.expr.nodes import tensors
 from einnet.graph.dtypes import dtype_name
-from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, View, operand_views, result_views
+from einnet.instantiate.kernels import Buffer, EOperator, Kernel, OpaqueCall, Plan, VendorKernel, View
+from einnet.runtime.arena import fill_random, span, storage_dtype
 from einnet.runtime.capacity import fits
+from einnet.runtime.contention import waited
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Refused
@@ -27,8 +29,6 @@ from einnet.runtime.cpu.objects import Objects
 from einnet.runtime.cpu.program import Code, Executable
 from einnet.runtime.cpu.support import Native
 from einnet.runtime.cpu.threads import limited
-from einnet.runtime.load import waited
-from einnet.runtime.memory import fill_random, span, storage_dtype
 from einnet.runtime.ort import Session
 from einnet.runtime.timing import TOLERATED, Timing, summarize
 
@@ -64,26 +64,25 @@ def constant_buffers(kernel: Kernel, constant: IsConstant | None = None) -> froz
 
     Where nobody says, a convolution's weights are taken for constants.
     """
-    found = {v.buffer for v in operand_views(kernel) if constant and constant(v.buffer)}
-    match kernel:
-        case Conv(w=w) if constant is None:
-            found.add(w.buffer)
-        case EOperator(scope, operands):
-            declared = tensors(scope)
-            found |= {v.buffer for name, v in operands if name in declared and declared[name].weight}
-    return frozenset(found - {v.buffer for v in result_views(kernel)})
+    found = {v.buffer for v in kernel.operand_views if constant and constant(v.buffer)}
+    if isinstance(kernel, VendorKernel) and constant is None:
+        found |= {v.buffer for v in kernel.weights}
+    if isinstance(kernel, EOperator):
+        declared = tensors(kernel.scope)
+        found |= {v.buffer for name, v in kernel.operands if name in declared and declared[name].weight}
+    return frozenset(found - {v.buffer for v in kernel.result_views})
 
 
 def single(kernel: Kernel, constants: frozenset[str], dtypes: Mapping[str, str] | None = None) -> Plan:
     """A plan of one kernel over random constants; its other operands are inputs and its results outputs."""
     sizes: dict[str, int] = {}
-    for v in (*operand_views(kernel), *result_views(kernel)):
+    for v in (*kernel.operand_views, *kernel.result_views):
         sizes[v.buffer] = max(sizes.get(v.buffer, 1), span(v))
-    written = {v.buffer for v in result_views(kernel)}
+    written = {v.buffer for v in kernel.result_views}
     role = {name: "constant" if name in constants else "output" if name in written else "input" for name in sizes}
     kind = {name: (dtypes or {}).get(name, "f32") for name in sizes}
     views = {name: View(name, (size,), (1,)) for name, size in sizes.items()}
-    read = {v.buffer for v in operand_views(kernel)}
+    read = {v.buffer for v in kernel.operand_views}
     values = {name: np.empty(sizes[name], storage_dtype(kind[name])) for name in constants}
     for value in values.values():
         fill_random(value)
@@ -136,7 +135,7 @@ def measure(
 
 def refused(kernel: Kernel, constant: IsConstant | None, threads: int) -> bool:
     """The vendor library has no fast implementation of the kernel: that is known without running it, however little time there is."""
-    if not isinstance(kernel, (Matmul, Conv)) or dnnl.available() is not None:
+    if not isinstance(kernel, VendorKernel) or dnnl.available() is not None:
         return False
     with limited(threads):
         return refusal(kernel, constant_buffers(kernel, constant)) is not None
@@ -145,7 +144,7 @@ def refused(kernel: Kernel, constant: IsConstant | None, threads: int) -> bool:
 def bytes_of(kernel: Kernel, constants: frozenset[str]) -> int:
     """What measuring takes: the buffers, and those of weights once more as the library packs them."""
     sizes: dict[str, int] = {}
-    for v in (*operand_views(kernel), *result_views(kernel)):
+    for v in (*kernel.operand_views, *kernel.result_views):
         sizes[v.buffer] = max(sizes.get(v.buffer, 0), span(v))
     return sum(ITEM * size * (3 if name in constants else 1) for name, size in sizes.items())
 
@@ -159,7 +158,10 @@ def _time(kernel: Kernel, threads: int, constants: frozenset[str], objects: Obje
 
 
 def _types(kernel: Kernel, threads: int) -> dict[str, str]:
-    """Element types of an opaque node's buffers, as its model declares them."""
+    """Element types of a kernel's buffers: of what generated code reads, and of an opaque node as its model declares them."""
+    if isinstance(kernel, EOperator):
+        views = dict(kernel.operands)
+        return {views[t.name].buffer: t.dtype for t in tensors(kernel.scope).values()}
     if not isinstance(kernel, OpaqueCall):
         return {}
     session = Session(kernel.model, threads, title=kernel.origin)

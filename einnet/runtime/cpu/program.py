@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from einnet.errors import UsageError
-from einnet.instantiate.kernels import LINE, Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, View, operand_views
-from einnet.runtime import memory, ort
+from einnet.instantiate.kernels import LINE, EOperator, Kernel, OpaqueCall, Plan, VendorKernel, View
+from einnet.runtime import arena as memory
+from einnet.runtime import ort
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl, fallback
-from einnet.runtime.cpu.apart import keep_apart
+from einnet.runtime.cpu.affinity import keep_apart
 from einnet.runtime.cpu.forked import on_live_pool, unlock_in_children
-from einnet.runtime.cpu.kernels import ITEM, Packed, Prepared, prepare
+from einnet.runtime.cpu.kernels import Packed, Prepared, prepare
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.objects import Objects
 from einnet.runtime.cpu.support import Native, Steps
@@ -97,7 +98,7 @@ class Executable:
         if dnnl.available() is None:
             self._stream = dnnl.new_stream()
             for n, kernel in enumerate(self.plan.kernels):
-                if not isinstance(kernel, (Matmul, Conv)):
+                if not isinstance(kernel, VendorKernel):
                     continue
                 try:
                     self._prepared[n] = prepare(kernel, constants)
@@ -107,7 +108,7 @@ class Executable:
                     missing = fallback.missing(kernel)
                     if missing:
                         self._prepared[n] = prepare(kernel, constants, reference=True)
-                    what = "ONNX Runtime runs it" if not missing else f"its reference code runs it, slowly ({missing})"
+                    what = f"{fallback.engine(kernel)} runs it" if not missing else f"its reference code runs it, slowly ({missing})"
                     self.notes.append(f"kernel {n} ({type(kernel).__name__}): {what}, because {reason}")
 
     def _allocate(self) -> None:
@@ -145,7 +146,7 @@ class Executable:
             if prepared:
                 read.update(view.buffer for _, _, view in prepared.operands)
             else:
-                read.update(v.buffer for v in operand_views(kernel))
+                read.update(v.buffer for v in kernel.operand_views)
         return read
 
     def _fill(self, kept: Mapping[str, int], packed: Sequence[Packed]) -> None:
@@ -190,7 +191,7 @@ class Executable:
                 case EOperator():
                     symbol = codegen.entry_symbol(next(symbols))
                     views = (*(v for _, v in kernel.operands), kernel.out)
-                    words = [self._address(v.buffer) + ITEM * (v.offset - v.offset % LINE) for v in views]
+                    words = [self._address(v.buffer) + types[v.buffer].itemsize * (v.offset - v.offset % LINE) for v in views]
                     pending.append((self.native.image.address(symbol), words))
                     label = "generated"
                 case OpaqueCall():
@@ -201,10 +202,12 @@ class Executable:
                 case _ if n in self._prepared:
                     pending.append((self.native.vendor, self._vendor_words(n)))
                     label = self._prepared[n].implementation
-                case _:
+                case VendorKernel():
                     flush()
                     self._segments.append(fallback.vendor_call(kernel, lambda v: self._array(v, types[v.buffer]), self.threads))
-                    label = "onnxruntime"
+                    label = "onnxruntime" if fallback.engine(kernel) == fallback.ENGINE else "numpy"
+                case _:
+                    raise TypeError(f"the processor has nothing to run {kernel.describe()}")
             if pending:
                 names.append(f"kernel {n} ({type(kernel).__name__})")
             self._labels.append((n, label))
@@ -255,9 +258,21 @@ class Executable:
         problem = f"unknown input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
         return f"{problem}; the program takes {', '.join(self._input_names) or 'no inputs'}"
 
-    @on_live_pool
     def run(self, *arrays: Array) -> list[Array]:
         """Outputs in order, for inputs in order: copy in, run, copy out. Where one node is the whole program, it reads the arrays themselves."""
+        made = self._run(arrays, None)
+        assert made is not None
+        return made
+
+    def into(self, arrays: Sequence[Array], results: Sequence[Array]) -> list[Array] | None:
+        """The same with the outputs written into `results`, arrays of the outputs' shapes and types in any order of memory.
+
+        Where one node is the whole program, ONNX Runtime makes the outputs: they are given back, and `results` are left as they are.
+        """
+        return self._run(arrays, results)
+
+    @on_live_pool
+    def _run(self, arrays: Sequence[Array], results: Sequence[Array] | None) -> list[Array] | None:
         if len(arrays) != len(self._inputs):
             raise UsageError(f"{len(arrays)} inputs given; the program takes {len(self._inputs)}: {', '.join(self.input_names)}")
         for (name, target), array in zip(self._inputs, arrays):
@@ -265,15 +280,19 @@ class Executable:
                 raise UsageError(f"input {name!r} is {array.dtype}{list(array.shape)}; expected {target.dtype}{list(target.shape)}")
         if self._direct:
             node, inputs, outputs = self._direct
-            results = node.direct([arrays[n] for n in inputs])
-            return [results[n] for n in outputs]
+            made = node.direct([arrays[n] for n in inputs])
+            return [made[n] for n in outputs]
         with self._lock:
             for (_, target), array in zip(self._inputs, arrays):
                 target[...] = array
             keep_apart(self.threads)
             for segment in self._segments:
                 segment()
-            return [source.copy() for _, source in self._outputs]
+            if results is None:
+                return [source.copy() for _, source in self._outputs]
+            for (_, source), result in zip(self._outputs, results, strict=True):
+                result[...] = source
+        return None
 
     @on_live_pool
     def execute(self) -> None:

@@ -10,16 +10,33 @@ from einnet.errors import BackendError
 from einnet.expr.nodes import Scope, walk
 from einnet.instantiate.codegen.cost import flops as scope_flops
 from einnet.instantiate.codegen.cost import moved_bytes
-from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, View, dense_view, operand_views, result_views
+from einnet.instantiate.kernels import EOperator, Kernel, Matmul, VendorKernel, View, dense_view
+from einnet.instantiate.kernels.contractions import Contraction
 from einnet.runtime.cpu.measure import last_level_cache, measure
 from einnet.runtime.timing import Timing
 
 VENDOR_SHARE, GENERATED_SHARE = 0.8, 0.1
-"""Shares of the multiply-add peak that vendor kernels and generated loops reach when memory does not bind them."""
+"""Shares of the multiply-add peak that vendors' products and convolutions, and all else, reach when memory does not bind them.
+
+What multiplies nothing, as pooling, is not taken to be faster in a library than as generated loops: which it is has to be measured.
+"""
 CACHED = 2.0
 """How many times faster than from memory operands come that a cache holds from one run to the next."""
 NARROW = 8
 """Output channels below which vendor convolutions lose in proportion."""
+
+
+BY_HAND = "set by hand; `cost_model` of each report tells how far off"
+MEASURED = "three products, measured on each machine and kept in the profile database"
+
+CONSTANTS = (
+    ("peak, bandwidth, launch", "", "operations and bytes in a second, seconds to start a kernel", MEASURED),
+    ("vendor share", f"{VENDOR_SHARE}", "of the peak, of vendors' products and convolutions", BY_HAND),
+    ("generated share", f"{GENERATED_SHARE}", "of the peak, of all else", BY_HAND),
+    ("cached", f"{CACHED}", "times as fast as from memory, for what a cache holds", BY_HAND),
+    ("narrow", f"{NARROW}", "output channels below which vendor convolutions lose in proportion", BY_HAND),
+)
+"""The constants of the model: name, value, what it is, and where it is from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +74,14 @@ def moved(kernel: Kernel) -> int:
     """Bytes that are read and written at least."""
     if isinstance(kernel, EOperator):
         return moved_bytes(kernel.scope)
-    return 4 * sum(_elements(v) for v in (*operand_views(kernel), *result_views(kernel)))
+    return 4 * sum(_elements(v) for v in (*kernel.operand_views, *kernel.result_views))
 
 
 def flops(kernel: Kernel) -> int:
     """Floating-point operations, two for a multiply-add; 0 for an opaque node."""
-    match kernel:
-        case Matmul(a, _, c):
-            return 2 * prod(c.shape) * a.shape[-1]
-        case Conv():
-            _, f, c_in, *taps = kernel.w.shape
-            return 2 * prod(taps) * (prod(kernel.x.shape) * f if kernel.transposed else prod(kernel.y.shape) * c_in)
-        case EOperator(scope):
-            return scope_flops(scope)
-    return 0
+    if isinstance(kernel, EOperator):
+        return scope_flops(kernel.scope)
+    return kernel.flops if isinstance(kernel, VendorKernel) else 0
 
 
 def estimate(kernel: Kernel, machine: Machine) -> float:
@@ -82,9 +93,9 @@ def estimate(kernel: Kernel, machine: Machine) -> float:
     if isinstance(kernel, EOperator) and _only_transforms(kernel.scope):
         nbytes = moved(kernel)
         return max(machine.launch, nbytes / machine.bandwidth / (CACHED if nbytes <= last_level_cache() else 1.0))
-    share = VENDOR_SHARE if isinstance(kernel, (Matmul, Conv)) else GENERATED_SHARE
-    if isinstance(kernel, Conv):
-        share *= min(1.0, kernel.w.shape[1] / NARROW)
+    share = VENDOR_SHARE if isinstance(kernel, Contraction) else GENERATED_SHARE
+    if isinstance(kernel, VendorKernel) and kernel.filters is not None:
+        share *= min(1.0, kernel.filters / NARROW)
     return max(machine.launch, flops(kernel) / (share * machine.peak), moved(kernel) / machine.bandwidth)
 
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from einnet.errors import BackendError, UsageError
 from einnet.instantiate.kernels import Conv, OpaqueCall, View
+from einnet.runtime.arena import storage_dtype
 from einnet.runtime.cuda.convolutions import described
 from einnet.runtime.cuda.cublaslt import COMPUTE
 from einnet.runtime.cuda.driver import Call, Driver, on_card
 from einnet.runtime.cuda.libraries import Libraries
 from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated, Step
 from einnet.runtime.cuda.tuning import Choice, Tuning, fastest, step_key
-from einnet.runtime.memory import storage_dtype
 from einnet.runtime.ort import OpaqueNode
 
 Array = np.ndarray[Any, np.dtype[Any]]

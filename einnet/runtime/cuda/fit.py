@@ -12,8 +12,9 @@ import numpy as np
 
 from einnet.expr.index import as_index, var
 from einnet.expr.nodes import Const, Iter, Read, Scope, Tensor
-from einnet.instantiate.kernels import Buffer, Conv, Kernel, Matmul, Plan, Post, View, dense_view
-from einnet.instantiate.posted import posted
+from einnet.instantiate.epilogue_kernels import posted
+from einnet.instantiate.kernels import Buffer, Conv, Kernel, Matmul, Plan, Post, VendorKernel, View, dense_view
+from einnet.instantiate.kernels.generated import expressed
 from einnet.runtime.cuda.gemm import addressable, bias_of
 from einnet.runtime.cuda.vendor import window
 
@@ -57,7 +58,9 @@ def parts(kernel: Kernel) -> list[Kernel]:
 
 
 def _parts(kernel: Kernel, more: _Storage) -> list[Kernel]:
-    return list(_fit(kernel, more)) if isinstance(kernel, (Matmul, Conv)) else [kernel]
+    if isinstance(kernel, (Matmul, Conv)):
+        return list(_fit(kernel, more))
+    return [expressed(kernel)] if isinstance(kernel, VendorKernel) else [kernel]
 
 
 class _Storage:
@@ -129,13 +132,13 @@ def _fit(kernel: Matmul | Conv, more: _Storage) -> Iterator[Kernel]:
             change: dict[str, Any] = {name: dense}
             kernel = replace(kernel, **change)
     fused = fusible(kernel)
-    rest, out = kernel.post[fused:], kernel.c if isinstance(kernel, Matmul) else kernel.y
+    rest, out = kernel.post[fused:], kernel.result
     kernel = replace(kernel, post=kernel.post[:fused])
     if isinstance(kernel, Conv) and kernel.post and not _adds(kernel.post[0], per_channel(kernel)):
         kernel = replace(kernel, post=(Post("add", more.zeros(per_channel(kernel))), *kernel.post))
     if not _written(kernel, out):
         dense = more.dense(out)
-        yield replace(kernel, c=dense, post=()) if isinstance(kernel, Matmul) else replace(kernel, y=dense, post=())
+        yield kernel.with_result(dense)
         yield posted(dense, (*kernel.post, *rest), out)
         return
     yield kernel

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from einnet.errors import UsageError
-from einnet.expr.evaluate import evaluate
+from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.kernels import Conv, OpaqueCall, View
+from einnet.runtime.arena import storage_dtype
 from einnet.runtime.cuda import shim, vendor
 from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated
-from einnet.runtime.memory import storage_dtype
 from einnet.runtime.ort import OpaqueNode
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from einnet.errors import BackendError
-from einnet.instantiate.codegen.grid import CudaOperator
-from einnet.instantiate.kernels import LINE, EOperator, Kernel, Matmul, OpaqueCall, Plan, anchored
-from einnet.runtime import memory
+from einnet.instantiate.codegen.cuda.grid import CudaOperator
+from einnet.instantiate.kernels import LINE, Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, anchored
+from einnet.runtime import arena as memory
 from einnet.runtime.cpu.compile import operator_names
 from einnet.runtime.cuda.fit import fitted
 from einnet.runtime.cuda.gemm import gemm
@@ -72,9 +72,9 @@ def step(n: int, kernel: Kernel, name: str, code: dict[str, CudaOperator]) -> St
             return Generated(kernel, name, tuple(launches(n, kernel, code[name])))
         case Matmul():
             return gemm(kernel)
-        case OpaqueCall():
+        case OpaqueCall() | Conv():
             return kernel
-    return kernel
+    raise TypeError(f"{kernel.describe()} was not fitted to the libraries")
 
 
 def launches(n: int, kernel: EOperator, operator: CudaOperator) -> list[Launch]:

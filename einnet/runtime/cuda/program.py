@@ -12,7 +12,7 @@ from typing import Union
 import numpy as np
 
 from einnet.expr.nodes import Scope
-from einnet.instantiate.kernels import Conv, EOperator, OpaqueCall, View
+from einnet.instantiate.kernels import Conv, EOperator, Matmul, OpaqueCall, Post, View
 
 ALIGNMENT = 256
 """Bytes: what CUDA libraries want of a buffer's start."""
@@ -45,6 +45,11 @@ class Generated:
     operator: EOperator
     text: str
     launches: tuple[Launch, ...]
+
+    @property
+    def kernel(self) -> EOperator:
+        """What the step computes."""
+        return self.operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,32 @@ class Gemm:
     batches: tuple[Batch, ...] = ()
     bias: tuple[str, int] | None = None
     relu: bool = False
+
+    @property
+    def kernel(self) -> Matmul:
+        """What the product computes, as a batched product of views."""
+        counts = tuple(b.count for b in self.batches)
+
+        def operand(m: Matrix, rows: int, columns: int, strides: tuple[int, ...]) -> View:
+            return View(m.buffer, (*counts, rows, columns), (*strides, m.row, m.column), m.offset)
+
+        posts: list[Post] = []
+        if self.bias is not None:
+            buffer, offset = self.bias
+            ones, by_column = (1,) * len(counts), self.c.column == 1
+            shape = (*ones, 1, self.n) if by_column else (*ones, self.m, 1)
+            posts.append(Post("add", View(buffer, shape, (*(0 for _ in ones), int(not by_column), int(by_column)), offset)))
+        if self.relu:
+            posts.append(Post("relu"))
+        a = operand(self.a, self.m, self.k, tuple(b.a for b in self.batches))
+        b = operand(self.b, self.k, self.n, tuple(b.b for b in self.batches))
+        c = operand(self.c, self.m, self.n, tuple(b.c for b in self.batches))
+        return Matmul(a, b, c, tuple(posts))
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """None of ours: the library launches."""
+        return ()
 
 
 Step = Union[Generated, Gemm, Conv, OpaqueCall]

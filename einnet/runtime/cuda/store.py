@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from einnet.errors import ArtifactError
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Conv, EOperator, OpaqueCall
-from einnet.runtime.constants import array_bytes, array_from
+from einnet.instantiate.kernels.views import Json, read_view, view_json
+from einnet.runtime.arena import storage_dtype
 from einnet.runtime.cuda.program import Batch, CudaProgram, Gemm, Generated, Launch, Matrix, Place, Step
 from einnet.runtime.cuda.tuning import Tuning, read_tuning, tuning_json
-from einnet.runtime.memory import storage_dtype
 from einnet.runtime.sealed import read_sealed, reading, write_sealed
-from einnet.runtime.serial import Json, kernel_json, read_kernel, read_view, view_json
+from einnet.runtime.serial import kernel_json, read_kernel
+from einnet.runtime.stored_constants import array_bytes, array_from
 
 FORMAT = 3
 Blob = Callable[[bytes], int]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from einnet import settings
 from einnet.errors import BackendError
-from einnet.instantiate.codegen.grid import CudaOperator, GridKernel
+from einnet.instantiate.codegen.cuda.grid import CudaOperator, GridKernel
 from einnet.instantiate.kernels import EOperator
 from einnet.runtime.cpu.compile import available, generator_version
 from einnet.runtime.files import replacing
@@ -29,7 +29,7 @@ def text_of(op: EOperator, name: str) -> CudaOperator:
     missing = available()
     if missing:
         raise BackendError(missing)
-    from einnet.instantiate.codegen.cuda import lower_cuda
+    from einnet.instantiate.codegen.cuda.emit import lower_cuda
 
     made = lower_cuda(op, name)
     with suppress(OSError):  # a folder that cannot be written costs time, and nothing else

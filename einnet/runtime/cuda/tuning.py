@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar, Union
 
 from einnet.instantiate.kernels import Conv
+from einnet.instantiate.kernels.views import Json
 from einnet.runtime.cuda.convolutions import Plan
 from einnet.runtime.cuda.driver import Call, Driver
 from einnet.runtime.cuda.program import Gemm
-from einnet.runtime.serial import Json, canonical, kernel_json
+from einnet.runtime.serial import canonical, kernel_json
 
 ROUNDS = 5
 REPEATS = 10

@@ -13,16 +13,16 @@ import numpy as np
 
 from einnet.errors import BackendError
 from einnet.expr.nodes import walk
-from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall, operand_views, result_views
+from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall
+from einnet.instantiate.kernels.views import Json
 from einnet.runtime import capacity, machine
+from einnet.runtime.arena import fill_random
 from einnet.runtime.costs import MEASUREMENT, CpuCost, kernel_key
 from einnet.runtime.cpu import roofline
 from einnet.runtime.cpu.measure import ITEM, Unmeasured, constant_buffers, measure, sample, single
-from einnet.runtime.memory import fill_random
 from einnet.runtime.onnx.model import export
 from einnet.runtime.ort import Session
 from einnet.runtime.profile import describe
-from einnet.runtime.serial import Json
 from einnet.runtime.timing import Timing
 
 COPIES = 5
@@ -87,7 +87,7 @@ def fits(kernel: Kernel) -> bool:
 
 def expanded(kernel: Kernel) -> int:
     """Bytes that the kernel's nodes may hold at once: ONNX has no strides, so windows that overlap are copied, and what is summed may stand apart."""
-    views = [prod(v.shape) for v in (*operand_views(kernel), *result_views(kernel))]
+    views = [prod(v.shape) for v in (*kernel.operand_views, *kernel.result_views)]
     inner = [prod(i.extent for i in (*s.loops, *s.sums)) for s in walk(kernel.scope)] if isinstance(kernel, EOperator) else []
     return ITEM * (sum(views) + 2 * max(inner, default=0))
 

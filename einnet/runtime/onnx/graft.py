@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import onnx
 from onnx import helper
 
 from einnet.errors import UsageError
-from einnet.graph.order import order
+from einnet.graph.onnx.read import normalised
+from einnet.graph.onnx.shapes import Shapes
+from einnet.graph.program import Header
+from einnet.graph.toposort import order
 from einnet.instantiate.kernels import Plan
-from einnet.runtime.onnx.model import DOMAIN, Writer, format_version, names_read
+from einnet.runtime.onnx.emit import LEAST_OPSET
+from einnet.runtime.onnx.model import DOMAIN, Writer, export, format_version, names_read
 
 PREFIX = "einnet_"
 
@@ -18,6 +23,22 @@ PREFIX = "einnet_"
 def values(model: onnx.ModelProto) -> set[str]:
     """Names of what the graph itself is given or computes (not the graphs inside of its nodes)."""
     return {v.name for v in model.graph.input} | {name for node in model.graph.node for name in node.output if name}
+
+
+def rewritten(
+    model: Any, header: Header, plan: Plan, shapes: Shapes | None, metadata: Mapping[str, str], shown: Sequence[str] = ()
+) -> onnx.ModelProto:
+    """The model with a plan's kernels in place of its own nodes, or written of these alone where it is too old; values that are `shown` are outputs.
+
+    Raises UsageError as `graft` does.
+    """
+    if header.opset >= LEAST_OPSET:
+        own = normalised(model, shapes)
+        own.graph.output.extend(onnx.ValueInfoProto(name=name) for name in shown)
+        return graft(own, plan, metadata)
+    made = export(plan, LEAST_OPSET, {**dict(header.metadata), **metadata}, header.graph)
+    made.doc_string = header.doc
+    return made
 
 
 def graft(model: onnx.ModelProto, plan: Plan, metadata: Mapping[str, str]) -> onnx.ModelProto:

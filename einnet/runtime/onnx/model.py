@@ -15,7 +15,10 @@ from onnx import helper, numpy_helper
 from einnet.errors import UsageError
 from einnet.expr.nodes import Scope, tensors
 from einnet.graph.rewrite import exchange_in
-from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, Post
+from einnet.instantiate.epilogue_kernels import posted
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, Post, VendorKernel
+from einnet.instantiate.kernels.generated import expressed
+from einnet.instantiate.kernels.views import dense_view
 from einnet.runtime.onnx.buffers import Buffers
 from einnet.runtime.onnx.emit import LEAST_OPSET, Emitter, Value
 from einnet.runtime.onnx.order import in_loop_order
@@ -80,6 +83,8 @@ class Writer:
                 self.memory.write(kernel.out, self.e.reshape(value, kernel.out.shape))
             case OpaqueCall():
                 self.inline(kernel)
+            case VendorKernel():
+                self.kernel(expressed(kernel))
 
     def conv(self, k: Conv) -> Value:
         groups, outer, inner, *taps = k.w.shape
@@ -113,7 +118,7 @@ class Writer:
                     scaled = e.op("Mul", (value, self.scalar(p.alpha)), shape) if p.alpha != 1 else value
                     value = e.op("Add", (scaled, self.scalar(p.beta)), shape) if p.beta else scaled
                 case _:
-                    raise AssertionError(p)
+                    value = self.generated(posted(dense_view("Y", shape), (p,), dense_view("y", shape)).scope, (value,))
         return value
 
     def scalar(self, value: float) -> Value:
@@ -126,8 +131,10 @@ class Writer:
         name = "e_" + hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
         if name not in self.functions:
             inner = Emitter(self.opset)
-            arguments = {t.name: Value(t.name, t.shape) for t in tensors(scope).values()}
-            result = ScopeEmitter(inner, arguments).scope(scope)
+            given = tensors(scope).values()
+            arguments = {t.name: Value(t.name, t.shape) for t in given}
+            numbers = {t.name: arguments[t.name] if t.dtype == "f32" else inner.op("Cast", (arguments[t.name],), t.shape, to=1) for t in given}
+            result = ScopeEmitter(inner, numbers).scope(scope)
             inner.op("Identity", (result,), result.shape, output="y")
             imports = [helper.make_opsetid("", self.opset)]
             self.functions[name] = helper.make_function(DOMAIN, name, list(arguments), ["y"], inner.nodes, imports)

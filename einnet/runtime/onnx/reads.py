@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from einnet.expr.bodies import flat_address, numerator
 from einnet.expr.index import Index, Range
 from einnet.expr.nodes import Number
+from einnet.expr.values.bodies import flat_address, numerator
 from einnet.runtime.onnx.emit import Emitter, Value
 
 MOST_PADDING = 16

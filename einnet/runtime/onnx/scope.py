@@ -9,18 +9,16 @@ from math import prod
 
 import numpy as np
 
-from einnet.expr.bodies import holds, numerator, terms
+from einnet.expr.functions import FUNCTIONS
 from einnet.expr.nodes import Add, Body, Call, Const, Div, Mul, Read, Scope, Select, Val, neutral, used_names
+from einnet.expr.values.bodies import holds, numerator, terms
 from einnet.runtime.onnx.emit import Emitter, Value
 from einnet.runtime.onnx.reads import read
 from einnet.runtime.onnx.skew import unskewed
 from einnet.runtime.onnx.softmax import once, softmax
 
-UNARY = {
-    name: name.capitalize()
-    for name in ("relu", "exp", "log", "tanh", "sigmoid", "erf", "sqrt", "abs", "sign", "floor", "ceil", "round", "sin", "cos", "softplus")
-}
-BINARY = {"max": "Max", "min": "Min", "pow": "Pow"}
+FLOAT, BOOL = 1, 9
+"""Element types by their numbers in ONNX."""
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -141,17 +139,18 @@ class _Body:
         return Aligned(self.e.transpose(done, [names.index(n) for n in given.names]), given.names)
 
     def call(self, name: str, args: list[Aligned]) -> Aligned:
-        if name in UNARY:
-            return Aligned(self.e.op(UNARY[name], [args[0].value], args[0].value.shape), args[0].names)
-        if name in BINARY:
-            return self.join(BINARY[name], *args)
-        truth = {
-            "less": lambda: self.join("Less", *args),
-            "equal": lambda: self.join("Equal", *args),
-            "not": lambda: self.join("Equal", args[0], self.number(0)),
-        }
-        made = truth[name]()
-        return Aligned(self.e.op("Cast", [made.value], made.value.shape, to=1), made.names)
+        function = FUNCTIONS[name]
+        if name == "choose":
+            condition = self.e.op("Cast", [args[0].value], args[0].value.shape, to=BOOL)
+            return self.join("Where", Aligned(condition, args[0].names), *args[1:])
+        if function.onnx is None:
+            assert name == "not", f"no ONNX operator for {name}"
+            made = self.join("Equal", args[0], self.number(0))
+        elif function.arity == 1:
+            made = Aligned(self.e.op(function.onnx, [args[0].value], args[0].value.shape), args[0].names)
+        else:
+            made = self.join(function.onnx, *args)
+        return Aligned(self.e.op("Cast", [made.value], made.value.shape, to=FLOAT), made.names) if function.truth else made
 
     def join(self, kind: str, *args: Aligned) -> Aligned:
         """An elementwise operator; axes that an operand lacks broadcast."""

@@ -10,14 +10,14 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from einnet.api.optimize import prepare
-from einnet.api.pipeline import search
-from einnet.api.schedule import CountedClock, Schedule
-from einnet.api.settings import Settings
-from einnet.graph.onnx import load
+from einnet.compile.budget import CountedClock, Schedule
+from einnet.compile.program_search import search
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
 from einnet.instantiate.kernels import EOperator, Kernel, Plan
-from einnet.runtime.cuda.costs import CudaCost
-from einnet.runtime.cuda.profile import H200
+from einnet.runtime.cuda.profiling.costs import CudaCost
+from einnet.runtime.cuda.profiling.profile import H200
+from einnet.search.settings import Settings
 
 
 class Even:

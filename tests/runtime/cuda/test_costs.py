@@ -10,12 +10,12 @@ import pytest
 
 from einnet.errors import UsageError
 from einnet.expr.nodes import Tensor, tensors
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import EOperator, Matmul, Post, dense_view
 from einnet.runtime.cpu.roofline import flops, moved
-from einnet.runtime.cuda.costs import CudaCost
-from einnet.runtime.cuda.laws import traffic
-from einnet.runtime.cuda.profile import H200, key, laws_of, load, profile_json
+from einnet.runtime.cuda.profiling.costs import CudaCost
+from einnet.runtime.cuda.profiling.laws import traffic
+from einnet.runtime.cuda.profiling.profile import H200, key, laws_of, load, profile_json
 
 
 def product(n: int, *post: Post) -> Matmul:

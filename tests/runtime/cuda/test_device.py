@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from einnet.api.load import StoredCuda
+from einnet.compile.targets.cuda.stored import StoredCuda
 from einnet.errors import BackendError, UsageError
-from einnet.instantiate.kernels import Buffer, Conv, Kernel, Matmul, Plan, Post, View, dense_view, operand_views, result_views
+from einnet.instantiate.kernels import Buffer, Conv, Kernel, Matmul, Plan, Post, View, dense_view
+from einnet.runtime.arena import span
 from einnet.runtime.cuda import shim
 from einnet.runtime.cuda.convolutions import Plan as Engine
 from einnet.runtime.cuda.device import Device
@@ -22,7 +23,6 @@ from einnet.runtime.cuda.program import Gemm, Generated
 from einnet.runtime.cuda.store import save
 from einnet.runtime.cuda.tuning import read_tuning, tuning_json
 from einnet.runtime.cuda.vendor import window
-from einnet.runtime.memory import span
 from tests.instantiate.numpy_kernels import execute
 from tests.models import random_inputs, tiny, with_opaque
 from tests.runtime.cuda.programs import own_plan, reference, worst
@@ -43,9 +43,9 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
 def lowered(kernel: Kernel):
     """A program of one kernel, and its buffers with their sizes."""
     sizes: dict[str, int] = {}
-    for v in (*operand_views(kernel), *result_views(kernel)):
+    for v in (*kernel.operand_views, *kernel.result_views):
         sizes[v.buffer] = max(sizes.get(v.buffer, 0), span(v))
-    (out,) = result_views(kernel)
+    (out,) = kernel.result_views
     buffers = tuple(Buffer(b, n, "f32", "output" if b == out.buffer else "input") for b, n in sizes.items())
     flat = {b: dense_view(b, (n,)) for b, n in sizes.items()}
     inputs = tuple((b, view) for b, view in flat.items() if b != out.buffer)
@@ -55,7 +55,7 @@ def lowered(kernel: Kernel):
 def check(kernel: Kernel, math: str = "fp32") -> Device:
     """The device's result is what the kernel means, on integers, where both are exact."""
     program, sizes = lowered(kernel)
-    (out,) = result_views(kernel)
+    (out,) = kernel.result_views
     rng = np.random.default_rng(0)
     values = {b: rng.integers(-3, 4, n).astype(np.float32) for b, n in sizes.items() if b != out.buffer}
     expected = {**{b: v.astype(np.float64) for b, v in values.items()}, out.buffer: np.zeros(sizes[out.buffer])}

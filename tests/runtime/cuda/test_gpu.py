@@ -9,18 +9,19 @@ import pytest
 from hypothesis import given, settings
 
 from benchmarks.models import build
-from einnet.api.cuda import optimize_cuda
 from einnet.api.load import load as load_program
-from einnet.api.settings import Settings
-from einnet.expr.evaluate import evaluate
+from einnet.compile.targets.cuda.target import optimize_cuda
+from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.kernels import Conv, EOperator, Matmul, Post, View, dense_view
-from einnet.runtime.cuda import bench, pack, parts, prepare
+from einnet.runtime.cuda import parts
 from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.driver import Driver
 from einnet.runtime.cuda.lower import lower
-from einnet.runtime.cuda.profile import key
+from einnet.runtime.cuda.profiling import bench, pack, prepare
+from einnet.runtime.cuda.profiling.profile import key
 from einnet.runtime.cuda.store import save
 from einnet.runtime.cuda.tuning import read_tuning, tuning_json
+from einnet.search.settings import Settings
 from tests.instantiate.cuda_cases import CASES, case
 from tests.models import random_inputs, tiny, with_opaque
 from tests.runtime.cuda.programs import own_plan, reference, worst

@@ -13,12 +13,12 @@ import pytest
 from benchmarks.card.fit import nelder_mead
 from benchmarks.card.record import Record, kind, lasting, read
 from einnet.expr.nodes import Tensor, tensors
-from einnet.expr.text import parse
+from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, View, dense_view
-from einnet.runtime.cuda import profile as profiles
-from einnet.runtime.cuda.costs import CudaCost, modelled
-from einnet.runtime.cuda.laws import PARTS, convolution, laws_json, product, read_laws, scaled
-from einnet.runtime.cuda.profile import H200, MATHS, key, laws_of, load, shipped
+from einnet.runtime.cuda.profiling import profile as profiles
+from einnet.runtime.cuda.profiling.costs import CudaCost, modelled
+from einnet.runtime.cuda.profiling.laws import PARTS, convolution, laws_json, product, read_laws, scaled
+from einnet.runtime.cuda.profiling.profile import H200, MATHS, key, laws_of, load, shipped
 from einnet.runtime.cuda.program import Batch, Gemm, Matrix
 
 SEVEN = ("infogan", "dcgan", "fsrcnn", "gcn", "resnet18", "csrnet", "longformer")

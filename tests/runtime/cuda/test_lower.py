@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from einnet.instantiate.kernels import Buffer, Conv, Kernel, Matmul, Plan, Post, View, dense_view, operand_views, result_views
+from einnet.instantiate.kernels import Buffer, Conv, Kernel, Matmul, Plan, Post, View, dense_view
+from einnet.runtime.arena import span
 from einnet.runtime.cuda.gemm import addressable
 from einnet.runtime.cuda.host import Host
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.program import Gemm, Generated
-from einnet.runtime.memory import span
 from tests.instantiate.numpy_kernels import execute
 
 
 def run(kernel: Kernel, seed: int = 0) -> tuple[np.ndarray, np.ndarray, tuple[object, ...]]:
     """The program's result and that of the kernel's meaning, on integers: both are exact. And the program's steps."""
     rng = np.random.default_rng(seed)
-    views, (out,) = operand_views(kernel), result_views(kernel)
+    views, (out,) = kernel.operand_views, kernel.result_views
     sizes: dict[str, int] = {}
     for v in (*views, out):
         sizes[v.buffer] = max(sizes.get(v.buffer, 0), span(v))

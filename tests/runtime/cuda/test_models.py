@@ -27,7 +27,7 @@ def check(model, generated: str) -> None:
 
 
 @text
-@pytest.mark.parametrize("name", SEVEN)
+@pytest.mark.parametrize("name", [n if n != "gcn" else pytest.param(n, marks=pytest.mark.slow) for n in SEVEN])
 def test_the_seven_models(name):
     check(tiny(name), "text")
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.models import build
 from einnet.errors import BackendError
-from einnet.instantiate.codegen.cuda import lower_cuda
+from einnet.instantiate.codegen.cuda.emit import lower_cuda
 from einnet.runtime.cuda import nvrtc
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.shim import functions

@@ -11,7 +11,7 @@ from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import POSTS, Matmul, Post, dense_view
 from einnet.runtime import artifact
 from einnet.runtime.cuda.lower import lower
-from einnet.runtime.cuda.prepare import plan_of
+from einnet.runtime.cuda.profiling.prepare import plan_of
 from einnet.runtime.cuda.store import load, save
 from tests.models import tiny, with_opaque
 from tests.runtime.cuda.programs import own_plan

@@ -11,7 +11,7 @@ from einnet.errors import BackendError
 from einnet.runtime.cuda import lower as lowering
 from einnet.runtime.cuda import texts
 from einnet.runtime.cuda.lower import lower
-from einnet.runtime.cuda.prepare import plan_of
+from einnet.runtime.cuda.profiling.prepare import plan_of
 from tests.instantiate.cuda_cases import case
 
 
@@ -22,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def without_generator(patch: pytest.MonkeyPatch) -> None:
-    for name in [m for m in sys.modules if m.startswith("tvm") or m == "einnet.instantiate.codegen.cuda"]:
+    for name in [m for m in sys.modules if m.startswith("tvm") or m == "einnet.instantiate.codegen.cuda.emit"]:
         patch.delitem(sys.modules, name)
     patch.setitem(sys.modules, "tvm", None)
 
@@ -58,7 +58,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(folder, monkeypatch):
 
 
 def test_a_refusal_names_its_kernel(monkeypatch):
-    from einnet.instantiate.codegen import cuda
+    from einnet.instantiate.codegen.cuda import emit as cuda
 
     monkeypatch.setattr(cuda, "LONGEST", 10)
     with pytest.raises(BackendError) as refused:

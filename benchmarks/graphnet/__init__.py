@@ -1,0 +1,1 @@
+"""GraphNet's samples (github.com/PaddlePaddle/GraphNet), on the processor."""

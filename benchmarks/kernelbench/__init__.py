@@ -1,0 +1,1 @@
+"""KernelBench (github.com/ScalingIntelligence/KernelBench), on the processor."""

@@ -1,0 +1,152 @@
+"""One problem in a process of its own: python -m benchmarks.suites.worker, with its orders as JSON.
+
+It writes a line of JSON for each thing that it finds; what was written is known even where the process is killed for its time or its memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.suites.problem import Problem, Task, Unusable, Value, suite
+
+TRIALS = (1, 2)
+"""Seeds of the inputs that are compared; the programs are made for the first."""
+
+Call = Callable[[Sequence[Value]], Value]
+
+
+def tell(**found: Any) -> None:
+    """Write what was found."""
+    print(json.dumps(found), flush=True)
+
+
+def main(orders: Mapping[str, Any]) -> None:
+    """Run one problem with each engine, and time them in turns if that is asked for."""
+    import torch
+
+    torch.set_num_threads(orders["threads"])
+    tell(phase="load")
+    try:
+        problem = suite(orders["suite"]).load(Task(orders["suite"], orders["name"], Path(orders["path"]), orders["largest"]))
+    except Unusable as reason:
+        tell(status="unusable", why=str(reason))
+        return
+    tell(changed=problem.changed, phase="eager")
+    with torch.no_grad():
+        given = [problem.inputs(seed) for seed in TRIALS]
+        try:
+            seconds, _ = timed(lambda: problem.module(*given[0]))
+        except Exception as error:
+            tell(status="unusable", why=f"eager mode: {said(error)}")
+            return
+        tell(eager_s=seconds)
+        if seconds > orders["longest"]:
+            tell(status="skipped", why=f"eager mode takes {seconds:.3g} s, more than {orders['longest']:g}")
+            return
+        calls: dict[str, Call] = {"eager": lambda args: problem.module(*args)}
+        for engine in orders["engines"]:
+            tell(phase=engine)
+            call = engine_of(engine, problem, orders)
+            found = tried(engine, call, problem, given)
+            tell(engine=engine, **found)
+            if found["right"]:
+                calls[engine] = call
+        if orders["timed"]:
+            tell(phase="times", ms=times(calls, given[0], orders["seconds"]))
+    tell(status="done")
+
+
+def engine_of(name: str, problem: Problem, orders: Mapping[str, Any]) -> Call:
+    """The problem compiled by an engine."""
+    import torch
+
+    if name == "einnet":
+        import einnet.api.torch  # noqa: F401
+
+        options = {name: orders[name] for name in ("time_budget", "allow", "threads", "slower")} | ({"trivial": 0.0} if orders["slower"] else {})
+        fast = torch.compile(problem.module, backend="einnet", options=options)
+    else:
+        fast = torch.compile(problem.module, backend=name)
+    return lambda args: fast(*args)
+
+
+def tried(engine: str, call: Call, problem: Problem, given: Sequence[Sequence[Value]]) -> dict[str, Any]:
+    """Whether the engine gives what eager mode gives, at which tolerances, how long its first call took, and what it says of itself."""
+    import torch
+
+    tolerances = set(problem.tolerances)
+    first = 0.0
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            for n, args in enumerate(given):
+                torch.manual_seed(n)  # some draw random numbers
+                seconds, found = timed(lambda args=args: call(args))
+                first = first or seconds
+                torch.manual_seed(n)
+                wanted = problem.module(*args)
+                tolerances &= {t for t, (atol, rtol) in problem.tolerances.items() if close(found, wanted, atol, rtol)}
+                tell(compared=n)
+        except Exception as error:
+            return {"right": False, "first_s": first, "error": said(error), **told(engine)}
+    notes = sorted({str(w.message) for w in heard if str(w.message).startswith("einnet: ")})
+    return {"right": bool(tolerances), "within": sorted(tolerances), "first_s": first, "notes": notes, **told(engine)}
+
+
+def told(engine: str) -> dict[str, Any]:
+    """What became of the parts, by our engine."""
+    if engine != "einnet":
+        return {}
+    import einnet.api.torch
+
+    names = ("operators", "runs", "why", "eager_ms", "einnet_ms", "error")
+    return {"parts": [{name: getattr(part, name) for name in names} for part in einnet.api.torch.parts()]}
+
+
+def close(found: Value, wanted: Value, atol: float, rtol: float) -> bool:
+    """Both are the same but for roundings, NaN and infinities in the same places; containers by their elements."""
+    import torch
+
+    if isinstance(wanted, torch.Tensor):
+        same = isinstance(found, torch.Tensor) and found.shape == wanted.shape and found.dtype is wanted.dtype
+        return same and torch.allclose(found, wanted, atol=atol, rtol=rtol, equal_nan=True)
+    if isinstance(wanted, (tuple, list)):
+        return len(found) == len(wanted) and all(close(f, w, atol, rtol) for f, w in zip(found, wanted))
+    if isinstance(wanted, dict):
+        return found.keys() == wanted.keys() and all(close(found[k], wanted[k], atol, rtol) for k in wanted)
+    return bool(found == wanted)
+
+
+def times(calls: Mapping[str, Call], args: Sequence[Value], seconds: float) -> dict[str, list[float]]:
+    """Median, least and number of times in ms of every engine, in turns."""
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    gc.collect()
+    end = time.perf_counter() + seconds * len(calls)
+    while time.perf_counter() < end or any(len(s) < 3 for s in samples.values()):
+        for name, call in calls.items():
+            samples[name].append(timed(lambda call=call: call(args))[0] * 1e3)
+    return {name: [median(s), min(s), float(len(s))] for name, s in samples.items()}
+
+
+def timed(call: Callable[[], Value]) -> tuple[float, Value]:
+    """Seconds of one call, and what it gave."""
+    start = time.perf_counter()
+    found = call()
+    return time.perf_counter() - start, found
+
+
+def said(error: BaseException) -> str:
+    """The first line of an error."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"[:300]
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

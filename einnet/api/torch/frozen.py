@@ -1,0 +1,95 @@
+"""A part as it is for one call's sizes and weights: a module of its own, its ONNX model, and a name for what it computes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from einnet.graph.onnx.exported import apart, exported, traced
+
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A part with its sizes put in and its weights as constants.
+
+    `module` takes the tensors among the arguments that are no weights; these stand at `places`. `text` says what it computes but for its weights.
+    """
+
+    module: Any
+    places: tuple[int, ...]
+    inputs: tuple[Tensor, ...]
+    weights: Mapping[str, Tensor]
+    text: str
+
+    @property
+    def names(self) -> list[str]:
+        """Of its inputs."""
+        return [f"x{n}" for n in range(len(self.places))]
+
+    @cached_property
+    def digest(self) -> str:
+        """Of what it computes, its weights included."""
+        state = hashlib.blake2b(self.text.encode(), digest_size=20)
+        for name, value in self.weights.items():
+            state.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+            state.update(value.detach().contiguous().numpy(force=True).data)
+        return state.hexdigest()
+
+    def onnx(self, outputs: int) -> Any:
+        """The ONNX model: inputs x0, x1, .., outputs y0, y1, .. Raises ModelError where torch cannot export it."""
+        names = [f"y{n}" for n in range(outputs)]
+        return apart(lambda: exported(traced(self.module, self.inputs), self.names, names))
+
+
+def freeze(part: Any, args: Sequence[Any], weights: Sequence[int]) -> Frozen:
+    """The part (a graph module) for these arguments, of which those at the places `weights` are constants."""
+    graph, root = torch.fx.Graph(), torch.nn.Module()
+    values: dict[Any, Any] = {}
+    held: dict[str, Tensor] = {}
+    places: list[int] = []
+    lines: list[str] = []
+    count = 0
+    for node in part.graph.nodes:
+        if node.op == "placeholder":
+            given = args[count]
+            if not isinstance(given, torch.Tensor):
+                values[node] = given
+            elif count in weights:
+                values[node] = constant(graph, root, held, given.detach())
+            else:
+                values[node] = graph.placeholder(f"x{len(places)}")
+                lines.append(f"x{len(places)} {given.dtype} {tuple(given.shape)}")
+                places.append(count)
+            count += 1
+        elif node.op == "get_attr":
+            values[node] = constant(graph, root, held, attribute(part, node.target))
+        elif node.op == "output":
+            graph.output(torch.fx.map_arg(node.args[0], lambda n: values[n]))
+        else:
+            values[node] = graph.node_copy(node, lambda n: values[n])
+    lines += [f"{n.name} {n.op} {n.target} {n.args} {dict(n.kwargs)}" for n in graph.nodes if n.op != "placeholder"]
+    inputs = tuple(args[n].detach() for n in places)
+    return Frozen(torch.fx.GraphModule(root, graph), tuple(places), inputs, held, json.dumps(lines))
+
+
+def constant(graph: Any, root: Any, held: dict[str, Tensor], value: Tensor) -> Any:
+    """A node that gives the value, a buffer of the module."""
+    name = f"w{len(held)}"
+    held[name] = value
+    root.register_buffer(name, value)
+    return graph.get_attr(name)
+
+
+def attribute(module: Any, path: str) -> Tensor:
+    """A tensor of a module by its dotted name."""
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module

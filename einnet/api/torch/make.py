@@ -1,0 +1,150 @@
+"""A program for a part: loaded or searched, compared with eager mode on the call's own inputs, and kept if it is faster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from einnet.api.torch import store
+from einnet.api.torch.frozen import Frozen
+from einnet.api.torch.options import Options
+from einnet.api.torch.program import Bound
+from einnet.errors import EinNetError
+from einnet.search.settings import Settings
+
+if TYPE_CHECKING:
+    from einnet.runtime.cpu.program import Executable
+    from einnet.runtime.whole import Whole
+
+Tensor = Any
+
+ROUNDS, SECONDS = 15, 1.0
+"""Most pairs of runs, and most seconds of them, that decide between a program and eager mode."""
+
+
+@dataclass(frozen=True)
+class Eager:
+    """The part runs in eager mode. A user has to know of it where it was not measured to be the faster way."""
+
+    why: str
+    warn: bool = False
+
+
+@dataclass(frozen=True)
+class Making:
+    """What runs from now on, and what was found on the way: ms of one call, the greatest error relative to max|y|."""
+
+    runs: Bound | Eager
+    verdict: str = ""
+    eager_ms: float | None = None
+    einnet_ms: float | None = None
+    stored: bool = False
+    error: float | None = None
+
+
+def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, settings: Settings) -> Making:
+    """A program for the part with these arguments, or eager mode where that is faster, or right where the program is not.
+
+    Raises EinNetError where there can be no program.
+    """
+    wanted = outputs(module(*args))
+    if not all(t.numel() for t in wanted):
+        return Making(Eager("it computes nothing: a tensor is empty"))
+    eager_ms = least_ms(lambda: module(*args), options.trivial / 1e3)
+    if eager_ms * 1e3 < options.trivial:
+        return Making(Eager(f"it takes {eager_ms * 1e3:.3g} us there, in which no program is called"), eager_ms=eager_ms)
+    executable, verdict, stored = program(frozen, len(wanted), options, settings)
+    bound = Bound(executable, frozen.places, wanted)
+    found = bound(args)
+    error = max(map(difference, found, wanted))
+    if error > tolerance(settings):
+        return Making(Eager(f"the program's result is another one: {error:.2g} of max|y|", warn=True), verdict, eager_ms, None, stored, error)
+    eager_ms, einnet_ms = paired_ms(lambda: module(*args), lambda: bound(args))
+    if einnet_ms > eager_ms and not options.slower:
+        return Making(Eager("it is faster there"), verdict, eager_ms, einnet_ms, stored, error)
+    return Making(bound, verdict, eager_ms, einnet_ms, stored, error)
+
+
+def program(frozen: Frozen, count: int, options: Options, settings: Settings) -> tuple[Executable | Whole, str, bool]:
+    """The part's program, from the store if it is there; the report's verdict; whether it was stored. Raises EinNetError."""
+    from einnet.api.optimize import optimize
+    from einnet.compile.run import on_processor
+    from einnet.compile.targets.stored import StoredProgram
+    from einnet.evidence.pages.verdict import verdict
+
+    path = store.path_of(frozen.digest, settings) if options.store else None
+    found = store.recalled(path) if path and not settings.fresh else None
+    if isinstance(found, StoredProgram):
+        return on_processor(found.executable), verdict(found.report), True
+    model = frozen.onnx(count)
+    try:
+        result = optimize(model, replace(settings))
+    except EinNetError:
+        raise
+    except Exception as error:  # a bug of ours must not end the user's program
+        raise EinNetError(f"optimizing it failed: {type(error).__name__}: {error}") from error
+    if path:
+        store.remember(result, path)
+    return on_processor(result.executable), verdict(result.report), False
+
+
+def outputs(found: Any) -> list[Tensor]:
+    """A submodule's outputs as a list."""
+    return list(found) if isinstance(found, (tuple, list)) else [found]
+
+
+def tolerance(settings: Settings) -> float:
+    """The greatest difference from eager mode that passes, relative to max|y|."""
+    from einnet.evidence.comparison.verify import TOLERANCE
+
+    return 2 * TOLERANCE[settings.allow]
+
+
+def difference(found: Tensor, wanted: Tensor) -> float:
+    """The greatest difference relative to max|y|; infinite where NaN or infinities stand elsewhere, or where other than floats differ at all."""
+    if found.shape != wanted.shape or found.dtype is not wanted.dtype:
+        return float("inf")
+    if not wanted.dtype.is_floating_point:
+        return 0.0 if torch.equal(found, wanted) else float("inf")
+    finite = torch.isfinite(wanted)
+    if not torch.equal(found[~finite].nan_to_num(0.0), wanted[~finite].nan_to_num(0.0)) or not torch.equal(finite, torch.isfinite(found)):
+        return float("inf")
+    if not bool(finite.any()):
+        return 0.0
+    scale, error = float(wanted[finite].abs().max()), float((found - wanted)[finite].abs().max())
+    return error / scale if scale else (0.0 if error == 0 else float("inf"))
+
+
+def timed_ms(call: Callable[[], object]) -> float:
+    """ms of one call."""
+    start = time.perf_counter()
+    call()
+    return (time.perf_counter() - start) * 1e3
+
+
+def least_ms(call: Callable[[], object], enough: float) -> float:
+    """The least of a few calls; of one where it takes long enough to be more than `enough` ms in any case."""
+    found = timed_ms(call)
+    for _ in range(4):
+        if found > 100 * enough:
+            break
+        found = min(found, timed_ms(call))
+    return found
+
+
+def paired_ms(one: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
+    """Medians of both, in turns."""
+    first: list[float] = []
+    second: list[float] = []
+    end = time.perf_counter() + SECONDS
+    while len(first) < ROUNDS:
+        first.append(timed_ms(one))
+        second.append(timed_ms(other))
+        if time.perf_counter() > end:
+            break
+    return median(first), median(second)

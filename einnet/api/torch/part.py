@@ -1,0 +1,145 @@
+"""One part of a compiled graph: programs for the sizes and weights with which it is called, eager mode for the rest."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from einnet.api.torch.frozen import freeze
+from einnet.api.torch.make import Eager, Making, make
+from einnet.api.torch.options import Options
+from einnet.api.torch.program import Bound
+from einnet.api.torch.weights import Watch
+from einnet.errors import EinNetError
+from einnet.search.settings import Settings
+
+STILL = 3
+"""Calls in a row that find changed weights unchanged before a program is made for them: who trains between calls waits for none."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What became of a part: `runs` is "einnet" or "eager", `why` the verdict or the reason, times in ms of one call."""
+
+    part: str
+    operators: int
+    runs: str
+    why: str
+    eager_ms: float | None = None
+    einnet_ms: float | None = None
+    stored: bool = False
+    error: float | None = None
+    """Greatest difference from eager mode, relative to max|y|."""
+
+    def __str__(self) -> str:
+        times = f" ({self.eager_ms:.3g} ms in eager mode, {self.einnet_ms:.3g} ms here)" if self.eager_ms and self.einnet_ms else ""
+        return f"{self.part}: {self.operators} operators run in {self.runs}: {self.why}{times}"
+
+
+@dataclass
+class Entry:
+    """A program for one set of sizes and weights, or eager mode."""
+
+    watch: Watch
+    runs: Bound | Eager
+
+
+@dataclass
+class Changed:
+    """Weights that have no program yet, and how many calls in a row have had them."""
+
+    watch: Watch
+    calls: int = 0
+
+
+@dataclass
+class Sized:
+    """What there is for one set of sizes."""
+
+    entries: list[Entry] = field(default_factory=list)
+    changed: Changed | None = None
+
+
+class Part:
+    """A submodule of a graph, called with tensors and sizes. Calls from several threads are safe; one of them makes a program, others run eager."""
+
+    def __init__(self, name: str, module: Any, weights: Sequence[int], options: Options, settings: Settings) -> None:
+        self.name, self.module, self.weights = name, module, tuple(weights)
+        self.options, self.settings = options, settings
+        self.operators = sum(n.op == "call_function" for n in module.graph.nodes)
+        self.told: list[Told] = []
+        self._sized: dict[tuple[Any, ...], Sized] = {}
+        self._tensors = [n for n in range(sum(n.op == "placeholder" for n in module.graph.nodes)) if n not in self.weights]
+        self._single = not isinstance(next(n for n in module.graph.nodes if n.op == "output").args[0], (tuple, list))
+        self._making = threading.Lock()
+        self._full = False
+
+    def __call__(self, *args: Any) -> Any:
+        """The outputs, as the submodule gives them."""
+        key = tuple(a.shape if isinstance(a, torch.Tensor) else a for a in (args[n] for n in self._tensors))
+        sized = self._sized.get(key)
+        for entry in sized.entries if sized else ():
+            if entry.watch.current(args):
+                runs = entry.runs
+                break
+        else:
+            runs = self._missing(key, args)
+        if isinstance(runs, Eager):
+            return self.module(*args)
+        found = runs(args)
+        return found[0] if self._single else found
+
+    def _missing(self, key: tuple[Any, ...], args: Sequence[Any]) -> Bound | Eager:
+        """Make what there is not yet; eager mode while another thread does."""
+        if self._full or not self._making.acquire(blocking=False):
+            return Eager("")
+        try:
+            sized = self._sized.setdefault(key, Sized())
+            watch = Watch([(n, args[n]) for n in self.weights])
+            if not self._due(sized, watch, args):
+                return Eager("")
+            sized.entries = [e for e in sized.entries if not e.watch.replaced(args)]
+            if sum(len(s.entries) for s in self._sized.values()) >= self.options.programs:
+                self._full = True
+                return self._kept(Eager(f"there are {self.options.programs} programs of it already, for other sizes or weights", warn=True))
+            runs = self._made(args)
+            sized.entries.append(Entry(watch, runs))
+            return runs
+        finally:
+            self._making.release()
+
+    def _due(self, sized: Sized, watch: Watch, args: Sequence[Any]) -> bool:
+        """A program is to be made: for new sizes or new weights now, for weights that were written when they have stood still."""
+        if not any(e.watch.replaced(args) for e in sized.entries):
+            return True
+        if sized.changed is None or not sized.changed.watch.current(args):
+            sized.changed = Changed(watch)
+        sized.changed.calls += 1
+        if sized.changed.calls < STILL:
+            return False
+        sized.changed = None
+        return True
+
+    def _made(self, args: Sequence[Any]) -> Bound | Eager:
+        try:
+            with torch.no_grad():
+                making = make(self.module, args, freeze(self.module, args, self.weights), self.options, self.settings)
+        except EinNetError as error:
+            if self.options.strict:
+                raise
+            return self._kept(Eager(str(error).splitlines()[0], warn=True))
+        return self._kept(making.runs, making)
+
+    def _kept(self, runs: Bound | Eager, making: Making | None = None) -> Bound | Eager:
+        """Write down what became of the part; a warning where it is what nobody asked for."""
+        where, why = ("eager", runs.why) if isinstance(runs, Eager) else ("einnet", making.verdict if making else "")
+        times = (making.eager_ms, making.einnet_ms, making.stored, making.error) if making else (None, None, False, None)
+        self.told.append(Told(self.name, self.operators, where, why, *times))
+        if isinstance(runs, Eager) and runs.warn:
+            warnings.warn(f"einnet: {self.name} ({self.operators} operators) runs in eager mode: {why}", RuntimeWarning, stacklevel=2)
+        return runs

@@ -1,0 +1,166 @@
+"""Which nodes of a graph are taken, and the graph with these in parts.
+
+A node is taken by what it is (an operator that torch's exporter has ONNX for, without randomness or writes) and by what it reads and gives
+(tensors in the processor's memory, of element types that programs have). Which of the parts gain anything is measured later.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
+
+Node = Any
+GraphModule = Any
+
+COMPUTED = torch.float32
+"""The element type that programs compute with."""
+
+CARRIED = (torch.float32, torch.int64, torch.int32, torch.bool)
+"""Element types of tensors that parts read and give."""
+
+
+@cache
+def registry() -> Any:
+    """What torch's exporter has ONNX for; None where this version of torch does not tell, and every operator is tried."""
+    try:
+        from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+        return ONNXRegistry.from_torchlib()
+    except (ImportError, AttributeError):
+        return None
+
+
+@cache
+def known(target: Any) -> bool:
+    """The exporter has ONNX for the operator."""
+    return registry() is None or bool(registry().is_registered(target))
+
+
+@cache
+def decompositions() -> Mapping[Any, Any]:
+    """Operators by simpler ones, as torch says it: where the exporter has no ONNX, and where elements may be dropped at random and are not."""
+    found = {}
+    for target, body in torch._decomp.core_aten_decompositions().items():
+        if not isinstance(target, torch._ops.OpOverload):
+            continue
+        if DROPPED in (a.name for a in target._schema.arguments):
+            found[target] = kept_whole(target, body)
+        elif not known(target):
+            found[target] = body
+    return found | {target: body for target, body in torch._decomp.decomposition_table.items() if updates(target)}
+
+
+UPDATES = "training"
+"""The argument of operators that update statistics: ONNX has another momentum and another variance, which torch's exporter does not tell apart."""
+
+def updates(target: Any) -> bool:
+    """A functional operator that gives updated statistics beside its result."""
+    return isinstance(target, torch._ops.OpOverload) and not target._schema.is_mutable and UPDATES in (a.name for a in target._schema.arguments)
+
+
+DROPPED = "dropout_p"
+"""The argument of operators that drop elements, by how probably; such an operator counts as random whatever it is."""
+
+
+def kept_whole(target: Any, body: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of an operator for calls that drop nothing."""
+    place = [a.name for a in target._schema.arguments].index(DROPPED)
+
+    def decomposition(*args: Any, **kwargs: Any) -> Any:
+        dropped = kwargs.get(DROPPED, args[place] if place < len(args) else 0.0)
+        return body(*args, **kwargs) if dropped == 0.0 else NotImplemented
+
+    return decomposition
+
+
+class Support:
+    """Whether a node is taken, with the reason where it is not, by operator."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, str] = {}
+
+    def is_node_supported(self, submodules: Mapping[str, Any], node: Node) -> bool:
+        """The interface of torch's partitioner."""
+        if node.op != "call_function":
+            return False
+        if node.target is operator.getitem and isinstance(node.args[0].meta.get("val"), (tuple, list)):
+            return self.is_node_supported(submodules, node.args[0])
+        if node.target in (operator.getitem,) or not isinstance(node.target, torch._ops.OpOverload):
+            return False  # arithmetic on sizes: torch does it
+        reason = refused(node)
+        if reason is not None:
+            self.reasons.setdefault(str(node.target), reason)
+        return reason is None
+
+
+def refused(node: Node) -> str | None:
+    """Why an operator's node is not taken; None where it is."""
+    if torch.Tag.nondeterministic_seeded in node.target.tags:
+        return "it draws random numbers"
+    if node.target._schema.is_mutable:
+        return "it writes its inputs"
+    if not known(node.target):
+        return "torch's exporter has no ONNX for it"
+    for value in tensors([node, *node.all_input_nodes]):
+        if value.device.type != "cpu":
+            return f"it computes on {value.device.type}"
+        if value.dtype not in CARRIED:
+            return f"it has elements of type {str(value.dtype).removeprefix('torch.')}"
+        if value.layout is not torch.strided:
+            return f"it has a tensor of layout {value.layout}"
+        if free_unbacked_symbols(value):
+            return "a shape depends on data"
+    if not list(tensors([node])):
+        return "it gives no tensor"
+    return None
+
+
+def tensors(nodes: list[Node]) -> Iterator[Any]:
+    """The tensors that these nodes give, as torch's shape propagation knows them."""
+    for node in nodes:
+        value = node.meta.get("val")
+        for one in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(one, torch.Tensor):
+                yield one
+
+
+def computes(nodes: list[Node]) -> bool:
+    """Some node gives floating-point numbers that it has computed, and not only moved."""
+    return any(t.dtype is COMPUTED for n in nodes if n.op == "call_function" and not moves(n) for t in tensors([n]))
+
+
+def moves(node: Node) -> bool:
+    """The node is a view of its input, or takes one of several outputs."""
+    return node.target is operator.getitem or views(node)
+
+
+def views(node: Node) -> bool:
+    """The node's result lies in the memory of its input."""
+    if node.target is operator.getitem:
+        return bool(views(node.args[0]))
+    return node.op == "call_function" and any(r.alias_info is not None for r in node.target._schema.returns)
+
+
+def without_last_views(nodes: Iterable[Node]) -> list[Node]:
+    """The nodes of a part without the views that nothing in it reads: they cost nothing, and what aliases what stays as it is."""
+    kept = dict.fromkeys(nodes)
+    for node in sorted(kept, reverse=True):
+        if views(node) and not any(user in kept for user in node.users):
+            del kept[node]
+    return list(kept)
+
+
+def partition(graph: GraphModule) -> tuple[GraphModule, list[str], dict[str, str]]:
+    """The graph with the parts that are taken as submodules, their names in order, and by operator why it is not taken."""
+    support = Support()
+    partitioner = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
+    taken = [Partition(n, without_last_views(p.nodes)) for n, p in enumerate(partitioner.propose_partitions())]
+    fused = partitioner.fuse_partitions([p for p in taken if computes(list(p.nodes))])
+    names = [node.target for node in fused.graph.nodes if node.op == "call_module"]
+    return fused, names, support.reasons

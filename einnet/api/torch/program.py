@@ -1,0 +1,66 @@
+"""An optimized program called with torch's tensors, on their own memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from einnet.runtime.cpu.program import Executable
+    from einnet.runtime.whole import Whole
+
+Tensor = Any
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Bound:
+    """A program that takes and gives tensors.
+
+    Inputs are read where they lie, whatever their strides. Outputs are new tensors with the strides of `like`, into which the program's results are
+    written; an array that ONNX Runtime has made is handed over as it is, through DLPack, where its strides are those.
+    """
+
+    def __init__(self, executable: Executable | Whole, places: Sequence[int], like: Sequence[Tensor]) -> None:
+        from einnet.runtime.whole import Whole
+
+        self.executable, self.places = executable, tuple(places)
+        self.forms = [(tuple(t.shape), tuple(t.stride()), t.dtype) for t in like]
+        self._into = None if isinstance(executable, Whole) else executable.into
+        self._names = list(executable.input_names)
+        self._order = [list(executable.output_names).index(f"y{n}") for n in range(len(like))]
+        at = {f"x{n}": place for n, place in enumerate(self.places)}
+        self._reads = [at[name] for name in self._names]
+        self._gives = [(self.forms[int(name[1:])]) for name in executable.output_names]
+
+    def __call__(self, args: Sequence[Any]) -> tuple[Tensor, ...]:
+        """The part's outputs. Raises EinNetError for arguments of another shape or type."""
+        arrays = [array_of(args[n]) for n in self._reads]
+        results = self._results(arrays)
+        return tuple(results[n] for n in self._order)
+
+    def _results(self, arrays: list[Array]) -> list[Tensor]:
+        """In the program's order."""
+        if self._into is None:
+            found = self.executable(dict(zip(self._names, arrays)))
+            return [tensor_of(array, form) for array, form in zip(found.values(), self._gives)]
+        results = [torch.empty_strided(shape, stride, dtype=dtype) for shape, stride, dtype in self._gives]
+        made = self._into(arrays, [t.numpy() for t in results])
+        return results if made is None else [tensor_of(array, form) for array, form in zip(made, self._gives)]
+
+
+def array_of(tensor: Tensor) -> Array:
+    """The tensor's own memory as an array."""
+    array: Array = tensor.numpy() if not tensor.requires_grad and not tensor.is_neg() else tensor.numpy(force=True)
+    return array
+
+
+def tensor_of(array: Array, form: tuple[tuple[int, ...], tuple[int, ...], Any]) -> Tensor:
+    """The array as a tensor of this shape, stride and type, on its own memory where it has that form."""
+    shape, stride, dtype = form
+    found = torch.from_dlpack(array) if array.flags.writeable and array.dtype != np.bool_ else torch.from_numpy(np.array(array))
+    if found.stride() == stride and found.dtype is dtype:
+        return found
+    return torch.empty_strided(shape, stride, dtype=dtype).copy_(found.reshape(shape))

@@ -1,0 +1,68 @@
+"""A compiled graph beside the same graph in eager mode: whichever is faster runs."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from einnet.api.torch.make import paired_ms
+from einnet.api.torch.part import Part, Told
+
+Compiled = Callable[..., Any]
+
+
+class Whole:
+    """A graph of dynamo's, called with its inputs.
+
+    `compiled` is the graph in parts, `eager` as torch runs it: its operators are other ones than those that the parts are made of. The two are timed
+    in turns once for each set of sizes, when the parts have been made, unless the graph writes what it is given.
+    """
+
+    def __init__(self, compiled: Compiled, eager: Compiled, parts: Sequence[Part], *, dynamic: bool, writes: bool, slower: bool) -> None:
+        self.compiled, self.eager, self.parts = compiled, eager, list(parts)
+        self.told: list[Told] = []
+        self._dynamic, self._fixed = dynamic, writes or slower
+        self._chosen: dict[tuple[Any, ...], Compiled] = {}
+        self._choosing = threading.Lock()
+        live.add(self)
+
+    def __call__(self, *args: Any) -> Any:
+        """What the graph gives."""
+        if self._fixed:
+            return self.compiled(*args)
+        key = tuple(a.shape if isinstance(a, torch.Tensor) else a for a in args) if self._dynamic else ()
+        chosen = self._chosen.get(key)
+        return chosen(*args) if chosen is not None else self._first(key, args)
+
+    def _first(self, key: tuple[Any, ...], args: Sequence[Any]) -> Any:
+        """The first call for these sizes makes the parts' programs, and chooses."""
+        found = self.compiled(*args)
+        if self._choosing.acquire(blocking=False):
+            try:
+                self._chosen[key] = self._faster(args)
+            finally:
+                self._choosing.release()
+        return found
+
+    def _faster(self, args: Sequence[Any]) -> Compiled:
+        if not any(told.runs == "einnet" for part in self.parts for told in part.told):
+            return self.eager
+        with torch.random.fork_rng(devices=[]):
+            eager_ms, einnet_ms = paired_ms(lambda: self.eager(*args), lambda: self.compiled(*args))
+        if einnet_ms <= eager_ms:
+            return self.compiled
+        operators = sum(part.operators for part in self.parts)
+        self.told.append(Told("the graph", operators, "eager", "as a whole it is faster there", eager_ms, einnet_ms))
+        return self.eager
+
+
+live: weakref.WeakSet[Whole] = weakref.WeakSet()
+
+
+def parts() -> list[Told]:
+    """What became of every part of what is compiled now, and of graphs that are left in eager mode as a whole."""
+    return [told for whole in live for told in (*(t for part in whole.parts for t in part.told), *whole.told)]

@@ -1,0 +1,1 @@
+"""From a model to a program, for any target: prepared, searched, certified, verified, told."""

@@ -1,0 +1,125 @@
+"""How the time budget is spent: what ends when, so that the whole of it ends in time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from math import inf
+
+from einnet.graph.program import Program
+from einnet.search.settings import Settings
+from einnet.search.time_shares import (
+    COMPARED_SHARE,
+    COSTING_SHARE,
+    EXPLORING_SHARE,
+    FINISHING_BYTES_PER_S,
+    FINISHING_PART_S,
+    FINISHING_RUNS,
+    FINISHING_S,
+    LATE,
+    LEAST_RACE_S,
+    LEAST_SEARCH_SHARE,
+    LEAST_TIMING_S,
+    MOST_TIMING_S,
+    RELOADED,
+    STATES_PER_S,
+    STITCHING_SHARE,
+    TIMING_SHARE,
+)
+
+
+class Clock:
+    """Seconds as the machine counts them: what a search finds in them depends on the machine and on what else it does."""
+
+    exploring: float = EXPLORING_SHARE
+    """Share of a subprogram's time in which forms are looked for; in the rest they are measured."""
+    stops = "time"
+    """The budget that ends an exploration when its time is over."""
+    certain = -1
+    """Layers of every search that are completed whatever the time."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def spend(self, states: float) -> None:
+        """So many scopes were visited."""
+
+    def limits(self, seconds: float) -> tuple[float, float]:
+        """The deadline, a time.monotonic() value, and the number of states of an exploration that begins now."""
+        return time.monotonic() + seconds, inf
+
+    def until(self, moment: float) -> float:
+        """A moment of this clock as a time.monotonic() value, infinite where that is not known."""
+        return moment
+
+
+class CountedClock(Clock):
+    """Seconds as visited scopes count them: the same model and settings give the same search on every machine, however busy it is."""
+
+    exploring = 1.0
+    stops = "states"
+    certain = 1
+    """Nothing is measured, and the first steps are few: every subprogram has them, however many there are."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def now(self) -> float:
+        return self._seconds
+
+    def spend(self, states: float) -> None:
+        self._seconds += states / STATES_PER_S
+
+    def limits(self, seconds: float) -> tuple[float, float]:
+        return inf, max(seconds * STATES_PER_S, 1.0)
+
+    def until(self, moment: float) -> float:
+        return inf
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Moments of the clock: the whole started at `started` and is to end `budget` seconds later.
+
+    `reference_s` is how long ONNX Runtime took to load and run the model once.
+    """
+
+    started: float
+    budget: float
+    reference_s: float = 0.0
+    clock: Clock = field(default_factory=Clock)
+
+    @property
+    def end(self) -> float:
+        return self.started + self.budget
+
+    @property
+    def costed(self) -> float:
+        """When the model's own operators are to be measured."""
+        return self.started + COSTING_SHARE * self.budget
+
+    def searched(self, program: Program, parts: int, run_s: float) -> float:
+        """When the search is to end for a program of so many distinct subprograms, one run of which takes `run_s` seconds."""
+        weights = sum(value.nbytes for value in program.weights.values())
+        finishing = FINISHING_S + FINISHING_PART_S * parts + weights / FINISHING_BYTES_PER_S + FINISHING_RUNS * run_s + RELOADED * self.reference_s
+        timing = min(TIMING_SHARE * self.budget, MOST_TIMING_S)
+        return max(self.end - finishing - timing, self.started + LEAST_SEARCH_SHARE * self.budget)
+
+    def stitched(self, now: float) -> float:
+        """When copies are to be left out: a share of what is left may go into measuring whether that gains."""
+        return now + STITCHING_SHARE * max(self.end - now, 0.0)
+
+    @property
+    def race_s(self) -> float:
+        """Seconds that comparing two models in ONNX Runtime takes at least: both loaded, warmed up and run."""
+        return LEAST_RACE_S + 2 * RELOADED * self.reference_s
+
+    def timing_s(self, now: float) -> float:
+        """Seconds for comparing the programs, from what is left."""
+        return min(max(COMPARED_SHARE * (self.end - now), LEAST_TIMING_S), MOST_TIMING_S)
+
+
+def exceeded(used: float, settings: Settings) -> list[str]:
+    """A note where it took longer than was allowed."""
+    late = used > LATE * settings.time_budget
+    return [f"the time budget of {settings.time_budget:g} s was exceeded: {used:.1f} s"] if late else []

@@ -1,0 +1,59 @@
+"""From a model to a program: read, search, certify, verify, report, for any target."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from einnet.compile.budget import exceeded
+from einnet.compile.program_search import Known, search
+from einnet.compile.run import Run
+from einnet.compile.target import M, Optimization, Target
+from einnet.errors import ModelError, NotStaticError
+from einnet.evidence.certificate import Certificate, certify
+from einnet.evidence.comparison.verdicts import failed
+from einnet.search.outcome import Outcome
+from einnet.search.settings import tell
+
+
+def optimize(model: Any, target: Target[Any]) -> Optimization:
+    """The best verified program for a model; where there is none, or it gives other results, what the target takes instead.
+
+    Raises ModelError, UsageError and BackendError as `einnet.optimize` does.
+    """
+    started = time.monotonic()
+    try:
+        found = read(model, target, started)
+    except NotStaticError as reason:
+        other = target.otherwise(str(reason))
+        if other is None:
+            raise
+        return read(model, other, started)
+    verification = found.report["verification"]
+    if failed(verification) and target.settings.force is None:
+        differs = verification.get("not_compared") or f"their error is {verification['max_rel']:.2g} of max|y|"
+        other = target.otherwise(f"the model's own operators do not give its results: {differs}")
+        with suppress(ModelError):
+            return read(model, other, started) if other else found
+    return found
+
+
+def read(model: Any, target: Target[Any], started: float) -> Optimization:
+    """Read a model and go on with it."""
+    tell(target.settings, "read the model", started)
+    return compiled(Run(model, target.read(model), target.settings, started, target.counted), target, target.history())
+
+
+def compiled(run: Run, target: Target[M], known: Known | None) -> Optimization:
+    """Search what was read, make the program, prove it, and tell. What is `known` is not searched."""
+    nothing = Outcome(run.program, ())
+    outcome = search(run.program, run.settings, target.cost, run.searching, known) if run.program.nodes else nothing
+    made = target.finish(run, outcome)
+    run.tell("check the derivations")
+    certificate = Certificate(()) if made.outcome.whole else certify(made.outcome)
+    if not run.counted:  # what is the same on every machine says nothing of this one
+        made = replace(made, outcome=made.outcome.noting(*exceeded(run.used, run.settings)))
+    report = dict(target.report(run, made, certificate))
+    return target.result(made.outcome, made.executable, certificate, report, target, run.model)

@@ -1,0 +1,262 @@
+"""From a program to a plan: subprograms searched, costed and chosen, one after the other, within a budget of time."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from random import Random
+from typing import Protocol
+
+from einnet.compile.budget import Clock, Schedule
+from einnet.compile.bundling import apart, attempt, attempts_of
+from einnet.compile.garbage import collect, collection_on_demand
+from einnet.compile.interrupts import Interrupts, deferred_interrupts
+from einnet.compile.workers import Crew, Found, crew, solve_all
+from einnet.derivation.rules import EXPLORED, FORCED, RULES
+from einnet.evidence.comparison.finite import keep_strict
+from einnet.evidence.sound import keep_proven
+from einnet.expr.nodes import Scope
+from einnet.graph.program import Program
+from einnet.graph.split import subprograms
+from einnet.instantiate.kernels import Kernel
+from einnet.instantiate.registry import tables_for
+from einnet.search.candidates import Choice, Estimate, choose, draw
+from einnet.search.forms import Form
+from einnet.search.outcome import Outcome, canonical, result, taking
+from einnet.search.remote import task
+from einnet.search.settings import Progress, Settings
+from einnet.search.space import Options, Statistics, deepen
+from einnet.search.time_shares import AGAIN_SHARE, BUNDLING_SHARE, CERTAIN_SHARE_S, LEAST_SHARE_S, MOST_BUNDLE_SHARES
+from einnet.search.work import flops
+
+FORCED_STATES = 40
+"""Scopes that are visited for a subprogram whose candidate is drawn: any will do."""
+
+INTERRUPTED = "interrupted: what was left to explore runs as the model has it"
+
+MEASURED = 32
+"""Candidates of a subprogram that are measured beside the original; none where time is over."""
+
+
+class Cost(Protocol):
+    """What the pipeline asks of a backend: seconds of kernels, estimated without running, and measured (see `search.candidates.Measure`)."""
+
+    def estimates(self, kernels: Sequence[Kernel]) -> Sequence[float]: ...
+
+    def measured(self, kernels: Sequence[Kernel], until: float) -> Sequence[float | None]: ...
+
+
+class Known(Protocol):
+    """What need not be searched (see `compile.history.Memory`). What `earlier` runs have found is told of by a note."""
+
+    earlier: bool
+
+    def recall(self, expressions: Mapping[str, Scope], estimate: Estimate) -> dict[str, Choice]: ...
+
+    def remember(self, choices: Sequence[Choice]) -> None: ...
+
+
+def search(program: Program, settings: Settings, cost: Cost, schedule: Schedule, known: Known | None = None) -> Outcome:
+    """Search every distinct subprogram once and choose a candidate for each; what is `known` is not searched.
+
+    Ctrl-C ends exploring: what was found until then is used, and what remains is taken as the model has it. A second one raises.
+    """
+    with deferred_interrupts() as interrupts, crew(settings.workers, settings.scheduler) as others, collection_on_demand():
+        return _Search(program, settings, cost, schedule, interrupts, known, others).outcome()
+
+
+@dataclass
+class _Search:
+    """First the model's own operators are costed, then the subprograms are explored, the most expensive first, each with its share of the time."""
+
+    program: Program
+    settings: Settings
+    cost: Cost
+    schedule: Schedule
+    interrupts: Interrupts
+    known: Known | None = None
+    crew: Crew | None = None
+
+    def outcome(self) -> Outcome:
+        begin = time.monotonic()
+        parts = subprograms(self.program)
+        expressions = {p.key: canonical(p.expression) for p in parts}
+        uses = Counter(p.key for p in parts)
+        recalled = self.known.recall(expressions, self.cost.estimates) if self.known else {}
+        chosen = self.costed({key: e for key, e in expressions.items() if key not in recalled})
+        seconds = {key: uses[key] * s for key, choice in chosen.items() if (s := taking(choice.original)) < inf}
+        others = sum(uses[key] * s for key, choice in recalled.items() if (s := taking(choice.original)) < inf)
+        end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()) + others)
+        if self.settings.derive:
+            self.explore(expressions, chosen, seconds, end)
+        self.remember(*chosen.values())
+        chosen |= recalled
+        notes = [INTERRUPTED] if self.interrupts.requested else []
+        if recalled and self.known and self.known.earlier:
+            notes.append(f"{len(recalled)} of {len(expressions)} subprograms recalled from an earlier search")
+        states = sum(choice.states for choice in chosen.values())
+        results = tuple(result(p, chosen[p.key]) for p in parts)
+        outcome = Outcome(self.program, results, states, notes=tuple(notes), interrupted=self.interrupts.requested)
+        if self.settings.derive and "join" in (self.settings.rules or EXPLORED):
+            outcome = self.bundled(outcome, end, searching=len(recalled) < len(expressions))
+        outcome = keep_proven(outcome, self.settings)
+        outcome = keep_strict(outcome) if self.settings.strict_nan else outcome
+        return replace(outcome, seconds=time.monotonic() - begin)
+
+    def bundled(self, outcome: Outcome, end: float, searching: bool) -> Outcome:
+        """The outcome with subprograms computed together where that is faster; without `searching`, as far as an earlier run has got."""
+        groups = attempts_of(outcome.program, outcome.results)
+        joint = {alike[0].joint.key: canonical(alike[0].joint.expression) for alike in groups}
+        choices = self.known.recall(joint, self.cost.estimates) if self.known else {}
+        recalled = len(choices)
+        for n, alike in enumerate(groups):
+            current = {r.subprogram.output.name: r for r in outcome.results}
+            alike = [b for b in alike if b.names <= current.keys()]
+            left, key = end - self.schedule.clock.now(), alike[0].joint.key if alike else ""
+            if searching and key and key not in choices and left > 0 and not self.interrupts.requested:
+                share = left / min(len(groups) - n, MOST_BUNDLE_SHARES)
+                choices[key] = self.one(joint[key], share, (n, len(groups)), apart=apart(alike[0], current))
+                outcome = replace(outcome, states=outcome.states + choices[key].states)
+            for b in alike if key in choices else ():
+                found = attempt(b, choices[key], current, self.cost.measured, self.schedule.clock.until(end)) if b.names <= current.keys() else None
+                if found and (found.pays or (self.settings.force is not None and not found.choice.best.original)):
+                    outcome = outcome.together(b, found.choice)
+                    current = {r.subprogram.output.name: r for r in outcome.results}
+        self.remember(*list(choices.values())[recalled:])
+        return outcome
+
+    def remember(self, *choices: Choice) -> None:
+        """Store choices for later runs; not when interrupted, as one may have been cut short."""
+        if self.known and not self.interrupts.requested:
+            self.known.remember(choices)
+
+    def costed(self, expressions: Mapping[str, Scope]) -> dict[str, Choice]:
+        """The model's own operators, those that compute most first: time may not suffice to measure all."""
+        order = sorted(expressions, key=lambda key: -flops(expressions[key]))
+        return {key: self.one(expressions[key], 0.0, (n, len(order))) for n, key in enumerate(order)}
+
+    def explore(self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float], end: float) -> None:
+        """Replace choices by those among everything that is found in time; what had to hurry gets the time that the others left."""
+        clock = self.schedule.clock
+        end -= BUNDLING_SHARE * (end - clock.now())
+        known = self.explored(expressions, seconds, end) if self.crew else {}
+        begin = clock.now()
+        self.round(expressions, chosen, seconds, end, known)
+        hurried = {key: s for key, s in seconds.items() if chosen[key].hurried}
+        if end - clock.now() > AGAIN_SHARE * (end - begin):
+            self.round(expressions, chosen, hurried, end, {})
+
+    def round(
+        self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float], end: float, known: Mapping[str, Found]
+    ) -> None:
+        """Explore some subprograms, the most expensive first, each with a share of the time that is left as large as its own.
+
+        What has not hurried is remembered at once: a run that is broken off goes on from there.
+        """
+        rest = sum(seconds.values())
+        for done, key in enumerate(sorted(seconds, key=lambda k: -seconds[k])):
+            left = end - self.schedule.clock.now()
+            if (left <= 0 and self.schedule.clock.certain < 0) or self.interrupts.requested:
+                break
+            share = max(left * seconds[key] / max(rest, 1e-12), min(left, LEAST_SHARE_S), CERTAIN_SHARE_S)
+            rest -= seconds[key]
+            found = self.one(expressions[key], share, (done, len(seconds)), known.get(key))
+            found.seconds += chosen[key].seconds
+            chosen[key] = found
+            if not found.hurried:
+                self.remember(found)
+
+    def explored(self, expressions: Mapping[str, Scope], seconds: Mapping[str, float], end: float) -> dict[str, Found]:
+        """What the others find, all at once and before anything is measured: a busy machine measures badly."""
+        assert self.crew
+        clock = self.schedule.clock
+        exploring = max(end - clock.now(), 0.0) * clock.exploring
+        shared = exploring * self.crew.size / max(sum(seconds.values()), 1e-12)
+        tasks: dict[str, str] = {}
+        for key in sorted(seconds, key=lambda k: -seconds[k]):
+            share = min(max(shared * seconds[key], LEAST_SHARE_S), exploring)
+            chosen = options(self.settings, share, clock)
+            tasks[key] = task(expressions[key], chosen, chosen.deadline - time.monotonic())
+
+        def report(done: int) -> bool:
+            self.tell(Progress("search", done, len(tasks)))
+            return not self.interrupts.requested
+
+        found = solve_all(self.crew, tasks, clock.until(end), report)
+        clock.spend(sum(statistics.states for _, statistics in found.values()) / self.crew.size)
+        return found
+
+    def one(self, expression: Scope, share: float, place: tuple[int, int], known: Found | None = None, apart: float = inf) -> Choice:
+        """The choice for one subprogram, made in `share` seconds; with none, only the original is costed. `known`: what was found already.
+
+        For subprograms together that take `apart` seconds one by one: only forms in which they have something in common.
+        """
+        begin, clock = time.monotonic(), self.schedule.clock
+
+        def report(statistics: Statistics) -> None:
+            if self.interrupts.requested:
+                statistics.stopped = "patience (Ctrl-C)"
+            rate = statistics.states / max(time.monotonic() - begin, 1e-9)
+            self.tell(Progress("search", *place, statistics.states, rate))
+
+        report(Statistics())
+        forms, statistics = known or deepen(expression, options(self.settings, share * clock.exploring, clock), report)
+        clock.spend(0 if known else statistics.states)
+        until, least_s = (clock.until(begin + share), share / 3) if share else (clock.until(self.schedule.costed), 0.0)
+        if self.interrupts.requested:
+            until, least_s = time.monotonic(), 0.0
+        forms = forms if apart == inf else [f for f in forms if _shares(f)]
+        most = MEASURED if self.settings.derive and share > 0 else 0
+        if self.settings.force is not None and share > 0:
+            choice = self.drawn(expression, forms)
+        else:
+            choice = choose(expression, forms, self.cost.estimates, self.cost.measured, most=most, until=until, least_s=least_s, known_s=apart)
+        choice.states, choice.seconds = statistics.states, time.monotonic() - begin
+        choice.depth, choice.stopped_at = options(self.settings, share, clock).max_depth, statistics.stopped_at
+        choice.hurried = choice.hurried or (statistics.stopped == clock.stops and statistics.states < Options.states)
+        if statistics.stopped:
+            choice.notes.append(f"search stopped by the budget of {statistics.stopped}")
+        collect()
+        rate = choice.states / max(choice.seconds, 1e-9)
+        self.tell(Progress("search", place[0] + 1, place[1], choice.states, rate, 1e3 * choice.best.cost, 1e3 * choice.original.cost))
+        return choice
+
+    def drawn(self, expression: Scope, forms: Sequence[Form]) -> Choice:
+        """A candidate by the seed that forces one: the same for the same expression, whatever stands around it."""
+        rng = Random(f"{self.settings.force} {expression.key}")
+        runs = getattr(self.cost, "runs", None)
+        return draw(expression, forms, self.cost.estimates, runs or (lambda kernel: True), rng)
+
+    def tell(self, progress: Progress) -> None:
+        """Report progress with the time that is left."""
+        if self.settings.progress:
+            self.settings.progress(replace(progress, left=max(self.schedule.end - self.schedule.clock.now(), 0.0)))
+
+
+def _shares(form: Form) -> bool:
+    """The form is the plain one, or a rule that looks at several scopes made it."""
+    used = {s.rule for s in form.steps}
+    return used <= set(FORCED) or bool(used & {r.name for r in RULES if r.family == "inter"})
+
+
+def options(settings: Settings, share: float, clock: Clock) -> Options:
+    """Search options for one subprogram with `share` seconds of the clock; with none, only the model's own operators."""
+    explore = settings.derive and share > 0
+    deadline, states = clock.limits(share) if explore else (inf, inf)
+    if settings.force is not None:
+        states = min(states, FORCED_STATES)
+    return Options(
+        max_depth=settings.max_depth if explore else 0,
+        rules=settings.rules or EXPLORED,
+        tables=tables_for("onnx" if settings.target == "onnx" else settings.backend, settings.finite),
+        converge=settings.converge and explore,
+        fingerprint=settings.fingerprint,
+        kinds=settings.kinds,
+        deadline=deadline,
+        states=int(min(states, Options.states)),
+        intensity=Options.intensity if settings.force is None else 0.0,
+        certain=clock.certain if explore else -1,
+    )

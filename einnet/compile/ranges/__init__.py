@@ -1,0 +1,1 @@
+"""One program for a range of sizes of a dimension: a target, size by size."""

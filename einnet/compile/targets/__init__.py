@@ -1,0 +1,1 @@
+"""What a program can be made for, one folder each."""

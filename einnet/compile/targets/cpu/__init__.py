@@ -1,0 +1,1 @@
+"""Programs for this processor: oneDNN and generated code."""

@@ -1,0 +1,150 @@
+"""The last decision: which program runs. Derived, derived in parts, the model's own operators, or ONNX Runtime with the whole model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from einnet.compile.targets.cpu.acceptance import losers
+from einnet.compile.targets.cpu.programs import built
+from einnet.compile.targets.whole.one_kernel import whole_model
+from einnet.errors import BackendError
+from einnet.evidence.comparison.verify import NOISE, WHOLE
+from einnet.search.time_shares import CONTEST_RUNS, FIRST_SHARE, PARTS_SHARE
+
+if TYPE_CHECKING:
+    from einnet.evidence.comparison.verify import Trial
+    from einnet.instantiate.kernels import Plan
+    from einnet.runtime.costs import CpuCost
+    from einnet.runtime.cpu.program import Executable
+    from einnet.runtime.timing import Timing
+    from einnet.search.outcome import Outcome
+    from einnet.search.settings import Settings
+
+NOISY = 0.10
+"""The noise beyond which no comparison tells anything."""
+
+OWN, DERIVED, MIXED = "original", "optimized", "mixed"
+"""The model's own operators, what was chosen, and that without the parts that lose in their places."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What runs, of which outcome, and times in seconds of what was compared; "optimized" among them is what runs."""
+
+    outcome: Outcome
+    executable: Executable
+    times: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What competes for a model: `programs` that have passed verification, by name; or ONNX Runtime with the whole model alone, where none has."""
+
+    model: Any
+    settings: Settings
+    cost: CpuCost
+    trial: Trial
+    programs: Mapping[str, Executable]
+    tolerance: float
+
+    def decide(self, outcome: Outcome, seconds: float) -> Decision:
+        """Choose by interleaved timing, in about so many seconds; the outcome that was chosen has a note.
+
+        Where ours is not surely faster than ONNX Runtime, that is a candidate with the whole model; where there is no time to try it, the
+        times of ONNX Runtime as the reference stand for it.
+        """
+        end = time.monotonic() + seconds
+        if self.settings.force is not None and DERIVED in self.programs:
+            times = self.trial.compare(self.programs, 0.0)
+            return Decision(outcome, self.programs[DERIVED], {**times, "runs": DERIVED, "optimized": times[DERIVED]})
+        times = self.trial.compare(self.programs, FIRST_SHARE * seconds)
+        if times["once"]:
+            outcome = outcome.noting(f"ONNX Runtime was timed once, with its session, which is no ratio: beside the programs, {times['once']}")
+        runs = next(iter(self.programs)) if len(self.programs) == 1 else OWN if slower(times) else DERIVED
+        times = {**times, "runs": runs, "optimized": slower_of(times[runs], times["onnxruntime"]) if runs == WHOLE else times[runs]}
+        candidates = {runs: self.programs[runs]}
+        parts = losers(outcome, self.cost.objects, time.monotonic() + PARTS_SHARE * seconds) if len(self.programs) == 2 else set()
+        without = outcome.keeping(outcome.kept | parts)
+        mixed = self.mixed(without, end) if parts else None
+        if mixed:
+            candidates[MIXED] = mixed
+        whole = self.whole(candidates[runs].plan) if runs != WHOLE and self.settings.derive and behind(times) else None
+        if whole:
+            candidates[WHOLE] = whole
+        if len(candidates) > 1:
+            times = self.again(candidates, times, end)
+        return Decision(settled(outcome, times["runs"], without), candidates[times["runs"]], times)
+
+    def mixed(self, outcome: Outcome, until: float) -> Executable | None:
+        """The program without the parts that lose; None if nothing derived is left, or it is wrong."""
+        if not outcome.changed:
+            return None
+        with suppress(BackendError):
+            program = built(outcome.plan(), self.cost, until, strict=True)
+            return program if self.trial.verify(program, self.tolerance)["passed"] else None
+        return None
+
+    def whole(self, ours: Plan) -> Executable | None:
+        """ONNX Runtime with the whole model; None where it takes more memory than it may, or the model is too large to be part of a program."""
+        if (self.trial.peak or 0) > (self.settings.memory_limit or inf):
+            return None
+        plan = whole_model(self.model, ours, self.trial.order)
+        return built(plan, self.cost) if plan else None
+
+    def again(self, candidates: Mapping[str, Executable], times: Mapping[str, Any], end: float) -> dict[str, Any]:
+        """All candidates compared where time suffices: what surely beats what led before runs.
+
+        ONNX Runtime with the whole model, which is what the user has already, runs in any case where what leads is not surely faster than it and its
+        median is no better, or where the times are too noisy to tell.
+        """
+        led, left = str(times["runs"]), end - time.monotonic()
+        if left < CONTEST_RUNS * (times["optimized"].median + times["onnxruntime"].median) + 2 * self.trial.seconds:
+            takes = WHOLE in candidates and times["onnxruntime"].median < times[led].median
+            return {**times, "runs": WHOLE, "optimized": times["onnxruntime"]} if takes else dict(times)
+        own = {OWN: self.programs[OWN]} if OWN in self.programs else {}
+        found = self.trial.compare({**own, **candidates}, left)
+        name = best_of(list(candidates), led, found)
+        return {**found, "runs": name, "optimized": slower_of(found[WHOLE], found["onnxruntime"]) if name == WHOLE else found[name]}
+
+
+def best_of(candidates: Sequence[str], led: str, found: Mapping[str, Any]) -> str:
+    """The candidate that runs, by interleaved times; `led` stays where nothing is surely faster by `NOISE`."""
+    rounds = found["rounds"]
+    surely = [name for name in candidates if name not in (led, WHOLE) and rounds.faster(name, led, NOISE)]
+    ours = min([led, *surely], key=lambda name: found[name].median)
+    if WHOLE not in candidates or rounds.faster(ours, WHOLE):
+        return ours
+    return WHOLE if found["noise"] > NOISY or found[WHOLE].median <= found[ours].median else ours
+
+
+def slower_of(one: Timing, other: Timing) -> Timing:
+    """What ONNX Runtime takes inside a program is no less than what it takes: samples of both are of one thing."""
+    return one if one.median > other.median else other
+
+
+def settled(outcome: Outcome, runs: str, without: Outcome) -> Outcome:
+    """The outcome of what runs, with a note of what was given up; `without` is the one without the parts that lose."""
+    if runs == OWN:
+        gave_up = ["the derived program gained nothing beyond noise: the model's own operators are kept"] if outcome.changed else []
+        return outcome.original(*gave_up)
+    if runs == MIXED:
+        gave_up = [f"what was derived for {len(without.kept - outcome.kept)} distinct subprograms gained nothing in its place"]
+        return without.noting(f"{gave_up[0]}: there the model's own operators are kept")
+    if runs == WHOLE and not outcome.whole:
+        return outcome.as_whole("ONNX Runtime runs the whole model: nothing that was found is surely faster")
+    return outcome
+
+
+def slower(times: Mapping[str, Any]) -> bool:
+    """The derived program is not surely faster than the model's own operators."""
+    return not times["rounds"].faster(DERIVED, OWN, NOISE)
+
+
+def behind(times: Mapping[str, Any]) -> bool:
+    """What leads is not surely faster than ONNX Runtime: then that has to be a candidate."""
+    return not times["rounds"].faster(times["runs"], "onnxruntime")

@@ -1,0 +1,66 @@
+"""The programs that a search leads to, bound to memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+from einnet.compile.memory_limit import restrain
+from einnet.errors import BackendError
+from einnet.instantiate.kernels import Plan
+from einnet.runtime.capacity import available_bytes
+from einnet.runtime.cpu.program import Executable, build_code
+from einnet.search.copy_elimination import in_place
+from einnet.search.outcome import Outcome
+
+if TYPE_CHECKING:
+    from einnet.runtime.costs import CpuCost
+    from einnet.runtime.cpu.program import Executable
+
+
+def compiled(outcome: Outcome, cost: CpuCost, until: float, limit: int | None = None) -> tuple[Outcome, dict[str, Executable]]:
+    """The chosen program ("optimized"; not there if nothing was changed) and the model's own operators ("original"; not there if too large), and the
+    outcome of which they are.
+
+    Copies are left out of both as far as that is measured to gain before time.monotonic() is `until`. Neither takes more than `limit` bytes. What
+    cannot be compiled is not there, and a note says why.
+
+    Raises BackendError where neither fits into memory.
+    """
+    if limit is not None:
+        outcome = restrain(outcome, limit)
+    found: dict[str, Executable] = {}
+    notes: list[str] = []
+    for name in ("optimized", "original") if outcome.changed else ("original",):
+        try:
+            found[name] = built(outcome.plan(original=name == "original"), cost, until, strict=name == "optimized")
+        except BackendError as reason:
+            what = "derived program" if name == "optimized" else "program of the model's own operators"
+            notes.append(f"the {what} cannot be compiled here: {reason}")
+    room = min(available_bytes(), limit or inf)
+    large = {name: program.nbytes for name, program in found.items() if program.nbytes > room}
+    if found and len(large) == len(found):
+        needed = min(large.values()) / 1e6
+        raise BackendError(f"{outcome.program.title}: running it takes {needed:.0f} MB of memory, of which {room / 1e6:.0f} MB may be taken")
+    for name, nbytes in large.items():
+        notes.append(f"the {name} program was not run: it takes {nbytes / 1e6:.0f} MB, of which {room / 1e6:.0f} MB may be taken")
+        del found[name]
+    return (outcome if "optimized" in found else outcome.original()).noting(*notes), found
+
+
+def built(plan: Plan, cost: CpuCost, until: float = 0.0, strict: bool = False) -> Executable:
+    """A plan bound to memory, without the copies that are measured before time.monotonic() is `until` to be better left out.
+
+    Raises BackendError where a kernel cannot be compiled, in a `strict` program also where a vendor library has no fast implementation of it.
+    """
+    objects = cost.objects
+    plan = in_place(plan, partial(cost.like(plan, measure=True).measured, until=until))
+    return Executable(plan, objects.threads, code=build_code(plan, objects.threads, objects), strict=strict)
+
+
+def peak_bytes(programs: Mapping[str, Executable], reference: int | None) -> dict[str, int | None]:
+    """Memory that each takes to run the model: ours by the sizes of arena and constants, ONNX Runtime's by how far the process grew."""
+    ours: dict[str, int | None] = {name: program.nbytes for name, program in programs.items()}
+    return {"original": None, "optimized": ours.get("original"), **ours, "onnxruntime": reference}

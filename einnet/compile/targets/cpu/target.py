@@ -1,0 +1,156 @@
+"""Programs for this processor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from einnet.compile.export.onnx_file import SUFFIX, write
+from einnet.compile.history import Memory
+from einnet.compile.run import Run
+from einnet.compile.target import Optimization
+from einnet.compile.targets.cpu.contest import OWN, Contest
+from einnet.compile.targets.cpu.programs import built, compiled, peak_bytes
+from einnet.compile.targets.processor import Timed, resolved, store, timed_report
+from einnet.compile.targets.whole.one_kernel import whole_model
+from einnet.compile.targets.whole.target import WholeTarget
+from einnet.errors import BackendError
+from einnet.evidence.assured import assured, with_evidence
+from einnet.evidence.certificate import Certificate
+from einnet.evidence.comparison.verify import TOLERANCE, WHOLE
+from einnet.evidence.report.kernels import kernel_profile
+from einnet.evidence.report.schema import Report, Verification
+from einnet.evidence.sound import agreeing
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
+from einnet.graph.program import Program
+from einnet.runtime.costs import CpuCost
+from einnet.runtime.cpu.levels import require
+from einnet.runtime.cpu.program import Executable
+from einnet.search.outcome import Outcome, is_constant
+from einnet.search.settings import Settings
+from einnet.search.time_shares import PROVING_SHARE
+
+HEAVY = 1.5
+"""Times what ONNX Runtime takes: a program of more memory has a note that says what for."""
+
+
+@dataclass
+class CpuTarget:
+    """oneDNN and generated code on this processor; ONNX Runtime with the whole model where that is as fast."""
+
+    settings: Settings
+    result = Optimization
+
+    @property
+    def counted(self) -> bool:
+        """What is forced is the same on every machine."""
+        return self.settings.force is not None
+
+    def read(self, model: Any) -> Program:
+        """The model, its data in the order that oneDNN's convolutions want."""
+        require(self.settings.cpu)
+        return prepare(load(model, shapes=self.settings.shapes or None))
+
+    def otherwise(self, reason: str) -> WholeTarget:
+        """The model as it is."""
+        return WholeTarget(self.settings, reason)
+
+    @cached_property
+    def cost(self) -> CpuCost:
+        """Seconds of kernels here, measured or by the roofline."""
+        assert self.settings.threads is not None
+        return CpuCost(self.settings.threads, constant=is_constant, cpu=self.settings.cpu)
+
+    def like(self, settings: Settings) -> CpuTarget:
+        """Another target with this one's costs."""
+        other = CpuTarget(settings)
+        other.cost = self.cost
+        return other
+
+    def history(self) -> Memory | None:
+        """The profile database; what is forced is neither recalled nor remembered."""
+        return Memory(self.cost.database, self.settings, self.cost.place()) if self.settings.force is None else None
+
+    def finish(self, run: Run, outcome: Outcome) -> Timed:
+        """Compile what was chosen, prove, verify and time it; keep the model's own operators, or ONNX Runtime, where they are faster."""
+        run.tell("compile")
+        outcome = outcome.noting(*self.cost.notes())
+        outcome, made = compiled(outcome, self.cost, run.schedule.stitched(time.monotonic()), self.settings.memory_limit)
+        run.tell("verify and time")
+        tolerance = TOLERANCE[self.settings.allow]
+
+        def verify(outcome: Outcome, one: Executable) -> Verification:
+            found = run.trial.verify(one, tolerance)
+            if outcome.whole:  # ONNX Runtime runs the model itself: there is nothing of ours to be lifted
+                return found
+            beside = one is made.get("original") and len(made) > 1
+            return found if beside else with_evidence(found, assured(outcome, one, seconds_for_proofs(run)))
+
+        if self.settings.force is None:
+            outcome, programs, verified = agreeing(outcome, made, verify, lambda o: built(o.plan(), self.cost, strict=True), run.schedule.end)
+        else:  # what is wrong is to be seen
+            programs, verified = made, {}
+        if not programs:
+            outcome, programs = fallen_back(run, outcome, made, self.cost)
+        contest = Contest(run.model, self.settings, self.cost, run.trial, programs, tolerance)
+        decision = contest.decide(outcome, run.schedule.timing_s(inf if outcome.interrupted else time.monotonic()))
+        outcome, executable, times = decision.outcome, decision.executable, decision.times
+        peaks = peak_bytes(programs, run.trial.peak)
+        if times["runs"] not in programs or outcome.whole:
+            peaks["optimized"] = run.trial.peak if outcome.whole else executable.nbytes
+        verification = verified.get(times["runs"]) or verify(outcome, executable)
+        notes = [*executable.notes, *([] if outcome.whole else heavy(executable, programs, run.trial.peak))]
+        kernels = kernel_profile(outcome, executable, self.cost, times["optimized"].median)
+        own = OWN in programs and OWN in times
+        beside = tuple(kernel_profile(outcome, programs[OWN], self.cost, times[OWN].median)) if outcome.whole and own else None
+        return Timed(outcome.noting(*notes), executable, verification, times, peaks, tuple(kernels), beside)
+
+    def report(self, run: Run, made: Timed, certificate: Certificate) -> Report:
+        """What was decided and measured."""
+        return timed_report(run, made, certificate)
+
+    def store(self, optimization: Optimization, path: Path) -> None:
+        """A program of ours, or by its suffix an ONNX model. Raises ArtifactError."""
+        (write if path.suffix == SUFFIX else store)(optimization, path)
+
+
+def target(settings: Settings, profile: object = None, math: object = None) -> CpuTarget:
+    """The target of these settings. Raises UsageError for what describes a card."""
+    return CpuTarget(resolved(settings, profile, math))
+
+
+def seconds_for_proofs(run: Run) -> float:
+    """Seconds that the proofs and the kernels of one program may take now."""
+    return min(PROVING_SHARE * run.settings.time_budget, max(run.schedule.end - time.monotonic(), 0.0))
+
+
+def fallen_back(run: Run, outcome: Outcome, made: Mapping[str, Executable], cost: CpuCost) -> tuple[Outcome, dict[str, Executable]]:
+    """ONNX Runtime with the whole model, where no program of ours can be compiled and agrees with it; the outcome has a note.
+
+    What was compiled is kept, for want of anything better, where the model is too large to be part of a program. Raises BackendError where nothing
+    was compiled either.
+    """
+    plan = whole_model(run.model, outcome.plan(original=True), run.trial.order)
+    if plan is None:
+        if not made:
+            raise BackendError(f"{outcome.program.title}: {outcome.notes[-1]}")
+        return outcome, {"original": list(made.values())[-1]}
+    why = "no program of ours agrees with it" if made else "no program of ours can be compiled"
+    return outcome.original().as_whole(f"ONNX Runtime runs the whole model: {why}"), {WHOLE: built(plan, cost)}
+
+
+def heavy(executable: Executable, programs: Mapping[str, Executable], theirs: int | None) -> list[str]:
+    """A note where a program takes much more memory than ONNX Runtime (bytes `theirs`): what for, and what restrains it."""
+    if theirs is None or executable.nbytes <= HEAVY * theirs:
+        return []
+    own = programs.get("original", executable)
+    ours, before = executable.constant_bytes / 1e6, own.constant_bytes / 1e6
+    weights = f"{ours:.4g} MB are weights as its kernels read them ({before:.4g} MB in the model's own operators)"
+    takes = f"the program takes {executable.nbytes / 1e6:.4g} MB, ONNX Runtime {theirs / 1e6:.4g} MB"
+    return [f"{takes}: {weights}, {executable.arena_bytes / 1e6:.4g} MB intermediate tensors; --memory-limit restrains it"]

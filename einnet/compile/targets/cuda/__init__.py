@@ -1,0 +1,1 @@
+"""Programs for a CUDA device: cuBLASLt, cuDNN and generated code."""

@@ -1,0 +1,143 @@
+"""Which kernels a search for a CUDA device asks for, and their times on a card: `einnet profile`.
+
+Three steps, which may be taken on three machines: requests are prepared (searched, lowered, compiled) where there is no card, timed where there is
+nothing but a card, and the times merged into a profile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from einnet.errors import EinNetError, UsageError
+from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall
+from einnet.runtime.cuda.profiling import pack
+from einnet.runtime.cuda.profiling.bench import read_times
+from einnet.runtime.cuda.profiling.costs import CudaCost
+from einnet.runtime.cuda.profiling.prepare import prepare
+from einnet.runtime.cuda.profiling.profile import Card, Profile
+from einnet.runtime.serial import kernel_json, read_kernel
+from einnet.search.outcome import is_constant
+
+if TYPE_CHECKING:
+    from einnet.runtime.cuda.profiling.bench import Row
+    from einnet.runtime.cuda.profiling.costs import CudaCost
+    from einnet.runtime.cuda.profiling.profile import Profile
+    from einnet.search.settings import Settings
+
+FORMAT = 1
+SUFFIX = ".onnx"
+
+
+class Asked:
+    """Costs that remember which kernels were of candidates that could be chosen."""
+
+    def __init__(self, cost: CudaCost) -> None:
+        self.cost = cost
+        self.close: dict[Kernel, None] = {}
+
+    def estimates(self, kernels: Sequence[Kernel]) -> Sequence[float]:
+        return self.cost.estimates(kernels)
+
+    def measured(self, kernels: Sequence[Kernel], until: float) -> Sequence[float | None]:
+        self.close.update(dict.fromkeys(kernels))
+        return self.cost.measured(kernels, until)
+
+
+def requests(model: Any, settings: Settings, profile: Profile) -> list[Kernel]:
+    """The kernels that the search of `optimize` asks for and the profile has no time of: those whose recording can change what is chosen.
+
+    First those of the program that is chosen and of the model's own operators, then those of candidates that were compared at last, then all others.
+    """
+    from einnet.compile.targets.cuda.target import prepared, search_counted
+    from einnet.graph.onnx.importer import load
+
+    asked = Asked(CudaCost(profile))
+    outcome = search_counted(prepared(load(model, shapes=settings.shapes or None), profile), settings, asked)
+    chosen = [*outcome.plan().kernels, *outcome.plan(original=True).kernels]
+    order = dict.fromkeys(map(asked.cost.as_run, (*chosen, *asked.close, *asked.cost.unmeasured)))
+    return [k for k in order if not isinstance(k, OpaqueCall) and profile.time(k) is None]
+
+
+def requests_json(kernels: Iterable[Kernel]) -> dict[str, Any]:
+    """A file of requests."""
+    return {"requests": FORMAT, "kernels": [kernel_json(k, lambda model: "") for k in kernels if not isinstance(k, OpaqueCall)]}
+
+
+def read_requests(path: Path) -> list[Kernel]:
+    """The kernels of a file of requests. Raises UsageError for a file that is missing or none."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if value["requests"] != FORMAT:
+            raise ValueError(f"format {value['requests']}")
+        return [read_kernel(k, lambda n: b"") for k in value["kernels"]]
+    except OSError as e:
+        raise UsageError(f"{path} cannot be read: {e.strerror or e}") from e
+    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError, EinNetError) as e:
+        raise UsageError(f"{path} holds no requests for times of kernels: {type(e).__name__} {e}") from e
+
+
+def gather(sources: Sequence[Path], settings: Settings, known: Profile, tell: Callable[[str], None]) -> list[Kernel]:
+    """The kernels of files of requests, and those that a search asks for of each ONNX model; what matters most of each source first."""
+    found: list[list[Kernel]] = []
+    for source in sources:
+        more = requests(str(source), replace(settings, backend="cuda"), known) if source.suffix == SUFFIX else read_requests(source)
+        tell(f"{source}: {len(more)} kernels")
+        found.append(more)
+    longest = max(map(len, found), default=0)
+    return list(dict.fromkeys(kernels[n] for n in range(longest) for kernels in found if n < len(kernels)))
+
+
+def prepare_pack(
+    kernels: Sequence[Kernel], maths: Sequence[str], output: Path, architecture: str, workers: int, tell: Callable[[str], None]
+) -> None:
+    """Write the kernels as a pack. An eOperator is the same in every arithmetic, and is wanted in one.
+
+    Raises BackendError without TVM or NVRTC, UsageError where the output cannot be written.
+    """
+    wanted = {k: maths[:1] if isinstance(k, EOperator) else maths for k in kernels}
+    made = prepare(wanted, architecture, is_constant, workers, tell)
+    pack.write(output, made)
+    size = output.stat().st_size / 1e6
+    tell(f"{output}: {len(made.kernels)} kernels for {architecture}, {size:.1f} MB; {len(made.failed)} cannot be made")
+
+
+def merge(known: Profile | None, files: Sequence[Path], math: str) -> Profile:
+    """A profile with the times of files in one arithmetic, added to what is known of the same card, or a new one.
+
+    Times of generated kernels count for both arithmetics. Raises UsageError for files that are none, or of several devices or versions.
+    """
+    found = known
+    for path in files:
+        head, rows = read_times(path)
+        if found is not None and (found.device, found.measured) != (head["device"], True):
+            raise UsageError(f"{path} holds times on {head['device']}, and the profile is of {found.device}")
+        if found is None:
+            figures = head["card"].get(math) or next(iter(head["card"].values()))
+            found = Profile(str(head["device"]), Card(**figures), True, dict(head["versions"]), {}, math, dict(head["properties"]))
+        found = _added(found, head, rows, math)
+    if found is None:
+        raise UsageError("there are no times to merge")
+    return found
+
+
+def _added(profile: Profile, head: Mapping[str, Any], rows: Sequence[Row], math: str) -> Profile:
+    """The profile with the rows that hold in its arithmetic; a time takes the place of an older one."""
+    seconds, details, failed = dict(profile.seconds), {k: dict(v) for k, v in profile.details.items()}, dict(profile.failed)
+    for row in rows:
+        if row["math"] != math and row["kind"] != "EOperator":
+            continue
+        name = str(row["key"])
+        for place in (seconds, details, failed):
+            place.pop(name, None)
+        if "failed" in row:
+            failed[name] = str(row["failed"])
+            continue
+        seconds[name] = max(float(row["seconds"][0]), 1e-9)
+        told = {"kind": row["kind"], "seconds": row["seconds"], "hot": row["hot"], "calls": row["calls"]}
+        details[name] = told | ({"generator": head["made_by"]["generator"]} if row["kind"] == "EOperator" else {})
+    failed |= {name: why for name, why in head["failed"].items() if name not in seconds}
+    return replace(profile, seconds=seconds, details=details, failed=failed)

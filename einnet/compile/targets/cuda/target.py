@@ -1,0 +1,222 @@
+"""Programs for a CUDA device, made without one: costs from a recorded profile or a data sheet, results checked on the host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from einnet.compile.budget import CountedClock, Schedule
+from einnet.compile.pipeline import optimize
+from einnet.compile.program_search import Cost, search
+from einnet.compile.run import Made, Run
+from einnet.compile.target import Optimization
+from einnet.compile.targets.cuda.report import build_report, stored_report
+from einnet.errors import UsageError
+from einnet.evidence.certificate import Certificate
+from einnet.evidence.comparison.verify import TOLERANCE, compare_outputs
+from einnet.evidence.report.plain import plain
+from einnet.evidence.report.schema import Verification
+from einnet.evidence.stored import derivations_told
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
+from einnet.graph.program import Program
+from einnet.runtime.cpu.threads import resolve_threads
+from einnet.runtime.cuda import nvrtc
+from einnet.runtime.cuda.device import Device
+from einnet.runtime.cuda.host import Host
+from einnet.runtime.cuda.lower import Refusal, lower
+from einnet.runtime.cuda.profiling.costs import CudaCost
+from einnet.runtime.cuda.profiling.laws import wants_channels_last
+from einnet.runtime.cuda.profiling.profile import MATHS, Profile, key, laws_of, shipped
+from einnet.runtime.cuda.profiling.profile import load as load_profile
+from einnet.runtime.cuda.program import CudaProgram, Generated
+from einnet.runtime.cuda.store import Kept, write
+from einnet.search.candidates import Candidate, Choice
+from einnet.search.outcome import Outcome
+from einnet.search.settings import Settings
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class OnCard:
+    """A program for a card, which is bound to it when it is first called."""
+
+    program: CudaProgram
+    math: str
+
+    @property
+    def input_names(self) -> list[str]:
+        """The model's inputs, in its order."""
+        return [name for name, _ in self.program.inputs]
+
+    @cached_property
+    def _device(self) -> Device:
+        return Device(self.program, self.math)
+
+    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs by name. Raises UsageError for wrong inputs, BackendError without a card."""
+        return self._device(dict(inputs))
+
+
+class CudaOptimization(Optimization):
+    """What was found for a CUDA device. Times in the report are predictions, marked as what they are; nothing ran on a device."""
+
+    @property
+    def program(self) -> CudaProgram:
+        """What runs."""
+        assert isinstance(self.executable, OnCard)
+        return self.executable.program
+
+    def on_host(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Run the program on the CPU, as a test of it."""
+        return Host(self.program)(inputs)
+
+
+@dataclass
+class CudaTarget:
+    """cuBLASLt, cuDNN and generated code on the device of a profile, by default the H100 that was recorded, with products in `math`.
+
+    The same model, settings and profile give the same program: a second of the time budget is a number of visited states (`CountedClock`), so
+    that the search ends at the same place on any machine, however busy.
+    """
+
+    settings: Settings
+    profile: str | Path | None = None
+    math: str = "fp32"
+    result = CudaOptimization
+    counted = True
+
+    def __post_init__(self) -> None:
+        if self.settings.backend != "cuda":
+            raise UsageError(f"this optimizes for cuda, not for {self.settings.backend}")
+        if self.settings.target != "native" or self.settings.cpu != "native" or self.settings.memory_limit is not None:
+            raise UsageError("target, cpu and memory_limit are about programs for this processor: they do not go with backend cuda")
+        if self.math not in MATHS:
+            raise UsageError(f"math {self.math!r} is not one of {', '.join(MATHS)}")
+
+    @cached_property
+    def known(self) -> Profile:
+        """The times that are known."""
+        return load_profile(Path(self.profile), self.math) if self.profile is not None else shipped(self.math)
+
+    @cached_property
+    def cost(self) -> CudaCost:
+        """Seconds of kernels: recorded, or by the laws of the card."""
+        return CudaCost(self.known)
+
+    def read(self, model: Any) -> Program:
+        """The model, its data in the order that the card's convolutions want."""
+        return prepared(load(model, shapes=self.settings.shapes or None), self.known)
+
+    def otherwise(self, reason: str) -> None:
+        """Nothing: ONNX Runtime is no program for a card."""
+
+    def history(self) -> None:
+        """Nothing: each search begins anew, so that its result depends on nothing else."""
+
+    def finish(self, run: Run, outcome: Outcome) -> Made:
+        """Lower and compile what was chosen, and compare it on the host with ONNX Runtime."""
+        outcome, program = lowered(outcome, self.cost)
+        run.tell("verify")
+        return Made(outcome, OnCard(program, self.math), self.verify(run, program))
+
+    def verify(self, run: Run, program: CudaProgram) -> Verification:
+        """The program on the host against ONNX Runtime; "generated" says what ran the generated kernels."""
+        expected, begin, host = run.trial.expected, time.monotonic(), Host(program)
+        compared = compare_outputs(host(run.trial.inputs), expected, TOLERANCE[self.settings.allow])
+        compared["on"], compared["generated"], compared["seconds"] = "host", host.generated, time.monotonic() - begin
+        return compared
+
+    def report(self, run: Run, made: Made, certificate: Certificate) -> Mapping[str, Any]:
+        """What was decided, with the times that were reckoned with."""
+        assert isinstance(made.executable, OnCard)
+        program = made.executable.program
+        return build_report(run.model, self.settings, made.outcome, program, self.cost, certificate, made.verification, run.used)
+
+    def store(self, optimization: Optimization, path: Path) -> None:
+        """The program with its derivations and the report, without the times that its making took. Raises ArtifactError."""
+        assert isinstance(optimization, CudaOptimization)
+        told, texts = derivations_told(optimization.outcome, optimization.certificate)
+        metadata = plain({"report": stored_report(optimization.report), **told})
+        write(path, Kept(optimization.program, (), metadata, tuple(texts)))
+
+
+def target(settings: Settings, profile: str | Path | None = None, math: str | None = None) -> CudaTarget:
+    """The target of these settings, of a profile and in an arithmetic, fp32 or tf32. Raises UsageError for what it does not have."""
+    return CudaTarget(replace(settings, threads=resolve_threads(settings.threads)), profile, math or "fp32")
+
+
+def optimize_cuda(model: Any, settings: Settings, profile: str | Path | None = None, math: str | None = None) -> CudaOptimization:
+    """What `einnet.optimize` gives with these settings. Raises ModelError, UsageError and BackendError as it does."""
+    found = optimize(model, target(settings, profile, math))
+    assert isinstance(found, CudaOptimization)
+    return found
+
+
+def prepared(program: Program, known: Profile) -> Program:
+    """The program with its data in the order that the card's convolutions want in the profile's arithmetic."""
+    return prepare(program, permuted=wants_channels_last(laws_of(known)))
+
+
+def search_counted(program: Program, settings: Settings, cost: Cost) -> Outcome:
+    """The search for a card: the same on every machine."""
+    return search(program, settings, cost, Schedule(0.0, settings.time_budget, clock=CountedClock()))
+
+
+def searched(program: Program, settings: Settings, known: Profile) -> tuple[Outcome, CudaProgram, CudaCost]:
+    """What a search finds that can be lowered, its program, and the costs that it went by. Raises Refusal as `lowered` does."""
+    cost = CudaCost(known)
+    return *lowered(search_counted(program, settings, cost), cost), cost
+
+
+def lowered(outcome: Outcome, cost: CudaCost) -> tuple[Outcome, CudaProgram]:
+    """The program of an outcome, lowered and, where there is a compiler for cards, compiled.
+
+    For a kernel for which that cannot be done the next best way is taken that does without it. Raises Refusal where there is none.
+    """
+    refused: set[str] = set()
+    while True:
+        try:
+            made = lower(outcome.plan(), cost.channels_last)
+            compile_all(made)
+            return outcome, made
+        except Refusal as e:
+            refused |= {key(k) for k in e.reasons}
+            others = without(outcome, refused)
+            if not others:
+                raise
+            outcome = outcome.choosing(others)
+
+
+def without(outcome: Outcome, refused: Set[str]) -> dict[str, Choice]:
+    """The choices, by subprogram, of the best candidates that have no kernel of these keys, where others were chosen."""
+
+    def runs(candidate: Candidate) -> bool:
+        return not any(key(k) in refused for k in candidate.kernels)
+
+    found: dict[str, Choice] = {}
+    for r in outcome.results:
+        left = [] if runs(r.choice.best) else [c for c in r.choice.candidates if c.cost < inf and runs(c)]
+        if left:
+            found[r.key] = replace(r.choice, best=min(left, key=lambda c: c.cost))
+    return found
+
+
+def compile_all(made: CudaProgram) -> None:
+    """Compile every text of a program, where there is a compiler for cards. Raises Refusal for those that it does not compile.
+
+    One that takes too long is no reason for another program: how long it takes is the machine's affair, and what is chosen is not.
+    """
+    if nvrtc.available():
+        return
+    refused = {text: str(code) for text, code in nvrtc.compiled_or_refused(made.texts) if not isinstance(code, (bytes, nvrtc.TooSlow))}
+    if refused:
+        raise Refusal({s.operator: refused[s.text] for s in made.steps if isinstance(s, Generated) and s.text in refused})

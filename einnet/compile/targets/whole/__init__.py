@@ -1,0 +1,1 @@
+"""Models that ONNX Runtime runs as they are."""

@@ -1,0 +1,1 @@
+"""The checker of derivations. It knows no rule: it compares what two expressions mean."""

@@ -1,0 +1,1 @@
+"""Rules that normalisation applies: what they make of an expression is no choice."""

@@ -1,0 +1,134 @@
+"""fold: arithmetic identities on constants, and iterators of extent 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+
+from einnet.derivation.facts import rounds
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
+from einnet.expr.index import Range, as_index, bounds, simplify
+from einnet.expr.nodes import (
+    Add,
+    Body,
+    Call,
+    Cond,
+    Const,
+    Div,
+    Mul,
+    Read,
+    Scope,
+    Select,
+    Val,
+    children,
+    make_add,
+    make_mul,
+    map_indices,
+    map_reads,
+    rebuild,
+    substitute_body,
+    used_names,
+)  # fmt: skip
+
+
+@rule("fold", order=240, guard="exact arithmetic on constants; extent-1 sums; iterators that the body does not use", roles=("forced",))
+def fold(e: Scope) -> Iterator[Outcome]:
+    """0*f = 0, 1*f = f, f+0 = f, A[i] = 0 for i outside A, Σ[y<1] f(y) = f(0), f(f) = f for idempotent functions"""
+    result = folded(e)
+    yield Refused("nothing to fold") if result == e else Rewrite(result, "all", fold_kind(e))
+
+
+def fold_kind(e: Scope) -> str:
+    """Exact where only neutral elements go: not where constants are combined, + or × regrouped, or equal terms of a sum counted."""
+    used = used_names(e.body)
+    counted = e.reduce == "sum" and any(i.extent > 1 and i.name not in used for i in e.sums)
+    return "reassociation" if counted or rounds(e.body) else "exact"
+
+
+@lru_cache(maxsize=1 << 14)
+def folded(e: Scope) -> Scope:
+    """All identities applied to the scope itself (not to those it reads)."""
+    units = {i.name: as_index(i.lo) for i in e.sums if i.extent == 1}
+    body = substitute_body(e.body, units) if units else e.body
+    ranges = e.ranges
+    body = map_indices(body, lambda ix: simplify(ix, ranges))
+    body = simplify_body(map_reads(body, lambda r: r if touches(r, ranges) else Const(r.fill)))
+    sums = tuple(i for i in e.sums if i.name not in units)
+    if e.reduce == "sum":
+        used = used_names(body)
+        count = 1
+        for i in sums:
+            if i.name not in used:
+                count *= i.extent
+        sums = tuple(i for i in sums if i.name in used)
+        body = body if count == 1 else simplify_body(make_mul((Const(Fraction(count)), body)))
+    elif e.reduce in ("max", "min"):
+        used = used_names(body)
+        sums = tuple(i for i in sums if i.name in used)
+    reduce = e.reduce if sums else "sum"
+    return e if (sums, body, reduce) == (e.sums, e.body, e.reduce) else replace(e, sums=sums, body=body, reduce=reduce)
+
+
+def touches(r: Read, ranges: Mapping[str, Range]) -> bool:
+    """The read may fall inside its box (interval reasoning; False is proven)."""
+    reach = (bounds(ix, ranges) for ix in r.index)
+    return all(lo <= high and low < hi for (low, high), (lo, hi) in zip(reach, r.base.box))
+
+
+def simplify_body(body: Body) -> Body:
+    """Constants and neutral elements, bottom up."""
+    args = children(body)
+    if args:
+        body = rebuild(body, tuple(simplify_body(a) for a in args))
+    match body:
+        case Val(index) if index.is_const and index.den == 1:
+            return Const(Fraction(index.const))
+        case Add(args):
+            return _sum(args)
+        case Mul(args):
+            return _product(args)
+        case Div(num, Const(v)) if v == 1:
+            return num
+        case Div(Const(a), Const(b)) if b != 0 and not isinstance(a, float) and not isinstance(b, float):
+            return Const(a / b)
+        case Call(name, (Call(inner, _) as arg,)) if name == inner and name in ("relu", "abs", "floor", "ceil", "round", "sign"):
+            return arg
+        case Call("relu", (Const(v),)):
+            return Const(max(v, Fraction(0)))
+        case Select(conds, then, other):
+            return _select(body, conds, then, other)
+    return body
+
+
+def _select(body: Select, conds: tuple[Cond, ...], then: Body, other: Body) -> Body:
+    if then == other:
+        return then
+    known = [c for c in conds if c.index.is_const and c.index.den == 1]
+    if any((c.index.const != 0) if c.equal else (c.index.const < 0) for c in known):
+        return other
+    rest = tuple(c for c in conds if c not in known)
+    return then if not rest else Select(rest, then, other) if len(rest) < len(conds) else body
+
+
+def _sum(args: tuple[Body, ...]) -> Body:
+    flat = make_add(args)
+    args = flat.args if isinstance(flat, Add) else (flat,)
+    constants = [a.value for a in args if isinstance(a, Const) and not isinstance(a.value, float)]
+    rest = [a for a in args if not (isinstance(a, Const) and not isinstance(a.value, float))]
+    total = sum(constants, Fraction(0))
+    return make_add((*rest, Const(total))) if total or not rest else make_add(rest)
+
+
+def _product(args: tuple[Body, ...]) -> Body:
+    flat = make_mul(args)
+    args = flat.args if isinstance(flat, Mul) else (flat,)
+    constants = [a.value for a in args if isinstance(a, Const) and not isinstance(a.value, float)]
+    rest = [a for a in args if not (isinstance(a, Const) and not isinstance(a.value, float))]
+    total = Fraction(1)
+    for v in constants:
+        total *= v
+    if total == 0:
+        return Const(Fraction(0))
+    return make_mul((Const(total), *rest)) if total != 1 or not rest else make_mul(rest)

@@ -1,0 +1,256 @@
+"""A stored program against the model that it claims to be: every derivation proven again, its numbers beside ONNX Runtime's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from einnet.derivation.steps import Derivation
+from einnet.errors import ArtifactError, CertificateError, UsageError
+from einnet.evidence.certificate import Certificate, bundle_keys
+from einnet.evidence.comparison.error_statistics import error_statistics
+from einnet.evidence.comparison.verdicts import other_model
+from einnet.evidence.examine import Proven, Told, checked, proven, told_constants, told_kernels, told_lifting, told_numbers, trusted
+from einnet.evidence.numbers import SPECIAL, Observed, drawn, unlike
+from einnet.evidence.stored import Stored
+from einnet.graph.program import Opaque, Program
+from einnet.graph.split import anonymous, subprograms
+from einnet.instantiate.kernels import OpaqueCall, Plan
+
+if TYPE_CHECKING:
+    from einnet.runtime.ort import Session
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def audit(model: Any, stored: Stored, seed: int = 0) -> dict[str, Any]:
+    """Verdict as plain data; `passed` where nothing in it is a problem.
+
+    `certificate`: derivations proven again, and that they start from the model. `lifting`: the plan's kernels as expressions, proven equal to the
+    model's without the derivations, and computed as these say. `constants`: computed again. `kernels`: run alone and compared with their
+    expressions. `verification`: outputs beside ONNX Runtime's, and every subprogram within its own bound. `trusted`: what nothing of this proves.
+
+    A program for a CUDA device runs on one where there is one, else on the processor by the host driver; its kernels run by the host driver.
+    Raises ModelError for a model that cannot be read, UsageError for one with other inputs or outputs than the program.
+    """
+    if stored.report.get("kept_whole"):
+        return audit_whole(model, stored)
+    session = same_signature(model, stored)
+    program = prepared(model, stored)
+    plan, told = stored.plan, {"model": called(model), "program": str(stored.path)}
+    certificate = audit_certificate(program, stored)
+    certificate["problems"] = other_model(model, stored.path, stored.report.get("digest")) + certificate["problems"]
+    reference = beside(session, stored, seed)
+    del session  # what both take together may be more memory than there is
+    if is_whole(plan) and not is_node(program, plan):
+        evidence, numbers, trust = audit_one_kernel(model, program, stored, reference, seed)
+        certificate["problems"] += evidence.pop("problems")
+        passed = not any(p for part in (certificate, *evidence.values()) for p in part["problems"]) and numbers["passed"]
+        return {**told, "certificate": certificate, **evidence, "verification": {**numbers, "bound": 0.0}, "trusted": trust, "passed": passed}
+    found = proven(program, plan, [entry.derivation for entry in stored.certificate.entries])
+    parts: dict[str, Any] = {
+        "lifting": told_lifting(program, found),
+        "constants": told_constants(found.constants),
+        "kernels": told_kernels(plan, stored.runner, seed=seed),
+    }
+    parts["lifting"]["problems"] += stored.overlaps()
+    verification = audit_numbers(program, stored, reference, found, seed)
+    problems = [p for part in (certificate, *parts.values()) for p in part["problems"]]
+    return {
+        **told,
+        "certificate": certificate,
+        **parts,
+        "verification": verification,
+        "trusted": trusted(program, plan, stored.vendor),
+        "passed": not problems and verification["passed"],
+    }
+
+
+WHOLE_TRUSTED = "ONNX Runtime: it runs the whole model"
+WRITTEN_TRUSTED = "ONNX Runtime, and the ONNX writer: that the nodes which it writes for a kernel mean that kernel, beyond the numbers compared"
+
+
+def audit_one_kernel(model: Any, program: Program, stored: Stored, reference: Reference, seed: int) -> tuple[Told, Told, list[str]]:
+    """The evidence for what ONNX Runtime runs as a whole, with its `problems`; its numbers; and what is trusted.
+
+    It is the model byte by byte, or a model that was written of kernels: then these are lifted and proven to be what they stand for, their constants
+    computed again, and the model that runs is compared with what the writer makes of them.
+    """
+    from einnet.evidence import written
+
+    if same_model(model, stored.plan):
+        return {"problems": []}, audit_numbers(program, stored, reference, None, seed), [WHOLE_TRUSTED]
+    other = f"{stored.path} hands another model than {called(model)} to ONNX Runtime"
+    if stored.written is None or stored.report["settings"]["target"] != "onnx":
+        return {"problems": [other]}, audit_numbers(program, stored, reference, None, seed), [WHOLE_TRUSTED]
+    try:
+        plan = written.plan_of(stored.written, program)
+        wanted, runs = written.models(model, program, plan, stored.written, stored.plan)
+    except (ArtifactError, UsageError, LookupError, TypeError, ValueError) as error:
+        return {"problems": [f"{other}: {error}"]}, audit_numbers(program, stored, reference, None, seed), [WHOLE_TRUSTED]
+    inner, found = written.proven_written(program, plan, [entry.derivation for entry in stored.certificate.entries])
+    problems = written.differences(wanted, runs)
+    observed = written.observing(model, program, inner, plan, stored.written, found.lifting, stored.threads)
+    numbers = audit_numbers(inner, stored, reference, found, seed, observed)
+    return {"problems": problems, "lifting": told_lifting(inner, found), "constants": told_constants(found.constants)}, numbers, [WRITTEN_TRUSTED]
+
+
+def is_whole(plan: Plan) -> bool:
+    """ONNX Runtime runs the whole model."""
+    return len(plan.kernels) == 1 and isinstance(plan.kernels[0], OpaqueCall) and all(b.role in ("input", "output") for b in plan.buffers)
+
+
+def is_node(program: Program, plan: Plan) -> bool:
+    """What a plan hands to ONNX Runtime is a node of the model, which may have no other."""
+    return any(isinstance(node, Opaque) and node.model == k.model for node in program.nodes for k in plan.kernels if isinstance(k, OpaqueCall))
+
+
+def same_model(model: Any, plan: Plan) -> bool:
+    """The model that a plan hands to ONNX Runtime is the model, byte by byte, on its own inputs and outputs."""
+    from einnet.graph.onnx.read import serialised
+    from einnet.runtime.ort import Session
+
+    (kernel,) = plan.kernels
+    assert isinstance(kernel, OpaqueCall)
+    if kernel.model != serialised(model):
+        return False
+    session, given, wanted = Session(kernel.model, 1), dict(plan.inputs), dict(plan.outputs)
+    inputs, outputs = ([a.name for a in arguments] for arguments in (session.inputs, session.outputs))
+    return [given.get(name) for name in inputs] == list(kernel.inputs) and [wanted.get(name) for name in outputs] == list(kernel.outputs)
+
+
+def audit_whole(model: Any, stored: Stored) -> dict[str, Any]:
+    """A model that was kept as it is: the stored one is the same, byte by byte."""
+    from einnet.graph.onnx.read import serialised
+
+    kept = stored.plan.kernels[0]
+    same = isinstance(kept, OpaqueCall) and kept.model == serialised(model)
+    problems = [] if same else [f"{stored.path} keeps another model than {called(model)}"]
+    certificate = {"derivations": 0, "steps": 0, "methods": {}, "classes": {}, "problems": problems}
+    return {
+        "model": called(model),
+        "program": str(stored.path),
+        "certificate": certificate,
+        "verification": dict(stored.report["verification"]),
+        "passed": same,
+    }
+
+
+def is_window(derivation: Derivation) -> bool:
+    """It says of a part of a bundle where it stands in the whole: equal parts, as of queries and keys, stand in several places."""
+    return any(s.rule == "bundle" for s in derivation.steps)
+
+
+def audit_certificate(program: Program, stored: Stored) -> dict[str, Any]:
+    """Prove every step again, look for every start among the model's own expressions, and for a derivation of each changed subprogram."""
+    expressions = {part.key for part in subprograms(program)} | bundle_keys(program)
+    problems: list[str] = []
+    entries, proven = stored.certificate.entries, []
+    starts = [anonymous(entry.derivation.start).key for entry in entries]
+    for number, (start, entry) in enumerate(zip(starts, entries, strict=True), 1):
+        if start not in expressions:
+            problems.append(f"derivation {number} starts from an expression that the model does not have: {entry.derivation.start.text()}")
+        try:
+            proven.append(replace(entry, proofs=tuple(checked(entry.derivation))))
+        except CertificateError as error:
+            problems.append(f"derivation {number}, {error}")
+    changed = [s for s in stored.report["subprograms"] if s["changed"]] if stored.report["runs"] != "whole model" else []
+    missing = [s["output"] for s in changed if s["key"] not in starts]
+    problems += [f"{name} was changed, and there is no derivation of it" for name in missing]
+    told = [(key, e.derivation if is_window(e.derivation) else None) for key, e in zip(starts, entries, strict=True)]
+    problems += [f"derivation {n} is told twice" for n, one in enumerate(told, 1) if one in told[: n - 1]]
+    again = Certificate(tuple(proven))
+    return {
+        "derivations": len(entries),
+        "steps": stored.certificate.steps,
+        "methods": again.methods(),
+        "classes": again.classes(),
+        "problems": problems,
+    }
+
+
+def prepared(model: Any, stored: Stored) -> Program:
+    """The model as it was prepared for the search that led to the program."""
+    from einnet.graph.onnx.importer import load
+    from einnet.graph.passes.prepare import prepare
+
+    return prepare(load(model, shapes=shapes(stored)), permuted=permuted(stored.report["settings"]))
+
+
+def permuted(settings: Mapping[str, Any]) -> bool:
+    """The program was searched with its data in the order that convolutions want with channels last."""
+    return bool(settings.get("channels_last", settings.get("target") != "onnx"))
+
+
+def called(model: Any) -> str:
+    """The path of a model, or the name of one in memory."""
+    return str(model) if isinstance(model, (str, Path)) else str(getattr(getattr(model, "graph", None), "name", "the model"))
+
+
+def same_signature(model: Any, stored: Stored) -> Session:
+    """The model in ONNX Runtime. Raises UsageError for one with other inputs or outputs than the program."""
+    from einnet.graph.onnx.read import runnable
+    from einnet.runtime.ort import Session
+
+    session = Session(runnable(model), stored.threads, title=called(model))
+    for what, ours, theirs in (
+        ("inputs", set(stored.inputs), {a.name for a in session.inputs}),
+        ("outputs", set(stored.output_names), {a.name for a in session.outputs}),
+    ):
+        if ours != theirs:
+            both = f"its {what} are {', '.join(sorted(ours))}; those of {called(model)} are {', '.join(sorted(theirs))}"
+            raise UsageError(f"{stored.path} was made from another model: {both}")
+    return session
+
+
+CUT_OFF = 1e-6
+"""By how much ONNX Runtime's element functions may err: its sigmoid is 0 from -18 on."""
+
+BESIDE = ("normal", "negative", "zero")
+"""Draws of inputs on which a program is compared with ONNX Runtime; larger and smaller ones are compared with expressions only."""
+
+
+Reference = tuple[dict[str, Array], dict[str, dict[str, Array]]]
+"""Inputs, and by draw what ONNX Runtime gives for those made of them."""
+
+
+def beside(session: Session, stored: Stored, seed: int) -> Reference:
+    """Random inputs, and what ONNX Runtime gives for each of the draws made of them."""
+    from einnet.evidence.comparison.verify import random_values
+
+    inputs = random_values([(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items()], seed)
+    return inputs, {draw: session(drawn(inputs, draw)) for draw in (*BESIDE, *SPECIAL)}
+
+
+def audit_numbers(
+    program: Program, stored: Stored, reference: Reference, found: Proven | None, seed: int, observed: Observed | None = None
+) -> dict[str, Any]:
+    """Run the program beside ONNX Runtime; and, where it was lifted, every subprogram beside its expression."""
+    from einnet.evidence.comparison.verify import TOLERANCE, compare_outputs
+
+    inputs, expected = reference
+    problems: list[str] = []
+    tolerance = TOLERANCE[stored.report["settings"]["allow"]]
+    told: dict[str, Any] = {}
+    for draw in BESIDE:
+        got, on = stored.tried(drawn(inputs, draw))
+        compared = compare_outputs(got, expected[draw], tolerance)
+        if draw == "normal":
+            told = {**compared, "on": on, "statistics": error_statistics(got, expected[draw])}
+        elif not compared["passed"] and "not_compared" not in compared:
+            problems.append(f"outputs on {draw} inputs are {compared['max_rel']:.3g} of max|y| from ONNX Runtime's; allowed is {tolerance:g}")
+    if found is not None:
+        engine = CUT_OFF if observed else 0.0
+        told["subprograms"] = told_numbers(program, found, observed or stored.observing(found.lifting), inputs, seed, engine)
+        problems += told["subprograms"]["problems"]
+    special = {draw: unlike(stored.tried(drawn(inputs, draw))[0], expected[draw]) for draw in SPECIAL}
+    return {**told, "draws": list(BESIDE), "special": special, "problems": problems, "passed": told["passed"] and not problems}
+
+
+def shapes(stored: Stored) -> dict[str, tuple[int, ...]]:
+    """The shapes that the program was made for."""
+    return {name: shape for name, (_, shape) in stored.inputs.items()}

@@ -1,0 +1,175 @@
+"""Numerical verification against ONNX Runtime, and interleaved timing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from einnet.errors import BackendError
+from einnet.evidence.comparison.verdicts import nowhere_a_number
+from einnet.evidence.report.schema import OutputError, Verification
+from einnet.graph.dtypes import NUMPY
+from einnet.graph.program import Program
+from einnet.instantiate.kernels import Plan
+from einnet.runtime.capacity import fits, growth
+from einnet.runtime.ort import Baseline, Session
+from einnet.runtime.timing import compare
+from einnet.search.settings import Settings
+
+if TYPE_CHECKING:
+    from einnet.runtime.cpu.program import Executable
+    from einnet.runtime.timing import Comparison
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+TOLERANCE = {"exact": 1e-4, "reassociation": 1e-4, "precision": 1e-3}
+"""Greatest error against ONNX Runtime that passes, relative to max|y|, by the worst class of step that is allowed."""
+
+NOISE = 0.01
+"""A program has to be faster than another that is known to be right by this share, and surely so."""
+
+RUNS = 2
+"""From its second run on, ONNX Runtime holds what the first one took and a block that it has planned by it."""
+
+WHOLE = "whole"
+"""The name of a program of one kernel, the whole model in ONNX Runtime."""
+
+SETTLE_S = 0.15
+"""ONNX Runtime's threads wait actively for 0.1 s and more after a run, in the way of what is timed next: so long nothing is timed."""
+
+WARM_S = 0.05
+"""Seconds in which threads that slept find a core each."""
+
+
+def random_inputs(plan: Plan, seed: int) -> dict[str, Array]:
+    """`random_values` for the inputs of a plan."""
+    dtypes = {b.name: b.dtype for b in plan.buffers}
+    return random_values([(name, view.shape, dtypes[view.buffer]) for name, view in plan.inputs], seed)
+
+
+def random_values(inputs: Sequence[tuple[str, tuple[int, ...], str]], seed: int) -> dict[str, Array]:
+    """Values for inputs of a name, shape and type: standard normal floats, small non-negative integers, coin flips for booleans."""
+    rng = np.random.default_rng(seed)
+    found: dict[str, Array] = {}
+    for name, shape, kind in inputs:
+        dtype = np.dtype(NUMPY[kind])
+        if dtype.kind == "f":
+            found[name] = rng.standard_normal(shape).astype(dtype)
+        elif dtype.kind == "b":
+            found[name] = rng.integers(0, 2, shape).astype(dtype)
+        else:
+            found[name] = rng.integers(0, 4, shape).astype(dtype)
+    return found
+
+
+def errors(got: Mapping[str, Array], wanted: Mapping[str, Array]) -> dict[str, OutputError]:
+    """By output: greatest absolute difference, greatest |y|, and their ratio; NaN and infinities must stand in the same places."""
+    table: dict[str, OutputError] = {}
+    for name, y in wanted.items():
+        x = got[name]
+        if x.shape != y.shape:
+            table[name] = {"max_abs": float("inf"), "scale": 1.0, "max_rel": float("inf")}
+            continue
+        if y.dtype.kind != "f":
+            different = float(np.count_nonzero(x != y))
+            table[name] = {"max_abs": different, "scale": 1.0, "max_rel": different}
+            continue
+        a, b = x.astype(np.float64), y.astype(np.float64)
+        same = np.isnan(a) & np.isnan(b) | (a == b)
+        with np.errstate(invalid="ignore"):
+            difference = np.where(same, 0.0, np.abs(a - b))
+        worst = float(np.max(np.nan_to_num(difference, nan=np.inf), initial=0.0))
+        scale = float(np.max(np.abs(b[np.isfinite(b)]), initial=0.0))
+        table[name] = {"max_abs": worst, "scale": scale, "max_rel": worst / scale if scale else (0.0 if worst == 0 else float("inf"))}
+    return table
+
+
+def compare_outputs(got: Mapping[str, Array], wanted: Mapping[str, Array], tolerance: float) -> Verification:
+    """Errors by output and overall; passed if every output's error is within tolerance of max|y| and none is NaN everywhere.
+
+    "not_compared" names the outputs that are.
+    """
+    table = errors(got, wanted)
+    empty = nowhere_a_number(wanted)
+    worst = max((e["max_rel"] for e in table.values()), default=0.0)
+    found: Verification = {
+        "max_abs": max((e["max_abs"] for e in table.values()), default=0.0),
+        "max_rel": worst,
+        "tolerance": tolerance,
+        "outputs": table,
+        "passed": worst <= tolerance and not empty,
+    }
+    if empty:
+        found["not_compared"] = f"{', '.join(empty)}: NaN in every element of the reference"
+    return found
+
+
+class Trial:
+    """A model in ONNX Runtime beside our programs for it, on the same inputs.
+
+    `expected` are ONNX Runtime's outputs, `order` the names of its inputs, `peak` the bytes by which the process grew while it made its
+    session and ran once (None where the system does not tell), `seconds` how long that took. The session is gone by then: it and our programs
+    are never in memory together unless there is room for all.
+    """
+
+    def __init__(self, model: Any, program: Program, settings: Settings, inputs: Mapping[str, Array]) -> None:
+        from einnet.graph.onnx.read import runnable
+
+        assert settings.threads is not None
+        self.model, self.inputs = runnable(model), inputs
+        self.threads = settings.threads
+        begin = time.monotonic()
+        with growth() as grown:
+            session = Session(self.model, self.threads, title=program.title)
+            self.expected = session(inputs)
+        self.order = [a.name for a in session.inputs]
+        self.peak, self.seconds = grown.nbytes, time.monotonic() - begin
+
+    def verify(self, executable: Executable, tolerance: float) -> Verification:
+        """Run the program and compare: passed if every output's error is within tolerance of max|y|."""
+        got = executable(dict(self.inputs))
+        executable.release()
+        return compare_outputs(got, self.expected, tolerance)
+
+    def compare(self, programs: Mapping[str, Executable], seconds: float) -> dict[str, Any]:
+        """Interleaved timings of ONNX Runtime and of the programs; "noise" is an A-against-A ratio, "rounds" the whole comparison.
+
+        Where they do not fit into memory together, each gives its memory back before the next one's turn; "resident" tells. Where ONNX Runtime
+        cannot run once more even so, mostly for want of memory, what it took as the reference, its session included, stands for its times: "once"
+        says why, and is "" elsewhere.
+        """
+        together = RUNS * (self.peak or 0) + sum(program.nbytes for program in programs.values())
+        resident = fits(together)
+        reference = Baseline(self.model, self.inputs, self.threads, frugal=not resident)
+        calls = {"onnxruntime": reference, **{name: caller(program, self.inputs) for name, program in programs.items()}}
+        rest = {"onnxruntime": reference.rest, **{name: program.rest for name, program in programs.items()}}
+        once = ""
+        try:
+            found = taking_turns(calls, seconds, None if resident else rest)
+        except BackendError as error:
+            reference.rest()
+            once, resident = str(error).splitlines()[0], False
+            ours = taking_turns({name: call for name, call in calls.items() if name in programs}, seconds, rest)
+            rounds = len(ours.again)
+            found = replace(ours, samples={**ours.samples, "onnxruntime": (self.seconds,) * rounds})
+        reference.rest()
+        for program in programs.values():
+            program.release()
+        return {**found.timings, "noise": found.noise, "rounds": found, "resident": resident, "once": once}
+
+
+def taking_turns(calls: Mapping[str, Callable[[], object]], seconds: float, rest: Mapping[str, Callable[[], None]] | None) -> Comparison:
+    """Programs and ONNX Runtime, whose threads wait actively after a run, compared in turns."""
+    awake = dict.fromkeys(("onnxruntime", WHOLE), SETTLE_S)
+    return compare(calls, seconds, least=3, warm_s=WARM_S, sample_s=0.01, rest=rest, awake_s=awake)
+
+
+def caller(executable: Executable, inputs: Mapping[str, Array]) -> Any:
+    """A call without arguments that runs the program on the inputs."""
+    given = [np.asarray(inputs[name], order="C") for name, _ in executable.plan.inputs]
+    return lambda: executable.run(*given)

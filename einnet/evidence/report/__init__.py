@@ -1,0 +1,1 @@
+"""The report of an optimization: what was decided and measured."""

@@ -1,0 +1,182 @@
+"""The report: everything that was decided and measured, as plain JSON data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from einnet.derivation.checker.bounds import error_bound, program_bound
+from einnet.evidence.certificate import Certificate
+from einnet.evidence.comparison.finite import assumptions
+from einnet.evidence.comparison.verdicts import model_digest
+from einnet.evidence.report.kernels import cost_model
+from einnet.evidence.report.schema import CandidateRow, CertificateRow, Head, KernelRow, KernelTime, Report, SubprogramRow, Verification
+from einnet.evidence.report.versions import versions
+from einnet.expr.nodes import tensors
+from einnet.expr.notation.printing import print_declaration
+from einnet.graph.program import Opaque, Program
+from einnet.search.candidates import Candidate, Choice
+from einnet.search.outcome import Outcome, Result
+from einnet.search.settings import Settings
+
+ASKED = (
+    "max_depth", "time_budget", "target", "cpu", "allow", "tested", "finite", "strict_nan",
+    "derive", "converge", "fingerprint", "rules", "seed", "workers",
+    "scheduler",
+    "force",
+)  # fmt: skip
+"""Settings that the report repeats."""
+
+PEAKS = "original and optimized: arena and constants; onnxruntime: growth of the process in the first run, its session included"
+"""What the bytes of the report are."""
+
+REPORTED = 12
+REPORTED_NEAR = 24
+"""Candidates of a subprogram that are told of, beside the original and the best."""
+
+
+def called(model: object, program: Program) -> str:
+    """A model by its path, or by its own name where it was given otherwise."""
+    return str(model) if isinstance(model, str) or hasattr(model, "__fspath__") else program.title
+
+
+def head(model: str, settings: Settings) -> Head:
+    """What every report starts with: the model, what ran it, what was asked for."""
+    return {
+        "model": model,
+        "backend": settings.backend,
+        "threads": settings.threads,
+        "versions": versions(),
+        "settings": {name: getattr(settings, name) for name in ASKED},
+    }
+
+
+def told(certificate: Certificate) -> CertificateRow:
+    """How many derivations and steps there are, steps by how they were proven, and by the numerical class that the checker found."""
+    counts = certificate.methods(), certificate.classes()
+    return {"derivations": len(certificate.entries), "steps": certificate.steps, "methods": counts[0], "classes": counts[1]}
+
+
+def build_report(
+    model: object,
+    program: Program,
+    outcome: Outcome,
+    settings: Settings,
+    times: Mapping[str, Any],
+    verification: Verification,
+    certificate: Certificate,
+    kernels: Sequence[KernelRow],
+    peaks: Mapping[str, int | None],
+    seconds: float,
+) -> Report:
+    """The REPORT that `--json` writes: times in ms (None for what did not fit into memory), an entry for each subprogram, and for each kernel.
+
+    What was timed once has no speedup over it. `kernels` are as `kernel_profile` gives them, `peaks` bytes by program.
+    """
+    opening = head(called(model, program), settings)
+    timed = [k for k in ("original", "optimized", "onnxruntime") if k in times]
+    original = times["original"].median * 1e3 if "original" in times else None
+    optimized, reference = times["optimized"].median * 1e3, times["onnxruntime"].median * 1e3
+    return {
+        "model": opening["model"],
+        "backend": opening["backend"],
+        "threads": opening["threads"],
+        "versions": opening["versions"],
+        "settings": opening["settings"],
+        "digest": model_digest(model),
+        "runs": runs(outcome),
+        "subprograms": [subprogram_report(r) for r in outcome.results],
+        "totals": {
+            "original_ms": original,
+            "onnxruntime_ms": reference,
+            "optimized_ms": optimized,
+            "speedup": None if times.get("once") else reference / optimized,
+            "speedup_over_original": original / optimized if original else None,
+            "noise": times.get("noise", 0.0),
+            "search_s": outcome.seconds,
+            "total_s": seconds,
+            "states": outcome.states,
+        },
+        "spread_ms": {k: times[k].spread * 1e3 for k in timed},
+        "peak_bytes": {**peaks, "measured": PEAKS},
+        "certificate": told(certificate),
+        "verification": {**verification, "bound": bound(outcome)},
+        "opaque": [{"nodes": list(n.origin), "why": n.why} for n in outcome.program.nodes if isinstance(n, Opaque)],
+        "assumes_finite": assumptions(outcome),
+        "kernels": list(kernels),
+        "cost_model": cost_model(kernels),
+        "notes": list(outcome.notes),
+    }
+
+
+def runs(outcome: Outcome) -> str:
+    """What the program consists of: "derived" kernels, the model's "own operators", or the "whole model" in ONNX Runtime."""
+    if outcome.whole:
+        return "whole model"
+    return "derived" if any(r.changed for r in outcome.results) else "own operators"
+
+
+def bound(outcome: Outcome) -> float:
+    """The a-priori bounds of all parts added up, each relative to its sums of absolute products (see `derivation.bounds`); 0 in ONNX Runtime."""
+    return 0.0 if outcome.whole else program_bound(r.candidate.form.derivation for r in outcome.results)
+
+
+def subprogram_report(r: Result) -> SubprogramRow:
+    """One subprogram: what it is, what was considered, what runs."""
+    choice, chosen = r.choice, r.candidate
+    return {
+        "key": r.subprogram.key,
+        "output": r.subprogram.output.name,
+        "nodes": list(r.subprogram.origin),
+        "expression": choice.expression.text(),
+        "tensors": [print_declaration(t) for t in tensors(choice.expression).values()],
+        "states": choice.states,
+        "depth": choice.depth,
+        "stopped_at": choice.stopped_at,
+        "forms": choice.forms,
+        "candidates": [{**candidate_report(c), "chosen": c is chosen, "original": c is choice.original} for c in reported(choice)],
+        "changed": r.changed,
+        "kernels": kernels_report(chosen),
+        "original_kernels": kernels_report(choice.original),
+        "operators": [str(m) for _, m in chosen.form.matches],
+        "steps": [{"rule": s.rule, "parameters": s.parameters, "kind": s.kind} for s in chosen.form.steps],
+        "bound": error_bound(chosen.form.derivation),
+        "predicted_ms": finite(chosen.predicted * 1e3),
+        "measured_ms": finite(chosen.measured * 1e3),
+        "original_ms": finite(choice.original.measured * 1e3),
+        "search_s": choice.seconds,
+        "notes": choice.notes,
+    }
+
+
+def reported(choice: Choice) -> list[Candidate]:
+    """The candidates that the report and the artifact tell of: the cheapest ones, those of the shortest derivations, the original and the best."""
+    near = [c for c in choice.candidates if choices(c) <= 1][:REPORTED_NEAR]
+    return [c for n, c in enumerate(choice.candidates) if n < REPORTED or c in near or c is choice.original or c is choice.best]
+
+
+def choices(c: Candidate) -> int:
+    """Steps of the derivation that were a choice and not forced by the operator that was aimed at."""
+    return sum(s.rule in ("sum-split", "substitute-sum", "bilinear") for s in c.form.steps)
+
+
+def kernels_report(c: Candidate) -> list[KernelTime]:
+    """The kernels of a candidate in order; ms is None where they were not measured one by one."""
+    seconds = c.seconds or (float("inf"),) * len(c.build.kernels)
+    return [{"kernel": k.describe(), "ms": finite(1e3 * t)} for k, t in zip(c.build.kernels, seconds, strict=True)]
+
+
+def candidate_report(c: Candidate) -> CandidateRow:
+    """A candidate in one line each: operators, rules, cost in ms."""
+    return {
+        "operators": [str(m) for _, m in c.form.matches],
+        "kernels": [k.describe() for k in c.build.kernels],
+        "rules": c.rules,
+        "predicted_ms": finite(c.predicted * 1e3),
+        "measured_ms": finite(c.measured * 1e3),
+    }
+
+
+def finite(x: float) -> float | None:
+    """None for what was not measured or cannot run: JSON has no infinity."""
+    return x if x < float("inf") else None

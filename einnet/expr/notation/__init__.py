@@ -1,0 +1,1 @@
+"""Expressions as people read them: the text form with its grammar, LaTeX, HTML and pictures."""

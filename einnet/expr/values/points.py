@@ -1,0 +1,168 @@
+"""Evaluation of a scope at a few output points: in any number system, with functions of their addresses for the elements of tensors.
+
+Modulo 2^61 - 1 these are pseudo-random; or it is seen how large sums may become, and which elements are read.
+
+Nothing is materialised: a nested scope is evaluated at the points that are read, so that expressions are compared at their real extents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import reduce
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from einnet.expr.functions.modular import Residues, random_function, seed_of
+from einnet.expr.index import Range
+from einnet.expr.nodes import Read, Scope, Tensor, neutral, reads
+from einnet.expr.values.arithmetic import Arithmetic, Array, Machine, Magnitudes, Modular
+from einnet.expr.values.bodies import Environment, Integers, flat_address, reduced, terms, values
+
+_CHUNK = 1 << 18
+"""Elements of one intermediate array."""
+
+Element = Callable[[Tensor, Integers], Array]
+"""The elements of a tensor at flat addresses."""
+
+
+def values_at(scope: Scope, points: NDArray[np.int64], system: Arithmetic, element: Element) -> Array:
+    """Values in a number system at `points`, an array of shape (n, rank); 0 outside the scope's box. Raises UsageError as the system does."""
+    with np.errstate(all="ignore"):
+        return _Points(system, element).values(scope, points)
+
+
+def elements_read(scope: Scope, point: tuple[int, ...]) -> frozenset[tuple[str, int]]:
+    """The elements (tensor, flat address) that are read, inside their boxes, for the value at a point; those of both branches of selects."""
+    found: set[tuple[str, int]] = set()
+    tracing = _Tracing(Machine("float64"), lambda t, address: np.ones(np.shape(address)), found=found)
+    with np.errstate(all="ignore"):
+        tracing.values(scope, np.asarray([point], dtype=np.int64).reshape(1, len(scope.loops)))
+    return frozenset(found)
+
+
+def evaluate_at(scope: Scope, points: NDArray[np.int64], seed: int) -> Residues:
+    """Values at `points`, an array of shape (n, rank), as uint64 residues; 0 outside the scope's box.
+
+    Element `index` of tensor `name` is hash(seed, name, address of index). Infinities are the codes of `einnet.expr.functions.modular`.
+    """
+
+    def element(t: Tensor, address: Integers) -> Array:
+        return random_function(seed_of(seed, t.name), (address,))
+
+    return _Points(Modular(), element).values(scope, points)
+
+
+def magnitudes_at(scope: Scope, points: NDArray[np.int64], whole: bool = False) -> tuple[NDArray[np.float64], dict[str, float]]:
+    """How large at most the products that are added up at `points` are together, where no element of a tensor is larger than 1.
+
+    The second result says how large arguments of functions are (see `Magnitudes`). `whole`: as if tensors went on beyond their boxes.
+    """
+    system = Magnitudes()
+    found = _Points(system, lambda t, address: np.ones(()), whole).values(scope, points)
+    return found, system.arguments
+
+
+def work(scope: Scope, points: int) -> int:
+    """Body evaluations needed for some points, at most; a nested scope is evaluated at no more points than it has."""
+    here = points * prod(i.extent for i in scope.sums)
+    return here + sum(work(r.base, min(here, prod(r.base.shape))) for r in reads(scope.body) if isinstance(r.base, Scope))
+
+
+@dataclass(frozen=True)
+class _Points:
+    """A number system, and the elements of tensors at flat addresses; `whole` tensors have elements outside their boxes too."""
+
+    system: Arithmetic
+    element: Element
+    whole: bool = False
+
+    def values(self, scope: Scope, points: NDArray[np.int64]) -> Array:
+        """The scope's values at points; 0 outside its box."""
+        result = np.zeros(len(points), dtype=self.system.dtype)
+        inside = np.ones(len(points), dtype=np.bool_)
+        for axis, (lo, hi) in enumerate(scope.box):
+            inside &= (points[:, axis] >= lo) & (points[:, axis] < hi)
+        with np.errstate(over="ignore"):
+            result[inside] = self.at(scope, points[inside])
+        return result
+
+    def at(self, s: Scope, points: NDArray[np.int64]) -> Array:
+        if any(i.extent == 0 for i in s.sums):
+            return np.full(len(points), self.system.number(neutral(s.reduce)), dtype=self.system.dtype)
+        size = prod(i.extent for i in s.sums)
+        step = max(1, _CHUNK // size)
+        ranges = {i.name: i.range for i in s.sums}
+        parts = [self.block(s, points[k : k + step], ranges) for k in range(0, len(points), step)]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=self.system.dtype)
+
+    def block(self, s: Scope, points: NDArray[np.int64], ranges: dict[str, Range]) -> Array:
+        """The reduction over a part of the sums, halved until intermediate arrays are small."""
+        size = len(points) * prod(hi - lo for lo, hi in ranges.values())
+        if size > _CHUNK:
+            name = max(ranges, key=lambda n: ranges[n][1] - ranges[n][0])
+            lo, hi = ranges[name]
+            if hi - lo > 1:
+                middle = (lo + hi) // 2
+                halves = [self.block(s, points, {**ranges, name: part}) for part in ((lo, middle), (middle, hi))]
+                return self.system.reduce(s.reduce, np.stack(halves), (0,))
+        shape = (len(points), *(hi - lo for lo, hi in ranges.values()))
+
+        def along(axis: int, array: NDArray[np.int64]) -> Integers:
+            return array.reshape([-1 if a == axis else 1 for a in range(len(shape))])
+
+        env = {i.name: along(0, points[:, k]) for k, i in enumerate(s.loops)}
+        env |= {n: along(1 + k, np.arange(*r)) for k, (n, r) in enumerate(ranges.items())}
+        parts = [reduced(self.system, s.reduce, values(t, env, self.system, self.read), 1, shape) for t in terms(s)]
+        return np.broadcast_to(reduce(self.system.add, parts), (len(points),))
+
+    def read(self, r: Read, env: Environment) -> Array:
+        address, inside = flat_address(r.index, r.base.box, env)
+        if isinstance(r.base, Scope):
+            found = self.read_scope(r.base, address, inside)
+        elif r.base.values is not None:
+            table = np.array([self.system.number(v) for v in r.base.values], dtype=self.system.dtype)
+            found = np.take(table, np.clip(address, 0, len(table) - 1))
+        else:
+            found = self.element(r.base, address)
+            if self.whole:
+                return found
+        return found if inside is None else np.where(inside, found, self.system.number(r.fill))
+
+    def read_scope(self, s: Scope, address: Integers, inside: NDArray[np.bool_] | None) -> Array:
+        """The scope's values at flat addresses; each distinct one is evaluated once, those outside not at all."""
+        if inside is None:
+            distinct, back = np.unique(address, return_inverse=True)
+            return self.at(s, _unravel(distinct, s))[back.reshape(-1)].reshape(address.shape)
+        address, inside = np.broadcast_arrays(address, inside)
+        found = np.zeros(address.shape, dtype=self.system.dtype)
+        distinct, back = np.unique(address[inside], return_inverse=True)
+        found[inside] = self.at(s, _unravel(distinct, s))[back]
+        return found
+
+
+@dataclass(frozen=True)
+class _Tracing(_Points):
+    """An evaluation that takes down which elements it reads."""
+
+    found: set[tuple[str, int]] = field(default_factory=set)
+
+    def read(self, r: Read, env: Environment) -> Array:
+        if isinstance(r.base, Tensor) and r.base.values is None:
+            address, inside = flat_address(r.index, r.base.box, env)
+            if inside is not None:
+                address, inside = np.broadcast_arrays(address, inside)
+                address = address[inside]
+            self.found.update((r.base.name, int(a)) for a in np.unique(address))
+        return super().read(r, env)
+
+
+def _unravel(address: NDArray[Any], s: Scope) -> NDArray[np.int64]:
+    rest, columns = address, []
+    for lo, hi in reversed(s.box):
+        rest, at = np.divmod(rest, hi - lo)
+        columns.append(at + lo)
+    return np.stack(columns[::-1], axis=1) if columns else np.zeros((len(address), 0), dtype=np.int64)

@@ -1,0 +1,1 @@
+"""ONNX in: a model file as a tensor program."""

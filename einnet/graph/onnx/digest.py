@@ -1,0 +1,32 @@
+"""What a model computes, as a digest."""
+
+from __future__ import annotations
+
+import hashlib
+
+import onnx
+
+from einnet.graph.onnx.read import Source, serialised
+
+
+def digest(model: Source) -> str | None:
+    """32 hex digits of what a model computes: its nodes, weights, inputs, outputs, functions and opsets, not its notes.
+
+    None for a model of more than 2 GB.
+    """
+    data = serialised(model)
+    if data is None:
+        return None
+    proto = onnx.load_model_from_string(data)
+    for field in ("doc_string", "producer_name", "producer_version", "metadata_props", "model_version", "domain", "ir_version"):
+        proto.ClearField(field)
+    for weight in proto.graph.initializer:
+        weight.ClearField("data_location")
+        weight.ClearField("external_data")
+    for part in (proto.graph, *proto.functions):
+        for field in ("doc_string", "metadata_props", "value_info"):
+            part.ClearField(field)
+        for node in part.node:
+            node.ClearField("doc_string")
+            node.ClearField("metadata_props")
+    return hashlib.blake2b(proto.SerializeToString(deterministic=True), digest_size=16).hexdigest()

@@ -1,0 +1,104 @@
+"""PyTorch in: an exported program, or a module with example inputs, as an ONNX model, by torch's own exporter.
+
+Nothing here imports torch before the caller has: what is no object of torch's is given back as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from einnet.errors import BackendError, ModelError, UsageError
+from einnet.graph.onnx.read import first_line
+
+LIMIT = 1 << 31
+"""Bytes that a protobuf cannot have."""
+
+
+def is_torch(model: Any) -> bool:
+    """It is a program that torch.export has made, or a module."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, (torch.export.ExportedProgram, torch.nn.Module))
+
+
+def as_onnx(model: Any, example: Sequence[Any] | None = None) -> Any:
+    """The model as an ONNX model if it is one of torch's, else as it is.
+
+    `example` are the positional inputs of a module, which fix its shapes; an exported program has its own. Raises UsageError where a module has no
+    example inputs or another kind of model has some, and what `exported` raises.
+    """
+    if not is_torch(model):
+        if example is not None:
+            raise UsageError(f"example inputs go with a torch.nn.Module, not with {type(model).__name__}")
+        return model
+    import torch
+
+    if isinstance(model, torch.export.ExportedProgram):
+        if example is not None:
+            raise UsageError("an exported program has its inputs' shapes: it takes no example inputs")
+        return exported(model)
+    if example is None:
+        raise UsageError(f"a torch.nn.Module wants example inputs: optimize({type(model).__name__.lower()}, example=(x,))")
+    if model.training:
+        raise UsageError("the module is in training mode, which is not what is to be optimized: call its eval() first")
+    return apart(lambda: exported(traced(model, example)))
+
+
+def traced(module: Any, example: Sequence[Any]) -> Any:
+    """The module as torch.export sees it on these inputs. Raises ModelError where it cannot be exported."""
+    import torch
+
+    try:
+        with torch.no_grad(), quiet():
+            return torch.export.export(module, tuple(example), strict=False)
+    except Exception as error:  # torch raises many types for what it cannot trace
+        raise ModelError(f"{type(module).__name__}: torch cannot export it: {told(error)}") from error
+
+
+def exported(program: Any, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> Any:
+    """An exported program as an ONNX model (an onnx.ModelProto), with these names for its inputs and outputs.
+
+    Raises BackendError where a package is missing, ModelError where torch's exporter has no ONNX for it.
+    """
+    import torch
+
+    try:
+        with torch.no_grad(), quiet():
+            result = torch.onnx.export(program, dynamo=True, optimize=True, verbose=False, input_names=inputs, output_names=outputs)
+            size = sum(value.const_value.nbytes for value in result.model.graph.initializers.values() if value.const_value is not None)
+            if size >= LIMIT:
+                raise ModelError(f"the weights have {size / 1e9:.3g} GB: more than an ONNX model in memory can have, 2 GB")
+            return result.model_proto
+    except ModelError:
+        raise
+    except ImportError as error:
+        raise BackendError(f"torch's ONNX exporter cannot be used ({first_line(error)}): `pip install 'einnet[torch]'`") from error
+    except Exception as error:  # the exporter raises many types
+        raise ModelError(f"torch's exporter has no ONNX model for it: {told(error)}") from error
+
+
+def apart(call: Callable[[], Any]) -> Any:
+    """What the call gives, in a thread of its own: dispatch keys and modes that torch has set in the caller's thread hold for that alone."""
+    with ThreadPoolExecutor(1, "einnet-export") as pool:
+        return pool.submit(call).result()
+
+
+def told(error: BaseException) -> str:
+    """The line of torch's error that says what is wrong; the errors that it wraps say more than the outermost."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Nothing of what the exporter says beside its result is shown."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,202 @@
+"""ONNX in: a model as a program of scoped expressions, with opaque nodes for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from einnet.errors import ModelError, NotStaticError
+from einnet.expr.nodes import Tensor
+from einnet.graph.onnx.flat import FlatNode, Flattener
+from einnet.graph.onnx.infer import Fact, build_model
+from einnet.graph.onnx.naming import Namer
+from einnet.graph.onnx.opaque_groups import Groups, live
+from einnet.graph.onnx.read import Source, read
+from einnet.graph.onnx.shapes import Shapes
+from einnet.graph.operators.op import Attribute, Op, Operand, Unsupported
+from einnet.graph.operators.registry import lower
+from einnet.graph.program import Header, Held, Node, Opaque, Program, ProgramNode
+
+_EMBEDDED_BYTES = 1 << 16
+"""Constants up to this size stay inside an opaque node's model; larger ones are weights of the program."""
+
+GIVEN_OUT = "truth values are given out"
+"""Why a program ends in a cast that the model has not: expressions give 0 and 1, and the model's output is bool."""
+
+
+def load(model: Source, shapes: Shapes | None = None) -> Program:
+    """Read a model and lower every node.
+
+    `shapes` gives static shapes to inputs by ONNX name; a symbolic dimension bound through one input is bound wherever the symbol occurs.
+    Initialisers that are also inputs are constants. Every float32 node with a form in the language becomes expressions; everything else
+    is kept as it is in opaque nodes.
+
+    Raises ModelError, on one line, for a file that cannot be read, an invalid graph, or a shape that nothing fixes.
+    """
+    if not isinstance(model, (str, Path, onnx.ModelProto, ir.Model)):
+        raise ModelError(f"expected a path, an onnx.ModelProto or an onnx_ir.Model, not {type(model).__name__}")
+    title = str(model) if isinstance(model, (str, Path)) else model.graph.name or "model"
+    graph = read(model, shapes)
+    return _Lowering(graph, Flattener(graph, title), title).program()
+
+
+class _Lowering:
+    def __init__(self, model: ir.Model, flat: Flattener, title: str) -> None:
+        self.model, self.flat, self.title = model, flat, title
+        self.namer = Namer()
+        self.tensors: dict[Fact, Tensor] = {}
+        self.weights: dict[str, np.ndarray] = {}
+        self.done: list[ProgramNode] = []
+
+    def program(self) -> Program:
+        graph = self.model.graph
+        for value in graph.inputs:
+            if not self.flat.facts[value].crosses:
+                raise NotStaticError(f"{self.title}: input {value.name!r} has elements of type {value.dtype}")
+        inputs = tuple(self.tensor(self.flat.facts[value]) for value in graph.inputs)
+        results = [(str(value.name), self.flat.facts[value]) for value in graph.outputs]
+        for name, fact in results:
+            if not fact.crosses:
+                what = "its shape depends on data" if fact.dtype else "it is no tensor of a plain type"
+                raise NotStaticError(f"{self.title}: output {name!r} is no static tensor: {what}")
+        outputs = tuple((name, self.tensor(fact).name) for name, fact in results)
+        nodes = live(self.flat.nodes, (fact for _, fact in results))
+        parts = Groups(nodes).ordered()
+        readers: dict[Fact, set[int]] = {fact: {-1} for _, fact in results}
+        for n, part in enumerate(parts):
+            for node in part:
+                for fact in node.reads.values():
+                    readers.setdefault(fact, set()).add(n)
+        for n, part in enumerate(parts):
+            self.part(part, {f for node in part for f in node.outputs if f is not None and readers.get(f, {n}) != {n}})
+        outputs = tuple((name, self.given_out(name, fact).name) for name, fact in results)
+        names = {t.name: str(value.name) for t, value in zip(inputs, graph.inputs)}
+        names |= {tensor: name for name, tensor in reversed(outputs)} | names
+        used = {name for node in self.done for name in node.inputs} | {name for _, name in outputs}
+        weights = {name: value for name, value in self.weights.items() if name in used}
+        imports = graph.opset_imports
+        opset = imports.get("", 0) or imports.get("ai.onnx", 1)
+        header = Header(opset, graph.name or "model", self.model.doc_string or "", tuple(self.model.metadata_props.items()))
+        values = ((fact, t) for fact, t in self.tensors.items() if fact.value is None and fact.dtype == t.dtype)
+        holds = {t.name: Held(fact.name, tuple(range(len(t.shape)))) for fact, t in values}
+        return Program(inputs, tuple(self.done), outputs, weights, names, Path(self.title).stem, header, holds)
+
+    def tensor(self, fact: Fact) -> Tensor:
+        """The program's tensor for a value; a constant becomes a weight."""
+        if fact not in self.tensors:
+            assert fact.dtype is not None
+            assert fact.shape is not None
+            tensor = Tensor(self.namer(fact.name), fact.shape, fact.dtype, fact.value is not None)
+            self.tensors[fact] = tensor
+            if fact.value is not None:
+                self.weights[tensor.name] = np.asarray(fact.value, order="C")
+        return self.tensors[fact]
+
+    def part(self, nodes: Sequence[FlatNode], outside: set[Fact]) -> None:
+        """One node as expressions if it has any, else the nodes as one opaque node."""
+        reason = Unsupported("a value between these nodes is no tensor of static shape")
+        if len(nodes) == 1:
+            attempt = self.expressions(nodes[0], outside)
+            if attempt is None:
+                return
+            reason = attempt
+        self.opaque(nodes, outside, reason)
+
+    def expressions(self, node: FlatNode, used: set[Fact]) -> Unsupported | None:
+        """Append the node's expressions, or say why there are none."""
+        if not node.standard:
+            return Unsupported(f"{node.node.op_type} of domain {node.node.domain}")
+        if any(not f.crosses for f in node.reads.values()):
+            return Unsupported("it reads a value that is no plain tensor")
+        values = [node.reads.get(str(v.name)) if v is not None else None for v in node.node.inputs]
+        inputs = tuple(None if f is None else Operand(self.tensor(f), f.value, f.dtype or "") for f in values)
+        outside = [f for f in node.outputs if f is not None and f in used]
+        made = {f: replace(self.tensor(f), dtype="f32") for f in outside}
+        outputs = tuple(None if f is None else made.get(f) for f in node.outputs)
+        element = next((f.dtype for f in outside if f.dtype), "f32")
+        shapes = tuple(None if f is None else f.shape for f in node.outputs)
+        op = Op(node.node.op_type, self.version(node.node), inputs, outputs, attributes(node.node), self.namer, shapes, element)
+        lowered = lower(op)
+        if isinstance(lowered, Unsupported):
+            return lowered
+        self.weights.update(lowered.weights)
+        own = {tensor.name: tensor for tensor, _ in lowered.chain}
+        self.tensors.update({f: own[t.name] for f, t in made.items()})
+        self.done.extend(Node(tensor, scope, (node.label,)) for tensor, scope in lowered.chain)
+        return None
+
+    def typed(self, name: str, fact: Fact) -> tuple[tuple[str, Fact], onnx.NodeProto | None]:
+        """An input of an opaque node: as it is, or as the numbers 0 and 1 that an expression gives for truth values, with their cast."""
+        if self.tensor(fact).dtype == fact.dtype:
+            return (name, fact), None
+        assert fact.elem is not None
+        number = f"{name}/number"
+        return (number, Fact(number, ir.DataType.FLOAT, fact.shape)), onnx.helper.make_node("Cast", [number], [name], to=int(fact.elem))
+
+    def given_out(self, name: str, fact: Fact) -> Tensor:
+        """The tensor of an output, of its own element type."""
+        tensor = self.tensor(fact)
+        if tensor.dtype == fact.dtype:
+            return tensor
+        given, cast = self.typed(name, fact)
+        assert cast is not None
+        result = Fact(name, fact.elem, fact.shape)
+        model = build_model(self.model, [cast], [given], [], [(name, result)])
+        self.done.append(Opaque((self.tensor(result),), (tensor.name,), model.SerializeToString(), (f"Cast {name!r}",), GIVEN_OUT))
+        return self.tensor(result)
+
+    def version(self, node: ir.Node) -> int:
+        imports = self.model.graph.opset_imports
+        return node.version or imports.get("", 0) or imports.get("ai.onnx", 1)
+
+    def opaque(self, nodes: Sequence[FlatNode], outside: set[Fact], reason: Unsupported) -> None:
+        """Keep the nodes as a model of their own."""
+        made = {f for node in nodes for f in node.outputs if f is not None}
+        every = {name: fact for node in nodes for name, fact in node.reads.items()}
+        reads = {name: fact for name, fact in every.items() if fact not in made}
+        aliases = {name: fact for name, fact in every.items() if fact in made and name != fact.name}
+        held = {name: f for name, f in reads.items() if f.value is not None and (f.value.nbytes <= _EMBEDDED_BYTES or not f.crosses)}
+        inputs = [(name, f) for name, f in reads.items() if name not in held]
+        outputs = [f for node in nodes for f in node.outputs if f is not None and f in outside and f.value is None]
+        protos: list[onnx.NodeProto] = []
+        given: list[tuple[str, Fact]] = []
+        for name, f in inputs:
+            typed, cast = self.typed(name, f)
+            protos += [cast] if cast else []
+            given.append(typed)
+        for node in nodes:
+            own = {f.name for f in node.outputs if f is not None}
+            protos.append(node.proto)
+            protos.extend(onnx.helper.make_node("Identity", [f.name], [name]) for name, f in aliases.items() if f.name in own)
+        model = build_model(self.model, protos, given, held.items(), [(f.name, f) for f in outputs])
+        origin = tuple(node.label for node in nodes)
+        self.done.append(
+            Opaque(
+                tuple(self.tensor(f) for f in outputs), tuple(self.tensor(f).name for _, f in inputs), model.SerializeToString(), origin, reason.why
+            )
+        )
+
+
+def attributes(node: ir.Node) -> dict[str, Attribute]:
+    """The attributes of a node that operators read, as plain values."""
+    found: dict[str, Attribute] = {}
+    for name, attribute in node.attributes.items():
+        match attribute.type:
+            case ir.AttributeType.INT:
+                found[name] = attribute.as_int()
+            case ir.AttributeType.FLOAT:
+                found[name] = float(attribute.as_float())
+            case ir.AttributeType.STRING:
+                found[name] = attribute.value.decode(errors="replace") if isinstance(attribute.value, bytes) else attribute.as_string()
+            case ir.AttributeType.INTS:
+                found[name] = tuple(attribute.as_ints())
+            case ir.AttributeType.FLOATS:
+                found[name] = tuple(map(float, attribute.as_floats()))
+            case ir.AttributeType.TENSOR:
+                found[name] = np.asarray(attribute.as_tensor().numpy())
+    return found

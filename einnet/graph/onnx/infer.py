@@ -1,0 +1,169 @@
+"""Types and shapes of one node's results, by ONNX shape inference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from einnet.graph.dtypes import dtype_name
+from einnet.graph.onnx.read import first_line
+
+STANDARD = ("", "ai.onnx")
+"""Names of the standard operator domain."""
+
+LEAST_FORMAT = 4
+"""Version of the file format from which on an initialiser need not be an input: before, inference knows nothing of one that is none."""
+
+POOLING = ("MaxPool", "AveragePool", "LpPool")
+COUNTED = 22
+"""Opset from which on the standard says what runtimes have always done with `ceil_mode`: a window that starts in the padding behind is none."""
+
+_BODY = "einnet.body"
+
+Types = Mapping[str, onnx.TypeProto]
+
+
+@dataclass(eq=False)
+class Fact:
+    """What is known of one value: its ONNX name, element type, static shape, its contents if it is constant, and its type as inferred."""
+
+    name: str
+    elem: ir.DataType | None
+    shape: tuple[int, ...] | None
+    value: np.ndarray | None = None
+    type: onnx.TypeProto | None = None
+
+    @property
+    def dtype(self) -> str | None:
+        """The short type name if such a tensor may cross between kernels."""
+        try:
+            return None if self.elem is None else dtype_name(self.elem.numpy())
+        except TypeError:
+            return None
+
+    @property
+    def crosses(self) -> bool:
+        """A tensor of a plain type and a static shape."""
+        return self.dtype is not None and self.shape is not None
+
+    def refine(self, inferred: onnx.TypeProto | None) -> None:
+        """Take over what inference found."""
+        if inferred is None or inferred.WhichOneof("value") is None:
+            return
+        self.type = inferred
+        if not inferred.HasField("tensor_type"):
+            self.elem = self.shape = None
+            return
+        tensor = inferred.tensor_type
+        if tensor.elem_type:
+            self.elem = ir.DataType(tensor.elem_type)
+        if tensor.HasField("shape") and all(d.HasField("dim_value") for d in tensor.shape.dim):
+            self.shape = tuple(d.dim_value for d in tensor.shape.dim)
+
+
+def build_model(
+    model: ir.Model,
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Iterable[tuple[str, Fact]],
+    held: Iterable[tuple[str, Fact]],
+    outputs: Iterable[tuple[str, Fact | None]],
+) -> onnx.ModelProto:
+    """A model of a few nodes: typed inputs, constants as initialisers, outputs typed where that is known."""
+
+    def info(name: str, fact: Fact | None) -> onnx.ValueInfoProto:
+        if fact is not None and fact.elem is not None and fact.shape is not None:
+            return onnx.helper.make_tensor_value_info(name, int(fact.elem), fact.shape)
+        if fact is not None and fact.type is not None:
+            return onnx.helper.make_value_info(name, fact.type)
+        return onnx.helper.make_empty_tensor_value_info(name)
+
+    graph = onnx.helper.make_graph(
+        list(nodes),
+        "opaque",
+        [info(name, fact) for name, fact in inputs],
+        [info(name, fact) for name, fact in outputs],
+        [onnx.numpy_helper.from_array(fact.value, name) for name, fact in held if fact.value is not None],
+    )
+    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in model.graph.opset_imports.items()]
+    return onnx.helper.make_model(graph, opset_imports=imports, ir_version=min(max(model.ir_version, LEAST_FORMAT), 10))
+
+
+def infer(model: onnx.ModelProto) -> tuple[Types, str]:
+    """Output types of a one-node model by name, and what inference complained about.
+
+    An operator without an inference function of its own is inferred through its function body, where the standard defines it by one.
+    """
+    (node,) = model.graph.node
+    count = next((a.i for a in node.attribute if a.name == "num_outputs"), len(node.output))
+    if count != len(node.output):  # inference does not survive it
+        return {}, f"num_outputs is {count}, and it has {len(node.output)} outputs"
+    types, failure = _infer(with_windows_that_count(model))
+    if not failure and any(t.WhichOneof("value") is None for t in types.values()):
+        expanded = with_body(model)
+        if expanded is not None:
+            types, failure = _infer(expanded)
+    return types, failure
+
+
+def _infer(model: onnx.ModelProto) -> tuple[Types, str]:
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except Exception as error:  # inference raises its own and checker types
+        return {}, first_line(error)
+    return {o.name: o.type for o in inferred.graph.output}, ""
+
+
+def with_windows_that_count(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A one-node model that pools with `ceil_mode`, under the first opset whose inference counts windows as runtimes do; any other as it is."""
+    (node,) = model.graph.node
+    ceiled = any(a.name == "ceil_mode" and a.i for a in node.attribute)
+    version = opset(model)
+    if node.op_type not in POOLING or node.domain not in STANDARD or not ceiled or version >= COUNTED:
+        return model
+    later = onnx.ModelProto()
+    later.CopyFrom(model)
+    for imported in later.opset_import:
+        if imported.domain in STANDARD:
+            imported.version = COUNTED
+    return later
+
+
+def opset(model: onnx.ModelProto) -> int:
+    """The version of the standard operators."""
+    return next((o.version for o in model.opset_import if o.domain in STANDARD), 1)
+
+
+def with_body(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """The one-node model with the node's standard function body as a model-local function; None if the standard has none."""
+    (node,) = model.graph.node
+    version = opset(model)
+    if node.domain not in STANDARD or not onnx.defs.has(node.op_type, node.domain):
+        return None
+    try:
+        schema: Any = onnx.defs.get_schema(node.op_type, version, "")  # the stubs lack half of its members
+    except onnx.defs.SchemaError:
+        return None
+    known = {v.name: v.type for v in model.graph.input} | {
+        t.name: onnx.helper.make_tensor_type_proto(t.data_type, t.dims) for t in model.graph.initializer
+    }
+    body = onnx.FunctionProto()
+    if schema.has_function:
+        body.CopyFrom(schema.function_body)
+    elif schema.has_context_dependent_function:
+        operands = [known[name].SerializeToString() if name else b"" for name in node.input]
+        since = max((v for v in schema.context_dependent_function_opset_versions if v <= version), default=version)
+        body.ParseFromString(schema.get_context_dependent_function_with_opset_version(since, node.SerializeToString(), operands))
+    if not body.node:
+        return None
+    expanded = onnx.ModelProto()
+    expanded.CopyFrom(model)
+    body.name, body.domain = node.op_type, _BODY
+    expanded.graph.node[0].domain = _BODY
+    expanded.functions.append(body)
+    expanded.opset_import.append(onnx.helper.make_opsetid(_BODY, 1))
+    return expanded

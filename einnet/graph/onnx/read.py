@@ -1,0 +1,129 @@
+"""A model file, proto or graph as one checked, normalised onnx-ir model with static input shapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Union
+
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx_ir.passes import common
+
+from einnet.errors import ModelError
+from einnet.graph.onnx.shapes import Shapes, fix_inputs
+
+Source = Union[str, Path, onnx.ModelProto, ir.Model]
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of the text of what an exception goes back to."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def read(source: Source, shapes: Shapes | None = None) -> ir.Model:
+    """Load, check, inline functions, lift constants, name everything, fix the input shapes.
+
+    An initialiser that is also a graph input counts as a constant, whatever the IR version: the program is specialised to its default.
+
+    Raises ModelError for what is no valid ONNX model, and for a dimension that nothing fixes.
+    """
+    title = str(source) if isinstance(source, (str, Path)) else source.graph.name or "model"
+    proto = _from_file(Path(source)) if isinstance(source, (str, Path)) else source
+    if isinstance(proto, onnx.ModelProto) and not (proto.graph.node or proto.graph.output):
+        raise ModelError(f"{title}: not an ONNX model, or one without a graph")
+    try:
+        model = proto.clone() if isinstance(proto, ir.Model) else ir.from_proto(proto)
+        if isinstance(source, (str, Path)):
+            ir.external_data.set_base_dir(model.graph, Path(source).parent)
+        types = [(value.type, value.shape) for value in model.graph.outputs]
+        for run in (
+            common.InlinePass(),
+            common.TopologicalSortPass(),
+            common.RemoveInitializersFromInputsPass(),
+            common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
+            common.NameFixPass(),
+            common.CommonSubexpressionEliminationPass(),
+            common.RemoveUnusedNodesPass(),
+        ):
+            run(model)
+        for value, (kind, shape) in zip(model.graph.outputs, types):  # merging equal nodes may put an untyped copy in an output's place
+            value.type, value.shape = value.type or kind, value.shape or shape
+        _check(model)
+    except Exception as error:  # onnx-ir and the checker raise many types for a malformed graph
+        raise ModelError(f"{title}: not a valid ONNX model: {first_line(error)}") from error
+    fix_inputs(model.graph, shapes or {}, title)
+    return model
+
+
+def runnable(source: Source) -> bytes | str:
+    """What ONNX Runtime takes to run the model as it is: its path, so that external data is found, or its bytes."""
+    if isinstance(source, (str, Path)):
+        return str(source)
+    proto = source if isinstance(source, onnx.ModelProto) else ir.to_proto(source)
+    return proto.SerializeToString()  # type: ignore[no-any-return]
+
+
+def normalised(source: Source, shapes: Shapes | None = None) -> onnx.ModelProto:
+    """The model as `read` gives it, with the weights in it."""
+    model = read(source, shapes)
+    ir.external_data.load_to_model(model)
+    return ir.to_proto(model)
+
+
+def in_memory(source: Source) -> onnx.ModelProto:
+    """The model as it is, with the weights in it."""
+    if isinstance(source, (str, Path)):
+        return onnx.load(source)
+    return source if isinstance(source, onnx.ModelProto) else ir.to_proto(source)
+
+
+def serialised(source: Source) -> bytes | None:
+    """The whole model with its weights as bytes; None where they are more than a protobuf can be (2 GB)."""
+    proto = in_memory(source)
+    return proto.SerializeToString() if proto.ByteSize() < 1 << 31 else None
+
+
+def save_apart(model: onnx.ModelProto, path: Path, weights: str) -> None:
+    """Write the model, which keeps its weights, and these into the file of that name beside it. Raises OSError."""
+    ir.save(ir.from_proto(model), path, external_data=weights)
+
+
+def in_format(model: bytes | str, version: int) -> bytes:
+    """A serialised model, or one in a file, declared to be of another version of the file format."""
+    proto = onnx.load_model_from_string(model) if isinstance(model, bytes) else onnx.load(model)
+    proto.ir_version = version
+    return bytes(proto.SerializeToString())
+
+
+def _from_file(path: Path) -> onnx.ModelProto:
+    try:
+        return onnx.load(path, load_external_data=False)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except (DecodeError, ValueError) as error:
+        raise ModelError(f"{path}: not an ONNX file, or a truncated one") from error
+
+
+def _check(model: ir.Model) -> None:
+    """The ONNX checker on the model with its initialisers as inputs: it need not copy or find the weights."""
+    graph = model.graph
+    held = dict(graph.initializers)
+    for name, value in held.items():
+        if value.const_value is None:
+            raise ValueError(f"initializer {name!r} has no value")
+        value.dtype, value.shape = value.const_value.dtype, ir.Shape(value.const_value.shape.numpy())
+    count = len(graph.inputs)
+    graph.initializers.clear()
+    graph.inputs.extend(held.values())
+    try:
+        proto = ir.to_proto(model)
+        for output in proto.graph.output:  # runtimes accept outputs without a shape, the checker does not
+            if output.type.HasField("tensor_type"):
+                output.type.tensor_type.shape.SetInParent()
+        onnx.checker.check_model(proto)
+    finally:
+        del graph.inputs[count:]
+        graph.initializers.update(held)

@@ -1,0 +1,1 @@
+"""Passes over whole programs, before and after derivation."""

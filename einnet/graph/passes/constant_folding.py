@@ -1,0 +1,117 @@
+"""What depends on weights only: evaluated at compile time, hoisted out of bodies, held once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from math import prod
+
+import numpy as np
+
+from einnet.expr.nodes import (
+    Add,
+    Body,
+    Call,
+    Const,
+    Div,
+    Mul,
+    Read,
+    Scope,
+    Select,
+    Tensor,
+    children,
+    indices,
+    is_weight,
+    make_add,
+    make_mul,
+    reads,
+    rebuild,
+    used_names,
+)  # fmt: skip
+from einnet.expr.values.evaluate import evaluate
+from einnet.graph.program import Node, Program, ProgramNode
+from einnet.graph.rewrite import Fresh, exchange_in, exchange_tensors
+
+_ELEMENTS = 1 << 26
+"""Elements of the largest weight that evaluation may create, unless something that it reads is larger."""
+
+
+def evaluate_weights(program: Program) -> Program:
+    """Compute the nodes that read weights only (in float64, held as float32) and make them weights."""
+    values: dict[str, np.ndarray] = dict(program.weights)
+    exchange: dict[str, Tensor] = {}
+    nodes: list[ProgramNode] = []
+    for node in program.nodes:
+        if not isinstance(node, Node):
+            nodes.append(node)
+            continue
+        scope = exchange_in(node.scope, exchange)
+        if is_weight(scope) and all(name in values for name in node.inputs) and fits(scope, values):
+            values[node.output.name] = evaluate(scope, {name: values[name] for name in node.inputs}, "float64").astype(np.float32)
+            exchange[node.output.name] = replace(node.output, weight=True)
+        else:
+            nodes.append(replace(node, scope=scope))
+    return exchange_tensors(replace(program, nodes=tuple(nodes), weights=values), exchange)
+
+
+def fits(scope: Scope, values: Mapping[str, np.ndarray]) -> bool:
+    return prod(scope.shape) <= max([_ELEMENTS, *(values[r.base.name].size for r in reads(scope.body) if isinstance(r.base, Tensor))])
+
+
+def merge_weights(program: Program) -> Program:
+    """Hold equal weights once."""
+    first: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+    exchange: dict[str, Tensor] = {}
+    tensors = program.tensors()
+    for name, value in program.weights.items():
+        digest = blake2b(value.tobytes(), digest_size=16).digest()
+        kept = first.setdefault((str(value.dtype), value.shape, digest), name)
+        if kept != name:
+            exchange[name] = tensors[kept]
+    return exchange_tensors(program, exchange)
+
+
+def hoist(program: Program) -> Program:
+    """Give parts of bodies that read weights only nodes of their own, where the result is no larger than what they read."""
+    fresh = Fresh(program)
+    nodes: list[ProgramNode] = []
+    for node in program.nodes:
+        if not isinstance(node, Node) or is_weight(node.scope):
+            nodes.append(node)
+            continue
+        made: list[Node] = []
+
+        def materialise(part: Body, node: Node = node, made: list[Node] = made) -> Body:
+            used = used_names(part)
+            loops = tuple(i for i in (*node.scope.loops, *node.scope.sums) if i.name in used)
+            sizes = [prod(r.base.shape) for r in reads(part)]
+            if any(i.lo for i in loops) or not sizes or prod(i.extent for i in loops) > max(sizes):
+                return part
+            tensor = Tensor(fresh(f"{node.output.name}_const"), tuple(i.extent for i in loops), "f32", True)
+            made.append(Node(tensor, Scope(loops, (), part), node.origin))
+            return Read(tensor, indices(loops))
+
+        body = hoisted(node.scope.body, materialise)
+        nodes.extend(made)
+        nodes.append(node if not made else replace(node, scope=replace(node.scope, body=body)))
+    return replace(program, nodes=tuple(nodes))
+
+
+def hoisted(body: Body, materialise: Callable[[Body], Body]) -> Body:
+    """Replace the largest composite parts that read weights only."""
+    if isinstance(body, (Read, Const)) or not children(body):
+        return body
+    if is_weight(body):
+        return materialise(body)
+    if isinstance(body, (Add, Mul)):
+        join = make_add if isinstance(body, Add) else make_mul
+        known = [a for a in body.args if is_weight(a) and any(True for _ in reads(a))]
+        rest = [hoisted(a, materialise) for a in body.args if a not in known]
+        part = join(known) if known else None
+        if part is None or isinstance(part, (Read, Const)):
+            return join([*rest, *known])
+        return join([*rest, materialise(part)])
+    if isinstance(body, (Div, Call, Select)):
+        return rebuild(body, tuple(hoisted(a, materialise) for a in children(body)))
+    return body

@@ -1,0 +1,16 @@
+"""The program passes before the search."""
+
+from __future__ import annotations
+
+from einnet.graph.onnx.opaque_joins import join_opaque
+from einnet.graph.passes.simplify import simplify
+from einnet.graph.passes.storage_order import channels_last, permute
+from einnet.graph.passes.weight_structure import recover_structure
+from einnet.graph.program import Program
+
+
+def prepare(program: Program, permuted: bool = True) -> Program:
+    """Simplification, and if `permuted` data in the dimension order that its convolutions want."""
+    program = simplify(program)
+    order = channels_last(program) if permuted else {}
+    return recover_structure(join_opaque(simplify(permute(program, order)) if order else program))

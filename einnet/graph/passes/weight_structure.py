@@ -1,0 +1,152 @@
+"""Structure of weights that their values show: zeros outside a region, one value throughout, a product of vectors.
+
+A weight that has some is read as a tensor that is computed of it at compile time: select(region, W, 0), a number, u*v. Operators take that as they
+took the weight; derivations can open it. The region and the number are exact; a product is one where no element is further from it than rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+
+from einnet.expr.index import simplify, var
+from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, indices, make_mul, map_reads
+from einnet.graph.operators.choice import conditions
+from einnet.graph.operators.op import number
+from einnet.graph.passes.masks import whole
+from einnet.graph.program import Node, Program
+from einnet.graph.rewrite import Fresh
+
+MOST_FULL = 0.6
+"""Share of the elements that a region may have."""
+
+ROUNDING = 4e-7
+"""How far an element may be from the product, relative to the largest: that of three numbers rounded to float32."""
+
+BLOCKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+"""Blocks along a diagonal that are looked for."""
+
+
+def recover_structure(program: Program) -> Program:
+    """Reads of such weights, one iterator to a dimension, as reads of what they are made of."""
+    finder = _Finder(program)
+    nodes = [replace(n, scope=finder.opened(n.scope)) if isinstance(n, Node) else n for n in program.nodes]
+    return replace(program, nodes=tuple(nodes), weights={**program.weights, **finder.made})
+
+
+class _Finder:
+    """What is known of each weight, and the new weights that are needed to say it."""
+
+    def __init__(self, program: Program) -> None:
+        self.weights = program.weights
+        self.made: dict[str, np.ndarray] = {}
+        self._name = Fresh(program)
+        self._known: dict[Tensor, Scope | None] = {}
+
+    def opened(self, scope: Scope) -> Scope:
+        def open_read(r: Read) -> Body:
+            base = r.base
+            if not isinstance(base, Tensor) or base.name not in self.weights or not whole(r, base, scope):
+                return r
+            if base not in self._known:
+                self._known[base] = self.structure(base, self.weights[base.name])
+            found = self._known[base]
+            return r if found is None else Read(found, r.index, r.fill)
+
+        body = map_reads(scope.body, open_read)
+        return scope if body is scope.body else replace(scope, body=body)
+
+    def structure(self, tensor: Tensor, values: np.ndarray) -> Scope | None:
+        """The weight as a scope that shows its structure; None where there is none."""
+        if values.size < 2 or values.dtype != np.float32 or not np.isfinite(values).all():
+            return None
+        loops = tuple(Iter(f"i{n}", 0, extent) for n, extent in enumerate(values.shape))
+        if (values == values.flat[0]).all():
+            return Scope(loops, (), Const(number(float(values.flat[0]))))
+        body = self._region(tensor, values, loops) or self._product(tensor, values, loops)
+        return None if body is None else Scope(loops, (), body)
+
+    def _region(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...]) -> Body | None:
+        """select(region, W, 0), where few elements are no zeros."""
+        where = values != 0
+        if np.count_nonzero(where) > MOST_FULL * values.size:
+            return None
+        region = next(blocks(where, loops), None)
+        conds, inside = (region[0], values[region[1]]) if region else (conditions(where, loops), values[where])
+        if not conds:
+            return None
+        then: Body = Const(number(float(inside[0]))) if (inside == inside[0]).all() else Read(tensor, indices(loops))
+        return Select(conds, then, Const(number(0.0)))
+
+    def _product(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...]) -> Body | None:
+        """u*v*..., each with some of the dimensions."""
+        parts = factors(values.astype(np.float64), tuple(n for n, extent in enumerate(values.shape) if extent > 1))
+        if len(parts) < 2 or sum(p.size for p in parts.values()) >= values.size:
+            return None
+        return make_mul(self._factor(tensor, np.squeeze(p), tuple(loops[n] for n in dims)) for dims, p in parts.items())
+
+    def _factor(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...]) -> Read:
+        name = self._name(f"{tensor.name}_factor")
+        self.made[name] = np.ascontiguousarray(values, dtype=np.float32)
+        return Read(Tensor(name, values.shape, "f32", True), indices(loops))
+
+
+def blocks(where: np.ndarray, loops: tuple[Iter, ...]) -> Iterator[tuple[tuple[Cond, ...], np.ndarray]]:
+    """Equal blocks along the diagonal of two dimensions that hold all that is there, the smallest first; single elements are the diagonal.
+
+    Conditions, and the elements of the blocks, among which there may be zeros.
+    """
+    for a, b in combinations(range(where.ndim), 2):
+        n, m = where.shape[a], where.shape[b]
+        if min(n, m) < 2:
+            continue
+        flat = where.any(axis=tuple(k for k in range(where.ndim) if k not in (a, b)))
+        rows, columns = np.nonzero(flat)
+        for count in sorted({min(n, m), *(c for c in BLOCKS if n % c == m % c == 0)}, reverse=True):
+            high, wide = n // count, m // count
+            if count > 1 and n == high * count and m == wide * count and (rows // high == columns // wide).all():
+                ranges = {i.name: i.range for i in loops}
+                places = np.indices(where.shape, sparse=True)
+                inside = np.broadcast_to(places[a] // high == places[b] // wide, where.shape)
+                yield (Cond(simplify(var(loops[a].name) // high - var(loops[b].name) // wide, ranges), True),), inside
+
+
+def factors(values: np.ndarray, dims: tuple[int, ...]) -> dict[tuple[int, ...], np.ndarray]:
+    """The array, which varies along `dims`, as a product of arrays that vary along fewer, the others of extent 1; itself where it is none."""
+    for a, b in combinations(dims, 2):
+        parts = factored(np.moveaxis(values, (a, b), (-2, -1)))
+        if parts is None:
+            continue
+        found: dict[tuple[int, ...], np.ndarray] = {}
+        number = np.float64(1.0)
+        for part, own, other in zip(parts, (a, b), (b, a)):
+            whole = np.expand_dims(np.moveaxis(part, -1, own - (own > other)), other)
+            for key, factor in factors(whole, tuple(d for d in dims if d != other)).items():
+                if (factor == factor.flat[0]).all():
+                    number = number * factor.flat[0]
+                else:
+                    found[key] = found[key] * factor if key in found else factor
+        first = next(iter(found), dims)
+        found[first] = found.get(first, np.ones_like(values)) * number
+        return found
+    return {dims: values}
+
+
+def factored(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """u and v with values[.., r, s] = u[.., r]*v[.., s] up to rounding; None where there are none."""
+    *_, rows, columns = values.shape
+    flat = values.reshape(-1, rows, columns)
+    peak = np.abs(flat).reshape(len(flat), -1).argmax(axis=1)
+    r, s = peak // columns, peak % columns
+    every = np.arange(len(flat))
+    top = flat[every, r, s]
+    if not top.all():
+        return None
+    left, right = flat[every, :, s], flat[every, r, :] / top[:, None]
+    error = np.abs(left[:, :, None] * right[:, None, :] - flat).reshape(len(flat), -1).max(axis=1)
+    if (error > ROUNDING * np.abs(top)).any():
+        return None
+    return left.reshape(*values.shape[:-2], rows), right.reshape(*values.shape[:-2], columns)

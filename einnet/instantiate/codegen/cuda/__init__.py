@@ -1,0 +1,1 @@
+"""Generated kernels as grids of threads, and their CUDA text."""

@@ -1,0 +1,136 @@
+"""Epilogues: a pointwise scope around a vendor operator, as operations that the vendor kernel applies to its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from einnet.derivation.facts import in_range
+from einnet.expr.index import var
+from einnet.expr.nodes import Add, Body, Call, Const, Mul, Read, Scope, Tensor, reads
+from einnet.instantiate.address import address_of, flat_index
+from einnet.instantiate.fused_functions import fused
+from einnet.instantiate.kernels import Post, View, dense_strides
+
+ELEMENT_FUNCTIONS = ("relu", "tanh", "sigmoid")
+BufferOf = Callable[[Tensor | Scope], str]
+
+
+def absorb(scope: Scope, vendor: Scope, result: View, buffer_of: BufferOf) -> tuple[Post, ...] | None:
+    """The posts that turn the vendor scope's result into `scope`, or None where the vendor cannot.
+
+    `result` is the vendor kernel's result view over the dense box of its scope; `buffer_of` names the buffer of a post's operand.
+    """
+    found = {r for r in reads(scope.body) if r.base == vendor}
+    if scope.sums or len(found) != 1:
+        return None
+    (read,) = found
+    here = flat_index([var(i.name) for i in scope.loops], scope.box, scope.ranges)
+    inside = all(in_range(ix, box, scope.ranges) for ix, box in zip(read.index, vendor.box))
+    if not inside or _size(scope) != _size(vendor) or flat_index(read.index, vendor.box, scope.ranges) != here:
+        return None
+    steps = _chain(scope.body, read)
+    if steps is None:
+        return None
+    windows: list[tuple[Read, View] | None] = []
+    for _, operand, _, _ in steps:
+        view = operand_view(scope, operand, result, "") if operand else None
+        if operand and not view:
+            return None
+        windows.append((operand, view) if operand and view else None)
+    bound = [replace(w[1], buffer=buffer_of(w[0].base)) if w else None for w in windows]
+    return tuple(Post(kind, view, alpha, beta) for (kind, _, alpha, beta), view in zip(steps, bound))
+
+
+def _size(scope: Scope) -> int:
+    size = 1
+    for i in scope.loops:
+        size *= i.extent
+    return size
+
+
+_Step = tuple[str, "Read | None", float, float]
+
+
+def _chain(body: Body, read: Read) -> list[_Step] | None:
+    """The operations between the read and the whole body, innermost first."""
+    if body == read:
+        return []
+    match body:
+        case Add(args) | Mul(args):
+            inner = [a for a in args if read in reads(a)]
+            if len(inner) != 1:
+                return _function(body, read)
+            steps = _chain(inner[0], read)
+            if steps is None:
+                return None
+            for a in args:
+                if a is inner[0]:
+                    continue
+                if isinstance(a, Read) and a.fill == 0:
+                    steps.append(("add" if isinstance(body, Add) else "mul", a, 0.0, 0.0))
+                elif isinstance(a, Const):
+                    v = float(a.value)
+                    steps.append(("linear", None, 1.0, v) if isinstance(body, Add) else ("linear", None, v, 0.0))
+                else:
+                    return None
+            return steps
+        case Call(name, (arg,)) if name in ELEMENT_FUNCTIONS:
+            steps = _chain(arg, read)
+            return None if steps is None else [*steps, (name, None, 0.0, 0.0)]
+        case Call("min", (Call("max", (arg, Const(lo))), Const(hi))) if read in reads(arg):
+            steps = _chain(arg, read)
+            return None if steps is None else [*steps, ("clip", None, float(lo), float(hi))]
+    return _function(body, read)
+
+
+def _function(body: Body, read: Read) -> list[_Step] | None:
+    """A function of what is made of the read, such as x·sigmoid(x), as the last operation."""
+    found = fused(body, read)
+    if found is None:
+        return None
+    part, (kind, alpha, beta) = found
+    steps = _chain(part, read)
+    return None if steps is None else [*steps, (kind, None, float(alpha.value), float(beta.value))]
+
+
+def operand_view(scope: Scope, operand: Read, result: View, buffer: str) -> View | None:
+    """The operand's window over the dimensions of the result view, extent 1 where it does not vary; None if there is no such window.
+
+    Both are walked by the loops of `scope`. A result dimension is made of the loops whose digits of the address it covers; the
+    operand has a stride there if its own strides are in one proportion to the result's over all of them.
+    """
+    found = address_of(operand, scope.ranges)
+    if isinstance(found, str):
+        return None
+    loops = [i for i in scope.loops if i.extent > 1]
+    own = dense_strides(scope.shape)
+    stride = {i.name: s for i, s in zip(scope.loops, own)}
+    shape: list[int] = []
+    strides: list[int] = []
+    for extent, step in zip(result.shape, result.strides):
+        if extent == 1:
+            shape.append(1)
+            strides.append(1)
+            continue
+        covering = [i for i in loops if stride[i.name] < step * extent and step < stride[i.name] * i.extent]
+        if not _nested([(stride[i.name], i.extent) for i in covering], (step, extent)):
+            return None
+        ratios = {Fraction(found.strides.get(i.name, 0), stride[i.name]) for i in covering}
+        if len(ratios) != 1:
+            return None
+        q = ratios.pop() * step
+        if q.denominator != 1:
+            return None
+        shape.append(extent if q else 1)
+        strides.append(int(q) if q else 1)
+    return View(buffer, tuple(shape), tuple(strides), found.offset)
+
+
+def _nested(loops: Sequence[tuple[int, int]], dimension: tuple[int, int]) -> bool:
+    """Every loop lies within the dimension's digits, or the dimension lies within the only loop."""
+    step, extent = dimension
+    if all(step <= s and s * n <= step * extent for s, n in loops):
+        return bool(loops)
+    return len(loops) == 1 and loops[0][0] <= step and step * extent <= loops[0][0] * loops[0][1]

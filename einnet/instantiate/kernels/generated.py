@@ -1,0 +1,126 @@
+"""The kernels that no library has: generated code, and nodes of the model that stay as they are; and any kernel as generated code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import ClassVar, Self
+
+from einnet.expr.nodes import Read, Scope, Tensor, indices, tensors
+from einnet.expr.notation.text import parse
+from einnet.graph.rewrite import exchange_in
+from einnet.instantiate.kernels.kernel import Kernel, NotLifted, ReadModel, Shown, StoreModel, Value, VendorKernel, loops_of
+from einnet.instantiate.kernels.views import Json, View, read_view, view_json
+
+
+@dataclass(frozen=True, slots=True)
+class EOperator(Kernel):
+    """A generated kernel: `out[loops] = scope`. Operand views follow the dimensions of the scope's tensors, out those of its loops.
+
+    Scopes nested in `scope` are computed inside the kernel, not stored in a buffer of the program.
+    """
+
+    scope: Scope
+    operands: tuple[tuple[str, View], ...]
+    out: View
+    kind: ClassVar[str] = "eoperator"
+
+    @property
+    def operand_views(self) -> tuple[View, ...]:
+        return tuple(v for _, v in self.operands)
+
+    @property
+    def result_views(self) -> tuple[View, ...]:
+        return (self.out,)
+
+    def map_views(self, change: Callable[[View], View]) -> Self:
+        return replace(self, operands=tuple((n, change(v)) for n, v in self.operands), out=change(self.out))
+
+    def meaning(self, shown: Shown) -> Scope:
+        """The scope over what its operands' views show; tensors that carry their values stay."""
+        declared = tensors(self.scope)
+        views = dict(self.operands)
+        if declared.keys() - views.keys() or self.scope.shape != self.out.shape:
+            raise NotLifted("a generated kernel without a view for each tensor, or with a result of another shape")
+        given: dict[str, Value] = {}
+        for name, tensor in declared.items():
+            if tensor.shape != views[name].shape:
+                raise NotLifted(f"tensor {name}{list(tensor.shape)} is given {views[name]}")
+            if tensor.values is None:
+                given[name] = shown(views[name])
+        return from_zero(exchange_in(self.scope, given))
+
+    def json(self, store: StoreModel) -> dict[str, Json]:
+        return {"scope": _text(self.scope), "operands": [[n, view_json(v)] for n, v in self.operands], "out": view_json(self.out)}
+
+    @classmethod
+    def read(cls, value: Json, model: ReadModel) -> Self:
+        if not isinstance(value["scope"], str):
+            raise ValueError(f"expected an expression, found {value['scope']!r}")
+        return cls(parse(value["scope"]), tuple((str(n), read_view(v)) for n, v in value["operands"]), read_view(value["out"]))
+
+    def describe(self) -> str:
+        return f"eOperator {self.scope.text()}"
+
+
+@lru_cache(maxsize=4096)
+def _text(scope: Scope) -> str:
+    return str(scope)
+
+
+def from_zero(scope: Scope) -> Scope:
+    """The scope over loops that start at 0."""
+    if all(i.lo == 0 for i in scope.loops):
+        return scope
+    loops = loops_of(scope.shape)
+    return Scope(loops, (), Read(scope, tuple(i + lo for i, (lo, _) in zip(indices(loops), scope.box))))
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueCall(Kernel):
+    """A serialised ONNX model run by ONNX Runtime; views are dense and row-major, in the order of the model's inputs and outputs."""
+
+    model: bytes
+    inputs: tuple[View, ...]
+    outputs: tuple[View, ...]
+    origin: str
+    kind: ClassVar[str] = "opaque"
+
+    @property
+    def operand_views(self) -> tuple[View, ...]:
+        return self.inputs
+
+    @property
+    def result_views(self) -> tuple[View, ...]:
+        return self.outputs
+
+    def map_views(self, change: Callable[[View], View]) -> Self:
+        return replace(self, inputs=tuple(map(change, self.inputs)), outputs=tuple(map(change, self.outputs)))
+
+    def meaning(self, shown: Shown) -> Scope:
+        raise NotLifted("a node that ONNX Runtime runs has no expression")
+
+    def json(self, store: StoreModel) -> dict[str, Json]:
+        views = {"inputs": [view_json(v) for v in self.inputs], "outputs": [view_json(v) for v in self.outputs]}
+        return {"model": store(self.model), "origin": self.origin, **views}
+
+    @classmethod
+    def read(cls, value: Json, model: ReadModel) -> Self:
+        inputs, outputs = (tuple(read_view(v) for v in value[key]) for key in ("inputs", "outputs"))
+        return cls(model(value["model"]), inputs, outputs, str(value["origin"]))
+
+    def describe(self) -> str:
+        return f"ONNX Runtime: {self.origin}"
+
+
+def expressed(kernel: VendorKernel) -> EOperator:
+    """A vendor kernel without posts as a generated one: what a backend runs whose library does not have the operator."""
+    named: dict[View, Tensor] = {}
+
+    def shown(view: View) -> Tensor:
+        return named.setdefault(view, Tensor(f"x{len(named)}", view.shape))
+
+    assert not kernel.posts
+    scope = kernel.meaning(Shown(shown))
+    return EOperator(scope, tuple((t.name, view) for view, t in named.items()), kernel.result)

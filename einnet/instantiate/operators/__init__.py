@@ -1,0 +1,1 @@
+"""Vendor operators that are no contractions, a module each."""

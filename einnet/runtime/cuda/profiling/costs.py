@@ -1,0 +1,132 @@
+"""Costs of kernels on a CUDA device: recorded times where there are some, else what the laws of the same card say. Nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import inf, prod
+
+from einnet.errors import BackendError
+from einnet.expr.nodes import tensors, walk
+from einnet.instantiate.codegen.canonicalise import normalise
+from einnet.instantiate.codegen.cuda.contraction import uses_expanded
+from einnet.instantiate.codegen.cuda.rowwise import divided, row
+from einnet.instantiate.codegen.cuda.tile_search import tile
+from einnet.instantiate.codegen.cuda.tiling import BEGIN, MOST_THREADS, OPERATIONS, block_cycles
+from einnet.instantiate.codegen.ir import Expr, Nest, Reduce, children, expanded
+from einnet.instantiate.codegen.resolve import TABLE_SIZE, resolve
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall
+from einnet.runtime.cpu.roofline import moved
+from einnet.runtime.cuda.fit import filters_last, parts
+from einnet.runtime.cuda.gemm import gemm
+from einnet.runtime.cuda.profiling.laws import GeneratedLaw, Laws, convolution, product, traffic, wants_channels_last
+from einnet.runtime.cuda.profiling.profile import Card, Profile, laws_of
+from einnet.runtime.cuda.program import calls
+
+FEW = 16
+"""Terms of a sum up to which only what moves counts."""
+
+UNTILED = 10.0
+"""How many times as long threads take that share nothing, one of which walks a whole sum: a guess, for it has hardly been measured."""
+
+
+class CudaCost:
+    """Seconds of kernels by a profile. `unmeasured` collects the kernels that it has no time of."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.laws = laws_of(profile)
+        self.channels_last = wants_channels_last(self.laws)
+        """Filters are stored with channels last (see `fit.fitted`), so that no inference moves them."""
+        self.unmeasured: dict[Kernel, None] = {}
+        self._known: dict[Kernel, float] = {}
+
+    def estimates(self, kernels: Sequence[Kernel]) -> list[float]:
+        """Recorded or estimated seconds."""
+        return [self.seconds(k) for k in kernels]
+
+    def measured(self, kernels: Sequence[Kernel], until: float = inf) -> list[float | None]:
+        """The same: what was not recorded cannot be measured here, and its estimate stands for it."""
+        return [self.seconds(k) for k in kernels]
+
+    def as_run(self, kernel: Kernel) -> Kernel:
+        """The kernel with its filters as they are stored."""
+        return filters_last(kernel) if isinstance(kernel, Conv) and self.channels_last else kernel
+
+    def seconds(self, kernel: Kernel) -> float:
+        """What was recorded of the kernel or of the parts that it is run in; what was not is priced by the laws of the same card."""
+        if kernel not in self._known:
+            run = self.as_run(kernel)
+            whole = self.profile.time(run)
+            told = [(run, whole)] if whole is not None else [(p, self.profile.time(p)) for p in parts(run)]
+            if any(t is None for _, t in told):
+                self.unmeasured[kernel] = None
+            self._known[kernel] = sum(estimate(p, self.profile.card, self.laws) if t is None else t for p, t in told)
+        return self._known[kernel]
+
+
+def estimate(kernel: Kernel, card: Card, laws: Laws) -> float:
+    """Seconds of one kernel as the libraries run it, by the laws of the card.
+
+    An opaque node runs on the host: its operands travel there and back.
+    """
+    if isinstance(kernel, OpaqueCall):
+        return card.wait + moved(kernel) / card.host_bandwidth
+    if isinstance(kernel, EOperator):
+        return generated(kernel, card, laws.generated)
+    if isinstance(kernel, Matmul):
+        step = gemm(kernel)
+        return calls(step) * product(step, laws)
+    assert isinstance(kernel, Conv)
+    return convolution(kernel, laws)
+
+
+def generated(kernel: EOperator, card: Card, law: GeneratedLaw) -> float:
+    """Seconds of a generated kernel: each of its launches begins, and takes what its tiles are modelled to, or what moves does.
+
+    Short sums and element functions are done while operands come.
+    """
+    launches, operations, steps = modelled(kernel)
+    computing = max(traffic(moved(kernel), law), law.work * operations / card.peak)
+    return law.begin * launches + computing + law.term * max(steps - FEW, 0)
+
+
+@lru_cache(maxsize=1 << 14)
+def modelled(kernel: EOperator) -> tuple[int, float, int]:
+    """The launches of a generated kernel, the operations that the device could do in the cycles of their tiles, and terms of short sums in sums."""
+    sums = [prod(i.extent for i in s.sums) for s in walk(kernel.scope) if s.sums]
+    if len(sums) < 2 and max(sums, default=0) <= FEW:
+        return 1, 0.0, 0
+    known = {t.name for t in tensors(kernel.scope).values() if t.values is not None and prod(t.shape) <= TABLE_SIZE}
+    try:
+        nests = divided(resolve(kernel, known)).nests
+    except BackendError:
+        return len(sums), 0.0, 0
+    normal = [normalise(nest) for nest in nests]
+    short = max((_steps(uses_expanded(n.expr)) for n in normal if _longest(n) <= FEW), default=0)
+    return len(nests), sum(map(_operations, normal)), short
+
+
+def _longest(nest: Nest) -> int:
+    """Terms of the longest sum."""
+    return max((prod(i.extent for i in e.sums) for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Reduce)), default=0)
+
+
+def _operations(nest: Nest) -> float:
+    """Operations that the device could do while one launch computes, by the model of its tiles; 0 where only what it moves counts."""
+    if _longest(nest) <= FEW:
+        return 0.0
+    terms = [prod(i.extent for i in e.sums) for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Reduce)]
+    found = tile(nest)
+    if found is not None:
+        return max(min(found.cycles, block_cycles(found, MOST_THREADS)) - BEGIN, 0.0) * OPERATIONS
+    points, rows = prod(i.extent for i in nest.loops), row(nest)
+    if rows is not None:
+        return 2.0 * prod(i.extent for i in rows.outer) * sum(terms)
+    return UNTILED * 2.0 * points * _steps(uses_expanded(nest.expr))
+
+
+def _steps(e: Expr) -> int:
+    """Terms of all sums in an expression, those of a sum inside another for each of its terms."""
+    inside = sum(_steps(a) for a in children(e))
+    return prod(i.extent for i in e.sums) * max(inside, 1) if isinstance(e, Reduce) else inside

@@ -1,0 +1,199 @@
+"""No copy that strides can express: parts of a concatenation are written where they stand in it, parts of a tensor are read where they stand in it.
+
+A kernel that only copies a tensor into a window of another, or a window of another into a tensor, is left out where all that touches the tensor
+can use the window instead and is measured to gain by it: libraries are slower, or useless, with some strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from einnet.expr.index import Index, var
+from einnet.expr.nodes import Body, Iter, Read, Scope, Select, Tensor
+from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall, Plan, View, dense_view
+from einnet.instantiate.stitch import Window
+
+Measured = Callable[[Sequence[Kernel]], Sequence[float | None]]
+"""Seconds of kernels, inf for one that cannot run well, None for one that could not be measured."""
+
+
+GAIN = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The whole of `buffer`, dense in `shape`, equals a window of `other`; `kernel` makes it so."""
+
+    buffer: str
+    shape: tuple[int, ...]
+    other: str
+    window: Window
+    kernel: Kernel
+
+
+def in_place(plan: Plan, measured: Measured) -> Plan:
+    """The same plan with fewer copies. What it computes is the same whatever `measured` says; a kernel without a time stays as it is."""
+    pass_ = _Pass(plan, measured)
+    for kernel in plan.kernels:
+        pass_.visit(kernel)
+    used = {v.buffer for k in pass_.kernels for v in views_of(k)} | {v.buffer for _, v in (*plan.inputs, *plan.outputs)}
+    buffers = tuple(b for b in plan.buffers if b.name in used)
+    constants = {name: value for name, value in plan.constants.items() if name in used}
+    expressions = {name: scope for name, scope in plan.expressions.items() if name in used}
+    places = {name: view for name, view in pass_.places.items() if view.buffer in used and name not in used}
+    return replace(plan, buffers=buffers, kernels=tuple(pass_.kernels), constants=constants, expressions=expressions, places=places)
+
+
+def views_of(kernel: Kernel) -> tuple[View, ...]:
+    """Everything the kernel reads and writes."""
+    return (*kernel.operand_views, *kernel.result_views)
+
+
+class _Pass:
+    def __init__(self, plan: Plan, measured: Measured) -> None:
+        self.measured = measured
+        self.kernels: list[Kernel] = list(plan.kernels)
+        self.places: dict[str, View] = dict(plan.places)
+        given = {v.buffer for _, v in (*plan.inputs, *plan.outputs)}
+        self.free = {b.name for b in plan.buffers if b.role == "temporary"} - given
+        self.size = {b.name: b.size for b in plan.buffers}
+
+    def visit(self, kernel: Kernel) -> None:
+        """Leave the copies of one kernel of the plan out, as far as that gains."""
+        now = next((k for k in self.kernels if k is kernel or same_result(k, kernel)), kernel)
+        copies = list(self.copies(now)) if isinstance(now, EOperator) else []
+        if not copies:
+            return
+        before, places, place = list(self.kernels), self.places, self.kernels.index(now)
+        self.kernels[place : place + 1] = [c.kernel for c in copies]
+        left_out = [self.alias(copy) for copy in copies]
+        if not any(left_out) or not self.gains([k for k in before if k not in self.kernels], [k for k in self.kernels if k not in before]):
+            self.kernels, self.places = before, places
+
+    def copies(self, kernel: EOperator) -> Iterator[Copy]:
+        """A kernel that only copies, one part after the other; nothing for any other kernel and for one none of whose parts can be left out."""
+        views, out = dict(kernel.operands), kernel.out
+        found = []
+        for read, box in parts(kernel.scope):
+            source = views.get(read.base.name) if isinstance(read.base, Tensor) else None
+            if source is None or not self.dense(source):
+                return
+            shape = tuple(hi - lo for lo, hi in box)
+            into = window(tuple(i.range for i in kernel.scope.loops), box)
+            shifts = [_shift(ix, i) or 0 for ix, i in zip(read.index, kernel.scope.loops)]
+            out_of = window(tuple((0, n) for n in source.shape), tuple((lo + s, hi + s) for s, (lo, hi) in zip(shifts, box)))
+            if into is None or out_of is None:
+                return
+            target = into.view(dense_view(source.buffer, shape), out.buffer) if self.dense(out) else None
+            origin = out_of.view(dense_view(source.buffer, shape), source.buffer)
+            if target is None or origin is None:
+                return
+            loops = tuple(Iter(i.name, 0, n) for i, n in zip(kernel.scope.loops, shape))
+            made = EOperator(Scope(loops, (), Read(Tensor("x", shape), tuple(var(i.name) for i in loops))), (("x", origin),), target)
+            if shape == source.shape and source.buffer in self.free:
+                found.append(Copy(source.buffer, shape, out.buffer, into, made))
+            elif shape == out.shape and out.buffer in self.free:
+                found.append(Copy(out.buffer, shape, source.buffer, out_of, made))
+            else:
+                found.append(Copy("", shape, "", into, made))
+        yield from found if any(c.buffer for c in found) else ()
+
+    def dense(self, view: View) -> bool:
+        """The view is all of its buffer, row-major."""
+        return view == dense_view(view.buffer, view.shape) and self.size[view.buffer] == prod(view.shape)
+
+    def alias(self, copy: Copy) -> bool:
+        """Let everything that touches the copied buffer use the window of the other one, if it can and gains by it."""
+        touching = [k for k in self.kernels if k != copy.kernel and any(v.buffer == copy.buffer for v in views_of(k))]
+        if not touching or any(isinstance(k, OpaqueCall) for k in touching):
+            return False
+        views = {v: copy.window.view(v, copy.other) for k in touching for v in views_of(k) if v.buffer == copy.buffer}
+        if not all(views.values()):
+            return False
+        moved = {id(k): k.map_views(lambda v: views.get(v) or v) for k in touching}
+        if not self.gains([*touching, copy.kernel], list(moved.values())):
+            return False
+        self.kernels = [moved.get(id(k), k) for k in self.kernels if k != copy.kernel]
+        known = {**self.places, copy.buffer: dense_view(copy.buffer, copy.shape)}
+        within = {name: copy.window.view(v, copy.other) if v.buffer == copy.buffer else v for name, v in known.items()}
+        self.places = {name: v for name, v in within.items() if v is not None}
+        return True
+
+    def gains(self, old: Sequence[Kernel], new: Sequence[Kernel]) -> bool:
+        """The new kernels are measured to take less time than the old ones, by more than the share `GAIN`."""
+        seconds = self.measured([*old, *new])
+        if any(s is None for s in seconds):
+            return False
+        known = [s for s in seconds if s is not None]
+        return sum(known[len(old) :]) < (1 - GAIN) * sum(known[: len(old)])
+
+
+def same_result(a: Kernel, b: Kernel) -> bool:
+    """Two generated kernels compute the same scope into the same buffer: one is the other with operands that lie elsewhere."""
+    return isinstance(a, EOperator) and isinstance(b, EOperator) and a.scope == b.scope and a.out == b.out
+
+
+Box = tuple[tuple[int, int], ...]
+
+
+def parts(scope: Scope) -> tuple[tuple[Read, Box], ...]:
+    """The reads of a scope that only copies, each with the part of the scope's box that it fills; () for any other scope.
+
+    Conditions compare one loop with a constant; a read takes every loop in order, each plus a constant, and lies inside its tensor.
+    """
+    found = tuple(_parts(scope.body, scope, tuple(i.range for i in scope.loops))) if not scope.sums else ()
+    return () if any(not _inside(r, scope, box) for r, box in found) or not found else found
+
+
+def _parts(body: Body, scope: Scope, box: Box) -> Iterator[tuple[Read, Box]]:
+    """The reads below a body with their boxes; a box of no extent is left out, a body of another form yields a read that fits nowhere."""
+    match body:
+        case Select((cond,), then, other) if not cond.equal and (at := _threshold(cond.index, scope)):
+            axis, start = at
+            lo, hi = box[axis]
+            start = min(max(start, lo), hi)
+            yield from _parts(then, scope, (*box[:axis], (start, hi), *box[axis + 1 :]))
+            yield from _parts(other, scope, (*box[:axis], (lo, start), *box[axis + 1 :]))
+        case Read() if all(lo < hi for lo, hi in box):
+            yield body, box
+        case Read():
+            return
+        case _:
+            yield Read(Tensor("", ()), ()), box
+
+
+def _threshold(index: Index, scope: Scope) -> tuple[int, int] | None:
+    """(axis, start) for `loop - start >= 0`."""
+    for axis, i in enumerate(scope.loops):
+        rest = index - var(i.name)
+        if rest.is_const and rest.den == 1:
+            return axis, -rest.const
+    return None
+
+
+def _inside(r: Read, scope: Scope, box: Box) -> bool:
+    """The read is a shift of the loops that stays inside a tensor over the box."""
+    if not isinstance(r.base, Tensor) or len(r.index) != len(scope.loops):
+        return False
+    shifts = [_shift(ix, i) for ix, i in zip(r.index, scope.loops)]
+    return all(s is not None and lo + s >= 0 and hi + s <= n for s, (lo, hi), n in zip(shifts, box, r.base.shape))
+
+
+def _shift(index: Index, i: Iter) -> int | None:
+    """c for `loop + c`, also where a unit loop is written as its value."""
+    rest = index - var(i.name)
+    if rest.is_const and rest.den == 1:
+        return rest.const
+    return index.const - i.lo if index.is_const and index.den == 1 and i.extent == 1 else None
+
+
+def window(whole: Box, box: Box) -> Window | None:
+    """The box as positions of one axis of the whole; None where it is smaller along several."""
+    axes = [k for k, (side, full) in enumerate(zip(box, whole)) if side != full]
+    if len(axes) > 1:
+        return None
+    axis = axes[0] if axes else 0
+    lo, hi = box[axis]
+    return Window(tuple(b - a for a, b in whole), axis, lo - whole[axis][0], hi - lo)

@@ -1,0 +1,142 @@
+"""What a user can ask of `optimize`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from typing import TypedDict
+
+from einnet.derivation.rules import RULES
+from einnet.derivation.steps import KINDS
+from einnet.errors import UsageError
+
+TESTED = "tested"
+"""What `allow` has beside a class where steps may be used that are tested and not proven."""
+
+FINITE = "finite"
+"""What `allow` has beside a class where vendor operators may be used that compute with finite numbers only."""
+
+TARGETS = ("native", "onnx")
+"""Where the program is to be fast: as ours, or as an ONNX model in ONNX Runtime."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where an optimization stands. `best` and `original` are ms of the subprogram at hand; `left` seconds of the time budget."""
+
+    phase: str
+    done: int = 0
+    total: int = 0
+    states: int = 0
+    states_per_s: float = 0.0
+    best: float | None = None
+    original: float | None = None
+    left: float = 0.0
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of `einnet.optimize`; see there."""
+
+    max_depth: int = 7
+    time_budget: float = 120.0
+    threads: int | None = None
+    backend: str = "cpu"
+    target: str = "native"
+    cpu: str = "native"
+    allow: str = "reassociation"
+    tested: bool = False
+    finite: bool = False
+    strict_nan: bool = False
+    derive: bool = True
+    converge: bool = True
+    fingerprint: bool = True
+    rules: tuple[str, ...] | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    fresh: bool = False
+    seed: int = 0
+    workers: int = 1
+    scheduler: str | None = None
+    memory_limit: int | None = None
+    force: int | None = None
+    progress: Callable[[Progress], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.target not in TARGETS:
+            raise UsageError(f"target {self.target!r} is not one of {', '.join(TARGETS)}")
+        if self.target == "onnx" and self.cpu != "native":
+            raise UsageError(f"cpu {self.cpu!r} is for generated code; target 'onnx' has none: ONNX Runtime runs its model on any processor")
+        words = self.allow.split(",")
+        for word in {TESTED, FINITE} & set(words):
+            words.remove(word)
+            object.__setattr__(self, word, True)
+            object.__setattr__(self, "allow", ",".join(words) or "reassociation")
+        if self.allow not in KINDS:
+            raise UsageError(f"allow {self.allow!r} is not one of {', '.join(KINDS)}, {TESTED}, {FINITE}, or a class and these: 'precision,{TESTED}'")
+        if self.max_depth < 0:
+            raise UsageError(f"max_depth must be 0 or more, not {self.max_depth}")
+        if not self.time_budget > 0:
+            raise UsageError(f"time_budget must be a positive number of seconds, not {self.time_budget}")
+        if self.threads is not None and self.threads < 1:
+            raise UsageError(f"threads must be 1 or more, not {self.threads}")
+        if self.workers < 1:
+            raise UsageError(f"workers must be 1 or more, not {self.workers}")
+        if self.memory_limit is not None and self.memory_limit < 1:
+            raise UsageError(f"memory_limit must be a positive number of bytes, not {self.memory_limit}")
+        if self.force is not None and self.target != "native":
+            raise UsageError("force draws candidates for our own program; target 'onnx' keeps what is fastest in ONNX Runtime")
+        known = {r.name for r in RULES}
+        unknown = [r for r in self.rules or () if r not in known]
+        if unknown:
+            raise UsageError(f"no rule {unknown[0]!r}; `einnet rules` lists them: {', '.join(sorted(known))}")
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The numerical classes of steps that are allowed."""
+        return KINDS[: KINDS.index(self.allow) + 1]
+
+
+class Arguments(TypedDict, total=False):
+    """The keyword arguments of `einnet.optimize`: the fields of Settings, so that a type checker knows them."""
+
+    max_depth: int
+    time_budget: float
+    threads: int | None
+    backend: str
+    target: str
+    cpu: str
+    allow: str
+    tested: bool
+    finite: bool
+    strict_nan: bool
+    derive: bool
+    converge: bool
+    fingerprint: bool
+    rules: tuple[str, ...] | None
+    shapes: Mapping[str, tuple[int, ...]]
+    fresh: bool
+    seed: int
+    workers: int
+    scheduler: str | None
+    memory_limit: int | None
+    force: int | None
+    progress: Callable[[Progress], None] | None
+
+
+def chosen(settings: Settings | None, arguments: Arguments) -> Settings:
+    """The settings with these arguments put in. Raises UsageError for an argument that there is not, with the nearest one that there is."""
+    known = [f.name for f in fields(Settings)]
+    for name in arguments:
+        if name not in known:
+            near = get_close_matches(name, [*known, "dynamic"], n=1)
+            raise UsageError(f"optimize has no argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else f": it has {', '.join(known)}"))
+    return replace(settings or Settings(), **arguments)
+
+
+def tell(settings: Settings, phase: str, started: float) -> None:
+    """Report a phase."""
+    if settings.progress:
+        settings.progress(Progress(phase, left=max(started + settings.time_budget - time.monotonic(), 0.0)))

@@ -1,0 +1,54 @@
+"""Which elements a band has, and which sizes of tiles are tried, by enumeration."""
+
+from __future__ import annotations
+
+import pytest
+
+from einnet.derivation.rules.band import band_of
+from einnet.derivation.rules.tile import sizes
+from einnet.expr.index import value
+from einnet.expr.nodes import Iter
+from einnet.expr.notation.text import parse
+
+ROWS, COLUMNS = 5, 9
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+@pytest.mark.parametrize("lowest", range(-3, 4))
+def test_the_elements_of_a_band(lowest: int, step: int) -> None:
+    """The distances k - m of the conditions, each once, in order.
+
+    No band where it is no narrower than the range, or has no distance at which every row has an element.
+    """
+    for highest in range(lowest, lowest + 6):
+        for rest in range(step):
+            conds = f"k-m-({lowest})>=0 & m-k+({highest})>=0" + (f" & (k-m+{step - rest})%{step}==0" if step > 1 else "")
+            scope = parse(f"Y : f32[{ROWS},{COLUMNS}]\nL[m<{ROWS}] max[k<{COLUMNS}] select({conds}, Y[m,k], -inf)")
+            distances = [d for d in range(lowest, highest + 1) if d % step == rest]
+            common = [d for d in distances if all(0 <= m + d < COLUMNS for m in range(ROWS))]
+            found = band_of(scope, scope.sums[0])
+            assert (found is not None) == bool(common and len(distances) < COLUMNS), conds
+            if found is not None:
+                place, count = found
+                for m in range(ROWS):
+                    assert [value(place, {"k": w, "m": m}) - m for w in range(count)] == distances, conds
+
+
+def test_the_narrowest_band_counts_and_a_band_as_wide_as_the_range_is_none() -> None:
+    def count(conds: str, columns: int = 9) -> int | None:
+        scope = parse(f"Y : f32[5,{columns}]\nL[m<5] max[k<{columns}] select({conds}, Y[m,k], -inf)")
+        found = band_of(scope, scope.sums[0])
+        return None if found is None else found[1]
+
+    assert count("k-m>=0 & m-k+3>=0 & k-2>=0 & 4-k>=0") == 3 and count("k-m>=0 & m-k+1>=0 & k-2>=0 & 4-k>=0") == 2
+    assert count("k-m+4>=0 & m-k+3>=0") == 8 and count("k-m+4>=0 & m-k+4>=0") is None and count("k-m+4>=0 & m-k+4>=0", 10) == 9
+    assert count("k-m>=0") is None and count("m-k+3>=0") is None and count("k-m==0") is None
+
+
+@pytest.mark.parametrize(("loop", "window", "tried"), [
+    (100, 70, [64, 32, 16, 8]), (100, 64, [64, 32, 16, 8]), (100, 63, [32, 16, 8, 4]), (65, 64, [64, 32, 16, 8]), (64, 64, [32, 16, 8, 4]),
+    (5, 4, [4]), (4, 4, []), (100, 3, []), (9, 8, [8, 4]), (8, 8, [4]),
+])  # fmt: skip
+def test_sizes_of_tiles(loop: int, window: int, tried: list[int]) -> None:
+    """Powers of two from four on, no longer than the window and shorter than the loop: the four largest."""
+    assert sizes(Iter("m", 3, 3 + loop), Iter("w", -2, window - 2)) == tried

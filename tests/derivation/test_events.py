@@ -1,0 +1,100 @@
+"""The points at which an expression changes what it computes, and the limits of its index arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+
+from einnet.derivation.checker.check import Difference, check_equal
+from einnet.derivation.checker.events import points_of_events
+from einnet.derivation.checker.index_limits import LARGEST, overflow, reach
+from einnet.expr.index import Index, var
+from einnet.expr.nodes import Iter, Read, Scope, Tensor
+from einnet.expr.notation.text import parse
+
+DECLARED = "A : f32[500]\nB : f32[900,900]\n"
+
+
+def places(body: str, other: str | None = None, declared: str = DECLARED) -> set[int]:
+    """Values of h."""
+    scope = parse(f"{declared}L[h<900] {body}")
+    return {p["h"] for p in points_of_events(scope, scope if other is None else parse(f"{declared}L[h<900] {other}")) if "h" in p}
+
+
+@pytest.mark.parametrize(("body", "expected"), [
+    ("select(h>=321, 2, 3)", {320, 321}), ("select(h==77, 2, 3)", {0, 77, 78}), ("select(700-h>=0, 2, 3)", {700, 701}),
+    ("select(3*h>=399, 2, 3)", {133}), ("select(3*h>=400+2, 2, 3)", {134}), ("select(h>=100 & h>=50, 2, 3)", {99, 100}),
+    ("select(h>=50, select(h>=40, 2, 3), 4)", {49, 50}), ("select(h>=50, 4, select(h>=40, 2, 3))", {39, 40, 49, 50}),
+    ("A[h-100]", {99, 100, 599, 600}), ("A[h]", {0, 499, 500}), ("A[h+350]", {149, 150}), ("A[2*h-100]", {50, 300}), ("A[(h+50)/2]", set()),
+    ("select(h>=120, A[h-100], 0)", {119, 120, 599, 600}), ("B[h,h]", {0, 899}), ("B[h-3,h+5]", {2, 3, 894, 895}),
+    ("{L[x<800] select(x>=123, 2, 3)}[h+7]", {115, 116, 792, 793}), ("{L[10<=x<800] select(x>=123, 2, 3)}[h]", {9, 10, 122, 123, 799, 800}),
+    ("{L[x<800] {L[y<800] select(y>=123, 2, 3)}[x-40]}[h]", {0, 39, 40, 162, 163, 799, 800}),
+    ("relu(val(h) - 321)", {0, 1, 2, 320, 321, 322}), ("relu(val(2*h) - 321)", {0, 1, 160, 161}), ("relu(val(h) - 7/2)", {0, 1, 2, 3, 4}),
+    ("2", set()),
+])  # fmt: skip
+def test_where_something_changes(body: str, expected: set[int]) -> None:
+    assert places(body) == expected
+
+
+def test_events_of_sums_are_tied_to_loops() -> None:
+    """The least place at which an element beyond the border is read is one that a summand reaches."""
+    found = places("Σ[r<5] A[h+r-2]")
+    assert found <= {*range(5), *range(494, 505)} and found & {0, 1} and found & set(range(494, 502))
+    scope = parse(f"{DECLARED}L[h<900,w<900] Σ[r<5] A[r+100] + A[h]")
+    assert all(set(p) == {"h"} for p in points_of_events(scope, scope)), "nothing is said of loops that an event has nothing to do with"
+
+
+def test_conditions_around_hold() -> None:
+    """An edge that lies where nothing is computed is none."""
+    assert places("select(h>=200, select(h>=100, 2, 3), 4)") == {199, 200}
+    assert places("select(h>=200, {L[x<900] A[x]}[h], 4)") == {199, 200, 499, 500, 899}
+
+
+def test_entries_of_tables_that_differ() -> None:
+    """The place of an entry has all of its coordinates."""
+    tables = "C : weight f32[2,3] = [1,2,3,4,5,6]\n", "C : weight f32[2,3] = [1,2,3,4,7,6]\n"
+    sides = [parse(f"{t}L[i<2,h<3] C[i,h]") for t in tables]
+    assert {"i": 1, "h": 1} in list(points_of_events(*sides))
+    assert {"i": 1, "h": 1} not in list(points_of_events(sides[0], sides[0]))
+
+
+def table(name: str, numbers: list[int], rows: int = 64) -> str:
+    return f"{name} : weight f32[{rows},{len(numbers) // rows}] = [{','.join(map(str, numbers))}]\nA : f32[100000]\n"
+
+
+COUNTED, ONES = list(range(1, 4097)), [1] * 4096
+UNIT = [int(i == j) for i in range(64) for j in range(64)]
+
+
+@pytest.mark.parametrize("wrong", [0, 37 * 64 + 21, 4095])
+@pytest.mark.parametrize(("numbers", "loops", "one", "other"), [
+    (COUNTED, "i<64,h<64,w<100000", "D[i,h]*A[w]", "C[i,h]*A[w]"), (COUNTED, "w<100000,h<64,i<64", "relu(D[i,h]*A[w])", "relu(C[i,h]*A[w])"),
+    (COUNTED, "w<100000,h<4096", "D[h//64,h%64]*A[w]", "C[h//64,h%64]*A[w]"), (ONES, "i<64,h<64,w<100000", "D[i,h]*A[w]", "A[w]"),
+    (UNIT, "i<64,h<64,w<100000", "D[i,h]*A[w]", "select(i==h, A[w], 0)"),
+    (COUNTED, "i<64,h<64,w<100000", "{L[x<64,y<64,z<100000] D[y,x]*A[z]}[h,i,w]", "C[i,h]*A[w]"),
+])  # fmt: skip
+def test_one_wrong_entry_of_a_table_is_found(numbers: list[int], loops: str, one: str, other: str, wrong: int) -> None:
+    """Among too many points to evaluate all."""
+    changed = [x + 2 * (n == wrong) for n, x in enumerate(numbers)]
+    with pytest.raises(Difference):
+        check_equal(parse(f"{table('D', changed)}L[{loops}] {one}"), parse(f"{table('C', numbers)}L[{loops}] {other}"))
+
+
+@pytest.mark.parametrize(("index", "most"), [
+    (2 * var("h") + 5, 19), (-2 * var("h") + 5, 19), (3 * var("n") - 4, 19), (var("n"), 5), (Index((), -7), 7), (var("one"), 1),
+    (var("h") // 3, 7), (9 * (var("h") // 3), 18), (9 * (var("h") // 3) - 1, 19), ((7 * var("h") + 5) // 100, 54),
+])  # fmt: skip
+def test_the_greatest_number_on_the_way(index: Index, most: int) -> None:
+    assert reach(index, {"h": (0, 8), "n": (-5, 2), "one": (0, 1)}) == most
+
+
+def test_the_largest_number_is_allowed_and_no_larger_one() -> None:
+    def at(index: Index, shape: tuple[int, ...] = (8,)) -> str:
+        return overflow(Scope((Iter("h", 0, 8),), (), Read(Tensor("A", shape), (index,) * len(shape))))
+
+    assert at(var("h") + LARGEST - 7) == "" and "leaves 64 bits" in at(var("h") + LARGEST - 6)
+    assert at(var("h"), (LARGEST,)) == "" and "addresses that leave 64 bits" in at(var("h"), (LARGEST + 1,))
+    assert at(var("h"), (1 << 30, 1 << 31)) == "" and f"{1 << 31}x{1 << 31}" in at(var("h"), (1 << 31, 1 << 31))
+    low = Scope((Iter("x", -LARGEST - 1, 8 - LARGEST - 1),), (), parse("L[h<8] 1").body)
+    assert "addresses that leave 64 bits" in overflow(low)
+    inside = Scope((Iter("x", 0, 8),), (), Read(Tensor("A", (8,)), (var("x") + LARGEST,)))
+    assert "leaves 64 bits" in overflow(Scope((Iter("h", 0, 8),), (), Read(inside, (var("h"),))))

@@ -1,0 +1,74 @@
+"""What the values of weights show: the program with it computes what the program without it does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from einnet.expr.nodes import Mul, Read, Scope, Select, Tensor, reads
+from einnet.expr.notation.text import parse
+from einnet.graph.interpret import interpret
+from einnet.graph.passes.weight_structure import ROUNDING, recover_structure
+from einnet.graph.program import Node, Program
+
+LETTERS = "ijk"
+
+
+def reading(values: np.ndarray) -> Program:
+    """A program that adds a weight to its input."""
+    loops = ",".join(f"{n}<{extent}" for n, extent in zip(LETTERS, values.shape))
+    index, shape = ",".join(LETTERS[: values.ndim]), ",".join(map(str, values.shape))
+    scope = parse(f"X : f32[{shape}]\nW : weight f32[{shape}]\nL[{loops}] X[{index}] + W[{index}]")
+    x, y = Tensor("X", values.shape), Tensor("Y", values.shape)
+    return Program((x,), (Node(y, scope, ("n",)),), (("Y", "Y"),), {"W": values.astype(np.float32)})
+
+
+def structure(values: np.ndarray) -> Scope | None:
+    """What the weight is read as; None where it stays a tensor. The program's results are the weight, as they were."""
+    program = reading(values)
+    found = recover_structure(program)
+    zero = {"X": np.zeros(values.shape, np.float32)}
+    (before,), (after,) = interpret(program, zero).values(), interpret(found, zero).values()
+    (base,) = (r.base for r in reads(found.nodes[0].scope.body) if getattr(r.base, "name", "") != "X")
+    error = ROUNDING * np.abs(values).max() if isinstance(base, Scope) and isinstance(base.body, Mul) else 0.0
+    assert np.abs(before - after).max() <= error, f"{values} became {base}"
+    return base if isinstance(base, Scope) else None
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(arrays(np.float32, array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=6), elements=st.sampled_from([0.0, 0.0, 0.0, 1.0, 2.5])))
+def test_the_program_computes_what_it_did(values: np.ndarray) -> None:
+    structure(values)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.data())
+def test_blocks_may_have_zeros(count: int, high: int, wide: int, data: st.DataObject) -> None:
+    inside = np.kron(np.eye(count), np.ones((high, wide)))
+    structure(inside * data.draw(arrays(np.float32, inside.shape, elements=st.sampled_from([0.0, 1.0, 1.0, 1.0, 3.0]))))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (np.eye(4), Select),
+        (np.diag([1.0, 1.0, 0.0, 1.0]), Select),
+        (np.array([[1.0, 0.0], [0.0, 0.0]]), Select),
+        (np.kron(np.eye(3), np.ones((2, 2))), Select),
+        (np.outer([1.0, 2.0, 3.0], [5.0, 7.0, 11.0]), Mul),
+        (np.array([[1.0, 2.0], [3.0, 5.0]]), None),
+    ],
+    ids=["diagonal", "diagonal with a zero", "a corner", "blocks", "product", "none"],
+)
+def test_what_is_found(values: np.ndarray, kind: type | None) -> None:
+    found = structure(values)
+    assert found is None if kind is None else found is not None and isinstance(found.body, kind)
+
+
+def test_a_number_stands_for_the_region_only_where_it_is_that_throughout() -> None:
+    full, gap = structure(np.eye(4)), structure(np.diag([1.0, 1.0, 0.0, 1.0]))
+    assert full is not None and not [r for r in reads(full.body) if isinstance(r, Read)]
+    assert gap is not None and [r for r in reads(gap.body) if isinstance(r, Read)]

@@ -1,0 +1,206 @@
+"""The commands for public suites: what is gathered of a problem's process, which limits end it, how it is scored, and how problems are read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.suites import command, runner, scores
+from benchmarks.suites.problem import Task, Unusable
+
+LINES = [
+    '{"phase": "load"}', "a warning that somebody prints", '{"changed": [], "phase": "eager"}', '{"eager_s": 0.5}', '{"broken',
+    '{"engine": "einnet", "right": true, "within": ["suite"], "parts": []}', '{"phase": "times", "ms": {"eager": [2.0, 1.9, 5.0]}}',
+    '{"status": "done"}',
+]  # fmt: skip
+
+
+def test_lines_of_a_process_make_a_row() -> None:
+    row = runner.merged(LINES)
+    assert row["engines"] == {"einnet": {"right": True, "within": ["suite"], "parts": []}}
+    assert (row["phase"], row["status"], row["eager_s"]) == ("times", "done", 0.5)
+
+
+LIMITS = [
+    ("import time; print('{\"phase\": \"einnet\"}', flush=True); time.sleep(60)", 2.0, 1 << 40, "more than 2 s in einnet"),
+    ("x = bytearray(1 << 28); import time; time.sleep(60)", 60.0, 1 << 27, "more than 0.134 GB in start"),
+    ("import sys; sys.stderr.write('it broke'); sys.exit(7)", 60.0, 1 << 40, "exit code 7 in start: it broke"),
+]
+
+
+@pytest.mark.parametrize(("code", "seconds", "nbytes", "why"), LIMITS)
+def test_a_process_that_ends_badly_or_is_ended_is_told(code: str, seconds: float, nbytes: int, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda _, **k: started([sys.executable, "-c", code], **k))
+    row = runner.run({"threads": 1}, seconds, nbytes)
+    assert (row["status"], row["why"]) == ("ended", why)
+
+
+def row(name: str, right: bool = True, runs: str = "einnet", ms: tuple[float, float] | None = (2.0, 1.0), **found: Any) -> dict[str, Any]:
+    part = {"runs": runs, "why": "", "operators": 1}
+    engine = {"right": right, "within": ["suite", "-3", "-2", "-1", "0"] if right else [], "parts": [part], **found}
+    times = {"ms": {"eager": [ms[0]], "einnet": [ms[1]]}} if ms else {}
+    asked = {"largest": None}
+    return {"name": name, "status": "done", "eager_s": 1.0, "asked": asked, "engines": {"einnet": engine}, **times}
+
+
+def test_kinds_and_fast_p() -> None:
+    rows = [row("a"), row("b", runs="eager", ms=(1.0, 1.0)), row("c", right=False), row("d", error="it broke")]
+    assert [scores.kind(r, "einnet") for r in rows] == ["right", "eager", "accuracy", "failure"]
+    assert [scores.fast(rows, "einnet", "eager", p) for p in (0.0, 1.0, 1.5, 2.0)] == [0.5, 0.25, 0.25, 0.0]
+
+
+def test_scores_that_know_of_errors() -> None:
+    rows = [row("a", ms=(4.0, 1.0)), row("b", right=False), row("c", error="it broke")]
+    plain = {t: scores.scored(rows, "einnet", t)[0] for t in (-5, -3, 0, 1, 3)}
+    aware = {t: scores.scored(rows, "einnet", t)[1] for t in (-5, -3, 0, 1, 3)}
+    assert plain[0] == pytest.approx((4.0 * 0.1 * 0.1) ** (1 / 3)) == plain[3] == aware[0]
+    assert aware[1] == pytest.approx((4.0 * 1.0 * 0.1) ** (1 / 3))
+    assert aware[3] == pytest.approx(4.0 ** (1 / 3))
+    strict = [row("a", within=["-3"])]
+    assert scores.wrong_at(strict[0], "einnet", -5) == "accuracy"
+    assert scores.wrong_at(strict[0], "einnet", -3) is None
+
+
+def test_the_table_says_what_is_capped_and_what_was_left_out() -> None:
+    capped = {**row("a"), "asked": {"largest": 16}}
+    skipped = {**capped, "name": "b", "status": "skipped", "why": "eager mode takes 30 s", "engines": {}}
+    text = command.table("kernelbench", [capped, skipped])
+    assert "Sizes are capped at 16: these are not the suite's problems" in text
+    assert "| b | eager mode takes 30 s |" in text
+    assert "| einnet | 1 | 0 | 0 | 0 |" in text
+    assert "fast_1 100%" in text
+
+
+def test_a_run_goes_on_where_it_stopped_and_runs_again_what_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite, out, ran = tmp_path / "level1", tmp_path / "out.json", []
+    suite.mkdir()
+    for n in (10, 9):
+        (suite / f"{n}_some.py").write_text(f"N = {n}\n")
+
+    def run(orders: dict[str, Any], seconds: float, nbytes: int) -> dict[str, Any]:
+        ran.append(orders["name"])
+        return {"status": "done", "engines": {"einnet": row("")["engines"]["einnet"]}, "eager_s": 1.0}
+
+    monkeypatch.setattr(command, "run", run)
+    arguments = [str(tmp_path), "-o", str(out), "--untimed"]
+    assert command.main("kernelbench", "", arguments) == 0
+    assert ran == ["level1/9_some", "level1/10_some"]
+    assert command.main("kernelbench", "", arguments) == 0
+    assert len(ran) == 2, "nothing is run twice"
+    (suite / "9_some.py").write_text("N = 8\n")
+    command.main("kernelbench", "", arguments)
+    assert ran[2:] == ["level1/9_some"]
+    command.main("kernelbench", "", [*arguments, "--time-budget", "3"])
+    assert len(ran) == 5, "another question has another answer"
+    assert [p["name"] for p in json.loads(out.read_text())["problems"]] == ["level1/9_some", "level1/10_some"]
+    with pytest.raises(SystemExit):
+        command.main("kernelbench", "", [str(tmp_path / "absent")])
+
+
+PROBLEM = """
+import torch
+N, K = 64, 3
+class Model(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = torch.nn.Linear(width, 2)
+    def forward(self, x):
+        return self.layer(x)
+def get_inputs():
+    return [torch.rand(K, N)]
+def get_init_inputs():
+    return [N]
+"""
+
+GRAPH = """
+import torch
+class GraphModule(torch.nn.Module):
+    def forward(self, L_x_: torch.Tensor, L_self_parameters_weight_: torch.nn.parameter.Parameter):
+        y = torch.nn.functional.linear(L_x_, L_self_parameters_weight_)
+        return (y + torch.arange(2, device=device(type='cuda', index=0)),)
+""".replace("import torch\n", "import torch\nfrom torch import device\n", 1)
+
+META = """
+class A:
+    name = "L_x_"
+    shape = [3, 4]
+    dtype = "torch.float32"
+    device = "cuda:0"
+    mean = 1.0
+    std = 2.0
+    data = None
+class B:
+    name = "L_self_parameters_weight_"
+    shape = [2, 4]
+    dtype = "torch.float32"
+    device = "cuda:0"
+    mean = 0.0
+    std = 0.0
+    data = None
+"""
+
+
+def test_sizes_are_capped_and_told() -> None:
+    from benchmarks.kernelbench.load import capped
+
+    text, changed = capped(PROBLEM, 16)
+    assert changed == [] and "N, K = (64, 3)" in text, "what is no plain name is left"
+    text, changed = capped("N = 64 * 2\nx = y = 5\ndef f(a=100):\n    return 200\n", 16)
+    assert text == "N = 16 * 2\nx = y = 5\n\ndef f(a=100):\n    return 200"
+    assert changed == ["N: 64 is 16"]
+
+
+def test_a_problem_of_kernelbench_is_read(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed (pip install -e '.[torch]')")
+    from benchmarks.kernelbench.load import load, tasks
+
+    (tmp_path / "level1").mkdir()
+    (tmp_path / "level1" / "3_linear.py").write_text(PROBLEM)
+    ((name, path),) = tasks(tmp_path).items()
+    problem = load(Task("kernelbench", name, path))
+    one, again, other = (problem.inputs(seed)[0] for seed in (1, 1, 2))
+    assert torch.equal(one, again) and not torch.equal(one, other) and one.shape == (3, 64)
+    assert torch.equal(load(Task("kernelbench", name, path)).module(one), problem.module(one)), "the weights are drawn by a seed"
+    path.write_text("class Model: pass")
+    with pytest.raises(Unusable, match="it cannot be made: AttributeError"):
+        load(Task("kernelbench", name, path))
+
+
+def test_a_sample_of_graphnet_is_read(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed (pip install -e '.[torch]')")
+    from benchmarks.graphnet.load import load, tasks, tolerances
+
+    (tmp_path / "some" / "net").mkdir(parents=True)
+    (tmp_path / "some" / "net" / "model.py").write_text(GRAPH)
+    (tmp_path / "some" / "net" / "weight_meta.py").write_text(META)
+    ((name, path),) = tasks(tmp_path).items()
+    assert name == "some/net"
+    problem = load(Task("graphnet", name, path))
+    (x,) = problem.inputs(1)
+    assert x.shape == (3, 4)
+    assert [n for n, _ in problem.module.named_buffers()] == ["L_self_parameters_weight_"]
+    assert torch.equal(problem.module(x)[0], torch.arange(2).expand(3, 2).float())
+    assert tolerances()["0"] == (1.0, 1.0) and tolerances()["-5"] == pytest.approx((1e-5, 10**-5.886))
+    with pytest.raises(Unusable, match="cannot be capped"):
+        load(Task("graphnet", name, path, 16))
+
+
+@pytest.mark.slow
+def test_one_problem_from_end_to_end(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed (pip install -e '.[torch]')")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed (pip install -e '.[torch]')")
+    (tmp_path / "level1").mkdir()
+    (tmp_path / "level1" / "3_linear.py").write_text(PROBLEM)
+    out = tmp_path / "out.json"
+    arguments = [str(tmp_path), "-o", str(out), "--engines", "einnet", "--slower", "--time-budget", "1", "--threads", "1", "--seconds", "0.1"]
+    assert command.main("kernelbench", "", arguments) == 0
+    (found,) = json.loads(out.read_text())["problems"]
+    assert found["engines"]["einnet"]["right"]
+    assert [p["runs"] for p in found["engines"]["einnet"]["parts"]] == ["einnet"]
+    assert set(found["ms"]) == {"eager", "einnet"}

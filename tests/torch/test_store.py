@@ -1,0 +1,234 @@
+"""What is kept between processes, what is refused, and PyTorch's programs as arguments of `optimize`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import einnet
+
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install -e '.[torch]')")
+pytest.importorskip("onnxscript", reason="onnxscript is not installed (pip install -e '.[torch]')")
+nn = torch.nn
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FRESH = """
+import json, torch, einnet.api.torch
+torch.manual_seed({seed})
+model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval()
+x = torch.randn(1, 3, 8, 8)
+options = {{"time_budget": 1.0, "trivial": 0.0, "slower": True, "threads": 1}}
+with torch.no_grad():
+    found = torch.compile(model, backend="einnet", options=options)(x)
+    error = float((found - model(x)).abs().max())
+print(json.dumps([[t.runs, t.stored] for t in einnet.api.torch.parts()] + [error]))
+"""
+
+
+def fresh(seed: int, cache: Path) -> Any:
+    """What a new process says of a model with weights of this seed."""
+    environment = {**os.environ, "EINNET_CACHE": str(cache), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", FRESH.format(seed=seed)], capture_output=True, text=True, check=True, cwd=ROOT, env=environment)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_another_process_loads_what_one_has_searched_for_the_same_weights_alone(tmp_path: Path) -> None:
+    first, again, other = (fresh(seed, tmp_path) for seed in (0, 0, 1))
+    assert first[0] == ["einnet", False]
+    assert again[0] == ["einnet", True]
+    assert other[0] == ["einnet", False]
+    assert max(first[1], again[1], other[1]) < 1e-4
+    damaged = sorted((tmp_path / "torch").glob("*.einnet"))[0]
+    damaged.write_bytes(damaged.read_bytes()[:1000])
+    assert all(fresh(seed, tmp_path)[1] < 1e-4 for seed in (0, 1)), "a damaged program counts as none"
+
+
+def test_what_was_used_longest_ago_goes_first(tmp_path: Path) -> None:
+    from einnet.api.torch.store import trim
+
+    for age, name in enumerate("abc"):
+        (tmp_path / f"{name}.einnet").write_bytes(b"x" * 100)
+        os.utime(tmp_path / f"{name}.einnet", (1000 - age, 1000 - age))
+    trim(tmp_path, 250)
+    assert sorted(p.stem for p in tmp_path.iterdir()) == ["a", "b"]
+    trim(tmp_path, 10)
+    assert [p.stem for p in tmp_path.iterdir()] == ["a"], "the newest stays, however large"
+
+
+WRONG = [
+    ({"time_bugdet": 3}, "no option 'time_bugdet'; did you mean 'time_budget'"),
+    ({"weights": "frozen"}, "'frozen' is not one of constant, inputs"),
+    ({"programs": 0}, "programs must be 1 or more"),
+    ({"backend": "cuda"}, "no option 'backend'"),
+    ({"allow": "anything"}, "allow 'anything' is not one of"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG)
+def test_wrong_options_are_told(options: Any, message: str) -> None:
+    import einnet.api.torch  # noqa: F401
+
+    with pytest.raises(Exception, match=message):
+        torch.compile(nn.ReLU(), backend="einnet", options=options)(torch.ones(3))
+
+
+def test_what_cannot_be_optimized_runs_in_eager_mode_with_a_warning(compile_kept: Any, told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        raise einnet.EinNetError("there is no model of it")
+
+    monkeypatch.setattr("einnet.api.torch.frozen.exported", broken)
+    model, x = nn.Linear(3, 3).eval(), torch.randn(2, 3)
+    with torch.no_grad():
+        fast = compile_kept(model)
+        with pytest.warns(RuntimeWarning, match=r"part 0 .* runs in eager mode: there is no model of it") as said:
+            found = fast(x), fast(x)
+        assert all(torch.equal(y, model(x)) for y in found)
+        assert len(said) == 1
+        assert [t.runs for t in told()] == ["eager"]
+        torch._dynamo.reset()
+        with pytest.raises(einnet.EinNetError, match="there is no model of it"):
+            compile_kept(model, strict=True)(x)
+
+
+def test_a_program_that_differs_from_eager_mode_is_not_used(compile_kept: Any, told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from einnet.api.torch.program import Bound
+
+    right = Bound.__call__
+    monkeypatch.setattr(Bound, "__call__", lambda self, args: tuple(t * 1.01 for t in right(self, args)))
+    model, x = nn.Linear(3, 3).eval(), torch.randn(2, 3)
+    with torch.no_grad(), pytest.warns(RuntimeWarning, match="result is another one: 0.01 of max"):
+        assert torch.equal(compile_kept(model)(x), model(x))
+    assert [t.runs for t in told()] == ["eager"]
+
+
+def test_the_slower_program_is_not_used(compile_kept: Any, told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    from einnet.api.torch.program import Bound
+
+    right = Bound.__call__
+    monkeypatch.setattr(Bound, "__call__", lambda self, args: (time.sleep(0.2), right(self, args))[1])
+    model, x = nn.Linear(3, 3).eval(), torch.randn(2, 3)
+    with torch.no_grad():
+        assert torch.equal(compile_kept(model, slower=False)(x), model(x))
+    assert [(t.runs, t.why) for t in told()] == [("eager", "it is faster there")]
+
+
+DIFFERENT = [
+    ([1.0, 2.0], [1.0, 2.0], 0.0),
+    ([1.0, 2.0], [1.0, 4.0], 0.5),
+    ([float("nan"), 1.0], [float("nan"), 1.0], 0.0),
+    ([float("inf"), 1.0], [float("inf"), 1.0], 0.0),
+    ([float("nan"), 1.0], [float("inf"), 1.0], float("inf")),
+    ([float("-inf"), 1.0], [float("inf"), 1.0], float("inf")),
+    ([float("nan"), 1.0], [0.0, 1.0], float("inf")),
+    ([0.0, 1e-30], [0.0, 0.0], float("inf")),
+    ([float("nan")], [float("nan")], 0.0),
+]
+
+
+@pytest.mark.parametrize(("found", "wanted", "error"), DIFFERENT)
+def test_how_results_differ(found: list[float], wanted: list[float], error: float) -> None:
+    from einnet.api.torch.make import difference
+
+    assert difference(torch.tensor(found), torch.tensor(wanted)) == error
+
+
+def test_integers_and_types_differ_wholly_or_not_at_all() -> None:
+    from einnet.api.torch.make import difference
+
+    assert difference(torch.tensor([1, 2]), torch.tensor([1, 2])) == 0.0
+    assert difference(torch.tensor([1, 2]), torch.tensor([1, 3])) == float("inf")
+    assert difference(torch.tensor([1.0]), torch.tensor([1])) == float("inf")
+
+
+def test_every_single_byte_of_a_small_weight_is_watched_and_the_middle_of_a_large_one() -> None:
+    from einnet.api.torch.weights import Watch
+
+    small, large = torch.zeros(16), torch.zeros(1000)
+    watch = Watch([(0, small), (1, large)])
+    assert watch.current([small, large])
+    for n in range(16):
+        small.data[n] = 1.0
+        assert not watch.current([small, large])
+        small.data[n] = 0.0
+    assert watch.current([small, large])
+    large.data.add_(1.0)
+    assert not watch.current([small, large])
+    large.data.sub_(1.0)
+    assert watch.current([small, large])
+    assert not watch.current([small.clone(), large])
+    large[0] = 1.0
+    assert not watch.current([small, large]), "torch has counted the write"
+    large[0] = 0.0
+    assert not watch.current([small, large]), "a write back is a write"
+
+
+def test_weights_that_torch_does_not_count_are_compared_whole() -> None:
+    from einnet.api.torch.weights import Watch
+
+    with torch.inference_mode():
+        weight = torch.zeros(1000)
+        watch = Watch([(0, weight)])
+        assert watch.current([weight])
+        weight[0] = 1.0
+        assert not watch.current([weight])
+        weight[0] = 0.0
+        assert watch.current([weight])
+
+
+def test_a_weight_that_moves_in_memory_is_another() -> None:
+    from einnet.api.torch.weights import Watch
+
+    weight = torch.nn.Parameter(torch.ones(100))
+    watch = Watch([(0, weight)])
+    weight.data = torch.ones(100)
+    assert not watch.current([weight])
+
+
+def test_optimize_takes_an_exported_program_and_a_module() -> None:
+    model, x = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2)).eval(), torch.randn(3, 6)
+    wanted = model(x).detach().numpy()
+    for result in (
+        einnet.optimize(torch.export.export(model, (x,)), time_budget=1.0, threads=1),
+        einnet.optimize(model, example=(x,), time_budget=1.0, threads=1),
+    ):
+        (found,) = result(x.numpy()).values()
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_wrong_examples_are_told() -> None:
+    model = nn.Linear(2, 2)
+    with pytest.raises(einnet.EinNetError, match="wants example inputs"):
+        einnet.optimize(model.eval())
+    with pytest.raises(einnet.EinNetError, match="training mode"):
+        einnet.optimize(model.train(), example=(torch.ones(2),))
+    with pytest.raises(einnet.EinNetError, match=r"go with a torch\.nn\.Module, not with str"):
+        einnet.optimize("model.onnx", example=(torch.ones(2),))
+    with pytest.raises(einnet.EinNetError, match="Linear: torch cannot export it: "):
+        einnet.optimize(model.eval(), example=(torch.ones(3),))
+
+
+def test_torch_finds_the_backend_by_the_entry_point_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    module, _, name = project["entry-points"]["torch_dynamo_backends"]["einnet"].partition(":")
+    from einnet.api.torch import compiled
+
+    assert getattr(import_module(module), name) is compiled
+
+
+def test_importing_einnet_imports_no_torch() -> None:
+    code = "import sys, einnet, einnet.api.optimize, einnet.graph.onnx.exported; print('torch' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment).stdout.strip() == "False"
