@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache, reduce
+from typing import TypeVar
 
 from einnet.expr.functions import KEEPS_ZERO, PARTIAL
 from einnet.expr.index import Index, Range, bounds
@@ -25,6 +26,8 @@ from einnet.expr.nodes import (
 )  # fmt: skip
 from einnet.expr.normal.totals import BROKEN, state, total
 
+B = TypeVar("B", bound=Body)
+
 ONE = Const(Fraction(1))
 
 EVERYWHERE: Range = (-(1 << 60), 1 << 60)
@@ -34,6 +37,11 @@ NOWHERE: Range = (0, 0)
 def factors(body: Body) -> tuple[Body, ...]:
     """The factors of a product; a body that is no product is its own factor."""
     return body.args if isinstance(body, Mul) else (body,)
+
+
+def without(items: Sequence[B], *places: int) -> tuple[B, ...]:
+    """What stands at other places. A place tells a factor or term from another: one object may well stand at two, as in A[x]*A[x]."""
+    return tuple(item for n, item in enumerate(items) if n not in places)
 
 
 def product_reads(body: Body) -> tuple[Read, ...] | None:

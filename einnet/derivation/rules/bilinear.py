@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from einnet.derivation.facts import factors
+from einnet.derivation.facts import factors, without
 from einnet.derivation.moves.block_product import block_products
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.substitute import reflect
@@ -46,14 +46,14 @@ def bilinear(e: Scope) -> Iterator[Outcome]:
     if isinstance(found, Refused):
         yield found
         return
-    data, pairs = found
+    place, pairs = found
     applied = False
     for m in TILES:
         if all(m + p.tap.extent - 1 <= MOST_PRODUCTS and -(-p.loop.extent // m) * m <= WASTE * p.loop.extent for p in pairs):
             applied = True
             algorithms = [toom_cook(m, p.tap.extent) for p in pairs]
             bound = prod(growth(f) / f.taps for f in algorithms)
-            yield Rewrite(transformed(e, data, pairs, algorithms), _parameters(pairs, algorithms), "precision", bound)
+            yield Rewrite(transformed(e, place, pairs, algorithms), _parameters(pairs, algorithms), "precision", bound)
     if not applied:
         yield Refused(f"no tile of 2 to 6 outputs fits the extent with at most {MOST_PRODUCTS} products")
 
@@ -62,19 +62,19 @@ def _parameters(pairs: Sequence[Pair], algorithms: Sequence[Bilinear]) -> str:
     return " ".join(f"F({f.m},{f.taps}):{p.loop.name}+{p.tap.name}" for p, f in zip(pairs, algorithms))
 
 
-def correlation(e: Scope) -> tuple[Read, list[Pair]] | Refused:
-    """The data operand and its pairs of loop and tap."""
+def correlation(e: Scope) -> tuple[int, list[Pair]] | Refused:
+    """The place of the data among the factors, and its pairs of loop and tap."""
     if e.reduce != "sum" or len(e.sums) < 1:
         return Refused("it is no sum")
     parts = factors(e.body)
     if len(parts) < 2:
         return Refused("its body is no product")
-    for data in parts:
+    for place, data in enumerate(parts):
         if isinstance(data, Read) and data.fill == 0:
-            others = [f for f in parts if f is not data]
+            others = without(parts, place)
             pairs = [p for p in (_pair(e, data, others, r) for r in e.sums) if p is not None]
             if pairs and len({p.loop.name for p in pairs}) == len(pairs):
-                return data, pairs
+                return place, pairs
     return Refused("no operand is read at loop + tap, with the loop nowhere else")
 
 
@@ -104,8 +104,10 @@ def _pair(e: Scope, data: Read, others: Sequence[Body], tap: Iter) -> Pair | Non
     return None
 
 
-def transformed(e: Scope, data: Read, pairs: Sequence[Pair], algorithms: Sequence[Bilinear]) -> Scope:
-    """The right-hand side of the rule."""
+def transformed(e: Scope, place: int, pairs: Sequence[Pair], algorithms: Sequence[Bilinear]) -> Scope:
+    """The right-hand side of the rule; the factor at `place` is the data."""
+    data, others = factors(e.body)[place], without(factors(e.body), place)
+    assert isinstance(data, Read)
     taken = {i.name for i in (*e.loops, *e.sums)}
     names: list[tuple[str, str, str]] = []
     for p in pairs:
@@ -126,8 +128,8 @@ def transformed(e: Scope, data: Read, pairs: Sequence[Pair], algorithms: Sequenc
 
     to_window = {p.index: substitute(p.index, {p.loop.name: f.m * var(t), p.tap.name: var(a)}) for p, (_, a, t), f in zip(pairs, names, algorithms)}
     moved = replace(data, index=tuple(to_window.get(ix, ix) for ix in data.index))
-    with_taps = [f for f in factors(e.body) if f is not data and used_names(f) & taps.keys()]
-    rest = [f for f in factors(e.body) if f is not data and not used_names(f) & taps.keys()]
+    with_taps = [f for f in others if used_names(f) & taps.keys()]
+    rest = [f for f in others if not used_names(f) & taps.keys()]
     loops = tuple(tile.get(i.name, i) for i in e.loops)
     sums = in_memory_order(moved, [i for i in e.sums if i.name not in taps])
     where, at = indices(products), indices(window)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import permutations
 from math import prod
 
-from einnet.derivation.facts import factors, in_range
+from einnet.derivation.facts import factors, in_range, without
 from einnet.derivation.moves.generalise import Seam, generalise
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.forced.merge import merge_read
@@ -54,11 +54,11 @@ def collect(e: Scope) -> Iterator[Outcome]:
     found = False
     for n, ((a, first, one), (b, second, t)) in enumerate(pairs):
         assert isinstance(one.base, Scope)
-        rest = tuple(x for x in terms if x is not a and x is not b)
-        for how, whole in together(one.base, _aligned(one.base, t), first, second, once=terms.index(a) < terms.index(b)):
+        for how, whole in together(one.base, _aligned(one.base, t), first, second, once=a < b):
             found = True
             scaled = scale_of(second) if how == "end-to-end" else ()
-            yield Rewrite(Scope(e.loops, e.sums, make_add((make_mul((*scaled, Read(whole, one.index))), *rest))), f"pair={n} {how}", "reassociation")
+            total = make_add((make_mul((*scaled, Read(whole, one.index))), *without(terms, a, b)))
+            yield Rewrite(Scope(e.loops, e.sums, total), f"pair={n} {how}", "reassociation")
     if not found:
         yield Refused("the two sums have neither a factor nor their form in common")
 
@@ -90,11 +90,11 @@ def scale_of(value: Number) -> tuple[Body, ...]:
     return () if value == 1 else (Const(value),)
 
 
-def _pairs(e: Scope) -> Iterator[tuple[tuple[Body, Number, Read], tuple[Body, Number, Scope]]]:
-    """Terms that are sums, each with another one over the same box at the same place: a sum, or at the loops of e any product."""
+def _pairs(e: Scope) -> Iterator[tuple[tuple[int, Number, Read], tuple[int, Number, Scope]]]:
+    """Terms, by their places, that are sums, each with another one over the same box at the same point: a sum, or at the loops of e any product."""
     terms = e.body.args if isinstance(e.body, Add) else ()
-    for a, b in permutations(terms, 2):
-        (first, one), (second, other) = _scaled_read(a), _scaled_read(b)
+    for a, b in permutations(range(len(terms)), 2):
+        (first, one), (second, other) = _scaled_read(terms[a]), _scaled_read(terms[b])
         if one is None or not isinstance(one.base, Scope) or not one.base.sums or one.base.reduce != "sum" or one.fill != 0:
             continue
         if other is not None and isinstance(other.base, Scope) and other.base.sums:
@@ -102,7 +102,7 @@ def _pairs(e: Scope) -> Iterator[tuple[tuple[Body, Number, Read], tuple[Body, Nu
             if t.reduce == "sum" and other.fill == 0 and one.index == other.index and one.base.box == t.box:
                 yield (a, first, one), (b, second, t)
         elif one.index == indices(e.loops) and one.base.box == e.box and not e.sums:
-            yield (a, first, one), (b, ONE, Scope(e.loops, (), b))
+            yield (a, first, one), (b, ONE, Scope(e.loops, (), terms[b]))
 
 
 def _aligned(s: Scope, t: Scope) -> Scope:
@@ -136,15 +136,16 @@ def with_common_factor(s: Scope, t: Scope, first: Number = ONE, second: Number =
 
 def within(s: Scope, t: Scope, first: Number, second: Number) -> Scope | None:
     """One sum of u(y)*(a*f + select(y == c, b*g, 0)): t is a product with the factor u at y = c, and sums over parts of the ranges of s."""
-    for u in (f for f in factors(s.body) if isinstance(f, Read)):
-        for v in (f for f in factors(t.body) if isinstance(f, Read) and f.base == u.base and f.fill == u.fill):
-            place = _placed(s, t, u, v)
-            if place is not None:
-                conds, mapping = place
+    ours, theirs = factors(s.body), factors(t.body)
+    for m, u in ((m, f) for m, f in enumerate(ours) if isinstance(f, Read)):
+        for n, v in ((n, f) for n, f in enumerate(theirs) if isinstance(f, Read) and f.base == u.base and f.fill == u.fill):
+            placed = _placed(s, t, u, v)
+            if placed is not None:
+                conds, mapping = placed
                 left = tuple(i for i in t.sums if i.name not in mapping)
-                rest = substitute_body(make_mul(f for f in factors(t.body) if f is not v), mapping)
+                rest = substitute_body(make_mul(without(theirs, n)), mapping)
                 other = make_mul((*scale_of(second), _closed(s, left, rest) if left else rest))
-                own = make_mul((*scale_of(first), *(f for f in factors(s.body) if f is not u)))
+                own = make_mul((*scale_of(first), *without(ours, m)))
                 return Scope(s.loops, s.sums, make_mul((u, make_add((own, Select(conds, other, Const(Fraction(0))) if conds else other)))))
     return None
 

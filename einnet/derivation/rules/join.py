@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, permutations
 from math import prod
 
-from einnet.derivation.facts import has_values
+from einnet.derivation.facts import has_values, without
 from einnet.derivation.moves.generalise import Seam, generalise
 from einnet.derivation.moves.pairing import Pairing, pairings
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
@@ -167,10 +167,10 @@ def stitched(e: Scope) -> Scope:
 
 
 def _stitched_sum(body: Add) -> Body:
-    for a, b in ((a, b) for a in body.args for b in body.args if a is not b):
-        both = _neighbours(a, b)
+    for a, b in permutations(range(len(body.args)), 2):
+        both = _neighbours(body.args[a], body.args[b])
         if both is not None:
-            rest = make_add((both, *(x for x in body.args if x is not a and x is not b)))
+            rest = make_add((both, *without(body.args, a, b)))
             return _stitched_sum(rest) if isinstance(rest, Add) else rest
     return body
 

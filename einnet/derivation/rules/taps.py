@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
-from einnet.derivation.facts import factors
+from einnet.derivation.facts import factors, without
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import Index, bounds, var
 from einnet.expr.nodes import Cond, Const, Iter, Read, Scope, Select, fresh, indices, is_weight, make_mul, used_names
@@ -28,14 +28,14 @@ def taps(e: Scope) -> Iterator[Outcome]:
         yield Refused("it is no sum")
         return
     found = False
-    for data in factors(e.body):
+    for place, data in enumerate(factors(e.body)):
         if not isinstance(data, Read) or is_weight(data):
             continue
         result, parameters = e, list[str]()
         for d in range(len(data.index)):
-            gathered = _gathered(result, data, d)
+            gathered = _gathered(result, place, d)
             if gathered is not None:
-                result, data, text = gathered
+                result, place, text = gathered
                 parameters.append(text)
         if parameters:
             found = True
@@ -44,28 +44,31 @@ def taps(e: Scope) -> Iterator[Outcome]:
         yield Refused("no index of an operand adds up iterators of the sum that reach fewer places than there are of them")
 
 
-def _gathered(e: Scope, data: Read, d: int) -> tuple[Scope, Read, str] | None:
-    """The sum with the iterators of one index of an operand as one, and the operand in it; None where that index has no such."""
+def _gathered(e: Scope, place: int, d: int) -> tuple[Scope, int, str] | None:
+    """The sum with the iterators of one index of the operand at a place as one, and the operand's place in it; None where that index has no such."""
     parts = factors(e.body)
+    data = parts[place]
+    assert isinstance(data, Read)
     summed = {i.name: i for i in e.sums}
     ix = data.index[d]
-    place = Index(tuple((a, c) for a, c in ix.terms if Index(((a, 1),)).names() & summed.keys()))
-    own = place.names() & summed.keys()
+    point = Index(tuple((a, c) for a, c in ix.terms if Index(((a, 1),)).names() & summed.keys()))
+    own = point.names() & summed.keys()
     elsewhere = frozenset().union(*(other.names() for k, other in enumerate(data.index) if k != d))
     if not own or ix.den != 1 or own & elsewhere:
         return None
-    lo, hi = bounds(place, e.ranges)
-    rest = [f for f in parts if f is not data]
-    moved = [f for f in rest if used_names(f) & own]
+    lo, hi = bounds(point, e.ranges)
+    places = [n for n, f in enumerate(parts) if n != place and used_names(f) & own]
+    moved = [parts[n] for n in places]
     if hi - lo + 1 >= prod(summed[name].extent for name in own) or not moved:
         return None
     t = Iter(fresh("t", e.ranges), lo, hi + 1)
-    cond = Cond(var(t.name) - place, True)
+    cond = Cond(var(t.name) - point, True)
     body = Select((cond,), make_mul(moved), Const(Fraction(0)))
     used = used_names(body)
     kept = (*(i for i in (*e.loops, *e.sums) if i.name in used and i.name not in own), t)
     inner = Read(Scope(kept, tuple(i for i in e.sums if i.name in own), body), indices(kept))
-    read = replace(data, index=tuple(ix - place + var(t.name) if k == d else other for k, other in enumerate(data.index)))
-    whole = [read if f is data else f for f in parts if f is data or not any(f is m for m in moved)]
+    read = replace(data, index=tuple(ix - point + var(t.name) if k == d else other for k, other in enumerate(data.index)))
+    whole = without((*parts[:place], read, *parts[place + 1 :]), *places)
     sums = (*(i for i in e.sums if i.name not in own), t)
-    return Scope(e.loops, sums, make_mul((*whole, inner))), read, f"{t.name}={print_index(place, [i.name for i in (*e.loops, *e.sums)])}"
+    text = f"{t.name}={print_index(point, [i.name for i in (*e.loops, *e.sums)])}"
+    return Scope(e.loops, sums, make_mul((*whole, inner))), place - sum(n < place for n in places), text

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from einnet.derivation.facts import product_reads, zero_outside
+from einnet.derivation.facts import product_reads, without, zero_outside
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import Index, simplify, var
 from einnet.expr.nodes import Iter, Read, Scope, fresh, map_indices, substitute_body
@@ -38,23 +38,24 @@ def tile(e: Scope) -> Iterator[Outcome]:
 def bands(e: Scope) -> Iterator[tuple[Iter, Iter, int]]:
     """Loops m and loops or sums w with a sign such that an operand's index holds c·(m + sign·w), another operand m and not that sum."""
     operands = product_reads(e.body) or ()
-    for r in operands if e.reduce == "sum" else ():
+    for place, r in enumerate(operands) if e.reduce == "sum" else ():
+        others = without(operands, place)
         for ix in r.index:
             for m in e.loops:
-                alone = [o for o in operands if o is not r and any(m.name in f.names() for f in o.index)]
+                alone = [o for o in others if any(m.name in f.names() for f in o.index)]
                 c = ix.coefficient(m.name)
                 if not c or not alone or m.extent < 2 or sum(m.name in f.names() for f in r.index) > 1:
                     continue
                 for w in (*e.loops, *e.sums):
-                    if w != m and w.extent > 1 and abs(ix.coefficient(w.name)) == abs(c) and is_window(w, e, operands, r):
+                    if w != m and w.extent > 1 and abs(ix.coefficient(w.name)) == abs(c) and is_window(w, e, r, others):
                         yield m, w, ix.coefficient(w.name) // c
 
 
-def is_window(w: Iter, e: Scope, operands: tuple[Read, ...], r: Read) -> bool:
+def is_window(w: Iter, e: Scope, r: Read, others: Sequence[Read]) -> bool:
     """A loop that no other operand has, or a sum; in one index function of r, linearly."""
     mine = [f for f in r.index if w.name in f.names()]
-    others = any(w.name in f.names() for o in operands if o is not r for f in o.index)
-    return len(mine) == 1 and (w in e.sums or not others)
+    elsewhere = any(w.name in f.names() for o in others for f in o.index)
+    return len(mine) == 1 and (w in e.sums or not elsewhere)
 
 
 def sizes(m: Iter, w: Iter) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from einnet.derivation.facts import product_reads
+from einnet.derivation.facts import product_reads, without
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Iter, Read, Scope, Tensor, is_weight, used_names
 from einnet.instantiate.address import Address, address_of, flat_index, name_of
@@ -65,12 +65,12 @@ def skew_problems(scope: Scope, operands: Sequence[Read]) -> list[Mismatch]:
     """Index functions that add two loops: a skew takes one of them out of the operand."""
     loops = {i.name for i in scope.loops if i.extent > 1}
     found: list[Skew] = []
-    for r in operands:
+    for n, r in enumerate(operands):
+        others = without(operands, n)
         for ix in r.index:
             mine = [a for a, _ in ix.terms if isinstance(a, str) and a in loops]
             if len(mine) > 1 and not _separates(ix, scope) and not _in_blocks(ix, mine, operands, scope) and not any(m.index == ix for m in found):
-                others = [o for o in operands if o is not r]
-                free = [n for n in mine if abs(ix.coefficient(n)) == 1 and not any(n in used_names(o) for o in others)]
+                free = [i for i in mine if abs(ix.coefficient(i)) == 1 and not any(i in used_names(o) for o in others)]
                 text = f"a dimension of {name_of(r)} adds the loops {', '.join(mine)}"
                 if free and ix.names() <= loops | _units(scope):
                     found.append(Skew(text, free[0], ix))
