@@ -11,6 +11,7 @@
 # make goldens the published derivations, found by search: states, depth and time of each, three shapes
 # make bench-search   depth, converging and fingerprints: the experiments of the search, about ten minutes
 # make reach   what optimize makes of small models whose best known form is known: a JSON, and a page in build/
+# make algorithms  algorithms derived from naive models: operations, states, proof, times beside other engines, into benchmarks/results/algorithms.json
 # make bench   the seven models against other engines (hours; goes on where it stopped)
 # make bench-short   three of them, in under five minutes      make bench-operators, make bench-topologies   see benchmarks/
 # make clean   forget everything that was built
@@ -18,7 +19,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint reach test-slow corpus mutants nvrtc plans host gpu bench-gpu docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search
+.PHONY: demo test lint reach test-slow corpus mutants nvrtc plans host gpu bench-gpu docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search algorithms
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -87,6 +88,9 @@ goldens: .venv/stamp-dev
 
 reach: .venv/stamp-bench
 	$(BIN)/python -m benchmarks.reach
+
+algorithms: .venv/stamp-bench
+	$(BIN)/python -m benchmarks.algorithms
 
 bench: .venv/stamp-bench
 	$(BIN)/python benchmarks/models.py

@@ -7,7 +7,7 @@ process-wide state. Libraries are imported when an engine is prepared.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +97,17 @@ ENGINES: dict[str, Prepare] = {
     "inductor-nhwc": _torch(compiled=True, channels_last=True),
     "einnet": einnet,
 }
+
+
+
+def engine(kind: str) -> Prepare:
+    """A key of ENGINES, or "module:function" for one that a benchmark brings along."""
+    if kind in ENGINES:
+        return ENGINES[kind]
+    module, _, name = kind.partition(":")
+    found: Prepare = getattr(import_module(module), name)
+    return found
+
 
 PACKAGES = {"inductor": "torch"}
 """The distribution that an engine needs, where it has not the engine's name."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contest.engines import ENGINES, Arrays, Run
+from benchmarks.contest.engines import Arrays, Run, engine
 from einnet.runtime.contention import waited
 
 START_SECONDS = 900.0
@@ -28,7 +28,7 @@ class EngineError(Exception):
 
 @dataclass(frozen=True)
 class Engine:
-    """Who takes part: a name in the results, a key of ENGINES, and the file that it loads."""
+    """Who takes part: a name in the results, a kind (see `engines.engine`), and the file that it loads."""
 
     name: str
     kind: str
@@ -51,7 +51,7 @@ def serve(pipe: Connection, kind: str, path: Path, threads: int, cpus: Sequence[
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     bare = status("VmRSS")
     try:
-        run = ENGINES[kind](path, threads)
+        run = engine(kind)(path, threads)
         pipe.send(("ready", None))
         while True:
             request, inputs, *rest = pipe.recv()
