@@ -31,8 +31,8 @@ from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Opaque, Program
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.program import Executable
+from einnet.runtime.database import ProfileDatabase
 from einnet.runtime.ort import Session
-from einnet.runtime.profile import ProfileDatabase
 from einnet.runtime.whole import Whole
 from einnet.search.outcome import is_constant
 from einnet.search.settings import Settings

@@ -34,9 +34,9 @@ def measure(name: str, derive: bool, profile: Path, seconds: float, depth: int) 
     """One row, in this process."""
     from einnet.compile.targets.cuda.target import optimize_cuda
     from einnet.evidence.comparison.verify import compare_outputs
+    from einnet.runtime.cuda.archive import load
     from einnet.runtime.cuda.host import Host
     from einnet.runtime.cuda.profiling import profile as profiles
-    from einnet.runtime.cuda.store import load
     from einnet.runtime.ort import Session
     from einnet.search.settings import Settings
 

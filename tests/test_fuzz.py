@@ -25,7 +25,7 @@ from einnet.graph.passes.prepare import prepare
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Matmul, Plan, dense_view
 from einnet.runtime import artifact, pool
 from einnet.runtime.cpu.program import Code
-from einnet.runtime.cuda import store
+from einnet.runtime.cuda import archive
 from einnet.runtime.cuda.convolutions import Plan as CudnnPlan
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.profiling import profile
@@ -130,7 +130,7 @@ def stored_cuda(path: Path) -> bytes:
     """A program for CUDA, of vendor calls only."""
     metadata = {"report": {"model": "m"}, "certificate": [{"key": "k", "proofs": []}]}
     tuning = Tuning("card", "fp32", {"cudnn": "9"}, {"ab": b"\1\2", "cd": CudnnPlan(3, (("knob", 1),))})
-    store.write(path, store.Kept(lower(two_layers()), (tuning,), metadata, (TEXT,)))
+    archive.write(path, archive.Kept(lower(two_layers()), (tuning,), metadata, (TEXT,)))
     return path.read_bytes()
 
 

@@ -21,8 +21,8 @@ from einnet.graph.split import Subprogram, pieces
 from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.program import Executable
-from einnet.runtime.onnx.emit import LEAST_OPSET
 from einnet.runtime.onnx.model import export
+from einnet.runtime.onnx.node_writer import LEAST_OPSET
 from einnet.runtime.ort import Session
 from einnet.search.candidates import Candidate, candidates
 from einnet.search.forms import Form

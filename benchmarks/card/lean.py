@@ -19,7 +19,7 @@ from einnet.expr.values.evaluate import evaluate
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
-from einnet.runtime.cuda import store
+from einnet.runtime.cuda import archive
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.program import CudaProgram
 from einnet.search.plan import Evaluated
@@ -60,20 +60,20 @@ def write(path: Path, found: CudaOptimization, channels_last: bool) -> None:
             recipes[name], constants[name] = recipe, np.zeros_like(values)
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "program.einnet"
-        store.save(whole, replace(program, constants=constants))
+        archive.save(whole, replace(program, constants=constants))
         draft = path.with_name(f".{path.name}.partial")
-        with zipfile.ZipFile(draft, "w", zipfile.ZIP_LZMA) as archive:
-            archive.writestr("program.einnet", whole.read_bytes())
-            archive.writestr("recipes.json", json.dumps({"channels_last": channels_last, "recipes": recipes}))
+        with zipfile.ZipFile(draft, "w", zipfile.ZIP_LZMA) as members:
+            members.writestr("program.einnet", whole.read_bytes())
+            members.writestr("recipes.json", json.dumps({"channels_last": channels_last, "recipes": recipes}))
         draft.replace(path)
 
 
 def read(path: Path, model: Any) -> CudaProgram:
     """The program, with the weights of the model that it was made of."""
-    with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as folder:
+    with zipfile.ZipFile(path) as members, tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "program.einnet"
-        whole.write_bytes(archive.read("program.einnet"))
-        program, told = store.load(whole), json.loads(archive.read("recipes.json"))
+        whole.write_bytes(members.read("program.einnet"))
+        program, told = archive.load(whole), json.loads(members.read("recipes.json"))
     weights, recipes = prepare(load(model), permuted=told["channels_last"]).weights, told["recipes"]
     return replace(program, constants={name: made(recipes.get(name), weights, values) for name, values in program.constants.items()})
 

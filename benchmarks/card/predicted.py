@@ -29,7 +29,7 @@ MATHS = ("fp32", "tf32")
 
 def predict(name: str, batch: int, math: str, seconds: float, depth: int) -> Row:
     """One row, in this process."""
-    from einnet.compile.targets.cuda.report import step_reports
+    from einnet.compile.targets.cuda.cuda_report import step_reports
     from einnet.compile.targets.cuda.target import prepared, searched
     from einnet.graph.onnx.importer import load
     from einnet.runtime.cuda.profiling.profile import shipped

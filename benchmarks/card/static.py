@@ -18,8 +18,8 @@ from typing import Any
 from einnet.expr.nodes import Tensor, tensors
 from einnet.expr.notation.text import parse
 from einnet.instantiate.codegen.canonicalise import normalise
-from einnet.instantiate.codegen.cuda.contraction import live_share
 from einnet.instantiate.codegen.cuda.emit import lower_cuda
+from einnet.instantiate.codegen.cuda.reduction_nest import live_share
 from einnet.instantiate.codegen.cuda.staging import staged
 from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.cuda.tiling import FILE, MEMORY, RESIDENT, WARP, Tile, distinct

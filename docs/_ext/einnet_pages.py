@@ -73,7 +73,7 @@ class DerivationFile(Written):
         from einnet.derivation import einfile
         from einnet.derivation.checker.check import check
         from einnet.derivation.markup import derivation_html
-        from einnet.evidence.pages.text import proof_text
+        from einnet.evidence.pages.proof_text import proof_text
         from einnet.expr.notation.picture import svg
 
         path = ROOT / self.arguments[0]

@@ -180,7 +180,7 @@ class Measured(Written):
 
 def space_tree(text: str, depth: int, most: int) -> tuple[list[tuple[int, str, str]], list[str]]:
     """Derivations of an expression that end in different operators, as one tree: (parent, rule, parameters) by node, and what a leaf holds."""
-    from einnet.evidence.pages.explore import effort
+    from einnet.evidence.pages.explore_page import effort
     from einnet.expr.notation.text import parse
     from einnet.search.space import Options, Space
 

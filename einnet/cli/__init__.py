@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from einnet import settings
+from einnet import environment
 from einnet.cli.parser import build_parser
 from einnet.errors import CertificateError, EinNetError
 
@@ -20,7 +20,7 @@ FAILED, WRONG, BUG, INTERRUPTED = 1, 2, 3, 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     try:
-        debug = settings.debug() > 0
+        debug = environment.debug() > 0
     except EinNetError as error:
         return tell(str(error), WRONG)
     try:

@@ -276,7 +276,7 @@ def explain(options: argparse.Namespace) -> int:
     from einnet.compile.targets.cuda.stored import StoredCuda
     from einnet.derivation.checker.check import check
     from einnet.evidence.certificate import Entry
-    from einnet.evidence.pages import card, text
+    from einnet.evidence.pages import card, proof_text
     from einnet.evidence.pages.why import reasons
     from einnet.runtime.cpu.roofline import CONSTANTS
     from einnet.search.time_shares import table
@@ -292,13 +292,13 @@ def explain(options: argparse.Namespace) -> int:
         return explain_why_not(stored, options)
     others = stored.considered if options.all else []
     considered = [(c.candidate, Entry(c.key, c.derivation, tuple(check(c.derivation)), c.matches)) for c in others]
-    told = text.story(stored.report, stored.certificate.entries, considered, reasons)
+    told = proof_text.story(stored.report, stored.certificate.entries, considered, reasons)
     if isinstance(stored, StoredCuda):
         told |= stored.card
     if options.json:
         write_json(options.json, told)
     if options.json != "-":
-        show(card.explain(told) if isinstance(stored, StoredCuda) else text.explain(told))
+        show(card.explain(told) if isinstance(stored, StoredCuda) else proof_text.explain(told))
     return 0
 
 

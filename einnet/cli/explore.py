@@ -42,19 +42,19 @@ def explore(options: argparse.Namespace) -> int:
 
 def program_view(data: dict[str, Any]) -> str:
     """The view of the program that the data are of, if they are of one."""
-    from einnet.evidence.pages import card, report
+    from einnet.evidence.pages import card, report_page
 
     if "report" not in data:
         return ""
     if data["report"]["backend"] == "cuda":
         return card.program_html(data["program"])
-    return report.program_html(data["report"], data["program"], linked=True)
+    return report_page.program_html(data["report"], data["program"], linked=True)
 
 
 def found(options: argparse.Namespace) -> dict[str, Any]:
     """The data of the page, for whatever the subject is."""
     from einnet.api.load import load_one
-    from einnet.evidence.pages.explore import explore_derivation, explore_expression, explore_program
+    from einnet.evidence.pages.explore_page import explore_derivation, explore_expression, explore_program
 
     path = Path(options.subject)
     if path.suffix == ".einnet" or is_program(path):

@@ -41,7 +41,7 @@ def register(commands: Any) -> None:
 def derive(options: argparse.Namespace) -> int:
     """Print the derivation tree."""
     from einnet.api.derive import derive as derive_tree
-    from einnet.evidence.pages.text import tree
+    from einnet.evidence.pages.proof_text import tree
 
     text = expression_text(options.expression)
     if options.why_not:
@@ -129,7 +129,7 @@ def check(options: argparse.Namespace) -> int:
     from einnet.derivation import einfile
     from einnet.derivation.checker import check as checker
     from einnet.evidence.certificate import Entry
-    from einnet.evidence.pages.text import derivation_story
+    from einnet.evidence.pages.proof_text import derivation_story
 
     if is_program(Path(options.file)):
         return check_program(options)

@@ -151,8 +151,8 @@ def cuda_lines(report: dict[str, Any]) -> list[str]:
 
 def settings(options: argparse.Namespace) -> Any:
     """The arguments as Settings. Raises UsageError for what makes no sense."""
+    from einnet.environment import backend
     from einnet.search.settings import Settings
-    from einnet.settings import backend
 
     shapes = dict(options.shapes)
     if len(shapes) < len(options.shapes):

@@ -84,9 +84,9 @@ def listed(options: argparse.Namespace) -> int:
 
 def measured(source: Path, output: Path, seconds: float) -> int:
     """Time a pack."""
-    from einnet.runtime.cuda.profiling import bench, pack
+    from einnet.runtime.cuda.profiling import measure, pack
 
-    timed, failed = bench.measure(pack.read(source), output, seconds, tell)
+    timed, failed = measure.measure(pack.read(source), output, seconds, tell)
     tell(f"{output}: {timed} kernels timed, {failed} do not run there")
     return 0
 

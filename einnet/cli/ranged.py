@@ -21,7 +21,7 @@ def optimize(options: argparse.Namespace, chosen: Any) -> int:
     """Optimize for a range of sizes; exit code 1 where a size does not pass its verification."""
     from einnet.api.optimize import optimize as optimize_model
     from einnet.cli.progress import progress
-    from einnet.compile.ranges.report import passed
+    from einnet.compile.ranges.range_report import passed
 
     with progress(options.quiet) as report:
         result = optimize_model(options.model, chosen, dynamic=options.dynamic, progress=report)
@@ -38,7 +38,7 @@ def optimize(options: argparse.Namespace, chosen: Any) -> int:
 
 def summary(report: Mapping[str, Any]) -> list[str]:
     """The measured sizes with their times, all others with what they follow, the derivations and the guards."""
-    from einnet.evidence.pages.text import ms, ratio
+    from einnet.evidence.pages.proof_text import ms, ratio
 
     told = report["dynamic"]
     lines = [f"{report['model']}, {report['backend']}, {report['threads']} threads, {told['name']} in {told['lowest']}..{told['highest']}"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from einnet.evidence.pages.text import ms, ratio, verdict_word
+from einnet.evidence.pages.proof_text import ms, ratio, verdict_word
 from einnet.evidence.pages.verdict import opaque_line, reasons, verdict
 
 PIPED_WIDTH = 160

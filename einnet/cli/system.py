@@ -9,7 +9,7 @@ import platform
 from importlib import metadata
 from typing import Any
 
-from einnet import settings
+from einnet import environment
 from einnet.cli.files import write_json
 from einnet.errors import UsageError
 
@@ -68,7 +68,7 @@ def diagnosis() -> dict[str, Any]:
         "libraries": libraries(),
         "torch": pytorch(),
         "backends": backends(),
-        "cache": str(settings.cache()),
+        "cache": str(environment.cache()),
         "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith("EINNET_")},
     }
 
@@ -178,7 +178,7 @@ def doctor_lines(found: dict[str, Any]) -> list[str]:
 def db(options: argparse.Namespace) -> int:
     """Show or clear the profile database."""
     from einnet.runtime.cpu.objects import OBJECTS, clear
-    from einnet.runtime.profile import ProfileDatabase
+    from einnet.runtime.database import ProfileDatabase
 
     database = ProfileDatabase()
     if options.action == "clear":

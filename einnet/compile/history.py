@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from einnet.errors import CertificateError
 from einnet.evidence.certificate import proofs
-from einnet.evidence.report.build import reported
+from einnet.evidence.report.assemble import reported
 from einnet.expr.nodes import Scope
 from einnet.search.candidates import Choice, Estimate
 from einnet.search.recall import choice_from, choice_json, search_version

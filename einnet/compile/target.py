@@ -15,8 +15,8 @@ from einnet.compile.run import Made, Run, Runnable
 from einnet.derivation.steps import Derivation
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.verdicts import refuse_failed
-from einnet.evidence.pages.report import program_fragment, report_page
-from einnet.evidence.pages.text import story
+from einnet.evidence.pages.proof_text import story
+from einnet.evidence.pages.report_page import program_fragment, report_page
 from einnet.evidence.pages.verdict import verdict
 from einnet.graph.program import Program
 from einnet.search.outcome import Outcome

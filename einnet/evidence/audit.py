@@ -16,7 +16,7 @@ from einnet.evidence.comparison.error_statistics import error_statistics
 from einnet.evidence.comparison.verdicts import other_model
 from einnet.evidence.examine import Proven, Told, checked, proven, told_constants, told_kernels, told_lifting, told_numbers, trusted
 from einnet.evidence.numbers import SPECIAL, Observed, drawn, unlike
-from einnet.evidence.stored import Stored
+from einnet.evidence.stored_proofs import Stored
 from einnet.graph.program import Opaque, Program
 from einnet.graph.split import anonymous, subprograms
 from einnet.instantiate.kernels import OpaqueCall, Plan

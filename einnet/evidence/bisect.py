@@ -17,7 +17,7 @@ from einnet.derivation.steps import Derivation
 from einnet.errors import UsageError
 from einnet.evidence.audit import permuted, shapes
 from einnet.evidence.comparison.verify import compare_outputs, random_values
-from einnet.evidence.stored import Stored
+from einnet.evidence.stored_proofs import Stored
 from einnet.expr.nodes import Scope, tensors, walk
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.program import Node, Opaque, Program

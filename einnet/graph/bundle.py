@@ -13,9 +13,9 @@ from itertools import groupby
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, fresh, indices, make_add, tensors
 from einnet.graph.program import Node, Program, ProgramNode
+from einnet.graph.replace_nodes import Refused, substitute
 from einnet.graph.rewrite import Fresh
 from einnet.graph.split import Subprogram, combine, is_contraction
-from einnet.graph.substitute import Refused, substitute
 
 MOST_PARTS = 8
 

@@ -19,7 +19,7 @@ from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.measure import BUDGET_S, IsConstant, Unmeasured, constant_buffers, measure, refused
 from einnet.runtime.cpu.objects import OBJECTS, Objects
 from einnet.runtime.cpu.threads import resolve_threads
-from einnet.runtime.profile import ProfileDatabase, describe
+from einnet.runtime.database import ProfileDatabase, describe
 from einnet.runtime.timing import Timing
 
 RESTLESS = 8

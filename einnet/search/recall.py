@@ -18,7 +18,7 @@ from einnet.expr.nodes import Scope
 from einnet.instantiate.kernels import Kernel
 from einnet.instantiate.registry import TABLES
 from einnet.search.candidates import Candidate, Choice, Estimate, choose
-from einnet.search.record import Reader, Writer
+from einnet.search.encoding import Reader, Writer
 
 Json = Any
 

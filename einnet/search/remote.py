@@ -9,8 +9,8 @@ from typing import Any
 
 from einnet.expr.nodes import Scope
 from einnet.instantiate.registry import TABLES
+from einnet.search.encoding import Reader, Writer
 from einnet.search.forms import Form
-from einnet.search.record import Reader, Writer
 from einnet.search.space import Options, Statistics, deepen
 from einnet.search.work import Weights
 

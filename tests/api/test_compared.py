@@ -16,7 +16,7 @@ from einnet.errors import ArtifactError, ModelError, UsageError
 from einnet.evidence.audit import audit
 from einnet.evidence.comparison.verdicts import model_digest, not_compared
 from einnet.evidence.comparison.verify import compare_outputs
-from einnet.evidence.report.build import build_report
+from einnet.evidence.report.assemble import build_report
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.runtime.onnx.model import export

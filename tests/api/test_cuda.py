@@ -20,8 +20,8 @@ from einnet.compile.targets.cuda.target import optimize_cuda
 from einnet.errors import BackendError, UsageError
 from einnet.evidence.certificate import proofs
 from einnet.runtime.cuda import nvrtc
+from einnet.runtime.cuda.archive import load
 from einnet.runtime.cuda.program import Generated
-from einnet.runtime.cuda.store import load
 from einnet.search.settings import Settings
 from tests.models import random_inputs, tiny, two_layers
 from tests.runtime.cuda.programs import reference, worst

@@ -16,10 +16,10 @@ import pytest
 import einnet
 from benchmarks.models import SEVEN
 from einnet.cli import main
-from einnet.compile.targets.cuda.report import TAKEN
+from einnet.compile.targets.cuda.cuda_report import TAKEN
 from einnet.compile.targets.cuda.target import optimize_cuda
 from einnet.instantiate.kernels import Conv
-from einnet.runtime.cuda import store
+from einnet.runtime.cuda import archive
 from einnet.runtime.cuda.program import Gemm
 from einnet.search.settings import Settings
 from tests.models import random_inputs, tiny, two_layers
@@ -126,10 +126,10 @@ def test_verify_rejects_other_weights_and_another_model(made, tmp_path, capsys):
 
 def test_a_derivation_that_does_not_hold_is_rejected(made, tmp_path, capsys):
     model, path = made
-    kept = store.read(path)
+    kept = archive.read(path)
     wrong = ["w1[c-1".join(text.rsplit("w1[c", 1)) for text in kept.derivations]
     assert all(w != text for w, text in zip(wrong, kept.derivations, strict=True))
-    store.write(tmp_path / "bad.einnet", replace(kept, derivations=tuple(wrong)))
+    archive.write(tmp_path / "bad.einnet", replace(kept, derivations=tuple(wrong)))
     assert main(["check", str(tmp_path / "bad.einnet")]) == 1
     assert "derivation 1" in capsys.readouterr().err
     assert main(["verify", str(model), str(tmp_path / "bad.einnet")]) == 1
@@ -176,7 +176,7 @@ def test_run_by_the_host_driver(made, tmp_path, capsys):
 
 def test_a_program_without_a_report_can_only_be_run(made, tmp_path, capsys):
     model, path = made
-    store.save(tmp_path / "bare.einnet", store.load(path))
+    archive.save(tmp_path / "bare.einnet", archive.load(path))
     for command in (["explain"], ["verify", str(model)], ["bisect", str(model)], ["check"], ["explore"]):
         assert main([*command, str(tmp_path / "bare.einnet")]) == 2
         assert "no report of an optimization" in capsys.readouterr().err
@@ -219,7 +219,7 @@ def test_another_process_writes_the_same_bytes_for_each_model(name, tmp_path):
             busy.kill()
     assert first == second
     path = tmp_path / "a" / "p.einnet"
-    kept = store.read(path)
-    store.write(tmp_path / "again.einnet", kept)
+    kept = archive.read(path)
+    archive.write(tmp_path / "again.einnet", kept)
     assert (tmp_path / "again.einnet").read_bytes() == path.read_bytes()
-    assert store.load(tmp_path / "again.einnet") == kept.program
+    assert archive.load(tmp_path / "again.einnet") == kept.program

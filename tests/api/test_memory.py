@@ -13,7 +13,7 @@ import einnet
 from einnet.compile import program_search as pipeline
 from einnet.evidence.comparison.verify import Trial
 from einnet.expr.notation.text import parse
-from einnet.runtime.profile import ProfileDatabase
+from einnet.runtime.database import ProfileDatabase
 from einnet.runtime.timing import Timing
 from einnet.search.candidates import choose
 from einnet.search.recall import choice_from, choice_json

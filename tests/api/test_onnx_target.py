@@ -23,9 +23,9 @@ from einnet.instantiate.kernels import Conv, Kernel, Matmul, OpaqueCall, View, d
 from einnet.runtime import capacity
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.roofline import flops
-from einnet.runtime.onnx.cost import OnnxCost, expanded
+from einnet.runtime.database import ProfileDatabase
+from einnet.runtime.onnx.costs import OnnxCost, expanded
 from einnet.runtime.ort import Baseline, Session
-from einnet.runtime.profile import ProfileDatabase
 from tests.models import random_inputs, tiny, two_layers
 
 

@@ -13,7 +13,7 @@ from einnet.compile.targets.cpu import contest as door
 from einnet.compile.targets.cpu.contest import behind, slower
 from einnet.evidence.comparison.verify import Trial
 from einnet.evidence.pages.times import time_lines
-from einnet.evidence.report.kernels import cost_model, owners, rates
+from einnet.evidence.report.kernel_times import cost_model, owners, rates
 from einnet.graph.onnx.read import serialised
 from einnet.instantiate.kernels import EOperator, Matmul, OpaqueCall, dense_view
 from einnet.runtime.cpu.roofline import Machine

@@ -17,7 +17,7 @@ from einnet.errors import BackendError, UsageError
 from einnet.expr.nodes import Tensor
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Conv, EOperator, Matmul, View, dense_view
-from einnet.runtime.cuda.profiling import bench, pack, prepare
+from einnet.runtime.cuda.profiling import measure, pack, precompile
 from einnet.runtime.cuda.profiling.costs import CudaCost
 from einnet.runtime.cuda.profiling.profile import H200, key, load
 from tests.instantiate.cuda_cases import case
@@ -33,9 +33,9 @@ CONV = Conv(dense_view("x", (1, 4, 5, 5)), dense_view("w", (1, 6, 4, 3, 3)), den
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Figures and caches of a card that is this machine."""
     monkeypatch.setenv("EINNET_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(bench, "FLUSH", 1 << 12)
-    monkeypatch.setattr(prepare, "PRODUCT", 16)
-    monkeypatch.setattr(prepare, "COPY", 64)
+    monkeypatch.setattr(measure, "FLUSH", 1 << 12)
+    monkeypatch.setattr(precompile, "PRODUCT", 16)
+    monkeypatch.setattr(precompile, "COPY", 64)
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
 
 
 def packed(*kernels, maths=("fp32",)) -> pack.Pack:
-    return prepare.prepare(dict.fromkeys(kernels, maths), "sm_90", lambda name: name.startswith("w"))
+    return precompile.prepare(dict.fromkeys(kernels, maths), "sm_90", lambda name: name.startswith("w"))
 
 
 def rows_of(made: pack.Pack, tmp_path: Path, seconds: float = 1e9):
-    bench.measure(made, tmp_path / "t", seconds, lambda line: None)
-    return bench.read_times(tmp_path / "t")
+    measure.measure(made, tmp_path / "t", seconds, lambda line: None)
+    return measure.read_times(tmp_path / "t")
 
 
 @pytest.fixture
@@ -160,9 +160,9 @@ for name in ("tvm", "tvm_ffi", "islpy", "onnx", "onnxruntime", "sympy"):
     sys.modules[name] = None
 import pytest
 from einnet.cli import main
-from einnet.runtime.cuda.profiling import bench
+from einnet.runtime.cuda.profiling import measure
 from tests.runtime.cuda.standin import install
-bench.FLUSH = 4096
+measure.FLUSH = 4096
 with pytest.MonkeyPatch.context() as patch:
     install(patch)
     assert main(["profile", "--measure", {str(tmp_path / "p.zip")!r}, "-o", {str(tmp_path / "t")!r}]) == 0
@@ -176,7 +176,7 @@ with pytest.MonkeyPatch.context() as patch:
 def test_weights_are_cold_and_lie_apart_and_all_else_stays(tmp_path, card, monkeypatch):
     """A product's launches of one graph read weights of their own behind an overwritten cache, and one and the same other operand."""
     seen: list[tuple[int, int]] = []
-    bind = bench.Libraries.products
+    bind = measure.Libraries.products
 
     def products(self, math):
         found = bind(self, math)
@@ -188,23 +188,23 @@ def test_weights_are_cold_and_lie_apart_and_all_else_stays(tmp_path, card, monke
         monkeypatch.setattr(found, "bind", bound)
         return found
 
-    monkeypatch.setattr(bench.Libraries, "products", products)
+    monkeypatch.setattr(measure.Libraries, "products", products)
     made = packed(PRODUCT)
-    timer = bench.Bench(made)
+    timer = measure.Bench(made)
     seen.clear()
     card.log.clear()
     row = timer.time(made.kernels[0], "fp32")
     assert len({a for a, _ in seen}) == 1
     weights = sorted({w for _, w in seen})
-    assert len(weights) == bench.COPIES
+    assert len(weights) == measure.COPIES
     assert all(b - a >= 4 * 64 for a, b in itertools.pairwise(weights))
-    assert card.log.count("fill") == bench.ROUNDS + 1
+    assert card.log.count("fill") == measure.ROUNDS + 1
     assert row["seconds"][0] == row["hot"][0] == pytest.approx(1e-3), "what the flush takes is not the kernel's"
 
 
 def test_one_driver_and_one_handle_serve_all_kernels(tmp_path, card, monkeypatch):
     made: list[str] = []
-    for kind in (bench.Driver, *(bench.Libraries(bench.Driver()).products("fp32").__class__,)):
+    for kind in (measure.Driver, *(measure.Libraries(measure.Driver()).products("fp32").__class__,)):
         begin = kind.__init__
         monkeypatch.setattr(kind, "__init__", lambda self, *args, begin=begin, name=kind.__name__: (made.append(name), begin(self, *args))[1])
     kernels = [Matmul(dense_view("a", (n, 8)), dense_view("w", (8, 8)), dense_view("c", (n, 8))) for n in range(2, 6)]
@@ -214,10 +214,10 @@ def test_one_driver_and_one_handle_serve_all_kernels(tmp_path, card, monkeypatch
 
 
 def test_what_cannot_run_has_its_reason_and_costs_infinitely_much(tmp_path, card, monkeypatch):
-    assert {b.name: b.role for b in prepare.plan_of(CONV).buffers} == {"x": "input", "w": "constant", "y": "output"}
+    assert {b.name: b.role for b in precompile.plan_of(CONV).buffers} == {"x": "input", "w": "constant", "y": "output"}
     made = packed(CONV, PRODUCT)
     monkeypatch.setattr("tests.runtime.cuda.standin.dnn.PLANS", ())
-    assert bench.measure(made, tmp_path / "t", 60.0, lambda line: None) == (1, 1)
+    assert measure.measure(made, tmp_path / "t", 60.0, lambda line: None) == (1, 1)
     found = merge(None, [tmp_path / "t"], "fp32")
     assert "cuDNN has no fp32 plan" in found.failed[key(CONV)]
     assert CudaCost(found).seconds(CONV) == float("inf")
@@ -241,18 +241,18 @@ def test_what_cannot_be_prepared_has_its_reason_in_the_profile(tmp_path, card, m
 
 def test_times_are_there_line_by_line_and_end_in_time(tmp_path, card, monkeypatch):
     made = packed(PRODUCT, CONV)
-    assert bench.measure(made, tmp_path / "t", -1.0, lambda line: None) == (0, 0)
-    assert bench.read_times(tmp_path / "t")[1] == []
-    time = bench.Bench.time
-    monkeypatch.setattr(bench.Bench, "time", lambda self, kernel, math: 1 / 0 if kernel.kind == "Conv" else time(self, kernel, math))
+    assert measure.measure(made, tmp_path / "t", -1.0, lambda line: None) == (0, 0)
+    assert measure.read_times(tmp_path / "t")[1] == []
+    time = measure.Bench.time
+    monkeypatch.setattr(measure.Bench, "time", lambda self, kernel, math: 1 / 0 if kernel.kind == "Conv" else time(self, kernel, math))
     with pytest.raises(ZeroDivisionError):
-        bench.measure(made, tmp_path / "t", 60.0, lambda line: None)
+        measure.measure(made, tmp_path / "t", 60.0, lambda line: None)
     assert len((tmp_path / "t").read_text().splitlines()) == 2, "what was timed before stays"
 
 
 def test_arithmetics_are_kept_apart_and_generated_kernels_belong_to_both(tmp_path, card):
     kernels = {PRODUCT: ["fp32", "tf32"], case("softmax"): ["fp32"]}
-    rows_of(prepare.prepare(kernels, "sm_90"), tmp_path)
+    rows_of(precompile.prepare(kernels, "sm_90"), tmp_path)
     fp32, tf32 = (merge(None, [tmp_path / "t"], math) for math in ("fp32", "tf32"))
     assert fp32.seconds.keys() == tf32.seconds.keys()
     assert fp32.details[key(case("softmax"))]["generator"] == tf32.details[key(case("softmax"))]["generator"]
@@ -271,7 +271,7 @@ def test_a_pack_for_another_architecture_is_refused(card):
     from dataclasses import replace
 
     with pytest.raises(BackendError, match="machine code for sm_100, and the device is of sm_90"):
-        bench.Bench(replace(packed(case("softmax")), architecture="sm_100"))
+        measure.Bench(replace(packed(case("softmax")), architecture="sm_100"))
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"times": 9}', '{"times": 1}\n{"key": "k"}'])
@@ -296,7 +296,7 @@ def test_the_processor_is_not_profiled_so(tmp_path, capsys):
 def test_kernels_in_place_are_given_what_they_overwrite(card):
     scope = parse("L[i<8] relu(A[i])", {"A": Tensor("A", (8,))})
     kernel = EOperator(scope, (("A", View("x", (8,), (1,), 4)),), View("x", (8,), (1,), 4))
-    plan = prepare.plan_of(kernel)
+    plan = precompile.plan_of(kernel)
     assert [name for name, _ in plan.inputs] == [name for name, _ in plan.outputs] == ["x"]
     assert plan.buffers[0].size == 12
     (found,) = packed(kernel).kernels

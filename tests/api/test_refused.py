@@ -24,7 +24,7 @@ from einnet.instantiate.kernels import Conv, Kernel, Matmul, Post, View, dense_v
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu import dnnl, measure
 from einnet.runtime.cpu.dnnl import Refused
-from einnet.runtime.profile import ProfileDatabase
+from einnet.runtime.database import ProfileDatabase
 from einnet.runtime.timing import Comparison
 from einnet.search.candidates import choose
 from einnet.search.outcome import Outcome, Result, is_constant
@@ -172,11 +172,11 @@ def refusing(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize("missing", [None, "nothing is installed"])
 def test_a_program_with_refused_kernels_runs_and_says_so(missing: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from einnet.runtime.cpu import fallback, kernels, program
+    from einnet.runtime.cpu import dnnl_kernels, fallback, program
     from tests.runtime.plans import expected_two_layers, two_layers
 
     def prepare(kernel: Matmul, constants: object = (), reference: bool = False) -> object:
-        return kernels.prepare(kernel, constants, reference) if reference else refusing()
+        return dnnl_kernels.prepare(kernel, constants, reference) if reference else refusing()
 
     monkeypatch.setattr(program, "prepare", prepare)
     monkeypatch.setattr(fallback, "missing", lambda kernel: missing)
@@ -192,7 +192,7 @@ def test_a_program_with_refused_kernels_runs_and_says_so(missing: str | None, mo
 
 def test_the_reference_code_does_what_the_fast_code_is_refused_for() -> None:
     """Two operands of post-operations: the library's gemm reads past its operands. Its reference code is right, whatever comes before it."""
-    from einnet.runtime.cpu.kernels import prepare
+    from einnet.runtime.cpu.dnnl_kernels import prepare
     from einnet.runtime.cpu.measure import single
     from einnet.runtime.cpu.program import Executable
     from tests.runtime.reference import compute

@@ -14,7 +14,7 @@ import pytest
 import einnet as package
 from einnet.cli import files, inspect, optimize
 from einnet.errors import UsageError
-from einnet.runtime.profile import ProfileDatabase
+from einnet.runtime.database import ProfileDatabase
 from einnet.runtime.timing import Timing
 
 COMMANDS = ("optimize", "run", "verify", "explain", "derive", "rules", "check", "doctor", "db")

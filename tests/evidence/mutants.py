@@ -20,7 +20,7 @@ from einnet.compile.targets.stored import StoredProgram, load
 from einnet.derivation import einfile
 from einnet.evidence.certificate import Certificate, Entry, proofs
 from einnet.evidence.comparison.verdicts import model_digest
-from einnet.evidence.stored import certificate_json
+from einnet.evidence.stored_proofs import certificate_json
 from einnet.expr.index import var
 from einnet.expr.nodes import Body, Call, Cond, Const, Mul, Read, Scope, Select, children, make_add, rebuild
 from einnet.graph.program import Program

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from einnet.evidence.pages.explore import explore_expression
+from einnet.evidence.pages.explore_page import explore_expression
 from einnet.evidence.pages.page import page
 from einnet.evidence.report.plain import plain
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from einnet.evidence.pages.page import page
-from einnet.evidence.pages.report import program_html
+from einnet.evidence.pages.report_page import program_html
 from tests.explore.conftest import Opened
 from tests.explore.test_report import told
 

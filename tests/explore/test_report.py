@@ -11,8 +11,8 @@ import pytest
 from einnet.derivation import einfile
 from einnet.derivation.checker.check import check
 from einnet.evidence.certificate import Entry
-from einnet.evidence.pages.report import report_page
-from einnet.evidence.pages.text import explain, story
+from einnet.evidence.pages.proof_text import explain, story
+from einnet.evidence.pages.report_page import report_page
 from tests.explore.conftest import Opened
 
 GOLDEN = Path(__file__).parent.parent / "derivations" / "g1.ein"

@@ -23,7 +23,7 @@ from einnet.expr.values.evaluate import evaluate
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import GIVEN_OUT, load
 from einnet.graph.onnx.infer import with_body
-from einnet.graph.operators.forms import at, loops_of
+from einnet.graph.operators.builders import at, loops_of
 from einnet.graph.operators.registry import OPERATORS
 from einnet.graph.program import Node, Opaque, Program
 from einnet.graph.rewrite import exchange_in

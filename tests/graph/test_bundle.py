@@ -14,8 +14,8 @@ from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
+from einnet.graph.replace_nodes import Refused
 from einnet.graph.split import subprograms
-from einnet.graph.substitute import Refused
 from tests.models import random_inputs, tiny
 
 

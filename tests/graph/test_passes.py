@@ -20,8 +20,8 @@ from einnet.graph.passes.simplify import simplify
 from einnet.graph.passes.storage_order import channels_last, permute
 from einnet.graph.passes.window_reads import composed
 from einnet.graph.program import Node, Opaque, Program
+from einnet.graph.replace_nodes import Refused, substitute
 from einnet.graph.split import Subprogram, is_contraction, pieces, reduces, subprograms
-from einnet.graph.substitute import Refused, substitute
 from tests.graph.cases import build, compare, node, run_opaque, values
 from tests.graph.networks import BN, network
 from tests.models import tiny

@@ -12,7 +12,7 @@ from einnet.expr.selection import selection
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.onnx.importer import load
 from einnet.graph.program import Opaque
-from einnet.instantiate.codegen.cost import flops
+from einnet.instantiate.codegen.operation_counts import flops
 from einnet.runtime.ort import Session
 from tests.graph.collected import Case, collected
 from tests.graph.test_not_finite import compiled

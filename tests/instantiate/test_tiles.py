@@ -10,9 +10,9 @@ import pytest
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cuda import blocks
-from einnet.instantiate.codegen.cuda.contraction import contraction
 from einnet.instantiate.codegen.cuda.emit import CudaOperator, lower_cuda
 from einnet.instantiate.codegen.cuda.footprint import footprint, turns
+from einnet.instantiate.codegen.cuda.reduction_nest import contraction
 from einnet.instantiate.codegen.cuda.staging import staged
 from einnet.instantiate.codegen.cuda.tile_search import TileSearch, tile
 from einnet.instantiate.codegen.cuda.tiling import Tile, distinct

@@ -17,7 +17,7 @@ from einnet.compile.target import Optimization
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.verdicts import model_digest
 from einnet.evidence.comparison.verify import TOLERANCE, compare_outputs
-from einnet.evidence.report.build import called, head, runs, subprogram_report, told
+from einnet.evidence.report.assemble import called, head, runs, subprogram_report, told
 from einnet.evidence.report.plain import plain
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare

@@ -10,7 +10,7 @@ import numpy as np
 from einnet.instantiate.kernels import Conv, Matmul, Post, VendorKernel, View, dense_strides
 from einnet.runtime.arena import span
 from einnet.runtime.cpu import dnnl
-from einnet.runtime.cpu.kernels import prepare
+from einnet.runtime.cpu.dnnl_kernels import prepare
 
 
 def window(view: View, buffers: Mapping[str, np.ndarray]) -> np.ndarray:

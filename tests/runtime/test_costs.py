@@ -13,7 +13,7 @@ from einnet.instantiate.kernels import Conv, EOperator, Matmul, Post, View, dens
 from einnet.runtime import costs, timing
 from einnet.runtime.costs import CpuCost, kernel_key
 from einnet.runtime.cpu import dnnl, measure, roofline
-from einnet.runtime.profile import ProfileDatabase
+from einnet.runtime.database import ProfileDatabase
 from einnet.runtime.timing import Comparison, Timing, compare, summarize
 from tests.runtime.plans import opaque
 from tests.runtime.reference import layout

@@ -18,7 +18,7 @@ from einnet.runtime.cpu import dnnl, measure
 from einnet.runtime.cpu.compile import NotGenerated
 from einnet.runtime.cpu.measure import Unmeasured, sample
 from einnet.runtime.cpu.objects import Objects
-from einnet.runtime.profile import ProfileDatabase
+from einnet.runtime.database import ProfileDatabase
 from einnet.runtime.timing import compare
 
 pytestmark = pytest.mark.skipif(dnnl.available() is not None, reason=str(dnnl.available()))

@@ -15,7 +15,7 @@ import pytest
 
 from einnet.compile.history import Memory
 from einnet.expr.notation.text import parse
-from einnet.runtime.profile import SCHEMA, ProfileDatabase, digest
+from einnet.runtime.database import SCHEMA, ProfileDatabase, digest
 from einnet.runtime.serial import canonical
 from einnet.runtime.timing import Timing
 from einnet.search.settings import Settings
@@ -260,7 +260,7 @@ def test_several_processes_write_at_once(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from einnet.runtime.profile import ProfileDatabase
+from einnet.runtime.database import ProfileDatabase
 from einnet.runtime.timing import Timing
 database, start = ProfileDatabase(sys.argv[1]), int(sys.argv[2])
 print("ready", flush=True)

@@ -13,7 +13,7 @@ from einnet.instantiate.kernels import Conv, Matmul, Post, View
 from einnet.runtime.arena import span
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Refused
-from einnet.runtime.cpu.kernels import prepare
+from einnet.runtime.cpu.dnnl_kernels import prepare
 from einnet.runtime.cpu.measure import single
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.cpu.threads import limited

@@ -9,7 +9,7 @@ import pytest
 from einnet.derivation.checker.check import check
 from einnet.expr.nodes import walk
 from einnet.instantiate.registry import TABLES
-from einnet.search.record import Reader, Writer
+from einnet.search.encoding import Reader, Writer
 from einnet.search.remote import solution, solve, task
 from einnet.search.space import Options, deepen
 from tests.search.catalogue import CATALOGUE, expression

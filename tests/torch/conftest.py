@@ -47,7 +47,7 @@ def compile_kept() -> Any:
 def told() -> Any:
     """What became of the parts, of this test's graphs alone."""
     import einnet.api.torch
-    from einnet.api.torch.whole import live
+    from einnet.api.torch.eager_contest import live
 
     live.clear()
     return einnet.api.torch.parts

@@ -55,7 +55,7 @@ def test_another_process_loads_what_one_has_searched_for_the_same_weights_alone(
 
 
 def test_what_was_used_longest_ago_goes_first(tmp_path: Path) -> None:
-    from einnet.api.torch.store import trim
+    from einnet.api.torch.program_cache import trim
 
     for age, name in enumerate("abc"):
         (tmp_path / f"{name}.einnet").write_bytes(b"x" * 100)

@@ -12,8 +12,8 @@ registers it.
 from __future__ import annotations
 
 from einnet.api.torch.backend import compiled, register
+from einnet.api.torch.eager_contest import parts
 from einnet.api.torch.part import Told
-from einnet.api.torch.whole import parts
 
 __all__ = ["Told", "compiled", "parts", "register"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch._dynamo.backends.common import aot_autograd
 
+from einnet.api.torch.eager_contest import Whole
 from einnet.api.torch.options import Options, read_options
 from einnet.api.torch.part import Part
 from einnet.api.torch.partition import decompositions, partition
-from einnet.api.torch.whole import Whole
 from einnet.errors import EinNetError
 
 NAME = "einnet"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from einnet.api.torch import store
+from einnet.api.torch import program_cache
 from einnet.api.torch.frozen import Frozen
 from einnet.api.torch.options import Options
 from einnet.api.torch.program import Bound
@@ -77,8 +77,8 @@ def program(frozen: Frozen, count: int, options: Options, settings: Settings) ->
     from einnet.compile.targets.stored import StoredProgram
     from einnet.evidence.pages.verdict import verdict
 
-    path = store.path_of(frozen.digest, settings) if options.store else None
-    found = store.recalled(path) if path and not settings.fresh else None
+    path = program_cache.path_of(frozen.digest, settings) if options.store else None
+    found = program_cache.recalled(path) if path and not settings.fresh else None
     if isinstance(found, StoredProgram):
         return on_processor(found.executable), verdict(found.report), True
     model = frozen.onnx(count)
@@ -89,7 +89,7 @@ def program(frozen: Frozen, count: int, options: Options, settings: Settings) ->
     except Exception as error:  # a bug of ours must not end the user's program
         raise EinNetError(f"optimizing it failed: {type(error).__name__}: {error}") from error
     if path:
-        store.remember(result, path)
+        program_cache.remember(result, path)
     return on_processor(result.executable), verdict(result.report), False
 
 

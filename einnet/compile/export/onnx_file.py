@@ -83,8 +83,8 @@ def exported(outcome: Outcome, model: Any, shapes: Shapes | None = None) -> onnx
 def kernels_of(outcome: Outcome, model: Any, shapes: Shapes | None) -> Plan:
     """The kernels that are written for the derived subprograms: of these alone, among the model's own nodes, where it is new enough; else of all."""
     from einnet.graph.onnx.read import normalised
-    from einnet.runtime.onnx.emit import LEAST_OPSET
     from einnet.runtime.onnx.graft import values
+    from einnet.runtime.onnx.node_writer import LEAST_OPSET
 
     if outcome.program.header.opset < LEAST_OPSET:
         return outcome.plan()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from einnet.expr.nodes import Tensor
 from einnet.graph.program import Held, Opaque, ProgramNode
 from einnet.instantiate.kernels import Plan, View
-from einnet.runtime.onnx.cost import fits
+from einnet.runtime.onnx.costs import fits
 
 if TYPE_CHECKING:
     from einnet.search.outcome import Outcome, Result

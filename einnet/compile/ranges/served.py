@@ -13,7 +13,7 @@ import numpy as np
 from einnet.compile.inputs import gather_inputs
 from einnet.derivation.ranged import parse
 from einnet.errors import ArtifactError, UsageError
-from einnet.evidence.pages.report import sizes_fragment
+from einnet.evidence.pages.report_page import sizes_fragment
 from einnet.runtime.pool import Ranged
 from einnet.runtime.sealed import reading
 

@@ -27,7 +27,7 @@ from einnet.compile.ranges.family import Family, Member
 from einnet.compile.ranges.follow import AtSize, Found, Guard, Taken, followed, name, taken
 from einnet.compile.ranges.found import AtOneSize, Used
 from einnet.compile.ranges.neighbours import Neighbours
-from einnet.compile.ranges.report import build, certificate_text
+from einnet.compile.ranges.range_report import build, certificate_text
 from einnet.compile.ranges.served import Served
 from einnet.compile.ranges.sizes import Effort, dimension_of, measured_sizes, nearest
 from einnet.compile.run import Run

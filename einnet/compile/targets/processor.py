@@ -11,10 +11,10 @@ from einnet.compile.run import Made, Run, on_processor
 from einnet.compile.target import Optimization
 from einnet.errors import UsageError
 from einnet.evidence.certificate import Certificate
-from einnet.evidence.report.build import build_report
+from einnet.evidence.report.assemble import build_report
 from einnet.evidence.report.plain import plain
 from einnet.evidence.report.schema import KernelRow, Report
-from einnet.evidence.stored import derivations_told
+from einnet.evidence.stored_proofs import derivations_told
 from einnet.runtime import artifact
 from einnet.runtime.cpu.threads import resolve_threads
 from einnet.search.settings import Settings

@@ -14,10 +14,10 @@ import numpy as np
 
 from einnet.compile.inputs import gather_inputs
 from einnet.errors import ArtifactError
-from einnet.evidence.pages.report import program_fragment
-from einnet.evidence.pages.text import story
+from einnet.evidence.pages.proof_text import story
+from einnet.evidence.pages.report_page import program_fragment
 from einnet.evidence.running import OnProcessor
-from einnet.evidence.stored import Considered, considered_of, recorded_certificate
+from einnet.evidence.stored_proofs import Considered, considered_of, recorded_certificate
 from einnet.instantiate.kernels import OpaqueCall
 from einnet.runtime import artifact
 from einnet.runtime.cpu.program import Executable

@@ -7,8 +7,8 @@ from html import escape
 from typing import Any
 
 from einnet.evidence.pages.plots import HUES
-from einnet.evidence.pages.report import chapter_html
-from einnet.evidence.pages.text import Story, chapter_lines, error_line, ms, verdict_word
+from einnet.evidence.pages.proof_text import Story, chapter_lines, error_line, ms, verdict_word
+from einnet.evidence.pages.report_page import chapter_html
 from einnet.evidence.pages.times import maker, shortened
 from einnet.expr.notation.tags import tag
 

@@ -18,7 +18,7 @@ def asset(name: str) -> str:
 
 
 def page(data: Mapping[str, Any], program: str = "") -> str:
-    """The explorer of `data` (`einnet.evidence.pages.explore` makes it); `program` is the HTML of the view of the whole program."""
+    """The explorer of `data` (`einnet.evidence.pages.explore_page` makes it); `program` is the HTML of the view of the whole program."""
     parts = {
         "TITLE": escape(f"{data['title']} · einnet"),
         "STYLE": asset("style.css"),

@@ -8,7 +8,7 @@ from html import escape
 from math import ceil, floor, log10
 from typing import Any
 
-from einnet.evidence.pages.text import ms
+from einnet.evidence.pages.proof_text import ms
 from einnet.expr.notation.tags import tag
 
 HUES = ("#2f6fde", "#d9822b", "#2a9d6f", "#b5479b", "#c0392b", "#6a5acd", "#0f94a8", "#8d6e2f", "#5f7f1e", "#e06c9f")

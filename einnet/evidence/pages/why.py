@@ -10,14 +10,14 @@ from einnet.derivation.normalise import normalise
 from einnet.derivation.rules import FORCED, RULES
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import UsageError
-from einnet.evidence.pages.explore import declared
+from einnet.evidence.pages.explore_page import declared
 from einnet.expr.nodes import Scope, nested
 from einnet.instantiate.matching.types import Match, Table
 from einnet.instantiate.registry import TABLES
 from einnet.search.converge import Converged, converge
 
 if TYPE_CHECKING:
-    from einnet.evidence.stored import Stored
+    from einnet.evidence.stored_proofs import Stored
 
 Data = dict[str, Any]
 Subject = Rule | Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from einnet.evidence.pages.text import ms
+from einnet.evidence.pages.proof_text import ms
 
 Place = Mapping[str, Any]
 MOST_WAYS = 4

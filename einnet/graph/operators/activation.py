@@ -7,7 +7,7 @@ from math import pi, sqrt
 
 from einnet.expr.index import ZERO
 from einnet.expr.nodes import Body, Call, Const, make_add, make_div, make_mul
-from einnet.graph.operators.forms import constant, pointwise, scaled, subtract
+from einnet.graph.operators.builders import constant, pointwise, scaled, subtract
 from einnet.graph.operators.op import Function, Op, Result, Unsupported, number
 
 ONE = constant(1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Call, Cond, Iter, Scope, Select
-from einnet.graph.operators.forms import broadcast, loops_of
+from einnet.graph.operators.builders import broadcast, loops_of
 from einnet.graph.operators.op import Function, Op, Result
 
 

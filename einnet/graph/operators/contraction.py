@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, make_add, make_mul
-from einnet.graph.operators.forms import at, broadcast, broadcast_index, scaled
+from einnet.graph.operators.builders import at, broadcast, broadcast_index, scaled
 from einnet.graph.operators.op import Op, Result, Unsupported
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Iter, Read, Scope, make_mul
-from einnet.graph.operators.forms import spatial_names, tap_names, with_channel_bias
+from einnet.graph.operators.builders import spatial_names, tap_names, with_channel_bias
 from einnet.graph.operators.op import Inexpressible, Op, Result, Unsupported
 from einnet.graph.operators.window import per_axis, window
 

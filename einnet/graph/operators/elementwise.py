@@ -8,7 +8,7 @@ from functools import reduce
 
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.nodes import Body, Call, Const, make_add, make_div, make_mul, negate
-from einnet.graph.operators.forms import constant, pointwise, subtract
+from einnet.graph.operators.builders import constant, pointwise, subtract
 from einnet.graph.operators.op import Function, Op, Result, Unsupported
 
 _POWERS = 4

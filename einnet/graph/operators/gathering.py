@@ -10,7 +10,7 @@ import numpy as np
 from einnet.expr import selection
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Body, Call, Const, Iter, Read, Scope, make_add, make_mul
-from einnet.graph.operators.forms import loops_of, variables
+from einnet.graph.operators.builders import loops_of, variables
 from einnet.graph.operators.op import EXACT_INTEGERS, Function, Inexpressible, Op, Result, Unsupported
 
 OVER = "v"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from einnet.expr.index import Index, simplify, var
 from einnet.expr.nodes import Iter, Read, Scope
-from einnet.graph.operators.forms import broadcast, loops_of, reshaped, variables
+from einnet.graph.operators.builders import broadcast, loops_of, reshaped, variables
 from einnet.graph.operators.op import Function, Op, Result, Unsupported
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Body, Call, Const, Iter, Read, Scope, Tensor, make_add, make_div, make_mul, read
-from einnet.graph.operators.forms import at, broadcast_index, channel_read, divided, loops_of, scaled, subtract
+from einnet.graph.operators.builders import at, broadcast_index, channel_read, divided, loops_of, scaled, subtract
 from einnet.graph.operators.op import Function, Op, Result, Unsupported
 from einnet.graph.operators.reduction import Reduction, over, square
 

@@ -9,7 +9,7 @@ from math import prod
 
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import INF, Body, Call, Const, Iter, Read, Scope, make_div, make_mul
-from einnet.graph.operators.forms import at, divided, spatial_names, tap_names
+from einnet.graph.operators.builders import at, divided, spatial_names, tap_names
 from einnet.graph.operators.op import Function, Op, Result, Unsupported
 from einnet.graph.operators.reduction import over, reducer
 from einnet.graph.operators.window import Window, window

@@ -9,7 +9,7 @@ from math import prod
 
 from einnet.expr.index import ZERO, Index, var
 from einnet.expr.nodes import Body, Call, Const, Iter, Read, Scope, Tensor, make_add, make_div, make_mul
-from einnet.graph.operators.forms import at, divided, loops_of, subtract, variables
+from einnet.graph.operators.builders import at, divided, loops_of, subtract, variables
 from einnet.graph.operators.op import Function, Inexpressible, Op, Result, Unsupported
 
 

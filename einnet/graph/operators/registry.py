@@ -14,12 +14,12 @@ from einnet.graph.operators.contraction import einsum, gemm, matmul
 from einnet.graph.operators.convolution import conv, conv_transpose
 from einnet.graph.operators.elementwise import ELEMENTWISE
 from einnet.graph.operators.gathering import GATHERING
+from einnet.graph.operators.interpolation import RESIZE
 from einnet.graph.operators.movement import MOVEMENT
 from einnet.graph.operators.normalization import NORMALIZATION
 from einnet.graph.operators.op import Function, Inexpressible, Op, Operand, Unsupported
 from einnet.graph.operators.pooling import POOLING
 from einnet.graph.operators.reduction import REDUCTIONS
-from einnet.graph.operators.resize import RESIZE
 from einnet.graph.operators.slicing import SLICING
 from einnet.graph.operators.truth import TRUTH
 from einnet.graph.rewrite import is_copy

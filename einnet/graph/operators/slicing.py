@@ -7,7 +7,7 @@ from math import isnan
 
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Body, Cond, Const, Number, Read, Scope, Select, Tensor
-from einnet.graph.operators.forms import loops_of, variables
+from einnet.graph.operators.builders import loops_of, variables
 from einnet.graph.operators.op import Function, Inexpressible, Op, Result, Unsupported, number
 
 

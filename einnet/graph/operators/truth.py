@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from einnet.expr.nodes import INF, Body, Call, Const, make_mul
-from einnet.graph.operators.forms import pointwise
+from einnet.graph.operators.builders import pointwise
 from einnet.graph.operators.op import EXACT_INTEGERS, Function, Op, Result, Unsupported
 
 ZERO = Const(Fraction(0))

@@ -13,7 +13,7 @@ import numpy as np
 
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Body, Mul, Read, Scope, Tensor, indices, map_reads, reads
-from einnet.graph.operators.forms import loops_of
+from einnet.graph.operators.builders import loops_of
 from einnet.graph.program import Held, Node, Opaque, Program, ProgramNode
 from einnet.graph.rewrite import Fresh
 

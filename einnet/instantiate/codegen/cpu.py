@@ -15,8 +15,8 @@ from tvm.ir import PointerType, PrimType
 from tvm.target import Target
 
 from einnet.expr.nodes import Scope, tensors
-from einnet.instantiate.codegen.cost import flops, moved_bytes
 from einnet.instantiate.codegen.nests import Nesting, sequence
+from einnet.instantiate.codegen.operation_counts import flops, moved_bytes
 from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, TABLE_SIZE, resolve
 from einnet.instantiate.kernels import EOperator, View
 

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from einnet import settings
+from einnet import environment
 from einnet.errors import BackendError
 
 _MAX_DIMS = 12
@@ -69,7 +69,7 @@ class _ExecArg(C.Structure):
 
 def candidates() -> list[str]:
     """Where the library is looked for, in order."""
-    given = settings.dnnl()
+    given = environment.dnnl()
     if given:
         return [given]
     folders = dict.fromkeys(Path(p) / "lib" for p in (sys.prefix, sysconfig.get_path("data"), site.getuserbase()))

@@ -17,7 +17,7 @@ from einnet.instantiate.kernels import Conv, Matmul, Post, VendorKernel, View
 from einnet.instantiate.kernels.generated import expressed
 from einnet.runtime import ort
 from einnet.runtime.cpu import dnnl
-from einnet.runtime.cpu.kernels import exact_padding
+from einnet.runtime.cpu.dnnl_kernels import exact_padding
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

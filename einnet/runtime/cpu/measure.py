@@ -24,7 +24,7 @@ from einnet.runtime.contention import waited
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Refused
-from einnet.runtime.cpu.kernels import refusal
+from einnet.runtime.cpu.dnnl_kernels import refusal
 from einnet.runtime.cpu.objects import Objects
 from einnet.runtime.cpu.program import Code, Executable
 from einnet.runtime.cpu.support import Native

@@ -8,8 +8,8 @@ from math import prod
 from einnet.derivation.facts import is_transform
 from einnet.errors import BackendError
 from einnet.expr.nodes import Scope, walk
-from einnet.instantiate.codegen.cost import flops as scope_flops
-from einnet.instantiate.codegen.cost import moved_bytes
+from einnet.instantiate.codegen.operation_counts import flops as scope_flops
+from einnet.instantiate.codegen.operation_counts import moved_bytes
 from einnet.instantiate.kernels import EOperator, Kernel, Matmul, VendorKernel, View, dense_view
 from einnet.instantiate.kernels.contractions import Contraction
 from einnet.runtime.cpu.measure import last_level_cache, measure

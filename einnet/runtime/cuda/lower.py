@@ -12,7 +12,7 @@ from einnet.runtime.cpu.compile import operator_names
 from einnet.runtime.cuda.fit import fitted
 from einnet.runtime.cuda.gemm import gemm
 from einnet.runtime.cuda.program import ALIGNMENT, CudaProgram, Generated, Launch, Place, Step
-from einnet.runtime.cuda.texts import text_of
+from einnet.runtime.cuda.text_cache import text_of
 
 ITEM = 4
 """Bytes of an element that generated code reads or writes."""

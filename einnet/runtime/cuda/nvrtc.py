@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from einnet.errors import BackendError
-from einnet.runtime.cuda.text import PRELUDE
+from einnet.runtime.cuda.prelude import PRELUDE
 
 ARCHITECTURE = "sm_90"
 """H100 and H200."""

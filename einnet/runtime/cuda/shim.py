@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from einnet.errors import BackendError
+from einnet.runtime.cuda.prelude import PRELUDE
 from einnet.runtime.cuda.program import CudaProgram, Generated, Launch
-from einnet.runtime.cuda.text import PRELUDE
 
 _MEETING = re.compile(r"__syncthreads|__shared__|__shfl_xor_sync")
 _SHARED = re.compile(r"__shared__ (alignas\(\d+\))")

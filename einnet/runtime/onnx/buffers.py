@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from einnet.instantiate.kernels import Buffer, View, dense_view
-from einnet.runtime.onnx.emit import Array, Emitter, Value
+from einnet.runtime.onnx.node_writer import Array, Emitter, Value
 
 Dims = tuple[tuple[int, int], ...]
 """(extent, stride) of the dimensions that move."""

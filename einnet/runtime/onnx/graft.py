@@ -14,8 +14,8 @@ from einnet.graph.onnx.shapes import Shapes
 from einnet.graph.program import Header
 from einnet.graph.toposort import order
 from einnet.instantiate.kernels import Plan
-from einnet.runtime.onnx.emit import LEAST_OPSET
 from einnet.runtime.onnx.model import DOMAIN, Writer, export, format_version, names_read
+from einnet.runtime.onnx.node_writer import LEAST_OPSET
 
 PREFIX = "einnet_"
 

@@ -20,8 +20,8 @@ from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCa
 from einnet.instantiate.kernels.generated import expressed
 from einnet.instantiate.kernels.views import dense_view
 from einnet.runtime.onnx.buffers import Buffers
-from einnet.runtime.onnx.emit import LEAST_OPSET, Emitter, Value
-from einnet.runtime.onnx.order import in_loop_order
+from einnet.runtime.onnx.node_writer import LEAST_OPSET, Emitter, Value
+from einnet.runtime.onnx.operand_order import in_loop_order
 from einnet.runtime.onnx.scope import ScopeEmitter
 
 DOMAIN = "einnet"

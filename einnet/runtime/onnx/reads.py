@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from einnet.expr.index import Index, Range
 from einnet.expr.nodes import Number
 from einnet.expr.values.bodies import flat_address, numerator
-from einnet.runtime.onnx.emit import Emitter, Value
+from einnet.runtime.onnx.node_writer import Emitter, Value
 
 MOST_PADDING = 16
 """Elements beyond three times the box up to which a dimension is padded on both sides, rather than by one element that all reads outside share."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 from onnx import numpy_helper
 
-from einnet.runtime.onnx.emit import Array
+from einnet.runtime.onnx.node_writer import Array
 
 
 def parsed(data: bytes) -> onnx.ModelProto:

@@ -12,7 +12,7 @@ import numpy as np
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.nodes import Add, Body, Call, Const, Div, Mul, Read, Scope, Select, Val, neutral, used_names
 from einnet.expr.values.bodies import holds, numerator, terms
-from einnet.runtime.onnx.emit import Emitter, Value
+from einnet.runtime.onnx.node_writer import Emitter, Value
 from einnet.runtime.onnx.reads import read
 from einnet.runtime.onnx.skew import unskewed
 from einnet.runtime.onnx.softmax import once, softmax

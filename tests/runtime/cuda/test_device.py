@@ -15,12 +15,12 @@ from einnet.errors import BackendError, UsageError
 from einnet.instantiate.kernels import Buffer, Conv, Kernel, Matmul, Plan, Post, View, dense_view
 from einnet.runtime.arena import span
 from einnet.runtime.cuda import shim
+from einnet.runtime.cuda.archive import save
 from einnet.runtime.cuda.convolutions import Plan as Engine
 from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.gemm import addressable
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.program import Gemm, Generated
-from einnet.runtime.cuda.store import save
 from einnet.runtime.cuda.tuning import read_tuning, tuning_json
 from einnet.runtime.cuda.vendor import window
 from tests.instantiate.numpy_kernels import execute

@@ -14,12 +14,12 @@ from einnet.compile.targets.cuda.target import optimize_cuda
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.kernels import Conv, EOperator, Matmul, Post, View, dense_view
 from einnet.runtime.cuda import parts
+from einnet.runtime.cuda.archive import save
 from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.driver import Driver
 from einnet.runtime.cuda.lower import lower
-from einnet.runtime.cuda.profiling import bench, pack, prepare
+from einnet.runtime.cuda.profiling import measure, pack, precompile
 from einnet.runtime.cuda.profiling.profile import key
-from einnet.runtime.cuda.store import save
 from einnet.runtime.cuda.tuning import read_tuning, tuning_json
 from einnet.search.settings import Settings
 from tests.instantiate.cuda_cases import CASES, case
@@ -92,7 +92,7 @@ def test_convolutions_in_layouts_that_cudnn_does_not_have(w, y, math):
 @pytest.mark.parametrize("name", CASES)
 def test_generated_kernels(name):
     op = case(name)
-    program = lower(prepare.plan_of(EOperator(op.scope, tuple((n, View(n, v.shape, v.strides)) for n, v in op.operands), op.out)))
+    program = lower(precompile.plan_of(EOperator(op.scope, tuple((n, View(n, v.shape, v.strides)) for n, v in op.operands), op.out)))
     rng = np.random.default_rng(0)
     values = {n: rng.standard_normal(v.shape).astype(np.float32) for n, v in op.operands}
     (got,) = Device(program)({n: v.reshape(-1) for n, v in values.items()}).values()
@@ -154,9 +154,9 @@ def test_kernels_are_timed(tmp_path):
     """What was prepared as plain data is timed; a small product takes longer than nothing and less than a large one."""
     large = Matmul(dense_view("a", (2048, 2048)), dense_view("b", (2048, 2048)), dense_view("c", (2048, 2048)))
     kernels = {product(): MATHS, convolution(): MATHS, large: MATHS, case("softmax"): MATHS[:1]}
-    pack.write(tmp_path / "pack.zip", prepare.prepare(kernels, Driver().architecture))
-    assert bench.measure(pack.read(tmp_path / "pack.zip"), tmp_path / "times", 60.0, print) == (7, 0)
-    head, rows = bench.read_times(tmp_path / "times")
+    pack.write(tmp_path / "pack.zip", precompile.prepare(kernels, Driver().architecture))
+    assert measure.measure(pack.read(tmp_path / "pack.zip"), tmp_path / "times", 60.0, print) == (7, 0)
+    head, rows = measure.read_times(tmp_path / "times")
     seconds = {(r["key"], r["math"]): r["seconds"][0] for r in rows}
     assert 0 < seconds[key(product()), "fp32"] < seconds[key(large), "fp32"]
     assert min(head["card"]["fp32"].values()) > 0

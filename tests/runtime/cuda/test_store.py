@@ -10,9 +10,9 @@ import pytest
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import POSTS, Matmul, Post, dense_view
 from einnet.runtime import artifact
+from einnet.runtime.cuda.archive import load, save
 from einnet.runtime.cuda.lower import lower
-from einnet.runtime.cuda.profiling.prepare import plan_of
-from einnet.runtime.cuda.store import load, save
+from einnet.runtime.cuda.profiling.precompile import plan_of
 from tests.models import tiny, with_opaque
 from tests.runtime.cuda.programs import own_plan
 from tests.runtime.plans import two_layers

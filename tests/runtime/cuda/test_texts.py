@@ -9,9 +9,9 @@ import pytest
 
 from einnet.errors import BackendError
 from einnet.runtime.cuda import lower as lowering
-from einnet.runtime.cuda import texts
+from einnet.runtime.cuda import text_cache
 from einnet.runtime.cuda.lower import lower
-from einnet.runtime.cuda.profiling.prepare import plan_of
+from einnet.runtime.cuda.profiling.precompile import plan_of
 from tests.instantiate.cuda_cases import case
 
 
@@ -47,7 +47,7 @@ def test_damaged_files_are_made_again(folder, monkeypatch):
 
 def test_another_generator_makes_other_text(monkeypatch, folder):
     lower(plan_of(case("softmax")))
-    monkeypatch.setattr(texts, "generator_version", lambda: "another")
+    monkeypatch.setattr(text_cache, "generator_version", lambda: "another")
     lower(plan_of(case("softmax")))
     assert len(list(folder.rglob("*.json"))) == 2
 

@@ -23,7 +23,7 @@ from einnet.errors import BackendError
 from einnet.evidence.assured import assured, with_evidence
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.verify import TOLERANCE, WHOLE
-from einnet.evidence.report.kernels import kernel_profile
+from einnet.evidence.report.kernel_times import kernel_profile
 from einnet.evidence.report.schema import Report, Verification
 from einnet.evidence.sound import agreeing
 from einnet.graph.onnx.importer import load

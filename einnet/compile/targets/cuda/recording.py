@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 from einnet.errors import EinNetError, UsageError
 from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall
 from einnet.runtime.cuda.profiling import pack
-from einnet.runtime.cuda.profiling.bench import read_times
 from einnet.runtime.cuda.profiling.costs import CudaCost
-from einnet.runtime.cuda.profiling.prepare import prepare
+from einnet.runtime.cuda.profiling.measure import read_times
+from einnet.runtime.cuda.profiling.precompile import prepare
 from einnet.runtime.cuda.profiling.profile import Card, Profile
 from einnet.runtime.serial import kernel_json, read_kernel
 from einnet.search.outcome import is_constant
 
 if TYPE_CHECKING:
-    from einnet.runtime.cuda.profiling.bench import Row
     from einnet.runtime.cuda.profiling.costs import CudaCost
+    from einnet.runtime.cuda.profiling.measure import Row
     from einnet.runtime.cuda.profiling.profile import Profile
     from einnet.search.settings import Settings
 

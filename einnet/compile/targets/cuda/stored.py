@@ -14,17 +14,17 @@ from einnet.compile.inputs import gather_inputs
 from einnet.compile.targets.cuda.launches import steps
 from einnet.errors import ArtifactError
 from einnet.evidence.pages.card import program_html
-from einnet.evidence.pages.report import fragment
-from einnet.evidence.pages.text import story
+from einnet.evidence.pages.proof_text import story
+from einnet.evidence.pages.report_page import fragment
 from einnet.evidence.running import OnHost, overlaps, plan_of
-from einnet.evidence.stored import Considered, considered_of, recorded_certificate
+from einnet.evidence.stored_proofs import Considered, considered_of, recorded_certificate
 from einnet.runtime.cpu.threads import resolve_threads
+from einnet.runtime.cuda.archive import read, write
 from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.driver import on_card
 from einnet.runtime.cuda.host import Host
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.parts import missing
-from einnet.runtime.cuda.store import read, write
 
 if TYPE_CHECKING:
     from einnet.evidence.certificate import Certificate

@@ -17,18 +17,19 @@ from einnet.compile.pipeline import optimize
 from einnet.compile.program_search import Cost, search
 from einnet.compile.run import Made, Run
 from einnet.compile.target import Optimization
-from einnet.compile.targets.cuda.report import build_report, stored_report
+from einnet.compile.targets.cuda.cuda_report import build_report, stored_report
 from einnet.errors import UsageError
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.verify import TOLERANCE, compare_outputs
 from einnet.evidence.report.plain import plain
 from einnet.evidence.report.schema import Verification
-from einnet.evidence.stored import derivations_told
+from einnet.evidence.stored_proofs import derivations_told
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
 from einnet.runtime.cpu.threads import resolve_threads
 from einnet.runtime.cuda import nvrtc
+from einnet.runtime.cuda.archive import Kept, write
 from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.host import Host
 from einnet.runtime.cuda.lower import Refusal, lower
@@ -37,7 +38,6 @@ from einnet.runtime.cuda.profiling.laws import wants_channels_last
 from einnet.runtime.cuda.profiling.profile import MATHS, Profile, key, laws_of, shipped
 from einnet.runtime.cuda.profiling.profile import load as load_profile
 from einnet.runtime.cuda.program import CudaProgram, Generated
-from einnet.runtime.cuda.store import Kept, write
 from einnet.search.candidates import Candidate, Choice
 from einnet.search.outcome import Outcome
 from einnet.search.settings import Settings

@@ -32,7 +32,7 @@ from einnet.graph.onnx.read import runnable
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
 from einnet.runtime.cpu.program import Executable
-from einnet.runtime.onnx.cost import OnnxCost
+from einnet.runtime.onnx.costs import OnnxCost
 from einnet.runtime.ort import Session
 from einnet.search.outcome import Outcome, is_constant
 from einnet.search.settings import Settings

@@ -15,8 +15,8 @@ from einnet.errors import BackendError, ModelError, UsageError
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.verdicts import model_digest, not_compared
 from einnet.evidence.comparison.verify import TOLERANCE, random_values
-from einnet.evidence.report.build import head
-from einnet.evidence.report.kernels import cost_model
+from einnet.evidence.report.assemble import head
+from einnet.evidence.report.kernel_times import cost_model
 from einnet.evidence.report.schema import Report, Totals
 from einnet.graph.onnx.read import serialised
 from einnet.graph.program import Program

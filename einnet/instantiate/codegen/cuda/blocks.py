@@ -18,8 +18,8 @@ from tvm.tirx import Expr as Tir
 
 from einnet.expr.nodes import Iter
 from einnet.instantiate.codegen import mathfunctions
+from einnet.instantiate.codegen.cuda.per_thread import THREADS, bound, ordered, unrolled
 from einnet.instantiate.codegen.cuda.rowwise import Row, row
-from einnet.instantiate.codegen.cuda.threads import THREADS, bound, ordered, unrolled
 from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.cuda.tiles import Tiles
 from einnet.instantiate.codegen.cuda.tiling import block_cycles

@@ -19,8 +19,8 @@ from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cpu import element_types, reach, table
 from einnet.instantiate.codegen.cuda.blocks import Blocks
 from einnet.instantiate.codegen.cuda.grid import CudaOperator, GridKernel
+from einnet.instantiate.codegen.cuda.per_thread import Threads
 from einnet.instantiate.codegen.cuda.rowwise import divided
-from einnet.instantiate.codegen.cuda.threads import Threads
 from einnet.instantiate.codegen.ir import Load, Nest, expanded, picks
 from einnet.instantiate.codegen.resolve import OUT, TABLE_SIZE, resolve
 from einnet.instantiate.kernels import EOperator

@@ -12,7 +12,7 @@ from math import prod
 
 from einnet.expr.nodes import Iter
 from einnet.instantiate.codegen.canonicalise import normalise
-from einnet.instantiate.codegen.cuda.contraction import uses_expanded
+from einnet.instantiate.codegen.cuda.reduction_nest import uses_expanded
 from einnet.instantiate.codegen.cuda.staging import Staged, staged
 from einnet.instantiate.codegen.cuda.tiling import WARP
 from einnet.instantiate.codegen.ir import Expr, Known, Nest, Reduce, children, names, rebuild, simplified, weights

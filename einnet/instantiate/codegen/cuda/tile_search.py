@@ -15,8 +15,8 @@ from typing import Any
 
 from einnet.expr.index import Index
 from einnet.instantiate.codegen.canonicalise import own_index_functions
-from einnet.instantiate.codegen.cuda.contraction import contraction, floor_names, live_share, traffic
 from einnet.instantiate.codegen.cuda.footprint import Footprint, arranged, footprint
+from einnet.instantiate.codegen.cuda.reduction_nest import contraction, floor_names, live_share, traffic
 from einnet.instantiate.codegen.cuda.tiling import (
     BARRIER,
     BEGIN,

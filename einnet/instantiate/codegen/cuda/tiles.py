@@ -16,9 +16,9 @@ from tvm.tirx import Expr as Tir
 from einnet.expr.index import Index, simplify, substitute, var
 from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen import mathfunctions
-from einnet.instantiate.codegen.cuda.contraction import SUM
 from einnet.instantiate.codegen.cuda.footprint import Footprint
-from einnet.instantiate.codegen.cuda.threads import Threads, bound
+from einnet.instantiate.codegen.cuda.per_thread import Threads, bound
+from einnet.instantiate.codegen.cuda.reduction_nest import SUM
 from einnet.instantiate.codegen.cuda.tiling import Tile, sums_of
 from einnet.instantiate.codegen.ir import Expr, Lit, Load, Ranges, children, rebuild, simplified, substitute_expr
 from einnet.instantiate.codegen.nests import sequence

@@ -12,8 +12,8 @@ from math import prod
 
 from einnet.expr.index import Floor, Index, value
 from einnet.expr.nodes import Iter
-from einnet.instantiate.codegen.cuda.contraction import floor_names
 from einnet.instantiate.codegen.cuda.footprint import Footprint
+from einnet.instantiate.codegen.cuda.reduction_nest import floor_names
 from einnet.instantiate.codegen.ir import (
     Expr,
     Load,

@@ -9,7 +9,7 @@ from math import inf, prod
 from einnet.errors import BackendError
 from einnet.expr.nodes import tensors, walk
 from einnet.instantiate.codegen.canonicalise import normalise
-from einnet.instantiate.codegen.cuda.contraction import uses_expanded
+from einnet.instantiate.codegen.cuda.reduction_nest import uses_expanded
 from einnet.instantiate.codegen.cuda.rowwise import divided, row
 from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.cuda.tiling import BEGIN, MOST_THREADS, OPERATIONS, block_cycles

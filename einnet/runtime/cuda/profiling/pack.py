@@ -15,8 +15,8 @@ from typing import Any, Union
 
 from einnet.errors import UsageError
 from einnet.instantiate.kernels import Conv
+from einnet.runtime.cuda.archive import read_launch, read_library, step_json
 from einnet.runtime.cuda.program import Gemm, Launch
-from einnet.runtime.cuda.store import read_launch, read_library, step_json
 from einnet.runtime.files import replacing
 
 FORMAT = 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from einnet.expr.index import Index, bounds, simplify, var
 from einnet.expr.nodes import Body, Cond, Iter, Read, Scope, Select, Tensor, make_mul
-from einnet.graph.operators.forms import loops_of
+from einnet.graph.operators.builders import loops_of
 from einnet.graph.operators.op import Function, Inexpressible, Op, Result, Unsupported, number
 
 HALF = Fraction(1, 2)

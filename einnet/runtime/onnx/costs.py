@@ -20,9 +20,9 @@ from einnet.runtime.arena import fill_random
 from einnet.runtime.costs import MEASUREMENT, CpuCost, kernel_key
 from einnet.runtime.cpu import roofline
 from einnet.runtime.cpu.measure import ITEM, Unmeasured, constant_buffers, measure, sample, single
+from einnet.runtime.database import describe
 from einnet.runtime.onnx.model import export
 from einnet.runtime.ort import Session
-from einnet.runtime.profile import describe
 from einnet.runtime.timing import Timing
 
 COPIES = 5

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from einnet import settings as environment
+from einnet import environment
 from einnet.errors import ArtifactError
 from einnet.search.settings import Settings
 

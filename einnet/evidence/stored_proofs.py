@@ -12,7 +12,7 @@ import numpy as np
 from einnet.derivation import einfile
 from einnet.derivation.checker.check import Proof
 from einnet.evidence.certificate import Certificate, Entry
-from einnet.evidence.report.build import reported
+from einnet.evidence.report.assemble import reported
 from einnet.runtime.sealed import reading
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from einnet import settings
+from einnet import environment
 from einnet.errors import BackendError
 from einnet.instantiate.codegen.cuda.grid import CudaOperator, GridKernel
 from einnet.instantiate.kernels import EOperator
@@ -22,7 +22,7 @@ FOLDER = "cuda-texts"
 
 def text_of(op: EOperator, name: str) -> CudaOperator:
     """The code of an eOperator whose name (see `operator_names`) is `name`. Raises BackendError for what cannot be generated, or without TVM."""
-    path = settings.cache() / FOLDER / generator_version() / f"{name}.json"
+    path = environment.cache() / FOLDER / generator_version() / f"{name}.json"
     known = _read(path)
     if known is not None:
         return known

@@ -1,6 +1,6 @@
 """The profile database: measured times by kernel, device, threads and versions, and results. A cache: it may vanish, and nothing breaks.
 
-One sqlite file in `settings.cache()`, in WAL mode, so that several processes may read and write it at once. Every row has a digest: one that was
+One sqlite file in `environment.cache()`, in WAL mode, so that several processes may read and write it at once. Every row has a digest: one that was
 damaged, or has another shape, counts as not there. A file that is none, or whose structure is damaged, is moved aside with a warning. Times of an
 older schema are taken over; a file of a newer schema, or a folder that cannot be written, is left alone and times are kept in memory.
 """
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from einnet import settings
+from einnet import environment
 from einnet.instantiate.kernels.views import Json
 from einnet.runtime.serial import canonical
 from einnet.runtime.timing import Timing
@@ -77,7 +77,7 @@ class ProfileDatabase:
     """Timings by a JSON value that describes what was timed, and where. Safe to share between threads, and after a fork."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        self.path = Path(path) if path is not None else settings.cache() / "profile.sqlite"
+        self.path = Path(path) if path is not None else environment.cache() / "profile.sqlite"
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._owner = -1

@@ -9,7 +9,7 @@ from einnet.derivation.checker.bounds import error_bound, program_bound
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.finite import assumptions
 from einnet.evidence.comparison.verdicts import model_digest
-from einnet.evidence.report.kernels import cost_model
+from einnet.evidence.report.kernel_times import cost_model
 from einnet.evidence.report.schema import CandidateRow, CertificateRow, Head, KernelRow, KernelTime, Report, SubprogramRow, Verification
 from einnet.evidence.report.versions import versions
 from einnet.expr.nodes import tensors

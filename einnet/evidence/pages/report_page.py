@@ -9,7 +9,7 @@ from typing import Any
 
 from einnet.evidence.pages.page import asset
 from einnet.evidence.pages.plots import HUES, roofline, share_of_roof, time_bars, time_shares
-from einnet.evidence.pages.text import Story, ms, places, proof_text, ratio, verdict_word
+from einnet.evidence.pages.proof_text import Story, ms, places, proof_text, ratio, verdict_word
 from einnet.evidence.pages.verdict import opaque_line, reasons, verdict
 from einnet.expr.notation.markup import Names, Row, definitions, rows_html, unchanged
 from einnet.expr.notation.tags import tag
@@ -19,7 +19,7 @@ Report = Mapping[str, Any]
 
 
 def report_page(report: Report, told: Story) -> str:
-    """The page. `told` is `einnet.evidence.pages.text.story` of the same report."""
+    """The page. `told` is `einnet.evidence.pages.proof_text.story` of the same report."""
     parts = {
         "TITLE": escape(f"{report['model']} · einnet"),
         "STYLE": asset("style.css"),

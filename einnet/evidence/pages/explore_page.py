@@ -14,7 +14,7 @@ from einnet.derivation.rules import EXPLORED, RULES
 from einnet.derivation.steps import KINDS
 from einnet.errors import UsageError
 from einnet.evidence.certificate import Entry
-from einnet.evidence.pages.text import derivation_story, story
+from einnet.evidence.pages.proof_text import derivation_story, story
 from einnet.expr.nodes import Scope, Tensor, is_weight, nested, tensors, walk
 from einnet.expr.notation.text import parse
 from einnet.search.converge import Converged
@@ -24,7 +24,7 @@ from einnet.search.trace import AGAIN, CUT, NEW, Trace
 from einnet.search.work import BYTES, flops, moved
 
 if TYPE_CHECKING:
-    from einnet.evidence.stored import Stored
+    from einnet.evidence.stored_proofs import Stored
 Data = dict[str, Any]
 OUTCOMES = (NEW, AGAIN, CUT)
 PROVEN_FORMS = 24

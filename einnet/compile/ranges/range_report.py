@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from einnet.compile.budget import exceeded
 from einnet.derivation import einfile
 from einnet.derivation.ranged import RangedFile, ranged, spans
-from einnet.evidence.report.build import head
+from einnet.evidence.report.assemble import head
 from einnet.graph.onnx.dynamic import Dimension
 
 if TYPE_CHECKING:

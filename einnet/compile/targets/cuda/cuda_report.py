@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.finite import assumptions
 from einnet.evidence.comparison.verdicts import model_digest
-from einnet.evidence.report.build import ASKED, bound, called, reported, runs, subprogram_report
+from einnet.evidence.report.assemble import ASKED, bound, called, reported, runs, subprogram_report
 from einnet.evidence.report.versions import versions
 from einnet.instantiate.kernels import Kernel
 from einnet.runtime.cuda.fit import fitted_one_by_one
