@@ -20,6 +20,7 @@ from typing import Any
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import Plan
 from einnet.instantiate.kernels.views import Json
+from einnet.records import Record, as_text, read
 from einnet.runtime import machine
 from einnet.runtime.arena import check_plan
 from einnet.runtime.cpu import compile as codegen
@@ -33,6 +34,25 @@ from einnet.runtime.stored_constants import StoredConstants, array_bytes
 _FORMAT = 3
 
 
+class Head(Record):
+    """What the manifests of programs for a processor have in common."""
+
+    threads: int
+    machine: machine.Built
+    versions: dict[str, str]
+    metadata: dict[str, Any]
+    derivations: int
+
+
+class Manifest(Head):
+    """A program's `manifest.json`: its constants by name in the order of their files, and how many files of code and of derivations there are."""
+
+    format: int
+    plan: Json
+    constants: list[str]
+    kernels: int
+
+
 @dataclass(frozen=True, eq=False)
 class Loaded:
     """A stored program. `code` is None where the stored code does not fit this machine; then `problem` says why."""
@@ -42,7 +62,7 @@ class Loaded:
     code: Code | None
     metadata: Mapping[str, Any]
     derivations: tuple[str, ...]
-    machine: Mapping[str, Any]
+    machine: machine.Built
     versions: Mapping[str, str]
     problem: str | None = None
 
@@ -80,23 +100,23 @@ def save(
     path: str | os.PathLike[str], plan: Plan, code: Code, metadata: Mapping[str, Any] | None = None, derivations: Sequence[str] = (), *, threads: int
 ) -> None:
     """Write the program under a temporary name, then rename. Raises ArtifactError if the path cannot be written; no half-written file stays."""
-    write_sealed(Path(path), _archive(plan, code, dict(metadata or {}), derivations, threads))
+    write_sealed(Path(path), _archive(plan, code, metadata or {}, derivations, threads))
 
 
-def _archive(plan: Plan, code: Code, metadata: dict[str, Any], derivations: Sequence[str], threads: int) -> memoryview:
+def _archive(plan: Plan, code: Code, metadata: Mapping[str, Any], derivations: Sequence[str], threads: int) -> memoryview:
     models: list[bytes] = []
 
     def blob(model: bytes) -> int:
         models.append(model)
         return len(models) - 1
 
-    manifest = {
-        "format": _FORMAT, "threads": threads, "machine": describe(code.cpu), "versions": machine.versions(), "metadata": metadata,
-        "plan": plan_json(plan, blob), "constants": list(plan.constants), "derivations": len(derivations), "kernels": len(code.kernels),
-    }  # fmt: skip
+    manifest = Manifest(
+        format=_FORMAT, threads=threads, machine=describe(code.cpu), versions=machine.versions(), metadata=dict(metadata),
+        plan=plan_json(plan, blob), constants=list(plan.constants), derivations=len(derivations), kernels=len(code.kernels),
+    )  # fmt: skip
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
+        archive.writestr("manifest.json", as_text(manifest))
         for n, values in enumerate(plan.constants.values()):
             archive.writestr(f"constants/{n}.npy", array_bytes(values))
         for n, model in enumerate(models):
@@ -109,10 +129,12 @@ def _archive(plan: Plan, code: Code, metadata: dict[str, Any], derivations: Sequ
     return buffer.getbuffer()
 
 
-def describe(cpu: str) -> dict[str, object]:
+def describe(cpu: str) -> machine.Built:
     """The machine, and what a processor needs to run code that is for `cpu`."""
-    needed = {} if cpu == levels.NATIVE else {"cpu": f"{cpu} processors"}
-    return {**machine.description(), **needed, "code": cpu, "features": sorted(levels.features(cpu))}
+    here = machine.description()
+    name = here.cpu if cpu == levels.NATIVE else f"{cpu} processors"
+    features = sorted(levels.features(cpu))
+    return machine.Built(system=here.system, architecture=here.architecture, cpu=name, features=features, code=cpu)
 
 
 def load(path: str | os.PathLike[str]) -> Loaded:
@@ -125,19 +147,19 @@ def load(path: str | os.PathLike[str]) -> Loaded:
 
 
 def _read(source: Path, archive: zipfile.ZipFile) -> Loaded:
-    manifest: Json = json.loads(archive.read("manifest.json"))
-    if "cuda" in manifest:
+    value: Json = json.loads(archive.read("manifest.json"))
+    if "cuda" in value:
         raise ArtifactError(f"{source} is a program for a CUDA device, which has no machine code for a processor")
-    if "ranged" in manifest:
+    if "ranged" in value:
         raise ArtifactError(f"{source} serves a range of sizes: only load, run, verify and explain take it")
-    if manifest["format"] != _FORMAT:
-        raise ArtifactError(f"{source} has format {manifest['format']}, this version of einnet reads format {_FORMAT}")
-    constants = StoredConstants(archive, {str(name): n for n, name in enumerate(manifest["constants"])})
-    plan = plan_from_json(manifest["plan"], lambda n: archive.read(f"models/{int(n)}.onnx"), constants)
+    if value["format"] != _FORMAT:
+        raise ArtifactError(f"{source} has format {value['format']}, this version of einnet reads format {_FORMAT}")
+    manifest = read(Manifest, value)
+    constants = StoredConstants(archive, {name: n for n, name in enumerate(manifest.constants)})
+    plan = plan_from_json(manifest.plan, lambda n: archive.read(f"models/{int(n)}.onnx"), constants)
     check_plan(plan)
-    problem = machine.misfit(manifest["machine"])
-    kernels = tuple(archive.read(f"code/{n}.o") for n in range(manifest["kernels"]))
-    code = None if problem else Code(archive.read("code/support.o"), kernels, str(manifest["machine"]["code"]))
-    derivations = tuple(archive.read(f"derivations/{n:03}.ein").decode() for n in range(manifest["derivations"]))
-    metadata, versions = dict(manifest["metadata"]), dict(manifest["versions"])
-    return Loaded(plan, int(manifest["threads"]), code, metadata, derivations, manifest["machine"], versions, problem)
+    problem = machine.misfit(manifest.machine)
+    kernels = tuple(archive.read(f"code/{n}.o") for n in range(manifest.kernels))
+    code = None if problem else Code(archive.read("code/support.o"), kernels, manifest.machine.code)
+    derivations = tuple(archive.read(f"derivations/{n:03}.ein").decode() for n in range(manifest.derivations))
+    return Loaded(plan, manifest.threads, code, manifest.metadata, derivations, manifest.machine, manifest.versions, problem)

@@ -8,6 +8,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from einnet.records import Record
 from einnet.runtime.cpu import dnnl
 
 _ISA = re.compile(r"(sse|ssse|avx|fma|f16c|bmi|abm|popcnt|movbe|adx|aes|vaes|gfni|pclmul|vpclmul|sha|amx|xsave|clflushopt|clwb|rdrand|rdseed).*")
@@ -50,18 +51,30 @@ def versions() -> dict[str, str]:
     return found
 
 
-def description() -> dict[str, object]:
+class Machine(Record):
     """System, architecture, processor and its extensions."""
-    return {"system": platform.system(), "architecture": platform.machine(), "cpu": cpu_name(), "features": sorted(cpu_features())}
+
+    system: str
+    architecture: str
+    cpu: str
+    features: list[str]
 
 
-def misfit(recorded: dict[str, object]) -> str | None:
+class Built(Machine):
+    """What code was built for: `code` names the processors, whose extensions are `features` (see `cpu.levels`)."""
+
+    code: str
+
+
+def description() -> Machine:
+    """This machine."""
+    return Machine(system=platform.system(), architecture=platform.machine(), cpu=cpu_name(), features=sorted(cpu_features()))
+
+
+def misfit(recorded: Machine) -> str | None:
     """Why code built on the recorded machine does not run here, None if it does."""
-    for key in ("system", "architecture"):
-        if recorded[key] != description()[key]:
-            return f"built for {recorded['system']} {recorded['architecture']}, this is {platform.system()} {platform.machine()}"
-    features = recorded["features"]
-    if not isinstance(features, list):
-        raise ValueError(f"processor features {features!r}")
-    missing = sorted(set(features) - cpu_features())
-    return f"built for {recorded['cpu']}; this processor lacks {' '.join(missing)}" if missing else None
+    here = description()
+    if (recorded.system, recorded.architecture) != (here.system, here.architecture):
+        return f"built for {recorded.system} {recorded.architecture}, this is {here.system} {here.architecture}"
+    missing = sorted(set(recorded.features) - cpu_features())
+    return f"built for {recorded.cpu}; this processor lacks {' '.join(missing)}" if missing else None

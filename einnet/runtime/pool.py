@@ -21,9 +21,10 @@ import numpy as np
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.instantiate.kernels.views import Json
+from einnet.records import Record, as_text, read, read_text
 from einnet.runtime import machine
 from einnet.runtime.arena import check_plan
-from einnet.runtime.artifact import Loaded, describe
+from einnet.runtime.artifact import Head, Loaded, describe
 from einnet.runtime.capacity import available_bytes
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.program import Code, Executable
@@ -98,21 +99,34 @@ class Pool:
         return self.models.values[self.models.number(model, model)]
 
 
+class Manifest(Head):
+    """The manifest of programs for many sizes."""
+
+    ranged: int
+
+
+class SizeFile(Record):
+    """The program for one size, its constants, object code and models by their numbers in the file."""
+
+    plan: Json
+    constants: dict[str, int]
+    kernels: list[int]
+
+
 def save(path: Path, pool: Pool, members: Mapping[int, Member], metadata: Json, texts: Sequence[str], threads: int) -> None:
     """Write the programs of all sizes. Raises ArtifactError if the path cannot be written; no half-written file stays."""
-    sizes = {}
-    for size, member in members.items():
-        plan = plan_json(member.plan, lambda model: pool.models.number(model, model))
-        sizes[str(size)] = {"plan": plan, "constants": dict(member.constants), "kernels": list(member.kernels)}
-    manifest = {
-        "ranged": FORMAT, "threads": threads, "machine": describe(pool.cpu), "versions": machine.versions(), "metadata": metadata,
-        "derivations": len(texts),
-    }  # fmt: skip
+    sizes = {
+        size: SizeFile(plan=plan_json(m.plan, lambda model: pool.models.number(model, model)), constants=dict(m.constants), kernels=list(m.kernels))
+        for size, m in members.items()
+    }
+    manifest = Manifest(
+        ranged=FORMAT, threads=threads, machine=describe(pool.cpu), versions=machine.versions(), metadata=metadata, derivations=len(texts)
+    )
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
+        archive.writestr("manifest.json", as_text(manifest))
         for key, value in sizes.items():
-            archive.writestr(f"sizes/{key}.json", json.dumps(value, ensure_ascii=False), zipfile.ZIP_DEFLATED)
+            archive.writestr(f"sizes/{key}.json", as_text(value, None), zipfile.ZIP_DEFLATED)
         for n, values in enumerate(pool.constants.values):
             archive.writestr(f"constants/{n}.npy", array_bytes(values))
         for n, model in enumerate(pool.models.values):
@@ -159,28 +173,30 @@ class Ranged:
         self.path = path
         with reading(path):
             self._archive = open_sealed(path)
-            self.manifest: Json = json.loads(self._archive.read("manifest.json"))
-            if self.manifest["ranged"] != FORMAT:
-                raise ArtifactError(f"{path} has format {self.manifest['ranged']}, this version of einnet reads format {FORMAT}")
-            self.texts = tuple(self._archive.read(f"derivations/{n:03}.ein").decode() for n in range(int(self.manifest["derivations"])))
-            self.threads, self.metadata = int(self.manifest["threads"]), dict(self.manifest["metadata"])
-            self.problem, self.versions = machine.misfit(self.manifest["machine"]), dict(self.manifest["versions"])
+            manifest = json.loads(self._archive.read("manifest.json"))
+            if manifest["ranged"] != FORMAT:
+                raise ArtifactError(f"{path} has format {manifest['ranged']}, this version of einnet reads format {FORMAT}")
+            self.manifest = read(Manifest, manifest)
+            self.texts = tuple(self._archive.read(f"derivations/{n:03}.ein").decode() for n in range(self.manifest.derivations))
+            self.problem = machine.misfit(self.manifest.machine)
         self._bound, self._lock = Bound(lambda size: self.loaded(size).executable()), threading.RLock()
 
     def loaded(self, size: int) -> Loaded:
         """The program for one size. Raises ArtifactError for a damaged file or one without this size."""
         with self._lock:
             try:
-                value = json.loads(self._archive.read(f"sizes/{size}.json"))
-                constants = StoredConstants(self._archive, {str(name): int(n) for name, n in value["constants"].items()})
-                plan = plan_from_json(value["plan"], lambda n: self._archive.read(f"models/{int(n)}.onnx"), constants)
+                stored = read_text(SizeFile, self._archive.read(f"sizes/{size}.json"))
+                plan = plan_from_json(
+                    stored.plan, lambda n: self._archive.read(f"models/{int(n)}.onnx"), StoredConstants(self._archive, stored.constants)
+                )
                 check_plan(plan)
-                kernels = tuple(self._archive.read(f"code/{int(n)}.o") for n in value["kernels"])
+                kernels = tuple(self._archive.read(f"code/{n}.o") for n in stored.kernels)
                 support = self._archive.read("code/support.o")
             except Exception as error:  # what is written by somebody else fails in many ways
                 raise ArtifactError(f"{self.path} holds no program for size {size}: {error}") from error
-        code = None if self.problem else Code(support, kernels, str(self.manifest["machine"]["code"]))
-        return Loaded(plan, self.threads, code, self.metadata, self.texts, self.manifest["machine"], self.versions, self.problem)
+        told = self.manifest
+        code = None if self.problem else Code(support, kernels, told.machine.code)
+        return Loaded(plan, told.threads, code, told.metadata, self.texts, told.machine, told.versions, self.problem)
 
     def executable(self, size: int) -> Executable:
         """The program for one size, bound to memory."""

@@ -84,14 +84,13 @@ def reading(source: Path) -> Iterator[None]:
         raise ArtifactError(f"{source} cannot be read: {e or type(e).__name__}") from e
 
 
-def peek(source: Path) -> dict[str, Any]:
-    """The manifest of an archive whose digest nobody has checked yet: what says which reader takes it. Empty where it cannot be read."""
+def peek(source: Path) -> frozenset[str]:
+    """What the manifest of an archive names, its digest not checked yet: it says which reader takes it. Nothing where it cannot be read."""
     try:
         with zipfile.ZipFile(source) as archive:
-            manifest = json.loads(archive.read("manifest.json"))
+            return frozenset(json.loads(archive.read("manifest.json")))
     except Exception:  # what is written by somebody else fails in many ways
-        return {}
-    return manifest if isinstance(manifest, dict) else {}
+        return frozenset()
 
 
 def read_sealed(source: Path) -> memoryview:

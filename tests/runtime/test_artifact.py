@@ -20,6 +20,7 @@ import pytest
 from einnet.errors import ArtifactError
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import EOperator, Plan, dense_view
+from einnet.records import changed
 from einnet.runtime import artifact, machine
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import fallback, program
@@ -151,7 +152,7 @@ def test_another_machine_builds_again_or_says_why_not(stored: Path, tmp_path: Pa
 
 def test_features_of_this_machine_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine.misfit(machine.description()) is None
-    assert "Plan 9" in str(machine.misfit({**machine.description(), "system": "Plan 9"}))
+    assert "Plan 9" in str(machine.misfit(changed(machine.description(), system="Plan 9")))
 
 
 def test_another_library_that_lacks_a_kernel_is_told_of(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Stored programs where nothing is installed but numpy, and oneDNN's library: a process that can import nothing else."""
+"""Stored programs where nothing is installed but numpy, msgspec and oneDNN's library: a process that can import nothing else."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -42,10 +43,10 @@ except einnet.EinNetError as error:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder to import from that holds einnet and numpy, and nothing else."""
+    """A folder to import from that holds einnet, numpy and msgspec, and nothing else."""
     folder = tmp_path_factory.mktemp("library")
     numpy = Path(np.__file__).parent
-    for source in (Path(einnet.__file__).parent, numpy, *numpy.parent.glob("numpy.libs")):
+    for source in (Path(einnet.__file__).parent, Path(msgspec.__file__).parent, numpy, *numpy.parent.glob("numpy.libs")):
         (folder / source.name).symlink_to(source)
     return folder
 

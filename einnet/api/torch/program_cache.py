@@ -18,6 +18,7 @@ import torch
 
 from einnet import environment
 from einnet.errors import ArtifactError
+from einnet.records import as_json
 from einnet.search.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def path_of(digest: str, settings: Settings) -> Path:
     from einnet.search.recall import search_version
 
     asked = {f.name: repr(getattr(settings, f.name)) for f in fields(settings) if f.name not in ASIDE}
-    key = [digest, asked, search_version(), versions(), torch.__version__, machine.description()]
+    key = [digest, asked, search_version(), versions(), torch.__version__, as_json(machine.description())]
     name = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=16).hexdigest()
     return environment.cache() / FOLDER / f"{name}.einnet"
 

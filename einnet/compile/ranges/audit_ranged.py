@@ -40,7 +40,7 @@ def audit_ranged(model: Any, stored: RangedProgram, seed: int = 0) -> dict[str, 
     dimension = Dimension(stored.name, stored.lowest, stored.highest)
     shapes = {name: tuple(shape) for name, shape in told["shapes"].items()}
     source = carried(model, dimension.name)
-    session = Session(source.model.SerializeToString(), stored.ranged.threads, title=str(model))
+    session = Session(source.model.SerializeToString(), stored.ranged.manifest.threads, title=str(model))
     if {a.name for a in session.inputs} != set(stored.inputs):
         raise UsageError(f"{stored.path} was made from another model: its inputs are {', '.join(stored.inputs)}")
     family = Family(source, dimension, Settings(shapes=shapes))

@@ -106,7 +106,7 @@ class RangedProgram(Served):
     def __init__(self, path: Path) -> None:
         self.path, self.ranged = path, Ranged(path)
         try:
-            self.report: dict[str, Any] = self.ranged.metadata["report"]
+            self.report: dict[str, Any] = self.ranged.manifest.metadata["report"]
             told = self.report["dynamic"]
             self.name, self.lowest, self.highest = str(told["name"]), int(told["lowest"]), int(told["highest"])
             assert self.lowest >= 1 and len(self.report["sizes"]) == len(self.sizes)

@@ -45,6 +45,6 @@ def target_of(settings: Settings, **options: Any) -> Target[Any]:
 
 def load(path: Path) -> Any:
     """A stored program of any target. Raises ArtifactError for a file that is missing, damaged or no program."""
-    manifest = peek(path)
-    found = next((t for t in TARGETS.values() if t.entry and t.entry in manifest), TARGETS["cpu"])
+    names = peek(path)
+    found = next((t for t in TARGETS.values() if t.entry and t.entry in names), TARGETS["cpu"])
     return import_module(found.stored).load(path)

@@ -7,17 +7,19 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from einnet import records
 from einnet.errors import ArtifactError
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Conv, EOperator, OpaqueCall
 from einnet.instantiate.kernels.views import Json, read_view, view_json
+from einnet.records import Record, as_json, as_text
 from einnet.runtime.arena import storage_dtype
-from einnet.runtime.cuda.program import Batch, CudaProgram, Gemm, Generated, Launch, Matrix, Place, Step
-from einnet.runtime.cuda.tuning import Tuning, read_tuning, tuning_json
+from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated, Launch, Place, Step
+from einnet.runtime.cuda.tuning import Tuning, TuningFile, read_tuning, tuning_file
 from einnet.runtime.sealed import read_sealed, reading, write_sealed
 from einnet.runtime.serial import kernel_json, read_kernel
 from einnet.runtime.stored_constants import array_bytes, array_from
@@ -36,6 +38,39 @@ class Kept:
     derivations: tuple[str, ...] = ()
 
 
+class GeneratedFile(Record):
+    """A step of generated code."""
+
+    operator: Json
+    text: str
+    launches: tuple[Launch, ...]
+
+
+class ProgramFile(Record):
+    """A program without the values of its constants and without its texts; `region` has as many bytes as its constants."""
+
+    places: dict[str, Place]
+    arena: int
+    region: int
+    steps: list[Json]
+    texts: list[str]
+    inputs: list[tuple[str, Json]]
+    outputs: list[tuple[str, Json]]
+    expressions: dict[str, str] | None = None
+    held: dict[str, Json] | None = None
+
+
+class Manifest(Record):
+    """A program's `manifest.json`."""
+
+    cuda: int
+    program: ProgramFile
+    constants: list[str]
+    tunings: list[TuningFile]
+    metadata: dict[str, Any]
+    derivations: int
+
+
 def save(path: str | os.PathLike[str], program: CudaProgram) -> None:
     """Write the program alone, whole or not at all. Raises ArtifactError if the path cannot be written."""
     write(path, Kept(program))
@@ -50,9 +85,11 @@ def write(path: str | os.PathLike[str], kept: Kept) -> None:
         models.append(model)
         return len(models) - 1
 
-    manifest: Json = {"cuda": FORMAT, "program": program_json(program, blob), "constants": list(program.constants)}
-    manifest |= {"tunings": [tuning_json(t) for t in kept.tunings], "metadata": dict(kept.metadata), "derivations": len(kept.derivations)}
-    members: dict[str, str | bytes] = {"manifest.json": json.dumps(manifest, ensure_ascii=False, indent=1)}
+    manifest = Manifest(
+        cuda=FORMAT, program=program_file(program, blob), constants=list(program.constants),
+        tunings=[tuning_file(t) for t in kept.tunings], metadata=dict(kept.metadata), derivations=len(kept.derivations),
+    )  # fmt: skip
+    members: dict[str, str | bytes] = {"manifest.json": as_text(manifest)}
     members |= {f"models/{n}.onnx": model for n, model in enumerate(models)}
     members |= {f"code/{n}.cu": text for n, text in enumerate(program.texts.values())}
     members |= {f"derivations/{n:03}.ein": text for n, text in enumerate(kept.derivations)}
@@ -80,51 +117,50 @@ def read(path: str | os.PathLike[str]) -> Kept:
     source = Path(path)
     body = read_sealed(source)
     with reading(source), zipfile.ZipFile(io.BytesIO(body)) as archive:
-        manifest = json.loads(archive.read("manifest.json"))
-        if manifest.get("cuda") != FORMAT:
+        value = json.loads(archive.read("manifest.json"))
+        if value.get("cuda") != FORMAT:
             raise ArtifactError(f"{source} is no CUDA program of format {FORMAT}")
-        derivations = tuple(archive.read(f"derivations/{n:03}.ein").decode() for n in range(manifest["derivations"]))
-        tunings = tuple(read_tuning(t) for t in manifest["tunings"])
-        return Kept(_program(manifest, archive), tunings, dict(manifest["metadata"]), derivations)
+        manifest = records.read(Manifest, value)
+        derivations = tuple(archive.read(f"derivations/{n:03}.ein").decode() for n in range(manifest.derivations))
+        return Kept(_program(manifest, archive), tuple(map(read_tuning, manifest.tunings)), manifest.metadata, derivations)
 
 
-def program_json(program: CudaProgram, blob: Blob) -> Json:
+def program_file(program: CudaProgram, blob: Blob) -> ProgramFile:
     """Everything but the values of constants and the texts."""
-    return {
-        "places": {name: asdict(p) for name, p in program.places.items()},
-        "arena": program.arena_bytes,
-        "region": program.constant_bytes,
-        "steps": [step_json(s, blob) for s in program.steps],
-        "texts": list(program.texts),
-        "inputs": [[name, view_json(v)] for name, v in program.inputs],
-        "outputs": [[name, view_json(v)] for name, v in program.outputs],
-        "expressions": {name: str(scope) for name, scope in program.expressions.items()},
-        "held": {name: view_json(v) for name, v in program.held.items()},
-    }
+    return ProgramFile(
+        places=dict(program.places),
+        arena=program.arena_bytes,
+        region=program.constant_bytes,
+        steps=[step_json(s, blob) for s in program.steps],
+        texts=list(program.texts),
+        inputs=[(name, view_json(v)) for name, v in program.inputs],
+        outputs=[(name, view_json(v)) for name, v in program.outputs],
+        expressions={name: str(scope) for name, scope in program.expressions.items()},
+        held={name: view_json(v) for name, v in program.held.items()},
+    )
 
 
 def step_json(step: Step, blob: Blob) -> Json:
     """A step as JSON; `blob` keeps a model and gives its number."""
     match step:
         case Generated(operator, text, launches):
-            return {"kind": "generated", "operator": kernel_json(operator, blob), "text": text, "launches": [asdict(x) for x in launches]}
+            return {"kind": "generated", "operator": kernel_json(operator, blob), "text": text, "launches": as_json(launches)}
         case Gemm():
-            return {"kind": "gemm", **asdict(step)}
+            return {"kind": "gemm", **as_json(step)}
         case Conv() | OpaqueCall():
             return kernel_json(step, blob)
     raise TypeError(step)
 
 
-def _program(manifest: Json, archive: zipfile.ZipFile) -> CudaProgram:
-    value = manifest["program"]
-    constants = {name: array_from(archive.read(f"constants/{n}.npy")) for n, name in enumerate(manifest["constants"])}
-    texts = {name: archive.read(f"code/{n}.cu").decode() for n, name in enumerate(value["texts"])}
-    inputs, outputs = (tuple((str(name), read_view(v)) for name, v in value[key]) for key in ("inputs", "outputs"))
+def _program(manifest: Manifest, archive: zipfile.ZipFile) -> CudaProgram:
+    stored = manifest.program
+    constants = {name: array_from(archive.read(f"constants/{n}.npy")) for n, name in enumerate(manifest.constants)}
+    texts = {name: archive.read(f"code/{n}.cu").decode() for n, name in enumerate(stored.texts)}
+    inputs, outputs = (tuple((name, read_view(v)) for name, v in views) for views in (stored.inputs, stored.outputs))
     program = CudaProgram(
-        {name: Place(**p) for name, p in value["places"].items()}, int(value["arena"]), int(value["region"]),
-        tuple(_step(s, archive) for s in value["steps"]), texts, inputs, outputs, constants,
-        {str(name): parse(text) for name, text in value.get("expressions", {}).items()},
-        {str(name): read_view(v) for name, v in value.get("held", {}).items()},
+        stored.places, stored.arena, stored.region, tuple(_step(s, archive) for s in stored.steps), texts, inputs, outputs, constants,
+        {name: parse(text) for name, text in (stored.expressions or {}).items()},
+        {name: read_view(v) for name, v in (stored.held or {}).items()},
     )  # fmt: skip
     _check(program)
     return program
@@ -134,16 +170,17 @@ def _step(value: Json, archive: zipfile.ZipFile) -> Step:
     def model(n: int) -> bytes:
         return archive.read(f"models/{int(n)}.onnx")
 
-    match value.pop("kind"):
+    match value["kind"]:
         case "generated":
-            operator = read_kernel(value["operator"], model)
+            stored = records.read(GeneratedFile, value)
+            operator = read_kernel(stored.operator, model)
             if not isinstance(operator, EOperator):
                 raise ValueError("generated code that computes no eOperator")
-            return Generated(operator, str(value["text"]), tuple(read_launch(x) for x in value["launches"]))
+            return Generated(operator, stored.text, stored.launches)
         case "gemm":
-            return _gemm(value)
+            return records.read(Gemm, value)
         case kind:
-            step = read_kernel({"kind": kind, **value}, model)
+            step = read_kernel(value, model)
             if not isinstance(step, (Conv, OpaqueCall)):
                 raise ValueError(f"a step of kind {kind}")
             return step
@@ -151,31 +188,12 @@ def _step(value: Json, archive: zipfile.ZipFile) -> Step:
 
 def read_library(value: Json) -> Gemm | Conv:
     """A library's step from JSON. Raises ValueError, TypeError or KeyError for what is none."""
-    value = dict(value)
     if value["kind"] == "gemm":
-        value.pop("kind")
-        return _gemm(value)
+        return records.read(Gemm, value)
     step = read_kernel(value, lambda n: b"")
     if not isinstance(step, Conv):
         raise ValueError(f"a step of kind {value['kind']}")
     return step
-
-
-def _gemm(value: Json) -> Gemm:
-    a, b, c = (Matrix(**value.pop(name)) for name in "abc")
-    batches, bias = tuple(Batch(**x) for x in value.pop("batches")), value.pop("bias")
-    return Gemm(a=a, b=b, c=c, batches=batches, bias=(str(bias[0]), int(bias[1])) if bias else None, **value)
-
-
-def read_launch(value: Json) -> Launch:
-    """A launch from JSON. Raises ValueError, TypeError or KeyError for what is none."""
-    grid, block = (tuple(int(n) for n in value[key]) for key in ("grid", "block"))
-    return Launch(str(value["function"]), _three(grid), _three(block), tuple((str(b), int(n)) for b, n in value["arguments"]))
-
-
-def _three(values: tuple[int, ...]) -> tuple[int, int, int]:
-    x, y, z = values
-    return x, y, z
 
 
 def _check(program: CudaProgram) -> None:

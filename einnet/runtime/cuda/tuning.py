@@ -6,10 +6,10 @@ import hashlib
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar, Union
+from typing import TypeVar, Union
 
 from einnet.instantiate.kernels import Conv
-from einnet.instantiate.kernels.views import Json
+from einnet.records import Record
 from einnet.runtime.cuda.convolutions import Plan
 from einnet.runtime.cuda.driver import Call, Driver
 from einnet.runtime.cuda.program import Gemm
@@ -63,20 +63,22 @@ def fastest(driver: Driver, proposals: Sequence[Chosen], bind: Callable[[Chosen]
     return proposals[medians.index(min(medians))]
 
 
-def tuning_json(tuning: Tuning) -> Json:
-    """The tuning as JSON."""
-    found: dict[str, Any] = {}
-    for key, choice in tuning.choices.items():
-        found[key] = choice.hex() if isinstance(choice, bytes) else {"engine": choice.engine, "knobs": [list(k) for k in choice.knobs]}
-    return {"device": tuning.device, "math": tuning.math, "versions": dict(tuning.versions), "choices": found}
+class TuningFile(Record):
+    """A tuning as it stands in a program: an algorithm of cuBLASLt as hexadecimal digits, of cuDNN as a plan."""
+
+    device: str
+    math: str
+    versions: dict[str, str]
+    choices: dict[str, str | Plan]
 
 
-def read_tuning(value: Json) -> Tuning:
-    """The inverse. Raises ValueError, TypeError or KeyError for a value that is no tuning."""
-    choices: dict[str, Choice] = {}
-    for key, choice in value["choices"].items():
-        if isinstance(choice, str):
-            choices[str(key)] = bytes.fromhex(choice)
-        else:
-            choices[str(key)] = Plan(int(choice["engine"]), tuple((str(name), int(v)) for name, v in choice["knobs"]))
-    return Tuning(str(value["device"]), str(value["math"]), {str(k): str(v) for k, v in value["versions"].items()}, choices)
+def tuning_file(tuning: Tuning) -> TuningFile:
+    """The tuning as it is stored."""
+    choices = {key: choice.hex() if isinstance(choice, bytes) else choice for key, choice in tuning.choices.items()}
+    return TuningFile(device=tuning.device, math=tuning.math, versions=dict(tuning.versions), choices=choices)
+
+
+def read_tuning(stored: TuningFile) -> Tuning:
+    """The inverse. Raises ValueError for digits that are none."""
+    choices = {key: bytes.fromhex(choice) if isinstance(choice, str) else choice for key, choice in stored.choices.items()}
+    return Tuning(stored.device, stored.math, stored.versions, choices)

@@ -21,7 +21,7 @@ from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.gemm import addressable
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.program import Gemm, Generated
-from einnet.runtime.cuda.tuning import read_tuning, tuning_json
+from einnet.runtime.cuda.tuning import read_tuning, tuning_file
 from einnet.runtime.cuda.vendor import window
 from tests.instantiate.numpy_kernels import execute
 from tests.models import random_inputs, tiny, with_opaque
@@ -231,7 +231,7 @@ def test_tunings_are_plain_data(card):
     for kernel in (product(), convolution()):
         tuning = Device(lowered(kernel)[0]).tuning
         assert tuning.choices
-        assert read_tuning(tuning_json(tuning)) == tuning
+        assert read_tuning(tuning_file(tuning)) == tuning
 
 
 def test_wrong_inputs(card):

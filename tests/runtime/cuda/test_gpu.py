@@ -20,7 +20,7 @@ from einnet.runtime.cuda.driver import Driver
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.profiling import measure, pack, precompile
 from einnet.runtime.cuda.profiling.profile import key
-from einnet.runtime.cuda.tuning import read_tuning, tuning_json
+from einnet.runtime.cuda.tuning import read_tuning, tuning_file
 from einnet.search.settings import Settings
 from tests.instantiate.cuda_cases import CASES, case
 from tests.models import random_inputs, tiny, with_opaque
@@ -104,7 +104,7 @@ def test_generated_kernels(name):
 def test_what_was_chosen_is_found_again(kernel):
     program, _ = lowered(kernel)
     first = Device(program)
-    assert Device(program, tuning=read_tuning(tuning_json(first.tuning))).tuned == 0
+    assert Device(program, tuning=read_tuning(tuning_file(first.tuning))).tuned == 0
 
 
 @pytest.fixture

@@ -9,14 +9,18 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, Union
+from typing import Union
 
+from einnet import records
 from einnet.errors import UsageError
 from einnet.instantiate.kernels import Conv
-from einnet.runtime.cuda.archive import read_launch, read_library, step_json
+from einnet.instantiate.kernels.views import Json
+from einnet.records import Record, as_json, read_text
 from einnet.runtime.cuda.program import Gemm, Launch
+from einnet.runtime.cuda.archive import read_library, step_json
 from einnet.runtime.files import replacing
 
 FORMAT = 1
@@ -65,16 +69,40 @@ class Pack:
     failed: Mapping[str, str]
 
 
+class PackedFile(Record):
+    """A packed kernel as it is stored."""
+
+    key: str
+    kind: str
+    math: tuple[str, ...]
+    sizes: dict[str, int]
+    weights: tuple[str, ...]
+    read: tuple[str, ...]
+    steps: list[Json]
+
+
+class PackFile(Record):
+    """A pack as it is stored; `codes` are the lengths of its pieces of machine code."""
+
+    pack: int
+    architecture: str
+    made_by: dict[str, str]
+    failed: dict[str, str]
+    codes: list[int]
+    kernels: list[PackedFile]
+    figures: dict[str, PackedFile]
+
+
 def write(path: Path, pack: Pack) -> None:
     """Write the file, whole or not at all. Raises UsageError where the path cannot be written."""
-    content = {
-        "pack": FORMAT, "architecture": pack.architecture, "made_by": dict(pack.made_by), "failed": dict(pack.failed),
-        "codes": [len(code) for code in pack.codes], "kernels": [_packed_json(k) for k in pack.kernels],
-        "figures": {name: _packed_json(k) for name, k in pack.figures.items()},
-    }  # fmt: skip
+    content = PackFile(
+        pack=FORMAT, architecture=pack.architecture, made_by=dict(pack.made_by), failed=dict(pack.failed),
+        codes=[len(code) for code in pack.codes], kernels=[_stored(k) for k in pack.kernels],
+        figures={name: _stored(k) for name, k in pack.figures.items()},
+    )  # fmt: skip
     try:
         with replacing(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_LZMA) as archive:
-            archive.writestr(zipfile.ZipInfo("pack.json"), json.dumps(content, separators=(",", ":")), zipfile.ZIP_LZMA)
+            archive.writestr(zipfile.ZipInfo("pack.json"), json.dumps(as_json(content), separators=(",", ":")), zipfile.ZIP_LZMA)
             archive.writestr(zipfile.ZipInfo("codes"), b"".join(pack.codes), zipfile.ZIP_LZMA)
     except OSError as e:
         raise UsageError(f"the pack {path} cannot be written: {e.strerror or e}") from e
@@ -84,53 +112,46 @@ def read(path: Path) -> Pack:
     """Read a pack. Raises UsageError for a file that is missing or none."""
     try:
         with zipfile.ZipFile(path) as archive:
-            value, codes = json.loads(archive.read("pack.json")), archive.read("codes")
-        if value["pack"] != FORMAT or sum(value["codes"]) != len(codes):
-            raise ValueError(f"format {value['pack']}, {len(codes)} bytes of code")
-        pieces, at = [], 0
-        for length in value["codes"]:
-            pieces.append(codes[at : at + length])
-            at += length
-        kernels = tuple(_packed(k, len(pieces)) for k in value["kernels"])
-        figures = {str(name): _packed(k, len(pieces)) for name, k in value["figures"].items()}
-        more = ({str(k): str(v) for k, v in value[name].items()} for name in ("made_by", "failed"))
-        return Pack(str(value["architecture"]), kernels, figures, tuple(pieces), *more)
+            stored, codes = read_text(PackFile, archive.read("pack.json")), archive.read("codes")
+        if stored.pack != FORMAT or sum(stored.codes) != len(codes):
+            raise ValueError(f"format {stored.pack}, {len(codes)} bytes of code")
+        ends = list(accumulate(stored.codes))
+        pieces = tuple(codes[end - length : end] for end, length in zip(ends, stored.codes))
+        kernels = tuple(_packed(k, len(pieces)) for k in stored.kernels)
+        figures = {name: _packed(k, len(pieces)) for name, k in stored.figures.items()}
+        return Pack(stored.architecture, kernels, figures, pieces, stored.made_by, stored.failed)
     except OSError as e:
         raise UsageError(f"the pack {path} cannot be read: {e.strerror or e}") from e
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError, zipfile.BadZipFile) as e:
         raise UsageError(f"{path} is no pack of kernels: {type(e).__name__} {e}") from e
 
 
-def _packed_json(kernel: Packed) -> dict[str, Any]:
-    return {
-        "key": kernel.key, "kind": kernel.kind, "math": list(kernel.math), "sizes": dict(kernel.sizes), "weights": list(kernel.weights),
-        "read": list(kernel.read), "steps": [_step(s) for s in kernel.steps],
-    }  # fmt: skip
+def _stored(kernel: Packed) -> PackedFile:
+    return PackedFile(
+        key=kernel.key, kind=kernel.kind, math=kernel.math, sizes=dict(kernel.sizes), weights=kernel.weights, read=kernel.read,
+        steps=[_step(s) for s in kernel.steps],
+    )  # fmt: skip
 
 
-def _step(step: PackedStep) -> dict[str, Any]:
-    if isinstance(step, Code):
-        return {"kind": "code", "number": step.number, "launches": [asdict(x) for x in step.launches]}
-    found: dict[str, Any] = step_json(step, lambda model: 0)
-    return found
+def _step(step: PackedStep) -> Json:
+    return {"kind": "code", **as_json(step)} if isinstance(step, Code) else step_json(step, lambda model: 0)
 
 
-def _packed(value: dict[str, Any], codes: int) -> Packed:
-    steps = tuple(_read_step(s, codes) for s in value["steps"])
-    sizes = {str(name): int(n) for name, n in value["sizes"].items()}
-    weights, read, math = (tuple(str(x) for x in value[name]) for name in ("weights", "read", "math"))
-    unknown = {*weights, *read, *(b for s in steps for b in buffers(s))} - sizes.keys()
+def _packed(stored: PackedFile, codes: int) -> Packed:
+    steps = tuple(_read_step(s, codes) for s in stored.steps)
+    unknown = {*stored.weights, *stored.read, *(b for s in steps for b in buffers(s))} - stored.sizes.keys()
     if unknown:
         raise ValueError(f"a kernel uses buffer {min(unknown)}, whose size is not told")
-    return Packed(str(value["key"]), str(value["kind"]), math, sizes, weights, read, steps)
+    return Packed(stored.key, stored.kind, stored.math, stored.sizes, stored.weights, stored.read, steps)
 
 
-def _read_step(value: dict[str, Any], codes: int) -> PackedStep:
+def _read_step(value: Json, codes: int) -> PackedStep:
     if value["kind"] != "code":
         return read_library(value)
-    if not 0 <= int(value["number"]) < codes:
-        raise ValueError(f"there is no code {value['number']}")
-    return Code(int(value["number"]), tuple(read_launch(x) for x in value["launches"]))
+    code = records.read(Code, value)
+    if not 0 <= code.number < codes:
+        raise ValueError(f"there is no code {code.number}")
+    return code
 
 
 def buffers(step: PackedStep) -> Sequence[str]:
