@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks.suites.problem import digest, suite
 from benchmarks.suites.runner import run
 from benchmarks.suites.scores import FAST, fast, kind, mean, scored, speedup, usable
+from einnet.records import as_json
 from einnet.runtime.machine import description
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -84,7 +85,7 @@ def line(row: Row) -> str:
 
 def write(path: Path, name: str, rows: Sequence[Row], limits: dict[str, float]) -> None:
     """The rows so far, and their table beside them, whole or not at all."""
-    data = {"suite": name, "machine": description(), "limits": limits, "problems": list(rows)}
+    data = {"suite": name, "machine": as_json(description()), "limits": limits, "problems": list(rows)}
     for file, text in ((path, json.dumps(data, indent=1)), (path.with_suffix(".md"), table(name, rows))):
         draft = file.with_name(f".{file.name}.draft")
         draft.write_text(text + "\n", encoding="utf-8")
@@ -93,7 +94,7 @@ def write(path: Path, name: str, rows: Sequence[Row], limits: dict[str, float]) 
 
 def table(name: str, rows: Sequence[Row]) -> str:
     """What became of the problems, scores, and what was not run, with the reason."""
-    lines = [f"{name}: {len(rows)} problems on {description()['cpu']}"]
+    lines = [f"{name}: {len(rows)} problems on {description().cpu}"]
     capped = {row["asked"]["largest"] for row in rows} - {None}
     if capped:
         sizes = ", ".join(map(str, sorted(capped)))

@@ -19,8 +19,8 @@ from einnet.errors import UsageError
 from einnet.instantiate.kernels import Conv
 from einnet.instantiate.kernels.views import Json
 from einnet.records import Record, as_json, read_text
-from einnet.runtime.cuda.program import Gemm, Launch
 from einnet.runtime.cuda.archive import read_library, step_json
+from einnet.runtime.cuda.program import Gemm, Launch
 from einnet.runtime.files import replacing
 
 FORMAT = 1
