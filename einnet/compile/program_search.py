@@ -14,6 +14,7 @@ from einnet.compile.budget import Clock, Schedule
 from einnet.compile.bundling import apart, attempt, attempts_of
 from einnet.compile.garbage import collect, collection_on_demand
 from einnet.compile.interrupts import Interrupts, deferred_interrupts
+from einnet.compile.turns import LEVELS, Level, Turns, keeping
 from einnet.compile.workers import Crew, Found, crew, solve_all
 from einnet.derivation.rules import EXPLORED, FORCED, RULES
 from einnet.evidence.comparison.finite import keep_strict
@@ -29,16 +30,13 @@ from einnet.search.outcome import Outcome, canonical, result, taking
 from einnet.search.remote import task
 from einnet.search.settings import Progress, Settings
 from einnet.search.space import Options, Statistics, deepen
-from einnet.search.time_shares import AGAIN_SHARE, BUNDLING_SHARE, CERTAIN_SHARE_S, LEAST_SHARE_S, MOST_BUNDLE_SHARES
+from einnet.search.time_shares import BUNDLING_SHARE, CERTAIN_SHARE_S, FIRST_TURNS_SHARE, LEAST_SHARE_S, MOST_BUNDLE_SHARES
 from einnet.search.work import flops
 
 FORCED_STATES = 40
 """Scopes that are visited for a subprogram whose candidate is drawn: any will do."""
 
 INTERRUPTED = "interrupted: what was left to explore runs as the model has it"
-
-MEASURED = 32
-"""Candidates of a subprogram that are measured beside the original; none where time is over."""
 
 
 class Cost(Protocol):
@@ -139,60 +137,62 @@ class _Search:
         return {key: self.one(expressions[key], 0.0, (n, len(order))) for n, key in enumerate(order)}
 
     def explore(self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float], end: float) -> None:
-        """Replace choices by those among everything that is found in time; what had to hurry gets the time that the others left."""
+        """Replace choices by those among everything that is found in time, one turn of a subprogram after the other.
+
+        What no turn is left for is remembered at once: a run that is broken off goes on from there.
+        """
         clock = self.schedule.clock
         end -= BUNDLING_SHARE * (end - clock.now())
-        known = self.explored(expressions, seconds, end) if self.crew else {}
-        begin = clock.now()
-        self.round(expressions, chosen, seconds, end, known)
-        hurried = {key: s for key, s in seconds.items() if chosen[key].hurried}
-        if end - clock.now() > AGAIN_SHARE * (end - begin):
-            self.round(expressions, chosen, hurried, end, {})
+        turns = Turns(seconds, clock.now() + FIRST_TURNS_SHARE * max(end - clock.now(), 0.0) if clock.certain < 0 else inf)
+        while (due := turns.due(clock.now())) and not self.interrupts.requested and (clock.now() < end or (clock.certain >= 0 and turns.new(due[0]))):
+            batch = due[:1] if not self.crew else due if turns.new(due[0]) else due[: self.crew.size]
+            found = self.explored({key: expressions[key] for key in batch}, turns, end) if self.crew else {}
+            for key in batch:
+                if self.interrupts.requested:
+                    break
+                begin = clock.now()
+                chosen[key] = self.turn(key, expressions[key], turns, end, found.get(key), chosen[key])
+                turns.took(key, clock.now() - begin, not chosen[key].hurried)
+                if not chosen[key].hurried:
+                    self.remember(chosen[key])
 
-    def round(
-        self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float], end: float, known: Mapping[str, Found]
-    ) -> None:
-        """Explore some subprograms, the most expensive first, each with a share of the time that is left as large as its own.
+    def turn(self, key: str, expression: Scope, turns: Turns, end: float, known: Found | None, earlier: Choice) -> Choice:
+        """What the next turn of a subprogram finds; in a first one measuring has a share of the time as large as the subprogram's."""
+        now = self.schedule.clock.now()
+        share = max(end - now, CERTAIN_SHARE_S)
+        measuring = share
+        if turns.new(key) and turns.first_until < inf:
+            rest = sum(s for k, s in turns.seconds.items() if turns.new(k))
+            own = (turns.first_until - now) * turns.seconds[key] / max(rest, 1e-12)
+            measuring = min(share, max(own, LEAST_SHARE_S))
+        place, visited = (turns.finished, len(turns.seconds)), 0 if turns.new(key) else earlier.states
+        found = self.one(expression, share, place, known, level=turns.level(key), measuring=measuring, visited=visited)
+        return keeping(found, earlier)
 
-        What has not hurried is remembered at once: a run that is broken off goes on from there.
-        """
-        rest = sum(seconds.values())
-        for done, key in enumerate(sorted(seconds, key=lambda k: -seconds[k])):
-            left = end - self.schedule.clock.now()
-            if (left <= 0 and self.schedule.clock.certain < 0) or self.interrupts.requested:
-                break
-            share = max(left * seconds[key] / max(rest, 1e-12), min(left, LEAST_SHARE_S), CERTAIN_SHARE_S)
-            rest -= seconds[key]
-            found = self.one(expressions[key], share, (done, len(seconds)), known.get(key))
-            found.seconds += chosen[key].seconds
-            chosen[key] = found
-            if not found.hurried:
-                self.remember(found)
-
-    def explored(self, expressions: Mapping[str, Scope], seconds: Mapping[str, float], end: float) -> dict[str, Found]:
+    def explored(self, expressions: Mapping[str, Scope], turns: Turns, end: float) -> dict[str, Found]:
         """What the others find, all at once and before anything is measured: a busy machine measures badly."""
         assert self.crew
         clock = self.schedule.clock
-        exploring = max(end - clock.now(), 0.0) * clock.exploring
-        shared = exploring * self.crew.size / max(sum(seconds.values()), 1e-12)
+        share = max((end - clock.now()) * clock.exploring, CERTAIN_SHARE_S)
         tasks: dict[str, str] = {}
-        for key in sorted(seconds, key=lambda k: -seconds[k]):
-            share = min(max(shared * seconds[key], LEAST_SHARE_S), exploring)
-            chosen = options(self.settings, share, clock)
-            tasks[key] = task(expressions[key], chosen, chosen.deadline - time.monotonic())
+        for key, expression in expressions.items():
+            chosen = options(self.settings, share, clock, turns.level(key).states)
+            tasks[key] = task(expression, chosen, chosen.deadline - time.monotonic())
 
         def report(done: int) -> bool:
-            self.tell(Progress("search", done, len(tasks)))
+            self.tell(Progress("search", turns.finished + done, len(turns.seconds)))
             return not self.interrupts.requested
 
-        found = solve_all(self.crew, tasks, clock.until(end), report)
-        clock.spend(sum(statistics.states for _, statistics in found.values()) / self.crew.size)
-        return found
+        return solve_all(self.crew, tasks, clock.until(end), report)
 
-    def one(self, expression: Scope, share: float, place: tuple[int, int], known: Found | None = None, apart: float = inf) -> Choice:
+    def one(
+        self, expression: Scope, share: float, place: tuple[int, int], known: Found | None = None, apart: float = inf,
+        level: Level = LEVELS[-1], measuring: float = inf, visited: int = 0,
+    ) -> Choice:  # fmt: skip
         """The choice for one subprogram, made in `share` seconds; with none, only the original is costed. `known`: what was found already.
 
-        For subprograms together that take `apart` seconds one by one: only forms in which they have something in common.
+        For subprograms together that take `apart` seconds one by one: only forms in which they have something in common. A turn goes as far as
+        its `level`, measures for `measuring` seconds, and visits states beyond those `visited` before.
         """
         begin, clock = time.monotonic(), self.schedule.clock
 
@@ -203,26 +203,36 @@ class _Search:
             self.tell(Progress("search", *place, statistics.states, rate))
 
         report(Statistics())
-        forms, statistics = known or deepen(expression, options(self.settings, share * clock.exploring, clock), report)
-        clock.spend(0 if known else statistics.states)
-        until, least_s = (clock.until(begin + share), share / 3) if share else (clock.until(self.schedule.costed), 0.0)
-        if self.interrupts.requested:
-            until, least_s = time.monotonic(), 0.0
+        forms, statistics = known or deepen(expression, options(self.settings, share * clock.exploring, clock, level.states), report)
+        clock.spend(max(statistics.states - visited, 0) / (self.crew.size if known and self.crew else 1))
+        until, least_s = self.measuring(begin, share, measuring)
         forms = forms if apart == inf else [f for f in forms if _shares(f)]
-        most = MEASURED if self.settings.derive and share > 0 else 0
+        most = level.kernels if self.settings.derive and share > 0 else 0
         if self.settings.force is not None and share > 0:
             choice = self.drawn(expression, forms)
         else:
             choice = choose(expression, forms, self.cost.estimates, self.cost.measured, most=most, until=until, least_s=least_s, known_s=apart)
         choice.states, choice.seconds = statistics.states, time.monotonic() - begin
         choice.depth, choice.stopped_at = options(self.settings, share, clock).max_depth, statistics.stopped_at
-        choice.hurried = choice.hurried or (statistics.stopped == clock.stops and statistics.states < Options.states)
+        cut = bool(statistics.stopped) and statistics.states < Options.states
+        choice.hurried = self.settings.force is None and (choice.hurried or cut or (choice.unmeasured and level is not LEVELS[-1]))
         if statistics.stopped:
-            choice.notes.append(f"search stopped by the budget of {statistics.stopped}")
+            reason = clock.stops if cut and statistics.stopped == "states" else statistics.stopped
+            choice.notes.append(f"search stopped by the budget of {reason}")
         collect()
         rate = choice.states / max(choice.seconds, 1e-9)
         self.tell(Progress("search", place[0] + 1, place[1], choice.states, rate, 1e3 * choice.best.cost, 1e3 * choice.original.cost))
         return choice
+
+    def measuring(self, begin: float, share: float, most: float) -> tuple[float, float]:
+        """Until when is measured what was found in a share of the time that began then, and how many seconds at least."""
+        if self.interrupts.requested:
+            return time.monotonic(), 0.0
+        if not share:
+            return self.schedule.clock.until(self.schedule.costed), 0.0
+        if most < inf:
+            return self.schedule.clock.until(min(begin + share, time.monotonic() + most)), 0.0
+        return self.schedule.clock.until(begin + share), share / 3
 
     def drawn(self, expression: Scope, forms: Sequence[Form]) -> Choice:
         """A candidate by the seed that forces one: the same for the same expression, whatever stands around it."""
@@ -242,10 +252,11 @@ def _shares(form: Form) -> bool:
     return used <= set(FORCED) or bool(used & {r.name for r in RULES if r.family == "inter"})
 
 
-def options(settings: Settings, share: float, clock: Clock) -> Options:
-    """Search options for one subprogram with `share` seconds of the clock; with none, only the model's own operators."""
+def options(settings: Settings, share: float, clock: Clock, most: float = inf) -> Options:
+    """Search options for one subprogram with `share` seconds of the clock, and `most` states; with none, only the model's own operators."""
     explore = settings.derive and share > 0
     deadline, states = clock.limits(share) if explore else (inf, inf)
+    states = min(states, most)
     if settings.force is not None:
         states = min(states, FORCED_STATES)
     return Options(

@@ -88,7 +88,8 @@ class Candidate:
 class Choice:
     """What was found for one subprogram: the candidates by cost, best first, the original among them.
 
-    `hurried`: more time would have found more, or measured more of it. `depth` is how far was searched, `stopped_at` the number of states at which
+    `hurried`: more time would have found more, or measured more of it; `unmeasured`: more would have been measured of what may be faster, had
+    not enough been measured. `depth` is how far was searched, `stopped_at` the number of states at which
     a budget ended that.
     """
 
@@ -101,6 +102,7 @@ class Choice:
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
     hurried: bool = False
+    unmeasured: bool = False
     depth: int = 0
     stopped_at: int | None = None
 
@@ -213,13 +215,14 @@ def choose(
         trials.run(following, limit)
         if following.measured < best.cost:
             best = following
+    unmeasured = bool(most) and trials.measured >= end and trials.next(min(best.cost, known_s)) is not None
     trials.refuse(ranked)
     original = _fastest(originals)
     if best.refused or best.cost > original.cost * (1 - gain):
         best = original
     ordered = sorted(ranked, key=lambda c: (c.measured, c.predicted))
     hurried = not complete or time.monotonic() >= until or None in trials.known.values()
-    return Choice(expression, ordered, original, best, forms=len(forms), hurried=hurried)
+    return Choice(expression, ordered, original, best, forms=len(forms), hurried=hurried, unmeasured=unmeasured)
 
 
 def draw(expression: Scope, forms: Sequence[Form], estimate: Estimate, runs: Callable[[Kernel], bool], rng: Random) -> Choice:

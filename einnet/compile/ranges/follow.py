@@ -7,7 +7,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from einnet.compile.program_search import MEASURED, Cost, Known
+from einnet.compile.program_search import Cost, Known
+from einnet.compile.turns import MEASURED
 from einnet.compile.ranges.neighbours import Neighbours
 from einnet.derivation.checker.check import Proof
 from einnet.derivation.moves.rule import Refused

@@ -1,0 +1,84 @@
+"""Whose turn it is: a little for every subprogram first, then more for those whose time is worth it.
+
+A turn searches so many states and measures so many kernels, whatever the budget is, and what is worth another one is told by the seconds that the
+others took: a longer budget has the same turns and then more of them. So the cheap gains of all come before the deep ones of any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from einnet.search.candidates import Choice
+from einnet.search.space import Options
+from einnet.search.time_shares import LEAST_SHARE_S
+
+
+@dataclass(frozen=True)
+class Level:
+    """How far a turn goes: the states that are visited, those of the turns before among them, and the kernels that are measured."""
+
+    states: int
+    kernels: int
+
+
+MEASURED = 32
+"""Candidates of a subprogram that are measured beside the original; none where time is over."""
+
+LEVELS = (Level(48, 6), Level(192, 12), Level(768, 24), Level(3072, MEASURED), Level(12288, MEASURED), Level(Options.states, MEASURED))
+"""The turns of one subprogram, each about four times the one before: searching again what those before have found costs a third more."""
+
+
+@dataclass
+class Turns:
+    """The turns of subprograms, each of which takes so many seconds of the program as it is.
+
+    Every subprogram has its first turn before any has its second, unless the clock reaches `first_until` before that.
+    """
+
+    seconds: Mapping[str, float]
+    first_until: float = inf
+    _levels: dict[str, int] = field(default_factory=dict)
+    _spent: dict[str, float] = field(default_factory=dict)
+    _finished: set[str] = field(default_factory=set)
+
+    @property
+    def finished(self) -> int:
+        """Subprograms that no turn is left for."""
+        return len(self._finished)
+
+    def due(self, now: float) -> list[str]:
+        """The subprograms that wait for a turn, the most promising first."""
+        waiting = [key for key in self.seconds if key not in self._finished]
+        new = [key for key in waiting if self.new(key)] if now < self.first_until else []
+        return sorted(new or waiting, key=self._rank)
+
+    def level(self, key: str) -> Level:
+        """How far the next turn goes."""
+        return LEVELS[self._levels.get(key, -1) + 1]
+
+    def took(self, key: str, seconds: float, finished: bool) -> None:
+        """A subprogram had its turn."""
+        self._levels[key] = self._levels.get(key, -1) + 1
+        self._spent[key] = self._spent.get(key, 0.0) + seconds
+        if finished or self._levels[key] == len(LEVELS) - 1:
+            self._finished.add(key)
+
+    def new(self, key: str) -> bool:
+        """It had no turn yet."""
+        return key not in self._levels
+
+    def _rank(self, key: str) -> tuple[float, float, str]:
+        """Least where most can be gained in a second of searching, as far as what a subprogram took tells of its next turn."""
+        return -self.seconds[key] / max(self._spent.get(key, 0.0), LEAST_SHARE_S), -self.seconds[key], key
+
+
+def keeping(found: Choice, earlier: Choice) -> Choice:
+    """What a turn found, with what the turns before it chose where that is faster: more searching loses nothing."""
+    best = earlier.best
+    if best is not earlier.original and best.measured < min(found.best.measured, found.original.cost):
+        others = [c for c in found.candidates if (c.form.key, c.way) != (best.form.key, best.way)]
+        found.candidates, found.best = sorted([best, *others], key=lambda c: (c.measured, c.predicted)), best
+    found.seconds += earlier.seconds
+    return found
