@@ -14,7 +14,7 @@ from einnet.compile.budget import Clock, Schedule
 from einnet.compile.bundling import apart, attempt, attempts_of
 from einnet.compile.garbage import collect, collection_on_demand
 from einnet.compile.interrupts import Interrupts, deferred_interrupts
-from einnet.compile.turns import LEVELS, Level, Turns, keeping
+from einnet.compile.turns import LEVELS, MEASURED, Level, Turns, keeping
 from einnet.compile.workers import Crew, Found, crew, solve_all
 from einnet.derivation.rules import EXPLORED, FORCED, RULES
 from einnet.evidence.comparison.finite import keep_strict
@@ -144,17 +144,18 @@ class _Search:
         clock = self.schedule.clock
         end -= BUNDLING_SHARE * (end - clock.now())
         turns = Turns(seconds, clock.now() + FIRST_TURNS_SHARE * max(end - clock.now(), 0.0) if clock.certain < 0 else inf)
-        while (due := turns.due(clock.now())) and not self.interrupts.requested and (clock.now() < end or (clock.certain >= 0 and turns.new(due[0]))):
-            batch = due[:1] if not self.crew else due if turns.new(due[0]) else due[: self.crew.size]
-            found = self.explored({key: expressions[key] for key in batch}, turns, end) if self.crew else {}
-            for key in batch:
-                if self.interrupts.requested:
-                    break
-                begin = clock.now()
-                chosen[key] = self.turn(key, expressions[key], turns, end, found.get(key), chosen[key])
-                turns.took(key, clock.now() - begin, not chosen[key].hurried)
-                if not chosen[key].hurried:
-                    self.remember(chosen[key])
+        known: dict[str, Found] = {}
+        while (due := turns.due(clock.now(), end)) and not self.interrupts.requested:
+            key, begin = due[0], clock.now()
+            if begin >= end and (clock.certain < 0 or not turns.new(key)):
+                break
+            if self.crew and key not in known:
+                batch = due if turns.new(key) else due[: self.crew.size]
+                known |= self.explored({k: expressions[k] for k in batch if k not in known}, turns, end)
+            chosen[key] = self.turn(key, expressions[key], turns, end, known.pop(key, None), chosen[key])
+            turns.took(key, clock.now() - begin, not chosen[key].hurried)
+            if not chosen[key].hurried:
+                self.remember(chosen[key])
 
     def turn(self, key: str, expression: Scope, turns: Turns, end: float, known: Found | None, earlier: Choice) -> Choice:
         """What the next turn of a subprogram finds; in a first one measuring has a share of the time as large as the subprogram's."""
@@ -215,7 +216,7 @@ class _Search:
         choice.states, choice.seconds = statistics.states, time.monotonic() - begin
         choice.depth, choice.stopped_at = options(self.settings, share, clock).max_depth, statistics.stopped_at
         cut = bool(statistics.stopped) and statistics.states < Options.states
-        choice.hurried = self.settings.force is None and (choice.hurried or cut or (choice.unmeasured and level is not LEVELS[-1]))
+        choice.hurried = self.settings.force is None and (choice.hurried or cut or (choice.unmeasured and level.kernels < MEASURED))
         if statistics.stopped:
             reason = clock.stops if cut and statistics.stopped == "states" else statistics.stopped
             choice.notes.append(f"search stopped by the budget of {reason}")

@@ -41,6 +41,7 @@ class Turns:
     first_until: float = inf
     _levels: dict[str, int] = field(default_factory=dict)
     _spent: dict[str, float] = field(default_factory=dict)
+    _last: dict[str, float] = field(default_factory=dict)
     _finished: set[str] = field(default_factory=set)
 
     @property
@@ -48,9 +49,9 @@ class Turns:
         """Subprograms that no turn is left for."""
         return len(self._finished)
 
-    def due(self, now: float) -> list[str]:
-        """The subprograms that wait for a turn, the most promising first."""
-        waiting = [key for key in self.seconds if key not in self._finished]
+    def due(self, now: float, end: float) -> list[str]:
+        """The subprograms that wait for a turn, the most promising first; none whose last turn took longer than is left: it would find no more."""
+        waiting = [key for key in self.seconds if key not in self._finished and self._last.get(key, 0.0) < max(end - now, 1e-9)]
         new = [key for key in waiting if self.new(key)] if now < self.first_until else []
         return sorted(new or waiting, key=self._rank)
 
@@ -62,6 +63,7 @@ class Turns:
         """A subprogram had its turn."""
         self._levels[key] = self._levels.get(key, -1) + 1
         self._spent[key] = self._spent.get(key, 0.0) + seconds
+        self._last[key] = seconds
         if finished or self._levels[key] == len(LEVELS) - 1:
             self._finished.add(key)
 
@@ -80,5 +82,5 @@ def keeping(found: Choice, earlier: Choice) -> Choice:
     if best is not earlier.original and best.measured < min(found.best.measured, found.original.cost):
         others = [c for c in found.candidates if (c.form.key, c.way) != (best.form.key, best.way)]
         found.candidates, found.best = sorted([best, *others], key=lambda c: (c.measured, c.predicted)), best
-    found.seconds += earlier.seconds
+    found.seconds, found.states = found.seconds + earlier.seconds, max(found.states, earlier.states)
     return found

@@ -108,22 +108,3 @@ def test_what_cannot_run_as_the_model_has_it_is_explored_too() -> None:
     outcome = search(program, Settings(max_depth=1, time_budget=20.0), cost, Schedule(time.monotonic(), 20.0))
     assert {r.choice.depth for r in outcome.results} == {1}
     assert any(r.choice.best.cost < inf for r in outcome.results)
-
-
-@pytest.mark.parametrize("seconds", [0.01, 0.4, 0.8])
-def test_what_had_to_hurry_gets_the_time_that_others_leave(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = SlowMachine(monkeypatch, seconds)
-    explored: list[tuple[str, bool]] = []
-    original = pipeline._Search.one
-
-    def one(self: pipeline._Search, expression, share, *rest, **named):
-        choice = original(self, expression, share, *rest, **named)
-        explored.extend([(expression.key, choice.hurried)] if share else [])
-        return choice
-
-    monkeypatch.setattr(pipeline._Search, "one", one)
-    search(load(tiny("small", size=8)), Settings(max_depth=1, time_budget=20.0, rules=("sum-split",)), machine, Schedule(0.0, 20.0))
-    first = dict(reversed(explored))
-    again = [key for key, _ in explored[len(first) :]]
-    assert set(again) <= {key for key, hurried in first.items() if hurried}
-    assert bool(again) == (seconds >= 0.4)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from einnet.compile.program_search import Cost, Known
-from einnet.compile.turns import MEASURED
 from einnet.compile.ranges.neighbours import Neighbours
+from einnet.compile.turns import MEASURED
 from einnet.derivation.checker.check import Proof
 from einnet.derivation.moves.rule import Refused
 from einnet.derivation.steps import Derivation
