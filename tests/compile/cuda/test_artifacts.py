@@ -26,7 +26,7 @@ from tests.models import random_inputs, tiny, two_layers
 from tests.runtime.cuda.programs import reference, worst
 from tests.runtime.cuda.standin import install
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 H200 = ROOT / "profiles/h200.json"
 WIDE = {"rows": 64, "width": 512}
 """Of layers that a library computes faster than generated code does."""

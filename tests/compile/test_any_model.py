@@ -17,7 +17,7 @@ import einnet
 from einnet.compile.export.onnx_file import exported
 from einnet.errors import ModelError, UsageError
 from einnet.runtime.ort import Session
-from tests.api.test_onnx_part import outcome_of
+from tests.compile.test_onnx_part import outcome_of
 from tests.models import random_inputs, tiny
 
 FLOAT, DOUBLE, HALF, BOOL, INT, BYTE, TEXT = (

@@ -28,7 +28,7 @@ from tests.runtime.cuda.programs import reference, worst
 from tests.runtime.cuda.standin import install
 from tests.runtime.cuda.test_models import SEVEN
 
-PROFILE = Path(__file__).parents[2] / "profiles" / "h200.json"
+PROFILE = Path(__file__).parents[3] / "profiles" / "h200.json"
 
 
 def test_the_same_profile_gives_the_same_program(tmp_path):

@@ -13,9 +13,9 @@ from einnet.derivation.checker.check import check
 from einnet.evidence.certificate import Entry
 from einnet.evidence.pages.proof_text import explain, story
 from einnet.evidence.pages.report_page import report_page
-from tests.explore.conftest import Opened
+from tests.evidence.pages.conftest import Opened
 
-GOLDEN = Path(__file__).parent.parent / "derivations" / "g1.ein"
+GOLDEN = Path(__file__).parents[2] / "derivations" / "g1.ein"
 
 
 def kernel(name: str, key: str, ms: float) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from einnet.expr.notation.picture import flow, svg
 from einnet.expr.notation.text import parse
 from einnet.search.space import Options, Space
 
-GOLDENS = sorted(Path(__file__).parent.parent.joinpath("derivations").glob("*.ein"))
+GOLDENS = sorted(Path(__file__).parents[2].joinpath("derivations").glob("*.ein"))
 
 
 def derivation(path: Path) -> Derivation:

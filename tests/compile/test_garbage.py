@@ -13,7 +13,7 @@ from einnet.compile.program_search import search
 from einnet.graph.onnx.importer import load
 from einnet.search.settings import Settings
 from einnet.search.space import Space
-from tests.api.test_schedule import SlowMachine
+from tests.compile.test_budget import SlowMachine
 from tests.models import tiny
 
 

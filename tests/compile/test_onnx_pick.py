@@ -10,7 +10,7 @@ from einnet.compile.targets.onnx import pick as onnx_pick
 from einnet.compile.targets.onnx.pick import pick
 from einnet.runtime.timing import summarize
 from einnet.search.outcome import Outcome
-from tests.api.test_onnx_part import outcome_of
+from tests.compile.test_onnx_part import outcome_of
 from tests.models import tiny
 
 

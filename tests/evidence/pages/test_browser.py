@@ -9,8 +9,8 @@ from typing import Any
 
 from einnet.evidence.pages.page import page
 from einnet.evidence.pages.report_page import program_html
-from tests.explore.conftest import Opened
-from tests.explore.test_report import told
+from tests.evidence.pages.conftest import Opened
+from tests.evidence.pages.test_report import told
 
 
 def evaluate(p: Any, code: str) -> Any:

@@ -19,7 +19,7 @@ from einnet.expr.notation.text import parse
 from einnet.instantiate.epilogue_kernels import keeping_nan, nan_lost
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.ort import Session
-from tests.api.test_onnx_part import outcome_of
+from tests.compile.test_onnx_part import outcome_of
 from tests.models import two_layers
 
 CONV = "A : f32[6,4]\nK : weight f32[3,4]\n"
