@@ -17,7 +17,7 @@ import pytest
 
 from tests.graph.cases import build
 
-MODULES = ("contraction", "movement", "pointwise", "truth", "data")
+MODULES = ("contraction", "movement", "pointwise", "truth", "data", "fourier")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from einnet.graph.operators.choice import CHOICE
 from einnet.graph.operators.contraction import einsum, gemm, matmul
 from einnet.graph.operators.convolution import conv, conv_transpose
 from einnet.graph.operators.elementwise import ELEMENTWISE
+from einnet.graph.operators.fourier import FOURIER
 from einnet.graph.operators.gathering import GATHERING
 from einnet.graph.operators.interpolation import RESIZE
 from einnet.graph.operators.movement import MOVEMENT
@@ -41,6 +42,7 @@ OPERATORS: dict[str, Function] = {
     **GATHERING,
     **CHOICE,
     **TRUTH,
+    **FOURIER,
 }
 """Operators of the ONNX standard domain by type."""
 
