@@ -102,7 +102,7 @@ def infer(model: onnx.ModelProto) -> tuple[Types, str]:
     count = next((a.i for a in node.attribute if a.name == "num_outputs"), len(node.output))
     if count != len(node.output):  # inference does not survive it
         return {}, f"num_outputs is {count}, and it has {len(node.output)} outputs"
-    types, failure = _infer(with_windows_that_count(model))
+    types, failure = _infer(with_defaults(with_windows_that_count(model)))
     if not failure and any(t.WhichOneof("value") is None for t in types.values()):
         expanded = with_body(model)
         if expanded is not None:
@@ -131,6 +131,25 @@ def with_windows_that_count(model: onnx.ModelProto) -> onnx.ModelProto:
         if imported.domain in STANDARD:
             imported.version = COUNTED
     return later
+
+
+def with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The one-node model with the attributes that the standard fills in written out: inference of some operators takes another default."""
+    (node,) = model.graph.node
+    if node.domain not in STANDARD or not onnx.defs.has(node.op_type, node.domain):
+        return model
+    try:
+        known = onnx.defs.get_schema(node.op_type, opset(model), "").attributes
+    except onnx.defs.SchemaError:
+        return model
+    given = {a.name for a in node.attribute}
+    missing = [a.default_value for name, a in known.items() if name not in given and a.default_value.type != onnx.AttributeProto.UNDEFINED]
+    if not missing:
+        return model
+    told = onnx.ModelProto()
+    told.CopyFrom(model)
+    told.graph.node[0].attribute.extend(missing)
+    return told
 
 
 def opset(model: onnx.ModelProto) -> int:
