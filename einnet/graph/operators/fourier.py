@@ -6,7 +6,7 @@ import numpy as np
 
 from einnet.expr.index import ZERO, Index, var
 from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, indices, make_mul
-from einnet.graph.operators.forms import loops_of
+from einnet.graph.operators.builders import loops_of
 from einnet.graph.operators.op import Function, Inexpressible, Op, Result, Unsupported
 
 MOST_ELEMENTS = 1 << 25
