@@ -11,7 +11,8 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,7 +20,6 @@ from typing import Any
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul
 from einnet.runtime.cuda.gemm import gemm
 from einnet.runtime.cuda.profiling.profile import Card, Profile
-from einnet.runtime.cuda.program import calls
 from einnet.runtime.serial import read_kernel
 
 RECORD = Path(__file__).with_name("h100-record.json.gz")
@@ -84,8 +84,20 @@ def read(path: Path = RECORD) -> Record:
 
 
 def lasting(kernel: Kernel) -> bool:
-    """The time of the kernel says what it takes today: it was measured as it is run."""
-    return not isinstance(kernel, Matmul) or calls(gemm(kernel)) == 1
+    """The time of the kernel says what it takes today: it was measured as it is run.
+
+    Products whose batches have no common stride were run call by call then, each for one batch dimension.
+    """
+    return not isinstance(kernel, Matmul) or not gemm(kernel).scattered
+
+
+def one_call(kernel: Kernel) -> tuple[Kernel, int]:
+    """The kernel as a call of a library ran it when it was measured, and how often it was called: each for the innermost batch dimension."""
+    if lasting(kernel):
+        return kernel, 1
+    assert isinstance(kernel, Matmul)
+    step = gemm(kernel)
+    return replace(step, batches=step.batches[-1:]).kernel, prod(b.count for b in step.batches[:-1])
 
 
 def kind(kernel: Kernel) -> str:

@@ -6,16 +6,16 @@ Algorithms are the library's own 64-byte records. The fastest of those that it p
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from einnet.errors import BackendError
 from einnet.runtime.cuda.driver import Call, Driver
+from einnet.runtime.cuda.gemm import offsets
 from einnet.runtime.cuda.program import Gemm, Matrix
 
 FLOAT = 0
@@ -25,9 +25,14 @@ COMPUTE = {"fp32": 68, "tf32": 77}
 RESULT = np.dtype([("algorithm", np.uint8, 64), ("workspace", np.uint64), ("state", np.int32), ("waves", np.float32), ("reserved", np.int32, 4)])
 """What the heuristic writes: cublasLtMatmulHeuristicResult_t."""
 
+POINTER_ARRAY = 1
+"""CUBLASLT_BATCH_MODE_POINTER_ARRAY: the operands of a batch lie where lists on the device say."""
+
 PROPOSALS = 8
 WORKSPACE = 32 << 20
 """Bytes of scratch memory that an algorithm may use."""
+
+Pointers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +81,6 @@ def _operand(m: Matrix, step: int, rows: int, columns: int) -> Operand:
     return Operand(m.buffer, m.offset, columns, rows, max(m.row, columns), True, step)
 
 
-def offsets(step: Gemm) -> Iterator[tuple[int, int, int]]:
-    """Elements to add to a, b and c for each call: all batches but the last are walked one by one."""
-    outer = step.batches[:-1]
-    for at in product(*(range(b.count) for b in outer)):
-        yield tuple(sum(n * getattr(b, name) for n, b in zip(at, outer, strict=True)) for name in "abc")
-
-
 class Products:
     """cuBLASLt on a driver's stream. `math` is fp32 or tf32."""
 
@@ -94,19 +92,27 @@ class Products:
         self._workspace = driver.allocate(WORKSPACE)
         self._one, self._zero = np.array([1], np.float32), np.array([0], np.float32)
         self._kept: list[Any] = []
+        self._listed: dict[Gemm, bool] = {}
+        """Whether the library takes lists of addresses for a step."""
+        self._tables: dict[bytes, int] = {}
+        """Where lists of addresses lie on the device, by their content."""
 
     def version(self) -> str:
         return str(self._lt.get_version())
 
     def proposals(self, step: Gemm, addresses: dict[str, int]) -> list[bytes]:
         """Algorithms for the step, the one that is expected to be fastest first. Raises BackendError where there is none."""
+        return self._proposed(step, addresses, self._at_once(step, addresses))
+
+    def _proposed(self, step: Gemm, addresses: dict[str, int], listed: bool) -> list[bytes]:
+        """Algorithms for all products of the batch, whose addresses are `listed`, or for those of its last dimension."""
         found = np.zeros(PROPOSALS, RESULT)
         count = np.zeros(1, np.int32)
-        problem, layouts = self._described(step, addresses)
+        problem, layouts = self._described(step, addresses, listed)
         preference = self._lt.matmul_preference_create()
         names = self._lt.MatmulPreferenceAttribute
         self._put(self._lt.matmul_preference_set_attribute, preference, names.MAX_WORKSPACE_BYTES, np.uint64(WORKSPACE))
-        for letter, at in zip("ABCD", self._pointers(step, addresses), strict=True):
+        for letter, at in zip("ABCD", self._begins(step, addresses, listed).T, strict=True):
             self._put(self._lt.matmul_preference_set_attribute, preference, getattr(names, f"MIN_ALIGNMENT_{letter}_BYTES"), np.uint32(alignment(at)))
         x, y, d = layouts
         try:
@@ -122,25 +128,51 @@ class Products:
             raise BackendError(f"cuBLASLt has no algorithm for {step.m}x{step.n}x{step.k} with these strides")
         return usable
 
+    def _at_once(self, step: Gemm, addresses: dict[str, int]) -> bool:
+        """One launch is told where all products of the batch lie; older libraries, and some epilogues, do not have that."""
+        if not step.scattered or not hasattr(self._lt.MatrixLayoutAttribute, "BATCH_MODE"):
+            return False
+        if step not in self._listed:
+            try:
+                self._listed[step] = bool(self._proposed(step, addresses, True))
+            except BackendError:
+                self._listed[step] = False
+        return self._listed[step]
+
     def bind(self, step: Gemm, addresses: dict[str, int], algorithm: bytes) -> list[Call]:
-        """The step's calls with an algorithm."""
-        problem, layouts = self._described(step, addresses)
+        """The step's calls with an algorithm: one, or where addresses cannot be listed one for each product of the outer batch dimensions."""
+        listed = self._at_once(step, addresses)
+        problem, layouts = self._described(step, addresses, listed)
         record = np.frombuffer(algorithm, np.uint8).copy()
         self._kept.append(record)
-        return [self._call(problem, layouts, self._pointers(step, addresses, at), record) for at in offsets(step)]
+        begins = self._begins(step, addresses, listed)
+        return [self._call(problem, layouts, row, record) for row in ([self._lists(begins)] if listed else begins)]
 
-    def _call(self, problem: int, layouts: Sequence[int], pointers: tuple[int, int, int, int], record: Any) -> Call:
-        (x, y, d), (at_x, at_y, at_c, at_d) = layouts, pointers
+    def _lists(self, begins: Pointers) -> Pointers:
+        """The addresses of four lists on the device, of where each product's operands begin; equal lists are kept once."""
+        found = []
+        for column in np.ascontiguousarray(begins.T):
+            content = column.tobytes()
+            if content not in self._tables:
+                self._tables[content] = self.driver.allocate(column.nbytes)
+                self.driver.write(self._tables[content], column)
+            found.append(self._tables[content])
+        return np.array(found, np.int64)
+
+    def _call(self, problem: int, layouts: Sequence[int], pointers: Pointers, record: Any) -> Call:
+        (x, y, d), (at_x, at_y, at_c, at_d) = layouts, pointers.tolist()
         one, zero = int(self._one.ctypes.data), int(self._zero.ctypes.data)
         return lambda: self._lt.matmul(
             self._handle, problem, one, at_x, x, at_y, y, zero, at_c, d, at_d, d, record.ctypes.data, self._workspace, WORKSPACE, self.driver.stream
         )
 
-    def _pointers(self, step: Gemm, addresses: dict[str, int], more: tuple[int, int, int] = (0, 0, 0)) -> tuple[int, int, int, int]:
-        a, b, c = (addresses[m.buffer] + 4 * (m.offset + n) for m, n in zip((step.a, step.b, step.c), more, strict=True))
-        return (b, a, c, c) if step.c.column == 1 else (a, b, c, c)
+    def _begins(self, step: Gemm, addresses: dict[str, int], listed: bool) -> Pointers:
+        """Where x, y, c and d begin of each product, or of each call for the batch's last dimension: (products or calls, 4)."""
+        starts = np.array([addresses[m.buffer] + 4 * m.offset for m in (step.a, step.b, step.c)], np.int64)
+        a, b, c = (starts + 4 * offsets(step.batches if listed else step.batches[:-1])).T
+        return np.stack((b, a, c, c) if step.c.column == 1 else (a, b, c, c), axis=1)
 
-    def _described(self, step: Gemm, addresses: dict[str, int]) -> tuple[int, list[int]]:
+    def _described(self, step: Gemm, addresses: dict[str, int], listed: bool) -> tuple[int, list[int]]:
         """The operation and the layouts of x, y and d; they live as long as the library is in use."""
         t, names = terms(step), self._lt.MatmulDescAttribute
         problem = self._lt.matmul_desc_create(COMPUTE[self.math], FLOAT)
@@ -151,14 +183,17 @@ class Products:
         if step.bias is not None:
             buffer, offset = step.bias
             self._put(self._lt.matmul_desc_set_attribute, problem, names.BIAS_POINTER, np.uint64(addresses[buffer] + 4 * offset))
-        count = step.batches[-1].count if step.batches else 1
-        return problem, [self._layout(o, count) for o in (t.x, t.y, t.d)]
+        count = step.count if listed else step.batches[-1].count if step.batches else 1
+        return problem, [self._layout(o, count, listed) for o in (t.x, t.y, t.d)]
 
-    def _layout(self, o: Operand, count: int) -> int:
+    def _layout(self, o: Operand, count: int, listed: bool) -> int:
         layout: int = self._lt.matrix_layout_create(FLOAT, o.rows, o.columns, o.leading)
+        names = self._lt.MatrixLayoutAttribute
         if count > 1:
-            names = self._lt.MatrixLayoutAttribute
             self._put(self._lt.matrix_layout_set_attribute, layout, names.BATCH_COUNT, np.int32(count))
+        if listed:
+            self._put(self._lt.matrix_layout_set_attribute, layout, names.BATCH_MODE, np.int32(POINTER_ARRAY))
+        elif count > 1:
             self._put(self._lt.matrix_layout_set_attribute, layout, names.STRIDED_BATCH_OFFSET, np.int64(o.step))
         return layout
 
@@ -168,6 +203,7 @@ class Products:
         setter(thing, int(name), held.ctypes.data, held.nbytes)
 
 
-def alignment(address: int) -> int:
-    """The largest power of two, up to 256, that divides the address."""
-    return min(address & -address, 256) if address else 256
+def alignment(addresses: Pointers) -> int:
+    """The largest power of two, up to 256, that divides all of the addresses."""
+    common = int(np.bitwise_or.reduce(addresses))
+    return min(common & -common, 256) if common else 256

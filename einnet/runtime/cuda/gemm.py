@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from einnet.instantiate.kernels import Matmul, Post, View
 from einnet.runtime.cuda.program import Batch, Gemm, Matrix
 
@@ -60,3 +64,12 @@ def batches(kernel: Matmul) -> tuple[Batch, ...]:
         else:
             found.append(Batch(count, a, b, c))
     return tuple(found)
+
+
+def offsets(batches: tuple[Batch, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Elements to add to a, b and c for each product of the batch, outermost dimension first: (products, 3)."""
+    found = np.zeros((1, 3), np.int64)
+    for batch in batches:
+        steps = np.arange(batch.count, dtype=np.int64)[:, None] * np.array([batch.a, batch.b, batch.c], np.int64)
+        found = (found[:, None] + steps).reshape(-1, 3)
+    return found

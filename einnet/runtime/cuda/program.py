@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Union
 
 import numpy as np
@@ -87,6 +88,16 @@ class Gemm:
     relu: bool = False
 
     @property
+    def scattered(self) -> bool:
+        """No stride leads from each product of the batch to the next: a launch is told where every operand lies."""
+        return len(self.batches) > 1
+
+    @property
+    def count(self) -> int:
+        """Products of the batch."""
+        return prod(b.count for b in self.batches)
+
+    @property
     def kernel(self) -> Matmul:
         """What the product computes, as a batched product of views."""
         counts = tuple(b.count for b in self.batches)
@@ -135,14 +146,10 @@ class CudaProgram:
 
     @property
     def launches(self) -> int:
-        """Kernels of an inference: generated ones, and one for each call of a library (batches that it cannot take count one by one)."""
+        """Kernels of an inference: generated ones, and one for each call of a library."""
         return sum(calls(step) for step in self.steps)
 
 
 def calls(step: Step) -> int:
     """Kernels that the step launches."""
-    if isinstance(step, Generated):
-        return len(step.launches)
-    if isinstance(step, Gemm):
-        return int(np.prod([b.count for b in step.batches[:-1]], dtype=np.int64))
-    return 1
+    return len(step.launches) if isinstance(step, Generated) else 1

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from einnet.instantiate.kernels import Conv, Post, View
-from einnet.runtime.cuda.program import Gemm, Matrix
+from einnet.runtime.cuda.gemm import offsets
+from einnet.runtime.cuda.program import Batch, Gemm, Matrix
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Window = Callable[[View], Array]
@@ -22,21 +23,30 @@ def window(view: View, flat: Array) -> Array:
 
 
 def run_gemm(step: Gemm, at: Window) -> None:
-    """The product, by the step's own strides."""
-    counts = tuple(b.count for b in step.batches)
+    """The product, by the step's own strides; where batches have none in common, one after the other from where each lies."""
+    if not step.scattered:
+        _multiply(step, at, step.batches, (0, 0, 0))
+        return
+    for a, b, c in offsets(step.batches).tolist():
+        _multiply(step, at, (), (a, b, c))
 
-    def operand(m: Matrix, rows: int, columns: int, strides: tuple[int, ...]) -> Array:
-        return at(View(m.buffer, (*counts, rows, columns), (*strides, m.row, m.column), m.offset))
 
-    a = operand(step.a, step.m, step.k, tuple(b.a for b in step.batches))
-    b = operand(step.b, step.k, step.n, tuple(b.b for b in step.batches))
+def _multiply(step: Gemm, at: Window, batches: tuple[Batch, ...], more: tuple[int, int, int]) -> None:
+    """Products of so many batches that begin `more` elements after those of a, b and c."""
+    counts = tuple(b.count for b in batches)
+
+    def operand(m: Matrix, begin: int, rows: int, columns: int, strides: tuple[int, ...]) -> Array:
+        return at(View(m.buffer, (*counts, rows, columns), (*strides, m.row, m.column), m.offset + begin))
+
+    a = operand(step.a, more[0], step.m, step.k, tuple(b.a for b in batches))
+    b = operand(step.b, more[1], step.k, step.n, tuple(b.b for b in batches))
     y = np.matmul(a, b)
     if step.bias is not None:
         buffer, offset = step.bias
         by_column = step.c.column == 1
         bias = at(View(buffer, (step.n if by_column else step.m,), (1,), offset))
         y += bias if by_column else bias[:, None]
-    operand(step.c, step.m, step.n, tuple(b.c for b in step.batches))[...] = np.maximum(y, 0) if step.relu else y
+    operand(step.c, more[2], step.m, step.n, tuple(b.c for b in batches))[...] = np.maximum(y, 0) if step.relu else y
 
 
 def run_conv(step: Conv, at: Window) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from enum import IntEnum
 from types import ModuleType
 
 import numpy as np
@@ -20,13 +21,14 @@ from einnet.runtime.cuda.convolutions import Plan as Engine
 from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.gemm import addressable
 from einnet.runtime.cuda.lower import lower
-from einnet.runtime.cuda.program import Gemm, Generated
+from einnet.runtime.cuda.program import Gemm, Generated, calls
 from einnet.runtime.cuda.tuning import read_tuning, tuning_file
 from einnet.runtime.cuda.vendor import window
 from tests.instantiate.numpy_kernels import execute
 from tests.models import random_inputs, tiny, with_opaque
 from tests.runtime.cuda.programs import own_plan, reference, worst
 from tests.runtime.cuda.standin import install
+from tests.runtime.cuda.standin.blas import LayoutAttribute
 from tests.runtime.cuda.standin.card import Card, Tensor
 from tests.runtime.cuda.test_lower import products
 from tests.runtime.cuda.test_models import SEVEN
@@ -103,6 +105,51 @@ def product() -> Matmul:
 def test_products_with_all_strides(monkeypatch, kernel):
     install(monkeypatch)
     check(kernel)
+
+
+def scattered(seed: int, rank: int) -> Matmul:
+    """A product whose batch dimensions have no stride in common, each operand's in an order of its own; b overlaps with itself."""
+    rng, counts = np.random.default_rng(seed), (2, 3, 4)[:rank]
+    m, n, k = (int(x) for x in rng.integers(1, 6, 3))
+
+    def view(name: str, rows: int, columns: int) -> View:
+        dense, order = rows * columns, rng.permutation(rank)
+        steps = {int(d): dense * int(np.prod([counts[x] for x in order[:place]])) for place, d in enumerate(order)}
+        return View(name, (*counts, rows, columns), (*(steps[d] for d in range(rank)), columns, 1), int(rng.integers(0, 9)))
+
+    a, b, c = view("a", m, k), view("b", k, n), view("c", m, n)
+    return Matmul(a, replace(b, strides=(1, *b.strides[1:])), c)
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_batches_without_a_common_stride_are_one_launch(card, seed, rank):
+    kernel = scattered(seed, rank)
+    (step,) = lowered(kernel)[0].steps
+    assert isinstance(step, Gemm)
+    device = check(kernel)
+    assert (len(device.calls), calls(step)) == (1, 1)
+    assert step.scattered == (len(step.batches) > 1)
+
+
+def test_lists_of_addresses_are_kept_once(card):
+    before = len(card.blocks)
+    device = check(scattered(1, 3))
+    assert device.program.steps[0].scattered
+    tables = [b for b in card.blocks[before:] if b.size == 8 * 24 + 256]
+    assert len(tables) == 3, "of a, b, and c, which is d; for all algorithms that were tried"
+
+
+def test_where_the_library_takes_no_lists_the_outer_batches_run_one_after_the_other(card, monkeypatch):
+    kernel = scattered(1, 3)
+    bias = Post("add", dense_view("p", (1, 1, 1, 1, kernel.c.shape[-1])))
+    assert len(check(replace(kernel, post=(bias,))).calls) == 6, "the library adds no bias to products that are listed"
+    card.lists = False
+    assert len(check(kernel).calls) == 6
+    card.lists = True
+    older = IntEnum("LayoutAttribute", {x.name: x.value for x in LayoutAttribute if x.name != "BATCH_MODE"})
+    monkeypatch.setattr(sys.modules["nvmath.bindings.cublasLt"], "MatrixLayoutAttribute", older)
+    assert len(check(kernel).calls) == 6, "an older library does not know of them"
 
 
 @pytest.mark.parametrize("by_column", [False, True])

@@ -21,7 +21,6 @@ from einnet.runtime.cuda.fit import filters_last, parts
 from einnet.runtime.cuda.gemm import gemm
 from einnet.runtime.cuda.profiling.laws import GeneratedLaw, Laws, convolution, product, traffic, wants_channels_last
 from einnet.runtime.cuda.profiling.profile import Card, Profile, laws_of
-from einnet.runtime.cuda.program import calls
 
 FEW = 16
 """Terms of a sum up to which only what moves counts."""
@@ -75,8 +74,7 @@ def estimate(kernel: Kernel, card: Card, laws: Laws) -> float:
     if isinstance(kernel, EOperator):
         return generated(kernel, card, laws.generated)
     if isinstance(kernel, Matmul):
-        step = gemm(kernel)
-        return calls(step) * product(step, laws)
+        return product(gemm(kernel), laws)
     assert isinstance(kernel, Conv)
     return convolution(kernel, laws)
 

@@ -13,7 +13,7 @@ from math import ceil, inf, prod
 from typing import Any
 
 from einnet.instantiate.kernels import Conv, View
-from einnet.runtime.cuda.program import Gemm
+from einnet.runtime.cuda.program import Gemm, Matrix
 
 TILES = ((32, 32), (32, 64), (64, 32), (64, 64), (64, 128), (128, 64), (128, 128))
 """Rows and columns of the result that one block of a library's product computes."""
@@ -42,7 +42,8 @@ class ProductLaw:
 
     `batched` multiplies `step` where several products are computed at once, whose sums are never divided; a divided sum costs `split` and moves
     its parts at `partial`. All blocks together reach `rate`. Operands come at `bandwidth`. A thin product takes `thin` for a term and `row` for
-    each row of it, for `wide` columns at once.
+    each row of it, for `wide` columns at once. What each of several products reads and writes passes the level-2 cache, as fast as generated
+    kernels have it from there.
     """
 
     begin: float
@@ -126,18 +127,27 @@ RATES = ("rate", "partial", "bandwidth", "moving", "cached")
 
 
 def product(step: Gemm, laws: Laws) -> float:
-    """Seconds of one call for the product with all batches that the call computes."""
-    law, processors = laws.products, laws.processors
-    batches = step.batches[-1].count if step.batches else 1
-    sizes = {"a": step.m * step.k, "b": step.k * step.n, "c": step.m * step.n}
-    strides = {name: min(getattr(step.batches[-1], name), size) if step.batches else 0 for name, size in sizes.items()}
-    moving = ITEM * sum(size + (batches - 1) * strides[name] for name, size in sizes.items()) / law.bandwidth
+    """Seconds of one call for the product with all batches; those that no common stride connects take no longer, by what is known of them."""
+    law, processors, batches = laws.products, laws.processors, step.count
+    moving = ITEM * sum(distinct(step)) / law.bandwidth
     computing = min(_tiled(step, batches, rows, columns, law, processors) for rows, columns in TILES)
-    thin = min(step.m, step.n)
-    if thin <= THIN:
+    if min(step.m, step.n) <= THIN:
         waves = max(1.0, max(step.m, step.n) * batches / law.wide)
-        computing = min(computing, step.k * (law.thin + law.row * thin) * waves)
+        computing = min(computing, step.k * (law.thin + law.row * min(step.m, step.n)) * waves)
+    if batches > 1:
+        computing = max(computing, ITEM * batches * (step.m * step.k + step.k * step.n + step.m * step.n) / laws.generated.cached)
     return law.begin + computing + moving
+
+
+def distinct(step: Gemm) -> tuple[int, int, int]:
+    """Elements of a, b and c, each counted once however many products of the batch have it."""
+
+    def elements(m: Matrix, name: str, rows: int, columns: int) -> int:
+        batches = [(b.count, getattr(b, name)) for b in step.batches if getattr(b, name)]
+        reach = 1 + (rows - 1) * m.row + (columns - 1) * m.column + sum((count - 1) * stride for count, stride in batches)
+        return min(rows * columns * prod(count for count, _ in batches), reach)
+
+    return elements(step.a, "a", step.m, step.k), elements(step.b, "b", step.k, step.n), elements(step.c, "c", step.m, step.n)
 
 
 def _tiled(step: Gemm, batches: int, rows: int, columns: int, law: ProductLaw, processors: int) -> float:

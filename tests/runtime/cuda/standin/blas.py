@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.runtime.cuda.standin.card import Card
 
-LayoutAttribute = IntEnum("LayoutAttribute", {"BATCH_COUNT": 5, "STRIDED_BATCH_OFFSET": 6})
+LayoutAttribute = IntEnum("LayoutAttribute", {"BATCH_COUNT": 5, "STRIDED_BATCH_OFFSET": 6, "BATCH_MODE": 8})
 DescAttribute = IntEnum("DescAttribute", {"TRANSA": 3, "TRANSB": 4, "EPILOGUE": 7, "BIAS_POINTER": 8})
 PreferenceAttribute = IntEnum(
     "PreferenceAttribute",
@@ -19,7 +19,7 @@ PreferenceAttribute = IntEnum(
 )
 Epilogue = IntEnum("Epilogue", {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6})
 TYPES = {
-    LayoutAttribute: {5: np.int32, 6: np.int64}, DescAttribute: {3: np.int32, 4: np.int32, 7: np.int32, 8: np.uint64},
+    LayoutAttribute: {5: np.int32, 6: np.int64, 8: np.int32}, DescAttribute: {3: np.int32, 4: np.int32, 7: np.int32, 8: np.uint64},
     PreferenceAttribute: {1: np.uint64, 5: np.uint32, 6: np.uint32, 7: np.uint32, 8: np.uint32},
 }  # fmt: skip
 RECORD = 96
@@ -56,6 +56,8 @@ class Blas:
     ) -> None:  # fmt: skip
         wishes = self.objects[preference]["attributes"]
         assert wishes["MAX_WORKSPACE_BYTES"] > 0
+        if self.listed(a, b, c, d) and (not self.card.lists or "BIAS" in Epilogue(self.objects[problem]["attributes"]["EPILOGUE"]).name):
+            raise RuntimeError("CUBLAS_STATUS_NOT_SUPPORTED")
         found = min(requested, len(COSTS))
         aligned = tuple(wishes[f"MIN_ALIGNMENT_{letter}_BYTES"] for letter in "ABCD")
         for n in range(found):
@@ -72,25 +74,44 @@ class Blas:
         scale = [np.frombuffer(ctypes.string_at(s, 4), np.float32)[0] for s in (alpha, beta)]
         assert scale == [1.0, 0.0] and c == d and layout_c == layout_d and stream == 4096
         self.card.bytes_at(workspace, workspace_bytes)
-        for n, pointer in enumerate((a, b, c, d)):
-            assert pointer % (1 << (record[1 + 2 * n] - 1)) == 0, "the algorithm was chosen for better aligned operands"
-        x, y, out = (self.view(p, layout) for p, layout in ((a, layout_a), (b, layout_b), (d, layout_d)))
+        lists = [self.places(p, layout) for p, layout in ((a, layout_a), (b, layout_b), (c, layout_c), (d, layout_d))]
+        for n, pointer in enumerate(p for found in lists for p in found):
+            assert pointer % (1 << (record[1 + 2 * (n // len(lists[0]))] - 1)) == 0, "the algorithm was chosen for better aligned operands"
         wishes = asked["attributes"]
-        x, y = (v.swapaxes(-1, -2) if wishes[name] else v for v, name in ((x, "TRANSA"), (y, "TRANSB")))
-        assert out.shape[-2:] == (x.shape[-2], y.shape[-1]) and x.shape[-1] == y.shape[-2]
 
-        def work() -> None:
+        def work(x: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
+            assert out.shape[-2:] == (x.shape[-2], y.shape[-1]) and x.shape[-1] == y.shape[-2]
             result = np.matmul(x, y)
             if "BIAS" in Epilogue(wishes["EPILOGUE"]).name:
                 result = result + self.card.floats(wishes["BIAS_POINTER"], (out.shape[-2],), (1,))[:, None]
             out[...] = np.maximum(result, 0) if "RELU" in Epilogue(wishes["EPILOGUE"]).name else result
 
-        self.card.submit(f"matmul {asked['compute']}", work, COSTS[record[0]])
+        def all_of_them() -> None:
+            for at_a, at_b, _, at_d in zip(*lists, strict=True):
+                x, y, out = (self.view(p, layout) for p, layout in ((at_a, layout_a), (at_b, layout_b), (at_d, layout_d)))
+                work(*(v.swapaxes(-1, -2) if wishes[name] else v for v, name in ((x, "TRANSA"), (y, "TRANSB"))), out)
+
+        self.card.submit(f"matmul {asked['compute']}", all_of_them, COSTS[record[0]])
+
+    def listed(self, *layouts: int) -> bool:
+        """The operands lie where lists say. Of one product all do, or none; a list has no stride."""
+        found = {self.objects[n]["attributes"].get("BATCH_MODE", 0) for n in layouts}
+        counts = {self.objects[n]["attributes"].get("BATCH_COUNT", 1) for n in layouts}
+        assert len(found) == 1 and len(counts) == 1
+        assert found == {0} or not any("STRIDED_BATCH_OFFSET" in self.objects[n]["attributes"] for n in layouts)
+        return found == {1}
+
+    def places(self, address: int, layout: int) -> list[int]:
+        """Where the operand of a layout begins of every product, one for all that a stride connects."""
+        if not self.listed(layout):
+            return [address]
+        count = self.objects[layout]["attributes"]["BATCH_COUNT"]
+        return [int(n) for n in np.frombuffer(self.card.bytes_at(address, 8 * count).tobytes(), np.uint64)]
 
     def view(self, address: int, layout: int) -> np.ndarray:
-        """(batch, rows, columns)."""
+        """(batch, rows, columns), one product where a list says where it lies."""
         o = self.objects[layout]
-        count, step = o["attributes"].get("BATCH_COUNT", 1), o["attributes"].get("STRIDED_BATCH_OFFSET", 0)
+        count, step = (1, 0) if self.listed(layout) else (o["attributes"].get("BATCH_COUNT", 1), o["attributes"].get("STRIDED_BATCH_OFFSET", 0))
         return self.card.floats(address, (count, o["rows"], o["columns"]), (step, 1, o["leading"]))
 
 

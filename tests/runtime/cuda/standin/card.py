@@ -22,6 +22,8 @@ class Card:
         self.blocks: list[np.ndarray] = []
         self.log: list[str] = []
         self.clock = 0.0
+        self.lists = True
+        """The library of products takes lists of addresses, where it adds no bias."""
         self.recording: list[tuple[str, float, Work]] | None = None
         self.current: list[Stream] = []
         self.graphs = 0
