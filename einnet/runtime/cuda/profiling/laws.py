@@ -143,7 +143,7 @@ def distinct(step: Gemm) -> tuple[int, int, int]:
     """Elements of a, b and c, each counted once however many products of the batch have it."""
 
     def elements(m: Matrix, name: str, rows: int, columns: int) -> int:
-        batches = [(b.count, getattr(b, name)) for b in step.batches if getattr(b, name)]
+        batches: list[tuple[int, int]] = [(b.count, getattr(b, name)) for b in step.batches if getattr(b, name)]
         reach = 1 + (rows - 1) * m.row + (columns - 1) * m.column + sum((count - 1) * stride for count, stride in batches)
         return min(rows * columns * prod(count for count, _ in batches), reach)
 
