@@ -17,7 +17,7 @@ from einnet.runtime.cpu.threads import find_symbol
 
 LAUNCH_POINTER, LAUNCH_FUNCTION, VENDOR_FUNCTION = "__TVMBackendParallelLaunch", "einnet_launch", "einnet_vendor"
 
-SUPPORT_IR = r"""
+_PARTS_IR = r"""
 %team = type { ptr, i32 }
 %job = type { ptr, ptr, i32 }
 %step = type { ptr, ptr }
@@ -158,31 +158,6 @@ parallel:
   ret i32 %status
 }
 
-; 0, or one more than the number of the step that failed
-define i64 @einnet_run(ptr %steps, i64 %count, i32 %threads) {
-entry:
-  %before = call i32 @omp_get_max_threads()
-  call void @omp_set_num_threads(i32 %threads)
-  br label %head
-head:
-  %n = phi i64 [ 0, %entry ], [ %next, %body ]
-  %more = icmp slt i64 %n, %count
-  br i1 %more, label %body, label %done
-body:
-  %step = getelementptr %step, ptr %steps, i64 %n
-  %words.at = getelementptr %step, ptr %step, i32 0, i32 1
-  %function = load ptr, ptr %step
-  %words = load ptr, ptr %words.at
-  %status = call i32 %function(ptr %words)
-  %next = add i64 %n, 1
-  %failed = icmp ne i32 %status, 0
-  br i1 %failed, label %done, label %head
-done:
-  %result = phi i64 [ 0, %head ], [ %next, %body ]
-  call void @omp_set_num_threads(i32 %before)
-  ret i64 %result
-}
-
 define internal i64 @now() {
   %time = alloca { i64, i64 }
   %status = call i32 @clock_gettime(i32 1, ptr %time)
@@ -192,36 +167,6 @@ define internal i64 @now() {
   %scaled = mul i64 %seconds, 1000000000
   %sum = add i64 %scaled, %nano
   ret i64 %sum
-}
-
-; each step on its own and in order, nanoseconds into %times
-define i64 @einnet_profile(ptr %steps, i64 %count, i32 %threads, ptr %times) {
-entry:
-  %before = call i32 @omp_get_max_threads()
-  call void @omp_set_num_threads(i32 %threads)
-  br label %head
-head:
-  %n = phi i64 [ 0, %entry ], [ %next, %body ]
-  %more = icmp slt i64 %n, %count
-  br i1 %more, label %body, label %done
-body:
-  %step = getelementptr %step, ptr %steps, i64 %n
-  %words.at = getelementptr %step, ptr %step, i32 0, i32 1
-  %function = load ptr, ptr %step
-  %words = load ptr, ptr %words.at
-  %start = call i64 @now()
-  %status = call i32 %function(ptr %words)
-  %stop = call i64 @now()
-  %elapsed = sub i64 %stop, %start
-  %time.at = getelementptr i64, ptr %times, i64 %n
-  store i64 %elapsed, ptr %time.at
-  %next = add i64 %n, 1
-  %failed = icmp ne i32 %status, 0
-  br i1 %failed, label %done, label %head
-done:
-  %result = phi i64 [ 0, %head ], [ %next, %body ]
-  call void @omp_set_num_threads(i32 %before)
-  ret i64 %result
 }
 
 define internal void @nothing(ptr %data) {
@@ -252,6 +197,47 @@ done:
   ret void
 }
 """
+
+
+def _sequence(name: str, parameters: str, before: str = "", after: str = "") -> str:
+    """Steps one after the other, with instructions before and after each; 0, or one more than the number of the step that failed."""
+    return f"""
+define i64 @{name}(ptr %steps, i64 %count, i32 %threads{parameters}) {{
+entry:
+  %before = call i32 @omp_get_max_threads()
+  call void @omp_set_num_threads(i32 %threads)
+  br label %head
+head:
+  %n = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %n, %count
+  br i1 %more, label %body, label %done
+body:
+  %step = getelementptr %step, ptr %steps, i64 %n
+  %words.at = getelementptr %step, ptr %step, i32 0, i32 1
+  %function = load ptr, ptr %step
+  %words = load ptr, ptr %words.at
+{before}  %status = call i32 %function(ptr %words)
+{after}  %next = add i64 %n, 1
+  %failed = icmp ne i32 %status, 0
+  br i1 %failed, label %done, label %head
+done:
+  %result = phi i64 [ 0, %head ], [ %next, %body ]
+  call void @omp_set_num_threads(i32 %before)
+  ret i64 %result
+}}
+"""
+
+
+_ELAPSED = """  %stop = call i64 @now()
+  %elapsed = sub i64 %stop, %start
+  %time.at = getelementptr i64, ptr %times, i64 %n
+  store i64 %elapsed, ptr %time.at
+"""
+"""The nanoseconds of a step go to its place in %times."""
+
+SUPPORT_IR = (
+    _PARTS_IR + _sequence("einnet_run", "") + _sequence("einnet_profile", ", ptr %times", "  %start = call i64 @now()\n", _ELAPSED)
+)
 
 
 def _find(name: str) -> int | None:
