@@ -35,6 +35,30 @@ class Window:
         """The loop walks the whole dimension, step by step: it can be a batch."""
         return self.tap is None and self.stride == 1 and not self.pad and self.extent == self.loop.extent
 
+    @property
+    def taps(self) -> int:
+        return self.tap.extent if self.tap else 1
+
+    @property
+    def span(self) -> int:
+        """Positions from the first tap to the last."""
+        return (self.taps - 1) * self.dilation + 1
+
+    def fitted(self) -> tuple[int, int]:
+        """How much of the data's dimension is taken, and the padding behind it; data in front that no window reads are left out."""
+        begin, extent = max(self.pad, 0), self.extent - max(-self.pad, 0)
+        if self.transposed:
+            return extent, (extent - 1) * self.stride + self.span - begin - self.loop.extent
+        end = (self.loop.extent - 1) * self.stride + self.span - extent - begin
+        if end >= 0:
+            return extent, end
+        return extent + end if -end >= self.stride else extent, 0
+
+    @property
+    def unread(self) -> int:
+        """Elements of the data in front of the first that is read."""
+        return max(-self.pad, 0) * self.step
+
 
 @dataclass(frozen=True, slots=True)
 class Roles:
@@ -73,6 +97,14 @@ class Channels:
             f.strides[1] if f.extent > 1 else g.strides[2] if g.extent > 1 else 1,
         )
 
+    @property
+    def nested(self) -> bool:
+        """Groups are the outer part of the channels."""
+        g, c, f = self.groups, self.inputs, self.outputs
+        inputs = c.extent == 1 or g.strides[1] == c.extent * c.strides[1]
+        outputs = f.extent == 1 or g.strides[2] == f.extent * f.strides[1]
+        return g.extent == 1 or inputs and outputs
+
 
 def convolution(scope: Scope, roles: Roles) -> Match | list[Mismatch]:
     """The kernel, or the mismatches left."""
@@ -100,33 +132,40 @@ def _directed(windows: Sequence[Window]) -> list[Window] | Mismatch:
 
 def _channels(scope: Scope, roles: Roles, windows: Sequence[Window]) -> Channels | Mismatch:
     """Channels, groups and batches, if each kind is one dimension in the data, the weights and the result."""
-    batches, channels, groups, address = roles.batches, roles.channels, roles.groups, roles.address
-    outputs = [i for i in scope.loops if i.name in used_names(roles.weight) and i.extent > 1 and i not in groups]
+    outputs = [i for i in scope.loops if i.name in used_names(roles.weight) and i.extent > 1 and i not in roles.groups]
+    relayout = _relayout(roles, windows, outputs)
+    weights = address_of(roles.weight, scope.ranges)
+    if isinstance(weights, str):
+        return replace(relayout, why=weights)
+    data, out = roles.address, {str(a): c for a, c in flat_index([var(i.name) for i in scope.loops], scope.box, scope.ranges).terms}
+    inputs = collapse([i for i in roles.channels if i.extent > 1], (weights.strides, data))
+    filters = collapse(outputs, (weights.strides, out))
+    groups = collapse([i for i in roles.groups if i.extent > 1], (weights.strides, data, out))
+    batches = collapse([i for i in roles.batches if i.extent > 1], (data, out))
+    if len(batches) > 1:
+        return _reordered(scope, roles, windows, outputs, "batches")
+    if max(len(inputs), len(filters), len(groups)) > 1:
+        laid = tuple(x for x in relayout.order if x in weights.strides) == _order(weights)
+        return _reordered(scope, roles, windows, outputs, "channels") if laid else relayout
+    g, c, f = (x[0] if x else Dimension((), 1, (1, 1, 1)) for x in (groups, inputs, filters))
+    found = Channels(g, c, f, weights, out)
+    return found if found.nested else NoFix("groups are not the outer part of the channels")
+
+
+def _relayout(roles: Roles, windows: Sequence[Window], outputs: Sequence[Iter]) -> Relayout:
+    """The copy of the weights in which the channels nest."""
     taps = [w.tap for w in windows if w.tap]
-    wanted = tuple(i.name for i in (*groups, *outputs, *channels, *taps) if i.extent > 1 or i in taps)
-    relayout = Relayout("channels do not nest in the weights", 1 - roles.n, wanted)
-    found = address_of(roles.weight, scope.ranges)
-    if isinstance(found, str):
-        return replace(relayout, why=found)
-    out = {str(a): c for a, c in flat_index([var(i.name) for i in scope.loops], scope.box, scope.ranges).terms}
-    c_groups = collapse([i for i in channels if i.extent > 1], (found.strides, address))
-    f_groups = collapse(outputs, (found.strides, out))
-    g_groups = collapse([i for i in groups if i.extent > 1], (found.strides, address, out))
-    nested = len(collapse([i for i in batches if i.extent > 1], (address, out))) < 2
-    if max(len(c_groups), len(f_groups), len(g_groups)) > 1 or not nested:
-        if nested and tuple(x for x in wanted if x in found.strides) != _order(found):
-            return relayout
-        order = tuple(i.name for i in (*batches, *(w.loop for w in windows), *groups, *outputs))
-        rest = tuple(i.name for i in scope.loops if i.name not in order)
-        what = "channels" if nested else "batches"
-        if (*rest, *order) != tuple(i.name for i in scope.loops):
-            return Permute(f"the result's {what} are not adjacent", (*rest, *order))
+    wanted = tuple(i.name for i in (*roles.groups, *outputs, *roles.channels, *taps) if i.extent > 1 or i in taps)
+    return Relayout("channels do not nest in the weights", 1 - roles.n, wanted)
+
+
+def _reordered(scope: Scope, roles: Roles, windows: Sequence[Window], outputs: Sequence[Iter], what: str) -> Mismatch:
+    """The order of the result in which `what` is adjacent, if it is not the one that it has."""
+    order = tuple(i.name for i in (*roles.batches, *(w.loop for w in windows), *roles.groups, *outputs))
+    rest = tuple(i.name for i in scope.loops if i.name not in order)
+    if (*rest, *order) == tuple(i.name for i in scope.loops):
         return NoFix(f"{what} do not nest in the data or the result")
-    unit = Dimension((), 1, (1, 1, 1))
-    g, c, f = (x[0] if x else unit for x in (g_groups, c_groups, f_groups))
-    if g.extent > 1 and (c.extent > 1 and g.strides[1] != c.extent * c.strides[1] or f.extent > 1 and g.strides[2] != f.extent * f.strides[1]):
-        return NoFix("groups are not the outer part of the channels")
-    return Channels(g, c, f, found, out)
+    return Permute(f"the result's {what} are not adjacent", (*rest, *order))
 
 
 def _order(found: Address) -> tuple[str, ...]:
@@ -136,43 +175,25 @@ def _order(found: Address) -> tuple[str, ...]:
 def _kernel(roles: Roles, windows: Sequence[Window], channels: Channels) -> Match | list[Mismatch]:
     batch = Iter(roles.batches[-1].name, 0, prod(b.extent for b in roles.batches)) if roles.batches else None
     images = batch.extent if batch else 1
-    ends: list[int] = []
-    extents: list[int] = []
-    offset = roles.offset
-    for w in windows:
-        extent, end = _fitted(w)
-        if extent <= 0:
-            return [NoFix("the window reads nothing of the data")]
-        offset += max(-w.pad, 0) * w.step
-        extents.append(extent)
-        ends.append(end)
+    extents, ends = zip(*(w.fitted() for w in windows))
+    if min(extents) <= 0:
+        return [NoFix("the window reads nothing of the data")]
+    offset = roles.offset + sum(w.unread for w in windows)
     g, c, f, weights, out = channels.groups, channels.inputs, channels.outputs, channels.weights, channels.out
     channel_stride, filter_stride = channels.strides
     x_strides = (roles.address[batch.name] if batch else 0, channel_stride, *(w.step for w in windows))
     x = strided_view("0", (images, g.extent * c.extent, *extents), x_strides, offset)
     y_strides = (out[batch.name] if batch else 0, filter_stride, *(out[w.loop.name] for w in windows))
     y = strided_view("out", (images, g.extent * f.extent, *(w.loop.extent for w in windows)), y_strides)
-    w_shape = (g.extent, f.extent, c.extent, *(w.tap.extent if w.tap else 1 for w in windows))
+    w_shape = (g.extent, f.extent, c.extent, *(w.taps for w in windows))
     w_strides = (g.strides[0], f.strides[0], c.strides[0], *(weights.strides.get(w.tap.name, 0) if w.tap else 0 for w in windows))
     transposed = windows[0].transposed
     kernel = Conv(
         x, strided_view("1", w_shape, w_strides, weights.offset), y,
-        tuple(w.stride for w in windows), tuple(w.dilation for w in windows), tuple(max(w.pad, 0) for w in windows), tuple(ends), transposed,
+        tuple(w.stride for w in windows), tuple(w.dilation for w in windows), tuple(max(w.pad, 0) for w in windows), ends, transposed,
     )  # fmt: skip
     names = (
         ("n", tuple(b.name for b in roles.batches)), ("o", tuple(w.loop.name for w in windows)), ("f", f.names), ("c", c.names),
         ("r", tuple(w.tap.name for w in windows if w.tap)), ("g", g.names),
     )  # fmt: skip
     return Match("ConvTranspose" if transposed else "Conv", kernel, (roles.data.base, roles.weight.base), names)
-
-
-def _fitted(w: Window) -> tuple[int, int]:
-    """How much of the data's dimension is taken, and the padding behind it."""
-    begin, extent = max(w.pad, 0), w.extent - max(-w.pad, 0)
-    span = ((w.tap.extent if w.tap else 1) - 1) * w.dilation + 1
-    if w.transposed:
-        return extent, (extent - 1) * w.stride + span - begin - w.loop.extent
-    end = (w.loop.extent - 1) * w.stride + span - extent - begin
-    if end >= 0:
-        return extent, end
-    return extent + end if -end >= w.stride else extent, 0

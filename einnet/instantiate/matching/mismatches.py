@@ -22,13 +22,16 @@ from einnet.expr.nodes import Iter, Scope
 from einnet.instantiate.matching.types import Mismatch
 
 
-def _step(kind: type[Mismatch], core: Scope, rewrite: Rewrite | None) -> Step | None:
-    return Step(kind.rule, rewrite.parameters, core, rewrite.scope, (), rewrite.kind) if rewrite is not None else None
-
-
 def _iterators(core: Scope, names: Iterable[str]) -> tuple[Iter, ...]:
     by_name = {i.name: i for i in (*core.loops, *core.sums)}
     return tuple(by_name[name] for name in names)
+
+
+def _copied(core: Scope, operand: int, order: Iterable[str], added: tuple[Index, ...]) -> Rewrite | None:
+    """An operand copied, with iterators and forms as the dimensions of the copy."""
+    operands = product_reads(core.body)
+    assert operands is not None
+    return relayout_read(core, operands[operand], _iterators(core, order), added)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +53,9 @@ class Split(Substitution):
     rule: ClassVar[str] = "substitute"
     wraps: ClassVar[bool] = True
 
-    def mend(self, core: Scope) -> Step | None:
+    def rewrite(self, core: Scope) -> Rewrite | None:
         (i,) = _iterators(core, [self.iterator])
-        return _step(Split, core, split(core, i, self.divisor, alignment(core, self.iterator, self.divisor)))
+        return split(core, i, self.divisor, alignment(core, self.iterator, self.divisor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,8 @@ class Reflect(Substitution):
     name: ClassVar[str] = "reflect"
     rule: ClassVar[str] = "substitute-sum"
 
-    def mend(self, core: Scope) -> Step | None:
-        (i,) = _iterators(core, [self.iterator])
-        return _step(Reflect, core, reflect(core, i))
+    def rewrite(self, core: Scope) -> Rewrite | None:
+        return reflect(core, *_iterators(core, [self.iterator]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,9 @@ class Taps(Mismatch):
     name: ClassVar[str] = "taps"
     rule: ClassVar[str] = "substitute-sum"
 
-    def mend(self, core: Scope) -> Step | None:
+    def rewrite(self, core: Scope) -> Rewrite | None:
         outcome = split_all_sums(core, list(_iterators(core, self.order)), self.divisor)
-        return _step(Taps, core, outcome if isinstance(outcome, Rewrite) else None)
+        return outcome if isinstance(outcome, Rewrite) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +92,8 @@ class SumSplit(Mismatch):
     rule: ClassVar[str] = "sum-split"
     wraps: ClassVar[bool] = True
 
-    def mend(self, core: Scope) -> Step | None:
-        outside = _iterators(core, self.order)
-        return _step(SumSplit, core, Rewrite(split_sum(core, outside), "outside=" + ",".join(self.order), "reassociation"))
+    def rewrite(self, core: Scope) -> Rewrite | None:
+        return Rewrite(split_sum(core, _iterators(core, self.order)), "outside=" + ",".join(self.order), "reassociation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +105,8 @@ class Skew(Substitution):
     rule: ClassVar[str] = "substitute"
     wraps: ClassVar[bool] = True
 
-    def mend(self, core: Scope) -> Step | None:
-        return _step(Skew, core, skew(core, self.iterator, self.index))
+    def rewrite(self, core: Scope) -> Rewrite | None:
+        return skew(core, self.iterator, self.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +122,8 @@ class Relayout(Mismatch):
     name: ClassVar[str] = "relayout"
     rule: ClassVar[str] = "relayout"
 
-    def mend(self, core: Scope) -> Step | None:
-        operands = product_reads(core.body)
-        assert operands is not None
-        return _step(Relayout, core, relayout_read(core, operands[self.operand], _iterators(core, self.order), self.added))
+    def rewrite(self, core: Scope) -> Rewrite | None:
+        return _copied(core, self.operand, self.order, self.added)
 
     def vain(self, earlier: Sequence[Mismatch]) -> bool:
         return any(isinstance(m, Relayout) and (m.operand, m.order) == (self.operand, self.order) for m in earlier)
@@ -145,10 +144,8 @@ class Digits(Mismatch):
     rule: ClassVar[str] = "relayout"
     widens: ClassVar[bool] = True
 
-    def mend(self, core: Scope) -> Step | None:
-        operands = product_reads(core.body)
-        assert operands is not None
-        return _step(Digits, core, relayout_read(core, operands[self.operand], _iterators(core, self.order), self.added))
+    def rewrite(self, core: Scope) -> Rewrite | None:
+        return _copied(core, self.operand, self.order, self.added)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +157,9 @@ class Permute(Mismatch):
     rule: ClassVar[str] = "reorder"
     wraps: ClassVar[bool] = True
 
-    def mend(self, core: Scope) -> Step | None:
-        if set(self.order) != {i.name for i in core.loops}:
-            return None
-        return _step(Permute, core, permute(core, _iterators(core, self.order)))
+    def rewrite(self, core: Scope) -> Rewrite | None:
+        complete = set(self.order) == {i.name for i in core.loops}
+        return permute(core, _iterators(core, self.order)) if complete else None
 
     def vain(self, earlier: Sequence[Mismatch]) -> bool:
         return any(isinstance(m, Permute) for m in earlier)

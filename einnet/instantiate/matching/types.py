@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
+from einnet.derivation.moves.rule import Rewrite
 from einnet.derivation.steps import Step
 from einnet.expr.nodes import Scope, Tensor
 from einnet.expr.notation.latex import name_latex
@@ -96,9 +97,14 @@ class Mismatch:
     wraps: ClassVar[bool] = False
     widens: ClassVar[bool] = False
 
+    def rewrite(self, core: Scope) -> Rewrite | None:
+        """The scope without this difference; None where nothing makes it one."""
+        return None
+
     def mend(self, core: Scope) -> Step | None:
         """The step from the scope to one without this difference, None where it does not apply."""
-        raise NotImplementedError
+        found = self.rewrite(core)
+        return Step(self.rule, found.parameters, core, found.scope, (), found.kind) if found is not None else None
 
     def led_to(self, step: Step) -> bool:
         """The step replaces just the iterator that this is about."""
@@ -112,9 +118,6 @@ class Mismatch:
 @dataclass(frozen=True, slots=True)
 class NoFix(Mismatch):
     """The form itself differs: no step of a converging derivation mends that."""
-
-    def mend(self, core: Scope) -> Step | None:
-        return None
 
 
 @lru_cache(maxsize=1 << 14)

@@ -6,13 +6,13 @@ compared as addresses, like in a Matmul.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from einnet.derivation.facts import in_range, product_reads
 from einnet.derivation.rules.relayout import digits, factor, repeated
-from einnet.expr.index import Floor, Index
+from einnet.expr.index import Floor, Index, Range
 from einnet.expr.nodes import Iter, Read, Scope, is_weight, used_names
 from einnet.instantiate.address import name_of
 from einnet.instantiate.kernels import dense_strides
@@ -23,6 +23,9 @@ from einnet.instantiate.matching.types import Match, Mismatch, NoFix, Table
 
 GOOD_SPATIAL = 2
 """Spatial dimensions that vendors' fast kernels have."""
+
+Part = Window | Index | Mismatch | str
+"""What a dimension of the data is: a window, an index of channels and groups, what a step makes one of these, or why none does."""
 
 
 def match_conv(scope: Scope, table: Table) -> Match | list[Mismatch]:
@@ -51,51 +54,62 @@ def _match_ordered(scope: Scope, data: Read, weight: Read, n: int, most: int) ->
     again = repeated(data)
     if again:
         return [NoFix(f"iterator {again} stands in two dimensions of {name_of(data)}")]
-    of_weight = used_names(weight)
-    sums = {i.name: i for i in scope.sums}
-    loops = {i.name: i for i in scope.loops}
-    strides = dense_strides(tuple(hi - lo for lo, hi in data.base.box))
-    windows: list[Window] = []
-    channels: list[Iter] = []
-    groups: list[Iter] = []
-    address: dict[str, int] = {}
-    offset = 0
     parts = _dimensions(scope, data, weight)
+    problems = _problems(scope, data, weight, n, parts, most)
+    if problems:
+        return problems
+    placed = _placed(scope, data, parts)
+    if isinstance(placed, Mismatch):
+        return [placed]
+    address, offset = placed
+    channels = tuple(i for name in address for i in scope.sums if i.name == name)
+    groups = tuple(i for name in address for i in scope.loops if i.name == name)
+    windows = [part for part in parts if isinstance(part, Window)]
+    batches = leading(windows)
+    spatial = tuple(w for w in windows if w not in batches)
+    address |= {w.loop.name: w.step for w in batches}
+    return convolution(scope, Roles(data, weight, n, spatial, tuple(w.loop for w in batches), channels, groups, address, offset))
+
+
+def _problems(scope: Scope, data: Read, weight: Read, n: int, parts: Sequence[Part], most: int) -> list[Mismatch]:
+    """What is in the way in the dimensions of the data. Where all of it are dimensions that mix roles, one copy mends them together."""
     problems: list[Mismatch] = [NoFix(f"dimension {d} of {name_of(data)}: {part}") for d, part in enumerate(parts) if isinstance(part, str)]
     problems = problems or long_windows(parts, most) or [part for part in parts if isinstance(part, Mismatch)]
     mixed = [m for m in problems if isinstance(m, Digits)]
-    if mixed and len(mixed) == len(problems):
-        forms = in_digits(scope, data, of_weight, [m.divisor if isinstance(m, Digits) else 0 for m in parts])
-        return [replace(mixed[0], operand=n, order=tuple(x for f in forms for x in sorted(f.names())), added=forms)]
-    if problems:
+    if not mixed or len(mixed) < len(problems):
         return problems
-    for d, (part, box, step) in enumerate(zip(parts, data.base.box, strides)):
-        assert isinstance(part, (Window, Index))
-        if isinstance(part, Window):
-            windows.append(part)
+    forms = in_digits(scope, data, used_names(weight), [m.divisor if isinstance(m, Digits) else 0 for m in parts])
+    return [replace(mixed[0], operand=n, order=tuple(x for f in forms for x in sorted(f.names())), added=forms)]
+
+
+def _placed(scope: Scope, data: Read, parts: Sequence[Part]) -> tuple[dict[str, int], int] | Mismatch:
+    """How many elements one step of a channel or group iterator is, and where the first element is that is read; or why the data have no such."""
+    first = {i.name: i.lo for i in (*scope.loops, *scope.sums)}
+    address: dict[str, int] = {}
+    offset = 0
+    for d, (part, (begin, _), step) in enumerate(zip(parts, data.base.box, _steps(data))):
+        if not isinstance(part, Index):
             continue
-        for name, c in part.terms:
-            assert isinstance(name, str)
-            if c < 0:
-                return [NoFix(f"dimension {d} of {name_of(data)}: channels run backwards")]
-            address[name] = c * step
-            (channels if name in sums else groups).append(sums.get(name) or loops[name])
-        offset += step * (part.const + sum(c * (sums.get(str(a)) or loops[str(a)]).lo for a, c in part.terms) - box[0])
-    batches = leading(windows)
-    windows = [w for w in windows if w not in batches]
-    address |= {w.loop.name: w.step for w in batches}
-    return convolution(scope, Roles(data, weight, n, tuple(windows), tuple(w.loop for w in batches), tuple(channels), tuple(groups), address, offset))
+        terms = [(str(a), c) for a, c in part.terms]
+        if any(c < 0 for _, c in terms):
+            return NoFix(f"dimension {d} of {name_of(data)}: channels run backwards")
+        address |= {name: c * step for name, c in terms}
+        offset += step * (part.const + sum(c * first[name] for name, c in terms) - begin)
+    return address, offset
+
+
+def _steps(data: Read) -> tuple[int, ...]:
+    """Elements from one position of a dimension to the next."""
+    return dense_strides(tuple(hi - lo for lo, hi in data.base.box))
 
 
 @lru_cache(maxsize=1 << 13)
-def _dimensions(scope: Scope, data: Read, weight: Read) -> list[Window | Index | Mismatch | str]:
+def _dimensions(scope: Scope, data: Read, weight: Read) -> list[Part]:
     """Each dimension of the data: a window, an index of channels, or what is in the way (see `_dimension`)."""
-    loops, sums = ({i.name: i for i in own} for own in (scope.loops, scope.sums))
-    strides = dense_strides(tuple(hi - lo for lo, hi in data.base.box))
-    return [_dimension(ix, box, step, loops, sums, used_names(weight), scope) for ix, box, step in zip(data.index, data.base.box, strides)]
+    return [_dimension(ix, box, step, used_names(weight), scope) for ix, box, step in zip(data.index, data.base.box, _steps(data))]
 
 
-def long_windows(parts: Sequence[Window | Index | Mismatch | str], most: int) -> list[Mismatch]:
+def long_windows(parts: Sequence[Part], most: int) -> list[Mismatch]:
     """Windows of more taps than the table has: their taps are split first, then all but the finest ones are summed outside."""
     taps = [w.tap for w in parts if isinstance(w, Window) and w.tap and w.tap.extent > most > 0]
     if taps:
@@ -134,31 +148,32 @@ def in_digits(scope: Scope, data: Read, of_weight: frozenset[str], divisors: Seq
     return tuple(f for _, f in sorted(found, key=lambda pair: pair[0]))
 
 
-def _dimension(
-    ix: Index, box: tuple[int, int], step: int, loops: Mapping[str, Iter], sums: Mapping[str, Iter], of_weight: frozenset[str], scope: Scope
-) -> Window | Index | Mismatch | str:
+def _dimension(ix: Index, box: Range, step: int, of_weight: frozenset[str], scope: Scope) -> Part:
     """What one dimension of the data is: a window, or an index of channel and group iterators, or the reason why neither."""
     if any(isinstance(a, Floor) for a, _ in ix.terms):
         return "floor division"
-    names = [str(a) for a, _ in ix.terms]
-    own = [x for x in names if x in loops and x not in of_weight and loops[x].extent > 1]
+    used = [i for a, _ in ix.terms for i in (*scope.loops, *scope.sums) if i.name == a]
+    taps = [i for i in used if i in scope.sums]
+    own = [i for i in used if i not in taps and i.name not in of_weight and i.extent > 1]
     if not own:
-        if any(x in sums and x not in of_weight for x in names):
-            return "a summation iterator that the weights do not have"
-        return ix if ix.den == 1 and in_range(ix, box, scope.ranges) else "channels are read outside their box"
-    taps = [x for x in names if x in sums]
-    backward = [x for x in taps if ix.coefficient(x) < 0 and sums[x].extent > 1]
-    if backward and ix.den == 1 and all(ix.coefficient(x) > 0 for x in own):
-        return Reflect(f"the window of {', '.join(own)} and {backward[0]} runs backwards", backward[0])
-    if len(own) > 1 or len(taps) > 1 or len(own) + len(taps) != len(names):
-        text = f"the index of {len(names)} iterators is no window of one loop and one tap"
-        divisor = factor(ix, scope.ranges)
-        coarse = {n for n in names if divisor and ix.coefficient(n) % divisor == 0}
-        single = len(coarse & set(own)) == 1 and len(coarse & set(taps)) <= 1 and coarse <= {*own, *taps} and len(names) == len(coarse) + 1
-        if single:
-            return Digits(text, divisor)
-        return _spread(ix, own, taps, text) if ix.is_affine and len(own) == 1 and abs(ix.coefficient(own[0])) == 1 else text
-    loop, tap = loops[own[0]], sums[taps[0]] if taps else None
+        return _plain(ix, box, of_weight, scope)
+    backward = [i.name for i in taps if ix.coefficient(i.name) < 0 and i.extent > 1]
+    if backward and ix.den == 1 and all(ix.coefficient(i.name) > 0 for i in own):
+        return Reflect(f"the window of {', '.join(i.name for i in own)} and {backward[0]} runs backwards", backward[0])
+    if len(own) == 1 and len(taps) < 2 and len(used) == 1 + len(taps):
+        return _window(ix, box, step, own[0], taps[0] if taps else None)
+    return _mixed(ix, [i.name for i in own], [i.name for i in taps], scope)
+
+
+def _plain(ix: Index, box: Range, of_weight: frozenset[str], scope: Scope) -> Index | str:
+    """An index of channels and groups, which has to stay inside the box."""
+    if any(i.name not in of_weight and i.name in ix.names() for i in scope.sums):
+        return "a summation iterator that the weights do not have"
+    return ix if ix.den == 1 and in_range(ix, box, scope.ranges) else "channels are read outside their box"
+
+
+def _window(ix: Index, box: Range, step: int, loop: Iter, tap: Iter | None) -> Window | str:
+    """The window of a loop and a tap, or of a loop alone."""
     a, b = ix.coefficient(loop.name), ix.coefficient(tap.name) if tap else 0
     const = ix.const + a * loop.lo + (b * tap.lo if tap else 0) - box[0] * ix.den
     extent = box[1] - box[0]
@@ -167,6 +182,18 @@ def _dimension(
     if a == 1 and b <= 0:
         return Window(loop, tap, ix.den, max(-b, 1), const, extent, step, True)
     return "the window runs backwards"
+
+
+def _mixed(ix: Index, own: Sequence[str], taps: Sequence[str], scope: Scope) -> Mismatch | str:
+    """What makes a window of a dimension with more iterators than one loop and one tap: its digits, or a sum outside, or a skew."""
+    text = f"the index of {len(ix.terms)} iterators is no window of one loop and one tap"
+    divisor = factor(ix, scope.ranges)
+    coarse = {str(a) for a, c in ix.terms if divisor and c % divisor == 0}
+    window = len(coarse & set(own)) == 1 and len(coarse & set(taps)) <= 1 and coarse <= {*own, *taps}
+    if window and len(ix.terms) == len(coarse) + 1:
+        return Digits(text, divisor)
+    alone = ix.is_affine and len(own) == 1 and abs(ix.coefficient(own[0])) == 1
+    return _spread(ix, own, taps, text) if alone else text
 
 
 def _spread(ix: Index, own: Sequence[str], taps: Sequence[str], text: str) -> Mismatch | str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, Self
 
 from einnet.derivation.facts import in_range
-from einnet.expr.index import Index, var
+from einnet.expr.index import Index, Range, var
 from einnet.expr.nodes import INF, Iter, Read, Scope, indices
 from einnet.instantiate.address import flat_index, name_of
 from einnet.instantiate.kernels import Shown, dense_strides, loops_of, strided_view
@@ -16,6 +16,7 @@ from einnet.instantiate.kernels.kernel import OneOperand, ReadModel, StoreModel
 from einnet.instantiate.kernels.primitive import RESULT, SOURCE, Primitive
 from einnet.instantiate.kernels.views import Json, integers, read_view, view_json
 from einnet.instantiate.matching.collapse import Dimension, collapse
+from einnet.instantiate.matching.convolution import Window
 from einnet.instantiate.matching.types import Match, Mismatch, NoFix, Operator, Table
 
 INFERENCE, MAXIMUM = 96, 0x1FF
@@ -74,34 +75,6 @@ class MaxPool(OneOperand):
         return f"MaxPool{'x'.join(map(str, self.taps))}{marks} {self.x.shape[1]}@{'x'.join(map(str, self.x.shape[2:]))}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """One spatial dimension of the data: read at stride·loop + dilation·tap - pad, one position `step` elements after the other."""
-
-    loop: Iter
-    tap: Iter
-    stride: int
-    dilation: int
-    pad: int
-    extent: int
-    step: int
-
-    @property
-    def span(self) -> int:
-        """Positions from the first tap to the last."""
-        return (self.tap.extent - 1) * self.dilation + 1
-
-    @property
-    def end(self) -> int:
-        """Positions behind the data that the last window reads; below 0 where data are left over."""
-        return (self.loop.extent - 1) * self.stride + self.span - self.pad - self.extent
-
-    def fitted(self) -> _Window:
-        """The same without the data in front that no window reads; without those behind, too, where they are as many as a step."""
-        begun = replace(self, pad=max(self.pad, 0), extent=self.extent - max(-self.pad, 0))
-        return replace(begun, extent=begun.extent + begun.end) if -begun.end >= self.stride else begun
-
-
 def match_max_pool(scope: Scope, table: Table) -> Match | list[Mismatch]:
     """The pooling that computes a maximum over windows of one read. No step of a derivation is tried to get to one."""
     body = scope.body
@@ -112,7 +85,7 @@ def match_max_pool(scope: Scope, table: Table) -> Match | list[Mismatch]:
     if len(used) != len(set(used)) or not sums.keys() <= set(used):
         return [NoFix(f"an iterator stands in two dimensions of {name_of(body)}, or a tap in none")]
     steps = dense_strides(tuple(hi - lo for lo, hi in body.base.box))
-    windows: list[_Window] = []
+    windows: list[Window] = []
     address: dict[str, int] = {}
     offset = 0
     for ix, box, step in zip(body.index, body.base.box, steps):
@@ -129,7 +102,7 @@ def match_max_pool(scope: Scope, table: Table) -> Match | list[Mismatch]:
     return _pooling(scope, body, table, windows, address, offset)
 
 
-def _window(ix: Index, box: tuple[int, int], step: int, loops: Mapping[str, Iter], sums: Mapping[str, Iter]) -> _Window | None:
+def _window(ix: Index, box: Range, step: int, loops: Mapping[str, Iter], sums: Mapping[str, Iter]) -> Window | None:
     """The window of one dimension: one tap, and a loop or, where everything is one window, none."""
     own = [loops[str(a)] for a, _ in ix.terms if a in loops]
     taps = [sums[str(a)] for a, _ in ix.terms if a in sums]
@@ -138,40 +111,48 @@ def _window(ix: Index, box: tuple[int, int], step: int, loops: Mapping[str, Iter
     loop, (tap,) = own[0] if own else Iter("", 0, 1), taps
     stride, dilation = max(ix.coefficient(loop.name), 1), ix.coefficient(tap.name)
     pad = box[0] - ix.const - stride * loop.lo - dilation * tap.lo
-    return _Window(loop, tap, stride, dilation, pad, box[1] - box[0], step)
+    return Window(loop, tap, stride, dilation, pad, box[1] - box[0], step, False)
 
 
-def _pooling(
-    scope: Scope, body: Read, table: Table, windows: Sequence[_Window], address: Mapping[str, int], offset: int
-) -> Match | list[Mismatch]:  # fmt: skip
-    if not 1 <= len(windows) <= MOST_SPATIAL:
-        return [NoFix(f"{len(windows)} spatial dimensions, 1 to {MOST_SPATIAL} are wanted")]
-    windows, unread = [w.fitted() for w in windows], sum(max(-w.pad, 0) * w.step for w in windows)
-    ends = [w.end for w in windows]
-    if any(w.extent <= 0 or max(w.pad, end) >= w.span for w, end in zip(windows, ends)):
-        return [NoFix("a window reads nothing of the data")]
-    if body.fill != -INF and any(w.pad or end > 0 for w, end in zip(windows, ends)):
-        return [NoFix("what is read outside counts in the maximum")]
-    if not any(w.loop.extent > 1 for w in windows):
-        return [NoFix("no window moves: it is a reduction")]
+def _pooling(scope: Scope, body: Read, table: Table, windows: Sequence[Window], address: Mapping[str, int], offset: int) -> Match | list[Mismatch]:
+    """The kernel, where the windows are what the library takes and all other dimensions are a batch and channels."""
     out = {str(a): c for a, c in flat_index([var(i.name) for i in scope.loops], scope.box, scope.ranges).terms}
+    outer = _outer(scope, windows, address, out)
+    problem = _unfit(windows, body) or (outer if isinstance(outer, str) else "")
+    if problem or isinstance(outer, str):
+        return [NoFix(problem)]
+    shape = tuple(d.extent for d in outer)
+    extents, moved = tuple(w.fitted()[0] for w in windows), [w.loop for w in windows]
+    kernel = MaxPool(
+        strided_view("0", (*shape, *extents), (*(d.strides[0] for d in outer), *(w.step for w in windows)), offset + sum(w.unread for w in windows)),
+        strided_view("out", (*shape, *(i.extent for i in moved)), (*(d.strides[1] for d in outer), *(out.get(i.name, 0) for i in moved))),
+        tuple(w.taps for w in windows), tuple(w.stride for w in windows), tuple(w.dilation for w in windows), tuple(max(w.pad, 0) for w in windows),
+    )  # fmt: skip
+    spatial, taps = tuple(i.name for i in moved if i.name), tuple(w.tap.name for w in windows if w.tap)
+    return Match(table.name, kernel, (body.base,), (("n, c", tuple(x for d in outer for x in d.names)), ("o", spatial), ("r", taps)))
+
+
+def _unfit(windows: Sequence[Window], body: Read) -> str:
+    """Why the windows are none that the library takes; empty where they are."""
+    if not 1 <= len(windows) <= MOST_SPATIAL:
+        return f"{len(windows)} spatial dimensions, 1 to {MOST_SPATIAL} are wanted"
+    pads = [(max(w.pad, 0), w.fitted()[1]) for w in windows]
+    if any(w.fitted()[0] <= 0 or max(pad) >= w.span for w, pad in zip(windows, pads)):
+        return "a window reads nothing of the data"
+    if body.fill != -INF and any(map(any, pads)):
+        return "what is read outside counts in the maximum"
+    return "" if any(w.loop.extent > 1 for w in windows) else "no window moves: it is a reduction"
+
+
+def _outer(scope: Scope, windows: Sequence[Window], address: Mapping[str, int], out: Mapping[str, int]) -> list[Dimension] | str:
+    """A batch and channels of what has no tap, or why it is no such."""
     rest = [i for i in scope.loops if i.extent > 1 and i not in [w.loop for w in windows]]
     if any(i.name not in address for i in rest):
-        return [NoFix("a loop stands nowhere in the data")]
+        return "a loop stands nowhere in the data"
     plain = collapse(rest, (address, out))
     if len(plain) > 2:
-        return [NoFix("the dimensions without taps are no batch and channels")]
-    images, channels = [*(Dimension((), 1, (0, 0)) for _ in range(2 - len(plain))), *plain]
-    outer = (images.extent, channels.extent)
-    x_strides = (images.strides[0], channels.strides[0], *(w.step for w in windows))
-    y_strides = (images.strides[1], channels.strides[1], *(out.get(w.loop.name, 0) for w in windows))
-    kernel = MaxPool(
-        strided_view("0", (*outer, *(w.extent for w in windows)), x_strides, offset + unread),
-        strided_view("out", (*outer, *(w.loop.extent for w in windows)), y_strides),
-        tuple(w.tap.extent for w in windows), tuple(w.stride for w in windows), tuple(w.dilation for w in windows), tuple(w.pad for w in windows),
-    )  # fmt: skip
-    names = tuple(w.loop.name for w in windows if w.loop.name), tuple(w.tap.name for w in windows)
-    return Match(table.name, kernel, (body.base,), (("n, c", (*images.names, *channels.names)), ("o", names[0]), ("r", names[1])))
+        return "the dimensions without taps are no batch and channels"
+    return [*(Dimension((), 1, (0, 0)) for _ in range(2 - len(plain))), *plain]
 
 
 MAX_POOL = Table(
