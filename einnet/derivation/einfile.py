@@ -18,9 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from einnet.derivation.checker.check import Proof, check
 from einnet.derivation.steps import KINDS, TEXT, Derivation, Step, replace_at, subscope
 from einnet.errors import CertificateError, ParseError
 from einnet.expr.nodes import Scope, Tensor, tensors
@@ -100,14 +98,6 @@ def parse(text: str) -> EinFile:
     if start is None:
         raise ParseError("the file has no 'from' line")
     return EinFile(Derivation(start, tuple(steps)), tuple(matches))
-
-
-def check_file(path: str | Path) -> list[Proof]:
-    """Replay a file: a proof for every step. Raises ParseError or CertificateError, naming the file."""
-    try:
-        return check(parse(Path(path).read_text(encoding="utf-8")).derivation)
-    except (ParseError, CertificateError) as error:
-        raise type(error)(f"{path}: {error}") from error
 
 
 def entries(text: str) -> tuple[str, list[Entry]]:

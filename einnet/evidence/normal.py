@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from functools import lru_cache
 
 from einnet.derivation.rules.forced.merge import merge_read
 from einnet.expr.index import Index, Range, bounds, simplify
 from einnet.expr.nodes import Body, Cond, Const, Read, Scope, Select, Tensor, map_indices, map_reads, reads
-
-ZERO = Const(Fraction(0))
 
 
 @lru_cache(maxsize=1 << 12)

@@ -79,24 +79,6 @@ def reached(conds: Iterable[Cond], ranges: Mapping[str, Range], over: Iterable[s
     return _reached(frozenset(conds), _box(frozenset(ranges), ranges), frozenset(over))
 
 
-def injective(functions: Iterable[Index], ranges: Mapping[str, Range]) -> bool:
-    """No two points of the box have the same image; fractional values count as values."""
-    return _injective(tuple(functions), _box(frozenset(ranges), ranges))
-
-
-def hull(functions: Iterable[Index], ranges: Mapping[str, Range], conds: Iterable[Cond] = ()) -> tuple[Range, ...] | None:
-    """The least box that holds the image of the points at which the conditions hold; None where there is no point.
-
-    Falls back to the interval hull where isl's bound is reached.
-    """
-    maps, known = tuple(functions), tuple(conds)
-    if not known and all(e.is_affine for e in maps):
-        if any(hi <= lo for lo, hi in ranges.values()):
-            return None
-        return tuple((lo, hi + 1) for lo, hi in (bounds(e, ranges) for e in maps))
-    return _hull(maps, frozenset(known), _box(frozenset(ranges), ranges))
-
-
 class Relation(NamedTuple):
     """All pairs of a point of Z^domain at which `conds` hold and its `image`, for every integer value of PARAMETER, which indices may name."""
 
@@ -143,12 +125,6 @@ def _set(conds: Iterable[Cond], box: Box) -> Any:
     parts = [f"{lo} <= {names[n]} < {hi}" for n, (lo, hi) in box] + [_condition(c, names) for c in conds]
     text = f"{{ [{', '.join(names.values())}] : {' and '.join(parts) or '1 = 1'} }}"
     return _isl().Set.read_from_str(_context(), text)
-
-
-def _map(functions: tuple[Index, ...], box: Box) -> Any:
-    names = {n: f"x{k}" for k, (n, _) in enumerate(box)}
-    image = ", ".join(_expression(_numerator(e), names) for e in functions)
-    return _isl().Map.read_from_str(_context(), f"{{ [{', '.join(names.values())}] -> [{image}] }}")
 
 
 def _relation(relation: Relation) -> Any:
@@ -212,26 +188,3 @@ def _reached(conds: frozenset[Cond], box: Box, over: frozenset[str]) -> bool:
         return bool(rest.is_subset(found))
     except _isl().Error:
         return False
-
-
-@lru_cache(maxsize=1 << 12)
-def _injective(functions: tuple[Index, ...], box: Box) -> bool:
-    _start()
-    try:
-        return bool(_map(functions, box).intersect_domain(_set((), box)).is_injective())
-    except _isl().Error:
-        return False
-
-
-@lru_cache(maxsize=1 << 12)
-def _hull(functions: tuple[Index, ...], conds: frozenset[Cond], box: Box) -> tuple[Range, ...] | None:
-    _start()
-    try:
-        image = _set(conds, box).apply(_map(functions, box))
-        if image.is_empty():
-            return None
-        ends = [(image.dim_min_val(k).to_python(), image.dim_max_val(k).to_python()) for k in range(len(functions))]
-        return tuple((-(-lo // e.den), hi // e.den + 1) for e, (lo, hi) in zip(functions, ends, strict=True))
-    except _isl().Error:
-        ranges = dict(box)
-        return tuple((lo, hi + 1) for lo, hi in (bounds(e, ranges) for e in functions))

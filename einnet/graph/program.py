@@ -94,10 +94,6 @@ class Program:
             found.update({t.name: t for t in node.outputs})
         return found
 
-    def producers(self) -> dict[str, ProgramNode]:
-        """Which node computes a tensor."""
-        return {t.name: node for node in self.nodes for t in node.outputs}
-
     def users(self) -> dict[str, list[ProgramNode]]:
         """Which nodes read a tensor, each once, in order."""
         found: dict[str, list[ProgramNode]] = {}

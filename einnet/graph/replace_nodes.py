@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from einnet.graph.program import Program, ProgramNode
 from einnet.graph.toposort import order
@@ -18,10 +16,8 @@ class Refused:
     why: str
 
 
-def substitute(
-    program: Program, old: Sequence[ProgramNode], new: Sequence[ProgramNode], weights: Mapping[str, np.ndarray] | None = None
-) -> Program | Refused:
-    """The program with `new` in place of `old`; `weights` are added.
+def substitute(program: Program, old: Sequence[ProgramNode], new: Sequence[ProgramNode]) -> Program | Refused:
+    """The program with `new` in place of `old`.
 
     A tensor that `old` computed and that is used elsewhere, or given out, must be computed by `new` with the same shape and type; tensors
     that are new must have new names; `new` may not read what depends on its own results.
@@ -40,19 +36,18 @@ def substitute(
             return Refused(f"{name} is used outside and no longer computed")
         if name in made and (made[name].shape, made[name].dtype) != (tensor.shape, tensor.dtype):
             return Refused(f"{name} changes from {tensor.dtype}{list(tensor.shape)} to {made[name].dtype}{list(made[name].shape)}")
-    added = dict(weights or {})
     known = {t.name for t in program.inputs} | {t.name for node in kept for t in node.outputs} | set(program.weights)
-    clashes = sorted((made.keys() | added.keys()) & known)
+    clashes = sorted(made.keys() & known)
     if clashes:
         return Refused(f"{clashes[0]} is computed elsewhere already")
-    missing = sorted({name for node in new for name in node.inputs} - known - made.keys() - added.keys())
+    missing = sorted({name for node in new for name in node.inputs} - known - made.keys())
     if missing:
         return Refused(f"{missing[0]} is not computed by any node")
     first = next((k for k, node in enumerate(program.nodes) if id(node) in removed), len(kept))
     ordered = in_order([*kept[:first], *new, *kept[first:]])
     if ordered is None:
         return Refused("a new node depends on its own result")
-    return replace(program, nodes=tuple(ordered), weights={**program.weights, **added})
+    return replace(program, nodes=tuple(ordered))
 
 
 def in_order(nodes: Sequence[ProgramNode]) -> list[ProgramNode] | None:

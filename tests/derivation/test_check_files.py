@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from einnet.derivation.checker.check import check
-from einnet.derivation.einfile import check_file, parse, write
+from einnet.derivation.einfile import parse, write
 from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError, ParseError
 from einnet.expr.nodes import tensors
@@ -30,15 +28,12 @@ def test_parts_of_a_step() -> None:
     assert parse(text).matches == ("Copy(i)",)
 
 
-def test_check_file_names_the_file(tmp_path: Path) -> None:
-    good, bad = tmp_path / "good.ein", tmp_path / "bad.ein"
-    good.write_text(CHAINS["conv3x3"], encoding="utf-8")
+def test_a_wrong_step_is_named() -> None:
     upto, _, _ = CHAINS["conv3x3"].partition("by substitute at 0 m=")
     start, merge, end = upto.partition("by merge\n   L[h<56,w<56,f<64] Σ[r<3,s<3] ")
-    bad.write_text(f"{start}{merge}2*{end}", encoding="utf-8")
-    assert len(check_file(good)) == 5
-    with pytest.raises(CertificateError, match=r"bad\.ein: step 4 \(merge\)"):
-        check_file(bad)
+    assert len(check(parse(CHAINS["conv3x3"]).derivation)) == 5
+    with pytest.raises(CertificateError, match=r"step 4 \(merge\)"):
+        check(parse(f"{start}{merge}2*{end}").derivation)
 
 
 def test_tensors_have_the_box_that_the_start_suggests() -> None:

@@ -66,12 +66,6 @@ def add(a: Residues, b: Residues) -> Residues:
     return np.where(a >= _P, a, np.where(b >= _P, b, _below(a % _P + b % _P)))
 
 
-def negate(a: Residues) -> Residues:
-    """-a."""
-    flipped = np.where(a == MINUS_INFINITY, PLUS_INFINITY, MINUS_INFINITY)
-    return np.where(a >= _P, flipped, np.where(a == 0, a, _P - a % _P))
-
-
 def multiply(a: Residues, b: Residues) -> Residues:
     """a * b; an infinity keeps its sign or takes the other's, 0 absorbs."""
     if _finite(a, b):

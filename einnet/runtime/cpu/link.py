@@ -130,10 +130,6 @@ class Image:
             raise BackendError(f"object code defines no symbol {name}")
         return self._base + self._defined[name]
 
-    def defines(self, name: str) -> bool:
-        """Whether the objects define the symbol."""
-        return name in self._defined
-
     def _lay_out(self) -> None:
         """Offsets: read-only sections, stubs and slots for external symbols, then on a new page writable sections."""
         end = 0
