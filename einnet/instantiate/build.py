@@ -17,7 +17,7 @@ from einnet.instantiate.epilogues import absorb
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Post, View, dense_view
 from einnet.instantiate.matching.types import Match
 from einnet.instantiate.padding import padded
-from einnet.instantiate.row_fusion import along
+from einnet.instantiate.row_fusion import along, in_rows
 from einnet.instantiate.stitch import Piece, pieces
 
 
@@ -40,19 +40,27 @@ def build(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: bool
 
 
 def builds(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: bool = True) -> Iterator[Build]:
-    """The kernels as `build` gives them, and run part by part where the temporaries of all parts together leave the cache."""
+    """The kernels as `build` gives them; run part by part where the temporaries of all parts together leave the cache; and, where no library is
+    asked and sums of products stand in each other, as one kernel that stores nothing in between."""
     builder = _Builder(matches, epilogues)
     builder.emit(tree, out)
     result = builder.result
     for made in (padded(result.kernels, result.temporaries), chunked(result.kernels, result.temporaries)):
         if made is not None:
             yield replace(result, kernels=made[0], temporaries=made[1])
+    if not matches and in_rows(tree):
+        whole = _Builder({}, False, whole=True)
+        whole.generated(tree, out)
+        yield whole.result
 
 
 class _Builder:
-    def __init__(self, matches: Mapping[Scope, Match], epilogues: bool) -> None:
+    """`whole` keeps reductions inside the kernel that reads them."""
+
+    def __init__(self, matches: Mapping[Scope, Match], epilogues: bool, whole: bool = False) -> None:
         self.matches = dict(matches)
         self.epilogues = epilogues
+        self.whole = whole
         self.result = Build()
         self.done: dict[Scope, str] = {}
 
@@ -134,9 +142,12 @@ class _Builder:
         return Tensor(self.buffer_of(scope), scope.shape, "f32", True)
 
     def fused(self, scope: Scope) -> Scope:
-        """The scope with the inner scopes that reduce nothing merged into it, as far as the merge rule allows (vertical fusion)."""
+        """The scope with the inner scopes that reduce nothing merged into it, as far as the merge rule allows (vertical fusion).
+
+        Not in a `whole` kernel: which values are kept and which are computed where they are read is decided where it is written.
+        """
         kept: set[Read] = set()
-        while True:
+        while not self.whole:
             inner = (r for r in reads(scope.body) if isinstance(r.base, Scope) and not self.materialised(r.base) and not r.base.sums)
             r = next((r for r in inner if r not in kept), None)
             if r is None:
@@ -147,6 +158,7 @@ class _Builder:
                 kept.add(r)
             else:
                 scope = fused
+        return scope
 
     def materialised(self, base: Scope) -> bool:
         return base in self.matches or is_weight(base)
@@ -154,10 +166,12 @@ class _Builder:
     def operand(self, r: Read, reader: Scope) -> Read:
         if isinstance(r.base, Tensor):
             return r
-        if r.base.sums and not self.materialised(r.base) and not pointwise(r, reader):
+        apart = bool(r.base.sums) and not self.whole and not pointwise(r, reader)
+        if apart and not self.materialised(r.base):
             r = along(r, r.base, reader) or r
+            apart = not pointwise(r, reader)
         assert isinstance(r.base, Scope)
-        if self.materialised(r.base) or (r.base.sums and not pointwise(r, reader)):
+        if self.materialised(r.base) or apart:
             return from_buffer(r, self.buffer_of(r.base), is_weight(r.base))
         return Read(self.closed(r.base), r.index, r.fill)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from einnet.derivation.facts import in_range
+from einnet.derivation.facts import in_range, is_transform, product_reads
 from einnet.expr.index import simplify
 from einnet.expr.nodes import Read, Scope, indices, map_indices, rename_apart, substitute_body, used_names
 
@@ -21,3 +21,15 @@ def along(r: Read, base: Scope, reader: Scope) -> Read | None:
     ranges = {**{i.name: i.range for i in loops}, **{i.name: i.range for i in inner.sums}}
     body = map_indices(substitute_body(inner.body, mapping), lambda ix: simplify(ix, ranges))
     return Read(Scope(loops, inner.sums, body, inner.reduce), indices(loops), r.fill)
+
+
+def in_rows(scope: Scope) -> bool:
+    """A sum of products reads another one, and loops of the scope run through all of them: they can be computed row by row, the inner ones being
+    handed on in cache."""
+    products = [s for s in dict.fromkeys(scope.walk) if is_product(s)]
+    return any(is_product(t) for s in products for t in s.inside) and bool(scope.loops)
+
+
+def is_product(s: Scope) -> bool:
+    """A sum of products of two reads or more, no transform by known matrices."""
+    return bool(s.sums) and s.reduce == "sum" and len(product_reads(s.body) or ()) > 1 and not is_transform(s)

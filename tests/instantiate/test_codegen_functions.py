@@ -61,6 +61,15 @@ def test_accuracy(name: str) -> None:
     np.testing.assert_allclose(got, expected, rtol=TOLERANCE, atol=ABSOLUTE.get(name, 1.5e-45))
 
 
+def test_what_underflows_in_an_exponential_is_0_exactly() -> None:
+    """The last that is not 0, the first that is, and what stands behind masks; NaN stays."""
+    x = np.array([-103.9, -104.1, -1e4, -3.4e38, -math.inf, math.nan, 0.0], np.float32)
+    op = dense("X : f32[7]\nL[i<7] exp(X[i])")
+    kernel = lower(op, "exponential")
+    got = call(build([kernel]), kernel, op, {"X": x})
+    np.testing.assert_array_equal(got, np.array([1.4e-45, 0, 0, 0, 0, math.nan, 1], np.float32))
+
+
 def test_log_of_a_negative_number() -> None:
     op = dense("X : f32[16]\nL[i<16] log(X[i])")
     kernel = lower(op, "function")

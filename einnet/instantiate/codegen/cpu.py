@@ -15,7 +15,8 @@ from tvm.ir import PointerType, PrimType
 from tvm.target import Target
 
 from einnet.expr.nodes import Scope, tensors
-from einnet.instantiate.codegen.nests import Nesting, sequence
+from einnet.instantiate.codegen.blocks import Blocking
+from einnet.instantiate.codegen.nests import sequence
 from einnet.instantiate.codegen.operation_counts import flops, moved_bytes
 from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, TABLE_SIZE, resolve
 from einnet.instantiate.kernels import EOperator, View
@@ -65,7 +66,7 @@ def lower(
     }
     own = {t.name: np.array(t.values, dtype=np.float32).reshape(t.shape) for t in tensors(op.scope).values() if t.values is not None}
     tables = {n: table(views[n], v) for n, v in {**(constants or {}), **own}.items() if n in views and v.size <= TABLE_SIZE}
-    writer = Nesting(arrays, tables, index_type)
+    writer = Blocking(arrays, tables, index_type)
     writer.threads = threads
     with writer.frame():
         writer.nest(resolve(op, tables.keys()))

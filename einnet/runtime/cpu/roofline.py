@@ -12,6 +12,7 @@ from einnet.instantiate.codegen.operation_counts import flops as scope_flops
 from einnet.instantiate.codegen.operation_counts import moved_bytes
 from einnet.instantiate.kernels import EOperator, Kernel, Matmul, VendorKernel, View, dense_view
 from einnet.instantiate.kernels.contractions import Contraction
+from einnet.instantiate.row_fusion import in_rows
 from einnet.runtime.cpu.measure import last_level_cache, measure
 from einnet.runtime.timing import Timing
 
@@ -22,6 +23,8 @@ What multiplies nothing, as pooling, is not taken to be faster in a library than
 """
 CACHED = 2.0
 """How many times faster than from memory operands come that a cache holds from one run to the next."""
+ROWS_SHARE = 0.4
+"""Share of the peak that products reach which are computed row by row inside each other."""
 NARROW = 8
 """Output channels below which vendor convolutions lose in proportion."""
 
@@ -33,6 +36,7 @@ CONSTANTS = (
     ("peak, bandwidth, launch", "", "operations and bytes in a second, seconds to start a kernel", MEASURED),
     ("vendor share", f"{VENDOR_SHARE}", "of the peak, of vendors' products and convolutions", BY_HAND),
     ("generated share", f"{GENERATED_SHARE}", "of the peak, of all else", BY_HAND),
+    ("rows share", f"{ROWS_SHARE}", "of the peak, of products inside products, row by row", BY_HAND),
     ("cached", f"{CACHED}", "times as fast as from memory, for what a cache holds", BY_HAND),
     ("narrow", f"{NARROW}", "output channels below which vendor convolutions lose in proportion", BY_HAND),
 )
@@ -93,7 +97,8 @@ def estimate(kernel: Kernel, machine: Machine) -> float:
     if isinstance(kernel, EOperator) and _only_transforms(kernel.scope):
         nbytes = moved(kernel)
         return max(machine.launch, nbytes / machine.bandwidth / (CACHED if nbytes <= last_level_cache() else 1.0))
-    share = VENDOR_SHARE if isinstance(kernel, Contraction) else GENERATED_SHARE
+    rows = isinstance(kernel, EOperator) and in_rows(kernel.scope)
+    share = VENDOR_SHARE if isinstance(kernel, Contraction) else ROWS_SHARE if rows else GENERATED_SHARE
     if isinstance(kernel, VendorKernel) and kernel.filters is not None:
         share *= min(1.0, kernel.filters / NARROW)
     return max(machine.launch, flops(kernel) / (share * machine.peak), moved(kernel) / machine.bandwidth)
