@@ -6,8 +6,8 @@ bound is reached the answer is False.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 from einnet.expr.index import Index, Range, bounds
@@ -90,6 +90,47 @@ class Relation(NamedTuple):
 def same_relation(one: Relation, other: Relation) -> bool:
     """The two hold between the same points, whatever the parameter is."""
     return one == other or _same_relation(one, other)
+
+
+class Image(NamedTuple):
+    """The points of a box at which `conds` hold, and the `functions` of each: their numerators, where they are fractions."""
+
+    box: Box
+    functions: tuple[Index, ...]
+    conds: frozenset[Cond]
+
+
+def once(image: Image) -> bool:
+    """No two of the points have the same values of the functions."""
+    return _answered(lambda: _mapped(image).is_injective())
+
+
+def apart(one: Image, other: Image) -> bool:
+    """No values of the functions are those of both."""
+    return _answered(lambda: _mapped(one).range().is_disjoint(_mapped(other).range()))
+
+
+def same_union(some: Iterable[Image], others: Iterable[Image]) -> bool:
+    """The values of all functions on one side are those on the other."""
+
+    def compared() -> bool:
+        left, right = (reduce(lambda a, b: a.union(b), (_mapped(i).range() for i in side)) for side in (some, others))
+        return bool(left.is_equal(right))
+
+    return _answered(compared)
+
+
+def _answered(question: Callable[[], bool]) -> bool:
+    """The answer, or False where it takes too many operations."""
+    _start()
+    try:
+        return bool(question())
+    except _isl().Error:
+        return False
+
+
+def _mapped(image: Image) -> Any:
+    return _map(image.functions, image.box).intersect_domain(_set(image.conds, image.box))
 
 
 def _numerator(e: Index) -> Index:

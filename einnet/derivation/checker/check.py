@@ -17,6 +17,7 @@ from einnet.derivation.checker.cases import equal_by_cases
 from einnet.derivation.checker.exact import apart, marked
 from einnet.derivation.checker.index_limits import overflow
 from einnet.derivation.checker.oracle import ORDERED, POLYNOMIAL, Points, Witness, nature, reproduced, witness
+from einnet.derivation.checker.point_sets import equal_as_sets
 from einnet.derivation.checker.suspects import every_point, points_to_compare
 from einnet.derivation.steps import KINDS, Derivation, Step, replace_at, subscope
 from einnet.errors import CertificateError
@@ -84,6 +85,8 @@ def check_equal(before: Scope, after: Scope) -> Proof:
     cases = equal_by_cases(before, after, forms)
     if cases:
         return Proof("inline", f"equal normal forms in each of {cases} cases")
+    if equal_as_sets(before, after):
+        return Proof("inline", "the same products, added up over the same places")
     if max(nature(before), nature(after)) == ORDERED and _bend_alike(before, after):
         return Proof("inline", "equal normal forms by where they bend")
     return _test(before, after, forms, "normal forms differ")

@@ -123,6 +123,14 @@ def _inline(scope: Scope, bends: bool) -> Scope:
     return _assembled(scope.loops, tuple(_collected(_open_terms(scope), box)))
 
 
+def terms_of(scope: Scope) -> tuple[Term, ...]:
+    """The canonical terms over the loops that add up to a sum; none but one read where it is a maximum or minimum. Raises OutOfReach as `inline`."""
+    box = {i.name: i.range for i in scope.loops}
+    if scope.reduce != "sum":
+        return tuple(_collected(_expand(Read(scope, indices(scope.loops)), box), box))
+    return tuple(_collected(_open_terms(scope), box))
+
+
 def _as_read(done: Scope) -> Scope:
     """A maximum or minimum as what only reads it is written: read at its own loops, over those that it uses."""
     used = used_names(done.body)

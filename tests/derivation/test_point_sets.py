@@ -1,0 +1,107 @@
+"""Sums of one function over the same places are proven equal however the places are walked, and no others are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from einnet.derivation.checker.check import check_equal
+from einnet.derivation.checker.point_sets import equal_as_sets
+from einnet.errors import CertificateError
+from einnet.expr.notation.text import parse
+
+HEAD = "X : f32[16]\nP : f32[16]\nA : f32[16]\nB : f32[16]\n"
+WHOLE = "L[t<16] Σ[s<16] select(t-s>=0, X[s], 0)"
+CHUNKS = (
+    "L[t<16] {L[i<4,a<4] Σ[b<4] select(a-b>=0, X[4*i+b], 0)}[t//4,t%4]"
+    " + {L[i<4] Σ[j<4] select(i-j-1>=0, {L[j<4] Σ[b<4] X[4*j+b]}[j], 0)}[t//4]"
+)
+DECAY = "L[t<16] Σ[s<16] select(t-s>=0, exp(P[t]-P[s])*X[s], 0)"
+CHUNKED_DECAY = (
+    "L[t<16] {L[i<4,a<4] Σ[b<4] select(a-b>=0, exp(P[4*i+a]-P[4*i+b])*X[4*i+b], 0)}[t//4,t%4]"
+    " + {L[t<16] exp(P[t]-P[4*(t//4)-1])}[t]*{L[i<4] Σ[j<4] select(i-j-1>=0, exp(P[4*i-1]-P[4*j+3])"
+    "*{L[j<4] Σ[b<4] exp(P[4*j+3]-P[4*j+b])*X[4*j+b]}[j], 0)}[t//4]"
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (WHOLE, CHUNKS),
+        (DECAY, CHUNKED_DECAY),
+        ("L[t<13] Σ[w<4] X[t+w]",
+         "L[t<13] {L[i<4,a<4] Σ[b<4] select(b-a>=0, X[4*i+b], 0)}[t//4,t%4] + {L[i<4,a<4] Σ[b<4] select(a-b-1>=0, X[4*i+4+b], 0)}[t//4,t%4]"),
+        ("L[t<8] Σ[s<16] X[s]*X[t+s]",
+         "L[t<8] {L[t<8] Σ[s<8] X[s]*X[t+s]}[t] + {L[t<8] Σ[s<8] X[s+8]*X[t+s+8]}[t]"),
+        ("L[t<4] Σ[s<16] (X[s]+A[t]*B[s])", "L[t<4] {L[t<4] Σ[s<7] (X[s]+A[t]*B[s])}[t] + {L[t<4] Σ[7<=s<16] (X[s]+A[t]*B[s])}[t]"),
+    ],
+)  # fmt: skip
+def test_places_walked_otherwise_are_proven(one: str, other: str) -> None:
+    for before, after in ((one, other), (other, one)):
+        assert equal_as_sets(parse(HEAD + before), parse(HEAD + after))
+        assert check_equal(parse(HEAD + before), parse(HEAD + after)).method == "inline"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("a-b>=0", "a-b-1>=0"), ("a-b>=0", "a-b+1>=0"), ("i-j-1>=0", "i-j>=0"), ("i-j-1>=0", "i-j-2>=0"), ("Σ[b<4] X", "Σ[b<3] X"),
+        ("X[4*j+b]", "X[4*j+b+1]"), ("[t//4,t%4]", "[t//4,(t+1)%4]"),
+        ("+ {", "- {"), ("+ {", "+ 2*{"), ("Σ[j<4]", "Σ[1<=j<4]"), ("X[4*i+b]", "P[4*i+b]"),
+    ],
+)  # fmt: skip
+def test_a_change_anywhere_is_no_proof(old: str, new: str) -> None:
+    assert CHUNKS.count(old) >= 1
+    changed = parse(HEAD + CHUNKS.replace(old, new, 1))
+    assert not equal_as_sets(parse(HEAD + WHOLE), changed)
+    with pytest.raises(CertificateError):
+        check_equal(parse(HEAD + WHOLE), changed)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("L[t<4] Σ[s<4] exp(A[t]+B[s])", "L[t<4] Σ[s<4] exp(B[t]+A[s])"),
+        ("L[t<4] Σ[s<20] exp(X[s+t])", "L[t<4] Σ[s<20] exp(X[s+t]|1)"),
+        ("L[t<4] Σ[s<4] X[t]", "L[t<4] Σ[s<4] X[s]"),
+        ("L[t<4] Σ[s<8] X[s//2]", "L[t<4] Σ[s<4] X[s]"),
+        ("L[t<4] Σ[s<8] exp(select(s-4>=0, X[s], -inf))", "L[t<4] Σ[s<8] exp(select(s-4==0, X[s], -inf))"),
+        ("L[t<4] Σ[s<8] exp(val(s)/2)*X[s]", "L[t<4] Σ[s<8] exp(val(s)/3)*X[s]"),
+        ("L[t<4] Σ[s<8] exp({L[t<4] Σ[u<8] X[u]}[t])*X[s]", "L[t<4] Σ[s<8] exp({L[t<4] Σ[u<7] X[u]}[t])*X[s]"),
+    ],
+)  # fmt: skip
+def test_what_is_not_said_by_places_is_compared(one: str, other: str) -> None:
+    assert not equal_as_sets(parse(HEAD + one), parse(HEAD + other))
+
+
+def test_a_place_that_is_reached_twice_is_no_proof() -> None:
+    """Both unions are the same; the sums are not."""
+    twice = "L[t<4] {L[t<4] Σ[s<5] X[s]}[t] + {L[t<4] Σ[4<=s<8] X[s]}[t]"
+    assert not equal_as_sets(parse(HEAD + "L[t<4] Σ[s<8] X[s]"), parse(HEAD + twice))
+    assert not equal_as_sets(parse(HEAD + twice), parse(HEAD + twice.replace("s<5", "s<6")))
+
+
+def test_loops_may_have_other_names() -> None:
+    renamed = "L[s<16] Σ[t<16] select(s-t>=0, X[t], 0)"
+    assert equal_as_sets(parse(HEAD + renamed), parse(HEAD + CHUNKS))
+    assert equal_as_sets(parse(HEAD + CHUNKS), parse(HEAD + renamed))
+
+
+@given(st.integers(2, 17), st.integers(2, 6), st.integers(-2, 2), st.integers(-1, 1))
+def test_chunks_of_any_length_with_any_offset(length: int, chunk: int, offset: int, wrong: int) -> None:
+    """Σ over s <= t + offset, cut at multiples of a chunk: right exactly where nothing is left out or counted twice."""
+    count = -(-length // chunk)
+    head = f"X : f32[{length}]\n"
+    whole = parse(head + f"L[t<{length}] Σ[s<{length}] select(t-s+{offset}>=0, X[s], 0)")
+    within = f"{{L[t<{length}] Σ[s<{length}] select(t-s+{offset}>=0 & s-{chunk}*(t//{chunk})+{wrong}>=0, X[s], 0)}}[t]"
+    before = f"{{L[i<{count}] Σ[s<{length}] select({chunk}*i-1-s>=0 & {chunk}*i+{chunk - 1}+{offset}-s>=0, X[s], 0)}}[t//{chunk}]"
+    cut = parse(head + f"L[t<{length}] {within} + {before}")
+    table = [sum(1 for s in range(length) if s <= t + offset) for t in range(length)]
+    inside = [sum(1 for s in range(length) if s <= t + offset and s >= chunk * (t // chunk) - wrong) for t in range(length)]
+    ahead = [sum(1 for s in range(length) if s < chunk * (t // chunk) and s <= chunk * (t // chunk) + chunk - 1 + offset) for t in range(length)]
+    right = all(a + b == c for a, b, c in zip(inside, ahead, table))
+    if not right:
+        assert not equal_as_sets(whole, cut)
+    elif offset >= 0 and wrong == 0:
+        assert equal_as_sets(whole, cut)
