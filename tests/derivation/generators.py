@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from einnet.expr.index import Index, bounds, var
-from einnet.expr.nodes import INF, Body, Call, Cond, Const, Div, Iter, Read, Scope, Select, Tensor, make_add, make_mul
+from einnet.expr.nodes import INF, Body, Call, Cond, Const, Div, Iter, Read, Scope, Select, Tensor, Val, make_add, make_mul, substitute_body
 from einnet.expr.values.points import evaluate_at
 
 LOOPS, SUMS = ("h", "w", "f"), ("r", "s", "c")
@@ -279,3 +279,31 @@ def choices(draw: st.DrawFn) -> Scope:
     condition = draw(st.sampled_from(conditions))
     sides = draw(st.sampled_from(((body, other), (other, body), (body, body), (zero, body), (Const(-INF), other))))
     return Scope(scope.loops, scope.sums, Call("choose", (condition, *sides)), scope.reduce)
+
+
+@st.composite
+def recurrences(draw: st.DrawFn) -> Scope:
+    """A sum over the times before one, or after it: what is asked, what is left of what came in (exponentials), what comes in, in any order."""
+    length = draw(st.integers(8, 21))
+    t, s = Iter("t", 0, length), Iter("s", 0, length)
+    loops, sums = [t, *draw(st.sampled_from(((), (Iter("d", 0, 3),))))], [s, *draw(st.sampled_from(((), (Iter("c", 0, 2),))))]
+    late, forward = draw(st.integers(0, 1)), draw(st.sampled_from((1, -1)))
+    others = [i.name for i in (*loops, *sums) if i not in (t, s)]
+
+    def factor(name: str, time: str) -> Read:
+        own = draw(st.lists(st.sampled_from(others), unique=True)) if others else []
+        places = (var(time), *map(var, own))
+        extents = {i.name: i.extent for i in (*loops, *sums)}
+        return Read(Tensor(name, tuple(extents[next(iter(p.names()))] for p in places)), places)
+
+    between = draw(st.sampled_from(("none", "constant", "data", "no product")))
+    parts: list[Body] = [factor("K", "s"), *draw(st.sampled_from(([], [factor("Q", "t")], [factor("Q", "t"), factor("V", "s")])))]
+    if between == "constant":
+        parts.append(Call("exp", (make_mul((Const(Fraction(-1, 7)), Val((var("t") - var("s")) * forward))),)))
+    elif between == "data":
+        p = factor("P", "t")
+        parts.append(Call("exp", (make_add((p, make_mul((Const(Fraction(-1)), substitute_body(p, {"t": var("s")}))))),)))
+    elif between == "no product":
+        parts.append(Read(Tensor("N", (length, length)), (var("t"), var("s"))))
+    body = Select((Cond((var("t") - var("s")) * forward - late),), make_mul(draw(st.permutations(parts))), Const(Fraction(0)))
+    return Scope(tuple(draw(st.permutations(loops))), tuple(draw(st.permutations(sums))), body)

@@ -48,6 +48,49 @@ _POWER = "exp(M[m,k] + (-1)*{L[m<4] max[k<6] M[m,k]}[m])"
 SOFTMAX = f"{{L[m<4,k<6] {_POWER}}}[m,k] / {{L[m<4] Σ[k<6] {_POWER}}}[m]"
 
 CASES: dict[str, Cases] = {
+    "chunk": Cases(
+        (
+            (
+                "L[t<19] Σ[s<19] select(t-s>=0, W[s], 0)",
+                "t=4*i+a",
+                "L[t<19] {L[i<5,a<4] Σ[b<4] select(a-b>=0, W[4*i+b], 0)}[t//4,t%4] + {L[i<5,a<4] {L[i<5] Σ[j<5] select(i-j-1>=0, "
+                "{L[j<5] Σ[b<4] W[4*j+b]}[j], 0)}[i]}[t//4,t%4]",
+            ),
+            (
+                "L[t<19] Σ[s<19] select(s-t-1>=0, W[s], 0)",
+                "t=4*i+a",
+                "L[t<19] {L[i<5,a<4] Σ[b<4] select(-4*i-b+18>=0 & b-a-1>=0, W[4*i+b], 0)}[t//4,t%4] + {L[i<5,a<4] "
+                "{L[i<5] Σ[j<5] select(j-i-1>=0, {L[j<5] Σ[b<4] select(-4*j-b+18>=0, W[4*j+b], 0)}[j], 0)}[i]}[t//4,t%4]",
+            ),
+            (
+                "L[t<33,c<35] Σ[s<33] {L[t<33,s<33] select(t-s>=0, exp(val(t-s)*(-1)/8), 0)}[t,s]*S[s,c]",
+                "t=4*i+a",
+                "L[t<33,c<35] {L[i<9,a<4,c<35] Σ[b<4] "
+                "{L[a<4,b<4] select(a-b>=0, exp((val(a-b)*(-1)) / 8), 0)}[a,b]*S[4*i+b,c]}[t//4,t%4,c] + {L[i<9,a<4,c<35] "
+                "{L[a<4] exp((val(a+1)*(-1)) / 8)}[a]*{L[i<9,c<35] Σ[j<9] select(i-j-1>=0, exp((val(4*i-4*j-4)*(-1)) / 8)*"
+                "{L[j<9,c<35] Σ[b<4] exp((val(-b+3)*(-1)) / 8)*S[4*j+b,c]}[j,c], 0)}[i,c]}[t//4,t%4,c]",
+            ),
+            (
+                "L[t<36,p<2] Σ[s<36,c<5] select(t-s>=0, exp(T2[t,0]-T2[s,0])*T2[t,c+1]*T2[s,c+6]*S2[p,s], 0)",
+                "t=4*i+a",
+                "L[t<36,p<2] {L[i<9,a<4,p<2] Σ[b<4] {L[i<9,a<4,b<4] select(a-b>=0, exp(T2[4*i+a,0] + (-1)*T2[4*i+b,0])*"
+                "{L[i<9,a<4,b<4] Σ[c<5] T2[4*i+a,c+1]*T2[4*i+b,c+6]}[i,a,b], 0)}[i,a,b]*S2[p,4*i+b]}[t//4,t%4,p] + "
+                "{L[i<9,a<4,p<2] Σ[c<5] {L[i<9,a<4,c<5] T2[4*i+a,c+1]*exp(T2[4*i+a,0] + (-1)*T2[4*i-1,0])}[i,a,c]*"
+                "{L[i<9,c<5,p<2] Σ[j<9] select(i-j-1>=0, exp(T2[4*i-1,0] + (-1)*T2[4*j+3,0])*{L[j<9,c<5,p<2] Σ[b<4] "
+                "{L[j<9,p<2,b<4] exp(T2[4*j+3,0] + (-1)*T2[4*j+b,0])*S2[p,4*j+b]}[j,p,b]*T2[4*j+b,c+6]}[j,c,p], 0)}[i,c,p]}[t//4,t%4,p]",
+            ),
+        ),
+        (
+            ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "nothing that is 0 beyond a time"),
+            ("L[t<9] max[s<9] select(t-s>=0, Y[0,s], -inf)", "it is no sum"),
+            ("L[t<9] Σ[s<9] select(t-s>=0, Y[t,s], 0)", "no product over the times between"),
+            ("L[t<9] Σ[s<9] select(t-s>=0, exp(Y[t,0]+Y[s,0])*Y[0,s], 0)", "no product over the times between"),
+            ("L[t<9] Σ[s<9] select(t-s>=0 & s-t+3>=0, Y[0,s], 0)", "more is asked of s"),
+            ("L[t<3] Σ[s<3] select(t-s>=0, w3[s], 0)", "cheaper in chunks"),
+            ("L[t<19] Σ[s<19] select(t-s-2>=0, W[s], 0)", "cheaper in chunks"),
+        ),
+        15,
+    ),
     "guard": Cases(
         (
             (f"L[m<4,k<6] choose(isnan({SOFTMAX}), 0, {SOFTMAX})", "all", f"L[m<4,k<6] {SOFTMAX}"),

@@ -32,8 +32,8 @@ CHUNKED_DECAY = (
         (DECAY, CHUNKED_DECAY),
         ("L[t<13] Σ[w<4] X[t+w]",
          "L[t<13] {L[i<4,a<4] Σ[b<4] select(b-a>=0, X[4*i+b], 0)}[t//4,t%4] + {L[i<4,a<4] Σ[b<4] select(a-b-1>=0, X[4*i+4+b], 0)}[t//4,t%4]"),
-        ("L[t<8] Σ[s<16] X[s]*X[t+s]",
-         "L[t<8] {L[t<8] Σ[s<8] X[s]*X[t+s]}[t] + {L[t<8] Σ[s<8] X[s+8]*X[t+s+8]}[t]"),
+        ("L[t<8] Σ[s<16] X[s]*P[t+s]",
+         "L[t<8] {L[t<8] Σ[s<8] X[s]*P[t+s]}[t] + {L[t<8] Σ[s<8] X[s+8]*P[t+s+8]}[t]"),
         ("L[t<4] Σ[s<16] (X[s]+A[t]*B[s])", "L[t<4] {L[t<4] Σ[s<7] (X[s]+A[t]*B[s])}[t] + {L[t<4] Σ[7<=s<16] (X[s]+A[t]*B[s])}[t]"),
     ],
 )  # fmt: skip

@@ -72,3 +72,50 @@ def test_a_number_stands_for_the_region_only_where_it_is_that_throughout() -> No
     full, gap = structure(np.eye(4)), structure(np.diag([1.0, 1.0, 0.0, 1.0]))
     assert full is not None and not [r for r in reads(full.body) if isinstance(r, Read)]
     assert gap is not None and [r for r in reads(gap.body) if isinstance(r, Read)]
+
+
+def decaying(rates: np.ndarray, starts: np.ndarray, late: int = 0, forward: bool = True) -> np.ndarray:
+    """starts[.., s]*exp(rates[..]*(t - s)) where t - s >= late; the other way round where not forward."""
+    distance = np.arange(starts.shape[-1])[:, None] - np.arange(starts.shape[-1])
+    distance = distance if forward else -distance
+    return np.where(distance >= late, starts[..., None, :] * np.exp(rates[..., None, None] * np.maximum(distance, 0)), 0.0)
+
+
+@pytest.mark.parametrize("forward", [True, False])
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize(
+    ("rates", "starts"),
+    [
+        (np.array(-0.1), np.ones(9)), (np.array(0.2), np.full(7, 3.0)),
+        (np.array([-0.1, -0.02, -1.5]), np.ones((3, 8))), (np.array(-0.3), np.arange(1.0, 9.0)),
+    ],
+    ids=["one rate", "growing", "rates of heads", "starts"],
+)  # fmt: skip
+def test_what_decays_along_a_diagonal_is_powers(rates: np.ndarray, starts: np.ndarray, late: int, forward: bool) -> None:
+    values = decaying(rates, starts, late, forward)
+    program = reading(values)
+    found = recover_structure(program)
+    (base,) = (r.base for r in reads(found.nodes[0].scope.body) if isinstance(r.base, Scope))
+    assert isinstance(base.body, Select) and "exp(" in base.text() and "W[" not in base.text()
+    (after,) = interpret(found, {"X": np.zeros(values.shape, np.float32)}).values()
+    assert np.abs(after - values.astype(np.float32)).max() <= ROUNDING * values.max()
+
+
+def test_one_rate_is_as_exact_as_many_steps_need() -> None:
+    """The power of 512 steps is that of the table, to rounding: the rate is a number of float64's digits."""
+    values = decaying(np.array(np.log(0.97)), np.ones(512)).astype(np.float32)
+    (after,) = interpret(recover_structure(reading(values)), {"X": np.zeros(values.shape, np.float32)}).values()
+    assert (np.abs(after - values) <= 2e-6 * values).all()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda v: v * (1 + 1e-5 * np.eye(9, k=-3)), lambda v: v + np.eye(9, k=-8) * 1e-3,
+        lambda v: v - 2 * v * np.eye(9, k=-2), lambda v: np.triu(np.tril(v), -3),
+    ],
+    ids=["one diagonal is more", "the corner is another", "a sign", "what underflows is 0"],
+)  # fmt: skip
+def test_what_is_nearly_powers_stays_as_it_is(change) -> None:  # type: ignore[no-untyped-def]
+    found = structure(change(decaying(np.array(-0.1), np.ones(9))))
+    assert found is None or "exp(" not in found.text()

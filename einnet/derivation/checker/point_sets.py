@@ -11,19 +11,39 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations
+from math import lcm
 
 from einnet.expr import sets
-from einnet.expr.index import Index, Range, var
-from einnet.expr.nodes import Body, Iter, Scope, index_functions, map_indices, reads, rename_apart, substitute_body
+from einnet.expr.index import ZERO, Index, Range, var
+from einnet.expr.nodes import (
+    Add,
+    Body,
+    Const,
+    Iter,
+    Mul,
+    Scope,
+    Val,
+    children,
+    index_functions,
+    make_add,
+    make_mul,
+    map_indices,
+    reads,
+    rebuild,
+    rename_apart,
+    substitute_body,
+)  # fmt: skip
 from einnet.expr.normal.canonical import profile
 from einnet.expr.normal.inline import OutOfReach, terms_of
 from einnet.expr.normal.terms import Term, divisor_condition, supports
 
+ONE = Const(Fraction(1))
+
 MOST_TERMS = 12
 """Terms of a side that are looked at."""
 
-Kind = tuple[Fraction, tuple[Body, ...], tuple[int, ...]]
-"""What terms must have in common: the coefficient, the factors at one place, and the denominators of their index functions."""
+Kind = tuple[Fraction, tuple[Body, ...]]
+"""What terms must have in common: the coefficient, and the factors at one place."""
 
 
 def equal_as_sets(before: Scope, after: Scope) -> bool:
@@ -55,32 +75,67 @@ def _readable(term: Term) -> bool:
 
 def _ordered(term: Term) -> list[Body]:
     """The factors, alike ones as they stand."""
-    return sorted(term.factors, key=profile)
+    return sorted(map(gathered, term.factors), key=profile)
 
 
 def _place(term: Term) -> tuple[Index, ...]:
     return tuple(e for f in _ordered(term) for e in index_functions(f))
 
 
+def gathered(body: Body) -> Body:
+    """The body with one index function for all that is the same multiple of one: c*val(e) + d*val(f) is val(c*e + d*f)."""
+    args = tuple(map(gathered, children(body)))
+    body = rebuild(body, args) if args else body
+    parts: dict[tuple[Body, ...], Index] = {}
+    for term in body.args if isinstance(body, Add) else (body,):
+        rest, index = _multiple(term)
+        parts[rest] = parts.get(rest, ZERO) + index
+    if not isinstance(body, (Add, Mul)):
+        return body
+    return make_add(_product(rest, index) for rest, index in parts.items())
+
+
+def _multiple(term: Body) -> tuple[tuple[Body, ...], Index]:
+    """A term as an index function times what has none."""
+    index, rest = Index((), 1), []
+    for f in term.args if isinstance(term, Mul) else (term,):
+        if isinstance(f, Const) and isinstance(f.value, Fraction):
+            index = index * f.value.numerator / f.value.denominator
+        elif isinstance(f, Val) and index.is_const:
+            index = f.index * index.const / index.den
+        else:
+            rest.append(f)
+    return tuple(rest), index
+
+
+def _product(rest: tuple[Body, ...], index: Index) -> Body:
+    if index.is_const:
+        number = Const(Fraction(index.const, index.den))
+        return make_mul((number, *rest)) if number != ONE or not rest else make_mul(rest)
+    return make_mul((Val(index), *rest))
+
+
 def _grouped(terms: Iterable[Term]) -> dict[Kind, list[Term]]:
     groups: dict[Kind, list[Term]] = {}
     for t in terms:
         nowhere = tuple(map_indices(f, lambda _: Index()) for f in _ordered(t))
-        groups.setdefault((t.coefficient, nowhere, tuple(e.den for e in _place(t))), []).append(t)
+        groups.setdefault((t.coefficient, nowhere), []).append(t)
     return groups
 
 
 def _same_places(left: Sequence[Term], right: Sequence[Term], box: Mapping[str, Range]) -> bool:
-    """The unions of both sides are equal, and on each side every place is reached once."""
-    images = [[_image(t, box) for t in side] for side in (left, right)]
+    """The unions of both sides are equal, and on each side every place is reached once. Fractions are compared as multiples of one."""
+    scales = [lcm(*(e.den for e in column)) for column in zip(*map(_place, (*left, *right)))]
+    images = [[_image(t, box, scales) for t in side] for side in (left, right)]
     for side in images:
         if not all(map(sets.once, side)) or not all(sets.apart(a, b) for a, b in combinations(side, 2)):
             return False
     return sets.same_union(*images)
 
 
-def _image(term: Term, box: Mapping[str, Range]) -> sets.Image:
+def _image(term: Term, box: Mapping[str, Range], scales: Sequence[int]) -> sets.Image:
     """The points of the loops and sums, and the place of each beside its loops."""
     conds, divisors = supports(term.factors, term.absorbing)
     given = (*term.conds, *conds, *map(divisor_condition, (*term.divisors, *divisors)))
-    return sets.Image(tuple(term.ranges(box).items()), (*map(var, box), *_place(term)), frozenset(given))
+    place = tuple(e * scale for e, scale in zip(_place(term), scales, strict=True))
+    return sets.Image(tuple(term.ranges(box).items()), (*map(var, box), *place), frozenset(given))

@@ -1,4 +1,5 @@
-"""Structure of weights that their values show: zeros outside a region, one value throughout, a product of vectors.
+"""Structure of weights that their values show: zeros outside a region, one value throughout, a product of vectors,
+numbers that decay along a diagonal.
 
 A weight that has some is read as a tensor that is computed of it at compile time: select(region, W, 0), a number, u*v. Operators take that as they
 took the weight; derivations can open it. The region and the number are exact; a product is one where no element is further from it than rounding.
@@ -8,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
 
 from einnet.expr.index import simplify, var
-from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, indices, make_mul, map_reads
+from einnet.expr.nodes import Body, Call, Cond, Const, Iter, Read, Scope, Select, Tensor, Val, indices, make_mul, map_reads
 from einnet.graph.operators.choice import conditions
 from einnet.graph.operators.op import number
+from einnet.graph.passes.decays import decay
 from einnet.graph.passes.masks import whole
 from einnet.graph.program import Node, Program
 from einnet.graph.rewrite import Fresh
@@ -75,11 +78,30 @@ class _Finder:
         if np.count_nonzero(where) > MOST_FULL * values.size:
             return None
         region = next(blocks(where, loops), None)
-        conds, inside = (region[0], values[region[1]]) if region else (conditions(where, loops), values[where])
+        conds, inside = (region[0], values[region[1]]) if region else (varying(where, loops), values[where])
         if not conds:
             return None
-        then: Body = Const(number(float(inside[0]))) if (inside == inside[0]).all() else Read(tensor, indices(loops))
+        if (inside == inside[0]).all():
+            then: Body = Const(number(float(inside[0])))
+        else:
+            then = (None if region else self._decay(tensor, values, conds, loops)) or Read(tensor, indices(loops))
         return Select(conds, then, Const(number(0.0)))
+
+    def _decay(self, tensor: Tensor, values: np.ndarray, conds: tuple[Cond, ...], loops: tuple[Iter, ...]) -> Body | None:
+        """g*exp(r*(t - s))."""
+        found = decay(values, conds, loops, ROUNDING)
+        if found is None:
+            return None
+        power = Call("exp", (make_mul((self._numbers(tensor, found.rates, loops, exact=True), Val(found.distance))),))
+        start = self._numbers(tensor, found.starts, loops)
+        return power if start == Const(number(1.0)) else make_mul((start, power))
+
+    def _numbers(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...], exact: bool = False) -> Body:
+        """One number where all are the same up to rounding, else a weight over the dimensions that have more than one element."""
+        if np.ptp(values) <= ROUNDING * np.abs(values).max():
+            mean = float(values.mean())
+            return Const(Fraction(repr(mean))) if exact else Const(number(mean))
+        return self._factor(tensor, np.squeeze(values), tuple(i for i, extent in zip(loops, values.shape) if extent > 1))
 
     def _product(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...]) -> Body | None:
         """u*v*..., each with some of the dimensions."""
@@ -92,6 +114,12 @@ class _Finder:
         name = self._name(f"{tensor.name}_factor")
         self.made[name] = np.ascontiguousarray(values, dtype=np.float32)
         return Read(Tensor(name, values.shape, "f32", True), indices(loops))
+
+
+def varying(where: np.ndarray, loops: tuple[Iter, ...]) -> tuple[Cond, ...] | None:
+    """`conditions` of the dimensions along which the region is not the same throughout."""
+    kept = [n for n in range(where.ndim) if (where != np.take(where, [0], n)).any()]
+    return conditions(where[tuple(slice(None) if n in kept else 0 for n in range(where.ndim))], tuple(loops[n] for n in kept))
 
 
 def blocks(where: np.ndarray, loops: tuple[Iter, ...]) -> Iterator[tuple[tuple[Cond, ...], np.ndarray]]:

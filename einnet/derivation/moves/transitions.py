@@ -1,0 +1,124 @@
+"""Recurrences that are linear in their state, as sums: y[t] = Σ[s <= t] q(t)*D(t,s)*k(s), where D(t,s) = D(t,p)*D(p,s) for every place p between.
+
+D tells what is left at t of what came in at s: decays, products of gates, powers. It is 1 at s = t, or a number that goes to k. What comes in at a
+time, what is asked for at a time, and D are told apart by the iterators that they use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from einnet.derivation.facts import factors
+from einnet.derivation.moves.rule import Refused
+from einnet.derivation.rules.forced.merge import merge_read
+from einnet.derivation.rules.triangle import chooses
+from einnet.expr.index import Index, var
+from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, fresh, make_mul, substitute_body, used_names
+from einnet.expr.normal.inline import OutOfReach, inline
+
+ZERO = Const(Fraction(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """L[.. t ..] Σ[.. s ..] select(forward*(t - s) - late >= 0, Π asked(t) * Π between(t,s) * Π coming(s), 0), t and s over one range.
+
+    `late` is 1 where what comes in at a time is not yet part of the state, else 0. The product of `between` is 1 where there is none.
+    """
+
+    t: Iter
+    s: Iter
+    forward: int
+    late: int
+    asked: tuple[Body, ...]
+    between: tuple[Body, ...]
+    coming: tuple[Body, ...]
+    sums: tuple[Iter, ...]
+
+    def asked_at(self, t: Index) -> tuple[Body, ...]:
+        return tuple(substitute_body(f, {self.t.name: t}) for f in self.asked)
+
+    def coming_at(self, s: Index) -> tuple[Body, ...]:
+        return tuple(substitute_body(f, {self.s.name: s}) for f in self.coming)
+
+    def left_at(self, t: Index, s: Index) -> tuple[Body, ...]:
+        """What is left at t of what came in at s."""
+        return tuple(substitute_body(f, {self.t.name: t, self.s.name: s}) for f in self.between)
+
+    def before(self, t: Index, s: Index) -> Cond:
+        """What comes in at s is part of the state that is asked at t."""
+        return Cond((t - s) * self.forward - self.late)
+
+
+def opened(e: Scope) -> Scope:
+    """A sum with what it reads merged into it: products, masks and tables that are written as expressions."""
+    for r in factors(e.body):
+        if isinstance(r, Read) and isinstance(r.base, Scope) and r.base.reduce == "sum":
+            merged = merge_read(e, r)
+            if isinstance(merged, Scope):
+                return opened(merged)
+    return e
+
+
+def split(body: Body) -> tuple[tuple[Cond, ...], tuple[Body, ...]]:
+    """A product of factors, each 0 outside of a region, as conditions and factors."""
+    conds: list[Cond] = []
+    parts: list[Body] = []
+    for f in factors(body):
+        if isinstance(f, Select) and f.other == ZERO:
+            inner, rest = split(f.then)
+            conds += [*f.conds, *inner]
+            parts += rest
+        else:
+            parts.append(f)
+    return tuple(dict.fromkeys(conds)), tuple(parts)
+
+
+def recurrences(e: Scope) -> Iterator[Recurrence | Refused]:
+    """The ways to see a sum as a recurrence, over what it reads merged into it."""
+    if e.reduce != "sum" or not e.sums or not chooses(e):
+        yield Refused("it is no sum, or of nothing that is 0 beyond a time")
+        return
+    whole = opened(e)
+    conds, parts = split(whole.body)
+    for c in conds:
+        for t in whole.loops:
+            for s in whole.sums:
+                found = _recurrence(whole, c, conds, parts, t, s)
+                if found is not None:
+                    yield found
+
+
+def _recurrence(e: Scope, c: Cond, conds: tuple[Cond, ...], parts: tuple[Body, ...], t: Iter, s: Iter) -> Recurrence | Refused | None:
+    forward = c.index.coefficient(t.name)
+    late = -c.index.const
+    plain = c.index == (var(t.name) - var(s.name)) * forward - late
+    if c.equal or forward not in (1, -1) or late not in (0, 1) or not plain or t.range != s.range or t.extent < 2:
+        return None
+    if len(conds) > 1:
+        return Refused(f"more is asked of {s.name} than to come before {t.name}")
+    both = [f for f in parts if {t.name, s.name} <= used_names(f)]
+    if both and not splits(e, both, t, s):
+        return Refused(f"what depends on {t.name} and {s.name} is no product over the times between them")
+    asked = tuple(f for f in parts if s.name not in used_names(f))
+    coming = tuple(f for f in parts if s.name in used_names(f) and t.name not in used_names(f))
+    return Recurrence(t, s, forward, late, asked, tuple(both), coming, tuple(i for i in e.sums if i != s))
+
+
+def splits(e: Scope, between: list[Body], t: Iter, s: Iter) -> bool:
+    """D(t,s) = D(t,p)*D(p,s)."""
+    body = make_mul(between)
+    p = Iter(fresh("p", e.ranges), *t.range)
+    loops = (*(i for i in (*e.loops, *e.sums) if i.name in used_names(body)), p)
+    parts = make_mul((substitute_body(body, {s.name: var(p.name)}), substitute_body(body, {t.name: var(p.name)})))
+    try:
+        return inline(Scope(loops, (), body)).key == inline(Scope(loops, (), parts)).key
+    except OutOfReach:
+        return False
+
+
+def masked(cond: tuple[Cond, ...], body: Body) -> Body:
+    """The body where the conditions hold, else 0."""
+    return Select(cond, body, ZERO) if cond else body
