@@ -8,6 +8,7 @@ from math import prod
 
 from einnet.derivation.rules.forced.merge import merge_guarded, merge_read
 from einnet.derivation.rules.substitute import split
+from einnet.derivation.rules.transitions import running
 from einnet.expr.index import Floor, Index, var
 from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads, tensors, walk
 from einnet.instantiate.address import is_alias
@@ -166,14 +167,20 @@ class _Builder:
     def operand(self, r: Read, reader: Scope) -> Read:
         if isinstance(r.base, Tensor):
             return r
-        apart = bool(r.base.sums) and not self.whole and not pointwise(r, reader)
-        if apart and not self.materialised(r.base):
+        apart = bool(r.base.sums) and not self.whole and (not pointwise(r, reader) or walked(r.base, reader))
+        if apart and not self.materialised(r.base) and running(r.base) is None:
             r = along(r, r.base, reader) or r
-            apart = not pointwise(r, reader)
+            assert isinstance(r.base, Scope)
+            apart = not pointwise(r, reader) or walked(r.base, reader)
         assert isinstance(r.base, Scope)
         if self.materialised(r.base) or apart:
             return from_buffer(r, self.buffer_of(r.base), is_weight(r.base))
         return Read(self.closed(r.base), r.index, r.fill)
+
+
+def walked(base: Scope, reader: Scope) -> bool:
+    """One of the two is computed by a walk along time, in a kernel of its own."""
+    return running(base) is not None or running(reader) is not None
 
 
 def from_buffer(r: Read, name: str, weight: bool) -> Read:

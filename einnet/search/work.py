@@ -7,6 +7,7 @@ from functools import lru_cache
 from math import prod
 
 from einnet.derivation.facts import has_values, is_transform
+from einnet.derivation.rules.transitions import running
 from einnet.expr.nodes import Add, Body, Call, Div, Mul, Read, Scope, children, is_weight, nested, reads, tensors, walk
 from einnet.instantiate.address import is_alias
 
@@ -35,7 +36,13 @@ def flops(scope: Scope) -> int:
 def _own_flops(s: Scope) -> int:
     if is_transform(s):
         return 2 * prod(s.shape) * sum(i.extent for i in s.sums)
-    return points(s) * (operations(s.body) + (1 if s.sums else 0))
+    return _walked(s) * (operations(s.body) + (1 if s.sums else 0))
+
+
+def _walked(s: Scope) -> int:
+    """Points at which the body is evaluated: of a recurrence one for each time."""
+    r = running(s)
+    return points(s) if r is None else prod(i.extent for i in (*s.loops, *r.sums))
 
 
 def elements(scope: Scope) -> int:

@@ -43,7 +43,7 @@ def test_every_kernel_has_an_owner_and_a_time(result):
         assert told["ms"] > 0
         assert (told["key"], told["nodes"]) == (owner.key, list(owner.nodes))
         if isinstance(kernel, OpaqueCall):
-            assert told["nodes"] == ["CumSum 'running'"]
+            assert told["nodes"] == ["LpNormalization 'running'"]
             assert told["key"] is told["gflops"] is told["predicted_ms"] is None
         else:
             assert told["key"] in keys

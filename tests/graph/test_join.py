@@ -27,14 +27,14 @@ def model(nodes: list[onnx.NodeProto], outputs: tuple[str, ...]) -> onnx.ModelPr
 
 
 def running(source: str, target: str, **attributes: int) -> onnx.NodeProto:
-    return helper.make_node("CumSum", [source, "axis"], [target], name=target, **attributes)
+    return helper.make_node("LpNormalization", [source], [target], name=target, **attributes)
 
 
 def test_chains_and_branches_become_one_model():
     nodes = [
         running("x", "a"),
-        running("a", "b", reverse=1),
-        running("x", "c", exclusive=1),
+        running("a", "b", p=1),
+        running("x", "c", axis=0),
         helper.make_node("Add", ["b", "c"], ["y"]),
         running("y", "z"),
     ]

@@ -56,10 +56,10 @@ def two_layers(seed: int = 0, rows: int = 1, width: int = 8) -> onnx.ModelProto:
 
 
 def with_opaque(seed: int = 0) -> onnx.ModelProto:
-    """Conv, a cumulative sum along the width (a recurrence, hence no expression), Conv: (1, 4, 6, 6) to (1, 4, 6, 6)."""
+    """Conv, a norm along the width that has no expression, Conv: (1, 4, 6, 6) to (1, 4, 6, 6)."""
     net = Net("with_opaque", seed)
     x = net.conv(net.input("x", (1, 4, 6, 6)), "before", 4, 3, pad=1)
-    x = net.node("CumSum", "running", [x, net.constant("running.axis", np.array(3, np.int64))], x.shape)
+    x = net.node("LpNormalization", "running", [x], x.shape, axis=3)
     return net.finish(net.conv(x, "after", 4, 1, gain=0.1))
 
 

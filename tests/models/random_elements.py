@@ -187,5 +187,5 @@ def opaque(g: Graph) -> Drawn | None:
     if x is None:
         return None
     return g.rng.choice(
-        (Drawn("CumSum", [x, np.array(0, np.int64)]), Drawn("Hardmax", [x], {"axis": -1}), Drawn("LpNormalization", [x], {"axis": -1}))
+        (Drawn("LpNormalization", [x], {"axis": 0}), Drawn("Hardmax", [x], {"axis": -1}), Drawn("LpNormalization", [x], {"axis": -1}))
     )

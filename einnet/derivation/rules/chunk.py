@@ -7,8 +7,8 @@ from itertools import takewhile
 from math import prod
 
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
-from einnet.derivation.moves.transitions import Recurrence, masked, recurrences
 from einnet.derivation.rules.store import stored
+from einnet.derivation.rules.transitions import Recurrence, masked, recurrences
 from einnet.expr.index import Index, simplify, var
 from einnet.expr.nodes import Body, Cond, Iter, Read, Scope, fresh, indices, make_add, make_mul, map_indices, used_names, walk
 

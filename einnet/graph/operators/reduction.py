@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import prod
 
 from einnet.expr.index import ZERO, Index, var
-from einnet.expr.nodes import Body, Call, Const, Iter, Read, Scope, Tensor, make_add, make_div, make_mul
+from einnet.expr.nodes import Body, Call, Cond, Const, Iter, Read, Scope, Select, Tensor, make_add, make_div, make_mul
 from einnet.graph.operators.builders import at, divided, loops_of, subtract, variables
 from einnet.graph.operators.op import Function, Inexpressible, Op, Result, Unsupported
 
@@ -137,6 +137,20 @@ def log_sum_exp(op: Op) -> Result:
     return Scope(red.loops, (), make_add((Call("log", (Read(total, variables(red.loops)),)), Read(top, variables(red.loops)))))
 
 
+def cumulative_sum(op: Op) -> Result:
+    """Σ x over the places up to one, or from it on in reverse; it is itself not among them where `exclusive`."""
+    x = op.input(0).tensor
+    axis = int(op.constant(1).reshape(-1)[0])
+    if not -len(x.shape) <= axis < len(x.shape):
+        raise Inexpressible(f"axis {axis} of {len(x.shape)} dimensions")
+    loops = loops_of(x.shape)
+    t = loops[axis]
+    s = Iter(f"{t.name}'", t.lo, t.hi)
+    apart = (var(s.name) - var(t.name)) if op.integer("reverse", 0) else (var(t.name) - var(s.name))
+    index = tuple(var(s.name if i == t else i.name) for i in loops)
+    return Scope(loops, (s,), Select((Cond(apart - op.integer("exclusive", 0)),), Read(x, index), Const(Fraction(0))))
+
+
 REDUCTIONS: dict[str, Function] = {
     "ReduceSum": reducer(),
     "ReduceMean": reducer(after=divided),
@@ -147,6 +161,7 @@ REDUCTIONS: dict[str, Function] = {
     "ReduceSumSquare": reducer(before=square),
     "ReduceLogSum": reducer(after=logarithm),
     "ReduceLogSumExp": log_sum_exp,
+    "CumSum": cumulative_sum,
     "Softmax": softmax,
     "LogSoftmax": log_softmax,
 }

@@ -14,11 +14,12 @@ from tvm import tirx
 from tvm.ir import PointerType, PrimType
 from tvm.target import Target
 
-from einnet.expr.nodes import Scope, tensors
-from einnet.instantiate.codegen.blocks import Blocking
+from einnet.derivation.rules.transitions import running
+from einnet.expr.nodes import Scope, Tensor, reads, tensors
 from einnet.instantiate.codegen.nests import sequence
 from einnet.instantiate.codegen.operation_counts import flops, moved_bytes
 from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, TABLE_SIZE, resolve
+from einnet.instantiate.codegen.running import RunningNests, resolved
 from einnet.instantiate.kernels import EOperator, View
 
 
@@ -66,10 +67,14 @@ def lower(
     }
     own = {t.name: np.array(t.values, dtype=np.float32).reshape(t.shape) for t in tensors(op.scope).values() if t.values is not None}
     tables = {n: table(views[n], v) for n, v in {**(constants or {}), **own}.items() if n in views and v.size <= TABLE_SIZE}
-    writer = Blocking(arrays, tables, index_type)
+    writer = RunningNests(arrays, tables, index_type)
     writer.threads = threads
     with writer.frame():
-        writer.nest(resolve(op, tables.keys()))
+        recurrence = running(op.scope) if all(isinstance(r.base, Tensor) for r in reads(op.scope.body)) else None
+        if recurrence is None:
+            writer.nest(resolve(op, tables.keys()))
+        else:
+            writer.run(resolved(op, recurrence, tables.keys()))
         writer.release()
     body = sequence([*(tirx.DeclBuffer(b, data=handles[p]) for p, b in arrays.items()), *writer.statements, tirx.Return(tirx.const(0, "int32"))])
     function = tirx.PrimFunc([handles[p] for p in params], body, ret_type=PrimType("int32"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from einnet.derivation.rules.transitions import running
 from einnet.expr.index import Index, bounds
 from einnet.expr.nodes import Body, Const, Read, Scope, Val, reads
 from einnet.expr.nodes import Call as ScalarCall
@@ -68,7 +69,8 @@ def _distinct(scope: Scope) -> list[Scope]:
 
 
 def _flops(s: Scope) -> int:
-    steps = 1 if selection(s) else prod(i.extent for i in s.sums)
+    recurrence = running(s)
+    steps = 1 if selection(s) else prod(i.extent for i in (recurrence.sums if recurrence else s.sums))
     return prod(s.shape) * (steps * _operators(s.body) + (steps - 1 if s.sums else 0))
 
 

@@ -7,18 +7,22 @@ time, what is asked for at a time, and D are told apart by the iterators that th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 from einnet.derivation.facts import factors
 from einnet.derivation.moves.rule import Refused
 from einnet.derivation.rules.forced.merge import merge_read
 from einnet.derivation.rules.triangle import chooses
 from einnet.expr.index import Index, var
-from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, fresh, make_mul, substitute_body, used_names
+from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, fresh, make_mul, neutral, substitute_body, used_names
 from einnet.expr.normal.inline import OutOfReach, inline
 
-ZERO = Const(Fraction(0))
+ZERO, ONE = Const(Fraction(0)), Const(Fraction(1))
+
+SHORTEST = 8
+"""Times from which on a walk along them pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Recurrence:
     between: tuple[Body, ...]
     coming: tuple[Body, ...]
     sums: tuple[Iter, ...]
+    reduce: str = "sum"
 
     def asked_at(self, t: Index) -> tuple[Body, ...]:
         return tuple(substitute_body(f, {self.t.name: t}) for f in self.asked)
@@ -51,14 +56,51 @@ class Recurrence:
         """What comes in at s is part of the state that is asked at t."""
         return Cond((t - s) * self.forward - self.late)
 
+    def gate(self) -> Body:
+        """What is left at t of the state one time before; of none at the first time."""
+        if not self.between:
+            return ONE
+        t = var(self.t.name)
+        return masked(self._later(), make_mul(self.left_at(t, t - self.forward)))
 
-def opened(e: Scope) -> Scope:
-    """A sum with what it reads merged into it: products, masks and tables that are written as expressions."""
+    def entering(self) -> Body:
+        """What comes in until t that was not there one time before."""
+        body = make_mul(self.coming_at(var(self.t.name) - self.late * self.forward))
+        return Select(self._later(), body, Const(neutral(self.reduce))) if self.late else body
+
+    def asking(self) -> Body:
+        """What is asked of the state at t."""
+        return make_mul(self.asked)
+
+    def _later(self) -> tuple[Cond, ...]:
+        """t is not the first time."""
+        first = self.t.lo if self.forward > 0 else self.t.hi - 1
+        return (Cond((var(self.t.name) - first) * self.forward - 1),)
+
+
+@lru_cache(maxsize=1 << 14)
+def running(e: Scope) -> Recurrence | None:
+    """A reduction that one walk along t computes, each step from the one before; None where it is none, or so short that it is not worth that."""
+    if e.reduce == "sum":
+        return next((r for r in recurrences(e, False) if isinstance(r, Recurrence) and r.t.extent >= SHORTEST), None)
+    body, end = e.body, Const(neutral(e.reduce))
+    if not isinstance(body, Select) or len(body.conds) != 1 or body.other != end or len(e.sums) != 1:
+        return None
+    (s,) = e.sums
+    for t in e.loops:
+        r = _recurrence(e, body.conds[0], body.conds, (body.then,), t, s)
+        if isinstance(r, Recurrence) and r.t.extent >= SHORTEST and not r.asked and not r.between:
+            return replace(r, reduce=e.reduce)
+    return None
+
+
+def opened(e: Scope, sums: bool = True) -> Scope:
+    """A sum with what it reads merged into it: masks and tables that are written as expressions, and products with `sums` of their own."""
     for r in factors(e.body):
-        if isinstance(r, Read) and isinstance(r.base, Scope) and r.base.reduce == "sum":
+        if isinstance(r, Read) and isinstance(r.base, Scope) and r.base.reduce == "sum" and (sums or not r.base.sums):
             merged = merge_read(e, r)
             if isinstance(merged, Scope):
-                return opened(merged)
+                return opened(merged, sums)
     return e
 
 
@@ -76,12 +118,12 @@ def split(body: Body) -> tuple[tuple[Cond, ...], tuple[Body, ...]]:
     return tuple(dict.fromkeys(conds)), tuple(parts)
 
 
-def recurrences(e: Scope) -> Iterator[Recurrence | Refused]:
-    """The ways to see a sum as a recurrence, over what it reads merged into it."""
+def recurrences(e: Scope, sums: bool = True) -> Iterator[Recurrence | Refused]:
+    """The ways to see a sum as a recurrence, over what it reads merged into it (see `opened`)."""
     if e.reduce != "sum" or not e.sums or not chooses(e):
         yield Refused("it is no sum, or of nothing that is 0 beyond a time")
         return
-    whole = opened(e)
+    whole = opened(e, sums)
     conds, parts = split(whole.body)
     for c in conds:
         for t in whole.loops:
@@ -108,13 +150,14 @@ def _recurrence(e: Scope, c: Cond, conds: tuple[Cond, ...], parts: tuple[Body, .
 
 
 def splits(e: Scope, between: list[Body], t: Iter, s: Iter) -> bool:
-    """D(t,s) = D(t,p)*D(p,s)."""
+    """D(t,s) = D(t,p)*D(p,s), and D(s,s) = 1."""
     body = make_mul(between)
     p = Iter(fresh("p", e.ranges), *t.range)
     loops = (*(i for i in (*e.loops, *e.sums) if i.name in used_names(body)), p)
     parts = make_mul((substitute_body(body, {s.name: var(p.name)}), substitute_body(body, {t.name: var(p.name)})))
     try:
-        return inline(Scope(loops, (), body)).key == inline(Scope(loops, (), parts)).key
+        same = inline(Scope(loops, (), body)).key == inline(Scope(loops, (), parts)).key
+        return same and inline(Scope(loops, (), substitute_body(body, {t.name: var(s.name)}))).body == ONE
     except OutOfReach:
         return False
 

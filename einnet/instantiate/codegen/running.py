@@ -1,0 +1,174 @@
+"""Recurrences as loops over time that carry their state: one step for each time, where the sum as it is written has one for each two.
+
+y[t] = Σ[s <= t] q(t)*D(t,s)*k(s) is state = D(t,t-1)*state + k(t), y[t] = q(t)*state, for each other loop; a state over what is summed besides is an
+array of registers, or of the stack. Loops over everything but time are nests like others, vectors, borders and threads included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from math import prod
+
+from tvm import tirx
+from tvm.tirx import Buffer
+from tvm.tirx import Expr as Tir
+
+from einnet.derivation.rules.transitions import Recurrence
+from einnet.expr.index import Index, Range, combine, simplify, var
+from einnet.expr.nodes import Body, Iter, Scope
+from einnet.instantiate.codegen.blocks import Blocking
+from einnet.instantiate.codegen.canonicalise import split
+from einnet.instantiate.codegen.context import Value
+from einnet.instantiate.codegen.ir import Apply, Expr, Nest, Ranges, pruned, simplified
+from einnet.instantiate.codegen.nests import Store, parallel_loops
+from einnet.instantiate.codegen.pieces import located, pieces
+from einnet.instantiate.codegen.resolve import OUT, resolve
+from einnet.instantiate.codegen.schedule import Plan, accesses, choose_lane, width
+from einnet.instantiate.codegen.values import NEUTRAL, Point
+from einnet.instantiate.kernels import EOperator, dense_view
+
+REGISTERS = 16
+"""Elements of a state that are written one by one; larger ones are loops over an array."""
+
+STEPS = "steps"
+"""The operation that stands for a recurrence in a nest: of what is left of the state, what comes in, and what is asked of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A recurrence resolved: the nest over all loops but time, of which the expression is STEPS; time and the dimensions of the state as named there."""
+
+    nest: Nest
+    time: Iter
+    state: tuple[Iter, ...]
+    forward: bool
+    late: bool
+    reduce: str
+
+
+def resolved(op: EOperator, r: Recurrence, tables: Collection[str]) -> Running:
+    """The recurrence as expressions over flat addresses."""
+    others = tuple(i for i in op.scope.loops if i.name != r.t.name)
+    loops = (*others, r.t, *r.sums)
+
+    def expression(body: Body) -> Nest:
+        scope = Scope(loops, (), body)
+        return resolve(EOperator(scope, op.operands, dense_view(OUT, scope.shape)), tables)
+
+    nests = [expression(b) for b in (r.gate(), r.entering(), r.asking())]
+    names = {i.name: j for i, j in zip(loops, nests[0].loops, strict=True)}
+    address = combine(*((var(names[i.name].name), s) for i, s in zip(op.scope.loops, op.out.strides)), (Index((), op.out.offset), 1))
+    inner = tuple(names[i.name] for i in (r.t, *r.sums))
+    nest = Nest(
+        tuple(names[i.name] for i in others), OUT, address, Apply(STEPS, tuple(n.expr for n in nests)),
+        outer=tuple((i.name, i.range) for i in inner), tables=frozenset(tables),
+    )  # fmt: skip
+    return Running(nest, inner[0], inner[1:], r.forward > 0, bool(r.late), r.reduce)
+
+
+class RunningNests(Blocking):
+    """Statements of nests, recurrences among them."""
+
+    carried: Running
+
+    def run(self, running: Running) -> None:
+        """Write the recurrence."""
+        self.carried = running
+        nest = running.nest
+        with self.lanes(None):
+            lane = choose_lane(nest, tuple(accesses(nest.expr))) if nest.loops else None
+            own: Iter | None = None
+            if lane is not None:
+                nest = split(nest, lane, width(lane.extent), ".o", ".l")
+                own = next(i for i in nest.loops if i.name == lane.name + ".l")
+            rest = sorted((i for i in nest.loops if i != own), key=lambda i: -abs(nest.address.coefficient(i.name)))
+            plan = Plan(nest, tuple(rest), own, ())
+            ranges = nest.ranges
+            bound = frozenset[str]()
+            steps = running.time.extent * prod(i.extent for i in running.state)
+            work = replace(plan, nest=replace(nest, expr=Apply("add", (nest.expr,) * max(1, min(steps, 1 << 12)))))
+            fused = parallel_loops(work, self.threads)
+            if not fused:
+                self.level(plan, 0, nest.expr, bound, ranges)
+                return
+            self.parallel = True
+            self.threaded(plan, fused, nest.expr, bound, ranges)
+
+    def leaf(self, plan: Plan, expr: Expr, ranges: Ranges) -> None:
+        """The loop over time."""
+        if not (isinstance(expr, Apply) and expr.op == STEPS):
+            super().leaf(plan, expr, ranges)
+            return
+        time, lanes = self.carried.time, plan.lane.extent if plan.lane is not None else 1
+        size = prod(i.extent for i in self.carried.state)
+        with self.block() as inner:
+            state = self.local(size * lanes, "state")
+            start = self.tir(NEUTRAL[self.carried.reduce], lanes)
+            first = self.fresh("k")
+            self.for_each(first, (0, size), partial(self.begin, first, state, start, lanes))
+            parts = pieces(time.name, time.range, located(expr, ranges), 3)
+            for own in parts if self.carried.forward else reversed(parts):
+                inside = {**ranges, time.name: own}
+                name = self.fresh("step")
+                self.for_each(name, own, partial(self.step, name, own, plan, simplified(expr, inside), inside, state, lanes))
+        self.statements += inner
+
+    def begin(self, name: str, state: Buffer, value: Tir, lanes: int) -> None:
+        """Nothing has come in."""
+        self.statements.append(tirx.BufferStore(state, value, [self.place(self.variables[name], lanes)]))
+
+    def place(self, element: Tir, lanes: int) -> Tir:
+        """Where an element of the state stands."""
+        return tirx.Ramp(element * self.constant(lanes), self.constant(1), lanes) if lanes > 1 else element
+
+    def step(self, name: str, own: Range, plan: Plan, expr: Expr, ranges: Ranges, state: Buffer, lanes: int) -> None:
+        """One time: the state moves on, and what is asked of it is stored."""
+        time = self.carried.time.name
+        now = self.variables[name]
+        self.variables[time] = now if self.carried.forward else self.offset(self.constant(own[0] + own[1] - 1) - now)
+        size = prod(i.extent for i in self.carried.state)
+        if size <= REGISTERS:
+            points = [dict(zip((i.name for i in self.carried.state), at)) for at in product(*(range(*i.range) for i in self.carried.state))]
+            found = self.moved(expr, points, [self.constant(n) for n in range(size)], ranges, state, lanes)
+        else:
+            found = self.summed(expr, ranges, state, lanes)
+        guards = pruned(plan.nest.guards, ranges)
+        if guards is not None:
+            self.store(plan.nest.array, Store(simplify(plan.nest.address, ranges), guards, found))
+
+    def moved(self, expr: Expr, points: Sequence[Point], places: Sequence[Tir], ranges: Ranges, state: Buffer, lanes: int) -> Value:
+        """Some elements of the state one step on; the sum of what is asked of them."""
+        assert isinstance(expr, Apply)
+        gates, coming, asked = (self.values(a, points, ranges) for a in expr.args)
+        total: Value = 0.0
+        for gate, new, ask, at in zip(gates, coming, asked, places, strict=True):
+            place = [self.place(at, lanes)]
+            value: Value = tirx.BufferLoad(state, place)
+            if self.carried.late:
+                value = self.combine("mul", gate, self.combine(self.carried.reduce, value, new))
+            else:
+                value = self.combine(self.carried.reduce, self.combine("mul", gate, value), new)
+            value = self.bind(self.tir(value, lanes))
+            self.statements.append(tirx.BufferStore(state, value, place))
+            total = self.combine("add", total, self.combine("mul", ask, value))
+        return total
+
+    def summed(self, expr: Expr, ranges: Ranges, state: Buffer, lanes: int) -> Value:
+        """All elements of a large state one step on, in loops."""
+        total = self.local(lanes, "total")
+        slot = [self.slot(lanes)]
+        self.statements.append(tirx.BufferStore(total, self.tir(0.0, lanes), slot))
+
+        def element(left: Sequence[Iter], at: Tir) -> None:
+            if left:
+                i = left[0]
+                self.for_each(i.name, i.range, lambda: element(left[1:], at * self.constant(i.extent) + self.variables[i.name] - self.constant(i.lo)))
+                return
+            more = self.moved(expr, [{}], [at], ranges, state, lanes)
+            self.statements.append(tirx.BufferStore(total, self.tir(self.combine("add", tirx.BufferLoad(total, slot), more), lanes), slot))
+
+        element(self.carried.state, self.constant(0))
+        return self.bind(tirx.BufferLoad(total, slot))

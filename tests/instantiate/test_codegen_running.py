@@ -1,0 +1,92 @@
+"""Recurrences as loops over time: right over any strides, offsets and borders, in either direction, and linear in what they count and do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from einnet.derivation.rules.transitions import running
+from einnet.expr.nodes import Scope
+from einnet.expr.notation.text import parse
+from einnet.instantiate.codegen.operation_counts import flops
+from tests.derivation.generators import recurrences
+from tests.instantiate.compiled import check, dense, scattered
+
+HEAD = """
+X : f32[5,37]
+Y : f32[37,21]
+P : f32[37]
+R : f32[37,21]
+V : f32[40]
+q : f32[3,37,6]
+k : f32[3,6,37]
+v : f32[3,37,19]
+A : f32[37,3]
+B : f32[37,3]
+"""
+RUNNING = {
+    "rows": "L[x<5,t<37] Σ[s<37] select(t-s>=0, X[x,s], 0)",
+    "columns": "L[t<37,c<21] Σ[s<37] select(t-s>=0, Y[s,c], 0)",
+    "exclusive": "L[t<37,c<21] Σ[s<37] select(t-s-1>=0, Y[s,c], 0)",
+    "backwards": "L[t<37,c<21] Σ[s<37] select(s-t>=0, Y[s,c], 0)",
+    "exclusive backwards": "L[t<37,c<21] Σ[s<37] select(s-t-1>=0, Y[s,c], 0)",
+    "greatest so far": "L[t<37,c<21] max[s<37] select(t-s>=0, Y[s,c], -inf)",
+    "least to come": "L[t<37] min[s<37] select(s-t>=0, P[s], inf)",
+    "a constant decay": "L[t<37,c<21] Σ[s<37] select(t-s>=0, exp((-1/9)*val(t-s))*Y[s,c], 0)",
+    "decays that are data": "L[t<37,c<21] Σ[s<37] select(t-s>=0, exp(R[t,c]-R[s,c])*Y[s,c], 0)",
+    "late decays": "L[t<37,c<21] Σ[s<37] select(t-s-1>=0, exp(R[t,c]-R[s,c])*Y[s,c], 0)",
+    "late decays backwards": "L[t<37,c<21] Σ[s<37] select(s-t-1>=0, exp(R[t,c]-R[s,c])*Y[s,c], 0)",
+    "a large state": "L[h<3,t<37,d<19] Σ[s<37,c<6] select(t-s>=0, q[h,t,c]*k[h,c,s]*v[h,s,d], 0)",
+    "a selective scan": "L[t<37,c<21] Σ[s<37,n<3] select(t-s>=0, exp(R[t,c]-R[s,c])*A[t,n]*B[s,n]*Y[s,c], 0)",
+    "a shifted box": "L[2<=t<30,c<21] Σ[2<=s<30] select(t-s>=0, Y[s,c], 0)",
+    "what reads beyond": "L[t<40,c<21] Σ[s<40] select(t-s>=0, Y[s-2,c]*V[s], 0)",
+}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_walk_along_time_gives_the_sum(threads: int) -> None:
+    scopes = [parse(HEAD + text) for text in RUNNING.values()]
+    assert all(running(scope) is not None for scope in scopes)
+    check([scattered(scope, seed) for scope in scopes for seed in range(threads, threads + 2)] + [dense(scope) for scope in scopes], threads)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "L[t<37] Σ[s<37] select(t-s>=0, Y[t,s], 0)",
+        "L[t<37] Σ[s<37] select(t-s>=0 & s-t+5>=0, P[s], 0)",
+        "L[t<37] Σ[s<37] select(t-s-2>=0, P[s], 0)",
+        "L[t<37] Σ[s<36] select(t-s>=0, P[s], 0)",
+        "L[t<37] Σ[s<37] select(2*t-s>=0, P[s], 0)",
+        "L[t<37] Σ[s<37] select(t-s==0, P[s], 0)",
+        "L[t<37] max[s<37] select(t-s>=0, P[s], 0)",
+        "L[t<37] max[s<37] select(t-s>=0, P[s]*P[t], -inf)",
+        "L[t<37] Σ[s<37] select(t-s>=0, P[s], 1)",
+        "L[t<37] Σ[s<37] select(t-s>=0, exp(P[t]+P[s])*P[s], 0)",
+        "L[t<5] Σ[s<5] select(t-s>=0, P[s], 0)",
+    ],
+)
+def test_what_is_no_walk_is_none(text: str) -> None:
+    assert running(parse(HEAD + text)) is None
+
+
+def test_operations_are_linear_in_time() -> None:
+    for text in RUNNING.values():
+        scope = parse(HEAD + text)
+        assert flops(scope) <= 40 * int(np.prod(scope.shape)) * max(1, 6)
+    long = parse("X : f32[4096]\nL[t<4096] Σ[s<4096] select(t-s>=0, X[s], 0)")
+    assert flops(long) < 4 * 4096
+
+
+def test_random_recurrences() -> None:
+    """Drawn once, compiled together."""
+    found: list[Scope] = []
+
+    @settings(max_examples=24, phases=(Phase.generate,), database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(recurrences())
+    def draw(scope: Scope) -> None:
+        found.append(scope)
+
+    draw()
+    check([scattered(scope, seed) for seed, scope in enumerate(found)], positive=True)
