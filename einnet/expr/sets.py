@@ -130,7 +130,10 @@ def _answered(question: Callable[[], bool]) -> bool:
 
 
 def _mapped(image: Image) -> Any:
-    return _map(image.functions, image.box).intersect_domain(_set(image.conds, image.box))
+    names = {n: f"x{k}" for k, (n, _) in enumerate(image.box)}
+    places = ", ".join(_expression(_numerator(e), names) for e in image.functions)
+    found = _isl().Map.read_from_str(_context(), f"{{ [{', '.join(names.values())}] -> [{places}] }}")
+    return found.intersect_domain(_set(image.conds, image.box))
 
 
 def _numerator(e: Index) -> Index:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.graph.cases import build
 
-MODULES = ("contraction", "movement", "pointwise", "truth", "data", "fourier")
+MODULES = ("contraction", "movement", "pointwise", "truth", "data", "fourier", "recurrences")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Recurrences against ONNX Runtime over their attributes, as expressions and as programs."""
+"""Recurrences against ONNX Runtime over their attributes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-import einnet
 from einnet.derivation.rules.transitions import running
 from einnet.graph.program import Node
-from tests.graph.cases import build, check, node, values
+from tests.graph.cases import check, node, values
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((9,), 0), ((3, 10), 0), ((3, 10), 1), ((2, 9, 5), -2), ((2, 3, 4, 1), 3)])
@@ -26,15 +25,3 @@ def test_cumulative_sums(shape: tuple[int, ...], axis: int, exclusive: int, reve
 def test_an_axis_that_is_computed_stays_opaque() -> None:
     nodes = [node("Identity", ["a"], ["axis"]), node("CumSum", ["x", "axis"])]
     check(nodes, {"x": values((3, 9)), "a": np.array([1], np.int64)}, opaque=True)
-
-
-def test_a_program_walks_and_gives_what_onnx_runtime_gives() -> None:
-    """Sums of both directions, read by functions and by a product: each is computed once, by a walk of its own."""
-    weight = values((12, 5), 3)
-    nodes = [
-        node("CumSum", ["x", "one"], ["a"]), node("CumSum", ["x", "one"], ["b"], reverse=1, exclusive=1),
-        node("Relu", ["a"], ["c"]), node("Mul", ["c", "b"], ["d"]), node("MatMul", ["d", "w"], ["y"]),
-    ]  # fmt: skip
-    model = build(nodes, {"x": values((4, 33, 12))}, ("y",), {"one": np.array(1, np.int64), "w": weight})
-    found = einnet.optimize(model, time_budget=5, threads=1, fresh=True)
-    assert found.report["verification"]["passed"] and not found.report["opaque"]

@@ -39,7 +39,7 @@ STEPS = "steps"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A recurrence resolved: the nest over all loops but time, of which the expression is STEPS; time and the dimensions of the state as named there."""
+    """A recurrence resolved: the nest over all loops but time, of which the expression is STEPS; time and the state's dimensions as named there."""
 
     nest: Nest
     time: Iter
