@@ -49,7 +49,7 @@ def builds(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: boo
     for made in (padded(result.kernels, result.temporaries), chunked(result.kernels, result.temporaries)):
         if made is not None:
             yield replace(result, kernels=made[0], temporaries=made[1])
-    if not matches and in_rows(tree):
+    if not matches and in_rows(tree) and not any(running(s) for s in walk(tree)):
         whole = _Builder({}, False, whole=True)
         whole.generated(tree, out)
         yield whole.result
