@@ -62,8 +62,8 @@ def join_scopes(e: Scope, s: Scope, t: Scope) -> Iterator[Outcome]:
 
 
 def joins(e: Scope, s: Scope, t: Scope) -> Iterator[tuple[str, dict[Scope, Scope]]]:
-    """For every pairing the rule's parameters, and the two scopes inside e as parts of a joined one."""
-    if s == t or s in t.inside or t in s.inside:
+    """For every pairing the rule's parameters, and the two scopes inside e as parts of a joined one; nothing for scopes that are not inside e."""
+    if s == t or s in t.inside or t in s.inside or not {s, t} <= e.inside:
         return
     for pairing in pairings(s, t):
         parts = joined(s, t, pairing)
