@@ -136,7 +136,16 @@ class OnnxOperators(Written):
             families.setdefault(inspect.getmodule(function).__name__.rpartition(".")[2], []).append(name)  # type: ignore[union-attr]
         for family, names in families.items():
             yield f"- **{family}**: {', '.join(f'`{n}`' for n in sorted(names))}"
-        yield from ("", f"{len(OPERATORS)} in all. Every other operator stays as it is and ONNX Runtime executes it inside the program.", "")
+        yield from ("", f"{len(OPERATORS)} in all.", "")
+
+
+class ContributedOperators(Written):
+    """The operators of other domains that have a function body here."""
+
+    def lines(self) -> Iterator[str]:
+        from einnet.graph.onnx.contributed.registry import CONTRIBUTED, DOMAIN
+
+        yield from (f"Of `{DOMAIN}`: {', '.join(f'`{name}`' for name in sorted(CONTRIBUTED))}.", "")
 
 
 class Coverage(Written):
@@ -202,6 +211,7 @@ def setup(app: Any) -> dict[str, Any]:
     static.mkdir(exist_ok=True)
     (static / "einnet.css").write_text(f"{STYLE}\n{SITE}", encoding="utf-8")
     named = {"expression": Expression, "derivation": DerivationFile, "rules": Rules, "operators": Operators, "onnx-operators": OnnxOperators}
+    named["contributed-operators"] = ContributedOperators
     for name, directive in {**named, "coverage": Coverage, "interface": Interface, "commands": Command}.items():
         app.add_directive(f"einnet-{name}", directive)
     return {"version": "1", "parallel_read_safe": True}

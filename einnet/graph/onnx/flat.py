@@ -16,7 +16,8 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 from einnet.errors import ModelError, NotStaticError
-from einnet.graph.onnx.infer import STANDARD, Fact, build_model, infer
+from einnet.graph.onnx.bodies import STANDARD
+from einnet.graph.onnx.infer import Fact, build_model, infer
 from einnet.graph.onnx.read import first_line
 from einnet.graph.onnx.shapes import SYMBOLS, dimension
 
@@ -151,6 +152,9 @@ class Flattener:
         reads = {str(v.name): self.facts[v] for v in node.inputs if v is not None}
         reads |= {name: self.facts[v] for name, v in captured(node).items()}
         proto = ir.serde.serialize_node(node)
+        if node.op_type == "CastLike" and node.domain in STANDARD and (like := self.fact(node, 1)) and like.elem is not None:
+            proto = onnx.helper.make_node("Cast", proto.input[:1], proto.output, proto.name, to=int(like.elem))  # to the other one's type
+            reads = {name: f for name, f in reads.items() if name in proto.input}
         outputs = tuple(v if v.name else None for v in node.outputs)
         facts = self.types(node, proto, reads, outputs)
         if all(f.value is not None for f in reads.values()) and node.op_type not in _RANDOM:
@@ -158,6 +162,8 @@ class Flattener:
         for value, fact in zip(outputs, facts):
             if value is not None and fact is not None:
                 self.facts[value] = fact
+                if fact.elem is not None and fact.shape is not None and 0 in fact.shape and fact.crosses:
+                    fact.value = np.zeros(fact.shape, fact.elem.numpy())  # it has no element that could be anything else
         if not all(f is None or f.value is not None for f in facts):
             self.nodes.append(FlatNode(node, reads, facts, proto))
 

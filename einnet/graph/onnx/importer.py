@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,16 +11,20 @@ import onnx
 import onnx_ir as ir
 
 from einnet.errors import ModelError, NotStaticError
-from einnet.expr.nodes import Tensor
+from einnet.expr.nodes import Read, Scope, Tensor, indices, is_weight
+from einnet.graph.dtypes import dtype_name
+from einnet.graph.onnx.bodies import with_body
 from einnet.graph.onnx.flat import FlatNode, Flattener
 from einnet.graph.onnx.infer import Fact, build_model
 from einnet.graph.onnx.naming import Namer
 from einnet.graph.onnx.opaque_groups import Groups, live
 from einnet.graph.onnx.read import Source, read
 from einnet.graph.onnx.shapes import Shapes
+from einnet.graph.operators.builders import loops_of
 from einnet.graph.operators.op import Attribute, Op, Operand, Unsupported
 from einnet.graph.operators.registry import lower
 from einnet.graph.program import Header, Held, Node, Opaque, Program, ProgramNode
+from einnet.graph.rewrite import exchange_in
 
 _EMBEDDED_BYTES = 1 << 16
 """Constants up to this size stay inside an opaque node's model; larger ones are weights of the program."""
@@ -73,7 +77,7 @@ class _Lowering:
                 for fact in node.reads.values():
                     readers.setdefault(fact, set()).add(n)
         for n, part in enumerate(parts):
-            self.part(part, {f for node in part for f in node.outputs if f is not None and readers.get(f, {n}) != {n}})
+            self.part(part, {f for node in part for f in node.outputs if f is not None and f.value is None and readers.get(f, {n}) != {n}})
         outputs = tuple((name, self.given_out(name, fact).name) for name, fact in results)
         names = {t.name: str(value.name) for t, value in zip(inputs, graph.inputs)}
         names |= {tensor: name for name, tensor in reversed(outputs)} | names
@@ -109,10 +113,15 @@ class _Lowering:
 
     def expressions(self, node: FlatNode, used: set[Fact]) -> Unsupported | None:
         """Append the node's expressions, or say why there are none."""
-        if not node.standard:
-            return Unsupported(f"{node.node.op_type} of domain {node.node.domain}")
         if any(not f.crosses for f in node.reads.values()):
             return Unsupported("it reads a value that is no plain tensor")
+        lowered = self.directly(node, used) if node.standard else Unsupported(f"{node.node.op_type} of domain {node.node.domain}")
+        if isinstance(lowered, Unsupported):
+            return self.through_body(node, used, lowered)
+        return None
+
+    def directly(self, node: FlatNode, used: set[Fact]) -> Unsupported | None:
+        """Append what the function of the node's operator gives, or say why it gives nothing."""
         values = [node.reads.get(str(v.name)) if v is not None else None for v in node.node.inputs]
         inputs = tuple(None if f is None else Operand(self.tensor(f), f.value, f.dtype or "") for f in values)
         outside = [f for f in node.outputs if f is not None and f in used]
@@ -129,6 +138,49 @@ class _Lowering:
         self.tensors.update({f: own[t.name] for f, t in made.items()})
         self.done.extend(Node(tensor, scope, (node.label,)) for tensor, scope in lowered.chain)
         return None
+
+    def through_body(self, node: FlatNode, used: set[Fact], why: Unsupported) -> Unsupported | None:
+        """Append the expressions of the function body that defines the node's operator, where all of it has some; else why the node has none."""
+        small = {name for name, f in node.reads.items() if f.value is not None and f.value.nbytes <= _EMBEDDED_BYTES}
+        given = [(name, f) for name, f in node.reads.items() if name not in small]
+        held = [(name, node.reads[name]) for name in sorted(small)]
+        wanted = [f for f in node.outputs if f is not None and f in used]
+        body = with_body(build_model(self.model, [node.proto], given, held, [(f.name, f) for f in wanted]))
+        if body is None or len(body.graph.output) < len(wanted):
+            return why
+        try:
+            inner = load(body)
+        except ModelError as error:
+            return Unsupported(f"{why.why}; its function body: {error}")
+        opaque = next((n for n in inner.nodes if isinstance(n, Opaque)), None)
+        if opaque is not None:
+            return Unsupported(f"{why.why}; in its function body, {', '.join(opaque.origin)}: {opaque.why}")
+        self.splice(inner, node, {f.name: f for f in wanted})
+        return None
+
+    def splice(self, inner: Program, node: FlatNode, wanted: Mapping[str, Fact]) -> None:
+        """Append the nodes of a program that computes some results of a node of what the node reads."""
+        here: dict[str, Tensor] = {t.name: self.tensor(node.reads[inner.names[t.name]]) for t in inner.inputs}
+        results = {tensor: name for name, tensor in inner.outputs}
+        for name, value in inner.weights.items():
+            here[name] = Tensor(self.namer(name), value.shape, dtype_name(value.dtype) or str(value.dtype), True)
+            self.weights[here[name].name] = value
+        for n in inner.nodes:
+            assert isinstance(n, Node)
+            scope = exchange_in(n.scope, here)
+            fact = wanted.get(results.get(n.output.name, ""))
+            name = self.tensor(fact).name if fact else self.namer(n.output.name)
+            here[n.output.name] = made = replace(n.output, name=name, weight=is_weight(scope))
+            self.done.append(Node(made, scope, (node.label,)))
+        for name, tensor in inner.outputs:
+            source = here[tensor]
+            if results[tensor] != name or tensor in inner.weights or any(t.name == tensor for t in inner.inputs):
+                loops = loops_of(source.shape)
+                made = replace(self.tensor(wanted[name]), dtype=source.dtype)
+                self.done.append(Node(made, Scope(loops, (), Read(source, indices(loops))), (node.label,)))
+                self.tensors[wanted[name]] = made
+            else:
+                self.tensors[wanted[name]] = source
 
     def typed(self, name: str, fact: Fact) -> tuple[tuple[str, Fact], onnx.NodeProto | None]:
         """An input of an opaque node: as it is, or as the numbers 0 and 1 that an expression gives for truth values, with their cast."""

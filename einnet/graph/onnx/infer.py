@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
 from einnet.graph.dtypes import dtype_name
+from einnet.graph.onnx.bodies import STANDARD, opset, with_body, with_defaults
 from einnet.graph.onnx.read import first_line
-
-STANDARD = ("", "ai.onnx")
-"""Names of the standard operator domain."""
 
 LEAST_FORMAT = 4
 """Version of the file format from which on an initialiser need not be an input: before, inference knows nothing of one that is none."""
@@ -22,8 +19,6 @@ LEAST_FORMAT = 4
 POOLING = ("MaxPool", "AveragePool", "LpPool")
 COUNTED = 22
 """Opset from which on the standard says what runtimes have always done with `ceil_mode`: a window that starts in the padding behind is none."""
-
-_BODY = "einnet.body"
 
 Types = Mapping[str, onnx.TypeProto]
 
@@ -103,10 +98,12 @@ def infer(model: onnx.ModelProto) -> tuple[Types, str]:
     if count != len(node.output):  # inference does not survive it
         return {}, f"num_outputs is {count}, and it has {len(node.output)} outputs"
     types, failure = _infer(with_defaults(with_windows_that_count(model)))
-    if not failure and any(t.WhichOneof("value") is None for t in types.values()):
-        expanded = with_body(model)
-        if expanded is not None:
-            types, failure = _infer(expanded)
+    unknown = any(t.WhichOneof("value") is None for t in types.values())
+    expanded = with_body(model) if unknown or failure else None
+    if expanded is not None:
+        through, trouble = _infer(expanded)
+        if not trouble or not failure:
+            return through, trouble
     return types, failure
 
 
@@ -131,58 +128,3 @@ def with_windows_that_count(model: onnx.ModelProto) -> onnx.ModelProto:
         if imported.domain in STANDARD:
             imported.version = COUNTED
     return later
-
-
-def with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The one-node model with the attributes that the standard fills in written out: inference of some operators takes another default."""
-    (node,) = model.graph.node
-    if node.domain not in STANDARD or not onnx.defs.has(node.op_type, node.domain):
-        return model
-    try:
-        known = onnx.defs.get_schema(node.op_type, opset(model), "").attributes
-    except onnx.defs.SchemaError:
-        return model
-    given = {a.name for a in node.attribute}
-    missing = [a.default_value for name, a in known.items() if name not in given and a.default_value.type != onnx.AttributeProto.UNDEFINED]
-    if not missing:
-        return model
-    told = onnx.ModelProto()
-    told.CopyFrom(model)
-    told.graph.node[0].attribute.extend(missing)
-    return told
-
-
-def opset(model: onnx.ModelProto) -> int:
-    """The version of the standard operators."""
-    return next((o.version for o in model.opset_import if o.domain in STANDARD), 1)
-
-
-def with_body(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """The one-node model with the node's standard function body as a model-local function; None if the standard has none."""
-    (node,) = model.graph.node
-    version = opset(model)
-    if node.domain not in STANDARD or not onnx.defs.has(node.op_type, node.domain):
-        return None
-    try:
-        schema: Any = onnx.defs.get_schema(node.op_type, version, "")  # the stubs lack half of its members
-    except onnx.defs.SchemaError:
-        return None
-    known = {v.name: v.type for v in model.graph.input} | {
-        t.name: onnx.helper.make_tensor_type_proto(t.data_type, t.dims) for t in model.graph.initializer
-    }
-    body = onnx.FunctionProto()
-    if schema.has_function:
-        body.CopyFrom(schema.function_body)
-    elif schema.has_context_dependent_function:
-        operands = [known[name].SerializeToString() if name else b"" for name in node.input]
-        since = max((v for v in schema.context_dependent_function_opset_versions if v <= version), default=version)
-        body.ParseFromString(schema.get_context_dependent_function_with_opset_version(since, node.SerializeToString(), operands))
-    if not body.node:
-        return None
-    expanded = onnx.ModelProto()
-    expanded.CopyFrom(model)
-    body.name, body.domain = node.op_type, _BODY
-    expanded.graph.node[0].domain = _BODY
-    expanded.functions.append(body)
-    expanded.opset_import.append(onnx.helper.make_opsetid(_BODY, 1))
-    return expanded

@@ -73,4 +73,5 @@ TRUTH: dict[str, Function] = {
     "IsNaN": lambda op: pointwise(op, lambda x: Call("isnan", (x,))),
     "IsInf": is_infinite,
     "Cast": cast,
+    "CastLike": cast,
 }
