@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import permutations
 from math import prod
@@ -12,7 +13,7 @@ from einnet.derivation.moves.generalise import Seam, generalise
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.forced.merge import merge_read
 from einnet.derivation.rules.join import digits, rewritten
-from einnet.expr.index import Index, substitute, var
+from einnet.expr.index import Index, Range, substitute, var
 from einnet.expr.nodes import (
     Add,
     Body,
@@ -169,38 +170,64 @@ def opened(t: Scope) -> Scope:
 
 def _placed(s: Scope, t: Scope, u: Read, v: Read) -> tuple[tuple[Cond, ...], dict[str, Index]] | None:
     """Where among the sums of s those of t are, so that u is v there: conditions, and the sums of t by those of s. None where not, or everywhere."""
-    ours, theirs = {i.name: i for i in s.sums}, {i.name: i for i in t.sums}
-    fixed: dict[str, Index] = {}
-    mapping: dict[str, Index] = {}
-    conds: list[Cond] = []
-    for a, b in zip(u.index, v.index):
-        left = [n for n in ours if n in a.names() and n not in fixed and not any(n in ix.names() for ix in mapping.values())]
-        right = [n for n in theirs if n in b.names() and n not in mapping]
-        c = a.coefficient(left[0]) if len(left) == 1 else 0
-        if len(left) > 1 or len(right) > 1 or len(right) > len(left) or (left and (c not in (1, -1) or a.den != 1)):
-            return None
-        if left:
-            name, (lo, hi) = left[0], ours[left[0]].range
-            value = (substitute(substitute(b, mapping), dict.fromkeys(right, Index())) - substitute(a, {**fixed, name: Index()})) * c
-            if right:
-                i = theirs[right[0]]
-                if b.coefficient(i.name) != c or not value.is_const or i.lo + value.const < lo or i.hi + value.const > hi:
-                    return None
-                mapping[i.name] = var(name) - value
-                if i.extent == 1 < hi - lo:
-                    conds.append(Cond(mapping[i.name] - i.lo, True))
-                    continue
-                conds += [Cond(mapping[i.name] - i.lo)] * (i.lo + value.const > lo)
-                conds += [Cond(i.hi - 1 - mapping[i.name])] * (i.hi + value.const < hi)
-            elif value.den != 1 or value.names() & ours.keys() or not in_range(value, (lo, hi), s.ranges):
-                return None
-            else:
-                fixed[name] = value
-                conds.append(Cond(var(name) - value, True))
-        if substitute(a, fixed) != substitute(b, mapping):
-            return None
-    used = fixed.keys() | {n for ix in mapping.values() for n in ix.names()}
-    return (tuple(conds), mapping) if (conds or mapping.keys() != theirs.keys()) and used == ours.keys() else None
+    places = _Places({i.name: i for i in s.sums}, {i.name: i for i in t.sums}, s.ranges)
+    if not all(places.meet(a, b) for a, b in zip(u.index, v.index)):
+        return None
+    used = places.fixed.keys() | {n for ix in places.mapping.values() for n in ix.names()}
+    everywhere = not places.conds and places.mapping.keys() == places.theirs.keys()
+    return (tuple(places.conds), places.mapping) if used == places.ours.keys() and not everywhere else None
+
+
+@dataclass(slots=True)
+class _Places:
+    """What is known of the points at which two reads are the same: iterators of ours that have one value, and theirs in terms of ours."""
+
+    ours: dict[str, Iter]
+    theirs: dict[str, Iter]
+    ranges: Mapping[str, Range]
+    fixed: dict[str, Index] = field(default_factory=dict)
+    mapping: dict[str, Index] = field(default_factory=dict)
+    conds: list[Cond] = field(default_factory=list)
+
+    def meet(self, a: Index, b: Index) -> bool:
+        """a = b, solved for the one iterator of ours that is not known yet, if there is one. False where that cannot be."""
+        known = {*self.fixed, *(n for ix in self.mapping.values() for n in ix.names())}
+        left = [n for n in self.ours if n in a.names() and n not in known]
+        right = [n for n in self.theirs if n in b.names() and n not in self.mapping]
+        if len(left) > 1 or len(right) > len(left) or left and not self._solve(left[0], right, a, b):
+            return False
+        return substitute(a, self.fixed) == substitute(b, self.mapping)
+
+    def _solve(self, name: str, right: Sequence[str], a: Index, b: Index) -> bool:
+        c = a.coefficient(name)
+        if c not in (1, -1) or a.den != 1:
+            return False
+        known, rest = substitute(b, self.mapping), substitute(a, {**self.fixed, name: Index()})
+        value = (substitute(known, dict.fromkeys(right, Index())) - rest) * c
+        if not right:
+            return self._fix(name, value)
+        return b.coefficient(right[0]) == c and self._shift(name, self.theirs[right[0]], value)
+
+    def _shift(self, name: str, i: Iter, value: Index) -> bool:
+        """Ours is theirs plus a number: they meet where theirs runs."""
+        lo, hi = self.ours[name].range
+        if not value.is_const or i.lo + value.const < lo or i.hi + value.const > hi:
+            return False
+        at = self.mapping[i.name] = var(name) - value
+        if i.extent == 1 < hi - lo:
+            self.conds.append(Cond(at - i.lo, True))
+        else:
+            self.conds += [Cond(at - i.lo)] * (i.lo + value.const > lo)
+            self.conds += [Cond(i.hi - 1 - at)] * (i.hi + value.const < hi)
+        return True
+
+    def _fix(self, name: str, value: Index) -> bool:
+        """Ours has one value, which others decide."""
+        if value.den != 1 or value.names() & self.ours.keys() or not in_range(value, self.ours[name].range, self.ranges):
+            return False
+        self.fixed[name] = value
+        self.conds.append(Cond(var(name) - value, True))
+        return True
 
 
 def end_to_end(s: Scope, t: Scope) -> Scope | None:

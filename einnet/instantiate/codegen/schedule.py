@@ -220,33 +220,55 @@ def blocked(nest: Nest, reduce: Reduce, lane: Iter | None, points: list[Iter]) -
         loads += [e for e in loads if lane.name in e.names()]  # a vector is as dear as two broadcasts
     free = [i for i in nest.loops if i is not lane and i not in points and i.extent > 1 and i.name in names(reduce)]
     free.sort(key=lambda i: max(abs(e.coefficient(i.name)) for e in loads) if loads else 0)
-    sizes = dict.fromkeys(free, 1)
-    held = prod(p.extent for p in points)
     bordered = {n for e, r in expanded(nest.expr, nest.ranges) for c in conditions(e) if decide(c, r) is None for n in c.index.names()}
-
-    def ratio(trial: dict[Iter, int]) -> float:
-        fixed = {**{p.name: p.extent for p in points}, **{i.name: t for i, t in trial.items()}}
-        aliased = any(t > 2 and e.coefficient(i.name) and e.coefficient(i.name) % PAGE == 0 for i, t in trial.items() for e in loads)
-        slides = [{}, *({s.name: s.extent} for s in reduce.sums if s.extent <= 2 * SMALL)]
-        return min(loads_per_step(loads, {**fixed, **slide}) for slide in slides) * (2.0 if aliased else 1.0)
-
-    while True:
-        trials = [{**sizes, i: t} for i in free for t in (grown(i, sizes[i], i.name in bordered),) if t]
-        trials = [t for t in trials if held * prod(t.values()) <= ACCUMULATORS]
-        if not trials:
-            break
-        best = min(trials, key=ratio)
-        if ratio(best) > 0.9 * ratio(sizes) and held * prod(sizes.values()) >= SMALL:
-            break
-        sizes = best
+    sliding = tuple(s for s in reduce.sums if s.extent <= 2 * SMALL)
+    sizes = Tiling(tuple(loads), {p.name: p.extent for p in points}, sliding, frozenset(bordered)).sizes(free)
     tiles = []
-    for i, t in sizes.items():
-        if t == i.extent:
-            tiles.append(i)
-        elif t > 1:
-            nest, tile = tiled(nest, i, t)
+    for i, size in sizes.items():
+        tile = i
+        if 1 < size < i.extent:
+            nest, tile = tiled(nest, i, size)
+        if size > 1:
             tiles.append(tile)
     return nest, tiles
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """What decides over tiles: the loads of one step, the points that are unrolled anyway, sums over which loads may slide, loops with borders."""
+
+    loads: tuple[Index, ...]
+    points: Mapping[str, int]
+    sliding: tuple[Iter, ...]
+    bordered: frozenset[str]
+
+    def sizes(self, free: Sequence[Iter]) -> Mapping[Iter, int]:
+        """The size of each loop's tile, grown one loop at a time while accumulators are left, and while loads are saved or few accumulators used."""
+        sizes: Mapping[Iter, int] = dict.fromkeys(free, 1)
+        while trials := list(self._larger(sizes)):
+            best = min(trials, key=self._ratio)
+            if self._ratio(best) > 0.9 * self._ratio(sizes) and self._held(sizes) >= SMALL:
+                break
+            sizes = best
+        return sizes
+
+    def _larger(self, sizes: Mapping[Iter, int]) -> Iterator[Mapping[Iter, int]]:
+        for i, size in sizes.items():
+            larger = grown(i, size, i.name in self.bordered)
+            trial = {**sizes, i: larger}
+            if larger and self._held(trial) <= ACCUMULATORS:
+                yield trial
+
+    def _held(self, sizes: Mapping[Iter, int]) -> int:
+        """Accumulators."""
+        return prod(self.points.values()) * prod(sizes.values())
+
+    def _ratio(self, sizes: Mapping[Iter, int]) -> float:
+        """Loads for each step; twice as dear where the tile's addresses fall into one set of the cache."""
+        fixed = {**self.points, **{i.name: t for i, t in sizes.items()}}
+        aliased = any(t > 2 and e.coefficient(i.name) and e.coefficient(i.name) % PAGE == 0 for i, t in sizes.items() for e in self.loads)
+        slides = [{}, *({s.name: s.extent} for s in self.sliding)]
+        return min(loads_per_step(self.loads, {**fixed, **slide}) for slide in slides) * (2.0 if aliased else 1.0)
 
 
 def loads_per_step(loads: Sequence[Index], unrolled: Mapping[str, int]) -> float:

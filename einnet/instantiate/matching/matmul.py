@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from einnet.derivation.facts import product_reads, without
 from einnet.expr.index import Index, var
-from einnet.expr.nodes import Iter, Read, Scope, Tensor, is_weight, used_names
+from einnet.expr.nodes import Iter, Read, Scope, is_weight, used_names
 from einnet.instantiate.address import Address, address_of, flat_index, name_of
 from einnet.instantiate.kernels import Matmul, strided_view
 from einnet.instantiate.matching.collapse import Dimension, collapse
@@ -16,7 +17,37 @@ from einnet.instantiate.matching.mismatches import Permute, Relayout, Skew
 from einnet.instantiate.matching.overlap import overlapping
 from einnet.instantiate.matching.types import Group, Match, Mismatch, NoFix, Table
 
-ReadOff = tuple[tuple[Read, ...], Mapping[str, Group], Sequence[tuple[str, ...]], Sequence[Address], tuple[Mismatch, ...]]
+Orders = Sequence[tuple[str, ...]]
+ReadOff = tuple[tuple[Read, ...], Mapping[str, Group], Orders, Sequence[Address], tuple[Mismatch, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """A product as the library has it: rows in the first operand, columns in the second, which has the innermost loop of the result.
+
+    The operands are `swapped` where the expression has them in the other order.
+    """
+
+    operands: Sequence[Read]
+    addresses: Sequence[Address]
+    orders: Orders
+    members: Mapping[Group, list[Iter]]
+    out: Mapping[str, int]
+    swapped: bool
+
+    def turned(self) -> _Sides:
+        """The same with the operands in the other order."""
+        members = {A_OUT: self.members[B_OUT], B_OUT: self.members[A_OUT], A_B: self.members[A_B], ALL: self.members[ALL]}
+        return _Sides(self.operands[::-1], self.addresses[::-1], self.orders[::-1], members, self.out, not self.swapped)
+
+    def dimensions(self, group: Group) -> list[Dimension]:
+        """The iterators of a group as few dimensions, strided in every operand that has them and, for loops, in the result."""
+        strides = (*(a.strides for a, has in zip(self.addresses, group) if has), *((self.out,) if group[2] else ()))
+        return collapse(self.members[group], strides)
+
+    def relayout(self, why: str, n: int) -> Relayout:
+        """A copy of operand n, in the order in which the library wants it."""
+        return Relayout(why, 1 - n if self.swapped else n, self.orders[n])
 
 
 def match_matmul(scope: Scope, table: Table) -> Match | list[Mismatch]:
@@ -32,7 +63,13 @@ def match_matmul(scope: Scope, table: Table) -> Match | list[Mismatch]:
         return list(problems)
     out = flat_index([var(i.name) for i in scope.loops], scope.box, scope.ranges)
     out_strides = {name: c for name, c in out.terms if isinstance(name, str)}
-    return _assemble(scope, table, operands, addresses, out_strides, groups, orders)
+    members = {g: [i for i in (*scope.loops, *scope.sums) if groups.get(i.name) == g] for g in (A_OUT, B_OUT, A_B, ALL)}
+    sides = _Sides(operands, addresses, orders, members, out_strides, False)
+    innermost = min(out_strides, key=lambda name: out_strides[name]) if out_strides else ""
+    if groups.get(innermost) == ALL:
+        order = (*(i.name for g in (ALL, A_OUT, B_OUT) for i in members[g]), *_rest(scope, members))
+        return [Permute(f"the result's innermost loop {innermost} is a batch loop", order)]
+    return _assemble(scope, table, sides.turned() if groups.get(innermost) == A_OUT else sides)
 
 
 @lru_cache(maxsize=1 << 13)
@@ -119,48 +156,28 @@ def relayout_order(scope: Scope, operands: Sequence[Read], n: int, groups: Mappi
     return (*batch, *(x for x in loops if x not in batch), *sums)
 
 
-def _assemble(
-    scope: Scope,
-    table: Table,
-    operands: Sequence[Read],
-    addresses: Sequence[Address],
-    out: Mapping[str, int],
-    groups: Mapping[str, Group],
-    orders: Sequence[tuple[str, ...]],
-) -> Match | list[Mismatch]:
-    members = {g: [i for i in (*scope.loops, *scope.sums) if groups.get(i.name) == g] for g in (A_OUT, B_OUT, A_B, ALL)}
-    a, b = addresses[0].strides, addresses[1].strides
-    innermost = min(out, key=lambda name: out[name]) if out else ""
-    swapped = groups.get(innermost) == A_OUT
-    if groups.get(innermost) == ALL:
-        order = tuple(i.name for g in (ALL, A_OUT, B_OUT) for i in members[g]) + _rest(scope, members)
-        return [Permute(f"the result's innermost loop {innermost} is a batch loop", order)]
-    if swapped:
-        a, b, operands, addresses, orders = b, a, operands[::-1], addresses[::-1], orders[::-1]
-        members = {A_OUT: members[B_OUT], B_OUT: members[A_OUT], A_B: members[A_B], ALL: members[ALL]}
-    rows, columns = collapse(members[A_OUT], (a, out)), collapse(members[B_OUT], (b, out))
-    depth, batches = collapse(members[A_B], (a, b)), collapse(members[ALL], (a, b, out))
-    if (batches or not table.batched) and (len(rows) > 1 or len(columns) > 1):
-        return _spread(scope, operands, orders, members, (a, b, out), swapped)
+def _assemble(scope: Scope, table: Table, sides: _Sides) -> Match | list[Mismatch]:
+    """The kernel, or what keeps rows, columns and what is summed from being one dimension each."""
+    rows, columns, depth, batches = (sides.dimensions(group) for group in (A_OUT, B_OUT, A_B, ALL))
+    spread = len(rows) > 1 or len(columns) > 1
+    if spread and (batches or not table.batched):
+        return _spread(scope, sides)
     if len(depth) > 1:
-        n = _cheaper(operands)
-        text = f"the summation iterators do not nest alike in both operands ({name_of(operands[n])} would be copied)"
-        return [Relayout(text, _number(n, swapped), orders[n])]
+        n = _cheaper(sides.operands)
+        return [sides.relayout(f"the summation iterators do not nest alike in both operands ({name_of(sides.operands[n])} would be copied)", n)]
     row = rows[-1] if rows else Dimension((), 1, (0, 0))
     column = columns[-1] if columns else Dimension((), 1, (0, 1))
     k = depth[0] if depth else Dimension((), 1, (1, 1))
-    for n, (own, summed) in enumerate(((row.strides[0], k.strides[0]), (column.strides[0], k.strides[1]))):
-        if 1 not in (own, summed):
-            return [Relayout(f"{name_of(operands[n])} has no unit stride", _number(n, swapped), orders[n])]
-    if table.batched and not batches and len(rows) < 2 and len(columns) < 2:
+    for n, strides in enumerate(((row.strides[0], k.strides[0]), (column.strides[0], k.strides[1]))):
+        if 1 not in strides:
+            return [sides.relayout(f"{name_of(sides.operands[n])} has no unit stride", n)]
+    if table.batched and not batches and not spread:
         return [NoFix("no iterator is a batch: it is a plain Matmul")]
-    kernel = _kernel(row, column, k, batches, [r for r in rows if r is not row], columns[:-1], addresses)
-    bases: tuple[Tensor | Scope, ...] = tuple(r.base for r in operands)
+    kernel = _kernel(row, column, k, batches, rows[:-1], columns[:-1], sides.addresses)
     roles = [("m", row.names), ("n", column.names), ("k", k.names)]
     if table.batched:
-        extra = tuple(x for d in (*batches, *(r for r in rows if r is not row), *columns[:-1]) for x in d.names)
-        roles.append(("b", extra))
-    return Match(table.name, kernel, bases, tuple(roles))
+        roles.append(("b", tuple(x for d in (*batches, *rows[:-1], *columns[:-1]) for x in d.names)))
+    return Match(table.name, kernel, tuple(r.base for r in sides.operands), tuple(roles))
 
 
 def _rest(scope: Scope, members: Mapping[Group, list[Iter]]) -> tuple[str, ...]:
@@ -168,35 +185,21 @@ def _rest(scope: Scope, members: Mapping[Group, list[Iter]]) -> tuple[str, ...]:
     return tuple(i.name for i in scope.loops if i.name not in taken)
 
 
-def _number(n: int, swapped: bool) -> int:
-    return 1 - n if swapped else n
-
-
 def _cheaper(operands: Sequence[Read]) -> int:
     """Which operand to copy: one that is no copy yet; the weight, since that happens at compile time."""
     return min((0, 1), key=lambda n: (isinstance(operands[n].base, Scope), not is_weight(operands[n]), -n))
 
 
-def _spread(
-    scope: Scope,
-    operands: Sequence[Read],
-    orders: Sequence[tuple[str, ...]],
-    members: Mapping[Group, list[Iter]],
-    strides: tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]],
-    swapped: bool,
-) -> list[Mismatch]:
+def _spread(scope: Scope, sides: _Sides) -> list[Mismatch]:
     """Rows or columns that are no single dimension: first the result's order is mended, then the operands'."""
     found: list[Mismatch] = []
-    a, b, out = strides
-    if len(collapse(members[A_OUT], (out,))) > 1 or len(collapse(members[B_OUT], (out,))) > 1:
-        order = tuple(i.name for g in (ALL, A_OUT, B_OUT) for i in members[g])
-        found.append(Permute("the rows or columns of the result are not adjacent", (*_rest(scope, members), *order)))
-    for n, (own, group) in enumerate(((a, A_OUT), (b, B_OUT))):
-        wanted = [i.name for i in members[group]]
-        actual = [x for d in collapse(members[group], (own,)) for x in d.names]
-        if len(collapse(members[group], (own,))) > 1 or actual != wanted:
-            why = f"the {'rows' if n == 0 else 'columns'} do not nest in {name_of(operands[n])}"
-            found.append(Relayout(why, _number(n, swapped), orders[n]))
+    if any(len(collapse(sides.members[group], (sides.out,))) > 1 for group in (A_OUT, B_OUT)):
+        order = (*_rest(scope, sides.members), *(i.name for g in (ALL, A_OUT, B_OUT) for i in sides.members[g]))
+        found.append(Permute("the rows or columns of the result are not adjacent", order))
+    for n, (group, what) in enumerate(((A_OUT, "rows"), (B_OUT, "columns"))):
+        own = collapse(sides.members[group], (sides.addresses[n].strides,))
+        if len(own) > 1 or [x for d in own for x in d.names] != [i.name for i in sides.members[group]]:
+            found.append(sides.relayout(f"the {what} do not nest in {name_of(sides.operands[n])}", n))
     return found or [NoFix("rows or columns do not nest alike in operand and result")]
 
 
