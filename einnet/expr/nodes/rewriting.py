@@ -1,0 +1,188 @@
+"""Expressions made and rewritten: bodies walked and exchanged, iterators renamed, sums and products built flat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from einnet.expr.index import Index, as_index, substitute, var
+from einnet.expr.nodes.language import (
+    Add,
+    Body,
+    Call,
+    Cond,
+    Const,
+    Div,
+    Iter,
+    Mul,
+    Number,
+    Read,
+    Scope,
+    Select,
+    Tensor,
+    Val,
+    children,
+    reads,
+    used_names,
+)
+
+
+def rebuild(body: Body, args: tuple[Body, ...]) -> Body:
+    """The same node over other operands; a quotient of numbers is a number."""
+    match body:
+        case Add():
+            return Add(args)
+        case Mul():
+            return Mul(args)
+        case Call(name, _):
+            return Call(name, args)
+        case Div():
+            return make_div(*args)
+        case Select(conds, _, _):
+            return Select(conds, *args)
+        case _:
+            return body
+
+
+def map_leaves(body: Body, f: Callable[[Body], Body]) -> Body:
+    """Apply f to every leaf (Const, Val, Read), keep the shape of the rest; unchanged parts are shared."""
+    args = children(body)
+    if not args:
+        return f(body)
+    new = tuple(map_leaves(a, f) for a in args)
+    return body if all(a is b for a, b in zip(args, new)) else rebuild(body, new)
+
+
+def map_reads(body: Body, f: Callable[[Read], Body]) -> Body:
+    """Replace every read."""
+    return map_leaves(body, lambda leaf: f(leaf) if isinstance(leaf, Read) else leaf)
+
+
+def map_indices(body: Body, f: Callable[[Index], Index]) -> Body:
+    """Apply f to every index function: of reads, values and conditions (not inside nested scopes, which are closed)."""
+    match body:
+        case Read(base, index, fill):
+            new = tuple(f(i) for i in index)
+            return body if new == index else Read(base, new, fill)
+        case Val(index):
+            return Val(f(index))
+        case Select(conds, then, other):
+            return Select(tuple(Cond(f(c.index), c.equal) for c in conds), map_indices(then, f), map_indices(other, f))
+        case Const():
+            return body
+    args = children(body)
+    new_args = tuple(map_indices(a, f) for a in args)
+    return body if all(a is b for a, b in zip(args, new_args)) else rebuild(body, new_args)
+
+
+def substitute_body(body: Body, mapping: Mapping[str, Index]) -> Body:
+    """Replace iterators by index functions."""
+    if mapping.keys().isdisjoint(used_names(body)):
+        return body
+    return map_indices(body, lambda e: substitute(e, mapping))
+
+
+def index_functions(body: Body) -> Iterator[Index]:
+    """All index functions of the body, not entering nested scopes."""
+    match body:
+        case Read(_, index, _):
+            yield from index
+        case Val(index):
+            yield index
+        case Select(conds, _, _):
+            for c in conds:
+                yield c.index
+    for a in children(body):
+        yield from index_functions(a)
+
+
+def tensors(scope: Scope) -> dict[str, Tensor]:
+    """All named tensors read by the scope and by the scopes inside it, by first occurrence.
+
+    Raises ValueError if one name stands for two different tensors.
+    """
+    found: dict[str, Tensor] = {}
+
+    def visit(s: Scope) -> None:
+        for r in reads(s.body):
+            if isinstance(r.base, Scope):
+                visit(r.base)
+            elif found.setdefault(r.base.name, r.base) != r.base:
+                raise ValueError(f"tensor {r.base.name} is declared twice: {found[r.base.name]} and {r.base}")
+
+    visit(scope)
+    return found
+
+
+def nested(scope: Scope) -> tuple[Scope, ...]:
+    """The scopes read directly by this one, in order, repeated if read twice."""
+    return scope.nested
+
+
+def walk(scope: Scope) -> tuple[Scope, ...]:
+    """The scope and all scopes inside it, outermost first."""
+    return scope.walk
+
+
+def fresh(name: str, used: Iterable[str]) -> str:
+    """`name`, or `name'`, `name''`... not among the used ones."""
+    taken = used if isinstance(used, (set, frozenset, dict)) else set(used)
+    while name in taken:
+        name += "'"
+    return name
+
+
+def rename_apart(scope: Scope, used: Iterable[str]) -> Scope:
+    """The same scope with loops and sums named differently from `used`."""
+    taken = set(used)
+    mapping: dict[str, Index] = {}
+    renamed: dict[str, str] = {}
+    own = {i.name for i in (*scope.loops, *scope.sums)}
+    for i in (*scope.loops, *scope.sums):
+        if i.name in taken:
+            new = fresh(i.name, taken | own)
+            own.add(new)
+            mapping[i.name], renamed[i.name] = var(new), new
+    if not mapping:
+        return scope
+    return replace(
+        scope,
+        loops=tuple(Iter(renamed.get(i.name, i.name), i.lo, i.hi) for i in scope.loops),
+        sums=tuple(Iter(renamed.get(i.name, i.name), i.lo, i.hi) for i in scope.sums),
+        body=substitute_body(scope.body, mapping),
+    )
+
+
+def make_add(args: Iterable[Body]) -> Body:
+    """Flat sum; constants are not folded."""
+    flat = [b for a in args for b in (a.args if isinstance(a, Add) else (a,))]
+    return flat[0] if len(flat) == 1 else Add(tuple(flat)) if flat else Const(Fraction(0))
+
+
+def make_mul(args: Iterable[Body]) -> Body:
+    """Flat product; constants are not folded."""
+    flat = [b for a in args for b in (a.args if isinstance(a, Mul) else (a,))]
+    return flat[0] if len(flat) == 1 else Mul(tuple(flat)) if flat else Const(Fraction(1))
+
+
+def make_div(num: Body, den: Body) -> Body:
+    """A quotient. That of two numbers is a number, as it is when its text is read; not where one is infinite or the divisor is 0."""
+    if isinstance(num, Const) and isinstance(den, Const) and isinstance(num.value, Fraction) and isinstance(den.value, Fraction) and den.value:
+        return Const(num.value / den.value)
+    return Div(num, den)
+
+
+def negate(body: Body) -> Body:
+    """-body."""
+    return Const(-body.value) if isinstance(body, Const) else make_mul((Const(Fraction(-1)), body))
+
+
+def indices(iters: Iterable[Iter]) -> tuple[Index, ...]:
+    """The identity index function of some iterators."""
+    return tuple(var(i.name) for i in iters)
+
+
+def read(base: Tensor | Scope, *index: Index | int | str, fill: Number = Fraction(0)) -> Read:
+    """Convenience: read(A, "h", var("w") + 1)."""
+    return Read(base, tuple(as_index(i) for i in index), fill)
