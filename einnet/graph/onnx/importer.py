@@ -59,36 +59,48 @@ class _Lowering:
 
     def program(self) -> Program:
         graph = self.model.graph
-        for value in graph.inputs:
-            if not self.flat.facts[value].crosses:
-                raise NotStaticError(f"{self.title}: input {value.name!r} has elements of type {value.dtype}")
+        self.check_ends()
         inputs = tuple(self.tensor(self.flat.facts[value]) for value in graph.inputs)
         results = [(str(value.name), self.flat.facts[value]) for value in graph.outputs]
-        for name, fact in results:
+        for _, fact in results:
+            self.tensor(fact)  # the outputs get their names before all that is computed on the way
+        self.parts([fact for _, fact in results])
+        outputs = tuple((name, self.given_out(name, fact).name) for name, fact in results)
+        names = {t.name: str(value.name) for t, value in zip(inputs, graph.inputs)}
+        names |= {tensor: name for name, tensor in reversed(outputs)} | names
+        used = {name for node in self.done for name in node.inputs} | {name for _, name in outputs}
+        weights = {name: value for name, value in self.weights.items() if name in used}
+        values = ((fact, t) for fact, t in self.tensors.items() if fact.value is None and fact.dtype == t.dtype)
+        holds = {t.name: Held(fact.name, tuple(range(len(t.shape)))) for fact, t in values}
+        return Program(inputs, tuple(self.done), outputs, weights, names, Path(self.title).stem, self.header(), holds)
+
+    def check_ends(self) -> None:
+        """Raise NotStaticError unless inputs and outputs are tensors of static shapes."""
+        for value in self.model.graph.inputs:
+            if not self.flat.facts[value].crosses:
+                raise NotStaticError(f"{self.title}: input {value.name!r} has elements of type {value.dtype}")
+        for value in self.model.graph.outputs:
+            fact = self.flat.facts[value]
             if not fact.crosses:
                 what = "its shape depends on data" if fact.dtype else "it is no tensor of a plain type"
-                raise NotStaticError(f"{self.title}: output {name!r} is no static tensor: {what}")
-        outputs = tuple((name, self.tensor(fact).name) for name, fact in results)
-        nodes = live(self.flat.nodes, (fact for _, fact in results))
-        parts = Groups(nodes).ordered()
-        readers: dict[Fact, set[int]] = {fact: {-1} for _, fact in results}
+                raise NotStaticError(f"{self.title}: output {str(value.name)!r} is no static tensor: {what}")
+
+    def parts(self, results: Sequence[Fact]) -> None:
+        """Append every node that the results need; what one part computes and another reads, or is a result, is a tensor of the program."""
+        parts = Groups(live(self.flat.nodes, results)).ordered()
+        readers: dict[Fact, set[int]] = {fact: {-1} for fact in results}
         for n, part in enumerate(parts):
             for node in part:
                 for fact in node.reads.values():
                     readers.setdefault(fact, set()).add(n)
         for n, part in enumerate(parts):
             self.part(part, {f for node in part for f in node.outputs if f is not None and f.value is None and readers.get(f, {n}) != {n}})
-        outputs = tuple((name, self.given_out(name, fact).name) for name, fact in results)
-        names = {t.name: str(value.name) for t, value in zip(inputs, graph.inputs)}
-        names |= {tensor: name for name, tensor in reversed(outputs)} | names
-        used = {name for node in self.done for name in node.inputs} | {name for _, name in outputs}
-        weights = {name: value for name, value in self.weights.items() if name in used}
-        imports = graph.opset_imports
+
+    def header(self) -> Header:
+        """What the model says of itself."""
+        imports, name = self.model.graph.opset_imports, self.model.graph.name
         opset = imports.get("", 0) or imports.get("ai.onnx", 1)
-        header = Header(opset, graph.name or "model", self.model.doc_string or "", tuple(self.model.metadata_props.items()))
-        values = ((fact, t) for fact, t in self.tensors.items() if fact.value is None and fact.dtype == t.dtype)
-        holds = {t.name: Held(fact.name, tuple(range(len(t.shape)))) for fact, t in values}
-        return Program(inputs, tuple(self.done), outputs, weights, names, Path(self.title).stem, header, holds)
+        return Header(opset, name or "model", self.model.doc_string or "", tuple(self.model.metadata_props.items()))
 
     def tensor(self, fact: Fact) -> Tensor:
         """The program's tensor for a value; a constant becomes a weight."""
