@@ -32,6 +32,7 @@ SEED, LONG_S = 1, 30.0
 
 def measure(name: str, derive: bool, profile: Path, seconds: float, depth: int) -> Row:
     """One row, in this process."""
+    from einnet.compile.targets.cuda.launches import steps
     from einnet.compile.targets.cuda.target import optimize_cuda
     from einnet.evidence.comparison.verify import compare_outputs
     from einnet.runtime.cuda.archive import load
@@ -44,32 +45,26 @@ def measure(name: str, derive: bool, profile: Path, seconds: float, depth: int) 
     found = optimize_cuda(model, settings, profile)
     with tempfile.TemporaryDirectory() as folder:
         same = load(found.save(Path(folder) / "p.einnet")) == found.program
-    first, report = found.report["verification"], found.report
-    host_s = first["seconds"]
+    first, report = found.record.verification, found.record
+    host_s = first.seconds or 0.0
     compared = [first]
     if host_s < LONG_S:
         inputs = random_inputs(model, SEED)
         expected = Session(model.SerializeToString(), 1)(inputs)
-        compared.append(compare_outputs(Host(found.program)(inputs), expected, first["tolerance"]))
-    steps = Counter(s["by"] for s in _steps(found.program))
+        compared.append(compare_outputs(Host(found.program)(inputs), expected, first.tolerance))
+    by = Counter(s.by for s in steps(found.program, (), report.kernels))
     return {
-        "model": name, "batch": 1, "derived": derive, "steps_by": dict(steps), "launches": found.program.launches,
+        "model": name, "batch": 1, "derived": derive, "steps_by": dict(by), "launches": found.program.launches,
         "arena_bytes": found.program.arena_bytes, "constant_bytes": found.program.constant_bytes,
-        "subprograms": len(report["subprograms"]), "changed": report["changed"], "derivation_steps": report["certificate"]["steps"],
-        "methods": report["certificate"]["methods"], "states": report["states"], "predicted_ms": report["totals"]["optimized_predicted_ms"],
-        "max_rel": max(c["max_rel"] for c in compared), "compared_on": len(compared), "tolerance": first["tolerance"], "bound": first["bound"],
-        "passed": all(c["passed"] for c in compared), "generated_by": first["generated"], "read_again": same,
-        "seconds": {"in_all": report["seconds"], "host_run": host_s},
+        "subprograms": len(report.subprograms), "changed": report.changed, "derivation_steps": report.certificate.steps,
+        "methods": report.certificate.methods, "states": report.states, "predicted_ms": report.totals.optimized_predicted_ms,
+        "max_rel": max(c.max_rel for c in compared), "compared_on": len(compared), "tolerance": first.tolerance, "bound": first.bound,
+        "passed": all(c.passed for c in compared), "generated_by": first.generated, "read_again": same,
+        "seconds": {"in_all": report.seconds, "host_run": host_s},
         "on": "host driver, no card",
-        "by": {"profile": report["profile"], "device": report["device"], "card": profiles.profile_json(profiles.load(profile))["card"]},
+        "by": {"profile": report.profile, "device": report.device, "card": profiles.profile_json(profiles.load(profile))["card"]},
         "settings": {"time_budget": seconds, "max_depth": depth, "allow": "precision"},
     }  # fmt: skip
-
-
-def _steps(program: Any) -> list[Row]:
-    from einnet.compile.targets.cuda.launches import steps
-
-    return steps(program, (), [{}] * len(program.steps))
 
 
 def apart(name: str, derive: bool, options: argparse.Namespace) -> Row:

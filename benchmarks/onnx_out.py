@@ -31,8 +31,8 @@ def one(name: str, options: argparse.Namespace) -> Row:
         written = result.save(Path(folder) / "model.opt.onnx")
         found = compare(result, path, written)
         same = {
-            "passed": bool(found.verification["passed"]),
-            "max_rel": found.verification["max_rel"],
+            "passed": bool(found.verification.passed),
+            "max_rel": found.verification.max_rel,
             "model_in_onnxruntime_ms": found.original_ms,
             "written_in_onnxruntime_ms": found.optimized_ms,
             "speedup_in_onnxruntime": found.speedup,

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import json
+import numbers
 from typing import Any, TypeVar, dataclass_transform
 
 import msgspec
+import numpy as np
 
 T = TypeVar("T")
 R = TypeVar("R", bound="Record")
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+def added(value: Any) -> Any:
+    """A field that older files do not have: this value is taken for them, and it is always written."""
+    return msgspec.field(default_factory=lambda: value)
+
+
+def renamed(name: str) -> Any:
+    """A field whose name in the file is a word of Python."""
+    return msgspec.field(name=name)
+
+
 class _Kind(msgspec.StructMeta):
     """Makes every class of records what `Record` says, so that none has to repeat it."""
 
-    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
-        return super().__new__(cls, name, bases, namespace, frozen=True, kw_only=True, omit_defaults=True)
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], frozen: bool = True) -> Any:
+        return super().__new__(cls, name, bases, namespace, frozen=frozen, kw_only=True, omit_defaults=True)
 
 
-class Record(msgspec.Struct, metaclass=_Kind):
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field, added, renamed))
+class Record(msgspec.Struct, metaclass=_Kind, frozen=True):
     """A record, frozen: its fields in the order in which they are written. One that is None by default is left out where it is None."""
 
 
@@ -38,7 +50,16 @@ def read_text(kind: type[T], text: str | bytes) -> T:
 
 def as_json(value: object) -> Any:
     """Records and dataclasses as mappings, sequences as lists, anything else that JSON does not have by its text."""
-    return json_form(msgspec.to_builtins(value, str_keys=True, enc_hook=str))
+    return json_form(msgspec.to_builtins(value, str_keys=True, enc_hook=_told))
+
+
+def _told(value: object) -> Any:
+    """A number of a class of its own, as those of numpy are, as Python's; anything else by its text."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    return float(value) if isinstance(value, numbers.Real) else str(value)
 
 
 def json_form(value: Any) -> Any:
@@ -56,3 +77,8 @@ def as_text(value: object, indent: int | None = 1) -> str:
 def changed(record: R, **fields: Any) -> R:
     """The record with other values of some fields."""
     return msgspec.structs.replace(record, **fields)
+
+
+def fields_of(record: Record) -> dict[str, Any]:
+    """The values by field, those that are records left as they are."""
+    return msgspec.structs.asdict(record)

@@ -8,9 +8,11 @@ import pytest
 
 from benchmarks.card.static import LAYERS, RESULT, counted, occupancy, operator, row
 from einnet.cli.optimize import cuda_lines
+from einnet.evidence.report.schema import CudaReport
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.resolve import resolve
+from tests.filled import filled
 
 
 @pytest.mark.parametrize("name", ["FSRCNN 3x3 at 256x256", "ResNet-18 stem 7x7 stride 2, 3 to 64"])
@@ -42,6 +44,5 @@ def test_the_stored_figures_claim_no_time_and_no_spills():
 
 
 def test_subprograms_are_counted_for_people():
-    totals = {"original_predicted_ms": 2.0, "optimized_predicted_ms": 1.0, "launches": 3}
-    report = {"totals": totals, "verification": {"passed": True, "generated": "text", "max_rel": 0.0}, "profile": "estimate", "device": "card"}
-    assert "1 of 2 subprograms changed" in cuda_lines({**report, "changed": 1, "subprograms": [{}, {}], "notes": []})[0]
+    report = {"totals": {"original_predicted_ms": 2.0, "optimized_predicted_ms": 1.0, "launches": 3}, "changed": 1, "subprograms": [{}, {}]}
+    assert "1 of 2 subprograms changed" in cuda_lines(filled(CudaReport, report))[0]

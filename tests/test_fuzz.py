@@ -109,7 +109,7 @@ TEXT = "A : f32[2]\nfrom L[i<2] A[i]\n"
 
 def stored_program(path: Path) -> bytes:
     """An artifact; its code is no code."""
-    report = {"model": "m", "kept_whole": False, "subprograms": [{"key": "k", "changed": True}]}
+    report = {"model": "m", "kept_whole": None, "subprograms": [{"key": "k", "changed": True}]}
     proven = [{"key": "k", "proofs": [["inline", "", 0]]}]
     metadata = {"report": report, "certificate": proven, "considered": [{"key": "k", "candidate": 1}]}
     artifact.save(path, small_plan(), CODE, metadata, [TEXT, TEXT], threads=1)

@@ -39,7 +39,7 @@ def predict(name: str, batch: int, math: str, seconds: float, depth: int) -> Row
     known = shipped(math)
     outcome, _, cost = searched(prepared(load(build(name, batch)), known), settings, known)
     steps = [
-        {"kernel": s["kernel"], "us": round(s["predicted_ms"] * 1e3, 2), "from": "law" if s["estimated"] else "record"}
+        {"kernel": s.kernel, "us": round((s.predicted_ms or 0.0) * 1e3, 2), "from": "law" if s.estimated else "record"}
         for s in step_reports(outcome, cost)
     ]
     total = round(sum(s["us"] for s in steps), 1)

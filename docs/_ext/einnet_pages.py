@@ -79,7 +79,7 @@ class DerivationFile(Written):
         path = ROOT / self.arguments[0]
         self.env.note_dependency(str(path))
         file = einfile.parse(path.read_text(encoding="utf-8"))
-        proofs = [proof_text({"method": p.method, "details": p.details}) for p in check(file.derivation)]
+        proofs = [proof_text(p) for p in check(file.derivation)]
         held = f"<p>It holds <b>{escape(', '.join(file.matches))}</b>.</p>" if file.matches else ""
         pictures = f"<figure>{svg(file.derivation.start)}</figure><figure>{svg(file.derivation.end)}</figure>"
         yield from raw(f'<div class="einnet">{derivation_html(file.derivation, proofs)}{held}</div>{pictures}')

@@ -124,8 +124,8 @@ def described(path: Path, inputs: Arrays | None, seed: int) -> tuple[int, Arrays
     if ranged and missing:
         raise UsageError(f"{path} serves a range of sizes: input {missing[0]!r} has to be given, its shape says which")
     given = random_values([(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items() if name in missing], seed)
-    threads = stored.report["threads"] if isinstance(stored, RangedProgram) else stored.threads
-    return int(threads), {**given, **(inputs or {})}
+    threads = stored.ranged.manifest.threads if isinstance(stored, RangedProgram) else stored.threads
+    return threads, {**given, **(inputs or {})}
 
 
 def for_the_processor(path: Path) -> StoredProgram | RangedProgram:

@@ -273,10 +273,10 @@ def explain(options: argparse.Namespace) -> int:
     """Print the derivations."""
     from einnet.api.load import load_told
     from einnet.compile.ranges.served import RangedProgram
-    from einnet.compile.targets.cuda.stored import StoredCuda
     from einnet.derivation.checker.check import check
     from einnet.evidence.certificate import Entry
     from einnet.evidence.pages import card, proof_text
+    from einnet.evidence.pages.story import CardStory
     from einnet.evidence.pages.why import reasons
     from einnet.runtime.cpu.roofline import CONSTANTS
     from einnet.search.time_shares import table
@@ -284,7 +284,7 @@ def explain(options: argparse.Namespace) -> int:
     stored = load_told(options.program)
     if options.limits:
         costs = [f"{name:<24} {value:<5} {meaning} ({source})" for name, value, meaning, source in CONSTANTS]
-        show("\n".join([*table(float(stored.report["settings"]["time_budget"])), "", "the processor's cost model", *costs]))
+        show("\n".join([*table(stored.record.settings.time_budget), "", "the processor's cost model", *costs]))
         return 0
     if isinstance(stored, RangedProgram):
         return ranged.explain(options, stored)
@@ -292,13 +292,11 @@ def explain(options: argparse.Namespace) -> int:
         return explain_why_not(stored, options)
     others = stored.considered if options.all else []
     considered = [(c.candidate, Entry(c.key, c.derivation, tuple(check(c.derivation)), c.matches)) for c in others]
-    told = proof_text.story(stored.report, stored.certificate.entries, considered, reasons)
-    if isinstance(stored, StoredCuda):
-        told |= stored.card
+    told = stored.story(considered, reasons)
     if options.json:
         write_json(options.json, told)
     if options.json != "-":
-        show(card.explain(told) if isinstance(stored, StoredCuda) else proof_text.explain(told))
+        show(card.explain(told) if isinstance(told, CardStory) else proof_text.explain(told))
     return 0
 
 

@@ -31,8 +31,8 @@ def explore(options: argparse.Namespace) -> int:
     from einnet.evidence.pages.page import page
     from einnet.evidence.report.plain import plain
     check_writable(options.output)
-    data = plain(found(options))
-    text = page(data, program_view(data))
+    data = found(options)
+    text = page(plain(data), program_view(data))
     write_whole(options.output, lambda file: file.write(text.encode()))
     counts = [len(g["state"]["text"]) for g in data["graphs"]]
     searched = f"{len(counts)} searches, " if len(counts) > 1 else ""
@@ -43,10 +43,11 @@ def explore(options: argparse.Namespace) -> int:
 def program_view(data: dict[str, Any]) -> str:
     """The view of the program that the data are of, if they are of one."""
     from einnet.evidence.pages import card, report_page
+    from einnet.evidence.pages.story import CardStory
 
     if "report" not in data:
         return ""
-    if data["report"]["backend"] == "cuda":
+    if isinstance(data["program"], CardStory):
         return card.program_html(data["program"])
     return report_page.program_html(data["report"], data["program"], linked=True)
 

@@ -129,7 +129,8 @@ def check(options: argparse.Namespace) -> int:
     from einnet.derivation import einfile
     from einnet.derivation.checker import check as checker
     from einnet.evidence.certificate import Entry
-    from einnet.evidence.pages.proof_text import derivation_story
+    from einnet.evidence.pages.story import derivation_story
+    from einnet.records import as_json
 
     if is_program(Path(options.file)):
         return check_program(options)
@@ -145,7 +146,7 @@ def check(options: argparse.Namespace) -> int:
         raise type(error)(f"{title}: {error}") from error
     if options.json:
         told = derivation_story(Entry("", file.derivation, tuple(proofs), file.matches))
-        write_json(options.json, {"file": title, "passed": True, **told})
+        write_json(options.json, {"file": title, "passed": True, **as_json(told)})
     if options.json != "-":
         for number, (step, proof) in enumerate(zip(file.derivation.steps, proofs), 1):
             print(f"{number}. {step.rule} {step.parameters}".rstrip() + f"   [{step.kind}]   {proof.method}: {proof.details}")

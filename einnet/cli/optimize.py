@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einnet.cli import ranged
 from einnet.cli.arguments import names, shape, size
 from einnet.cli.files import check_writable, write_json, write_whole
 from einnet.errors import UsageError
+
+if TYPE_CHECKING:
+    from einnet.evidence.report.schema import CudaReport
 
 FAILED = 1
 ALLOW = "worst class of step: exact, reassociation (default), precision; precision,tested: unproven steps; finite: vendor softmax and pooling"
@@ -65,6 +68,7 @@ def optimize(options: argparse.Namespace) -> int:
     from einnet.cli.summary import print_summary
     from einnet.compile.export.onnx_file import SUFFIX, compare
     from einnet.evidence.comparison.verdicts import failed
+    from einnet.records import changed
 
     chosen = settings(options)
     for path in (options.output, options.report, Path(options.json) if options.json and options.json != "-" else None):
@@ -78,19 +82,19 @@ def optimize(options: argparse.Namespace) -> int:
         return optimize_for_cuda(options, chosen)
     with progress(options.quiet) as report:
         result = optimize_model(options.model, chosen, progress=report)
-    passed = not failed(result.report["verification"])
+    passed = not failed(result.record.verification)
     if options.output and passed:
         result.save(options.output)
-        if options.output.suffix == SUFFIX and not (result.report.get("kept_whole") or "onnx_out" in result.report):
+        if options.output.suffix == SUFFIX and not (result.timed.kept_whole or result.timed.onnx_out):
             compared = compare(result, options.model, options.output)
-            result.report["onnx_out"] = compared.as_dict()
-            passed = passed and bool(compared.verification["passed"])
+            result.record = changed(result.timed, onnx_out=compared)
+            passed = passed and bool(compared.verification.passed)
     if options.json:
         write_json(options.json, result.report)
     if options.report:
         write_whole(options.report, lambda file: file.write(result.html().encode()))
     if not options.quiet and options.json != "-":
-        print_summary(result.report, options.output if passed else None, options.all)
+        print_summary(result.timed, options.output if passed else None, options.all)
     return 0 if passed else FAILED
 
 
@@ -121,31 +125,33 @@ def optimize_for_cuda(options: argparse.Namespace, chosen: Any) -> int:
     """Optimize for a CUDA device by predicted times; exit code 1 where the program that was found does not pass its verification on the host."""
     from einnet.api.optimize import optimize as optimize_model
     from einnet.cli.progress import progress
+    from einnet.evidence.report.schema import CudaReport
 
     with progress(options.quiet) as report:
         result = optimize_model(options.model, chosen, profile=options.profile, math=options.math, progress=report)
-    passed = bool(result.report["verification"]["passed"])
+    assert isinstance(result.record, CudaReport)
+    passed = bool(result.record.verification.passed)
     if options.output and passed:
         result.save(options.output)
     if options.json:
         write_json(options.json, result.report)
     if not options.quiet and options.json != "-":
-        print("\n".join(cuda_lines(result.report)))
+        print("\n".join(cuda_lines(result.record)))
     return 0 if passed else FAILED
 
 
-def cuda_lines(report: dict[str, Any]) -> list[str]:
+def cuda_lines(report: CudaReport) -> list[str]:
     """What was found, for people."""
-    totals, verification = report["totals"], report["verification"]
-    passed = "passed" if verification["passed"] else "FAILED"
-    measured = report["profile"] == "measured"
-    source = f"recorded times, {totals['unmeasured']} kernels by the card's laws" if measured else "estimated, nothing was measured"
+    totals, verification = report.totals, report.verification
+    passed = "passed" if verification.passed else "FAILED"
+    measured = report.profile == "measured"
+    source = f"recorded times, {totals.unmeasured} kernels by the card's laws" if measured else "estimated, nothing was measured"
     return [
-        f"{report['device']} ({source}): {totals['original_predicted_ms']:.4g} -> {totals['optimized_predicted_ms']:.4g} ms predicted, "
-        f"{totals['launches']} launches, {report['changed']} of {len(report['subprograms'])} subprograms changed",
-        f"verified on the host ({verification['generated']}): {passed}, error {verification['max_rel']:.2g}",
-        *report["notes"],
-        *(f"assumes finite inputs: {what}" for what in report.get("assumes_finite", ())),
+        f"{report.device} ({source}): {totals.original_predicted_ms:.4g} -> {totals.optimized_predicted_ms:.4g} ms predicted, "
+        f"{totals.launches} launches, {report.changed} of {len(report.subprograms)} subprograms changed",
+        f"verified on the host ({verification.generated}): {passed}, error {verification.max_rel:.2g}",
+        *report.notes,
+        *(f"assumes finite inputs: {what}" for what in report.assumes_finite or ()),
     ]
 
 

@@ -13,6 +13,7 @@ from einnet.errors import CertificateError, EinNetError, UsageError
 
 if TYPE_CHECKING:
     from einnet.compile.ranges.served import RangedProgram
+    from einnet.evidence.report.schema import RangedReport
 
 FAILED = 1
 
@@ -25,41 +26,40 @@ def optimize(options: argparse.Namespace, chosen: Any) -> int:
 
     with progress(options.quiet) as report:
         result = optimize_model(options.model, chosen, dynamic=options.dynamic, progress=report)
-    good = passed(result.report)
+    good = passed(result.record)
     if options.output and good:
         result.save(options.output)
     if options.json:
         write_json(options.json, result.report)
     if not options.quiet and options.json != "-":
         saved = [f"saved to {options.output}"] if options.output and good else ["not saved; -o OUT.einnet does that"]
-        print("\n".join([*summary(result.report), *saved]))
+        print("\n".join([*summary(result.record), *saved]))
     return 0 if good else FAILED
 
 
-def summary(report: Mapping[str, Any]) -> list[str]:
+def summary(report: RangedReport) -> list[str]:
     """The measured sizes with their times, all others with what they follow, the derivations and the guards."""
     from einnet.evidence.pages.proof_text import ms, ratio
 
-    told = report["dynamic"]
-    lines = [f"{report['model']}, {report['backend']}, {report['threads']} threads, {told['name']} in {told['lowest']}..{told['highest']}"]
-    lines += [f"note: every size was searched by itself: {told['problem']}"] if told["problem"] else []
-    for size, found in report["sizes"].items():
-        whole = found["report"]
-        if whole:
-            t = whole["totals"]
-            times = f"ONNX Runtime {ms(t['onnxruntime_ms'])}   model's own operators {ms(t['original_ms'])}   optimized {ms(t['optimized_ms'])}"
-            followers = sum(1 for other in report["sizes"].values() if other["follows"] == int(size))
-            lines.append(f"  {told['name']} = {size}: {times}   {ratio(t['speedup'])}, {whole['runs']}; {followers} sizes do as this one")
-    problems = [(size, found["problem"]) for size, found in report["sizes"].items() if found["problem"] and not told["problem"]]
-    lines += [f"  {told['name']} = {size}: searched by itself: {why}" for size, why in problems]
-    verdicts = [found["verification"] for found in report["sizes"].values()]
-    worst, good = max(v["max_rel"] for v in verdicts), sum(v["passed"] for v in verdicts)
-    lines.append(f"verification passed at {good} of {len(verdicts)} sizes: max error {worst:.2g} of max|y|, allowed {verdicts[0]['tolerance']:g}")
-    derivations = report["derivations"]
-    lines.append(f"certificate: {len(derivations)} derivations, {sum(d['steps'] for d in derivations)} steps, proven at every size where they run")
-    lines += holding(Counter(d["holds"] for d in derivations if "holds" in d))
+    told = report.dynamic
+    lines = [f"{report.model}, {report.backend}, {report.threads} threads, {told.name} in {told.lowest}..{told.highest}"]
+    lines += [f"note: every size was searched by itself: {told.problem}"] if told.problem else []
+    for size, found in report.sizes.items():
+        if whole := found.report:
+            t = whole.totals
+            times = f"ONNX Runtime {ms(t.onnxruntime_ms)}   model's own operators {ms(t.original_ms)}   optimized {ms(t.optimized_ms)}"
+            followers = sum(1 for other in report.sizes.values() if other.follows == int(size))
+            lines.append(f"  {told.name} = {size}: {times}   {ratio(t.speedup)}, {whole.runs}; {followers} sizes do as this one")
+    problems = [(size, found.problem) for size, found in report.sizes.items() if found.problem and not told.problem]
+    lines += [f"  {told.name} = {size}: searched by itself: {why}" for size, why in problems]
+    verdicts = [found.verification for found in report.sizes.values()]
+    worst, good = max(v.max_rel for v in verdicts), sum(bool(v.passed) for v in verdicts)
+    lines.append(f"verification passed at {good} of {len(verdicts)} sizes: max error {worst:.2g} of max|y|, allowed {verdicts[0].tolerance:g}")
+    derivations = report.derivations
+    lines.append(f"certificate: {len(derivations)} derivations, {sum(d.steps for d in derivations)} steps, proven at every size where they run")
+    lines += holding(Counter(d.holds for d in derivations if d.holds is not None))
     lines += guard_lines(report)
-    return [*lines, *(f"note: {note}" for note in report["notes"]), f"{report['total_s']:.1f} s in all"]
+    return [*lines, *(f"note: {note}" for note in report.notes), f"{report.total_s:.1f} s in all"]
 
 
 def holding(claims: Mapping[str, int]) -> list[str]:
@@ -67,13 +67,13 @@ def holding(claims: Mapping[str, int]) -> list[str]:
     return [f"  {count} {'holds' if count == 1 else 'hold'} {where}" for where, count in claims.items()]
 
 
-def guard_lines(report: Mapping[str, Any], most: int = 3) -> list[str]:
+def guard_lines(report: RangedReport, most: int = 3) -> list[str]:
     """What did not come over to a size."""
-    guards = report["guards"]
-    if not guards["count"]:
+    guards = report.guards
+    if not guards.count:
         return []
-    told = [f"  not at {report['dynamic']['name']} = {g['size']}: {', '.join(g['rules']) or 'no steps'}: {g['why']}" for g in guards["told"][:most]]
-    return [f"{guards['count']} candidates did not come over to a size", *told]
+    told = [f"  not at {report.dynamic.name} = {g.size}: {', '.join(g.rules) or 'no steps'}: {g.why}" for g in guards.told[:most]]
+    return [f"{guards.count} candidates did not come over to a size", *told]
 
 
 def is_ranged(text: str) -> bool:
@@ -157,5 +157,5 @@ def explain(options: argparse.Namespace, stored: RangedProgram) -> int:
         write_json(options.json, told)
     if options.json != "-":
         numbered = [f"\nDerivation {n}\n\n{text}" for n, text in enumerate(told["texts"], 1)]
-        show("\n".join([*summary(stored.report), *numbered]))
+        show("\n".join([*summary(stored.record), *numbered]))
     return 0

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from einnet.evidence.pages.proof_text import ms, ratio, verdict_word
 from einnet.evidence.pages.verdict import opaque_line, reasons, verdict
+from einnet.evidence.report.schema import Report, SubprogramRow, Verification
 
 PIPED_WIDTH = 160
 COLUMNS = (("", True), ("model nodes", False), ("original", True), ("chosen", True), ("runs as", False), ("by", False), ("cand.", True))
 """Titles, and whether a column stands to the right."""
 
 
-def print_summary(report: Mapping[str, Any], saved: Path | None, every: bool = False) -> None:
+def print_summary(report: Report, saved: Path | None, every: bool = False) -> None:
     """The verdict, a row for each distinct subprogram that was changed (or, of `every` one), then the totals."""
     from rich.console import Console
     from rich.table import Table
@@ -34,29 +33,29 @@ def print_summary(report: Mapping[str, Any], saved: Path | None, every: bool = F
     if shown:
         console.print()
         console.print(table)
-    left = sum(not s["changed"] for s in report["subprograms"])
+    left = sum(not s.changed for s in report.subprograms)
     if left and not every:
         console.print(Text(f"{left} {'other ' if shown else ''}parts stay as the model has them (--all shows them)"))
     for line in totals(report, saved):
         console.print(Text(line), soft_wrap=True)
 
 
-def rows(report: Mapping[str, Any], every: bool = True) -> list[tuple[str, ...]]:
+def rows(report: Report, every: bool = True) -> list[tuple[str, ...]]:
     """Cells of the table; equal subprograms share a row, the most expensive first. Not `every`: those that were changed."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for s in (s for s in report["subprograms"] if every or s["changed"]):
-        groups.setdefault(s["key"], []).append(s)
-    ordered = sorted(groups.values(), key=lambda g: -(g[0]["original_ms"] or 0.0) * len(g))
+    groups: dict[str, list[SubprogramRow]] = {}
+    for s in (s for s in report.subprograms if every or s.changed):
+        groups.setdefault(s.key, []).append(s)
+    ordered = sorted(groups.values(), key=lambda g: -(g[0].original_ms or 0.0) * len(g))
     return [row(group) for group in ordered]
 
 
-def row(group: list[Mapping[str, Any]]) -> tuple[str, ...]:
+def row(group: list[SubprogramRow]) -> tuple[str, ...]:
     """One row: times are those of one of the equal subprograms."""
     s = group[0]
-    rules = ", ".join(dict.fromkeys(step["rule"] for step in s["steps"])) if s["changed"] else ""
-    kernels = "\n".join(shortened(k["kernel"]) for k in s["kernels"]) or "a view"
-    nodes = s["nodes"][0] + (f" +{len(s['nodes']) - 1}" if len(s["nodes"]) > 1 else "") if s["nodes"] else s["output"]
-    return (f"{len(group)}x", nodes, ms(s["original_ms"]), ms(s["measured_ms"]) if s["changed"] else "kept", kernels, rules, str(s["forms"]))
+    rules = ", ".join(dict.fromkeys(step.rule for step in s.steps)) if s.changed else ""
+    kernels = "\n".join(shortened(k.kernel) for k in s.kernels) or "a view"
+    nodes = s.nodes[0] + (f" +{len(s.nodes) - 1}" if len(s.nodes) > 1 else "") if s.nodes else s.output
+    return (f"{len(group)}x", nodes, ms(s.original_ms), ms(s.measured_ms) if s.changed else "kept", kernels, rules, str(s.forms))
 
 
 def shortened(kernel: str, most: int = 56) -> str:
@@ -67,45 +66,45 @@ def shortened(kernel: str, most: int = 56) -> str:
 PROGRAMS = {"onnxruntime": "ONNX Runtime", "original": "model's own operators", "optimized": "optimized"}
 
 
-def megabytes(nbytes: int | None) -> str:
+def megabytes(nbytes: int | str | None) -> str:
     """12.3 MB."""
-    return "not known" if nbytes is None else f"{nbytes / 1e6:.4g} MB"
+    return f"{nbytes / 1e6:.4g} MB" if isinstance(nbytes, int) else "not known"
 
 
-def totals(report: Mapping[str, Any], saved: Path | None) -> list[str]:
+def totals(report: Report, saved: Path | None) -> list[str]:
     """Whole-program times, verification and certificate."""
-    title = ["", f"{report['model']}, {report['backend']}, {report['threads']} threads"]
-    measured = [] if report.get("kept_whole") else measurements(report)
-    notes = [line for line in [opaque_line(report)] if line] + [f"note: {note}" for note in report["notes"]]
-    notes += [f"assumes finite inputs: {what}" for what in report.get("assumes_finite", ())]
+    title = ["", f"{report.model}, {report.backend}, {report.threads} threads"]
+    measured = [] if report.kept_whole else measurements(report)
+    notes = [line for line in [opaque_line(report)] if line] + [f"note: {note}" for note in report.notes]
+    notes += [f"assumes finite inputs: {what}" for what in report.assumes_finite or ()]
     return [*title, *measured, *notes, f"saved to {saved}" if saved else "not saved; -o OUT.einnet does that"]
 
 
-def verification_line(v: Mapping[str, Any]) -> str:
+def verification_line(v: Verification) -> str:
     """passed, FAILED or not compared, and with what errors or why."""
-    why = f" ({v['not_compared']})" if v.get("not_compared") else ""
-    if v["passed"] is None:
+    why = f" ({v.not_compared})" if v.not_compared else ""
+    if v.passed is None:
         return f"not compared{why}"
-    errors = f"max error {v['max_abs']:.2g}, {v['max_rel']:.2g} of max|y|, allowed {v['tolerance']:g}"
-    return f"{verdict_word(v)}{why}: {errors}, a-priori bound {v['bound']:.2g} of sums of absolute products"
+    errors = f"max error {v.max_abs:.2g}, {v.max_rel:.2g} of max|y|, allowed {v.tolerance:g}"
+    return f"{verdict_word(v)}{why}: {errors}, a-priori bound {v.bound or 0.0:.2g} of sums of absolute products"
 
 
-def measurements(report: Mapping[str, Any]) -> list[str]:
+def measurements(report: Report) -> list[str]:
     """What was measured and proven."""
-    t, v, c = report["totals"], report["verification"], report["certificate"]
-    proofs = ", ".join(f"{n} {'by normal form' if m == 'inline' else 'at random points'}" for m, n in c["methods"].items())
-    lines = [f"ONNX Runtime {ms(t['onnxruntime_ms'])}   model's own operators {ms(t['original_ms'])}   optimized {ms(t['optimized_ms'])}"]
-    noise = f"   (noise {t['noise']:.1%})"
-    over = f", {t['speedup_over_original']:.2f}x over the model's own operators" if t["speedup_over_original"] else ""
-    lines.append(f"speedup {ratio(t['speedup'])} over ONNX Runtime{over}{noise}")
-    lines.append("memory: " + ", ".join(f"{title} {megabytes(report['peak_bytes'][name])}" for name, title in PROGRAMS.items()))
+    t, v, c = report.totals, report.verification, report.certificate
+    proofs = ", ".join(f"{n} {'by normal form' if m == 'inline' else 'at random points'}" for m, n in c.methods.items())
+    lines = [f"ONNX Runtime {ms(t.onnxruntime_ms)}   model's own operators {ms(t.original_ms)}   optimized {ms(t.optimized_ms)}"]
+    noise = f"   (noise {t.noise:.1%})"
+    over = f", {t.speedup_over_original:.2f}x over the model's own operators" if t.speedup_over_original else ""
+    lines.append(f"speedup {ratio(t.speedup)} over ONNX Runtime{over}{noise}")
+    peaks = report.peak_bytes or {}
+    lines.append("memory: " + ", ".join(f"{title} {megabytes(peaks.get(name))}" for name, title in PROGRAMS.items()))
     lines.append(f"verification {verification_line(v)}")
-    lines.append(f"certificate: {c['derivations']} derivations, {c['steps']} steps" + (f" checked ({proofs})" if proofs else ""))
-    lines.append(f"{t['states']} states in {t['search_s']:.1f} s of search, {t['total_s']:.1f} s in all")
-    if "onnx_out" in report:
-        o = report["onnx_out"]
+    lines.append(f"certificate: {c.derivations} derivations, {c.steps} steps" + (f" checked ({proofs})" if proofs else ""))
+    lines.append(f"{t.states} states in {t.search_s:.1f} s of search, {t.total_s:.1f} s in all")
+    if o := report.onnx_out:
         lines.append(
-            f"as plain ONNX in ONNX Runtime: {ms(o['optimized_ms'])}, {o['speedup']:.2f}x the model's {ms(o['original_ms'])}; "
-            f"max error {o['verification']['max_rel']:.2g} of max|y|, {verdict_word(o['verification'])}"
+            f"as plain ONNX in ONNX Runtime: {ms(o.optimized_ms)}, {o.speedup:.2f}x the model's {ms(o.original_ms)}; "
+            f"max error {o.verification.max_rel:.2g} of max|y|, {verdict_word(o.verification)}"
         )
     return lines

@@ -31,9 +31,9 @@ def optimize(model: Any, target: Target[Any]) -> Optimization:
         if other is None:
             raise
         return read(model, other, started)
-    verification = found.report["verification"]
+    verification = found.record.verification
     if failed(verification) and target.settings.force is None:
-        differs = verification.get("not_compared") or f"their error is {verification['max_rel']:.2g} of max|y|"
+        differs = verification.not_compared or f"their error is {verification.max_rel:.2g} of max|y|"
         other = target.otherwise(f"the model's own operators do not give its results: {differs}")
         with suppress(ModelError):
             return read(model, other, started) if other else found
@@ -55,5 +55,5 @@ def compiled(run: Run, target: Target[M], known: Known | None) -> Optimization:
     certificate = Certificate(()) if made.outcome.whole else certify(made.outcome)
     if not run.counted:  # what is the same on every machine says nothing of this one
         made = replace(made, outcome=made.outcome.noting(*exceeded(run.used, run.settings)))
-    report = dict(target.report(run, made, certificate))
+    report = target.report(run, made, certificate)
     return target.result(made.outcome, made.executable, certificate, report, target, run.model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -13,12 +14,15 @@ from einnet.compile.inputs import gather_inputs
 from einnet.compile.program_search import Cost, Known
 from einnet.compile.run import Made, Run, Runnable
 from einnet.derivation.steps import Derivation
+from einnet.errors import UsageError
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.verdicts import refuse_failed
-from einnet.evidence.pages.proof_text import story
 from einnet.evidence.pages.report_page import program_fragment, report_page
+from einnet.evidence.pages.story import story
 from einnet.evidence.pages.verdict import verdict
+from einnet.evidence.report.schema import AnyReport, Report
 from einnet.graph.program import Program
+from einnet.records import as_json
 from einnet.search.outcome import Outcome
 from einnet.search.settings import Settings
 
@@ -58,7 +62,7 @@ class Target(Protocol[M]):
     def finish(self, run: Run, outcome: Outcome) -> M:
         """Compile what was chosen, verify it, and choose among whole programs. Raises BackendError where nothing can be made."""
 
-    def report(self, run: Run, made: M, certificate: Certificate) -> Mapping[str, Any]:
+    def report(self, run: Run, made: M, certificate: Certificate) -> AnyReport:
         """What was decided and measured."""
 
     def store(self, optimization: Optimization, path: Path) -> None:
@@ -76,7 +80,8 @@ class Optimization:
     outcome: Outcome
     executable: Runnable
     certificate: Certificate
-    report: dict[str, Any]
+    record: AnyReport
+    """What was decided and measured; `report` is the same as JSON."""
     target: Target[Any]
     model: Any = None
     """What was optimized, as it was given."""
@@ -95,22 +100,35 @@ class Optimization:
         """Run the optimized program: outputs by name. Raises UsageError for wrong names, shapes or types."""
         return self.executable(gather_inputs(self.executable.input_names, args, inputs))
 
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """What was decided and measured, as `--json` writes it."""
+        found: dict[str, Any] = as_json(self.record)
+        return found
+
+    @property
+    def timed(self) -> Report:
+        """The report of a program that can be timed here. Raises UsageError for one for a card."""
+        if not isinstance(self.record, Report):
+            raise UsageError("a program for a card has no measured times: save it, and einnet.load shows what it is made of")
+        return self.record
+
     def html(self) -> str:
         """The report as one HTML page: what changed, times, kernels under the roofline, errors, derivations."""
-        return report_page(self.report, story(self.report, self.certificate.entries))
+        return report_page(self.timed, story(self.timed, self.certificate.entries))
 
     def __repr__(self) -> str:
-        time = self.report["totals"]["optimized_ms"]
-        return f"<{self.report['model']}:{'' if time is None else f' {time:.3g} ms,'} {verdict(self.report)}>"
+        time = self.timed.totals.optimized_ms
+        return f"<{self.timed.model}:{'' if time is None else f' {time:.3g} ms,'} {verdict(self.timed)}>"
 
     def _repr_html_(self) -> str:
-        return program_fragment(self.report, story(self.report, self.certificate.entries))
+        return program_fragment(self.timed, story(self.timed, self.certificate.entries))
 
     def save(self, path: str | Path) -> Path:
         """Write the artifact, or for a name that ends in .onnx a standard ONNX model, whole or not at all.
 
         Raises ArtifactError where the path cannot be written, and for a program that failed its verification or a model that ONNX Runtime cannot run.
         """
-        refuse_failed(self.report, path)
+        refuse_failed(path, self.record.verification)
         self.target.store(self, Path(path))
         return Path(path)

@@ -19,6 +19,7 @@ from einnet.evidence.running import OnProcessor
 from einnet.expr.values.points import work
 from einnet.graph.split import anonymous
 from einnet.instantiate.kernels import EOperator, Plan
+from einnet.records import changed
 
 if TYPE_CHECKING:
     from einnet.runtime.cpu.program import Executable
@@ -58,4 +59,4 @@ def cheap(plan: Plan) -> Iterator[int]:
 
 def with_evidence(verification: Verification, told: Mapping[str, Any]) -> Verification:
     """A verification that fails, too, where something derived is not what it should be."""
-    return {**verification, "lifting": dict(told), "passed": bool(verification["passed"] and not told["problems"])}
+    return changed(verification, lifting=dict(told), passed=bool(verification.passed and not told["problems"]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +15,12 @@ from einnet.evidence.comparison.error_statistics import error_statistics
 from einnet.evidence.comparison.verdicts import other_model
 from einnet.evidence.examine import Proven, Told, checked, proven, told_constants, told_kernels, told_lifting, told_numbers, trusted
 from einnet.evidence.numbers import SPECIAL, Observed, drawn, unlike
+from einnet.evidence.report.schema import Asked, Report
 from einnet.evidence.stored_proofs import Stored
 from einnet.graph.program import Opaque, Program
 from einnet.graph.split import anonymous, subprograms
 from einnet.instantiate.kernels import OpaqueCall, Plan
+from einnet.records import as_json, changed
 
 if TYPE_CHECKING:
     from einnet.runtime.ort import Session
@@ -37,13 +38,13 @@ def audit(model: Any, stored: Stored, seed: int = 0) -> dict[str, Any]:
     A program for a CUDA device runs on one where there is one, else on the processor by the host driver; its kernels run by the host driver.
     Raises ModelError for a model that cannot be read, UsageError for one with other inputs or outputs than the program.
     """
-    if stored.report.get("kept_whole"):
+    if isinstance(stored.record, Report) and stored.record.kept_whole:
         return audit_whole(model, stored)
     session = same_signature(model, stored)
     program = prepared(model, stored)
     plan, told = stored.plan, {"model": called(model), "program": str(stored.path)}
     certificate = audit_certificate(program, stored)
-    certificate["problems"] = other_model(model, stored.path, stored.report.get("digest")) + certificate["problems"]
+    certificate["problems"] = other_model(model, stored.path, stored.record.digest) + certificate["problems"]
     reference = beside(session, stored, seed)
     del session  # what both take together may be more memory than there is
     if is_whole(plan) and not is_node(program, plan):
@@ -85,7 +86,7 @@ def audit_one_kernel(model: Any, program: Program, stored: Stored, reference: Re
     if same_model(model, stored.plan):
         return {"problems": []}, audit_numbers(program, stored, reference, None, seed), [WHOLE_TRUSTED]
     other = f"{stored.path} hands another model than {called(model)} to ONNX Runtime"
-    if stored.written is None or stored.report["settings"]["target"] != "onnx":
+    if stored.written is None or stored.record.settings.target != "onnx":
         return {"problems": [other]}, audit_numbers(program, stored, reference, None, seed), [WHOLE_TRUSTED]
     try:
         plan = written.plan_of(stored.written, program)
@@ -135,7 +136,7 @@ def audit_whole(model: Any, stored: Stored) -> dict[str, Any]:
         "model": called(model),
         "program": str(stored.path),
         "certificate": certificate,
-        "verification": dict(stored.report["verification"]),
+        "verification": as_json(stored.record.verification),
         "passed": same,
     }
 
@@ -158,8 +159,8 @@ def audit_certificate(program: Program, stored: Stored) -> dict[str, Any]:
             proven.append(replace(entry, proofs=tuple(checked(entry.derivation))))
         except CertificateError as error:
             problems.append(f"derivation {number}, {error}")
-    changed = [s for s in stored.report["subprograms"] if s["changed"]] if stored.report["runs"] != "whole model" else []
-    missing = [s["output"] for s in changed if s["key"] not in starts]
+    changed = [s for s in stored.record.subprograms if s.changed] if stored.record.runs != "whole model" else []
+    missing = [s.output for s in changed if s.key not in starts]
     problems += [f"{name} was changed, and there is no derivation of it" for name in missing]
     told = [(key, e.derivation if is_window(e.derivation) else None) for key, e in zip(starts, entries, strict=True)]
     problems += [f"derivation {n} is told twice" for n, one in enumerate(told, 1) if one in told[: n - 1]]
@@ -178,12 +179,12 @@ def prepared(model: Any, stored: Stored) -> Program:
     from einnet.graph.onnx.importer import load
     from einnet.graph.passes.prepare import prepare
 
-    return prepare(load(model, shapes=shapes(stored)), permuted=permuted(stored.report["settings"]))
+    return prepare(load(model, shapes=shapes(stored)), permuted=permuted(stored.record.settings))
 
 
-def permuted(settings: Mapping[str, Any]) -> bool:
+def permuted(settings: Asked) -> bool:
     """The program was searched with its data in the order that convolutions want with channels last."""
-    return bool(settings.get("channels_last", settings.get("target") != "onnx"))
+    return settings.target != "onnx" if settings.channels_last is None else settings.channels_last
 
 
 def called(model: Any) -> str:
@@ -234,15 +235,15 @@ def audit_numbers(
 
     inputs, expected = reference
     problems: list[str] = []
-    tolerance = TOLERANCE[stored.report["settings"]["allow"]]
+    tolerance = TOLERANCE[stored.record.settings.allow]
     told: dict[str, Any] = {}
     for draw in BESIDE:
         got, on = stored.tried(drawn(inputs, draw))
         compared = compare_outputs(got, expected[draw], tolerance)
         if draw == "normal":
-            told = {**compared, "on": on, "statistics": error_statistics(got, expected[draw])}
-        elif not compared["passed"] and "not_compared" not in compared:
-            problems.append(f"outputs on {draw} inputs are {compared['max_rel']:.3g} of max|y| from ONNX Runtime's; allowed is {tolerance:g}")
+            told = {**as_json(changed(compared, on=on)), "statistics": error_statistics(got, expected[draw])}
+        elif not compared.passed and compared.not_compared is None:
+            problems.append(f"outputs on {draw} inputs are {compared.max_rel:.3g} of max|y| from ONNX Runtime's; allowed is {tolerance:g}")
     if found is not None:
         engine = CUT_OFF if observed else 0.0
         told["subprograms"] = told_numbers(program, found, observed or stored.observing(found.lifting), inputs, seed, engine)

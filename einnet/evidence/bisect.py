@@ -48,17 +48,17 @@ def bisect(model: Any, stored: Stored, seed: int = 1) -> Json:
     from einnet.graph.passes.prepare import prepare
 
     derived = {anonymous(e.derivation.start).key: e for e in stored.certificate.entries}
-    changed = {s["key"] for s in stored.report["subprograms"] if s["changed"]} & derived.keys()
+    changed = {s.key for s in stored.record.subprograms if s.changed} & derived.keys()
     if not changed:
         raise UsageError(f"{stored.path}: nothing in it was derived; it runs the model's own operators")
-    program = prepare(load(model, shapes=shapes(stored)), permuted=permuted(stored.report["settings"]))
+    program = prepare(load(model, shapes=shapes(stored)), permuted=permuted(stored.record.settings))
     trial = _Trial(program, stored, seed)
     found: list[tuple[float, Subprogram]] = []
     for part in trial.parts:
         if part.key in changed:
             entry = derived[part.key]
             got = trial.run({part.output.name: operators(entry.derivation, entry.matches)})
-            found.append((compare_outputs(got, trial.wanted, 0.0)["max_rel"], part))
+            found.append((compare_outputs(got, trial.wanted, 0.0).max_rel, part))
     found.sort(key=lambda pair: -pair[0])
     rows = [{"output": p.output.name, "nodes": list(p.origin), "key": p.key, "moved": moved} for moved, p in found]
     apart = len(changed - {p.key for _, p in found})

@@ -78,7 +78,7 @@ def verified(outcome: Outcome, program: Executable, verify: Verify) -> Verificat
         found = verify(outcome, program)
     except EinNetError:
         return None
-    return found if found["passed"] else None
+    return found if found.passed else None
 
 
 Programs = dict[str, "Executable"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,8 +11,11 @@ import numpy as np
 
 from einnet.derivation import einfile
 from einnet.derivation.checker.check import Proof
+from einnet.errors import ArtifactError
 from einnet.evidence.certificate import Certificate, Entry
 from einnet.evidence.report.assemble import reported
+from einnet.evidence.report.plain import plain
+from einnet.records import Record, as_json, read
 from einnet.runtime.sealed import reading
 
 if TYPE_CHECKING:
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from einnet.evidence.exercise import Runner
     from einnet.evidence.lift import Lifting
     from einnet.evidence.numbers import Observed
+    from einnet.evidence.pages.story import Base, Reasons
+    from einnet.evidence.pages.story import Proven as Told
+    from einnet.evidence.report.schema import AnyReport
     from einnet.instantiate.kernels import Plan
     from einnet.search.outcome import Outcome
 
@@ -37,6 +43,13 @@ class Stored(Protocol):
         """The report of the optimization, as `--json` writes it."""
 
     @property
+    def record(self) -> AnyReport:
+        """The same with its types. Raises ArtifactError for one that is none."""
+
+    def story(self, considered: Iterable[tuple[int, Told]] = (), reasons: Reasons | None = None) -> Base:
+        """The report, joined with the derivations."""
+
+    @property
     def certificate(self) -> Certificate:
         """The derivations, and how each step was proven when the program was made."""
 
@@ -49,12 +62,8 @@ class Stored(Protocol):
         """What runs."""
 
     @property
-    def written(self) -> dict[str, Any] | None:
+    def written(self) -> Written | None:
         """What it tells of the kernels of which a model was written that runs in their place; None where there is none."""
-
-    @property
-    def card(self) -> dict[str, Any]:
-        """What is told of it beside its subprograms, where it is for a card: its device and its steps."""
 
     @property
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -99,36 +108,90 @@ class Considered:
     matches: tuple[str, ...]
 
 
-def derivations_told(outcome: Outcome, certificate: Certificate) -> tuple[dict[str, object], list[str]]:
-    """What a stored program tells of derivations, `certificate` and `considered`, and their texts: first those that it stands on."""
-    texts = [einfile.write(e.derivation, e.matches) for e in certificate.entries]
-    considered: list[dict[str, object]] = []
+class Written(Record):
+    """The kernels of which a model was written: a plan without the values of its constants, models of opaque nodes in base 85, inputs' shapes."""
+
+    plan: Any
+    models: list[str]
+    shapes: dict[str, list[int]]
+
+
+class Recorded(Record):
+    """How the steps of a derivation were proven, each as a `Proof`; the derivation itself is stored as text."""
+
+    key: str
+    proofs: list[list[str | int]]
+
+
+class ConsideredRow(Record):
+    """A candidate of which a derivation is stored, though it does not run."""
+
+    key: str
+    candidate: int
+
+
+class Metadata(Record):
+    """What a stored program tells of its making; a program for a card may tell nothing.
+
+    `written` are the kernels of which a model was written that runs in their place.
+    """
+
+    report: dict[str, Any] | None = None
+    certificate: list[Recorded] | None = None
+    considered: list[ConsideredRow] | None = None
+    written: Written | None = None
+
+
+def metadata_of(path: Path, stored: Mapping[str, Any]) -> Metadata:
+    """What a program tells of its making. Raises ArtifactError for what is none of it."""
+    try:
+        return read(Metadata, stored)
+    except ValueError as error:
+        raise ArtifactError(f"{path} holds a program but no report of an optimization: {error}") from error
+
+
+def metadata_json(report: AnyReport, outcome: Outcome, certificate: Certificate, written: Written | None = None) -> tuple[dict[str, Any], list[str]]:
+    """What a stored program tells of its making, and the texts of derivations: first those that it stands on."""
+    considered, more = considered_told(outcome)
+    told = Metadata(report=as_json(report), certificate=certificate_rows(certificate), considered=considered, written=written)
+    found: dict[str, Any] = plain(told)
+    return found, [*(einfile.write(e.derivation, e.matches) for e in certificate.entries), *more]
+
+
+def considered_told(outcome: Outcome) -> tuple[list[ConsideredRow], list[str]]:
+    """The candidates that do not run and were derived, and their derivations as text."""
+    texts: list[str] = []
+    considered: list[ConsideredRow] = []
     for r in {r.subprogram.key: r for r in outcome.results}.values():
         for n, c in enumerate(reported(r.choice)):
             if c is not r.candidate and c.form.steps:
-                considered.append({"key": r.subprogram.key, "candidate": n})
+                considered.append(ConsideredRow(key=r.subprogram.key, candidate=n))
                 texts.append(einfile.write(c.form.derivation, c.form.operators()))
-    return {"certificate": certificate_json(certificate), "considered": considered}, texts
+    return considered, texts
 
 
-def considered_of(path: Path, texts: Sequence[str], metadata: Mapping[str, Any]) -> list[Considered]:
-    """The derivations in a file of candidates that do not run, of what `derivations_told` gave. Raises ArtifactError."""
+def considered_of(path: Path, texts: Sequence[str], metadata: Metadata) -> list[Considered]:
+    """The derivations in a file of candidates that do not run. Raises ArtifactError."""
     with reading(path):
-        files = map(einfile.parse, texts[len(metadata["certificate"]) :])
-        recorded = metadata["considered"]
-        return [Considered(str(r["key"]), int(r["candidate"]), file.derivation, file.matches) for r, file in zip(recorded, files)]
+        files = map(einfile.parse, texts[len(metadata.certificate or ()) :])
+        return [Considered(r.key, r.candidate, file.derivation, file.matches) for r, file in zip(metadata.considered or (), files)]
 
 
-def certificate_json(certificate: Certificate) -> list[dict[str, object]]:
+def certificate_rows(certificate: Certificate) -> list[Recorded]:
     """How each step was proven; the derivations themselves are stored as text."""
-    return [{"key": e.key, "proofs": [[p.method, p.details, p.points, p.kind] for p in e.proofs]} for e in certificate.entries]
+    return [Recorded(key=e.key, proofs=[[p.method, p.details, p.points, p.kind] for p in e.proofs]) for e in certificate.entries]
 
 
-def recorded_certificate(path: Path, texts: Sequence[str], recorded: Sequence[Mapping[str, Any]]) -> Certificate:
+def recorded_certificate(path: Path, texts: Sequence[str], recorded: Sequence[Recorded]) -> Certificate:
     """The derivations in a file, one for each record, and how their steps were proven when the program was made. Raises ArtifactError."""
     entries = []
     with reading(path):
         for text, record in zip(texts, recorded):
             file = einfile.parse(text)
-            entries.append(Entry(str(record["key"]), file.derivation, tuple(Proof(*p) for p in record["proofs"]), file.matches))
+            entries.append(Entry(record.key, file.derivation, tuple(map(proof_of, record.proofs)), file.matches))
     return Certificate(tuple(entries))
+
+
+def proof_of(stored: Sequence[str | int]) -> Proof:
+    """A proof as it is stored: its method, details, points and, since there are classes, what the checker found."""
+    return read(Proof, dict(zip(Proof.__dataclass_fields__, stored)))

@@ -21,6 +21,7 @@ from einnet.evidence.lift import Lifting, lift
 from einnet.evidence.numbers import Observed
 from einnet.evidence.prove import prove
 from einnet.evidence.running import TENSOR
+from einnet.evidence.stored_proofs import Written
 from einnet.expr.nodes import Tensor, tensors
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.onnx.shapes import Shapes
@@ -35,24 +36,23 @@ if TYPE_CHECKING:
     from einnet.derivation.steps import Derivation
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Told = Mapping[str, Any]
 
 
-def told(plan: Plan, shapes: Shapes) -> dict[str, Any]:
-    """The kernels that were written, as plain data: everything but the constants, which are computed again."""
+def told(plan: Plan, shapes: Shapes) -> Written:
+    """The kernels that were written: everything but the constants, which are computed again."""
     models: list[str] = []
 
     def blob(model: bytes) -> int:
         models.append(base64.b85encode(model).decode())
         return len(models) - 1
 
-    return {"plan": plan_json(plan, blob), "models": models, "shapes": {name: list(shape) for name, shape in shapes.items()}}
+    return Written(plan=plan_json(plan, blob), models=models, shapes={name: list(shape) for name, shape in shapes.items()})
 
 
-def plan_of(recorded: Told, program: Program) -> Plan:
+def plan_of(recorded: Written, program: Program) -> Plan:
     """The kernels that were written, their constants computed again from the model's weights. Raises ArtifactError."""
-    models = [base64.b85decode(text) for text in recorded["models"]]
-    plan = plan_from_json(recorded["plan"], lambda number: models[number], {})
+    models = [base64.b85decode(text) for text in recorded.models]
+    plan = plan_from_json(recorded.plan, lambda number: models[number], {})
     return replace(plan, constants=constants(plan, program))
 
 
@@ -129,7 +129,7 @@ def holder(program: Program, value: str, made: set[str]) -> str | None:
     return next(iter([*found, *(tensor for name, tensor in program.outputs if name == value)]), None)
 
 
-def models(model: Any, program: Program, plan: Plan, recorded: Told, runs: Plan) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+def models(model: Any, program: Program, plan: Plan, recorded: Written, runs: Plan) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     """What the writer makes of the kernels among the model's own nodes, and the model that runs. Raises UsageError as the writer does."""
     from einnet.runtime.onnx.graft import rewritten
     from einnet.runtime.onnx.same import parsed
@@ -151,7 +151,7 @@ def differences(wanted: onnx.ModelProto, runs: onnx.ModelProto) -> list[str]:
     return problems
 
 
-def observing(model: Any, program: Program, inner: Program, plan: Plan, recorded: Told, lifting: Lifting, threads: int) -> Observed:
+def observing(model: Any, program: Program, inner: Program, plan: Plan, recorded: Written, lifting: Lifting, threads: int) -> Observed:
     """Runs what the writer makes of the kernels, and tells what it holds of the tensors that were lifted and of those that these are computed of."""
     from einnet.graph.onnx.read import normalised
     from einnet.runtime.onnx.graft import rewritten
@@ -174,6 +174,6 @@ def observing(model: Any, program: Program, inner: Program, plan: Plan, recorded
     return observed
 
 
-def shapes_of(recorded: Told) -> dict[str, tuple[int, ...]]:
+def shapes_of(recorded: Written) -> dict[str, tuple[int, ...]]:
     """The shapes of inputs that were given where the model was written."""
-    return {str(name): tuple(shape) for name, shape in recorded["shapes"].items()}
+    return {name: tuple(shape) for name, shape in recorded.shapes.items()}

@@ -24,6 +24,8 @@ from einnet.cli import progress, summary
 from einnet.compile.targets import stored
 from einnet.derivation.checker.check import check
 from einnet.evidence.pages.verdict import verdict
+from einnet.evidence.report.schema import Report
+from einnet.records import read_text
 from tests.models import dynamic_batch, random_inputs, tiny, two_layers
 
 
@@ -57,16 +59,16 @@ def test_report(optimized):
 
 
 def test_table(optimized, capsys):
-    report = json.loads((optimized / "report.json").read_text())
-    distinct = len({s["key"] for s in report["subprograms"]})
+    report = read_text(Report, (optimized / "report.json").read_text())
+    distinct = len({s.key for s in report.subprograms})
     assert len(summary.rows(report)) == distinct
-    assert sum(int(row[0].removesuffix("x")) for row in summary.rows(report)) == len(report["subprograms"])
+    assert sum(int(row[0].removesuffix("x")) for row in summary.rows(report)) == len(report.subprograms)
     summary.print_summary(report, Path("small.einnet"))
     out = capsys.readouterr().out
     assert "saved to small.einnet" in out
-    assert "verification passed" in out and f"a-priori bound {report['verification']['bound']:.2g}" in out
-    assert f"speedup {report['totals']['speedup']:.2f}x over ONNX Runtime" in out
-    assert f"certificate: {report['certificate']['derivations']} derivations" in out
+    assert "verification passed" in out and f"a-priori bound {report.verification.bound:.2g}" in out
+    assert f"speedup {report.totals.speedup:.2f}x over ONNX Runtime" in out
+    assert f"certificate: {report.certificate.derivations} derivations" in out
     summary.print_summary(report, None, every=True)
     shown = capsys.readouterr().out
     assert "Conv 'conv1'" in shown

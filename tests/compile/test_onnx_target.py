@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from dataclasses import replace
 from math import inf
@@ -20,6 +19,7 @@ from einnet.compile.targets.onnx import target as onnx_target
 from einnet.errors import UsageError
 from einnet.evidence.audit import audit
 from einnet.instantiate.kernels import Conv, Kernel, Matmul, OpaqueCall, View, dense_view
+from einnet.records import as_json
 from einnet.runtime import capacity
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.roofline import flops
@@ -189,8 +189,8 @@ def test_another_written_model_is_refused(stored: tuple[onnx.ModelProto, Path], 
     model, path = stored
     program = einnet.load(path)
     (kernel,) = program.plan.kernels
-    told, written = copy.deepcopy(program.written), onnx.load_model_from_string(kernel.model)
+    told, written = as_json(program.written), onnx.load_model_from_string(kernel.model)
     change(told, written)
     plan = replace(program.plan, kernels=(replace(kernel, model=written.SerializeToString()),))
-    program.loaded = replace(program.loaded, plan=plan, metadata={**program.loaded.metadata, "written": told})
+    program.loaded = replace(program.loaded, plan=plan, metadata={**program.loaded.metadata, "written": told or None})
     assert not audit(model, program)["passed"]

@@ -22,8 +22,10 @@ from einnet.compile.ranges.target import DynamicOptimization, optimize_dynamic
 from einnet.compile.targets.cpu import contest as decide
 from einnet.compile.targets.stored import load
 from einnet.errors import ArtifactError, CertificateError, UsageError
+from einnet.evidence.report.schema import RangedReport
 from einnet.graph.onnx.dynamic import Dimension
 from einnet.instantiate.kernels import Conv, Matmul, Post
+from einnet.records import read
 from einnet.runtime import pool
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.program import Executable
@@ -244,7 +246,7 @@ def test_a_budget_that_is_too_small_is_told_with_what_took_so_long(tmp_path, cap
     assert sum(report["seconds"].values()) == pytest.approx(report["total_s"])
     (note,) = report["notes"]
     assert "time budget of 0.1 s was exceeded" in note and "other sizes" in note
-    assert f"note: {note}" in summary(report)
+    assert f"note: {note}" in summary(read(RangedReport, report))
 
 
 def test_static_readers_refuse_it(made):

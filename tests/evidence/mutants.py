@@ -20,18 +20,21 @@ from einnet.compile.targets.stored import StoredProgram, load
 from einnet.derivation import einfile
 from einnet.evidence.certificate import Certificate, Entry, proofs
 from einnet.evidence.comparison.verdicts import model_digest
-from einnet.evidence.stored_proofs import certificate_json
+from einnet.evidence.report.schema import Report
+from einnet.evidence.stored_proofs import certificate_rows
 from einnet.expr.index import var
 from einnet.expr.nodes import Body, Call, Cond, Const, Mul, Read, Scope, Select, children, make_add, rebuild
 from einnet.graph.program import Program
 from einnet.graph.split import anonymous, subprograms
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, Post, View
+from einnet.records import as_json
 from einnet.runtime import artifact
 from einnet.runtime.artifact import Loaded
 from einnet.runtime.cpu.compile import compile_operators, operator_names
 from einnet.runtime.cpu.link import ObjectFile
 from einnet.runtime.cpu.program import build_code
 from einnet.search.forms import Form
+from tests.filled import filled
 
 THREADS = 1
 
@@ -51,7 +54,7 @@ def stored(model: Any, path: Path, seed: int = 0, depth: int = 3, states: int = 
     derived = [f for f in forms if f.steps]
     entries = [Entry(anonymous(f.start).key, f.derivation, proofs(f.derivation), tuple(f.operators())) for f in derived]
     certificate = Certificate(tuple(entries))
-    metadata = {"report": report(model, program, derived), "certificate": certificate_json(certificate), "considered": []}
+    metadata = {"report": report(model, program, derived), "certificate": as_json(certificate_rows(certificate)), "considered": []}
     texts = [einfile.write(e.derivation, e.matches) for e in entries]
     artifact.save(path, plan, build_code(plan, THREADS), metadata, texts, threads=THREADS)
     return load(path)
@@ -62,7 +65,8 @@ def report(model: Any, program: Program, derived: list[Form]) -> dict[str, Any]:
     keys = {anonymous(f.start).key for f in derived}
     parts = [{"output": p.output.name, "key": p.key, "changed": p.key in keys} for p in subprograms(program)]
     settings = {"allow": "precision", "target": "native"}
-    return {"model": "drawn", "runs": "derived", "settings": settings, "subprograms": parts, "digest": model_digest(model), "verification": {}}
+    told = {"model": "drawn", "runs": "derived", "settings": settings, "subprograms": parts, "digest": model_digest(model)}
+    return dict(as_json(filled(Report, told)))
 
 
 def mutants(program: StoredProgram, seed: int = 0) -> Iterator[Mutant]:
@@ -311,7 +315,7 @@ def manifests(loaded: Loaded, generator: random.Random) -> Made:
         return replace(loaded, metadata={**loaded.metadata, "report": {**report, **changes}})
 
     yield "another digest", with_report(digest="0" * 32)
-    yield "said to be kept whole", with_report(kept_whole=True)
+    yield "said to be kept whole", with_report(kept_whole="because")
     yield "said to run whole", with_report(runs="whole model")
     yield "another class allowed", with_report(settings={**report["settings"], "allow": "exact"})
     yield "said to be unchanged", with_report(subprograms=[{**s, "changed": False} for s in report["subprograms"]])

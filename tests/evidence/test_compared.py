@@ -19,6 +19,7 @@ from einnet.evidence.comparison.verify import compare_outputs
 from einnet.evidence.report.assemble import build_report
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
+from einnet.records import changed
 from einnet.runtime.onnx.model import export
 from einnet.runtime.ort import Session
 from einnet.runtime.timing import Timing
@@ -43,13 +44,13 @@ def model(nodes, inputs, outputs, constants=None, opset=18) -> onnx.ModelProto:
 def test_a_reference_without_a_number_passes_nothing() -> None:
     nan = np.full((2, 3), np.nan, np.float32)
     found = compare_outputs({"y": nan}, {"y": nan}, 1e-4)
-    assert found["passed"] is False
-    assert "y" in found["not_compared"]
+    assert found.passed is False
+    assert "y" in found.not_compared
     some = nan.copy()
     some[0, 0] = 1
-    assert compare_outputs({"y": some}, {"y": some}, 1e-4)["passed"]
-    assert compare_outputs({"y": nan[:0]}, {"y": nan[:0]}, 1e-4)["passed"]
-    assert not compare_outputs({"y": some + 1}, {"y": some}, 1e-4)["passed"]
+    assert compare_outputs({"y": some}, {"y": some}, 1e-4).passed
+    assert compare_outputs({"y": nan[:0]}, {"y": nan[:0]}, 1e-4).passed
+    assert not compare_outputs({"y": some + 1}, {"y": some}, 1e-4).passed
 
 
 def test_a_model_whose_results_are_nan_is_kept_whole_and_not_compared(tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_what_the_original_runs_is_not_compared_with_itself(tmp_path: Path, caps
 
 def test_a_program_that_failed_is_not_written(tmp_path: Path) -> None:
     result = einnet.optimize(two_layers(), **SHORT)
-    result.report["verification"] = {**result.report["verification"], "passed": False, "max_rel": 0.5}
+    result.record = changed(result.record, verification=changed(result.record.verification, passed=False, max_rel=0.5))
     for name in ("p.einnet", "p.onnx"):
         with pytest.raises(ArtifactError, match="not written: the program failed its verification"):
             result.save(tmp_path / name)
@@ -152,16 +153,16 @@ def test_the_function_takes_cuda_as_the_command_does(tmp_path: Path) -> None:
 
 def test_a_time_that_was_taken_once_is_no_ratio() -> None:
     result = einnet.optimize(two_layers(), derive=False, **SHORT)
-    t = result.report["totals"]
-    times = {name: Timing(t[f"{name}_ms"] / 1e3, 0.0, 3) for name in ("original", "optimized", "onnxruntime")}
+    t = result.timed.totals
+    times = {name: Timing(getattr(t, f"{name}_ms") / 1e3, 0.0, 3) for name in ("original", "optimized", "onnxruntime")}
     given = (result.model, result.outcome.program, result.outcome, result.settings)
-    rest = (result.report["verification"], result.certificate, (), {}, 1.0)
-    assert build_report(*given, {**times, "once": "out of memory"}, *rest)["totals"]["speedup"] is None
-    assert build_report(*given, {**times, "once": ""}, *rest)["totals"]["speedup"] == pytest.approx(t["onnxruntime_ms"] / t["optimized_ms"])
+    rest = (result.record.verification, result.certificate, (), {}, 1.0)
+    assert build_report(*given, {**times, "once": "out of memory"}, *rest).totals.speedup is None
+    assert build_report(*given, {**times, "once": ""}, *rest).totals.speedup == pytest.approx(t.onnxruntime_ms / t.optimized_ms)
 
 
 def test_not_compared_is_neither() -> None:
-    assert not_compared(1e-4, "why")["passed"] is None
+    assert not_compared(1e-4, "why").passed is None
 
 
 def own_operators(given: onnx.ModelProto, opset: int) -> onnx.ModelProto:

@@ -14,10 +14,12 @@ from einnet.compile.targets.cpu.contest import behind, slower
 from einnet.evidence.comparison.verify import Trial
 from einnet.evidence.pages.times import time_lines
 from einnet.evidence.report.kernel_times import cost_model, owners, rates
+from einnet.evidence.report.schema import KernelRow
 from einnet.graph.onnx.read import serialised
 from einnet.instantiate.kernels import EOperator, Matmul, OpaqueCall, dense_view
 from einnet.runtime.cpu.roofline import Machine
 from einnet.runtime.timing import Comparison
+from tests.filled import filled
 from tests.models import random_inputs, two_outputs, with_opaque
 
 MACHINE = Machine(peak=1e9, bandwidth=1e8, launch=1e-6)
@@ -54,34 +56,34 @@ def test_every_kernel_has_an_owner_and_a_time(result):
 def test_rates_of_a_product():
     kernel = Matmul(dense_view("a", (10, 20)), dense_view("b", (20, 30)), dense_view("c", (10, 30)))
     found = rates(kernel, 1e-4, MACHINE)
-    assert found["flops"] == 2 * 10 * 20 * 30
-    assert found["bytes"] == 4 * (200 + 600 + 300)
-    assert found["gflops"] == pytest.approx(0.12)
-    assert found["share_of_peak"] == pytest.approx(0.12)
-    assert found["share_of_bandwidth"] == pytest.approx(0.44)
+    assert found.flops == 2 * 10 * 20 * 30
+    assert found.bytes == 4 * (200 + 600 + 300)
+    assert found.gflops == pytest.approx(0.12)
+    assert found.share_of_peak == pytest.approx(0.12)
+    assert found.share_of_bandwidth == pytest.approx(0.44)
 
 
-def told(ms: float, predicted: float | None, estimated: bool = False, key: str | None = "k") -> dict[str, object]:
+def told(ms: float, predicted: float | None, estimated: bool = False, key: str | None = "k") -> KernelRow:
     known = {"gflops": 1.0, "share_of_peak": 0.5} if predicted is not None else {"gflops": None, "share_of_peak": None}
     rest = {"kernel": f"kernel of {ms} ms", "nodes": ["Conv 'c'"], "key": key, "gbs": 2.0, "share_of_bandwidth": 0.25, "roofline_ms": 1.0}
-    return {"ms": ms, "predicted_ms": predicted, "estimated": estimated, **known, **rest}
+    return filled(KernelRow, {"ms": ms, "predicted_ms": predicted, "estimated": estimated, **known, **rest})
 
 
 def test_error_of_the_cost_model_and_its_lines():
     entries = [told(2.0, 1.0), told(1.0, 1.1), told(4.0, 12.0, estimated=True, key="other"), told(8.0, None, key=None)]
     model = cost_model(entries)
-    assert (model["kernels"], model["estimated"]) == (3, 1)
-    assert model["median_error"] == pytest.approx(0.5)
-    assert model["worst_error"] == pytest.approx(2.0)
-    assert model["worst_kernel"] == "kernel of 4.0 ms"
-    assert model["roofline_median_error"] == pytest.approx(0.5)
+    assert (model.kernels, model.estimated) == (3, 1)
+    assert model.median_error == pytest.approx(0.5)
+    assert model.worst_error == pytest.approx(2.0)
+    assert model.worst_kernel == "kernel of 4.0 ms"
+    assert model.roofline_median_error == pytest.approx(0.5)
     lines = time_lines(entries, model, {"k": 7})
     assert "15 ms" in lines[0]
     assert [line.split()[0] for line in lines[3:7]] == ["8", "4", "2", "1"]
     assert "~12" in lines[4]
     assert "[Derivation 7, Conv 'c']" in lines[5]
     assert "median 50%, worst 200%" in lines[8]
-    assert cost_model([])["median_error"] is None
+    assert cost_model([]).median_error is None
     assert time_lines([], cost_model([]), {}) == []
 
 

@@ -15,10 +15,10 @@ import numpy as np
 from einnet.compile.run import Made, Run
 from einnet.compile.target import Optimization
 from einnet.evidence.certificate import Certificate
-from einnet.evidence.comparison.verdicts import model_digest
 from einnet.evidence.comparison.verify import TOLERANCE, compare_outputs
-from einnet.evidence.report.assemble import called, head, runs, subprogram_report, told
+from einnet.evidence.report.assemble import unmeasured
 from einnet.evidence.report.plain import plain
+from einnet.evidence.report.schema import Report
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
@@ -68,17 +68,8 @@ class NumpyTarget:
         found = compare_outputs(program(run.trial.inputs), run.trial.expected, TOLERANCE[self.settings.allow])
         return Made(outcome, program, found)
 
-    def report(self, run: Run, made: Made, certificate: Certificate) -> dict[str, Any]:
-        return {
-            **head(called(run.model, run.program), self.settings),
-            "digest": model_digest(run.model),
-            "runs": runs(made.outcome),
-            "subprograms": [subprogram_report(r) for r in made.outcome.results],
-            "totals": {"optimized_ms": None, "speedup": None},
-            "certificate": told(certificate),
-            "verification": made.verification,
-            "notes": made.outcome.notes,
-        }
+    def report(self, run: Run, made: Made, certificate: Certificate) -> Report:
+        return unmeasured(run.model, run.program, made.outcome, self.settings, made.verification, certificate, run.used)
 
     def store(self, optimization: Optimization, path: Path) -> None:
         program = optimization.executable

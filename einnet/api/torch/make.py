@@ -80,7 +80,7 @@ def program(frozen: Frozen, count: int, options: Options, settings: Settings) ->
     path = program_cache.path_of(frozen.digest, settings) if options.store else None
     found = program_cache.recalled(path) if path and not settings.fresh else None
     if isinstance(found, StoredProgram):
-        return on_processor(found.executable), verdict(found.report), True
+        return on_processor(found.executable), verdict(found.record), True
     model = frozen.onnx(count)
     try:
         result = optimize(model, replace(settings))
@@ -90,7 +90,7 @@ def program(frozen: Frozen, count: int, options: Options, settings: Settings) ->
         raise EinNetError(f"optimizing it failed: {type(error).__name__}: {error}") from error
     if path:
         program_cache.remember(result, path)
-    return on_processor(result.executable), verdict(result.report), False
+    return on_processor(result.executable), verdict(result.timed), False
 
 
 def outputs(found: Any) -> list[Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,14 @@ from einnet.compile.run import on_processor
 from einnet.errors import ArtifactError, BackendError, UsageError
 from einnet.evidence.comparison.verdicts import refuse_failed
 from einnet.evidence.comparison.verify import RUNS, SETTLE_S, Array, compare_outputs, random_inputs
+from einnet.evidence.report.schema import OnnxOut, Verification
 from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.runtime.files import replacing
 from einnet.runtime.onnx.graft import rewritten
 
 if TYPE_CHECKING:
     from einnet.compile.target import Optimization
+    from einnet.evidence.stored_proofs import Written
     from einnet.graph.onnx.shapes import Shapes
     from einnet.search.outcome import Outcome
 
@@ -29,22 +30,10 @@ Model = bytes | str | Path
 """What ONNX Runtime takes."""
 
 
-@dataclass(frozen=True)
-class Comparison:
+def comparison(verification: Verification, times: Mapping[str, Any]) -> OnnxOut:
     """The written model beside the original, both in ONNX Runtime: errors by output, and ms of one run."""
-
-    verification: Mapping[str, Any]
-    original_ms: float
-    optimized_ms: float
-
-    @property
-    def speedup(self) -> float:
-        return self.original_ms / self.optimized_ms
-
-    def as_dict(self) -> dict[str, Any]:
-        """For the report."""
-        times = {"original_ms": self.original_ms, "optimized_ms": self.optimized_ms, "speedup": self.speedup}
-        return {"verification": dict(self.verification), **times}
+    original, optimized = (1e3 * times[name].median for name in ("onnxruntime", "optimized"))
+    return OnnxOut(verification=verification, original_ms=original, optimized_ms=optimized, speedup=original / optimized)
 
 
 def to_onnx(optimization: Optimization) -> onnx.ModelProto:
@@ -91,15 +80,15 @@ def kernels_of(outcome: Outcome, model: Any, shapes: Shapes | None) -> Plan:
     return partial_plan(outcome, written(outcome), values(normalised(model, shapes)))
 
 
-def kernels_told(optimization: Optimization) -> dict[str, Any]:
-    """What a stored program tells of the kernels of which the model that it holds was written; nothing where it holds the original."""
+def kernels_told(optimization: Optimization) -> Written | None:
+    """The kernels of which the model that a program holds was written; nothing where it holds the original."""
     from einnet.evidence.written import told
 
     outcome = optimization.outcome
     if outcome.whole or not written(outcome):
-        return {}
+        return None
     shapes = optimization.settings.shapes
-    return {"written": told(kernels_of(outcome, optimization.model, shapes), shapes)}
+    return told(kernels_of(outcome, optimization.model, shapes), shapes)
 
 
 def typed(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -163,11 +152,11 @@ def as_the_original(optimization: Optimization, written: Path, path: Path) -> No
         got = Session(written, threads, title=str(path))(inputs)
     except (BackendError, UsageError) as error:
         raise ArtifactError(f"{path} is not written: {str(error).splitlines()[0]}") from error
-    found = compare_outputs(got, wanted, float(optimization.report["verification"]["tolerance"]))
-    refuse_failed({"verification": found}, path)
+    found = compare_outputs(got, wanted, optimization.record.verification.tolerance)
+    refuse_failed(path, found)
 
 
-def compare(optimization: Optimization, model: Any, path: Path, seconds: float = 3.0) -> Comparison:
+def compare(optimization: Optimization, model: Any, path: Path, seconds: float = 3.0) -> OnnxOut:
     """Run the written model and the one that it came from in ONNX Runtime on the same random inputs: outputs compared, times interleaved."""
     from einnet.graph.onnx.read import runnable
     from einnet.runtime.ort import Session
@@ -177,10 +166,9 @@ def compare(optimization: Optimization, model: Any, path: Path, seconds: float =
     inputs = random_inputs(plan, optimization.settings.seed)
     wanted = Session(runnable(model), threads)(inputs)
     got = Session(path, threads, title=str(path))(inputs)
-    verification = compare_outputs(got, wanted, float(optimization.report["verification"]["tolerance"]))
-    peak = optimization.report.get("peak_bytes", {}).get("onnxruntime")
-    times = in_turn(runnable(model), path, inputs, threads, seconds, peak)
-    return Comparison(verification, 1e3 * times["onnxruntime"].median, 1e3 * times["optimized"].median)
+    verification = compare_outputs(got, wanted, optimization.record.verification.tolerance)
+    peak = (optimization.timed.peak_bytes or {}).get("onnxruntime")
+    return comparison(verification, in_turn(runnable(model), path, inputs, threads, seconds, peak if isinstance(peak, int) else None))
 
 
 def in_turn(

@@ -23,6 +23,7 @@ from einnet.graph.bundle import bundles
 from einnet.graph.onnx.dynamic import Dimension, carried
 from einnet.graph.program import Program
 from einnet.graph.split import anonymous, subprograms
+from einnet.records import as_json
 from einnet.runtime.ort import Session
 from einnet.search.settings import Settings
 
@@ -36,17 +37,17 @@ def audit_ranged(model: Any, stored: RangedProgram, seed: int = 0) -> dict[str, 
     A derivation is a problem where a step of it does not hold at a size, and where it starts from an expression that the model does not have there.
     Raises ModelError for a model that cannot be read, UsageError for one with other inputs than the program.
     """
-    told = stored.report["dynamic"]
+    told = stored.record.dynamic
     dimension = Dimension(stored.name, stored.lowest, stored.highest)
-    shapes = {name: tuple(shape) for name, shape in told["shapes"].items()}
+    shapes = {name: tuple(shape) for name, shape in told.shapes.items()}
     source = carried(model, dimension.name)
     session = Session(source.model.SerializeToString(), stored.ranged.manifest.threads, title=str(model))
     if {a.name for a in session.inputs} != set(stored.inputs):
         raise UsageError(f"{stored.path} was made from another model: its inputs are {', '.join(stored.inputs)}")
     family = Family(source, dimension, Settings(shapes=shapes))
     certificate = audit_certificate(stored, family)
-    measured = [found["report"] for found in stored.report["sizes"].values() if found["report"]]
-    certificate["problems"] += other_model(source.model, stored.path, measured[0].get("digest") if measured else None)
+    measured = [found.report for found in stored.record.sizes.values() if found.report]
+    certificate["problems"] += other_model(source.model, stored.path, measured[0].digest if measured else None)
     sizes = {str(size): audit_size(source.model, stored, family.at(size).program, session, size, seed) for size in stored.sizes}
     passed = not certificate["problems"] and all(found["passed"] for found in sizes.values())
     return {"model": str(model), "program": str(stored.path), "certificate": certificate, "sizes": sizes, "passed": passed}
@@ -58,7 +59,7 @@ def audit_size(model: Any, stored: RangedProgram, program: Program, session: Ses
     plan = executable.plan
     types = {b.name: b.dtype for b in plan.buffers}
     values = random_values([(name, view.shape, types[view.buffer]) for name, view in plan.inputs], seed)
-    found = compare_outputs(executable(values), session(values), TOLERANCE[stored.report["settings"]["allow"]])
+    found = as_json(compare_outputs(executable(values), session(values), TOLERANCE[stored.record.settings.allow]))
     if is_whole(plan) and not is_node(program, plan):
         problems = [] if same_model(model, plan) else ["it hands another model to ONNX Runtime"]
         return {**found, "whole": True, "problems": problems, "passed": found["passed"] and not problems}
@@ -80,11 +81,11 @@ def audit_size(model: Any, stored: RangedProgram, program: Program, session: Ses
 
 def without_derivation(stored: RangedProgram, derivations: Sequence[Derivation], size: int) -> list[str]:
     """What was changed at a size that was measured, by its report, and has no derivation there."""
-    report = stored.report["sizes"][str(size)]["report"]
-    if not report or report["runs"] == "whole model":
+    report = stored.record.sizes[str(size)].report
+    if not report or report.runs == "whole model":
         return []
     starts = {anonymous(d.start).key for d in derivations}
-    return [f"{s['output']} was changed, and there is no derivation of it" for s in report["subprograms"] if s["changed"] and s["key"] not in starts]
+    return [f"{s.output} was changed, and there is no derivation of it" for s in report.subprograms if s.changed and s.key not in starts]
 
 
 def audit_certificate(stored: RangedProgram, family: Family) -> dict[str, Any]:
@@ -102,8 +103,8 @@ def audit_certificate(stored: RangedProgram, family: Family) -> dict[str, Any]:
                 starts[size] = keys(family, size)
             why = audit_one(text, size, starts[size], methods, isinstance(found, str))
             problems += [] if why is None else [f"derivation {number}, at {text.name} = {size}: {why}"]
-    if len(stored.derivations) != len(stored.report["derivations"]):
-        problems.append(f"it tells of {len(stored.report['derivations'])} derivations and holds {len(stored.derivations)}")
+    if len(stored.derivations) != len(stored.record.derivations):
+        problems.append(f"it tells of {len(stored.record.derivations)} derivations and holds {len(stored.derivations)}")
     steps = sum(len(text.at(text.sizes[0]).derivation.steps) for text in stored.derivations)
     bound = program_bound(text.at(text.sizes[0]).derivation for text in stored.derivations)
     told = {"derivations": len(stored.derivations), "steps": steps, "methods": dict(methods), "claims": dict(claims)}

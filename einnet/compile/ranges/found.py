@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from einnet.evidence.report.schema import Verification
+from einnet.evidence.report.schema import Report, Verification
 from einnet.runtime.pool import Member as Stored
 from einnet.search.forms import Form
 
@@ -18,7 +17,7 @@ class AtOneSize:
     stored: Stored
     verification: Verification
     follows: int | None = None
-    report: dict[str, Any] | None = None
+    report: Report | None = None
     proven: int = 0
     problem: str | None = None
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from einnet.compile.budget import exceeded
 from einnet.derivation import einfile
 from einnet.derivation.ranged import RangedFile, ranged, spans
-from einnet.evidence.report.assemble import head
+from einnet.evidence.report.assemble import asked
+from einnet.evidence.report.schema import GuardRow, Guards, Range, RangedDerivation, RangedReport, SizeRow
+from einnet.evidence.report.versions import versions
 from einnet.graph.onnx.dynamic import Dimension
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def certificate_text(used: Used, representative: int, dimension: Dimension) -> R
 def build(
     title: str, dimension: Dimension, settings: Settings, family: Family, sizes: Mapping[int, AtOneSize], texts: Sequence[RangedFile],
     guards: Sequence[Guard], seconds: Mapping[str, float],
-) -> dict[str, Any]:  # fmt: skip
+) -> RangedReport:  # fmt: skip
     """The report: what every size runs and how it compares, the derivations and where they hold, and what does not come over and why.
 
     `seconds` are those of each part of the run.
@@ -53,44 +55,51 @@ def build(
     total = sum(seconds.values())
     late = exceeded(total, settings)
     parts = ", ".join(f"{part} {took:.1f} s" for part, took in seconds.items())
-    return {
-        **head(title, settings),
-        "dynamic": {**dimension._asdict(), "representative": family.representative, "problem": family.problem, "shapes": dict(settings.shapes)},
-        "sizes": {str(size): size_report(found) for size, found in sizes.items()},
-        "derivations": [derivation_report(d) for d in texts],
-        "guards": guard_report(guards),
-        "seconds": dict(seconds),
-        "total_s": total,
-        "notes": [f"{note} ({parts})" for note in late],
-    }
+    shapes = {name: list(shape) for name, shape in settings.shapes.items()}
+    return RangedReport(
+        model=title,
+        backend=settings.backend,
+        threads=settings.threads,
+        versions=versions(),
+        settings=asked(settings),
+        dynamic=Range(**dimension._asdict(), representative=family.representative, problem=family.problem, shapes=shapes),
+        sizes={str(size): size_report(found) for size, found in sizes.items()},
+        derivations=[derivation_report(d) for d in texts],
+        guards=guard_report(guards),
+        seconds=dict(seconds),
+        total_s=total,
+        notes=[f"{note} ({parts})" for note in late],
+    )
 
 
-def size_report(found: AtOneSize) -> dict[str, Any]:
-    """One size: measured, or as which measured size; `passed` is the comparison with ONNX Runtime."""
-    told = {"follows": found.follows, "verification": found.verification, "proven_nodes": found.proven, "problem": found.problem}
-    return {**told, "kernels": len(found.stored.plan.kernels), "report": found.report}
+def size_report(found: AtOneSize) -> SizeRow:
+    """One size: measured, or as which measured size."""
+    return SizeRow(
+        follows=found.follows, verification=found.verification, proven_nodes=found.proven, problem=found.problem,
+        kernels=len(found.stored.plan.kernels), report=found.report,
+    )  # fmt: skip
 
 
-def derivation_report(text: RangedFile) -> dict[str, Any]:
+def derivation_report(text: RangedFile) -> RangedDerivation:
     """A derivation: its start, how many steps, their worst class, the sizes at which it runs, and by what proof it holds there."""
     derivation = text.at(text.sizes[0]).derivation
     start = next(line for line in text.body.splitlines() if line.startswith("from "))
-    told = {"from": start[5:], "steps": len(derivation.steps), "kind": derivation.kind, "sizes": spans(text.sizes)}
-    return {**told, "holds": text.holds(text.for_every_size())}
+    holds = text.holds(text.for_every_size())
+    return RangedDerivation(start=start[5:], steps=len(derivation.steps), kind=derivation.kind, sizes=spans(text.sizes), holds=holds)
 
 
-def guard_report(guards: Sequence[Guard]) -> dict[str, Any]:
+def guard_report(guards: Sequence[Guard]) -> Guards:
     """How many forms did not come over to a size, and the first reasons."""
     reasons = Counter((g.size, g.why.splitlines()[0] if g.why else "", g.rules) for g in guards)
-    told = [{"size": size, "why": why, "rules": list(rules), "times": n} for (size, why, rules), n in reasons.items()][:TOLD]
-    return {"count": len(guards), "told": told}
+    told = [GuardRow(size=size, why=why, rules=list(rules), times=n) for (size, why, rules), n in reasons.items()][:TOLD]
+    return Guards(count=len(guards), told=told)
 
 
-def passed(report: Mapping[str, Any]) -> bool:
+def passed(report: RangedReport) -> bool:
     """Every size agrees with ONNX Runtime."""
-    return all(size["verification"]["passed"] for size in report["sizes"].values())
+    return all(size.verification.passed for size in report.sizes.values())
 
 
-def worst(report: Mapping[str, Any]) -> float:
+def worst(report: RangedReport) -> float:
     """The greatest error of all sizes, relative to max|y|."""
-    return max(float(size["verification"]["max_rel"]) for size in report["sizes"].values())
+    return max(size.verification.max_rel for size in report.sizes.values())

@@ -14,6 +14,8 @@ from einnet.compile.inputs import gather_inputs
 from einnet.derivation.ranged import parse
 from einnet.errors import ArtifactError, UsageError
 from einnet.evidence.pages.report_page import sizes_fragment
+from einnet.evidence.report.schema import RangedReport
+from einnet.records import Record, read
 from einnet.runtime.pool import Ranged
 from einnet.runtime.sealed import reading
 
@@ -97,6 +99,22 @@ class Served(ABC):
         return self.executable(self.size(given))(given)
 
 
+class Span(Record):
+    """A dimension and its sizes."""
+
+    name: str
+    lowest: int
+    highest: int
+
+
+class Brief(Record):
+    """As much of a report as running programs needs, which does not depend on the rest."""
+
+    model: str
+    dynamic: Span
+    sizes: dict[str, Any]
+
+
 class RangedProgram(Served):
     """Programs for a range of sizes from disk.
 
@@ -107,19 +125,26 @@ class RangedProgram(Served):
         self.path, self.ranged = path, Ranged(path)
         try:
             self.report: dict[str, Any] = self.ranged.manifest.metadata["report"]
-            told = self.report["dynamic"]
-            self.name, self.lowest, self.highest = str(told["name"]), int(told["lowest"]), int(told["highest"])
-            assert self.lowest >= 1 and len(self.report["sizes"]) == len(self.sizes)
-            assert all(str(size) in self.report["sizes"] for size in self.sizes)
+            self.brief = read(Brief, self.report)
+            told = self.brief.dynamic
+            self.name, self.lowest, self.highest = told.name, told.lowest, told.highest
+            assert self.lowest >= 1 and len(self.brief.sizes) == len(self.sizes)
+            assert all(str(size) in self.brief.sizes for size in self.sizes)
         except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ArtifactError(f"{path} holds programs but no report of an optimization for a range of sizes") from error
 
     def __repr__(self) -> str:
-        return f"<{self.path}: {self.report['model']}, {self.name} in {self.lowest}..{self.highest}>"
+        return f"<{self.path}: {self.brief.model}, {self.name} in {self.lowest}..{self.highest}>"
 
     def _repr_html_(self) -> str:
         """The sizes that were measured, for a notebook."""
-        return sizes_fragment(self.report)
+        return sizes_fragment(self.record)
+
+    @cached_property
+    def record(self) -> RangedReport:
+        """The report with its types. Raises ArtifactError for one that is none."""
+        with reading(self.path):
+            return read(RangedReport, self.report)
 
     @property
     def sizes(self) -> range:

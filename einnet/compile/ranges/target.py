@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,12 +42,14 @@ from einnet.evidence.certificate import certify
 from einnet.evidence.comparison.verdicts import refuse_failed
 from einnet.evidence.comparison.verify import TOLERANCE, compare_outputs, random_values
 from einnet.evidence.report.plain import plain
+from einnet.evidence.report.schema import RangedReport
 from einnet.evidence.sound import keep_proven
 from einnet.expr.nodes import Scope
 from einnet.expr.resize import Resize
 from einnet.graph.onnx.dynamic import Carried, Dimension, carried
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import EOperator, Plan
+from einnet.records import as_json, changed
 from einnet.runtime.cpu.program import Executable, build_code
 from einnet.runtime.ort import Session
 from einnet.runtime.pool import Bound, Pool, save
@@ -72,7 +74,7 @@ class DynamicOptimization(Served):
     settings: Settings
     found: dict[int, AtOneSize]
     derivations: list[RangedFile]
-    report: dict[str, Any]
+    record: RangedReport
     pool: Pool
 
     def __post_init__(self) -> None:
@@ -84,8 +86,14 @@ class DynamicOptimization(Served):
         assert self.settings.threads is not None
         return self.settings.threads
 
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """What was decided and measured, as `--json` writes it."""
+        found: dict[str, Any] = as_json(self.record)
+        return found
+
     def __repr__(self) -> str:
-        return f"<{self.report['model']}, {self.dimension}>"
+        return f"<{self.record.model}, {self.dimension}>"
 
     def plan(self, size: int) -> Plan:
         """What runs at one size."""
@@ -100,9 +108,9 @@ class DynamicOptimization(Served):
 
         Raises ArtifactError where the path cannot be written, and for a program that failed its verification.
         """
-        refuse_failed(self.report, path)
+        refuse_failed(path, *(size.verification for size in self.record.sizes.values()))
         members = {size: found.stored for size, found in self.found.items()}
-        save(Path(path), self.pool, members, plain({"report": self.report}), [str(d) for d in self.derivations], self._threads)
+        save(Path(path), self.pool, members, plain({"report": self.record}), [str(d) for d in self.derivations], self._threads)
         return Path(path)
 
 
@@ -202,9 +210,9 @@ class _Run:
         assert isinstance(executable, Executable)
         results[size] = found, taken(found.outcome, at)
         self.note(outcome, at, member)
-        report = {**found.report, "model": self.title}
+        report = changed(found.timed, model=self.title)
         stored = self.pool.add(executable.plan, executable.code)
-        return AtOneSize(size, stored, found.report["verification"], None, report, member.proven, member.problem)
+        return AtOneSize(size, stored, report.verification, None, report, member.proven, member.problem)
 
     def following(self, size: int, follows: int, measured: Optimization, chosen: Mapping[Scope, Taken], until: float) -> AtOneSize:
         """Do at this size what a measured size does."""
@@ -217,7 +225,7 @@ class _Run:
         certify(outcome, at.proven)
         inputs = self.inputs(member.program)
         verification = compare_outputs(executable(inputs), self.session(inputs), TOLERANCE[self.settings.allow])
-        if not verification["passed"] and outcome.changed:
+        if not verification.passed and outcome.changed:
             outcome, executable = self.executable(outcome.original(), until)
             verification = compare_outputs(executable(inputs), self.session(inputs), TOLERANCE[self.settings.allow])
         self.note(outcome, at, member)

@@ -12,9 +12,9 @@ from einnet.compile.target import Optimization
 from einnet.errors import UsageError
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.report.assemble import build_report
-from einnet.evidence.report.plain import plain
-from einnet.evidence.report.schema import KernelRow, Report
-from einnet.evidence.stored_proofs import derivations_told
+from einnet.evidence.report.schema import KernelRow, OnnxOut, Report
+from einnet.evidence.stored_proofs import Written, metadata_json
+from einnet.records import changed
 from einnet.runtime import artifact
 from einnet.runtime.cpu.threads import resolve_threads
 from einnet.search.settings import Settings
@@ -29,7 +29,7 @@ class Timed(Made):
     kernels: tuple[KernelRow, ...] = ()
     own_kernels: tuple[KernelRow, ...] | None = None
     """Those of the model's own operators where ONNX Runtime is kept."""
-    onnx_out: dict[str, Any] | None = None
+    onnx_out: OnnxOut | None = None
     """A model that was written for ONNX Runtime, beside the original."""
 
 
@@ -37,12 +37,8 @@ def timed_report(run: Run, made: Timed, certificate: Certificate) -> Report:
     """The report of a program that was timed."""
     outcome = made.outcome
     parts = (run.model, run.program, outcome, run.settings, made.times, made.verification, certificate, made.kernels, made.peaks, run.used)
-    report = build_report(*parts)
-    if made.own_kernels is not None:
-        report["own_kernels"] = list(made.own_kernels)
-    if made.onnx_out is not None:
-        report["onnx_out"] = made.onnx_out
-    return report
+    own = None if made.own_kernels is None else list(made.own_kernels)
+    return changed(build_report(*parts), own_kernels=own, onnx_out=made.onnx_out)
 
 
 def resolved(settings: Settings, profile: object, math: object) -> Settings:
@@ -54,9 +50,8 @@ def resolved(settings: Settings, profile: object, math: object) -> Settings:
     return replace(settings, threads=resolve_threads(settings.threads))
 
 
-def store(optimization: Optimization, path: Path, more: Mapping[str, Any] | None = None) -> None:
-    """Write an optimization, whole or not at all, and what `more` is to be told of it. Raises ArtifactError where the path cannot be written."""
-    told, texts = derivations_told(optimization.outcome, optimization.certificate)
-    metadata = plain({"report": optimization.report, **told, **(more or {})})
+def store(optimization: Optimization, path: Path, written: Written | None = None) -> None:
+    """Write an optimization, whole or not at all, and of what a model was `written` for it. Raises ArtifactError where the path cannot be written."""
+    metadata, texts = metadata_json(optimization.record, optimization.outcome, optimization.certificate, written)
     executable = on_processor(optimization.executable)
     artifact.save(path, executable.plan, executable.code, metadata, texts, threads=executable.threads)

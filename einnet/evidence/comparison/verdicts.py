@@ -15,7 +15,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def not_compared(tolerance: float, why: str) -> Verification:
     """The verification of what runs the model itself: it has neither passed nor failed. The form is that of `verify.compare_outputs`."""
-    return {"max_abs": 0.0, "max_rel": 0.0, "tolerance": tolerance, "outputs": {}, "passed": None, "not_compared": why}
+    return Verification(max_abs=0.0, max_rel=0.0, tolerance=tolerance, outputs={}, passed=None, not_compared=why)
 
 
 def nowhere_a_number(reference: Mapping[str, Array]) -> list[str]:
@@ -25,14 +25,13 @@ def nowhere_a_number(reference: Mapping[str, Array]) -> list[str]:
 
 def failed(verification: Verification) -> bool:
     """Something was compared, and differs."""
-    return verification["passed"] is False
+    return verification.passed is False
 
 
-def refuse_failed(report: Mapping[str, Any], path: object) -> None:
-    """Raise ArtifactError for the report of a program that does not give the model's results: it is not written."""
-    verdicts = [report["verification"]] if "verification" in report else [found["verification"] for found in report["sizes"].values()]
+def refuse_failed(path: object, *verdicts: Verification) -> None:
+    """Raise ArtifactError for a program that does not give the model's results: it is not written."""
     for v in filter(failed, verdicts):
-        error = f"error {v['max_rel']:.2g} of max|y|, {v['tolerance']:g} allowed"
+        error = f"error {v.max_rel:.2g} of max|y|, {v.tolerance:g} allowed"
         raise ArtifactError(f"{path} is not written: the program failed its verification ({error})")
 
 

@@ -73,11 +73,11 @@ def errors(got: Mapping[str, Array], wanted: Mapping[str, Array]) -> dict[str, O
     for name, y in wanted.items():
         x = got[name]
         if x.shape != y.shape:
-            table[name] = {"max_abs": float("inf"), "scale": 1.0, "max_rel": float("inf")}
+            table[name] = OutputError(max_abs=float("inf"), scale=1.0, max_rel=float("inf"))
             continue
         if y.dtype.kind != "f":
             different = float(np.count_nonzero(x != y))
-            table[name] = {"max_abs": different, "scale": 1.0, "max_rel": different}
+            table[name] = OutputError(max_abs=different, scale=1.0, max_rel=different)
             continue
         a, b = x.astype(np.float64), y.astype(np.float64)
         same = np.isnan(a) & np.isnan(b) | (a == b)
@@ -85,28 +85,26 @@ def errors(got: Mapping[str, Array], wanted: Mapping[str, Array]) -> dict[str, O
             difference = np.where(same, 0.0, np.abs(a - b))
         worst = float(np.max(np.nan_to_num(difference, nan=np.inf), initial=0.0))
         scale = float(np.max(np.abs(b[np.isfinite(b)]), initial=0.0))
-        table[name] = {"max_abs": worst, "scale": scale, "max_rel": worst / scale if scale else (0.0 if worst == 0 else float("inf"))}
+        table[name] = OutputError(max_abs=worst, scale=scale, max_rel=worst / scale if scale else (0.0 if worst == 0 else float("inf")))
     return table
 
 
 def compare_outputs(got: Mapping[str, Array], wanted: Mapping[str, Array], tolerance: float) -> Verification:
     """Errors by output and overall; passed if every output's error is within tolerance of max|y| and none is NaN everywhere.
 
-    "not_compared" names the outputs that are.
+    `not_compared` names the outputs that are.
     """
     table = errors(got, wanted)
     empty = nowhere_a_number(wanted)
-    worst = max((e["max_rel"] for e in table.values()), default=0.0)
-    found: Verification = {
-        "max_abs": max((e["max_abs"] for e in table.values()), default=0.0),
-        "max_rel": worst,
-        "tolerance": tolerance,
-        "outputs": table,
-        "passed": worst <= tolerance and not empty,
-    }
-    if empty:
-        found["not_compared"] = f"{', '.join(empty)}: NaN in every element of the reference"
-    return found
+    worst = max((e.max_rel for e in table.values()), default=0.0)
+    return Verification(
+        max_abs=max((e.max_abs for e in table.values()), default=0.0),
+        max_rel=worst,
+        tolerance=tolerance,
+        outputs=table,
+        passed=worst <= tolerance and not empty,
+        not_compared=f"{', '.join(empty)}: NaN in every element of the reference" if empty else None,
+    )
 
 
 class Trial:

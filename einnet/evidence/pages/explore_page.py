@@ -14,9 +14,11 @@ from einnet.derivation.rules import EXPLORED, RULES
 from einnet.derivation.steps import KINDS
 from einnet.errors import UsageError
 from einnet.evidence.certificate import Entry
-from einnet.evidence.pages.proof_text import derivation_story, story
+from einnet.evidence.pages.story import derivation_story
+from einnet.evidence.report.schema import Asked, SubprogramRow
 from einnet.expr.nodes import Scope, Tensor, is_weight, nested, tensors, walk
 from einnet.expr.notation.text import parse
+from einnet.records import as_json
 from einnet.search.converge import Converged
 from einnet.search.forms import Form
 from einnet.search.space import Options, Space
@@ -61,7 +63,7 @@ def explore_derivation(text: str, max_depth: int = 2, states: int = 2000, second
     first = data["graphs"][0]
     end = file.derivation.end
     first["tensors"] |= {t.name: {"shape": t.shape, "weight": t.weight or t.values is not None} for t in tensors(end).values()}
-    first["derivations"].insert(0, {**derivation_story(entry), "flops": flops(end), "moved": moved(end)})
+    first["derivations"].insert(0, {**as_json(derivation_story(entry)), "flops": flops(end), "moved": moved(end)})
     return {**data, "replay": 0}
 
 
@@ -72,41 +74,40 @@ def explore_program(stored: Stored, max_depth: int | None = None, states: int | 
     states again. With `max_depth` or `states` it is another search, of every expression that far.
     """
     considered = [(c.candidate, Entry(c.key, c.derivation, tuple(check(c.derivation)), c.matches)) for c in stored.considered]
-    told = story(stored.report, stored.certificate.entries, considered)
-    told |= stored.card
-    distinct = {s["key"]: s for s in stored.report["subprograms"]}
+    report = stored.record
+    distinct = {s.key: s for s in report.subprograms}
     starts = {key: declared(s, stored) for key, s in distinct.items()}
     wanted = {key: scope for key, scope in starts.items() if any(s.sums for s in walk(scope))}
-    again = max_depth is None and states is None and all("depth" in s for s in distinct.values())
+    again = max_depth is None and states is None and all(s.depth is not None for s in distinct.values())
     end = time.monotonic() + seconds
     graphs = []
     for n, (key, scope) in enumerate(wanted.items()):
         share = max((end - time.monotonic()) / (len(wanted) - n), 0.1)
         asked = Options(max_depth=2 if max_depth is None else max_depth, states=2000 if states is None else states, deadline=share)
-        found = repeated(scope, stored.report, distinct[key], share) if again else graph(scope, asked)
-        graphs.append({**found, "key": key, "title": ", ".join(distinct[key]["nodes"]) or scope.text()})
-    return {"title": str(stored.path.name), "rules": rule_data(), "graphs": graphs, "program": told, "report": stored.report}
+        found = repeated(scope, report.settings, distinct[key], share) if again else graph(scope, asked)
+        graphs.append({**found, "key": key, "title": ", ".join(distinct[key].nodes) or scope.text()})
+    return {"title": str(stored.path.name), "rules": rule_data(), "graphs": graphs, "program": stored.story(considered), "report": report}
 
 
-def repeated(scope: Scope, report: Mapping[str, Any], subprogram: Mapping[str, Any], seconds: float) -> Data:
+def repeated(scope: Scope, asked: Asked, subprogram: SubprogramRow, seconds: float) -> Data:
     """The search that the optimizer made from an expression of the model, once more."""
-    asked, stopped = report["settings"], subprogram["stopped_at"]
+    stopped, depth = subprogram.stopped_at, subprogram.depth or 0
     options = Options(
-        max_depth=subprogram["depth"],
-        rules=tuple(asked["rules"] or EXPLORED),
-        converge=asked["converge"] and asked["derive"] and subprogram["depth"] == asked["max_depth"],
-        fingerprint=asked["fingerprint"],
-        kinds=KINDS[: KINDS.index(asked["allow"]) + 1],
+        max_depth=depth,
+        rules=tuple(asked.rules or EXPLORED),
+        converge=asked.converge and asked.derive and depth == asked.max_depth,
+        fingerprint=asked.fingerprint,
+        kinds=KINDS[: KINDS.index(asked.allow) + 1],
         deadline=seconds,
     )
-    return {**graph(scope, options if stopped is None else replace(options, states=stopped)), "asked": subprogram["states"]}
+    return {**graph(scope, options if stopped is None else replace(options, states=stopped)), "asked": subprogram.states}
 
 
-def declared(subprogram: Mapping[str, Any], stored: Stored) -> Scope:
+def declared(subprogram: SubprogramRow, stored: Stored) -> Scope:
     """A reported expression with the tensors that the report, or else its derivation, declares; else with those that its reads suggest."""
-    text = subprogram["expression"]
-    if "tensors" in subprogram:
-        return parse("\n".join([*subprogram["tensors"], text]))
+    text = subprogram.expression
+    if subprogram.tensors is not None:
+        return parse("\n".join([*subprogram.tensors, text]))
     for entry in stored.certificate.entries:
         if entry.derivation.start.text() == text:
             return entry.derivation.start
@@ -147,7 +148,7 @@ def effort(form: Form) -> float:
 def form_data(form: Form) -> Data:
     """One way to run the expression: its derivation, proven step by step."""
     entry = Entry(form.key, form.derivation, tuple(check(form.derivation)), tuple(form.operators()))
-    return {**derivation_story(entry), "flops": flops(form.tree), "moved": moved(form.tree)}
+    return {**as_json(derivation_story(entry)), "flops": flops(form.tree), "moved": moved(form.tree)}
 
 
 # ------------------------------------------------------------------------------------------------------- the trace in columns

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
-from typing import Any
 
 from einnet.evidence.pages.proof_text import ms
+from einnet.evidence.report.schema import KernelRow, Totals
 from einnet.expr.notation.tags import tag
 
 HUES = ("#2f6fde", "#d9822b", "#2a9d6f", "#b5479b", "#c0392b", "#6a5acd", "#0f94a8", "#8d6e2f", "#5f7f1e", "#e06c9f")
@@ -16,13 +16,14 @@ WIDTH, LEFT, SPAN = 880, 128, 560
 ROWS = (("ONNX Runtime", "onnxruntime"), ("own operators", "original"), ("optimized", "optimized"))
 
 
-def time_bars(totals: Mapping[str, Any], spread: Mapping[str, float | None]) -> str:
+def time_bars(totals: Totals, spread: Mapping[str, float | None]) -> str:
     """ONNX Runtime, the model's own operators, the optimized program: medians with their spread; what was not measured is left out."""
-    rows = [(title, key) for title, key in ROWS if totals[f"{key}_ms"]]
-    longest = max((totals[f"{key}_ms"] for _, key in rows), default=1.0)
+    times = {"onnxruntime": totals.onnxruntime_ms, "original": totals.original_ms, "optimized": totals.optimized_ms}
+    rows = [(title, key, time) for title, key in ROWS if (time := times[key])]
+    longest = max((time for _, _, time in rows), default=1.0)
     parts: list[str] = []
-    for n, (title, key) in enumerate(rows):
-        time, y = totals[f"{key}_ms"], 8 + n * 34
+    for n, (title, key, time) in enumerate(rows):
+        y = 8 + n * 34
         end, half = LEFT + SPAN * time / longest, min(SPAN * (spread.get(key) or 0.0) / longest / 2, SPAN / 4)
         parts.append(tag("text", title, x=LEFT - 10, y=y + 16, class_="end"))
         parts.append(tag("rect", class_=f"bar {key}", x=LEFT, y=y, width=end - LEFT, height=24, rx=3))
@@ -78,13 +79,14 @@ class Axes:
         yield tag("text", "operations per byte", class_="mid", x=(x0 + x1) / 2, y=y0 + 38)
 
 
-def roofline(kernels: Sequence[Mapping[str, Any]], hues: Mapping[str | None, str]) -> str:
+def roofline(kernels: Sequence[KernelRow], hues: Mapping[str | None, str]) -> str:
     """The kernels of a profile under what this machine can do at best; each has the colour of its subprogram, by key."""
-    known = [k for k in kernels if k["flops"] and k["bytes"] and k["share_of_peak"] and k["share_of_bandwidth"]]
-    if not known:
+    points = [(k.flops / k.bytes, 1e9 * k.gflops, k) for k in kernels if k.flops and k.bytes and k.gflops and k.share_of_bandwidth]
+    shares = [(rate, k.share_of_peak, k) for _, rate, k in points if k.share_of_peak]
+    if not shares:
         return tag("p", "No kernel's operations are known.")
-    peak, bandwidth = 1e9 * known[0]["gflops"] / known[0]["share_of_peak"], 1e9 * known[0]["gbs"] / known[0]["share_of_bandwidth"]
-    points = [(k["flops"] / k["bytes"], 1e9 * k["gflops"], k) for k in known]
+    rate, share, first = shares[0]
+    peak, bandwidth = rate / share, 1e9 * first.gbs / first.share_of_bandwidth
     across, up = [2 * peak / bandwidth, 1.0, *(p[0] for p in points)], [peak, peak / 100, *(p[1] for p in points)]
     axes = Axes(floor(log10(min(across))), ceil(log10(max(across))), floor(log10(min(up))), ceil(log10(max(up))))
     end, start = axes.x(10.0**axes.right), max(10.0**axes.left, 10.0**axes.low / bandwidth)
@@ -93,17 +95,17 @@ def roofline(kernels: Sequence[Mapping[str, Any]], hues: Mapping[str | None, str
     parts.append(
         tag("text", f"{rate_text(peak)}, {bandwidth / 1e9:.0f} GB/s from main memory, measured here", class_="end", x=end - 6, y=axes.y(peak) - 6)
     )
-    longest = max(k["ms"] for k in known)
-    for intensity, rate, k in sorted(points, key=lambda p: -float(p[2]["ms"])):
-        tip = tag("title", escape(f"{k['kernel']}: {ms(k['ms'])}, {rate_text(rate)}, {share_of_roof(k):.0%} of the roofline"))
-        size = 3 + 9 * (k["ms"] / longest) ** 0.5
-        parts.append(tag("circle", tip, fill=hues.get(k["key"], "#8a8f99"), cx=axes.x(intensity), cy=axes.y(rate), r=size))
+    longest = max(k.ms for _, _, k in points)
+    for intensity, rate, k in sorted(points, key=lambda p: -p[2].ms):
+        tip = tag("title", escape(f"{k.kernel}: {ms(k.ms)}, {rate_text(rate)}, {share_of_roof(k):.0%} of the roofline"))
+        size = 3 + 9 * (k.ms / longest) ** 0.5
+        parts.append(tag("circle", tip, fill=hues.get(k.key, "#8a8f99"), cx=axes.x(intensity), cy=axes.y(rate), r=size))
     return picture(386, "kernels under the roofline", parts)
 
 
-def share_of_roof(k: Mapping[str, Any]) -> float:
+def share_of_roof(k: KernelRow) -> float:
     """How close a kernel is to the nearer of its two limits; above 1 where it reads from caches what the bandwidth counts as memory."""
-    return float(max(k["share_of_peak"] or 0.0, k["share_of_bandwidth"]))
+    return max(k.share_of_peak or 0.0, k.share_of_bandwidth)
 
 
 def rate_text(v: float) -> str:

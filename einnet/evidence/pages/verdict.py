@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
-Report = Mapping[str, Any]
+from einnet.evidence.report.schema import KernelRow, Report
 
 NOISY = 0.10
 """The noise of a comparison beyond which its ratio is no headline."""
@@ -22,60 +21,58 @@ NEGLIGIBLE = 0.05
 
 def verdict(report: Report) -> str:
     """One sentence: what is faster, by how much, and how much of the model changed."""
-    totals, changed, parts = report["totals"], sum(s["changed"] for s in report["subprograms"]), len(report["subprograms"])
-    if report["verification"]["passed"] is False:
+    totals, changed, parts = report.totals, sum(s.changed for s in report.subprograms), len(report.subprograms)
+    if report.verification.passed is False:
         return "the program that was found does not give the model's results: nothing of it is to be used"
-    if report["runs"] == "whole model":
-        return "nothing was faster: ONNX Runtime is kept" if totals["noise"] <= NOISY else f"{UNSURE.format(totals['noise'])}: ONNX Runtime is kept"
-    derived = f"{changed} of {parts} parts changed" if report["runs"] == "derived" else "the model's own operators, no part changed"
-    if totals["speedup"] is None:
+    if report.runs == "whole model":
+        return "nothing was faster: ONNX Runtime is kept" if totals.noise <= NOISY else f"{UNSURE.format(totals.noise)}: ONNX Runtime is kept"
+    derived = f"{changed} of {parts} parts changed" if report.runs == "derived" else "the model's own operators, no part changed"
+    if totals.speedup is None:
         return f"ONNX Runtime was timed once: no ratio; {derived}"
-    if totals["noise"] > NOISY:
-        return f"{UNSURE.format(totals['noise'])}, about {totals['speedup']:.2f}x of ONNX Runtime's speed; {derived}"
-    if totals["speedup"] > 1 + totals["noise"]:
-        return f"{totals['speedup']:.2f}x faster than ONNX Runtime; {derived}"
-    return f"as fast as ONNX Runtime ({totals['speedup']:.2f}x, noise {totals['noise']:.1%}); {derived}"
+    if totals.noise > NOISY:
+        return f"{UNSURE.format(totals.noise)}, about {totals.speedup:.2f}x of ONNX Runtime's speed; {derived}"
+    if totals.speedup > 1 + totals.noise:
+        return f"{totals.speedup:.2f}x faster than ONNX Runtime; {derived}"
+    return f"as fast as ONNX Runtime ({totals.speedup:.2f}x, noise {totals.noise:.1%}); {derived}"
 
 
 def reasons(report: Report) -> list[str]:
     """Where little or nothing changed: what binds the time, and what could be tried."""
-    if report.get("kept_whole") or any(s["changed"] for s in report["subprograms"]):
+    if report.kept_whole or any(s.changed for s in report.subprograms):
         return []
-    asked = report["settings"]
-    cut = any(s["stopped_at"] is not None for s in report["subprograms"])
-    tries = [] if asked["allow"] == "precision" else ["--allow precision"]
-    tries += [f"--time-budget {2 * asked['time_budget']:g}"] if cut and asked["derive"] else []
-    bound = binding(report["kernels"] if report["runs"] != "whole model" else report.get("own_kernels", []))
-    whose = "the model's own operators are" if report["runs"] == "whole model" else "the time is"
+    asked = report.settings
+    cut = any(s.stopped_at is not None for s in report.subprograms)
+    tries = [] if asked.allow == "precision" else ["--allow precision"]
+    tries += [f"--time-budget {2 * asked.time_budget:g}"] if cut and asked.derive else []
+    bound = binding(report.kernels if report.runs != "whole model" else report.own_kernels or [])
+    whose = "the model's own operators are" if report.runs == "whole model" else "the time is"
     return [*([f"{whose} bound by {bound}"] if bound else []), *([f"to try: {' or '.join(tries)}"] if tries else [])]
 
 
-def binding(kernels: object) -> str:
+def binding(kernels: Sequence[KernelRow]) -> str:
     """What binds the kernels of a program, by their share of its time: `arithmetic (61 %), memory (20 %)`; nothing of no kernels."""
-    assert isinstance(kernels, (list, tuple))
-    shares: Counter[str] = Counter()
+    shares: dict[str, float] = {}
     for k in kernels:
-        shares[binds(k)] += k["ms"]
+        shares[binds(k)] = shares.get(binds(k), 0.0) + k.ms
     total = sum(shares.values())
-    return ", ".join(f"{what} ({ms / total:.0%})" for what, ms in shares.most_common() if ms > NEGLIGIBLE * total)
+    return ", ".join(f"{what} ({ms / total:.0%})" for what, ms in sorted(shares.items(), key=lambda s: -s[1]) if ms > NEGLIGIBLE * total)
 
 
-def binds(kernel: Mapping[str, Any]) -> str:
+def binds(kernel: KernelRow) -> str:
     """What binds one kernel: the peak, main memory, or neither."""
-    if kernel["gflops"] is None:
+    if kernel.share_of_peak is None:
         return "nodes that ONNX Runtime executes"
-    if kernel["share_of_peak"] >= max(BINDS, kernel["share_of_bandwidth"]):
+    if kernel.share_of_peak >= max(BINDS, kernel.share_of_bandwidth):
         return "arithmetic near the peak"
-    if kernel["share_of_bandwidth"] >= BINDS:
+    if kernel.share_of_bandwidth >= BINDS:
         return "memory"
     return "neither the peak nor memory: latency, caches, short loops"
 
 
 def opaque_line(report: Report) -> str | None:
     """The nodes without an expression, counted by operator, with the reason of each kind; None where there are none."""
-    nodes = report.get("opaque", [])
-    if not nodes:
+    if not report.opaque:
         return None
-    kinds = Counter((" + ".join(dict.fromkeys(n.partition(" ")[0] for n in node["nodes"])), node["why"]) for node in nodes)
+    kinds = Counter((" + ".join(dict.fromkeys(n.partition(" ")[0] for n in node.nodes)), node.why) for node in report.opaque)
     told = "; ".join(f"{count} {name}" + (f" ({why})" if why else "") for (name, why), count in kinds.most_common())
     return f"opaque, run by ONNX Runtime inside the program: {told}"

@@ -11,6 +11,7 @@ from einnet.derivation.rules import FORCED, RULES
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import UsageError
 from einnet.evidence.pages.explore_page import declared
+from einnet.evidence.report.schema import CandidateRow
 from einnet.expr.nodes import Scope, nested
 from einnet.instantiate.matching.types import Match, Table
 from einnet.instantiate.registry import TABLES
@@ -69,18 +70,18 @@ def why_not(stored: Stored, name: str) -> list[Data]:
     """For each distinct subprogram of a stored program: where a rule or an operator applies, what stands against it elsewhere, what it would cost."""
     asked = subject(name)
     found: dict[str, Data] = {}
-    for s in stored.report["subprograms"]:
-        if s["key"] in found:
+    for s in stored.record.subprograms:
+        if s.key in found:
             continue
         places = [
             {"scope": scope.text(), "path": path, **outcome(scope, asked)} for path, scope in asked_of(declared(s, stored), asked)
         ]
-        having = [c for c in s["candidates"] if uses(c, asked)]
-        best = min((c["measured_ms"] for c in having if c["measured_ms"] is not None), default=None)
-        predicted = min((c["predicted_ms"] for c in having if c["predicted_ms"] is not None), default=None)
-        chosen = next((c for c in s["candidates"] if c["chosen"]), None)
-        cost = {"candidates": len(having), "best_ms": best, "predicted_ms": predicted, "chosen_ms": s["measured_ms"]}
-        found[s["key"]] = {"nodes": s["nodes"], "runs": bool(chosen and uses(chosen, asked)), "places": places, **cost}
+        having = [c for c in s.candidates if uses(c, asked)]
+        best = min((c.measured_ms for c in having if c.measured_ms is not None), default=None)
+        predicted = min((c.predicted_ms for c in having if c.predicted_ms is not None), default=None)
+        chosen = next((c for c in s.candidates if c.chosen), None)
+        cost = {"candidates": len(having), "best_ms": best, "predicted_ms": predicted, "chosen_ms": s.measured_ms}
+        found[s.key] = {"nodes": s.nodes, "runs": bool(chosen and uses(chosen, asked)), "places": places, **cost}
     return list(found.values())
 
 
@@ -90,11 +91,11 @@ def why_not_expression(scope: Scope, name: str) -> list[Data]:
     return [{"scope": s.text(), "path": path, **outcome(s, asked)} for path, s in asked_of(scope, asked)]
 
 
-def uses(candidate: Data, asked: Subject) -> bool:
+def uses(candidate: CandidateRow, asked: Subject) -> bool:
     """The candidate was derived by the rule, or runs the operator."""
     if isinstance(asked, Rule):
-        return asked.name in candidate["rules"]
-    return any(o.startswith(asked.name.partition(" ")[0]) for o in candidate["operators"])
+        return asked.name in candidate.rules
+    return any(o.startswith(asked.name.partition(" ")[0]) for o in candidate.operators)
 
 
 def asked_of(scope: Scope, asked: Subject) -> list[tuple[str, Scope]]:

@@ -1,31 +1,37 @@
-"""The report: everything that was decided and measured, as plain JSON data."""
+"""The report: everything that was decided and measured."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from einnet.derivation.checker.bounds import error_bound, program_bound
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.finite import assumptions
 from einnet.evidence.comparison.verdicts import model_digest
-from einnet.evidence.report.kernel_times import cost_model
-from einnet.evidence.report.schema import CandidateRow, CertificateRow, Head, KernelRow, KernelTime, Report, SubprogramRow, Verification
+from einnet.evidence.report.kernel_times import cost_model, finite
+from einnet.evidence.report.schema import (
+    Asked,
+    CandidateRow,
+    CertificateRow,
+    KernelRow,
+    KernelTime,
+    OpaqueRow,
+    Report,
+    StepRow,
+    SubprogramRow,
+    Totals,
+    Verification,
+)
 from einnet.evidence.report.versions import versions
 from einnet.expr.nodes import tensors
 from einnet.expr.notation.printing import print_declaration
 from einnet.graph.program import Opaque, Program
+from einnet.records import changed
 from einnet.search.candidates import Candidate, Choice
 from einnet.search.outcome import Outcome, Result
 from einnet.search.settings import Settings
-
-ASKED = (
-    "max_depth", "time_budget", "target", "cpu", "allow", "tested", "finite", "strict_nan",
-    "derive", "converge", "fingerprint", "rules", "seed", "workers",
-    "scheduler",
-    "force",
-)  # fmt: skip
-"""Settings that the report repeats."""
 
 PEAKS = "original and optimized: arena and constants; onnxruntime: growth of the process in the first run, its session included"
 """What the bytes of the report are."""
@@ -40,21 +46,43 @@ def called(model: object, program: Program) -> str:
     return str(model) if isinstance(model, str) or hasattr(model, "__fspath__") else program.title
 
 
-def head(model: str, settings: Settings) -> Head:
-    """What every report starts with: the model, what ran it, what was asked for."""
-    return {
-        "model": model,
-        "backend": settings.backend,
-        "threads": settings.threads,
-        "versions": versions(),
-        "settings": {name: getattr(settings, name) for name in ASKED},
-    }
+def asked(settings: Settings, channels_last: bool | None = None) -> Asked:
+    """The settings that the report repeats."""
+    rules = None if settings.rules is None else list(settings.rules)
+    same = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name in Asked.__struct_fields__}
+    return Asked(**{**same, "rules": rules, "channels_last": channels_last})
 
 
 def told(certificate: Certificate) -> CertificateRow:
     """How many derivations and steps there are, steps by how they were proven, and by the numerical class that the checker found."""
-    counts = certificate.methods(), certificate.classes()
-    return {"derivations": len(certificate.entries), "steps": certificate.steps, "methods": counts[0], "classes": counts[1]}
+    methods, classes = certificate.methods(), certificate.classes()
+    return CertificateRow(derivations=len(certificate.entries), steps=certificate.steps, methods=methods, classes=classes)
+
+
+def unmeasured(
+    model: object, program: Program, outcome: Outcome, settings: Settings, verification: Verification, certificate: Certificate, seconds: float
+) -> Report:  # fmt: skip
+    """The report of a program of which no time is known."""
+    return Report(
+        model=called(model, program),
+        backend=settings.backend,
+        threads=settings.threads,
+        versions=versions(),
+        settings=asked(settings),
+        digest=model_digest(model),
+        runs=runs(outcome),
+        subprograms=[subprogram_report(r) for r in outcome.results],
+        totals=Totals(
+            original_ms=None, onnxruntime_ms=None, optimized_ms=None, speedup=None, speedup_over_original=None, noise=0.0,
+            search_s=outcome.seconds, total_s=seconds, states=outcome.states,
+        ),
+        spread_ms={},
+        certificate=told(certificate),
+        verification=changed(verification, bound=bound(outcome)),
+        kernels=[],
+        cost_model=cost_model(()),
+        notes=list(outcome.notes),
+    )  # fmt: skip
 
 
 def build_report(
@@ -73,40 +101,28 @@ def build_report(
 
     What was timed once has no speedup over it. `kernels` are as `kernel_profile` gives them, `peaks` bytes by program.
     """
-    opening = head(called(model, program), settings)
+    report = unmeasured(model, program, outcome, settings, verification, certificate, seconds)
     timed = [k for k in ("original", "optimized", "onnxruntime") if k in times]
     original = times["original"].median * 1e3 if "original" in times else None
     optimized, reference = times["optimized"].median * 1e3, times["onnxruntime"].median * 1e3
-    return {
-        "model": opening["model"],
-        "backend": opening["backend"],
-        "threads": opening["threads"],
-        "versions": opening["versions"],
-        "settings": opening["settings"],
-        "digest": model_digest(model),
-        "runs": runs(outcome),
-        "subprograms": [subprogram_report(r) for r in outcome.results],
-        "totals": {
-            "original_ms": original,
-            "onnxruntime_ms": reference,
-            "optimized_ms": optimized,
-            "speedup": None if times.get("once") else reference / optimized,
-            "speedup_over_original": original / optimized if original else None,
-            "noise": times.get("noise", 0.0),
-            "search_s": outcome.seconds,
-            "total_s": seconds,
-            "states": outcome.states,
-        },
-        "spread_ms": {k: times[k].spread * 1e3 for k in timed},
-        "peak_bytes": {**peaks, "measured": PEAKS},
-        "certificate": told(certificate),
-        "verification": {**verification, "bound": bound(outcome)},
-        "opaque": [{"nodes": list(n.origin), "why": n.why} for n in outcome.program.nodes if isinstance(n, Opaque)],
-        "assumes_finite": assumptions(outcome),
-        "kernels": list(kernels),
-        "cost_model": cost_model(kernels),
-        "notes": list(outcome.notes),
-    }
+    return changed(
+        report,
+        totals=changed(
+            report.totals,
+            original_ms=original,
+            onnxruntime_ms=reference,
+            optimized_ms=optimized,
+            speedup=None if times.get("once") else reference / optimized,
+            speedup_over_original=original / optimized if original else None,
+            noise=times.get("noise", 0.0),
+        ),
+        spread_ms={k: times[k].spread * 1e3 for k in timed},
+        peak_bytes={**peaks, "measured": PEAKS},
+        opaque=[OpaqueRow(nodes=list(n.origin), why=n.why) for n in outcome.program.nodes if isinstance(n, Opaque)],
+        assumes_finite=assumptions(outcome),
+        kernels=list(kernels),
+        cost_model=cost_model(kernels),
+    )
 
 
 def runs(outcome: Outcome) -> str:
@@ -124,29 +140,29 @@ def bound(outcome: Outcome) -> float:
 def subprogram_report(r: Result) -> SubprogramRow:
     """One subprogram: what it is, what was considered, what runs."""
     choice, chosen = r.choice, r.candidate
-    return {
-        "key": r.subprogram.key,
-        "output": r.subprogram.output.name,
-        "nodes": list(r.subprogram.origin),
-        "expression": choice.expression.text(),
-        "tensors": [print_declaration(t) for t in tensors(choice.expression).values()],
-        "states": choice.states,
-        "depth": choice.depth,
-        "stopped_at": choice.stopped_at,
-        "forms": choice.forms,
-        "candidates": [{**candidate_report(c), "chosen": c is chosen, "original": c is choice.original} for c in reported(choice)],
-        "changed": r.changed,
-        "kernels": kernels_report(chosen),
-        "original_kernels": kernels_report(choice.original),
-        "operators": [str(m) for _, m in chosen.form.matches],
-        "steps": [{"rule": s.rule, "parameters": s.parameters, "kind": s.kind} for s in chosen.form.steps],
-        "bound": error_bound(chosen.form.derivation),
-        "predicted_ms": finite(chosen.predicted * 1e3),
-        "measured_ms": finite(chosen.measured * 1e3),
-        "original_ms": finite(choice.original.measured * 1e3),
-        "search_s": choice.seconds,
-        "notes": choice.notes,
-    }
+    return SubprogramRow(
+        key=r.subprogram.key,
+        output=r.subprogram.output.name,
+        nodes=list(r.subprogram.origin),
+        expression=choice.expression.text(),
+        tensors=[print_declaration(t) for t in tensors(choice.expression).values()],
+        states=choice.states,
+        depth=choice.depth,
+        stopped_at=choice.stopped_at,
+        forms=choice.forms,
+        candidates=[candidate_report(c, c is chosen, c is choice.original) for c in reported(choice)],
+        changed=r.changed,
+        kernels=kernels_report(chosen),
+        original_kernels=kernels_report(choice.original),
+        operators=[str(m) for _, m in chosen.form.matches],
+        steps=[StepRow(rule=s.rule, parameters=s.parameters, kind=s.kind) for s in chosen.form.steps],
+        bound=error_bound(chosen.form.derivation),
+        predicted_ms=finite(chosen.predicted * 1e3),
+        measured_ms=finite(chosen.measured * 1e3),
+        original_ms=finite(choice.original.measured * 1e3),
+        search_s=choice.seconds,
+        notes=list(choice.notes),
+    )
 
 
 def reported(choice: Choice) -> list[Candidate]:
@@ -163,20 +179,17 @@ def choices(c: Candidate) -> int:
 def kernels_report(c: Candidate) -> list[KernelTime]:
     """The kernels of a candidate in order; ms is None where they were not measured one by one."""
     seconds = c.seconds or (float("inf"),) * len(c.build.kernels)
-    return [{"kernel": k.describe(), "ms": finite(1e3 * t)} for k, t in zip(c.build.kernels, seconds, strict=True)]
+    return [KernelTime(kernel=k.describe(), ms=finite(1e3 * t)) for k, t in zip(c.build.kernels, seconds, strict=True)]
 
 
-def candidate_report(c: Candidate) -> CandidateRow:
+def candidate_report(c: Candidate, chosen: bool, original: bool) -> CandidateRow:
     """A candidate in one line each: operators, rules, cost in ms."""
-    return {
-        "operators": [str(m) for _, m in c.form.matches],
-        "kernels": [k.describe() for k in c.build.kernels],
-        "rules": c.rules,
-        "predicted_ms": finite(c.predicted * 1e3),
-        "measured_ms": finite(c.measured * 1e3),
-    }
-
-
-def finite(x: float) -> float | None:
-    """None for what was not measured or cannot run: JSON has no infinity."""
-    return x if x < float("inf") else None
+    return CandidateRow(
+        operators=[str(m) for _, m in c.form.matches],
+        kernels=[k.describe() for k in c.build.kernels],
+        rules=list(c.rules),
+        predicted_ms=finite(c.predicted * 1e3),
+        measured_ms=finite(c.measured * 1e3),
+        chosen=chosen,
+        original=original,
+    )

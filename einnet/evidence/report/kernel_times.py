@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from einnet.evidence.report.schema import CostModelRow, KernelRow, Rates
+from einnet.evidence.report.schema import CostModelRow, KernelRow
 from einnet.graph.program import Opaque
 from einnet.instantiate.kernels import Kernel, OpaqueCall, Plan
+from einnet.records import changed
 from einnet.runtime.cpu import roofline
 from einnet.search.time_shares import PROFILE_S
 
@@ -56,42 +57,39 @@ def kernel_profile(outcome: Outcome, executable: Executable, cost: CpuCost, expe
     executable.randomize()
     times = executable.profile(max(LEAST, min(MOST, round(PROFILE_S / max(expected_s, 1e-9)))))
     predicted = cost.like(plan).timings(plan.kernels)
-    entries: list[KernelRow] = []
+    found: list[KernelRow] = []
     for time, owner, prediction in zip(times, owners(outcome, plan), predicted, strict=True):
         known = not isinstance(time.kernel, OpaqueCall)
-        entries.append({
-            "kernel": time.kernel.describe(),
-            "implementation": time.implementation,
-            "key": owner.key,
-            "nodes": list(owner.nodes),
-            "ms": time.timing.median * 1e3,
-            "spread_ms": time.timing.spread * 1e3,
-            "predicted_ms": prediction.median * 1e3 if known or not prediction.estimated else None,
-            "estimated": prediction.estimated,
-            "roofline_ms": roofline.estimate(time.kernel, machine) * 1e3 if known else None,
-            **rates(time.kernel, time.timing.median, machine),
-        })  # fmt: skip
-    return entries
+        row = rates(time.kernel, time.timing.median, machine)
+        found.append(changed(
+            row,
+            implementation=time.implementation,
+            key=owner.key,
+            nodes=list(owner.nodes),
+            spread_ms=time.timing.spread * 1e3,
+            predicted_ms=finite(prediction.median * 1e3) if known or not prediction.estimated else None,
+            estimated=prediction.estimated,
+            roofline_ms=finite(roofline.estimate(time.kernel, machine) * 1e3) if known else None,
+        ))  # fmt: skip
+    return found
 
 
-def rates(kernel: Kernel, seconds: float, machine: Machine) -> Rates:
-    """Operations, bytes, what the kernel does of them in a second, and its shares of the machine's peak and memory bandwidth.
+def rates(kernel: Kernel, seconds: float, machine: Machine) -> KernelRow:
+    """A kernel with its time: operations, bytes, what it does of them in a second, and its shares of the machine's peak and memory bandwidth.
 
     The bandwidth is that of main memory: what is read from a cache can exceed it. Operations of an opaque node are not known.
     """
-    moved = roofline.moved(kernel)
-    if isinstance(kernel, OpaqueCall):
-        gbs, share = moved / seconds / 1e9, moved / seconds / machine.bandwidth
-        return {"flops": None, "gflops": None, "share_of_peak": None, "bytes": moved, "gbs": gbs, "share_of_bandwidth": share}
-    operations = roofline.flops(kernel)
-    return {
-        "flops": operations,
-        "bytes": moved,
-        "gflops": operations / seconds / 1e9,
-        "gbs": moved / seconds / 1e9,
-        "share_of_peak": operations / seconds / machine.peak,
-        "share_of_bandwidth": moved / seconds / machine.bandwidth,
-    }
+    moved, operations = roofline.moved(kernel), None if isinstance(kernel, OpaqueCall) else roofline.flops(kernel)
+    return KernelRow(
+        kernel=kernel.describe(), implementation="", key=None, nodes=[], ms=seconds * 1e3, spread_ms=0.0,
+        predicted_ms=None, estimated=False, roofline_ms=None,
+        flops=operations,
+        bytes=moved,
+        gflops=None if operations is None else operations / seconds / 1e9,
+        gbs=moved / seconds / 1e9,
+        share_of_peak=None if operations is None else operations / seconds / machine.peak,
+        share_of_bandwidth=moved / seconds / machine.bandwidth,
+    )  # fmt: skip
 
 
 def cost_model(entries: Sequence[KernelRow]) -> CostModelRow:
@@ -99,21 +97,26 @@ def cost_model(entries: Sequence[KernelRow]) -> CostModelRow:
 
     `estimated` counts kernels that nobody measured alone; they were predicted by the roofline, whose own error over all kernels stands beside.
     """
-    given = [(e, p) for e in entries if (p := e["predicted_ms"]) is not None]
-    errors = [off(p, e["ms"]) for e, p in given]
+    given = [(e, e.predicted_ms) for e in entries if e.predicted_ms is not None]
+    errors = [off(p, e.ms) for e, p in given]
     worst = max(range(len(given)), key=lambda n: errors[n], default=None)
-    roofline = [off(r, e["ms"]) for e, _ in given if (r := e["roofline_ms"]) is not None]
-    return {
-        "kernels": len(given),
-        "estimated": sum(e["estimated"] for e, _ in given),
-        "predicted_ms": sum(p for _, p in given),
-        "measured_ms": sum(e["ms"] for e, _ in given),
-        "median_error": median(errors) if errors else None,
-        "worst_error": None if worst is None else errors[worst],
-        "worst_kernel": None if worst is None else given[worst][0]["kernel"],
-        "roofline_median_error": median(roofline) if roofline else None,
-        "roofline_worst_error": max(roofline, default=None),
-    }
+    roofline = [off(e.roofline_ms, e.ms) for e, _ in given if e.roofline_ms is not None]
+    return CostModelRow(
+        kernels=len(given),
+        estimated=sum(e.estimated for e, _ in given),
+        predicted_ms=sum(p for _, p in given),
+        measured_ms=sum(e.ms for e, _ in given),
+        median_error=median(errors) if errors else None,
+        worst_error=None if worst is None else errors[worst],
+        worst_kernel=None if worst is None else given[worst][0].kernel,
+        roofline_median_error=median(roofline) if roofline else None,
+        roofline_worst_error=max(roofline, default=None),
+    )
+
+
+def finite(x: float) -> float | None:
+    """None for what was not measured or cannot run: JSON has no infinity."""
+    return x if x < float("inf") else None
 
 
 def off(predicted: float, measured: float) -> float:

@@ -6,9 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from einnet.records import Record, as_json
+
 
 def plain(data: object) -> Any:
     """Sequences as lists, numbers that are not finite as None (JSON has none of them), anything else by its text."""
+    if isinstance(data, Record):
+        return plain(as_json(data))
     if isinstance(data, Mapping):
         return {str(k): plain(v) for k, v in data.items()}
     if isinstance(data, (list, tuple)):

@@ -9,6 +9,7 @@ from typing import Any
 
 from einnet.evidence.pages.page import page
 from einnet.evidence.pages.report_page import program_html
+from einnet.evidence.report.plain import plain
 from tests.evidence.pages.conftest import Opened
 from tests.evidence.pages.test_report import told
 
@@ -175,14 +176,14 @@ def test_the_program_leads_to_its_searches_and_derivations(browser: Any, data: d
     report, of = told()
     whole = {**data, "graphs": [{**data["graphs"][0], "key": "k1"}], "program": of, "report": report}
     path = tmp_path / "program.html"
-    path.write_text(page(whole, program_html(report, of, linked=True)), encoding="utf-8")
+    path.write_text(page(plain(whole), program_html(report, of, linked=True)), encoding="utf-8")
     found = Opened(browser, path)
     p = found.page
     p.wait_for_selector("html[data-ready]")
     assert p.is_visible("#program .report") and p.locator("#program button[data-open-key]").count() == 1
     assert "2.50x" in p.inner_text("#program .chapter >> nth=0")
     p.click('#program button[data-replay-key="k1"]')
-    assert "Conv 'c'" in p.inner_text("#steps") and p.locator("#steps button.s").count() == report["certificate"]["steps"] + 1
+    assert "Conv 'c'" in p.inner_text("#steps") and p.locator("#steps button.s").count() == report.certificate.steps + 1
     p.keyboard.press("1")
     p.click('#program button[data-open-key="k1"]')
     assert p.is_visible("#canvas")
@@ -192,7 +193,7 @@ def test_the_program_leads_to_its_searches_and_derivations(browser: Any, data: d
 def test_a_program_without_a_search_has_a_page(browser: Any, data: dict[str, Any], tmp_path: Path) -> None:
     report, of = told()
     path = tmp_path / "nothing.html"
-    path.write_text(page({**data, "graphs": [], "program": of, "report": report}, program_html(report, of, linked=True)), encoding="utf-8")
+    path.write_text(page(plain({**data, "graphs": [], "program": of, "report": report}), program_html(report, of, linked=True)), encoding="utf-8")
     found = Opened(browser, path)
     found.page.wait_for_selector("html[data-ready]")
     for key in ("2", "ArrowDown", "d", "Escape", "3", "4"):

@@ -11,16 +11,21 @@ import pytest
 from einnet.derivation import einfile
 from einnet.derivation.checker.check import check
 from einnet.evidence.certificate import Entry
-from einnet.evidence.pages.proof_text import explain, story
+from einnet.evidence.pages.proof_text import explain
 from einnet.evidence.pages.report_page import report_page
+from einnet.evidence.pages.story import Story, story
+from einnet.evidence.report.schema import CandidateRow, Report
+from einnet.records import changed
 from tests.evidence.pages.conftest import Opened
+from tests.filled import filled
 
 GOLDEN = Path(__file__).parents[2] / "derivations" / "g1.ein"
 
 
 def kernel(name: str, key: str, ms: float) -> dict[str, Any]:
     """A kernel in its place, at a tenth of the peak and half of the bandwidth."""
-    rates = {"flops": 1e6 * ms * 46, "bytes": 1e6 * ms * 28, "gflops": 46.0, "gbs": 28.0, "share_of_peak": 0.1, "share_of_bandwidth": 0.5}
+    shares = {"share_of_peak": 0.1, "share_of_bandwidth": 0.5}
+    rates = {"flops": round(1e6 * ms * 46), "bytes": round(1e6 * ms * 28), "gflops": 46.0, "gbs": 28.0, **shares}
     return {"kernel": name, "key": key, "nodes": ["Conv 'c'"], "ms": ms, "predicted_ms": ms, "estimated": False, **rates}
 
 
@@ -28,7 +33,7 @@ def candidate(operators: list[str], ms: float | None, chosen: bool = False, orig
     return {"operators": operators, "rules": ["sum-split"], "predicted_ms": 0.5, "measured_ms": ms, "chosen": chosen, "original": original}
 
 
-def told() -> tuple[dict[str, Any], dict[str, Any]]:
+def told() -> tuple[Report, Story]:
     """The report of a model of two subprograms, the first changed by the golden derivation, and its story."""
     file = einfile.parse(GOLDEN.read_text(encoding="utf-8"))
     entry = Entry("k1", file.derivation, tuple(check(file.derivation)), file.matches)
@@ -45,14 +50,14 @@ def told() -> tuple[dict[str, Any], dict[str, Any]]:
         "candidates": [candidate([], 0.2, chosen=True, original=True)],
     }  # fmt: skip
     totals = {"original_ms": 1.2, "onnxruntime_ms": 1.5, "optimized_ms": 0.6, "speedup": 2.5, "speedup_over_original": 2.0, "noise": 0.01}
-    report = {
-        "model": "two.onnx", "backend": "cpu", "threads": 2, "runs": "derived", "notes": ["measured on a busy machine"], "cost_model": {},
+    report = filled(Report, {
+        "model": "two.onnx", "backend": "cpu", "threads": 2, "runs": "derived", "notes": ["measured on a busy machine"],
         "subprograms": [changed, kept], "kernels": [kernel("Matmul 3136x64x576", "k1", 0.35), kernel("eOperator <sum>", "k1", 0.12)],
         "totals": {**totals, "states": 99, "search_s": 3.0}, "spread_ms": {"original": 0.1, "onnxruntime": 0.1, "optimized": 0.1},
         "verification": {"max_rel": 1e-6, "bound": 1e-3, "passed": True, "tolerance": 1e-4},
         "certificate": {"steps": len(file.derivation.steps), "methods": {"inline": len(file.derivation.steps)}},
         "settings": {"max_depth": 7}, "versions": {"einnet": "0"},
-    }  # fmt: skip
+    })  # fmt: skip
     return report, story(report, [entry])
 
 
@@ -75,7 +80,7 @@ def test_after_each_step_stands_what_changed() -> None:
     report, of = told()
     first = chapters(report_page(report, of))[0]
     steps = first.split('<div class="step">')[1:]
-    assert len(steps) == report["certificate"]["steps"]
+    assert len(steps) == report.certificate.steps
     assert all('class="row changed"' in s and 'class="row"' not in s for s in steps)
 
 
@@ -90,7 +95,7 @@ def test_plots_have_a_mark_for_everything_that_was_measured() -> None:
     page = report_page(report, of)
     bars = [float(w) for w in re.findall(r'class="bar \w+" x="[\d.]+" y="[\d.]+" width="([\d.]+)"', page)]
     assert [b / bars[0] for b in bars] == pytest.approx([1.0, 1.2 / 1.5, 0.6 / 1.5], abs=0.01)
-    assert page.count("<circle") == len(report["kernels"])
+    assert page.count("<circle") == len(report.kernels)
     shares = re.findall(r"<title>[^<]*ms before, [^<]*ms after</title>", page)
     assert len(shares) == 4, "two subprograms, before and after"
 
@@ -103,7 +108,9 @@ def test_the_text_gives_the_times_that_decided() -> None:
 def test_of_many_candidates_the_nearest_with_different_operators_are_told() -> None:
     report, _ = told()
     many = [candidate([f"Matmul(k={n // 2})"], 1.5 + n / 10) for n in range(20)]
-    report["subprograms"][0]["candidates"] = [candidate(["A"], 0.4, chosen=True), *many]
+    rows = [filled(CandidateRow, c) for c in (candidate(["A"], 0.4, chosen=True), *many)]
+    first, *rest = report.subprograms
+    report = changed(report, subprograms=[changed(first, candidates=rows), *rest])
     text = explain(story(report, []))
     assert re.findall(r"([\d.]+) ms measured  Matmul\(k=(\d)\)", text) == [(f"{1.5 + n / 5:.3g}", str(n)) for n in range(6)]
     assert "and 14 more: einnet explain --all" in text

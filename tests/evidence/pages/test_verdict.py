@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 
 from einnet.evidence.pages.verdict import NOISY, opaque_line, reasons, verdict
+from einnet.evidence.report.schema import Report
+from tests.filled import filled
 
 
-def report(runs: str = "derived", changed: int = 2, speedup: float = 1.34, noise: float = 0.01, **more: Any) -> dict[str, Any]:
+def report(runs: str = "derived", changed: int = 2, speedup: float = 1.34, noise: float = 0.01, **more: Any) -> Report:
     """A report with what the sentences are made of."""
     parts = [{"changed": n < changed, "stopped_at": None} for n in range(5)]
     asked = {"allow": "reassociation", "time_budget": 120.0, "derive": True}
     totals = {"speedup": speedup, "noise": noise}
-    return {"runs": runs, "subprograms": parts, "totals": totals, "verification": {"passed": True}, "settings": asked, "kernels": [], **more}
+    told = {"runs": runs, "subprograms": parts, "totals": totals, "verification": {"passed": True}, "settings": asked, "kernels": [], **more}
+    return filled(Report, told)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ class Contest:
             return None
         with suppress(BackendError):
             program = built(outcome.plan(), self.cost, until, strict=True)
-            return program if self.trial.verify(program, self.tolerance)["passed"] else None
+            return program if self.trial.verify(program, self.tolerance).passed else None
         return None
 
     def whole(self, ours: Plan) -> Executable | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.finite import assumptions
 from einnet.evidence.comparison.verdicts import model_digest
-from einnet.evidence.report.assemble import ASKED, bound, called, reported, runs, subprogram_report
+from einnet.evidence.report.assemble import asked, bound, called, reported, runs, subprogram_report, told
+from einnet.evidence.report.schema import CandidateRow, CudaReport, CudaTotals, KernelTime, OnDevice, StepTime, SubprogramRow, Verification
 from einnet.evidence.report.versions import versions
 from einnet.instantiate.kernels import Kernel
+from einnet.records import changed, fields_of
 from einnet.runtime.cuda.fit import fitted_one_by_one
 from einnet.search.outcome import Outcome, Result
 from einnet.search.settings import Settings
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
     from einnet.runtime.cuda.program import CudaProgram
     from einnet.search.candidates import Candidate
 
-Json = dict[str, Any]
-TAKEN = ("seconds", "search_s")
-"""What is told of the time that the making took: two makings of one program differ in nothing else."""
-
-
 def build_report(
     model: object,
     settings: Settings,
@@ -33,93 +29,95 @@ def build_report(
     made: CudaProgram,
     cost: CudaCost,
     certificate: Certificate,
-    verification: Mapping[str, Any],
+    verification: Verification,
     seconds: float,
-) -> Json:
-    """Everything that was decided, as plain JSON data: an entry for each subprogram as for a processor, and one for each step of the program.
+) -> CudaReport:
+    """Everything that was decided, an entry for each subprogram as for a processor, and one for each step of the program.
 
     `measured_ms` are times that the profile has recorded, `predicted_ms` what was reckoned with: recorded or estimated.
     """
     predicted = {name: sum(cost.estimates(outcome.plan(original=name == "original").kernels)) * 1e3 for name in ("original", "optimized")}
     steps = step_reports(outcome, cost)
     assert len(steps) == len(made.steps), "every step of the program is told of"
-    return {
-        "model": called(model, outcome.program),
-        "digest": model_digest(model),
-        "backend": "cuda",
-        "device": cost.profile.device,
-        "profile": "measured" if cost.profile.measured else "estimate",
-        "math": cost.profile.math,
-        "versions": versions(),
-        "settings": {name: getattr(settings, name) for name in ASKED} | {"channels_last": cost.channels_last},
-        "runs": runs(outcome),
-        "subprograms": [subprogram(r, cost) for r in outcome.results],
-        "changed": sum(r.changed for r in outcome.results),
-        "totals": {
-            "original_predicted_ms": predicted["original"], "optimized_predicted_ms": predicted["optimized"], "launches": made.launches,
-            "unmeasured": sum(k["estimated"] for k in steps),
-        },
-        "kernels": steps,
-        "memory": {"arena": made.arena_bytes, "constants": made.constant_bytes},
-        "certificate": {"derivations": len(certificate.entries), "steps": certificate.steps, "methods": certificate.methods()},
-        "verification": {**verification, "bound": bound(outcome)},
-        "assumes_finite": assumptions(outcome),
-        "notes": outcome.notes,
-        "states": outcome.states,
-        "seconds": seconds,
-    }  # fmt: skip
+    return CudaReport(
+        model=called(model, outcome.program),
+        digest=model_digest(model),
+        backend="cuda",
+        device=cost.profile.device,
+        profile="measured" if cost.profile.measured else "estimate",
+        math=cost.profile.math,
+        versions=versions(),
+        settings=asked(settings, cost.channels_last),
+        runs=runs(outcome),
+        subprograms=[subprogram(r, cost) for r in outcome.results],
+        changed=sum(r.changed for r in outcome.results),
+        totals=CudaTotals(
+            original_predicted_ms=predicted["original"], optimized_predicted_ms=predicted["optimized"], launches=made.launches,
+            unmeasured=sum(bool(k.estimated) for k in steps),
+        ),
+        kernels=steps,
+        memory=OnDevice(arena=made.arena_bytes, constants=made.constant_bytes),
+        certificate=changed(told(certificate), classes=None),
+        verification=changed(verification, bound=bound(outcome)),
+        assumes_finite=assumptions(outcome),
+        notes=list(outcome.notes),
+        states=outcome.states,
+        seconds=seconds,
+    )  # fmt: skip
 
 
-def step_reports(outcome: Outcome, cost: CudaCost) -> list[Json]:
-    """Each step of the program: its kernel, what is reckoned for it, and the subprogram that it is of ("" for what a program pass made)."""
+def step_reports(outcome: Outcome, cost: CudaCost) -> list[StepTime]:
+    """Each step of the program: its kernel, what is reckoned for it, and the subprogram that it is of."""
     plan, owners = outcome.assemble()
     parts = {r.subprogram.output.name: r.subprogram for r in outcome.results}
-    found: list[Json] = []
+    found: list[StepTime] = []
     for kernels, owner in zip(fitted_one_by_one(plan, cost.channels_last), owners, strict=True):
-        of = {"key": parts[owner].key, "nodes": list(parts[owner].origin)} if owner in parts else {"key": "", "nodes": []}
-        found += [{**kernel_report(k, cost), **of} for k in kernels]
+        key, nodes = (parts[owner].key, list(parts[owner].origin)) if owner in parts else ("", [])
+        found += [StepTime(**fields_of(kernel_report(k, cost)), key=key, nodes=nodes) for k in kernels]
     return found
 
 
-def kernel_report(kernel: Kernel, cost: CudaCost) -> Json:
+def kernel_report(kernel: Kernel, cost: CudaCost) -> KernelTime:
     """One kernel: `ms` is None where the profile has no time of it."""
     seconds = cost.seconds(kernel)
     estimated = kernel in cost.unmeasured
-    return {"kernel": kernel.describe(), "ms": None if estimated else seconds * 1e3, "predicted_ms": seconds * 1e3, "estimated": estimated}
+    return KernelTime(kernel=kernel.describe(), ms=None if estimated else seconds * 1e3, predicted_ms=seconds * 1e3, estimated=estimated)
 
 
-def subprogram(r: Result, cost: CudaCost) -> Json:
+def subprogram(r: Result, cost: CudaCost) -> SubprogramRow:
     """One subprogram: what it is, what was considered, what runs."""
-    chosen, original = r.candidate, r.choice.original
-    told: Json = dict(subprogram_report(r))
-    told["candidates"] = [{**row, **times(c, cost)} for row, c in zip(told["candidates"], reported(r.choice), strict=True)]
+    chosen, original, row = r.candidate, r.choice.original, subprogram_report(r)
+    predicted, measured = times(chosen, cost)
     before = times(original, cost)
-    return {
-        **told,
-        **times(chosen, cost),
-        "original_ms": before["measured_ms"],
-        "original_predicted_ms": before["predicted_ms"],
-        "kernels": [kernel_report(k, cost) for k in chosen.kernels],
-        "original_kernels": [kernel_report(k, cost) for k in original.kernels],
-    }
+    return changed(
+        row,
+        candidates=[timed(told, c, cost) for told, c in zip(row.candidates, reported(r.choice), strict=True)],
+        predicted_ms=predicted,
+        measured_ms=measured,
+        original_ms=before[1],
+        original_predicted_ms=before[0],
+        kernels=[kernel_report(k, cost) for k in chosen.kernels],
+        original_kernels=[kernel_report(k, cost) for k in original.kernels],
+    )
 
 
-def times(c: Candidate, cost: CudaCost) -> Json:
-    """What was reckoned for a candidate, and whether all of it was recorded."""
-    kernels = [kernel_report(k, cost) for k in c.kernels]
-    total = sum(k["predicted_ms"] for k in kernels)
-    return {"predicted_ms": total, "measured_ms": None if any(k["estimated"] for k in kernels) else total}
+def timed(row: CandidateRow, c: Candidate, cost: CudaCost) -> CandidateRow:
+    """A candidate with what was reckoned for it."""
+    predicted, measured = times(c, cost)
+    return changed(row, predicted_ms=predicted, measured_ms=measured)
 
 
-def stored_report(report: Mapping[str, Any]) -> Json:
-    """The report as a program carries it: the model by the name of its file, and without the times that its making took."""
-    kept: Json = _without(report, TAKEN)
-    return {**kept, "model": Path(kept["model"]).name}
+def times(c: Candidate, cost: CudaCost) -> tuple[float, float | None]:
+    """What was reckoned for a candidate in ms, and the same where all of it was recorded."""
+    total = sum(cost.seconds(k) * 1e3 for k in c.kernels)
+    return total, None if any(k in cost.unmeasured for k in c.kernels) else total
 
 
-def _without(value: Any, names: Sequence[str]) -> Any:
-    if isinstance(value, Mapping):
-        return {k: _without(v, names) for k, v in value.items() if k not in names}
-    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
-        return [_without(v, names) for v in value]
-    return value
+def stored_report(report: CudaReport) -> CudaReport:
+    """The report as a program carries it: the model by the name of its file, and without the times that its making took.
+
+    Two makings of one program differ in nothing else.
+    """
+    parts = [changed(s, search_s=None) for s in report.subprograms]
+    verification = changed(report.verification, seconds=None)
+    return changed(report, model=Path(report.model).name, subprograms=parts, verification=verification, seconds=None)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator, Sequence
 from math import prod
-from typing import Any
 
+from einnet.evidence.pages.story import CardStep, Grid, PlanRow
+from einnet.evidence.report.schema import StepTime
 from einnet.instantiate.kernels import Conv, OpaqueCall
 from einnet.runtime.cpu.roofline import moved
 from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated, Step, calls
 from einnet.runtime.cuda.tuning import Tuning, step_key
 
-Json = dict[str, Any]
 ITEM = 4
 """Bytes of a float32."""
 
@@ -20,22 +19,22 @@ BY = {Generated: "generated", Gemm: "cuBLASLt", Conv: "cuDNN", OpaqueCall: "ONNX
 """What runs a step."""
 
 
-def steps(program: CudaProgram, tunings: Sequence[Tuning], rows: Sequence[Mapping[str, Any]]) -> list[Json]:
-    """Every step in order, with its row of the report: `by`, `kernel`, `launches`, `grids`, `bytes` (moved at least), `plans` by device."""
-    return [{**(dict(row) if row else {}), **step_story(step, tunings)} for step, row in zip_longest(program.steps, rows) if step is not None]
+def steps(program: CudaProgram, tunings: Sequence[Tuning], rows: Sequence[StepTime]) -> list[CardStep]:
+    """Every step in order, with its row of the report. Raises ValueError where there are more or fewer rows than steps."""
+    return [step_story(step, tunings, row) for step, row in zip(program.steps, rows, strict=True)]
 
 
-def step_story(step: Step, tunings: Sequence[Tuning]) -> Json:
+def step_story(step: Step, tunings: Sequence[Tuning], row: StepTime) -> CardStep:
     """One step."""
-    grids = [{"function": x.function, "grid": list(x.grid), "block": list(x.block)} for x in step.launches] if isinstance(step, Generated) else []
-    return {
-        "by": BY[type(step)],
-        "kernel": step_text(step),
-        "launches": calls(step),
-        "grids": grids,
-        "bytes": step_bytes(step),
-        "plans": [{"device": t.device, "math": t.math, "plan": plan} for t, plan in plans(step, tunings)],
-    }
+    grids = [Grid(function=x.function, grid=list(x.grid), block=list(x.block)) for x in step.launches] if isinstance(step, Generated) else []
+    return CardStep(
+        kernel=step_text(step), ms=row.ms, predicted_ms=row.predicted_ms, estimated=row.estimated, key=row.key, nodes=row.nodes,
+        by=BY[type(step)],
+        launches=calls(step),
+        grids=grids,
+        bytes=step_bytes(step),
+        plans=[PlanRow(device=t.device, math=t.math, plan=plan) for t, plan in plans(step, tunings)],
+    )  # fmt: skip
 
 
 def step_text(step: Step) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -12,19 +12,22 @@ import numpy as np
 
 from einnet.compile.inputs import gather_inputs
 from einnet.compile.targets.cuda.launches import steps
-from einnet.errors import ArtifactError
 from einnet.evidence.pages.card import program_html
-from einnet.evidence.pages.proof_text import story
 from einnet.evidence.pages.report_page import fragment
+from einnet.evidence.pages.story import CardStory, Proven, Reasons, card_story
+from einnet.evidence.report.schema import CudaReport
 from einnet.evidence.running import OnHost, overlaps, plan_of
-from einnet.evidence.stored_proofs import Considered, considered_of, recorded_certificate
+from einnet.evidence.stored_proofs import Considered, considered_of, metadata_of, recorded_certificate
+from einnet.records import read
 from einnet.runtime.cpu.threads import resolve_threads
-from einnet.runtime.cuda.archive import read, write
+from einnet.runtime.cuda.archive import read as read_program
+from einnet.runtime.cuda.archive import write
 from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.driver import on_card
 from einnet.runtime.cuda.host import Host
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.parts import missing
+from einnet.runtime.sealed import reading
 
 if TYPE_CHECKING:
     from einnet.evidence.certificate import Certificate
@@ -47,10 +50,8 @@ class StoredCuda:
 
     def __init__(self, path: Path, math: str = "fp32") -> None:
         self.path, self.math = path, math
-        self.kept = read(path)
-        kinds = {"report": dict, "certificate": list}
-        if not all(isinstance(self.kept.metadata.get(name, kind()), kind) for name, kind in kinds.items()):
-            raise ArtifactError(f"{path} holds a program but no report of an optimization")
+        self.kept = read_program(path)
+        self.told = metadata_of(path, self.kept.metadata)
         self.program, self.tunings = self.kept.program, self.kept.tunings
 
     def __repr__(self) -> str:
@@ -63,7 +64,7 @@ class StoredCuda:
 
         if not self.report:
             return escape(repr(self))
-        return fragment(program_html(story(self.report, self.certificate.entries) | self.card))
+        return fragment(program_html(self.story()))
 
     @property
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -73,23 +74,29 @@ class StoredCuda:
     @property
     def report(self) -> dict[str, Any]:
         """The report of the optimization, as `--json` writes it; empty for a program that was stored without."""
-        return dict(self.kept.metadata.get("report", {}))
+        return dict(self.told.report or {})
+
+    @cached_property
+    def record(self) -> CudaReport:
+        """The same with its types. Raises ArtifactError for a program that was stored without."""
+        with reading(self.path):
+            return read(CudaReport, self.report)
+
+    def story(self, considered: Iterable[tuple[int, Proven]] = (), reasons: Reasons | None = None) -> CardStory:
+        """The report with the program's steps (see `launches`), joined with the derivations."""
+        with reading(self.path):
+            table = steps(self.program, self.tunings, self.record.kernels)
+        return card_story(self.record, table, self.certificate.entries, considered, reasons)
 
     @cached_property
     def certificate(self) -> Certificate:
         """The derivations, and how each step was proven when the program was made. `einnet.evidence.audit` proves them again."""
-        return recorded_certificate(self.path, self.kept.derivations, self.kept.metadata.get("certificate", []))
+        return recorded_certificate(self.path, self.kept.derivations, self.told.certificate or ())
 
     @cached_property
     def considered(self) -> list[Considered]:
         """The derivations of the candidates that the report tells of and that do not run. They have not been checked."""
-        return considered_of(self.path, self.kept.derivations, {"certificate": [], "considered": [], **self.kept.metadata})
-
-    @property
-    def card(self) -> dict[str, Any]:
-        """What is told of it beside its subprograms: for which device, by which times, and its steps (see `cuda_steps`)."""
-        report = self.report
-        return {**{name: report[name] for name in ("device", "profile", "memory")}, "steps": steps(self.program, self.tunings, report["kernels"])}
+        return considered_of(self.path, self.kept.derivations, self.told)
 
     written = None
     """No model is written for a card."""

@@ -18,15 +18,19 @@ from einnet.compile.program_search import Cost, search
 from einnet.compile.run import Made, Run
 from einnet.compile.target import Optimization
 from einnet.compile.targets.cuda.cuda_report import build_report, stored_report
+from einnet.compile.targets.cuda.launches import steps
 from einnet.errors import UsageError
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.verify import TOLERANCE, compare_outputs
-from einnet.evidence.report.plain import plain
-from einnet.evidence.report.schema import Verification
-from einnet.evidence.stored_proofs import derivations_told
+from einnet.evidence.pages.card import program_html
+from einnet.evidence.pages.report_page import fragment, whole_page
+from einnet.evidence.pages.story import CardStory, card_story
+from einnet.evidence.report.schema import CudaReport, Verification
+from einnet.evidence.stored_proofs import metadata_json
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
+from einnet.records import changed
 from einnet.runtime.cpu.threads import resolve_threads
 from einnet.runtime.cuda import nvrtc
 from einnet.runtime.cuda.archive import Kept, write
@@ -69,11 +73,26 @@ class OnCard:
 class CudaOptimization(Optimization):
     """What was found for a CUDA device. Times in the report are predictions, marked as what they are; nothing ran on a device."""
 
+    record: CudaReport
+
     @property
     def program(self) -> CudaProgram:
         """What runs."""
         assert isinstance(self.executable, OnCard)
         return self.executable.program
+
+    def __repr__(self) -> str:
+        return f"<{self.record.model}: a program for a CUDA device, {self.program.launches} launches>"
+
+    def html(self) -> str:
+        """The report as one HTML page: its steps, and the derivations."""
+        return whole_page(self.record.model, program_html(self._story()))
+
+    def _repr_html_(self) -> str:
+        return fragment(program_html(self._story()))
+
+    def _story(self) -> CardStory:
+        return card_story(self.record, steps(self.program, (), self.record.kernels), self.certificate.entries)
 
     def on_host(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Run the program on the CPU, as a test of it."""
@@ -132,10 +151,9 @@ class CudaTarget:
         """The program on the host against ONNX Runtime; "generated" says what ran the generated kernels."""
         expected, begin, host = run.trial.expected, time.monotonic(), Host(program)
         compared = compare_outputs(host(run.trial.inputs), expected, TOLERANCE[self.settings.allow])
-        compared["on"], compared["generated"], compared["seconds"] = "host", host.generated, time.monotonic() - begin
-        return compared
+        return changed(compared, on="host", generated=host.generated, seconds=time.monotonic() - begin)
 
-    def report(self, run: Run, made: Made, certificate: Certificate) -> Mapping[str, Any]:
+    def report(self, run: Run, made: Made, certificate: Certificate) -> CudaReport:
         """What was decided, with the times that were reckoned with."""
         assert isinstance(made.executable, OnCard)
         program = made.executable.program
@@ -144,8 +162,7 @@ class CudaTarget:
     def store(self, optimization: Optimization, path: Path) -> None:
         """The program with its derivations and the report, without the times that its making took. Raises ArtifactError."""
         assert isinstance(optimization, CudaOptimization)
-        told, texts = derivations_told(optimization.outcome, optimization.certificate)
-        metadata = plain({"report": stored_report(optimization.report), **told})
+        metadata, texts = metadata_json(stored_report(optimization.record), optimization.outcome, optimization.certificate)
         write(path, Kept(optimization.program, (), metadata, tuple(texts)))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import onnx
 
-from einnet.compile.export.onnx_file import SUFFIX, Comparison, exported, in_turn, kernels_told, write
+from einnet.compile.export.onnx_file import SUFFIX, comparison, exported, in_turn, kernels_told, write
 from einnet.compile.export.region import not_written
 from einnet.compile.history import Memory
 from einnet.compile.memory_limit import restrain
@@ -85,8 +85,7 @@ class OnnxTarget:
             raise ModelError(f"{outcome.program.title}: --target onnx takes models of less than 2 GB; -o OUT.onnx without it writes larger ones")
         executable = Executable(whole, run.trial.threads)
         peaks = {"original": None, "optimized": executable.nbytes, "onnxruntime": run.trial.peak}
-        comparison = Comparison(verification, 1e3 * times["onnxruntime"].median, 1e3 * times["optimized"].median)
-        return Timed(outcome, executable, verification, times, peaks, onnx_out=comparison.as_dict())
+        return Timed(outcome, executable, verification, times, peaks, onnx_out=comparison(verification, times))
 
     def picked(self, run: Run, outcome: Outcome) -> Outcome:
         """The outcome with those subprograms alone that make the whole model faster."""
@@ -120,9 +119,9 @@ class OnnxTarget:
         times = in_turn(trial.model, runs, trial.inputs, trial.threads, seconds, trial.peak)
         if written:
             found = compare_outputs(outputs(runs, trial.inputs, trial.threads), trial.expected, tolerance)
-            if found["passed"] and gains(times):
+            if found.passed and gains(times):
                 return outcome, written, times, found
-            why = "the derived one failed verification" if not found["passed"] else "nothing that was derived gained beyond noise"
+            why = "the derived one failed verification" if not found.passed else "nothing that was derived gained beyond noise"
             outcome = outcome.noting(NOT_DERIVED + why)
         verification = not_compared(tolerance, "the original model is what runs")
         return outcome.original().as_whole(), None, {**times, "optimized": times["onnxruntime"]}, verification

@@ -13,14 +13,14 @@ from einnet.compile.target import Optimization
 from einnet.compile.targets.processor import store
 from einnet.errors import BackendError, ModelError, UsageError
 from einnet.evidence.certificate import Certificate
-from einnet.evidence.comparison.verdicts import model_digest, not_compared
+from einnet.evidence.comparison.verdicts import not_compared
 from einnet.evidence.comparison.verify import TOLERANCE, random_values
-from einnet.evidence.report.assemble import head
-from einnet.evidence.report.kernel_times import cost_model
-from einnet.evidence.report.schema import Report, Totals
+from einnet.evidence.report.assemble import unmeasured
+from einnet.evidence.report.schema import Report
 from einnet.graph.onnx.read import serialised
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import Kernel
+from einnet.records import changed
 from einnet.runtime.whole import Whole
 from einnet.search.outcome import Outcome
 from einnet.search.settings import Settings
@@ -77,29 +77,9 @@ class WholeTarget:
 
     def report(self, run: Run, made: Made, certificate: Certificate) -> Report:
         """Nothing was measured, and nothing compared, as ONNX Runtime runs it here and there."""
-        opening = head(str(run.model) if isinstance(run.model, (str, Path)) else run.program.title, self.settings)
-        totals: Totals = {
-            "original_ms": None, "onnxruntime_ms": None, "optimized_ms": None, "speedup": None, "speedup_over_original": None,
-            "noise": 0.0, "search_s": 0.0, "total_s": run.used, "states": 0,
-        }  # fmt: skip
-        return {
-            "model": opening["model"],
-            "backend": opening["backend"],
-            "threads": opening["threads"],
-            "versions": opening["versions"],
-            "settings": opening["settings"],
-            "digest": model_digest(run.model),
-            "runs": "whole model",
-            "kept_whole": self.reason,
-            "subprograms": [],
-            "totals": totals,
-            "spread_ms": dict.fromkeys(("original_ms", "onnxruntime_ms", "optimized_ms")),
-            "certificate": {"derivations": 0, "steps": 0, "methods": {}},
-            "verification": {**made.verification, "bound": 0.0},
-            "kernels": [],
-            "cost_model": cost_model(()),
-            "notes": list(made.outcome.notes),
-        }
+        report = unmeasured(run.model, run.program, made.outcome, self.settings, made.verification, certificate, run.used)
+        spread = dict.fromkeys(("original_ms", "onnxruntime_ms", "optimized_ms"))
+        return changed(report, kept_whole=self.reason, runs="whole model", spread_ms=spread)
 
     def store(self, optimization: Optimization, path: Path) -> None:
         """A program that holds the model, or by its suffix the model. Raises ArtifactError."""
