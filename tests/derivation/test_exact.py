@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from einnet.derivation.checker.check import FEWEST_POINTS, check
+from einnet.derivation.checker.check import FEWEST_POINTS, check, check_equal, check_exact
 from einnet.derivation.checker.exact import apart, marked
 from einnet.derivation.rules.forced.fold import fold
 from einnet.derivation.rules.forced.merge import merge
@@ -58,6 +58,14 @@ def test_other_groups_are_no_exact_step(name: str) -> None:
     check(derivation(*REGROUPED[name], "reassociation"))
     with pytest.raises(CertificateError, match=r"step 1 \(claimed\): it is of class exact, but adds or multiplies in other groups"):
         check(derivation(*REGROUPED[name], "exact"))
+
+
+def test_groups_are_told_apart_where_residues_have_few_values() -> None:
+    """Of residues a sign is one of two values: one evaluation, or a few, agree by chance."""
+    for n in range(40):
+        before, after = (parse(f"a{n} : f32[1]\nL[i<1] {text}") for text in (f"sign(a{n}[i])", f"less(0, a{n}[i]) + (-1)*less(a{n}[i], 0)"))
+        with pytest.raises(CertificateError, match="adds or multiplies in other groups"):
+            check_exact(before, after, check_equal(before, after))
 
 
 @pytest.mark.parametrize("name", ALIKE)

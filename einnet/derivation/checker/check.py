@@ -29,6 +29,9 @@ LEAST_SEEDS = 2
 SHOWN = 16
 """Of n elements that a maximum or minimum is taken of, one shows in one of n evaluations: so many times n are made where the budget allows."""
 
+BY_CHANCE = 64
+"""Evaluations modulo a prime of what has an order in it: of residues such a function has few values, so that two groupings agree by chance at one of two."""
+
 MOST_POINTS = 256
 FEWEST_POINTS = 4
 MARKED_POINTS = 8
@@ -159,10 +162,11 @@ def check_exact(before: Scope, after: Scope, proof: Proof) -> Proof:
             continue
     for one, other in (parts, (before, after)):
         left, right = marked(one, True), marked(other, True)
-        if max(work(left, FEWEST_POINTS), work(right, FEWEST_POINTS)) > _BUDGET:
+        least = BY_CHANCE if max(nature(one), nature(other)) == ORDERED else FEWEST_POINTS
+        if max(work(left, least), work(right, least)) > _BUDGET:
             continue
         try:
-            found = _compare(left, right, points_to_compare(left, right, (), MARKED_POINTS), "", reals=False)
+            found = _compare(left, right, points_to_compare(left, right, (), MARKED_POINTS), "", reals=False, least=least)
         except Difference as error:
             if one is not before:
                 continue
@@ -229,9 +233,9 @@ def _place(scope: Scope, point: tuple[int, ...]) -> str:
     return f"[{', '.join(f'{i.name}={x}' for i, x in zip(scope.loops, point, strict=True))}]"
 
 
-def _seeds(before: Scope, after: Scope, points: int) -> int:
-    """How many random values of the tensors are tried: more where maxima and minima hide single elements."""
-    wanted = -(-SHOWN * max(_compared(before), _compared(after)) // points)
+def _seeds(before: Scope, after: Scope, points: int, least: int = 0) -> int:
+    """How many random values of the tensors are tried: for `least` evaluations at the points, more where maxima and minima hide single elements."""
+    wanted = -(-max(least, SHOWN * max(_compared(before), _compared(after))) // points)
     return max(LEAST_SEEDS, min(wanted, _BUDGET // max(work(before, points), work(after, points), 1)))
 
 
@@ -270,9 +274,12 @@ def _differing(before: Scope, after: Scope, at: tuple[int, ...], values: str) ->
     return f"the two sides differ at {_place(before, at)}: {values}\n    before: {before.text()}\n    after:  {after.text()}"
 
 
-def _compare(before: Scope, after: Scope, points: Points, reason: str, reals: bool = True) -> Proof:
-    """Evaluate both sides at points modulo 2^61-1; see the module's docstring. A difference is told by `reals`, too, where they mean something."""
-    seeds = _seeds(before, after, len(points))
+def _compare(before: Scope, after: Scope, points: Points, reason: str, reals: bool = True, least: int = 0) -> Proof:
+    """Evaluate both sides at points modulo 2^61-1, `least` times in all or more; see the module's docstring.
+
+    A difference is told by `reals`, too, where they mean something.
+    """
+    seeds = _seeds(before, after, len(points), least)
     for seed in range(1, seeds + 1):
         left, right = evaluate_at(before, points, seed), evaluate_at(after, points, seed)
         differ = np.flatnonzero(left != right)
