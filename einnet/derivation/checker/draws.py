@@ -219,11 +219,8 @@ def _tied(given: list[Tensor], at: tuple[Fraction, ...]) -> Iterator[Draw]:
         yield Draw(f"opposite, {title}", Choice(palette, "tied"), {t.name: Choice(palette, "tied", -1) for t in given[1::2]})
     for c in at[:_MOST_CONSTANTS]:
         if c:
-            for n, t in enumerate(given[:_SEVERAL]):
-                moved = tuple(v + c for v in GENERIC)
-                yield Draw(f"tied, {t.name} moved by {c}", Choice(GENERIC, "tied"), {t.name: Choice(moved, "tied")})
-                if n and len(given) == 2:
-                    break
+            moved = Choice(tuple(v + c for v in GENERIC), "tied")
+            yield from (Draw(f"tied, {t.name} moved by {c}", Choice(GENERIC, "tied"), {t.name: moved}) for t in given[:_SEVERAL])
 
 
 def _one_apart(t: Tensor, at: tuple[Fraction, ...], beside: tuple[Fraction, ...], count: int) -> Iterator[Draw]:
