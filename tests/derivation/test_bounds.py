@@ -57,6 +57,12 @@ def test_checker_finds_bounds_that_are_too_small(name: str) -> None:
                 check(Derivation(d.start, (replace(step, bound=factor * step.bound),)))
 
 
+def test_whole_numbers_are_not_rounded() -> None:
+    """A product rounds once; a constant that is no whole number did before."""
+    for text, count in (("2*A[h]", 1), ("3*A[h]", 1), ("1/3*A[h]", 2), ("5/2*A[h]", 2), ("A[h] + 3", 1), ("A[h] + 1/3", 2), ("A[h]", 0)):
+        assert roundings(parse(f"A : f32[4]\nL[h<4] {text}")) == count, text
+
+
 def test_magnitudes() -> None:
     scope = parse("C : weight f32[3] = [1, -2, 1/2]\nL[h<4] Σ[r<3] C[r]*A[h+r-1]*B[h] - 2*B[h]")
     points = np.arange(4)[:, None]

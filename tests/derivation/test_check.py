@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from einnet.derivation.checker.cases import _parts, equal_by_cases
+from einnet.derivation.checker.cases import Part, _parts, equal_by_cases
 from einnet.derivation.checker.check import Difference, check, check_equal
 from einnet.derivation.checker.oracle import Witness
 from einnet.derivation.einfile import parse as parse_file
@@ -274,11 +274,23 @@ def test_cases_cover_the_box_and_count_each_point_once() -> None:
     ("select(h==0, A[h], 0)", False, [0, 1], 1), ("A[h//3]", False, [0, 1, 2], 3), ("A[h//25]", False, [0], 1), ("A[(2*h+4)/2]", False, [0], 1),
     ("A[(h+4)/2]", False, [0, 1], 2), ("A[h-2]", True, [0, 2], 1), ("A[h+4]", True, [0, 5], 1), ("A[h+4]", False, [0], 1),
     ("A[h/2]", True, [0, 1], 2),
-    ("{L[h<9] select(h>=4, A[h], 0)}[h]", False, [0, 4], 1),
+    ("{L[h<9] select(h>=4, A[h], 0)}[h]", False, [0, 4], 1), ("A[h//24]", False, list(range(10)), 24),
 ])  # fmt: skip
 def test_where_a_loop_is_cut(body: str, edges: bool, starts: list[int], step: int) -> None:
     parts = _parts(Iter("h", 0, 10), [parse(f"A : f32[9]\nL[h<10] {body}")], edges)
     assert ([p.first for p in parts], {p.step for p in parts}) == (starts, {step})
+
+
+def test_a_division_that_a_loop_takes_no_part_in_does_not_cut_it() -> None:
+    scope = parse("A : f32[64]\nL[h<10,k<8] A[(2*h+k)/2]")
+    assert [_parts(i, [scope], False) for i in scope.loops] == [[Part(0, 10, 1)], [Part(0, 4, 2), Part(1, 4, 2)]]
+
+
+def test_edges_of_what_is_read_are_cases_only_where_conditions_do_not_suffice() -> None:
+    """The number of cases is the product over the loops; one case is no proof by cases."""
+    for text, cases in (("select(h>=4, A[h-2], 2*A[h-2])", 2), ("select(h>=4, select(k>=2, A[h-2], 0), A[h])", 4), ("relu(A[h-2])", 3), ("B[h]", 0)):
+        scope = parse(f"A : f32[4]\nB : f32[8]\nL[h<8,k<3] {text}")
+        assert equal_by_cases(scope, scope, [scope]) == cases, text
 
 
 def test_products_of_what_is_nowhere_together_vanish() -> None:
