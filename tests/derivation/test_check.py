@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from einnet.derivation.checker.cases import Part, _parts, equal_by_cases
-from einnet.derivation.checker.check import Difference, check, check_equal
+from einnet.derivation.checker.check import MOST_POINTS, Difference, check, check_equal
 from einnet.derivation.checker.oracle import Witness
 from einnet.derivation.einfile import parse as parse_file
 from einnet.derivation.steps import Derivation, Step, subscope
@@ -153,11 +153,21 @@ def test_forms_of_too_many_terms_are_evaluated() -> None:
     whole, other, wrong = (parse(f"A : f32[64]\nB : f32[64]\nL[i<30] {text}") for text in (product, f"1*{product}", f"2*{product}"))
     proof = check_equal(whole, other)
     assert proof.method == "random" and proof.details.startswith("no normal form: more than 512 terms; ")
+    assert proof.details.endswith("; equal at all points modulo 2^61-1 for 2 seeds") and proof.points == 30
     cut = parse("A : f32[64]\nL[i<30] select(i>=5, A[i], 0)")
     assert not equal_by_cases(whole, other, [cut]) and not equal_by_cases(whole, wrong, [cut])
     assert equal_by_cases(cut, cut, [cut]) == 2
     with pytest.raises(Difference):
         check_equal(whole, wrong)
+
+
+def test_of_a_large_box_some_points_are_compared() -> None:
+    """Half of a value rounded down, and half of it and a half, are the whole value rounded down: known by values alone."""
+    before, after = (parse(f"A : f32[1000]\nL[i<1000] {text}") for text in ("floor(A[i]) + floor(1/2 + A[i])", "floor(2*A[i])"))
+    proof = check_equal(before, after)
+    assert proof.method == "random" and 0 < proof.points <= MOST_POINTS
+    small = (parse(f"A : f32[6]\nL[i<6] {text}") for text in ("floor(A[i]) + floor(1/2 + A[i])", "floor(2*A[i])"))
+    assert check_equal(*small).points == 6
 
 
 def test_how_many_cases() -> None:
