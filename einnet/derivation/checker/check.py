@@ -30,7 +30,7 @@ SHOWN = 16
 """Of n elements that a maximum or minimum is taken of, one shows in one of n evaluations: so many times n are made where the budget allows."""
 
 BY_CHANCE = 64
-"""Evaluations modulo a prime of what has an order in it: of residues such a function has few values, so that two groupings agree by chance at one of two."""
+"""Evaluations modulo a prime of what has an order in it. Such a function has few values: two groupings agree by chance in one of two."""
 
 MOST_POINTS = 256
 FEWEST_POINTS = 4
