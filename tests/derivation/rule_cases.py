@@ -45,6 +45,8 @@ class Cases:
 CONV = "L[h<57,w<43,f<8] Σ[c<5,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]"
 
 _POWER = "exp(M[m,k] + (-1)*{L[m<4] max[k<6] M[m,k]}[m])"
+_TOP = "{L[m<4,t<2] max[j<3] M[m,3*t+j]}"
+_MASKED = "M[m,k] + select(m-k>=0, 0, -inf)"
 SOFTMAX = f"{{L[m<4,k<6] {_POWER}}}[m,k] / {{L[m<4] Σ[k<6] {_POWER}}}[m]"
 
 CASES: dict[str, Cases] = {
@@ -501,6 +503,32 @@ CASES: dict[str, Cases] = {
             ("L[m<6] max[k<6] select(k-m==0, V[k], 0)", "no factor asks"),
         ),
         10,
+    ),
+    "rescale": Cases(
+        (
+            (
+                f"L[m<4,n<5] Σ[k<6] {_POWER}*N[k,n]",
+                "k=3*t+j",
+                f"L[m<4,n<5] Σ[t<2] exp({_TOP}[m,t] + (-1)*{{L[m<4] max[t<2] {_TOP}[m,t]}}[m])"
+                f"*{{L[m<4,n<5,t<2] Σ[j<3] exp(M[m,3*t+j] + (-1)*{_TOP}[m,t])*N[3*t+j,n]}}[m,n,t]",
+            ),
+            (
+                "L[m<4] Σ[k<6] exp(M[m,k] + (-1)*{L[m<4] max[j<6] O[m,j]}[m])",
+                "k=3*t+j",
+                f"L[m<4] Σ[t<2] exp({_TOP}[m,t] + (-1)*{{L[m<4] max[j<6] O[m,j]}}[m])"
+                f"*{{L[m<4,t<2] Σ[j<3] exp(M[m,3*t+j] + (-1)*{_TOP}[m,t])}}[m,t]",
+            ),
+        ),
+        (
+            ("L[m<4] Σ[k<6] exp(M[m,k])", "less a maximum"),
+            ("L[m<4] Σ[k<6] exp(M[m,k] + (-1)*{L[m<4] Σ[k<6] M[m,k]}[m])", "less a maximum"),
+            ("L[m<4] Σ[k<6] exp(M[m,k] + {L[m<4] max[k<6] M[m,k]}[m])", "less a maximum"),
+            ("L[m<4] Σ[k<6] exp(M[m,k] + (-1)*{L[k<6] max[j<4] M[j,k]}[k])", "less a maximum"),
+            ("L[m<9] Σ[k<5] exp(D[m,k] + (-1)*{L[m<9] max[k<5] D[m,k]}[m])", "several tiles"),
+            ("L[m<4] max[k<6] exp(M[m,k] + (-1)*{L[m<4] max[k<6] M[m,k]}[m])", "several tiles"),
+            (f"L[m<4] Σ[k<6] exp({_MASKED} + (-1)*{{L[m<4] max[k<6] {_MASKED}}}[m])", "may be infinite"),
+        ),
+        20,
     ),
     "scale": Cases(
         (

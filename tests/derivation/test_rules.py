@@ -26,6 +26,7 @@ from tests.derivation.generators import (
     correlations,
     equations,
     masked_reductions,
+    raised,
     readers,
     recurrences,
     same_tensor,
@@ -141,11 +142,17 @@ def sources(count: int) -> tuple[Scope, ...]:
     def draw_recurrences(source: Scope) -> None:
         found.append(source)
 
+    @settings(max_examples=count // 8, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+    @given(raised())
+    def draw_raised(source: Scope) -> None:
+        found.append(source)
+
     draw()
     draw_moves()
     draw_equations()
     draw_choices()
     draw_recurrences()
+    draw_raised()
     return tuple(found)
 
 
