@@ -23,6 +23,21 @@ QKV = "q:512x16 k:512x16 v:512x16"
 SOFT = "q:8x256x32 k:8x256x32 v:8x256x32"
 HEADS = 2 * product(8, 256, 256, 32)
 
+PLAIN = "t = Transpose<perm=[0,2,1]>(k) s = MatMul(q, t) p = Softmax<axis=-1>(s) y = MatMul(p, v)"
+ADDED = "t = Transpose<perm=[0,2,1]>(k) s = MatMul(q, t) m = Add(s, c) p = Softmax<axis=-1>(m) y = MatMul(p, v)"
+
+
+def heads(count: int, length: int, size: int) -> tuple[str, float]:
+    """Queries, keys and values, and the operations of both products."""
+    shape = f"{count}x{length}x{size}"
+    return f"q:{shape} k:{shape} v:{shape}", 2 * product(count, length, length, size)
+
+
+def attention(name: str, count: int, length: int, size: int) -> Probe:
+    """Products and a softmax between them: nothing is saved but what would be stored."""
+    inputs, best = heads(count, length, size)
+    return Probe(name, inputs, PLAIN, best, "as it stands, in one kernel")
+
 ATTENTION = (
     Probe("attention_without_softmax", QKV, "t = Transpose<perm=[1,0]>(k) s = MatMul(q, t) y = MatMul(s, v)", 2 * product(512, 16, 16), ORDER),
     Probe(
@@ -97,5 +112,18 @@ ATTENTION = (
         product(8, 128, 128, 32) + product(128, 256, 256),
         ORDER,
         "W:8x32x256",
+    ),
+    attention("attention_of_12_heads", 12, 128, 64),
+    attention("attention_of_512", 12, 512, 64),
+    attention("long_attention", 4, 2048, 32),
+    Probe("attention_with_bias", heads(8, 256, 32)[0] + " c:8x256x256", ADDED, HEADS, "as it stands, in one kernel"),
+    Probe(
+        "long_causal_attention",
+        heads(4, 1024, 64)[0],
+        ADDED,
+        0.53125 * heads(4, 1024, 64)[1],
+        "blocks that are masked left out",
+        "c:1024x1024",
+        {"c": causal},
     ),
 )

@@ -41,18 +41,23 @@ def build(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: bool
 
 
 def builds(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: bool = True) -> Iterator[Build]:
-    """The kernels as `build` gives them; run part by part where the temporaries of all parts together leave the cache; and, where no library is
-    asked and sums of products stand in each other, as one kernel that stores nothing in between."""
+    """The kernels as `build` gives them; where no library is asked and sums of products stand in each other, one kernel that stores nothing in
+    between; and the kernels run part by part where the temporaries of all parts together leave the cache.
+
+    Whether there is a second way depends on no size: programs for many sizes know ways by their number.
+    """
     builder = _Builder(matches, epilogues)
     builder.emit(tree, out)
     result = builder.result
-    for made in (padded(result.kernels, result.temporaries), chunked(result.kernels, result.temporaries)):
-        if made is not None:
-            yield replace(result, kernels=made[0], temporaries=made[1])
+    kernels, temporaries = padded(result.kernels, result.temporaries)
+    yield replace(result, kernels=kernels, temporaries=temporaries)
     if not matches and in_rows(tree) and not any(running(s) for s in walk(tree)):
         whole = _Builder({}, False, whole=True)
         whole.generated(tree, out)
         yield whole.result
+    parted = chunked(result.kernels, result.temporaries)
+    if parted is not None:
+        yield replace(result, kernels=parted[0], temporaries=parted[1])
 
 
 class _Builder:
