@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -223,27 +223,27 @@ class _Lowering:
         made = {f for node in nodes for f in node.outputs if f is not None}
         every = {name: fact for node in nodes for name, fact in node.reads.items()}
         reads = {name: fact for name, fact in every.items() if fact not in made}
-        aliases = {name: fact for name, fact in every.items() if fact in made and name != fact.name}
+        aliases = {name: fact.name for name, fact in every.items() if fact in made and name != fact.name}
         held = {name: f for name, f in reads.items() if f.value is not None and (f.value.nbytes <= _EMBEDDED_BYTES or not f.crosses)}
         inputs = [(name, f) for name, f in reads.items() if name not in held]
         outputs = [f for node in nodes for f in node.outputs if f is not None and f in outside and f.value is None]
-        protos: list[onnx.NodeProto] = []
-        given: list[tuple[str, Fact]] = []
-        for name, f in inputs:
-            typed, cast = self.typed(name, f)
-            protos += [cast] if cast else []
-            given.append(typed)
-        for node in nodes:
-            own = {f.name for f in node.outputs if f is not None}
-            protos.append(node.proto)
-            protos.extend(onnx.helper.make_node("Identity", [f.name], [name]) for name, f in aliases.items() if f.name in own)
-        model = build_model(self.model, protos, given, held.items(), [(f.name, f) for f in outputs])
+        typed = [self.typed(name, f) for name, f in inputs]
+        protos = [*(cast for _, cast in typed if cast), *with_aliases(nodes, aliases)]
+        model = build_model(self.model, protos, [given for given, _ in typed], held.items(), [(f.name, f) for f in outputs])
         origin = tuple(node.label for node in nodes)
         self.done.append(
             Opaque(
                 tuple(self.tensor(f) for f in outputs), tuple(self.tensor(f).name for _, f in inputs), model.SerializeToString(), origin, reason.why
             )
         )
+
+
+def with_aliases(nodes: Sequence[FlatNode], aliases: Mapping[str, str]) -> Iterator[onnx.NodeProto]:
+    """The nodes, and behind each one copies of its results under the other names by which they are read."""
+    for node in nodes:
+        own = {f.name for f in node.outputs if f is not None}
+        yield node.proto
+        yield from (onnx.helper.make_node("Identity", [source], [name]) for name, source in aliases.items() if source in own)
 
 
 def attributes(node: ir.Node) -> dict[str, Attribute]:
