@@ -69,7 +69,8 @@ def joined_operators(form: Form, tables: Sequence[Table]) -> Iterator[Form]:
 
 
 def _joined_once(form: Form, tables: Sequence[Table]) -> Iterator[Form]:
-    for (s, _), (t, _) in combinations(form.matches, 2):
+    written = [s for s, _ in form.matches if s in form.tree.inside]  # what an operator's own operand computes may stand nowhere in the tree
+    for s, t in combinations(written, 2):
         for parameters, parts in joins(form.tree, s, t):
             tree = put_together(form.tree, parts)
             step = Step("join", parameters, form.tree, tree)

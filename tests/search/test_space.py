@@ -14,8 +14,11 @@ from einnet.derivation.checker.check import check
 from einnet.derivation.rules import EXPLORED, FORCED
 from einnet.expr.nodes import Scope, used_names, walk
 from einnet.expr.notation.text import parse
+from einnet.instantiate.registry import TABLES
+from einnet.search.bases import converged_forms
 from einnet.search.forms import Form
 from einnet.search.space import Options, Space
+from einnet.search.together import joined_operators
 
 OPERATORS = {
     "conv3x3": "A : f32[57,43,5]\nK : weight f32[3,3,5,8]\nL[h<57,w<43,f<8] Σ[c<5,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]",
@@ -208,3 +211,17 @@ def test_a_plain_product_has_few_states(batch: str) -> None:
     space = Space(Options())
     space.forms(parse(f"A : f32[{shape}128,64]\nB : f32[{shape}64,96]\nL[{batch}m<128,n<96] Σ[k<64] A[{b}m,k]*B[{b}k,n]"))
     assert space.statistics.states <= 300 and not space.statistics.stopped
+
+
+def test_only_operators_that_stand_in_a_form_are_joined() -> None:
+    """What a vendor operator is given may be no scope of the tree: a softmax's operand is found behind what its maximum is taken of."""
+    products = [parse(f"x : f32[6,8]\n{w} : weight f32[8,5]\nL[m<6,n<5] Σ[k<8] x[m,k]*{w}[k,n]") for w in "PQ"]
+    matches = tuple((f.tree, m) for p in products for f in converged_forms(p, TABLES, False, None) for _, m in f.matches)
+    assert len(matches) == 2
+    read = parse(
+        "x : f32[6,8]\nP : weight f32[8,5]\nQ : weight f32[8,5]\n"
+        "L[m<6,n<5] {L[m<6,n<5] Σ[k<8] x[m,k]*P[k,n]}[m,n] + {L[m<6,n<5] Σ[k<8] x[m,k]*Q[k,n]}[m,n]"
+    )
+    elsewhere = parse("x : f32[6,8]\nL[m<6,n<5] x[m,n]")
+    assert list(joined_operators(Form(read, read, matches, ()), TABLES))
+    assert not list(joined_operators(Form(elsewhere, elsewhere, matches, ()), TABLES))
