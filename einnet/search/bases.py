@@ -10,6 +10,7 @@ from einnet.instantiate.matching.types import Table
 from einnet.search.converge import Converged, converge
 from einnet.search.forms import Form, converged_form
 from einnet.search.groups import Base, Group, Opening
+from einnet.search.together import kind_of
 from einnet.search.trace import Observer
 from einnet.search.work import Weights, cost
 
@@ -58,6 +59,7 @@ def _base(form: Form, openings: tuple[Opening, ...], inside: Set[Scope], weights
         openings,
         cost=sum(cost(s, s in vendor, weights) for s in paid),
         spare=cost(form.tree, False, weights) if reads_through(form.tree) else 0,
+        kind=kind_of(form),
         structure=(*(f"{m.table} {m.kernel}" for _, m in form.matches), *generated),
     )
 

@@ -12,6 +12,9 @@ from einnet.derivation.steps import Step
 from einnet.expr.nodes import Scope
 from einnet.search.forms import Form
 
+Kind = tuple[tuple[int, ...], ...]
+"""What vendor operators must share with others to be joined with them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Opening:
@@ -27,7 +30,7 @@ class Base:
     """A member as it is run: generated throughout, or with a vendor operator in it. `cost` is that of everything but the openings, in FLOPs.
 
     `spare` is the part of it that a generated reader saves, by reading through a copy at the root. `structure` names what is computed, without
-    what is read: bases of one structure differ in layout and in what they copy.
+    what is read: bases of one structure differ in layout and in what they copy. `kind` is what its operators must share with others to be joined.
     """
 
     form: Form
@@ -35,6 +38,7 @@ class Base:
     cost: int
     spare: int
     structure: tuple[str, ...]
+    kind: Kind = ()
 
 
 @dataclass(eq=False)

@@ -11,7 +11,7 @@ the root. A search of depth d+1 is one of depth d and another layer, so it finds
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from einnet.derivation.facts import is_copy
@@ -206,9 +206,9 @@ class Space:
 
         return tuple(base for form in (plain(scope), *converged) for base in bases_of(form, self.options.weights, group_of))
 
-    def _together(self, base: Base, alternatives: Mapping[Scope, Sequence[Form]]) -> Iterator[Base]:
+    def _together(self, base: Base, chosen: Mapping[Scope, Form]) -> Iterator[Base]:
         """The base with operators of sibling openings joined."""
-        for form in together(base.form, tuple(alternatives), alternatives, self.options.tables):
+        for form in together(base.form, chosen, self.options.tables):
             yield closed_base(form, self.options.weights)
 
     def _expand(self, root: Root, group: Group, member: Member) -> None:

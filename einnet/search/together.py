@@ -7,49 +7,28 @@ matched by that, and not every pair of their forms is tried.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, product
+from itertools import combinations
 
 from einnet.derivation.rules.join import joins, put_together
 from einnet.derivation.steps import Step
 from einnet.expr.nodes import Scope, is_weight, nested
 from einnet.instantiate.matching.types import Match, Table
 from einnet.search.converge import Converged, converge
-from einnet.search.forms import Form, converged_form, effort, substitute_child
-
-REPRESENTATIVES = 2
-"""Forms of one kind that are tried for each of two siblings; of more siblings, one."""
-
-Kind = tuple[tuple[int, ...], ...]
+from einnet.search.forms import Form, converged_form, substitute_child
+from einnet.search.groups import Kind
 
 
-def together(form: Form, siblings: Sequence[Scope], alternatives: Mapping[Scope, Sequence[Form]], tables: Sequence[Table]) -> Iterator[Form]:
-    """The form with its open siblings computed by forms of one kind, and operators of these joined, as far as it goes."""
-    if len(siblings) < 2:
-        return
-    vendor = {s: [f for f in alternatives[s] if f.matches] for s in siblings}
-    if all(vendor.values()):
-        yield _mixed(form, {s: min(found, key=effort) for s, found in vendor.items()})
-    kinds = [_by_kind(vendor[s]) for s in siblings]
-    most = REPRESENTATIVES if len(siblings) == 2 else 1
-    for kind in kinds[0]:
-        if all(kind in k for k in kinds):
-            for chosen in product(*(k[kind][:most] for k in kinds)):
-                mixed = _mixed(form, dict(zip(siblings, chosen)))
-                yield mixed
-                yield from joined_operators(mixed, tables)
+def together(form: Form, chosen: Mapping[Scope, Form], tables: Sequence[Table]) -> Iterator[Form]:
+    """The form with its open siblings computed by these forms of one kind, and operators of these joined, as far as it goes."""
+    for sibling, inner in chosen.items():
+        form = substitute_child(form, sibling, inner)
+    yield form
+    yield from joined_operators(form, tables)
 
 
-def _mixed(form: Form, chosen: Mapping[Scope, Form]) -> Form:
-    for s, choice in chosen.items():
-        form = substitute_child(form, s, choice)
-    return form
-
-
-def _by_kind(forms: Sequence[Form]) -> dict[Kind, list[Form]]:
-    found: dict[Kind, list[Form]] = {}
-    for f in forms:
-        found.setdefault(tuple(sorted(_kind(m) for _, m in f.matches)), []).append(f)
-    return found
+def kind_of(form: Form) -> Kind:
+    """What forms must share for their operators to be joined."""
+    return tuple(sorted(_kind(m) for _, m in form.matches))
 
 
 def _kind(m: Match) -> tuple[int, ...]:

@@ -9,10 +9,11 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import product
 
 from einnet.expr.nodes import Scope
 from einnet.search.forms import Form, after, substitute_child
-from einnet.search.groups import Base, Group, Member
+from einnet.search.groups import Base, Group, Kind, Member
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -26,6 +27,7 @@ class Way:
     cost: int
     key: str
     structure: tuple[str, ...]
+    kind: Kind
 
     @property
     def order(self) -> tuple[int, str]:
@@ -33,13 +35,16 @@ class Way:
         return self.cost, self.key
 
 
-Combine = Callable[[Base, Mapping[Scope, Sequence[Form]]], Iterable[Base]]
+Combine = Callable[[Base, Mapping[Scope, Form]], Iterable[Base]]
+
+REPRESENTATIVES = 2
+"""Ways of one kind that are tried together for each of two openings; of more openings, one."""
 
 
 class Ways:
     """The best few ways of groups: a group hands `most` to its readers, at most `few` of one structure. `only` says which bases count.
 
-    `combine` gives further bases, with nothing left open, for a base and the forms of its openings' ways, two openings at least.
+    `combine` gives further bases, with nothing left open, for a base and forms of one kind for its openings, two openings at least.
     """
 
     def __init__(self, most: int, few: int, only: Callable[[Base], bool] = lambda base: True, combine: Combine | None = None) -> None:
@@ -92,7 +97,7 @@ class Ways:
     def _of_base(self, group: Group, member: Member, base: Base, left: int, most: int) -> Iterator[tuple[int, Way]]:
         """The cheapest combinations of a base with ways of its openings, best first, counted: `most` of them, and those that `combine` adds."""
         if not base.openings:
-            yield 0, Way(group, member, base, (), base.cost, base.form.key, base.structure)
+            yield 0, Way(group, member, base, (), base.cost, base.form.key, base.structure, base.kind)
             return
         lists = [self.of(o.group, left) for o in base.openings]
         costs = [[w.cost - (0 if o.fed else w.base.spare) for w in found] for o, found in zip(base.openings, lists)]
@@ -101,17 +106,35 @@ class Ways:
             cost = base.cost + sum(c[n] for c, n in zip(costs, places))
             key = hashlib.blake2b("".join((base.form.key, *(w.key for w in inner))).encode(), digest_size=16).hexdigest()
             structure = tuple(sorted((*base.structure, *(part for w in inner for part in w.structure))))
-            yield place, Way(group, member, base, inner, cost, key, structure)
-        if self._combine and len(lists) > 1 and all(lists):
-            yield from ((0, Way(group, member, b, (), b.cost, b.form.key, b.structure)) for b in self._together(base, lists, self._combine))
+            kind = tuple(sorted((*base.kind, *(part for w in inner for part in w.kind))))
+            yield place, Way(group, member, base, inner, cost, key, structure, kind)
+        if self._combine and len(lists) > 1:
+            for chosen in alike(lists):
+                for b in self._together(base, chosen, self._combine):
+                    yield 0, Way(group, member, b, (), b.cost, b.form.key, b.structure, b.kind)
 
-    def _together(self, base: Base, lists: Sequence[Sequence[Way]], combine: Combine) -> list[Base]:
+    def _together(self, base: Base, chosen: Sequence[Way], combine: Combine) -> list[Base]:
         """What `combine` makes of the base and these ways, once."""
-        key = (base.form.key, *(w.key for found in lists for w in found))
+        key = (base.form.key, *(w.key for w in chosen))
         if key not in self._combined:
-            alternatives = {o.scope: [self.form(w) for w in found] for o, found in zip(base.openings, lists)}
-            self._combined[key] = list(combine(base, alternatives))
+            self._combined[key] = list(combine(base, {o.scope: self.form(w) for o, w in zip(base.openings, chosen)}))
         return self._combined[key]
+
+
+def alike(lists: Sequence[Sequence[Way]]) -> Iterator[tuple[Way, ...]]:
+    """Ways of one kind, one from each list: the first few of every kind that all lists have; none is built for that."""
+    kinds = [_by_kind(found) for found in lists]
+    most = REPRESENTATIVES if len(lists) == 2 else 1
+    for kind in kinds[0]:
+        if kind and all(kind in k for k in kinds):
+            yield from product(*(k[kind][:most] for k in kinds))
+
+
+def _by_kind(ways: Iterable[Way]) -> dict[Kind, list[Way]]:
+    found: dict[Kind, list[Way]] = {}
+    for way in ways:
+        found.setdefault(way.kind, []).append(way)
+    return found
 
 
 def _by_cost(way: tuple[int, Way]) -> tuple[int, str]:
