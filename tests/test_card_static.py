@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.card.static import LAYERS, RESULT, counted, occupancy, operator, row
 from einnet.cli.optimize import cuda_lines
-from einnet.evidence.report.schema import CudaReport
+from einnet.evidence.report.card_schema import CudaReport
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.resolve import resolve

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from einnet.evidence.report.card_schema import CudaReport
 from einnet.evidence.report.plain import plain
-from einnet.evidence.report.schema import CudaReport, KernelTime, RangedReport, Report
+from einnet.evidence.report.ranged_schema import RangedReport
+from einnet.evidence.report.schema import KernelTime, Report
 from einnet.records import Record, added, as_json, as_text, changed, fields_of, read, read_text, renamed
 from einnet.search.time_shares import RANGE_LEAST_S
 from tests.filled import filled

@@ -276,7 +276,7 @@ def explain(options: argparse.Namespace) -> int:
     from einnet.derivation.checker.check import check
     from einnet.evidence.certificate import Entry
     from einnet.evidence.pages import card, proof_text
-    from einnet.evidence.pages.story import CardStory
+    from einnet.evidence.pages.story_schema import CardStory
     from einnet.evidence.pages.why import reasons
     from einnet.runtime.cpu.roofline import CONSTANTS
     from einnet.search.time_shares import table

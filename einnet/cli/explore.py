@@ -43,7 +43,7 @@ def explore(options: argparse.Namespace) -> int:
 def program_view(data: dict[str, Any]) -> str:
     """The view of the program that the data are of, if they are of one."""
     from einnet.evidence.pages import card, report_page
-    from einnet.evidence.pages.story import CardStory
+    from einnet.evidence.pages.story_schema import CardStory
 
     if "report" not in data:
         return ""

@@ -12,7 +12,7 @@ from einnet.cli.files import check_writable, write_json, write_whole
 from einnet.errors import UsageError
 
 if TYPE_CHECKING:
-    from einnet.evidence.report.schema import CudaReport
+    from einnet.evidence.report.card_schema import CudaReport
 
 FAILED = 1
 ALLOW = "worst class of step: exact, reassociation (default), precision; precision,tested: unproven steps; finite: vendor softmax and pooling"
@@ -125,7 +125,7 @@ def optimize_for_cuda(options: argparse.Namespace, chosen: Any) -> int:
     """Optimize for a CUDA device by predicted times; exit code 1 where the program that was found does not pass its verification on the host."""
     from einnet.api.optimize import optimize as optimize_model
     from einnet.cli.progress import progress
-    from einnet.evidence.report.schema import CudaReport
+    from einnet.evidence.report.card_schema import CudaReport
 
     with progress(options.quiet) as report:
         result = optimize_model(options.model, chosen, profile=options.profile, math=options.math, progress=report)

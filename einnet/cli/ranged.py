@@ -13,7 +13,7 @@ from einnet.errors import CertificateError, EinNetError, UsageError
 
 if TYPE_CHECKING:
     from einnet.compile.ranges.served import RangedProgram
-    from einnet.evidence.report.schema import RangedReport
+    from einnet.evidence.report.ranged_schema import RangedReport
 
 FAILED = 1
 

@@ -20,7 +20,8 @@ from einnet.evidence.comparison.verdicts import refuse_failed
 from einnet.evidence.pages.report_page import program_fragment, report_page
 from einnet.evidence.pages.story import story
 from einnet.evidence.pages.verdict import verdict
-from einnet.evidence.report.schema import AnyReport, Report
+from einnet.evidence.report.card_schema import AnyReport
+from einnet.evidence.report.schema import Report
 from einnet.graph.program import Program
 from einnet.records import as_json
 from einnet.search.outcome import Outcome

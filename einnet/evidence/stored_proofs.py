@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from einnet.evidence.exercise import Runner
     from einnet.evidence.lift import Lifting
     from einnet.evidence.numbers import Observed
-    from einnet.evidence.pages.story import Base, Reasons
     from einnet.evidence.pages.story import Proven as Told
-    from einnet.evidence.report.schema import AnyReport
+    from einnet.evidence.pages.story import Reasons
+    from einnet.evidence.pages.story_schema import Base
+    from einnet.evidence.report.card_schema import AnyReport
     from einnet.instantiate.kernels import Plan
     from einnet.search.outcome import Outcome
 

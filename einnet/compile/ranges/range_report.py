@@ -10,7 +10,7 @@ from einnet.compile.budget import exceeded
 from einnet.derivation import einfile
 from einnet.derivation.ranged import RangedFile, ranged, spans
 from einnet.evidence.report.assemble import asked
-from einnet.evidence.report.schema import GuardRow, Guards, Range, RangedDerivation, RangedReport, SizeRow
+from einnet.evidence.report.ranged_schema import GuardRow, Guards, Range, RangedDerivation, RangedReport, SizeRow
 from einnet.evidence.report.versions import versions
 from einnet.graph.onnx.dynamic import Dimension
 

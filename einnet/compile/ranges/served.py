@@ -14,7 +14,7 @@ from einnet.compile.inputs import gather_inputs
 from einnet.derivation.ranged import parse
 from einnet.errors import ArtifactError, UsageError
 from einnet.evidence.pages.report_page import sizes_fragment
-from einnet.evidence.report.schema import RangedReport
+from einnet.evidence.report.ranged_schema import RangedReport
 from einnet.records import Record, read
 from einnet.runtime.pool import Ranged
 from einnet.runtime.sealed import reading

@@ -42,7 +42,7 @@ from einnet.evidence.certificate import certify
 from einnet.evidence.comparison.verdicts import refuse_failed
 from einnet.evidence.comparison.verify import TOLERANCE, compare_outputs, random_values
 from einnet.evidence.report.plain import plain
-from einnet.evidence.report.schema import RangedReport
+from einnet.evidence.report.ranged_schema import RangedReport
 from einnet.evidence.sound import keep_proven
 from einnet.expr.nodes import Scope
 from einnet.expr.resize import Resize

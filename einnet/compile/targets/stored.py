@@ -15,7 +15,8 @@ import numpy as np
 from einnet.compile.inputs import gather_inputs
 from einnet.errors import ArtifactError
 from einnet.evidence.pages.report_page import program_fragment
-from einnet.evidence.pages.story import Proven, Reasons, Story, story
+from einnet.evidence.pages.story import Proven, Reasons, story
+from einnet.evidence.pages.story_schema import Story
 from einnet.evidence.report.schema import Report
 from einnet.evidence.running import OnProcessor
 from einnet.evidence.stored_proofs import Considered, Metadata, Written, considered_of, metadata_of, recorded_certificate

@@ -8,7 +8,7 @@ from html import escape
 from einnet.evidence.pages.plots import HUES
 from einnet.evidence.pages.proof_text import chapter_lines, error_line, ms, verdict_word
 from einnet.evidence.pages.report_page import chapter_html
-from einnet.evidence.pages.story import CardStep, CardStory
+from einnet.evidence.pages.story_schema import CardStep, CardStory
 from einnet.evidence.pages.times import maker, shortened
 from einnet.expr.notation.tags import tag
 

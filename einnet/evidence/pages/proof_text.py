@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 
 from einnet.derivation.checker.check import Proof
-from einnet.evidence.pages.story import Base, Chapter, DerivationStory, ProofRow, Story
+from einnet.evidence.pages.story_schema import Base, Chapter, DerivationStory, ProofRow, Story
 from einnet.evidence.pages.times import time_lines
 from einnet.evidence.report.schema import KernelTime, Verification
 

@@ -9,9 +9,10 @@ from html import escape
 from einnet.evidence.pages.page import asset
 from einnet.evidence.pages.plots import HUES, roofline, share_of_roof, time_bars, time_shares
 from einnet.evidence.pages.proof_text import ms, places, proof_text, ratio, verdict_word
-from einnet.evidence.pages.story import CandidateStory, Chapter, Story
+from einnet.evidence.pages.story_schema import CandidateStory, Chapter, Story
 from einnet.evidence.pages.verdict import opaque_line, reasons, verdict
-from einnet.evidence.report.schema import KernelRow, KernelTime, RangedReport, Report
+from einnet.evidence.report.ranged_schema import RangedReport
+from einnet.evidence.report.schema import KernelRow, KernelTime, Report
 from einnet.expr.notation.markup import Names, Row, definitions, rows_html, unchanged
 from einnet.expr.notation.tags import tag
 from einnet.expr.notation.text import parse

@@ -1,30 +1,18 @@
-"""What a report says of a program, joined with its derivations: the records that `einnet explain --json` writes and that the pages show."""
+"""What a report says of a program, joined with its derivations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from einnet.derivation.checker.bounds import error_bound
 from einnet.derivation.checker.check import Proof
 from einnet.derivation.steps import Derivation, Step
-from einnet.evidence.report.schema import (
-    AnyReport,
-    CandidateRow,
-    CostModelRow,
-    CudaReport,
-    CudaTotals,
-    KernelRow,
-    KernelTime,
-    OnDevice,
-    Report,
-    StepTime,
-    SubprogramRow,
-    Totals,
-    Verification,
-)
+from einnet.evidence.pages.story_schema import CandidateStory, CardStep, CardStory, Chapter, DerivationStory, ProofRow, StepStory, Story
+from einnet.evidence.report.card_schema import AnyReport, CudaReport
+from einnet.evidence.report.schema import Report, SubprogramRow
 from einnet.expr.nodes import Scope
-from einnet.records import Record, added, fields_of, renamed
+from einnet.records import fields_of
 
 Reasons = Callable[[Derivation, Sequence[str]], Sequence[str]]
 """Why each step of a derivation that ends in the given operators was taken."""
@@ -46,123 +34,6 @@ class Proven(Told, Protocol):
 
     @property
     def proofs(self) -> tuple[Proof, ...]: ...
-
-
-class ProofRow(Record):
-    """How a step was proven."""
-
-    method: str
-    details: str
-    points: int
-
-
-class StepStory(Record):
-    """A step: the rule, where and with what it was applied, the whole expression after it, its class and its proof."""
-
-    number: int
-    rule: str
-    parameters: str
-    path: list[int]
-    kind: str
-    bound: float | None
-    before: str
-    after: str
-    expression: str
-    proof: ProofRow
-    reason: str | None = None
-
-
-class DerivationStory(Record):
-    """A derivation, its steps numbered from 1."""
-
-    start: str = renamed("from")
-    steps: list[StepStory]
-    kind: str
-    bound: float
-    operators: list[str]
-
-
-class CandidateStory(CandidateRow):
-    """A candidate, with its derivation where that was asked for."""
-
-    derivation: DerivationStory | None = None
-
-
-class Chapter(Record):
-    """A distinct subprogram with the nodes of each place where it stands."""
-
-    key: str
-    changed: bool
-    expression: str
-    kernels: list[KernelTime]
-    original_kernels: list[KernelTime]
-    measured_ms: float | None
-    original_ms: float | None
-    states: int
-    predicted_ms: float | None
-    original_predicted_ms: float | None = None
-    nodes: list[list[str]]
-    candidates: list[CandidateStory]
-    derivation: DerivationStory | None = None
-
-
-class Base(Record):
-    """What is told of any program."""
-
-    model: str
-    runs: str
-    verification: Verification
-    notes: list[str]
-    subprograms: list[Chapter]
-
-
-class Story(Base):
-    """A program for the processor."""
-
-    totals: Totals
-    kernels: list[KernelRow]
-    cost_model: CostModelRow
-    kept_whole: str | None = added(None)
-
-
-class Grid(Record):
-    """A launch of generated code: its blocks, and the threads of each."""
-
-    function: str
-    grid: list[int]
-    block: list[int]
-
-
-class PlanRow(Record):
-    """The algorithm of a library that was chosen on a card."""
-
-    device: str
-    math: str
-    plan: str
-
-
-class CardStep(StepTime):
-    """A step of a program for a card: what runs it, how often something is launched, and bytes that move at least."""
-
-    by: str
-    launches: int
-    grids: list[Grid]
-    bytes: int
-    plans: list[PlanRow]
-
-
-class CardStory(Base):
-    """A program for a card."""
-
-    totals: CudaTotals
-    kernels: list[StepTime]
-    device: str
-    profile: str
-    memory: OnDevice
-    steps: list[CardStep]
-
-
-B = TypeVar("B", bound=Base)
 
 
 def story(report: Report, used: Iterable[Proven], considered: Iterable[tuple[int, Proven]] = (), reasons: Reasons | None = None) -> Story:

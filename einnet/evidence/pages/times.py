@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from einnet.evidence.report.schema import CostModelRow, KernelRow, StepTime
+from einnet.evidence.report.card_schema import StepTime
+from einnet.evidence.report.schema import CostModelRow, KernelRow
 
 WIDEST = 76
 """Characters of a kernel's description that a line has room for."""

@@ -1,11 +1,11 @@
-"""The reports as records: what `--json` writes, what a stored program carries, and what the pages show. Times are in ms where the name says so,
-sizes in bytes; None stands for what was not measured."""
+"""The report of a program for this processor as a record, and the rows that all reports have: what `--json` writes, what a stored program carries,
+and what the pages show. Times are in ms where the name says so, sizes in bytes; None stands for what was not measured."""
 
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Any
 
-from einnet.records import Record, added, renamed
+from einnet.records import Record, added
 
 Json = Any
 
@@ -49,13 +49,6 @@ class KernelTime(Record):
     ms: float | None
     predicted_ms: float | None = None
     estimated: bool | None = None
-
-
-class StepTime(KernelTime):
-    """A step of a program for a card, and the subprogram that it is of ("" for what a program pass made)."""
-
-    key: str
-    nodes: list[str]
 
 
 class CandidateRow(Record):
@@ -158,22 +151,6 @@ class Totals(Record):
     states: int
 
 
-class CudaTotals(Record):
-    """What a program for a card was reckoned to take, its launches, and how many steps nobody has measured."""
-
-    original_predicted_ms: float
-    optimized_predicted_ms: float
-    launches: int
-    unmeasured: int
-
-
-class OnDevice(Record):
-    """Bytes that a program takes on a card."""
-
-    arena: int
-    constants: int
-
-
 class OpaqueRow(Record):
     """A node that is no expression, and why."""
 
@@ -242,91 +219,3 @@ class Report(Head):
     notes: list[str]
     own_kernels: list[KernelRow] | None = None
     onnx_out: OnnxOut | None = None
-
-
-class CudaReport(Record):
-    """The report of a program for a card: `profile` says whether times are "measured" ones or an "estimate"."""
-
-    model: str
-    digest: str | None = added(None)
-    backend: str
-    device: str
-    profile: str
-    math: str
-    versions: dict[str, str]
-    settings: Asked
-    runs: str
-    subprograms: list[SubprogramRow]
-    changed: int
-    totals: CudaTotals
-    kernels: list[StepTime]
-    memory: OnDevice
-    certificate: CertificateRow
-    verification: Verification
-    assumes_finite: list[str] | None = None
-    notes: list[str]
-    states: int
-    seconds: float | None = None
-
-
-AnyReport = Union[Report, CudaReport]
-
-
-class Range(Record):
-    """The dimension of a program for many sizes, and the size at which it was searched; `problem` says why each was searched by itself."""
-
-    name: str
-    lowest: int
-    highest: int
-    representative: int
-    problem: str | None
-    shapes: dict[str, list[int]]
-
-
-class SizeRow(Record):
-    """One size: measured, with its own report, or run as the measured size that it `follows`."""
-
-    follows: int | None
-    verification: Verification
-    proven_nodes: int
-    problem: str | None
-    kernels: int
-    report: Report | None
-
-
-class RangedDerivation(Record):
-    """A derivation: its start, how many steps, their worst class, the sizes at which it runs, and by what proof it holds there."""
-
-    start: str = renamed("from")
-    steps: int
-    kind: str
-    sizes: str
-    holds: str | None = None
-
-
-class GuardRow(Record):
-    """A form that did not come over to a size, how often, and why."""
-
-    size: int
-    why: str
-    rules: list[str]
-    times: int
-
-
-class Guards(Record):
-    """How many forms did not come over to a size, and the first reasons."""
-
-    count: int
-    told: list[GuardRow]
-
-
-class RangedReport(Head):
-    """The report of a program for many sizes; `seconds` are those of each part of the run."""
-
-    dynamic: Range
-    sizes: dict[str, SizeRow]
-    derivations: list[RangedDerivation]
-    guards: Guards
-    seconds: dict[str, float]
-    total_s: float
-    notes: list[str]

@@ -13,7 +13,8 @@ from einnet.derivation.checker.check import check
 from einnet.evidence.certificate import Entry
 from einnet.evidence.pages.proof_text import explain
 from einnet.evidence.pages.report_page import report_page
-from einnet.evidence.pages.story import Story, story
+from einnet.evidence.pages.story import story
+from einnet.evidence.pages.story_schema import Story
 from einnet.evidence.report.schema import CandidateRow, Report
 from einnet.records import changed
 from tests.evidence.pages.conftest import Opened

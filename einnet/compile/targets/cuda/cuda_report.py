@@ -9,7 +9,8 @@ from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.finite import assumptions
 from einnet.evidence.comparison.verdicts import model_digest
 from einnet.evidence.report.assemble import asked, bound, called, reported, runs, subprogram_report, told
-from einnet.evidence.report.schema import CandidateRow, CudaReport, CudaTotals, KernelTime, OnDevice, StepTime, SubprogramRow, Verification
+from einnet.evidence.report.card_schema import CudaReport, CudaTotals, OnDevice, StepTime
+from einnet.evidence.report.schema import CandidateRow, KernelTime, SubprogramRow, Verification
 from einnet.evidence.report.versions import versions
 from einnet.instantiate.kernels import Kernel
 from einnet.records import changed, fields_of

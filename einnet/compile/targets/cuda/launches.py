@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from einnet.evidence.pages.story import CardStep, Grid, PlanRow
-from einnet.evidence.report.schema import StepTime
+from einnet.evidence.pages.story_schema import CardStep, Grid, PlanRow
+from einnet.evidence.report.card_schema import StepTime
 from einnet.instantiate.kernels import Conv, OpaqueCall
 from einnet.runtime.cpu.roofline import moved
 from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated, Step, calls

@@ -14,8 +14,9 @@ from einnet.compile.inputs import gather_inputs
 from einnet.compile.targets.cuda.launches import steps
 from einnet.evidence.pages.card import program_html
 from einnet.evidence.pages.report_page import fragment
-from einnet.evidence.pages.story import CardStory, Proven, Reasons, card_story
-from einnet.evidence.report.schema import CudaReport
+from einnet.evidence.pages.story import Proven, Reasons, card_story
+from einnet.evidence.pages.story_schema import CardStory
+from einnet.evidence.report.card_schema import CudaReport
 from einnet.evidence.running import OnHost, overlaps, plan_of
 from einnet.evidence.stored_proofs import Considered, considered_of, metadata_of, recorded_certificate
 from einnet.records import read

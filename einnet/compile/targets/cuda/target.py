@@ -24,8 +24,10 @@ from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.verify import TOLERANCE, compare_outputs
 from einnet.evidence.pages.card import program_html
 from einnet.evidence.pages.report_page import fragment, whole_page
-from einnet.evidence.pages.story import CardStory, card_story
-from einnet.evidence.report.schema import CudaReport, Verification
+from einnet.evidence.pages.story import card_story
+from einnet.evidence.pages.story_schema import CardStory
+from einnet.evidence.report.card_schema import CudaReport
+from einnet.evidence.report.schema import Verification
 from einnet.evidence.stored_proofs import metadata_json
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
