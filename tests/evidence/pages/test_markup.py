@@ -11,11 +11,13 @@ import pytest
 from einnet.derivation import einfile
 from einnet.derivation.steps import Derivation
 from einnet.evidence.pages.plots import roofline
+from einnet.evidence.report.schema import KernelRow
 from einnet.expr.nodes import walk
 from einnet.expr.notation.markup import definitions, html, index_html, rows_html
 from einnet.expr.notation.picture import flow, svg
 from einnet.expr.notation.text import parse
 from einnet.search.space import Options, Space
+from tests.filled import filled
 
 GOLDENS = sorted(Path(__file__).parents[2].joinpath("derivations").glob("*.ein"))
 
@@ -74,14 +76,14 @@ def test_points_of_the_roofline_lie_where_their_counts_put_them() -> None:
         "kernel": "k",
         "key": "a",
         "ms": 1.0,
-        "flops": 1e7,
-        "bytes": 1e7,
+        "flops": 10_000_000,
+        "bytes": 10_000_000,
         "gflops": 10.0,
         "gbs": 10.0,
         "share_of_peak": 0.1,
         "share_of_bandwidth": 1.0,
     }
-    text = roofline([kernel], {"a": "#123456"})
+    text = roofline([filled(KernelRow, kernel)], {"a": "#123456"})
     circle = re.search(r'fill="#123456" cx="([\d.]+)" cy="([\d.]+)" r="12"><title>k: 1 ms, 10 Gflop/s, 100% of the roofline', text)
     roof = re.search(r'class="roof" d="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)H', text)
     assert circle and roof
