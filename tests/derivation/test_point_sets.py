@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from einnet.derivation.checker.check import check_equal
+from einnet.derivation.checker.check import check, check_equal
 from einnet.derivation.checker.point_sets import equal_as_sets
+from einnet.derivation.moves.rule import Rewrite
+from einnet.derivation.rules.chunk import chunk
+from einnet.derivation.rules.triangle import triangle
+from einnet.derivation.steps import Derivation, Step
 from einnet.errors import CertificateError
+from einnet.expr.nodes import tensors
 from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
 
 HEAD = "X : f32[16]\nP : f32[16]\nA : f32[16]\nB : f32[16]\n"
 WHOLE = "L[t<16] Σ[s<16] select(t-s>=0, X[s], 0)"
@@ -105,3 +112,32 @@ def test_chunks_of_any_length_with_any_offset(length: int, chunk: int, offset: i
         assert not equal_as_sets(whole, cut)
     elif offset >= 0 and wrong == 0:
         assert equal_as_sets(whole, cut)
+
+
+SUMS = "{L[h<2,t<24] Σ[u<24] select(t-u>=0, a[h,u], 0)}"
+SQUARE = f"""a : f32[2,24]
+c : f32[2,24,5]
+b : f32[2,5,24]
+x : f32[2,24,3]
+L[h<2,t<24,d<3] Σ[s<24] {{L[h<2,t<24,s<24] {{L[h<2,t<24,s<24] Σ[n<5] c[h,t,n]*b[h,n,s]}}[h,t,s]
+    *exp({{L[h<2,t<24,s<24] select(t-s>=0, {SUMS}[h,t] - {SUMS}[h,s], -inf)}}[h,t,s])}}[h,t,s]*x[h,s,d]"""
+
+
+def test_a_square_with_decays_that_are_running_sums_is_cut_in_chunks() -> None:
+    """Mamba-2's: the exponents read a scope, which both sides read unchanged."""
+    square = parse(SQUARE)
+    found = [r for r in chunk(square) if isinstance(r, Rewrite)]
+    assert found and all(check_equal(square, r.scope).method == "inline" for r in found)
+    rng = np.random.default_rng(0)
+    held = {t.name: rng.uniform(-1, 0, t.shape) for t in tensors(square).values()}
+    assert all(np.allclose(evaluate(square, held), evaluate(r.scope, held), rtol=1e-12, atol=1e-12) for r in found)
+
+
+def test_what_one_side_reads_in_part_does_not_grow() -> None:
+    """The parts of a triangle read a running sum over fewer places than the whole: its exponents are the same numbers all the same."""
+    square = parse(SQUARE)
+    steps = [Step("triangle", r.parameters, square, r.scope, (), "reassociation", None) for r in triangle(square) if isinstance(r, Rewrite)]
+    assert steps
+    for step in steps:
+        (proof,) = check(Derivation(square, (step,)))
+        assert proof.method == "inline"

@@ -88,7 +88,7 @@ def check_equal(before: Scope, after: Scope) -> Proof:
     cases = equal_by_cases(before, after, forms)
     if cases:
         return Proof("inline", f"equal normal forms in each of {cases} cases")
-    if equal_as_sets(before, after):
+    if equal_as_sets(before, after) or equal_as_sets(*apart(before, after)):
         return Proof("inline", "the same products, added up over the same places")
     if max(nature(before), nature(after)) == ORDERED and _bend_alike(before, after):
         return Proof("inline", "equal normal forms by where they bend")
@@ -184,7 +184,20 @@ def check_bound(before: Scope, after: Scope, bound: float, proof: Proof) -> Proo
     kind = "reassociation" if bound == 1 else "precision"
     if before.key == after.key:
         return replace(proof, kind=kind)
-    one, other = apart(before, after)
+    refusal: Difference | None = None
+    for one, other in dict.fromkeys((apart(before, after), (before, after))):
+        try:
+            return _bounded(before, (one, other), bound, proof)
+        except Difference as error:  # one side may read what the other has only in part, which is then no number of both
+            refusal = error
+    assert refusal is not None
+    raise refusal
+
+
+def _bounded(before: Scope, sides: tuple[Scope, Scope], bound: float, proof: Proof) -> Proof:
+    """`check_bound` of the sides, which are `before` and what it becomes, as far as they differ."""
+    one, other = sides
+    kind = "reassociation" if bound == 1 else "precision"
     most, budget = (BOUND_POINTS, _BOUND_BUDGET) if bound != 1 else (FEWEST_BOUND_POINTS, _BOUND_BUDGET // 4)
     points = points_to_compare(one, other, (), _affordable(one, other, most, 1, budget))
     (least, arguments), (found, others) = magnitudes_at(one, points, whole=True), magnitudes_at(other, points)

@@ -16,7 +16,24 @@ from einnet.derivation.moves.rule import Refused
 from einnet.derivation.rules.forced.merge import merge_read
 from einnet.derivation.rules.triangle import chooses
 from einnet.expr.index import Index, var
-from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, fresh, make_mul, neutral, substitute_body, used_names
+from einnet.expr.nodes import (
+    INF,
+    Add,
+    Body,
+    Call,
+    Cond,
+    Const,
+    Iter,
+    Read,
+    Scope,
+    Select,
+    fresh,
+    make_add,
+    make_mul,
+    neutral,
+    substitute_body,
+    used_names,
+)
 from einnet.expr.normal.inline import OutOfReach, inline
 
 ZERO, ONE = Const(Fraction(0)), Const(Fraction(1))
@@ -95,9 +112,11 @@ def running(e: Scope) -> Recurrence | None:
 
 
 def opened(e: Scope, sums: bool = True) -> Scope:
-    """A sum with what it reads merged into it: masks and tables that are written as expressions, and products with `sums` of their own."""
-    for r in factors(e.body):
-        if isinstance(r, Read) and isinstance(r.base, Scope) and r.base.reduce == "sum" and (sums or not r.base.sums):
+    """A sum with what it reads merged into it: masks, exponents and tables that are written as expressions, and products with `sums` of their own."""
+    for f in factors(e.body):
+        power = f.args[0] if isinstance(f, Call) and f.name == "exp" else None
+        r = f if power is None else power
+        if isinstance(r, Read) and isinstance(r.base, Scope) and r.base.reduce == "sum" and ((sums and power is None) or not r.base.sums):
             merged = merge_read(e, r)
             if isinstance(merged, Scope):
                 return opened(merged, sums)
@@ -108,7 +127,7 @@ def split(body: Body) -> tuple[tuple[Cond, ...], tuple[Body, ...]]:
     """A product of factors, each 0 outside of a region, as conditions and factors."""
     conds: list[Cond] = []
     parts: list[Body] = []
-    for f in factors(body):
+    for f in map(unmasked, factors(body)):
         if isinstance(f, Select) and f.other == ZERO:
             inner, rest = split(f.then)
             conds += [*f.conds, *inner]
@@ -116,6 +135,17 @@ def split(body: Body) -> tuple[tuple[Cond, ...], tuple[Body, ...]]:
         else:
             parts.append(f)
     return tuple(dict.fromkeys(conds)), tuple(parts)
+
+
+def unmasked(f: Body) -> Body:
+    """exp(x + select(c, y, -inf)) = select(c, exp(x + y), 0)."""
+    if not isinstance(f, Call) or f.name != "exp":
+        return f
+    terms = f.args[0].args if isinstance(f.args[0], Add) else (f.args[0],)
+    masks = [a for a in terms if isinstance(a, Select) and a.other == Const(-INF)]
+    conds = tuple(dict.fromkeys(c for m in masks for c in m.conds))
+    power = Call("exp", (make_add(a.then if isinstance(a, Select) and a.other == Const(-INF) else a for a in terms),))
+    return masked(conds, power) if masks else f
 
 
 def recurrences(e: Scope, sums: bool = True) -> Iterator[Recurrence | Refused]:
