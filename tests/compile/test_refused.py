@@ -19,8 +19,10 @@ from einnet.compile.targets.cpu import programs
 from einnet.errors import BackendError, CertificateError
 from einnet.evidence import sound
 from einnet.evidence.comparison.verify import Trial
+from einnet.evidence.report.schema import Verification
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Conv, Kernel, Matmul, Post, View, dense_view
+from einnet.records import changed
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu import dnnl, measure
 from einnet.runtime.cpu.dnnl import Refused
@@ -30,6 +32,7 @@ from einnet.search.candidates import choose
 from einnet.search.outcome import Outcome, Result, is_constant
 from einnet.search.recall import choice_from, choice_json
 from einnet.search.space import Options, Space
+from tests.filled import filled
 
 Shapes = dict[str, tuple[int, ...]]
 ARGUMENTS = {"max_depth": 1, "time_budget": 2, "threads": 1}
@@ -224,9 +227,9 @@ def test_what_cannot_be_compiled_is_run_by_onnx_runtime(monkeypatch: pytest.Monk
 def test_a_program_that_is_wrong_gives_way_to_onnx_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Trial.verify
 
-    def strict(self: Trial, executable: object, tolerance: float) -> dict[str, object]:
+    def strict(self: Trial, executable: object, tolerance: float) -> Verification:
         found = honest(self, executable, tolerance)
-        return found if len(executable.plan.kernels) == 1 and "whole" in str(executable.plan.kernels[0]) else {**found, "passed": False}
+        return found if len(executable.plan.kernels) == 1 and "whole" in str(executable.plan.kernels[0]) else changed(found, passed=False)
 
     monkeypatch.setattr(Trial, "verify", strict)
     result = einnet.optimize(DENSE, **ARGUMENTS)
@@ -262,10 +265,10 @@ class Runs:
     def __init__(self, wrong: set[str]) -> None:
         self.wrong, self.count = wrong, 0
 
-    def verify(self, outcome: Outcome, program: frozenset[str]) -> dict[str, bool]:
+    def verify(self, outcome: Outcome, program: frozenset[str]) -> Verification:
         self.count += 1
         assert program in (frozenset(), frozenset(outcome.changed)), "what is verified is the program of the outcome"
-        return {"passed": not program & self.wrong}
+        return filled(Verification, {"passed": not program & self.wrong})
 
 
 def program(outcome: Outcome) -> frozenset[str]:
