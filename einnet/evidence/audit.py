@@ -179,7 +179,7 @@ def prepared(model: Any, stored: Stored) -> Program:
     from einnet.graph.onnx.importer import load
     from einnet.graph.passes.prepare import prepare
 
-    return prepare(load(model, shapes=shapes(stored)), permuted=permuted(stored.record.settings))
+    return prepare(load(model, shapes=shapes(stored)), permuted=permuted(stored.record.settings), tables=stored.record.settings.tables)
 
 
 def permuted(settings: Asked) -> bool:

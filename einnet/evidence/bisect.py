@@ -15,7 +15,7 @@ import numpy as np
 
 from einnet.derivation.steps import Derivation
 from einnet.errors import UsageError
-from einnet.evidence.audit import permuted, shapes
+from einnet.evidence.audit import prepared
 from einnet.evidence.comparison.verify import compare_outputs, random_values
 from einnet.evidence.stored_proofs import Stored
 from einnet.expr.nodes import Scope, tensors, walk
@@ -44,14 +44,11 @@ def bisect(model: Any, stored: Stored, seed: int = 1) -> Json:
 
     Raises UsageError for a program in which nothing was derived.
     """
-    from einnet.graph.onnx.importer import load
-    from einnet.graph.passes.prepare import prepare
-
     derived = {anonymous(e.derivation.start).key: e for e in stored.certificate.entries}
     changed = {s.key for s in stored.record.subprograms if s.changed} & derived.keys()
     if not changed:
         raise UsageError(f"{stored.path}: nothing in it was derived; it runs the model's own operators")
-    program = prepare(load(model, shapes=shapes(stored)), permuted=permuted(stored.record.settings))
+    program = prepared(model, stored)
     trial = _Trial(program, stored, seed)
     found: list[tuple[float, Subprogram]] = []
     for part in trial.parts:

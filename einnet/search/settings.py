@@ -98,6 +98,11 @@ class Settings:
         """The numerical classes of steps that are allowed."""
         return KINDS[: KINDS.index(self.allow) + 1]
 
+    @property
+    def tables(self) -> bool:
+        """Weights may be read as products of smaller tables, which are not quite they: with derivations of class precision."""
+        return self.derive and self.target == "native" and self.allow == KINDS[-1]
+
 
 class Arguments(TypedDict, total=False):
     """The keyword arguments of `einnet.optimize`: the fields of Settings, so that a type checker knows them."""

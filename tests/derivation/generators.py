@@ -233,6 +233,24 @@ def band_products(draw: st.DrawFn) -> Scope:
 
 
 @st.composite
+def tables(draw: st.DrawFn) -> Scope:
+    """Products with a table that is a sum of products over digits of its rows and columns, whichever digit is summed first; some rows are missing."""
+    k1, n1, n2 = (draw(st.integers(3, 4)) for _ in range(3))
+    rank = draw(st.integers(1, 2))
+    blocks, short, beside = draw(st.integers(3, 4)), draw(st.integers(0, 1)), draw(st.booleans())
+    k, n, m = Iter("k", 0, k1 * blocks - short), Iter("n", 0, n1 * n2), Iter("m", 0, 4)
+    low, high = draw(st.booleans()), draw(st.booleans())
+    row = (var("i") % k1, var("i") // k1) if low else (var("i") // blocks, var("i") % blocks)
+    column = (var("j") // n2, var("j") % n2) if high else (var("j") % n1, var("j") // n1)
+    first = Read(Tensor("A", (k1, n2, rank, n1), "f32", True), (row[0], column[1], var("r"), column[0]))
+    second = Read(Tensor("B", (k1, blocks, n2, rank), "f32", True), (*row, column[1], var("r")))
+    table = Scope((Iter("i", 0, k.hi), Iter("j", 0, n.hi)), (Iter("r", 0, rank),), make_mul((first, second)))
+    place = 2 * var("m") + var("n") if beside else var("m")
+    data = Read(Tensor("X", (9, n.hi) if not beside else (n.hi + 5,)), (place, *(() if beside else (var("n"),))))
+    return Scope(tuple(draw(st.permutations((m, k)))), (n,), make_mul((data, Read(table, (var("k"), var("n"))))))
+
+
+@st.composite
 def masked_reductions(draw: st.DrawFn) -> Scope:
     """Reductions whose terms are neutral outside a band, maybe of every other element, directly or through a scope that is read."""
     m, k = Iter("m", 0, draw(st.integers(4, 8))), Iter("k", 0, draw(st.integers(5, 8)))

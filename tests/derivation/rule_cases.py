@@ -30,6 +30,10 @@ S : f32[33,35]
 T : f32[35,40]
 S2 : f32[33,36]
 T2 : f32[36,40]
+X3 : f32[3,16]
+Ta : weight f32[4,2,4]
+Tb : weight f32[4,4,4,2]
+Tc : weight f32[4,4]
 """
 
 
@@ -48,6 +52,8 @@ _POWER = "exp(M[m,k] + (-1)*{L[m<4] max[k<6] M[m,k]}[m])"
 _TOP = "{L[m<4,t<2] max[j<3] M[m,3*t+j]}"
 _MASKED = "M[m,k] + select(m-k>=0, 0, -inf)"
 SOFTMAX = f"{{L[m<4,k<6] {_POWER}}}[m,k] / {{L[m<4] Σ[k<6] {_POWER}}}[m]"
+
+TABLE = "{L[k<16,n<16] Σ[r<2] Ta[k%4,r,n//4]*Tb[k%4,k//4,n%4,r]}"
 
 CASES: dict[str, Cases] = {
     "chunk": Cases(
@@ -609,6 +615,29 @@ CASES: dict[str, Cases] = {
             ("L[m<8,c<5] Σ[k<8] {L[m<8,k<8] exp(Y[m,k] + select(m-k>=0, 0, -1))}[m,k]*D[k,c]", "no row needs less"),
             ("L[m<8] min[k<8] select(m-k>=0, Y[m,k], inf)", "no row needs less"),
             ("L[m<8] Σ[k<8] select(4-k>=0, Y[m,k], 0)", "no row needs less"),
+        ),
+        10,
+    ),
+    "stages": Cases(
+        (
+            (
+                f"L[m<3,k<16] Σ[n<16] X3[m,n]*{TABLE}[k,n]",
+                "factor=1 first=n'",
+                "L[m<3,k<16] {L[m<3,k'<4,k''<4] Σ[n''<4,r<2] Tb[k'',k',n'',r]"
+                "*{L[n''<4,r<2,m<3,k''<4] Σ[n'<4] X3[m,n''+4*n']*Ta[k'',r,n']}[n'',r,m,k'']}[m,k//4,k%4]",
+            ),
+            (
+                "L[m<3,k<16] Σ[n<16] X3[m,n]*{L[k<16,n<16] Tc[k//4,n//4]*Tc[k%4,n%4]}[k,n]",
+                "factor=1 first=n''",
+                "L[m<3,k<16] {L[m<3,k'<4,k''<4] Σ[n'<4] Tc[k',n']*{L[n'<4,m<3,k''<4] Σ[n''<4] X3[m,4*n'+n'']*Tc[k'',n'']}[n',m,k'']}[m,k//4,k%4]",
+            ),
+        ),
+        (
+            ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "no operand is a product of tables"),
+            (f"L[m<3] max[n<16] X3[m,n]*{TABLE}[m,n]", "it is no sum"),
+            (f"L[m<3,n<16] X3[m,n]*{TABLE}[m,n]", "it is no sum"),
+            ("L[m<3] Σ[n<16] X3[m,n]*{L[n<16] Tc[n//4,0]*Tc[n%4,1]}[n]", "no operand is a product of tables"),
+            (f"L[m<3] Σ[n<16] X3[m,n]*{TABLE}[5,n]", "no operand is a product of tables"),
         ),
         10,
     ),

@@ -31,6 +31,7 @@ from tests.derivation.generators import (
     recurrences,
     same_tensor,
     scopes,
+    tables,
 )  # fmt: skip
 from tests.derivation.moves import layout_moves
 from tests.derivation.rule_cases import CASES, DECLARED
@@ -147,12 +148,18 @@ def sources(count: int) -> tuple[Scope, ...]:
     def draw_raised(source: Scope) -> None:
         found.append(source)
 
+    @settings(max_examples=count // 8, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+    @given(tables())
+    def draw_tables(source: Scope) -> None:
+        found.append(source)
+
     draw()
     draw_moves()
     draw_equations()
     draw_choices()
     draw_recurrences()
     draw_raised()
+    draw_tables()
     return tuple(found)
 
 

@@ -50,7 +50,7 @@ def asked(settings: Settings, channels_last: bool | None = None) -> Asked:
     """The settings that the report repeats."""
     rules = None if settings.rules is None else list(settings.rules)
     same = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name in Asked.__struct_fields__}
-    return Asked(**{**same, "rules": rules, "channels_last": channels_last})
+    return Asked(**{**same, "rules": rules, "channels_last": channels_last, "tables": settings.tables and channels_last is None})
 
 
 def told(certificate: Certificate) -> CertificateRow:

@@ -179,6 +179,8 @@ class Asked(Record):
     force: int | None
     channels_last: bool | None = None
     """For a card: in which order the data of the search was."""
+    tables: bool = False
+    """Weights were read as products of smaller tables."""
 
 
 class OnnxOut(Record):

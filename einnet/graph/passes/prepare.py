@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from einnet.graph.onnx.opaque_joins import join_opaque
+from einnet.graph.passes.factor_tables import factor_tables
 from einnet.graph.passes.simplify import simplify
 from einnet.graph.passes.storage_order import channels_last, permute
 from einnet.graph.passes.weight_structure import recover_structure
 from einnet.graph.program import Program
 
 
-def prepare(program: Program, permuted: bool = True) -> Program:
-    """Simplification, and if `permuted` data in the dimension order that its convolutions want."""
+def prepare(program: Program, permuted: bool = True, tables: bool = False) -> Program:
+    """Simplification, and if `permuted` data in the dimension order that its convolutions want; with `tables` weights as products of tables.
+
+    That changes numbers by the tables' distance from the products: it is for derivations of class precision.
+    """
     program = simplify(program)
     order = channels_last(program) if permuted else {}
-    return recover_structure(join_opaque(simplify(permute(program, order)) if order else program))
+    program = join_opaque(simplify(permute(program, order)) if order else program)
+    return recover_structure(factor_tables(program) if tables else program)

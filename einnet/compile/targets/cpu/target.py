@@ -55,7 +55,7 @@ class CpuTarget:
     def read(self, model: Any) -> Program:
         """The model, its data in the order that oneDNN's convolutions want."""
         require(self.settings.cpu)
-        return prepare(load(model, shapes=self.settings.shapes or None))
+        return prepare(load(model, shapes=self.settings.shapes or None), tables=self.settings.tables)
 
     def otherwise(self, reason: str) -> WholeTarget:
         """The model as it is."""

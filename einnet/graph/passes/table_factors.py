@@ -1,0 +1,229 @@
+"""Tables that are products of smaller ones once their rows and columns are counted by two digits, found by their values alone.
+
+W[k,n] = Σ[r<R] A[k1,n1,n2,r]*B[k1,k2,n2,r], where (k1,k2) and (n1,n2) are digits of k and n: for every k1 and n2 the rest is a matrix of small
+rank R. A product with W then takes two sums, over n1 and over (n2,r), in place of one over n. Where A and B are such tables again, so do they.
+The transforms of Fourier, cosine transforms, and products of Kronecker are tables of this kind; nothing here knows of any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+MOST_RANK = 4
+"""Terms of a factored table."""
+
+ROUNDING = 4e-7
+"""How far an element may be from the sum of products, relative to the largest: that of a few numbers rounded to float32."""
+
+LEAST_GAIN = 1.4
+"""How many times fewer multiplications a factored table has to take."""
+
+LEAST_SIZE = 256
+"""Elements of the smallest table, of one g, that is looked at."""
+
+SAMPLE = 12
+"""Rows and columns of a matrix by which its rank is judged first."""
+
+GROWTH = 4.0
+"""By how much the products of a factored table may exceed its largest element."""
+
+AT_ONCE = 1 << 16
+"""Elements of the matrices that are looked at together: they stay in a cache."""
+
+TRIES = 4
+"""Ways that are tried in full, the cheapest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Digits of rows and columns: k by k % rows and k // rows, n likewise; by `low_row` k1 is k % rows, by `low_column` n1 is n % columns."""
+
+    rows: int
+    low_row: bool
+    columns: int
+    low_column: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Factored:
+    """W[g,k,c,n,d] = Σ[r] A[g,n2,k1,r,n1,d] * B[g,k1,n2,r,k2,c]; an extent is 1 where a factor does not depend on a digit or on g."""
+
+    way: Way
+    first: np.ndarray
+    second: np.ndarray
+    error: float
+    """The greatest distance of an element from the product, relative to the largest element."""
+
+
+def factored(table: np.ndarray) -> Factored | None:
+    """The table W[g,k,c,n,d] as a sum of products of two smaller ones; None where its values are no such sum, or nothing is gained."""
+    if table[0].size < LEAST_SIZE or not np.isfinite(table).all() or not table.any():
+        return None
+    exact = table.astype(np.float64)
+    found = sorted(promising(exact), key=lambda pair: pair[1])
+    for way, _ in found[:TRIES]:
+        pair = split(arranged(exact, way), ROUNDING * float(np.abs(exact).max()))
+        if pair is not None:
+            return _rounded(exact, way, *pair)
+    return None
+
+
+def promising(table: np.ndarray) -> Iterator[tuple[Way, tuple[int, int]]]:
+    """The ways by which samples of a table have a small rank; the multiplications that both sums then take, and the elements of both."""
+    _, k, c, n, d = table.shape
+    naive, limit = k * c * n * d, 1e-6 * float(np.abs(table).max())
+    for way in ways(k, n):
+        first, rest = _digits(k, way.rows, way.low_row)
+        summed, left = _digits(n, way.columns, way.low_column)
+        each = left * first * (summed * d + rest * c)
+        most = min(MOST_RANK, int(naive / (LEAST_GAIN * each)))
+        rank = sampled_rank(table[0], way, most, limit) if most else None
+        if rank is not None:
+            yield way, (each * rank, first * rank * (summed * d + left * rest * c))
+
+
+def ways(k: int, n: int) -> Iterator[Way]:
+    """Digits for rows and columns: rows by what divides them, the columns or twice the columns, columns by what divides them."""
+    rows = [m for m in range(2, k) if k % m == 0 or 2 * n % m == 0]
+    columns = [m for m in range(2, n) if n % m == 0]
+    for r in rows:
+        for m in columns:
+            for low_row in (True, False):
+                for low_column in (False, True):
+                    yield Way(r, low_row, m, low_column)
+
+
+def _digits(extent: int, size: int, low: bool) -> tuple[int, int]:
+    """How many values the chosen digit has, and the other."""
+    blocks = -(-extent // size)
+    return (size, blocks) if low else (blocks, size)
+
+
+def sampled_rank(table: np.ndarray, way: Way, most: int, limit: float) -> int | None:
+    """The rank of a few rows and columns at three places (k1,n2); None where it is greater than `most`."""
+    k, c, n, d = table.shape
+    first, rest = _digits(k, way.rows, way.low_row)
+    summed, left = _digits(n, way.columns, way.low_column)
+    rank = 0
+    for k1, n2 in ((0, left // 2), (first // 2, left // 2), (min(1, first - 1), left - 1)):
+        k2, n1 = _spread(rest), _spread(summed)
+        rows = k1 + way.rows * k2 if way.low_row else k2 + way.rows * k1
+        columns = n1 + way.columns * n2 if way.low_column else n2 + way.columns * n1
+        block = table[np.ix_(rows[rows < k], range(c), columns[columns < n], range(d))]
+        values = np.linalg.svd(block.reshape(-1, block.shape[2] * d), compute_uv=False)
+        rank = max(rank, int((values > limit * max(block.shape)).sum()))
+        if rank > most:
+            return None
+    return max(rank, 1)
+
+
+def _spread(extent: int) -> np.ndarray:
+    """At most a dozen places: the first ones, and some further on."""
+    return np.unique(np.concatenate([np.arange(min(extent, SAMPLE // 2)), np.linspace(0, extent - 1, SAMPLE // 2).astype(int)]))
+
+
+def arranged(table: np.ndarray, way: Way) -> np.ndarray:
+    """The table by digits, [g, k1, n2, k2, c, n1, d]; rows and columns that are missing are 0."""
+    g, k, c, n, d = table.shape
+    blocks, more = -(-k // way.rows), -(-n // way.columns)
+    padded = np.pad(table, ((0, 0), (0, blocks * way.rows - k), (0, 0), (0, more * way.columns - n), (0, 0)))
+    parts = padded.reshape(g, blocks, way.rows, c, more, way.columns, d)
+    rows = (2, 1) if way.low_row else (1, 2)
+    columns = (5, 4) if way.low_column else (4, 5)
+    return parts.transpose(0, rows[0], columns[1], rows[1], 3, columns[0], 6)
+
+
+def split(parts: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray] | None:
+    """A[g,n2,k1,r,n1,d] and B[g,k1,n2,r,k2,c]: A without n2 where there is one, else B without k1, else both with all; None where there are none."""
+    g, k1, n2, k2, c, n1, d = parts.shape
+    first = skeleton(parts.reshape(g * k1, n2 * k2 * c, n1 * d), limit)
+    if first is not None:
+        left, right = first
+        return right.reshape(g, 1, k1, -1, n1, d), left.reshape(g, k1, n2, k2, c, -1).transpose(0, 1, 2, 5, 3, 4)
+    each = skeleton(parts.reshape(g * k1 * n2, k2 * c, n1 * d), limit)
+    if each is None:
+        return None
+    turned = skeleton(parts.transpose(0, 2, 3, 4, 1, 5, 6).reshape(g * n2, k2 * c, k1 * n1 * d), limit)
+    if turned is not None and turned[0].shape[-1] == each[0].shape[-1]:
+        left, right = turned
+        across = right.reshape(g, n2, -1, k1, n1, d).transpose(0, 1, 3, 2, 4, 5)
+        return across, left.reshape(g, 1, n2, k2, c, -1).transpose(0, 1, 2, 5, 3, 4)
+    left, right = each
+    return right.reshape(g, k1, n2, -1, n1, d).transpose(0, 2, 1, 3, 4, 5), left.reshape(g, k1, n2, k2, c, -1).transpose(0, 1, 2, 5, 3, 4)
+
+
+def skeleton(matrices: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray] | None:
+    """Every matrix as a product of a few of its own columns with what they take: [b,rows,r] and [b,r,columns]; None where four are too few."""
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    for part in np.array_split(matrices, min(len(matrices), -(-matrices.size // AT_ONCE))):
+        pair = _skeleton(part, limit)
+        if pair is None:
+            return None
+        found.append(pair)
+    rank = max(left.shape[-1] for left, _ in found)
+    wide = [(((0, 0), (0, 0), (0, rank - left.shape[-1])), ((0, 0), (0, rank - left.shape[-1]), (0, 0))) for left, _ in found]
+    return tuple(np.concatenate([np.pad(pair[n], pads[n]) for pair, pads in zip(found, wide)]) for n in (0, 1))  # type: ignore[return-value]
+
+
+def _skeleton(matrices: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray] | None:
+    """Columns are taken greedily, the one that is furthest from those before it, so that what they take stays small."""
+    rest = matrices.copy()
+    every = np.arange(len(matrices))
+    chosen: list[np.ndarray] = []
+    for _ in range(MOST_RANK):
+        norms = (rest * rest).sum(axis=1)
+        best = norms.argmax(axis=1)
+        length = np.sqrt(norms[every, best])
+        small = length <= limit * np.sqrt(matrices.shape[1])
+        column = np.where(small[:, None], 0.0, rest[every, :, best] / np.where(small, 1.0, length)[:, None])
+        chosen.append(np.where(small[:, None], 0.0, matrices[every, :, best]))
+        rest -= column[:, :, None] * (column[:, :, None] * rest).sum(axis=1)[:, None, :]
+        if np.abs(rest).max() <= limit:
+            left = np.stack(chosen, axis=-1)
+            return left, solved(left, matrices)
+    return None
+
+
+def solved(left: np.ndarray, matrices: np.ndarray) -> np.ndarray:
+    """The least squares solution of left @ x = matrices; 0 for columns that are 0."""
+    gram = (left[:, :, :, None] * left[:, :, None, :]).sum(axis=1)
+    given = np.stack([(left[:, :, r, None] * matrices).sum(axis=1) for r in range(left.shape[-1])], axis=1)
+    inverse = np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
+    return np.asarray((inverse[:, :, :, None] * given[:, None, :, :]).sum(axis=2))
+
+
+def product(way: Way, first: np.ndarray, second: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The table W[g,k,c,n,d] that A and B are factors of."""
+    g, k, c, n, d = shape
+    parts = sum(
+        first[:, :, :, r].transpose(0, 2, 1, 3, 4)[:, :, :, None, None] * second[:, :, :, r][:, :, :, :, :, None, None]
+        for r in range(first.shape[3])
+    )
+    parts = np.asarray(parts)  # g k1 n2 k2 c n1 d
+    rows = (3, 1) if way.low_row else (1, 3)
+    columns = (2, 5) if way.low_column else (5, 2)
+    whole = parts.transpose(0, rows[0], rows[1], 4, columns[0], columns[1], 6)
+    whole = whole.reshape(len(whole), prod(whole.shape[1:3]), c, prod(whole.shape[4:6]), d)
+    return np.broadcast_to(whole, (g, *whole.shape[1:]))[:, :k, :, :n]
+
+
+def _rounded(table: np.ndarray, way: Way, first: np.ndarray, second: np.ndarray) -> Factored | None:
+    """Both factors in float32, without what they do not depend on; None where they are too far from the table, or grow."""
+    a, b = (_thin(f.astype(np.float32)) for f in (first, second))
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    top = float(np.abs(table).max())
+    error = float(np.abs(product(way, x, y, table.shape) - table).max()) / top
+    growth = float(product(way, np.abs(x), np.abs(y), table.shape).max()) / top
+    return Factored(way, a, b, error) if error <= ROUNDING and growth <= GROWTH else None
+
+
+def _thin(factor: np.ndarray) -> np.ndarray:
+    """The factor without dimensions (the first two) along which it does not vary."""
+    for axis in (0, 1):
+        if factor.shape[axis] > 1 and (np.take(factor, [0], axis) == factor).all():
+            factor = np.take(factor, [0], axis)
+    return factor

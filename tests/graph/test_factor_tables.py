@@ -1,0 +1,160 @@
+"""Tables that are products of smaller ones are found by their values: what is found is the table, and what is no such table is left."""
+
+from __future__ import annotations
+
+from functools import reduce
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from einnet.derivation.checker.check import check_equal
+from einnet.derivation.moves.rule import Rewrite
+from einnet.derivation.normalise import normalise
+from einnet.derivation.rules.stages import stages
+from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads
+from einnet.graph.interpret import interpret
+from einnet.graph.onnx.importer import load
+from einnet.graph.operators.fourier import real_table, table
+from einnet.graph.passes.factor_tables import factor_tables
+from einnet.graph.passes.prepare import prepare
+from einnet.graph.passes.table_factors import ROUNDING, factored, product
+from einnet.graph.program import Program
+from einnet.search.work import flops
+from tests.graph.cases import build, node, reference, run_opaque, values
+
+
+def fourier(length: int, bins: int, parts: int, inverse: bool = False) -> np.ndarray:
+    return table(length, bins, length, parts, inverse).transpose(2, 3, 0, 1)
+
+
+def plain(matrix: np.ndarray) -> np.ndarray:
+    return matrix[:, None, :, None]
+
+
+def cosines(length: int) -> np.ndarray:
+    k, n = np.arange(length)[:, None], np.arange(length)[None, :]
+    return plain(np.cos(np.pi * (2 * n + 1) * k / (2 * length)))
+
+
+def signs(bits: int) -> np.ndarray:
+    return plain(reduce(np.kron, [np.array([[1.0, 1.0], [1.0, -1.0]])] * bits))
+
+
+WINDOW = np.hanning(120)[None, None, :, None]
+
+TABLES = {
+    "complex": fourier(60, 60, 2), "inverse": fourier(64, 64, 2, True), "one-sided": fourier(100, 51, 1), "an odd length": fourier(105, 53, 1),
+    "window": fourier(120, 61, 1) * WINDOW, "other frequencies": fourier(128, 128, 2)[3:99],
+    "real from half": real_table(65, 128, 128).transpose(2, 3, 0, 1),
+    "cosines alone": plain(np.cos(2 * np.pi * np.outer(np.arange(96), np.arange(96)) / 96)), "cosine transform": cosines(128), "signs": signs(6),
+    "three factors": plain(reduce(np.kron, [values((4, 3)), values((3, 4), 1), values((4, 5), 2)])),
+    "factors and a scale for each row": plain(np.kron(values((6, 6)), values((8, 8), 1)) * values((48, 1), 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_is_found_is_the_table(name: str) -> None:
+    given_table = TABLES[name][None].astype(np.float32)
+    found = factored(given_table)
+    if name == "real from half":  # 65 bins have digits of 5 and 13, by which the waves do not part
+        assert found is None
+        return
+    assert found is not None
+    again = product(found.way, found.first.astype(np.float64), found.second.astype(np.float64), given_table.shape)
+    distance = np.abs(again - given_table).max() / np.abs(given_table).max()
+    assert distance <= ROUNDING and found.error == pytest.approx(distance, abs=1e-12)
+    assert found.first.size + found.second.size < 0.8 * given_table.size
+
+
+@pytest.mark.parametrize("name", ["random", "a wrong element", "a prime length", "zeros", "not finite", "small"])
+def test_what_is_no_product_is_left(name: str) -> None:
+    wrong = fourier(64, 33, 1).copy()
+    wrong[5, 0, 7, 0] += 1e-4
+    bad = wrong.copy()
+    bad[0, 0, 0, 0] = np.nan
+    cases = {
+        "random": plain(values((64, 64))), "a wrong element": wrong, "a prime length": fourier(61, 31, 1), "zeros": np.zeros((32, 1, 32, 1)),
+        "not finite": bad, "small": signs(3),
+    }  # fmt: skip
+    assert factored(cases[name][None].astype(np.float32)) is None
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.integers(2, 5), st.integers(2, 5)), min_size=3, max_size=3), st.integers(0, 99))
+def test_products_of_kronecker(sizes: list[tuple[int, int]], seed: int) -> None:
+    matrix = plain(reduce(np.kron, [values(s, seed + n, 0.5, 1.5) for n, s in enumerate(sizes)]))[None].astype(np.float32)
+    found = factored(matrix)
+    if found is not None:
+        again = product(found.way, found.first.astype(np.float64), found.second.astype(np.float64), matrix.shape)
+        assert np.abs(again - matrix).max() <= ROUNDING * np.abs(matrix).max()
+    assert found is not None or matrix.size < 256 or min(matrix.shape[1], matrix.shape[3]) < 12
+
+
+def multiplied(matrix: np.ndarray, rows: int = 3) -> tuple[Program, dict[str, np.ndarray], np.ndarray]:
+    """A model that multiplies by a matrix, prepared with tables; its input, and what ONNX Runtime gives."""
+    x = {"x": values((rows, matrix.shape[0]))}
+    model = build([node("MatMul", ["x", "w"])], x, constants={"w": matrix.astype(np.float32)})
+    return prepare(load(model), tables=True), x, reference(model, x)["y"]
+
+
+@pytest.mark.parametrize("name", ["cosines alone", "cosine transform", "signs", "three factors"])
+def test_the_program_computes_what_it_did(name: str) -> None:
+    program, x, wanted = multiplied(TABLES[name][:, 0, :, 0].T)
+    (scope,) = (n.scope for n in program.expression_nodes())
+    assert any(isinstance(r.base, Scope) for r in reads(scope.body))
+    np.testing.assert_allclose(interpret(program, x, run_opaque)["y"], wanted, atol=4e-6 * np.abs(wanted).max())
+
+
+def test_without_leave_nothing_is_changed() -> None:
+    model = build([node("MatMul", ["x", "w"])], {"x": values((3, 64))}, constants={"w": TABLES["signs"][:, 0, :, 0].astype(np.float32)})
+    (scope,) = (n.scope for n in prepare(load(model)).expression_nodes())
+    assert not any(isinstance(r.base, Scope) for r in reads(scope.body))
+    assert factor_tables(load(model)).weights.keys() != load(model).weights.keys()
+
+
+def fewest(scope: Scope, depth: int = 8) -> int:
+    """The operations that are left when every scope that can be is done in stages, each step proven."""
+    scope, _ = normalise(scope)
+    best = flops(scope)
+    if depth:
+        for found in stages(scope):
+            if isinstance(found, Rewrite):
+                assert check_equal(scope, found.scope).method == "inline"
+                best = min(best, sum(fewest(s, depth - 1) for s in parts(normalise(found.scope)[0])))
+    return best
+
+
+def parts(scope: Scope) -> list[Scope]:
+    """A scope's stages, each reading a tensor in place of the stage before it."""
+    found: list[Scope] = []
+
+    def cut(s: Scope) -> Scope:
+        def through(r: Read) -> Read:
+            if not isinstance(r.base, Scope) or is_weight(r.base):
+                return r
+            found.append(cut(r.base))
+            return Read(Tensor(f"stage{len(found)}", tuple(hi for _, hi in r.base.box)), r.index, r.fill)
+
+        return Scope(s.loops, s.sums, map_reads(s.body, through), s.reduce)
+
+    return [*([top] if (top := cut(scope)).sums else []), *found]
+
+
+@pytest.mark.parametrize(("bits", "most"), [(6, 6), (8, 6), (10, 6)])
+def test_operations_grow_as_n_log_n(bits: int, most: int) -> None:
+    program, _, _ = multiplied(signs(bits)[:, 0, :, 0], 1)
+    (scope,) = (n.scope for n in program.expression_nodes())
+    n = 1 << bits
+    assert flops(scope) == 2 * n * n
+    assert fewest(scope) <= most * n * bits, f"{fewest(scope)} operations for {n}"
+
+
+def test_one_dimension_more_costs_no_more() -> None:
+    """The table of a real signal's half spectrum: fewer operations by two stages than by one."""
+    x = {"x": values((1, 256, 1))}
+    program = prepare(load(build([node("DFT", ["x"], onesided=1)], x)), tables=True)
+    (scope,) = (n.scope for n in program.expression_nodes())
+    assert fewest(scope) * 4 < flops(scope) and prod(scope.shape) == 2 * 129
