@@ -25,7 +25,7 @@ LEAST_GAIN = 1.4
 LEAST_SIZE = 256
 """Elements of the smallest table, of one g, that is looked at."""
 
-SAMPLE = 12
+SAMPLE = 10
 """Rows and columns of a matrix by which its rank is judged first."""
 
 GROWTH = 4.0
@@ -75,15 +75,41 @@ def factored(table: np.ndarray) -> Factored | None:
 def promising(table: np.ndarray) -> Iterator[tuple[Way, tuple[int, int]]]:
     """The ways by which samples of a table have a small rank; the multiplications that both sums then take, and the elements of both."""
     _, k, c, n, d = table.shape
-    naive, limit = k * c * n * d, 1e-6 * float(np.abs(table).max())
-    for way in ways(k, n):
-        first, rest = _digits(k, way.rows, way.low_row)
-        summed, left = _digits(n, way.columns, way.low_column)
-        each = left * first * (summed * d + rest * c)
-        most = min(MOST_RANK, int(naive / (LEAST_GAIN * each)))
-        rank = sampled_rank(table[0], way, most, limit) if most else None
+    limit = 1e-6 * float(np.abs(table).max())
+    each = {way: _digits(k, way.rows, way.low_row) + _digits(n, way.columns, way.low_column) for way in ways(k, n)}
+    cost = {way: left * first * (summed * d + rest * c) for way, (first, rest, summed, left) in each.items()}
+    most = {way: min(MOST_RANK, int(k * c * n * d / (LEAST_GAIN * cost[way]))) for way in each}
+    paying = [way for way in each if most[way]]
+    for way in small(table[0], paying, [most[way] for way in paying], limit):
+        rank = sampled_rank(table[0], way, most[way], limit)
         if rank is not None:
-            yield way, (each * rank, first * rank * (summed * d + left * rest * c))
+            first, rest, summed, left = each[way]
+            yield way, (cost[way] * rank, first * rank * (summed * d + left * rest * c))
+
+
+def small(table: np.ndarray, found: list[Way], most: list[int], limit: float) -> list[Way]:
+    """Those ways by which a few elements, at k1 = 0 and one n2, have a small rank: nearly none for a table that is no product."""
+    if not found:
+        return []
+    k, c, n, d = table.shape
+    rows, columns = [], []
+    for way in found:
+        (_, rest), (summed, left) = _digits(k, way.rows, way.low_row), _digits(n, way.columns, way.low_column)
+        (k2, part), (n1, other) = _few(rest, c), _few(summed, d)
+        row = way.rows * k2 if way.low_row else k2
+        column = n1 + way.columns * (left // 2) if way.low_column else left // 2 + way.columns * n1
+        rows.append((np.where(row < k, row, 0), part))
+        columns.append((np.where(column < n, column, column[0]), other))
+    at, along = np.array(rows), np.array(columns)
+    blocks = table[at[:, 0, :, None], at[:, 1, :, None], along[:, 0, None, :], along[:, 1, None, :]]
+    ranks = (np.linalg.svd(blocks, compute_uv=False) > limit * SAMPLE).sum(axis=1)
+    return [way for way, rank, allowed in zip(found, ranks, most) if rank <= allowed]
+
+
+def _few(extent: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places among a digit's values and their parts, the same number for every digit."""
+    flat = np.arange(SAMPLE) * max(1, extent * parts // SAMPLE) % (extent * parts)
+    return flat // parts, flat % parts
 
 
 def ways(k: int, n: int) -> Iterator[Way]:
@@ -122,7 +148,7 @@ def sampled_rank(table: np.ndarray, way: Way, most: int, limit: float) -> int | 
 
 
 def _spread(extent: int) -> np.ndarray:
-    """At most a dozen places: the first ones, and some further on."""
+    """At most ten places: the first ones, and some further on."""
     return np.unique(np.concatenate([np.arange(min(extent, SAMPLE // 2)), np.linspace(0, extent - 1, SAMPLE // 2).astype(int)]))
 
 
