@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from einnet.derivation.checker.check import check_equal
 from einnet.derivation.moves.rule import Rewrite
 from einnet.derivation.normalise import normalise
-from einnet.derivation.rules.stages import stages
+from einnet.derivation.rules.tables.stages import stages
 from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load

@@ -1,4 +1,4 @@
-"""All rules. Every module here and in `forced/` that makes a `Rule` registers it by that alone; `order` says when the search tries it."""
+"""All rules. Every module here and in the folders here that makes a `Rule` registers it by that alone; `order` says when the search tries it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Rules about operands whose values are known."""
