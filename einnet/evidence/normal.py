@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from einnet.derivation.rules.forced.merge import merge_read
 from einnet.expr.index import Index, Range, bounds, simplify
-from einnet.expr.nodes import Body, Cond, Const, Read, Scope, Select, Tensor, map_indices, map_reads, reads
+from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, map_indices, map_reads, reads
 
 
 @lru_cache(maxsize=1 << 12)
@@ -53,3 +53,18 @@ def flat(scope: Scope) -> Scope:
 
 def _flat_read(r: Read) -> Body:
     return r if isinstance(r.base, Tensor) else Read(flat(r.base), r.index, r.fill)
+
+
+@lru_cache(maxsize=1 << 10)
+def within_reach(scope: Scope) -> Scope:
+    """The scope with those that it reads, at any depth, over no more of their boxes than is read: what pads a tensor beyond that says nothing."""
+    hulls: dict[Scope, list[Range]] = {}
+    for r in reads(scope.body):
+        if isinstance(r.base, Scope):
+            ends = [bounds(e, scope.ranges) if e.den == 1 else (lo, hi - 1) for e, (lo, hi) in zip(r.index, r.base.box, strict=True)]
+            own = [(max(low, lo), min(high + 1, hi)) for (low, high), (lo, hi) in zip(ends, r.base.box, strict=True)]
+            known = hulls.setdefault(r.base, own)
+            hulls[r.base] = [(min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(known, own, strict=True)]
+    kept = {s: hull if all(lo < hi for lo, hi in hull) else list(s.box) for s, hull in hulls.items()}
+    small = {s: within_reach(replace(s, loops=tuple(Iter(i.name, *h) for i, h in zip(s.loops, hull, strict=True)))) for s, hull in kept.items()}
+    return replace(scope, body=map_reads(scope.body, lambda r: Read(small[r.base], r.index, r.fill) if isinstance(r.base, Scope) else r))

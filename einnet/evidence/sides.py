@@ -14,7 +14,7 @@ from functools import lru_cache
 from einnet.derivation.checker.check import Proof, check_exact
 from einnet.derivation.checker.exact import marked
 from einnet.errors import CertificateError
-from einnet.evidence.normal import flat
+from einnet.evidence.normal import flat, within_reach
 from einnet.expr.nodes import Read, Scope, Tensor, map_reads, nested, tensors
 from einnet.expr.normal.inline import OutOfReach, at_most, inline
 from einnet.instantiate.kernels.generated import from_zero
@@ -45,6 +45,9 @@ def grouped(one: Scope, other: Scope) -> Proof:
     one, other = flat(one), flat(other)
     if one.key == other.key or matched(one, other, marked):
         return Proof("inline", "operations grouped alike, part by part")
+    near = flat(within_reach(one)), flat(within_reach(other))
+    if near != (one, other) and matched(*near, marked):
+        return Proof("inline", "operations grouped alike, part by part, of what is read")
     with at_most(MOST_TERMS):
         found = check_exact(one, other, Proof("random", "evaluated"))
     if found.kind != "exact":

@@ -1,0 +1,37 @@
+"""What pads a tensor beyond what is read of it says nothing; what is read says all."""
+
+from __future__ import annotations
+
+import pytest
+
+from einnet.errors import CertificateError
+from einnet.evidence.normal import within_reach
+from einnet.evidence.sides import grouped
+from einnet.expr.nodes import walk
+from einnet.expr.notation.text import parse
+
+HEAD = "A : f32[32,64,64]\nU : f32[200000]\nV : f32[32,64,64]\n"
+END = "L[b<32,m<64,n<64] {L[b<32,m<64,n<64] Σ[k<64] {L[b<32,m<64,k<64] select(m-k>=0, A[b,m,k], 0)}[b,m,k]*V[b,k,n]}[b,m,n]"
+PADDED = (
+    "L[b<32,m<64,n<64] {L[b<32,i<65,n<64] Σ[k<64] {L[b<32,i<65,k<64] select(-i+63>=0, "
+    "{L[b<32,m<64,k<64] select(m-k>=0, A[b,m,k], 0)}[b,i,k], U[4160*b+64*i+k])}[b,i,k]*V[b,k,n]}[b,m,n]"
+)
+
+
+def test_rows_that_nobody_reads_are_left_out() -> None:
+    small = within_reach(parse(HEAD + PADDED))
+    assert all(s.shape[1] == 64 for s in walk(small))
+    assert grouped(parse(HEAD + END), parse(HEAD + PADDED)).method == "inline"
+
+
+def test_what_is_read_outside_stays_outside() -> None:
+    for index in ("[t]|2", "[t-7]|2", "[t/2]", "[t+9]"):
+        scope = parse(HEAD + f"L[t<9] {{L[s<5] A[s,0,0]}}{index}")
+        assert grouped(scope, within_reach(scope)).method == "inline"
+
+
+@pytest.mark.parametrize(("old", "new"), [("-i+63>=0", "-i+62>=0"), ("[b,m,n]", "[b,m+1,n]"), ("m-k>=0", "m-k-1>=0"), ("V[b,k,n]", "V[b,n,k]")])
+def test_another_tensor_is_none(old: str, new: str) -> None:
+    head, _, tail = PADDED.rpartition(old)
+    with pytest.raises(CertificateError):
+        grouped(parse(HEAD + END), parse(HEAD + head + new + tail))
