@@ -76,7 +76,7 @@ corpus: .venv/stamp-dev
 	$(BIN)/python -m tests.corpus.verdicts
 
 CHECKER := einnet.derivation.checker einnet.derivation.normalise einnet.expr.normal einnet.expr.values
-MUTANTS := $(BIN)/python -m tests.mutation --cache build/mutants.cache --rows build/mutants.rows
+MUTANTS := $(BIN)/python -m tests.mutation --cache build/mutants.cache --rows benchmarks/results/mutants.rows
 
 mutants: .venv/stamp-dev
 	@mkdir -p build

@@ -27,8 +27,13 @@ SAMPLE = 9
 ALWAYS = ("all derivations left out", "is that of another", "with another end", "left out", "times 1.001", "times 1.00005", "half is zero")
 
 
+WITHIN = 16 * 2.0**-24
+"""Error, relative to the greatest of an output, that element functions in generated code may have by what is stated of them: a coefficient of the
+polynomial of exp may be off by a thousandth and its results are still those of exp."""
+
+
 def outcome(model: Any, program: StoredProgram, mutant: Mutant) -> tuple[bool, bool]:
-    """Whether a mutant's results differ (or it cannot run), and whether it is refused."""
+    """Whether a mutant's results differ (or it cannot run), those of other code by more than `WITHIN`, and whether it is refused."""
     other = StoredProgram(program.path, mutant.loaded)
     differs = False
     for seed in range(2):
@@ -38,11 +43,17 @@ def outcome(model: Any, program: StoredProgram, mutant: Mutant) -> tuple[bool, b
             got = other(inputs)
         except (EinNetError, AssertionError):
             return True, True
-        differs = differs or any(not np.array_equal(wanted[name], got[name], equal_nan=True) for name in wanted)
+        differs = differs or any(apart(wanted[name], got[name], WITHIN if mutant.kind == "code" else 0.0) for name in wanted)
     try:
         return differs, not audit(model, other)["passed"]
     except EinNetError:
         return differs, True
+
+
+def apart(wanted: Any, got: Any, share: float) -> bool:
+    """Some element differs by more than a share of the greatest."""
+    limit = share * float(np.abs(wanted).max(initial=0.0))
+    return not np.allclose(got, wanted, rtol=0.0, atol=limit, equal_nan=True)
 
 
 def tried(name: str, path: Path, every: int) -> Counter[str]:
