@@ -2,6 +2,7 @@
 
 from benchmarks.algorithms.case import Case
 from benchmarks.algorithms.recurrences import RECURRENCES
+from benchmarks.algorithms.transforms import TRANSFORMS
 
-CASES: tuple[Case, ...] = (*RECURRENCES,)
+CASES: tuple[Case, ...] = (*RECURRENCES, *TRANSFORMS)
 """All cases, in the order of the table."""

@@ -51,7 +51,7 @@ class Net:
     def constant(self, name: str, array: np.ndarray) -> Value:
         """An initializer; the same name twice is the same weight, shared."""
         if name not in self.weights:
-            self.weights[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
+            self.weights[name] = numpy_helper.from_array(np.require(array, requirements="C"), name)
         return Value(name, array.shape)
 
     def normal(self, name: str, shape: tuple[int, ...], std: float, mean: float = 0.0) -> Value:

@@ -14,7 +14,8 @@ from einnet.derivation.checker.check import check_equal
 from einnet.derivation.moves.rule import Rewrite
 from einnet.derivation.normalise import normalise
 from einnet.derivation.rules.tables.stages import stages
-from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads
+from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads, tensors
+from einnet.expr.values.evaluate import evaluate
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
 from einnet.graph.operators.fourier import real_table, table
@@ -106,6 +107,20 @@ def test_the_program_computes_what_it_did(name: str) -> None:
     (scope,) = (n.scope for n in program.expression_nodes())
     assert any(isinstance(r.base, Scope) for r in reads(scope.body))
     np.testing.assert_allclose(interpret(program, x, run_opaque)["y"], wanted, atol=4e-6 * np.abs(wanted).max())
+
+
+def test_errors_of_stages_do_not_add_up_beyond_what_is_said() -> None:
+    """All stages together are as near to the table as one alone has to be."""
+    x = {"x": values((1, 512, 2))}
+    model = build([node("DFT", ["x"])], x)
+    (before,), (after,) = ([n.scope for n in prepare(load(model), tables=t).expression_nodes()] for t in (False, True))
+    program, with_tables = prepare(load(model)), prepare(load(model), tables=True)
+    (weight,) = (r.base for r in reads(before.body) if isinstance(r.base, Tensor) and r.base.weight)
+    (whole,) = (r.base for r in reads(after.body) if isinstance(r.base, Scope))
+    assert any(isinstance(r.base, Scope) for r in reads(whole.body))
+    held = program.weights[weight.name]
+    again = evaluate(whole, {name: with_tables.weights[name] for name in tensors(whole)}, "float64")
+    assert np.abs(again - held).max() <= ROUNDING * np.abs(held).max()
 
 
 def test_without_leave_nothing_is_changed() -> None:

@@ -12,8 +12,9 @@ from math import prod
 import numpy as np
 
 from einnet.expr.index import ZERO, Index, simplify, var
-from einnet.expr.nodes import Body, Iter, Mul, Read, Scope, Tensor, make_mul, map_reads, used_names
-from einnet.graph.passes.table_factors import Factored, factored
+from einnet.expr.nodes import Body, Iter, Mul, Read, Scope, Tensor, make_mul, map_reads, tensors, used_names
+from einnet.expr.values.evaluate import evaluate
+from einnet.graph.passes.table_factors import ROUNDING, Factored, factored
 from einnet.graph.program import Node, Program
 from einnet.graph.rewrite import Fresh, prune
 
@@ -105,29 +106,37 @@ class _Finder:
         loops = tuple(Iter(f"i{p}", 0, extent) for p, extent in enumerate(tensor.shape))
         at = [var(loops[p].name) for p in order]
         index = (ZERO, at[0], flat(at[1:split], extents[1:split]), at[split], flat(at[split + 1 :], extents[split + 1 :]))
-        body, sums = self._body(found, index, tensor.name, {i.name: i.range for i in loops})
-        return Scope(loops, sums, body)
+        limit = ROUNDING * float(np.abs(values).max())
+        for nested in (True, False):  # errors add up from stage to stage
+            body, sums = self._body(found, index, tensor.name, {i.name: i.range for i in loops}, nested)
+            whole = Scope(loops, sums, body)
+            held = {name: self.made[name] for name in tensors(whole)}
+            if np.abs(evaluate(whole, held, "float64") - self.weights[tensor.name]).max() <= limit:
+                return whole
+        return None
 
-    def _body(self, found: Factored, index: Sequence[Index], name: str, ranges: Mapping[str, tuple[int, int]]) -> tuple[Body, tuple[Iter, ...]]:
-        """Σ[r] A*B at an index of the table."""
+    def _body(
+        self, found: Factored, index: Sequence[Index], name: str, ranges: Mapping[str, tuple[int, int]], nested: bool = True
+    ) -> tuple[Body, tuple[Iter, ...]]:  # fmt: skip
+        """Σ[r] A*B at an index of the table, and if `nested` A and B as sums of products where they are such."""
         a, b, way = found.first, found.second, found.way
         g, k, c, n, d = index
         k1, k2 = digits(k, way.rows, way.low_row, ranges)
         n1, n2 = digits(n, way.columns, way.low_column, ranges)
         rank = a.shape[3]
         r = var("r") if rank > 1 else ZERO
-        first = self._table(a.reshape(-1, *a.shape[2:]), f"{name}_a")
-        second = self._table(b.transpose(0, 1, 4, 5, 2, 3).reshape(-1, b.shape[4], b.shape[5], b.shape[2], b.shape[3]), f"{name}_b")
+        first = self._table(a.reshape(-1, *a.shape[2:]), f"{name}_a", nested)
+        second = self._table(b.transpose(0, 1, 4, 5, 2, 3).reshape(-1, b.shape[4], b.shape[5], b.shape[2], b.shape[3]), f"{name}_b", nested)
         body = make_mul((
             first.at((both(g, n2, a.shape[:2]), k1, r, n1, d)),
             second.at((both(g, k1, b.shape[:2]), k2, c, n2, r)),
         ))  # fmt: skip
         return body, (Iter("r", 0, rank),) if rank > 1 else ()
 
-    def _table(self, values: np.ndarray, name: str) -> Table:
+    def _table(self, values: np.ndarray, name: str, nested: bool) -> Table:
         """A table as a tensor that is new, or as a sum of products."""
         loops = tuple(Iter(letter, 0, extent) for letter, extent in zip(NAMES, values.shape) if extent > 1)
-        found = factored(values)
+        found = factored(values) if nested else None
         if found is not None:
             index = tuple(var(letter) if extent > 1 else ZERO for letter, extent in zip(NAMES, values.shape))
             body, sums = self._body(found, index, name, {i.name: i.range for i in loops})

@@ -1,0 +1,53 @@
+"""Transforms by dense tables: Fourier's, of cosines and of signs, as operators of the standard or as a product with a matrix."""
+
+from __future__ import annotations
+
+from functools import partial, reduce
+
+import numpy as np
+import onnx
+
+from benchmarks.algorithms.case import Case
+from benchmarks.models.net import Net
+
+
+def stft(batch: int, frames: int, length: int) -> onnx.ModelProto:
+    """The operator of the standard, one-sided, with a Hann window and a hop of a quarter of a frame."""
+    net, hop = Net("stft", 0), length // 4
+    signal = net.input("x", (batch, (frames - 1) * hop + length, 1))
+    step = net.constant("step", np.array(hop))
+    window = net.constant("window", np.hanning(length).astype(np.float32))
+    size = net.constant("size", np.array(length))
+    return net.finish(net.node("STFT", "y", [signal, step, window, size], (batch, frames, length // 2 + 1, 2), onesided=1))
+
+
+def product(rows: int, table: np.ndarray) -> onnx.ModelProto:
+    """Rows times a dense matrix."""
+    net = Net("product", 0)
+    x = net.input("x", (rows, table.shape[0]))
+    return net.finish(net.matmul(x, net.constant("table", table.astype(np.float32)), "y"))
+
+
+def cosines(rows: int, length: int) -> onnx.ModelProto:
+    """The discrete cosine transform (type II)."""
+    return product(rows, np.cos(np.pi * (2 * np.arange(length)[:, None] + 1) * np.arange(length)[None, :] / (2 * length)))
+
+
+def signs(rows: int, bits: int) -> onnx.ModelProto:
+    """Hadamard's matrix."""
+    return product(rows, reduce(np.kron, [np.array([[1.0, 1.0], [1.0, -1.0]])] * bits))
+
+
+def waves(rows: int, length: int) -> onnx.ModelProto:
+    """Hartley's transform: cosine plus sine, real in and real out."""
+    angle = 2 * np.pi * np.outer(np.arange(length), np.arange(length)) / length
+    return product(rows, np.cos(angle) + np.sin(angle))
+
+
+TRANSFORMS: tuple[Case, ...] = (
+    Case("STFT 128 x 8 x 1024", "stages of n log n operations", partial(stft, 8, 128, 1024), "precision"),
+    Case("STFT 100 x 10 x 1000", "stages of n log n operations", partial(stft, 10, 100, 1000), "precision"),
+    Case("cosine transform 512", "stages of n log n operations", partial(cosines, 256, 512), "precision"),
+    Case("Hartley transform 960", "stages of n log n operations", partial(waves, 256, 960), "precision"),
+    Case("Hadamard transform 1024", "stages of n log n operations", partial(signs, 256, 10), "precision"),
+)
