@@ -238,6 +238,18 @@ def test_channels_last_of_a_convolution_net() -> None:
     assert texts(moved)[1] == "L[n<1,h<6,w<6,f<5] Σ[c<3,r<3,s<3] x_permuted[n,h+r-1,w+s-1,c]*w[f,c,r,s]"
 
 
+def test_an_order_that_moves_nothing_is_none() -> None:
+    """Of a tensor with one position the channels lie as they lay: no copy brings them there."""
+    program = load(build([node("ConvTranspose", ["x", "w"])], {"x": values((2, 3, 1, 1))}, ("y",), {"w": values((3, 4, 2, 2))}))
+    order = channels_last(program)
+    assert order["x"] == (0, 2, 3, 1)
+    moved = permute(program, order)
+    valid(moved)
+    same(program, moved, {"x": values((2, 3, 1, 1))})
+    assert not any(text.endswith("x[n,c,h,w]") for text in texts(moved)), "no copy of x"
+    assert any("x_permuted" in text for text in texts(permute(program, {"x": (1, 0, 2, 3)})))
+
+
 def test_matrix_products_want_no_order() -> None:
     nodes = [node("MatMul", ["x", "w"], ["a"]), node("Transpose", ["x"], ["t"], perm=[0, 1, 3, 2]), node("MatMul", ["t", "a"])]
     assert channels_last(load(build(nodes, {"x": values((2, 2, 4, 3))}, ("y",), {"w": values((3, 5))}))) == {}

@@ -29,10 +29,17 @@ def permute(program: Program, order: Mapping[str, Order]) -> Program:
     """Store the named tensors in other orders.
 
     Inputs and outputs of the program and of opaque nodes keep their ONNX order; a copy node stands between where the two differ.
-    Permuted weights are transposed at once.
+    Permuted weights are transposed at once. A tensor none of whose elements would move stays as it is.
     """
-    orders = {name: perm for name, perm in order.items() if perm != tuple(range(len(perm)))}
+    tensors = program.tensors()
+    orders = {name: perm for name, perm in order.items() if moves(perm, tensors[name].shape)}
     return _Permutation(program, orders).program() if orders else program
+
+
+def moves(order: Order, shape: Sequence[int]) -> bool:
+    """Elements lie elsewhere in that order: dimensions of more than one element change places."""
+    long = [k for k in order if shape[k] != 1]
+    return long != sorted(long)
 
 
 class _Permutation:
