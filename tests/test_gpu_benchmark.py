@@ -265,7 +265,7 @@ def test_weights_are_computed_again_from_the_model(tmp_path):
     """A program that travels without what is computed of weights is the program that was made."""
     model = tiny("conv3x3")
     found = optimize_cuda(model, Settings(backend="cuda", allow="precision", time_budget=4, max_depth=3))
-    lean.write(tmp_path / "p.lean", found, channels_last=False)
+    lean.write(tmp_path / "p.lean", found, filters_last=False)
     again = lean.read(tmp_path / "p.lean", model)
     assert again == found.program
     assert found.program.constants

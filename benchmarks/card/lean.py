@@ -43,14 +43,14 @@ class Remembered(Evaluated):
         return found
 
 
-def write(path: Path, found: CudaOptimization, channels_last: bool) -> None:
+def write(path: Path, found: CudaOptimization, filters_last: bool) -> None:
     """Write the program of an optimization: recipes for what is computed of weights, all other constants as they are.
 
-    `channels_last` says how data and filters were prepared for the card.
+    `filters_last` says how filters are stored for the card; the report, in which order data was searched.
     """
     outcome = replace(found.outcome, evaluated=Remembered(found.outcome.program))
     assert isinstance(outcome.evaluated, Remembered)
-    program = lower(outcome.plan(), channels_last)
+    program = lower(outcome.plan(), filters_last)
     assert program.steps == found.program.steps, "lowered as before"
     recipes: dict[str, Recipe] = {}
     constants = dict(program.constants)
@@ -64,7 +64,7 @@ def write(path: Path, found: CudaOptimization, channels_last: bool) -> None:
         draft = path.with_name(f".{path.name}.partial")
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_LZMA) as members:
             members.writestr("program.einnet", whole.read_bytes())
-            members.writestr("recipes.json", json.dumps({"channels_last": channels_last, "recipes": recipes}))
+            members.writestr("recipes.json", json.dumps({"channels_last": found.report["settings"]["channels_last"], "recipes": recipes}))
         draft.replace(path)
 
 

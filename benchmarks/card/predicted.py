@@ -30,14 +30,18 @@ MATHS = ("fp32", "tf32")
 def predict(name: str, batch: int, math: str, seconds: float, depth: int) -> Row:
     """One row, in this process."""
     from einnet.compile.targets.cuda.cuda_report import step_reports
-    from einnet.compile.targets.cuda.target import prepared, searched
+    from einnet.compile.targets.cuda.layout import in_order
+    from einnet.compile.targets.cuda.target import searched
     from einnet.graph.onnx.importer import load
+    from einnet.runtime.cuda.profiling.costs import CudaCost
     from einnet.runtime.cuda.profiling.profile import shipped
     from einnet.search.settings import Settings
 
     settings = Settings(backend="cuda", allow="precision", time_budget=seconds, max_depth=depth)
     known = shipped(math)
-    outcome, _, cost = searched(prepared(load(build(name, batch)), known), settings, known)
+    cost = CudaCost(known)
+    program, last = in_order(load(build(name, batch)), settings, cost, cost.channels_last)
+    outcome, _, cost = searched(program, settings, known)
     steps = [
         {"kernel": s.kernel, "us": round((s.predicted_ms or 0.0) * 1e3, 2), "from": "law" if s.estimated else "record"}
         for s in step_reports(outcome, cost)
@@ -45,7 +49,7 @@ def predict(name: str, batch: int, math: str, seconds: float, depth: int) -> Row
     total = round(sum(s["us"] for s in steps), 1)
     return {
         "model": name, "batch": batch, "math": math, "predicted_us": total, "measured_us": measured(name, batch, math), "steps": steps,
-        "settings": {"time_budget": seconds, "max_depth": depth}, "states": outcome.states,
+        "settings": {"time_budget": seconds, "max_depth": depth}, "states": outcome.states, "channels_last": last,
     }  # fmt: skip
 
 

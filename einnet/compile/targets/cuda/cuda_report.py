@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from einnet.runtime.cuda.program import CudaProgram
     from einnet.search.candidates import Candidate
 
+
 def build_report(
     model: object,
     settings: Settings,
@@ -32,10 +33,11 @@ def build_report(
     certificate: Certificate,
     verification: Verification,
     seconds: float,
+    channels_last: bool,
 ) -> CudaReport:
     """Everything that was decided, an entry for each subprogram as for a processor, and one for each step of the program.
 
-    `measured_ms` are times that the profile has recorded, `predicted_ms` what was reckoned with: recorded or estimated.
+    `channels_last` is the order in which data was searched. `measured_ms` are times that the profile has recorded, `predicted_ms` what was reckoned with: recorded or estimated.
     """
     predicted = {name: sum(cost.estimates(outcome.plan(original=name == "original").kernels)) * 1e3 for name in ("original", "optimized")}
     steps = step_reports(outcome, cost)
@@ -48,7 +50,7 @@ def build_report(
         profile="measured" if cost.profile.measured else "estimate",
         math=cost.profile.math,
         versions=versions(),
-        settings=asked(settings, cost.channels_last),
+        settings=asked(settings, channels_last),
         runs=runs(outcome),
         subprograms=[subprogram(r, cost) for r in outcome.results],
         changed=sum(r.changed for r in outcome.results),

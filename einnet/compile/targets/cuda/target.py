@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from pathlib import Path
@@ -19,6 +19,7 @@ from einnet.compile.run import Made, Run
 from einnet.compile.target import Optimization
 from einnet.compile.targets.cuda.cuda_report import build_report, stored_report
 from einnet.compile.targets.cuda.launches import steps
+from einnet.compile.targets.cuda.layout import in_order
 from einnet.errors import UsageError
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.verify import TOLERANCE, compare_outputs
@@ -30,7 +31,6 @@ from einnet.evidence.report.card_schema import CudaReport
 from einnet.evidence.report.schema import Verification
 from einnet.evidence.stored_proofs import metadata_json
 from einnet.graph.onnx.importer import load
-from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
 from einnet.records import changed
 from einnet.runtime.cpu.threads import resolve_threads
@@ -40,8 +40,7 @@ from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.host import Host
 from einnet.runtime.cuda.lower import Refusal, lower
 from einnet.runtime.cuda.profiling.costs import CudaCost
-from einnet.runtime.cuda.profiling.laws import wants_channels_last
-from einnet.runtime.cuda.profiling.profile import MATHS, Profile, key, laws_of, shipped
+from einnet.runtime.cuda.profiling.profile import MATHS, Profile, key, shipped
 from einnet.runtime.cuda.profiling.profile import load as load_profile
 from einnet.runtime.cuda.program import CudaProgram, Generated
 from einnet.search.candidates import Candidate, Choice
@@ -114,6 +113,8 @@ class CudaTarget:
     math: str = "fp32"
     result = CudaOptimization
     counted = True
+    channels_last: bool = field(default=False, init=False)
+    """The order in which the data of the model that was read is searched."""
 
     def __post_init__(self) -> None:
         if self.settings.backend != "cuda":
@@ -134,8 +135,9 @@ class CudaTarget:
         return CudaCost(self.known)
 
     def read(self, model: Any) -> Program:
-        """The model, its data in the order that the card's convolutions want."""
-        return prepared(load(model, shapes=self.settings.shapes or None), self.known)
+        """The model, its data in the order that the card's convolutions want, or its own where that is predicted to be faster."""
+        program, self.channels_last = in_order(load(model, shapes=self.settings.shapes or None), self.settings, self.cost, self.cost.channels_last)
+        return program
 
     def otherwise(self, reason: str) -> None:
         """Nothing: ONNX Runtime is no program for a card."""
@@ -159,7 +161,7 @@ class CudaTarget:
         """What was decided, with the times that were reckoned with."""
         assert isinstance(made.executable, OnCard)
         program = made.executable.program
-        return build_report(run.model, self.settings, made.outcome, program, self.cost, certificate, made.verification, run.used)
+        return build_report(run.model, self.settings, made.outcome, program, self.cost, certificate, made.verification, run.used, self.channels_last)
 
     def store(self, optimization: Optimization, path: Path) -> None:
         """The program with its derivations and the report, without the times that its making took. Raises ArtifactError."""
@@ -178,11 +180,6 @@ def optimize_cuda(model: Any, settings: Settings, profile: str | Path | None = N
     found = optimize(model, target(settings, profile, math))
     assert isinstance(found, CudaOptimization)
     return found
-
-
-def prepared(program: Program, known: Profile) -> Program:
-    """The program with its data in the order that the card's convolutions want in the profile's arithmetic."""
-    return prepare(program, permuted=wants_channels_last(laws_of(known)))
 
 
 def search_counted(program: Program, settings: Settings, cost: Cost) -> Outcome:
