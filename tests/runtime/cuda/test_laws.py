@@ -83,6 +83,14 @@ def test_the_shipped_profile_knows_the_recorded_kernels_as_they_are_keyed_today(
     assert all(profile.time(k) is not None for k in known)
 
 
+@pytest.mark.parametrize("math", MATHS)
+def test_no_time_of_many_calls_stands_for_one_launch(math):
+    """Batches without a common stride were measured call by call: what they take as one launch is known by the laws alone."""
+    apart = [k for k in record().alone[math] if not lasting(k)]
+    assert len(apart) > 100
+    assert all(shipped(math).time(k) is None for k in apart)
+
+
 def test_a_partial_profile_is_priced_by_its_own_card():
     """What was recorded of one kernel does not make others, which nobody measured, look better than they are."""
     whole = by_laws("tf32")
