@@ -37,7 +37,8 @@ def build_report(
 ) -> CudaReport:
     """Everything that was decided, an entry for each subprogram as for a processor, and one for each step of the program.
 
-    `channels_last` is the order in which data was searched. `measured_ms` are times that the profile has recorded, `predicted_ms` what was reckoned with: recorded or estimated.
+    `channels_last` is the order in which data was searched; `measured_ms` are times that the profile has recorded, `predicted_ms` what was
+    reckoned with: recorded or estimated.
     """
     predicted = {name: sum(cost.estimates(outcome.plan(original=name == "original").kernels)) * 1e3 for name in ("original", "optimized")}
     steps = step_reports(outcome, cost)
