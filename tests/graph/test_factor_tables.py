@@ -14,6 +14,7 @@ from einnet.derivation.checker.check import check_equal
 from einnet.derivation.moves.rule import Rewrite
 from einnet.derivation.normalise import normalise
 from einnet.derivation.rules.tables.stages import stages
+from einnet.expr.index import Index
 from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads, tensors
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.interpret import interpret
@@ -121,6 +122,20 @@ def test_errors_of_stages_do_not_add_up_beyond_what_is_said() -> None:
     held = program.weights[weight.name]
     again = evaluate(whole, {name: with_tables.weights[name] for name in tensors(whole)}, "float64")
     assert np.abs(again - held).max() <= ROUNDING * np.abs(held).max()
+
+
+@pytest.mark.parametrize("matrix", [np.ones((64, 64)), np.kron(np.eye(8), np.ones((8, 8))), np.outer(values((64,)), values((64,), 1))])
+def test_what_is_simpler_still_is_left_as_that(matrix: np.ndarray) -> None:
+    """A number, a region and a product of vectors are known better than by digits."""
+    program, x, wanted = multiplied(matrix)
+    assert not any(ix.names() and not ix.is_affine for n in program.expression_nodes() for r in reads(n.scope.body) for ix in index_of(r))
+    np.testing.assert_allclose(interpret(program, x, run_opaque)["y"], wanted, atol=4e-6 * np.abs(wanted).max())
+
+
+def index_of(r: Read) -> list[Index]:
+    """The index functions of a read, and of those inside it."""
+    inner = [ix for other in reads(r.base.body) for ix in index_of(other)] if isinstance(r.base, Scope) else []
+    return [*r.index, *inner]
 
 
 def test_without_leave_nothing_is_changed() -> None:

@@ -17,5 +17,5 @@ def prepare(program: Program, permuted: bool = True, tables: bool = False) -> Pr
     """
     program = simplify(program)
     order = channels_last(program) if permuted else {}
-    program = join_opaque(simplify(permute(program, order)) if order else program)
-    return recover_structure(factor_tables(program) if tables else program)
+    program = recover_structure(join_opaque(simplify(permute(program, order)) if order else program))
+    return factor_tables(program) if tables else program
