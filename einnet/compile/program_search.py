@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
 from typing import Protocol
@@ -29,9 +29,12 @@ from einnet.search.forms import Form
 from einnet.search.outcome import Outcome, canonical, result, taking
 from einnet.search.remote import task
 from einnet.search.settings import Progress, Settings
-from einnet.search.space import Options, Statistics, deepen
+from einnet.search.space import Options, Space, Statistics, deepen
 from einnet.search.time_shares import BUNDLING_SHARE, CERTAIN_SHARE_S, FIRST_TURNS_SHARE, LEAST_SHARE_S, MOST_BUNDLE_SHARES
 from einnet.search.work import flops
+
+RESUMED_STATES = 1 << 13
+"""States of searches that are kept for another turn, all together: a search that is not kept begins anew."""
 
 FORCED_STATES = 40
 """Scopes that are visited for a subprogram whose candidate is drawn: any will do."""
@@ -77,6 +80,7 @@ class _Search:
     interrupts: Interrupts
     known: Known | None = None
     crew: Crew | None = None
+    spaces: dict[str, Space] = field(default_factory=dict)
 
     def outcome(self) -> Outcome:
         begin = time.monotonic()
@@ -204,7 +208,7 @@ class _Search:
             self.tell(Progress("search", *place, statistics.states, rate))
 
         report(Statistics())
-        forms, statistics = known or deepen(expression, options(self.settings, share * clock.exploring, clock, level.states), report)
+        forms, statistics = known or self.deepened(expression, options(self.settings, share * clock.exploring, clock, level.states), report)
         clock.spend(max(statistics.states - visited, 0) / (self.crew.size if known and self.crew else 1))
         until, least_s = self.measuring(begin, share, measuring)
         forms = forms if apart == inf else [f for f in forms if _shares(f)]
@@ -224,6 +228,14 @@ class _Search:
         rate = choice.states / max(choice.seconds, 1e-9)
         self.tell(Progress("search", place[0] + 1, place[1], choice.states, rate, 1e3 * choice.best.cost, 1e3 * choice.original.cost))
         return choice
+
+    def deepened(self, expression: Scope, chosen: Options, report: Callable[[Statistics], None]) -> Found:
+        """What is found within the options, from where the turn before has ended."""
+        space = self.spaces.pop(expression.key, None) or Space(chosen, report)
+        forms, statistics = deepen(expression, chosen, report, space)
+        if statistics.stopped == "states" and sum(s.statistics.states for s in self.spaces.values()) + statistics.states <= RESUMED_STATES:
+            self.spaces[expression.key] = space
+        return forms, statistics
 
     def measuring(self, begin: float, share: float, most: float) -> tuple[float, float]:
         """Until when is measured what was found in a share of the time that began then, and how many seconds at least."""

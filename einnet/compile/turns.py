@@ -27,7 +27,8 @@ MEASURED = 32
 """Candidates of a subprogram that are measured beside the original; none where time is over."""
 
 LEVELS = (Level(48, 6), Level(192, 12), Level(768, 24), Level(3072, MEASURED), Level(12288, MEASURED), Level(Options.states, MEASURED))
-"""The turns of one subprogram, each about four times the one before: searching again what those before have found costs a third more."""
+"""The turns of one subprogram, each about four times the one before. A search goes on from where the last turn ended; in another process, or where
+too many states would be kept, it begins anew, which costs a third more."""
 
 
 @dataclass

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from einnet.derivation.facts import is_copy
 from einnet.derivation.moves.rule import Refused, Rewrite, Rule
@@ -116,6 +116,11 @@ class Space:
             pass
         found = [f for f in first_of_each(root.kept, root.partial).values() if self.allowed(f.steps)] or [plain(scope)]
         return found if found[0].start == scope else [Form(scope, f.tree, f.matches, f.steps) for f in found]
+
+    def resume(self, options: Options, progress: Callable[[Statistics], None] | None = None) -> None:
+        """Go on with another budget: `forms` begins where the last one ended it. Of the options only states and deadline may differ."""
+        self.options, self._progress = options, progress
+        self.statistics.stopped, self.statistics.stopped_at = "", None
 
     def out_of_budget(self) -> bool:
         """Time or states are used up, the time that it takes to find the best forms set aside; what has been found stays valid."""
@@ -283,7 +288,10 @@ def first_of_each(known: Mapping[str, Form], more: Mapping[str, Form]) -> dict[s
     return {**known, **{key: form for key, form in more.items() if key not in known}}
 
 
-def deepen(scope: Scope, options: Options, progress: Callable[[Statistics], None] | None = None) -> tuple[list[Form], Statistics]:
-    """The forms of a scope within the options' depth and budget, and what it took to find them."""
-    space = Space(options, progress)
-    return space.forms(scope), space.statistics
+def deepen(
+    scope: Scope, options: Options, progress: Callable[[Statistics], None] | None = None, space: Space | None = None
+) -> tuple[list[Form], Statistics]:  # fmt: skip
+    """The forms of a scope within the options' depth and budget, and what it took to find them; going on in a `space` that knows some already."""
+    space = space or Space(options, progress)
+    space.resume(options, progress)
+    return space.forms(scope), replace(space.statistics)

@@ -225,3 +225,18 @@ def test_only_operators_that_stand_in_a_form_are_joined() -> None:
     elsewhere = parse("x : f32[6,8]\nL[m<6,n<5] x[m,n]")
     assert list(joined_operators(Form(read, read, matches, ()), TABLES))
     assert not list(joined_operators(Form(elsewhere, elsewhere, matches, ()), TABLES))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_search_that_goes_on_finds_what_one_search_finds(name: str) -> None:
+    scope = parse(OPERATORS[name])
+    whole = Space(options(7, states=160))
+    wanted = [(f.key, len(f.steps)) for f in whole.forms(scope)]
+    parts = Space(options(7, states=20))
+    first = parts.forms(scope)
+    found = list[Form]()
+    for states in (60, 160):
+        parts.resume(options(7, states=states))
+        found = parts.forms(scope)
+    assert [(f.key, len(f.steps)) for f in found] == wanted and len(first) <= len(found)
+    assert parts.statistics == whole.statistics
