@@ -81,9 +81,11 @@ def agree(seed: int, native: bool) -> str:
 
 
 ELSEWHERE = (
-    "And", "Atan", "Equal", "GatherElements", "GatherND", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Xor",
+    "And", "Atan", "CastLike", "CumSum", "DFT", "Equal", "GatherElements", "GatherND", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less",
+    "LessOrEqual", "Not", "Or", "STFT", "Xor",
 )  # fmt: skip
-"""Operators of truth values and of places that are data, which graphs of float32 alone do not have: tests/graph/test_operators_{truth,data}.py."""
+"""Operators of truth values, of types and of places that are data, which graphs of float32 alone do not have, running sums and transforms:
+tests/graph/test_operators_{truth,data,fourier,recurrences}.py and tests/graph/test_function_bodies.py."""
 
 
 def test_every_operator_with_an_expression_is_drawn_with_every_attribute() -> None:

@@ -14,7 +14,7 @@ from einnet.graph.operators.registry import OPERATORS
 from tests.graph.collected import collected
 from tests.graph.standard import COMPARED, PAGE, REFUSED, ROUNDED, compared, expanded, with_the_body, with_the_evaluator, with_weights_given
 
-COPIES = ("Cast", "Dropout", "Identity")
+COPIES = ("Cast", "CastLike", "Dropout", "Identity")
 """Of which a program has no node."""
 
 
