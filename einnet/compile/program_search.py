@@ -30,7 +30,14 @@ from einnet.search.outcome import Outcome, canonical, result, taking
 from einnet.search.remote import task
 from einnet.search.settings import Progress, Settings
 from einnet.search.space import Options, Space, Statistics, deepen
-from einnet.search.time_shares import BUNDLING_SHARE, CERTAIN_SHARE_S, FIRST_TURNS_SHARE, LEAST_SHARE_S, MOST_BUNDLE_SHARES
+from einnet.search.time_shares import (
+    BUNDLING_SHARE,
+    CERTAIN_SHARE_S,
+    FIRST_TURNS_SHARE,
+    LEAST_SHARE_S,
+    MEASURED_BETWEEN_SHARE,
+    MOST_BUNDLE_SHARES,
+)
 from einnet.search.work import flops
 
 RESUMED_STATES = 1 << 13
@@ -210,6 +217,8 @@ class _Search:
         report(Statistics())
         forms, statistics = known or self.deepened(expression, options(self.settings, share * clock.exploring, clock, level.states), report)
         clock.spend(max(statistics.states - visited, 0) / (self.crew.size if known and self.crew else 1))
+        if clock.certain < 0 and statistics.stopped == "states" and level is not LEVELS[-1]:  # what a deeper turn finds has to be measured, too
+            measuring = min(measuring, max(MEASURED_BETWEEN_SHARE * (share - (time.monotonic() - begin)), LEAST_SHARE_S))
         until, least_s = self.measuring(begin, share, measuring)
         forms = forms if apart == inf else [f for f in forms if _shares(f)]
         most = level.kernels if self.settings.derive and share > 0 else 0

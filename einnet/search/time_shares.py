@@ -32,6 +32,7 @@ MAKING_SHARE = Limit(0.5, "of the time to choose", "in which candidates are made
 LEAST_SHARE_S = Limit(0.5, SECONDS, "that a cheap subprogram gets at least")
 CERTAIN_SHARE_S = Limit(1e-3, SECONDS, "that a subprogram gets where time is over, and some layers are searched whatever the time")
 FIRST_TURNS_SHARE = Limit(0.5, "of the time to explore", "until whose end every subprogram has a first turn before any has its second")
+MEASURED_BETWEEN_SHARE = Limit(0.2, "of the time that is left", "for measuring what a turn found, where a later turn goes deeper")
 BUNDLING_SHARE = Limit(0.25, "of the time to explore", "that is kept for subprograms computed together")
 MOST_BUNDLE_SHARES = Limit(3, COUNT, "parts of the time that is left for groups, of which a group gets at least one")
 STATES_PER_S = Limit(250, "states", "that a second of the budget stands for where states are counted: about what one core visits")
