@@ -19,8 +19,9 @@ from typing import Any
 
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import Plan
+from einnet.instantiate.kernels.contractions import Contraction
 from einnet.instantiate.kernels.views import Json
-from einnet.records import Record, as_text, read
+from einnet.records import Record, added, as_text, read
 from einnet.runtime import machine
 from einnet.runtime.arena import check_plan
 from einnet.runtime.cpu import compile as codegen
@@ -51,6 +52,8 @@ class Manifest(Head):
     plan: Json
     constants: list[str]
     kernels: int
+    instructions: list[str] = added([])
+    """What a processor must have beside the features of the machine code, for products that are not in float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +93,11 @@ class Loaded:
         return program
 
 
+def instructions(plan: Plan) -> list[str]:
+    """What a processor must have for the arithmetics of the plan's products."""
+    return sorted({i for k in plan.kernels if isinstance(k, Contraction) for i in k.arithmetic.instructions or ()})
+
+
 def described(versions: Mapping[str, str]) -> str:
     """The vendor library of some versions, and what keeps it from instructions of the processor."""
     limit = dnnl.limit() if versions is machine.versions() else ""
@@ -113,6 +121,7 @@ def _archive(plan: Plan, code: Code, metadata: Mapping[str, Any], derivations: S
     manifest = Manifest(
         format=_FORMAT, threads=threads, machine=describe(code.cpu), versions=machine.versions(), metadata=dict(metadata),
         plan=plan_json(plan, blob), constants=list(plan.constants), derivations=len(derivations), kernels=len(code.kernels),
+        instructions=instructions(plan),
     )  # fmt: skip
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:

@@ -11,6 +11,7 @@ from math import inf
 from einnet.expr.nodes import tensors
 from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.kernels import EOperator, Kernel, Matmul, OpaqueCall, Plan, VendorKernel, View
+from einnet.instantiate.kernels.arithmetics import F32
 from einnet.instantiate.kernels.views import Json
 from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl, roofline
@@ -48,6 +49,11 @@ def kernel_key(kernel: Kernel, constants: frozenset[str]) -> Json:
 def _abstract(views: Sequence[View], constants: frozenset[str]) -> Json:
     order: dict[str, int] = {}
     return [[order.setdefault(v.buffer, len(order)), v.buffer in constants, list(v.shape), list(v.strides), v.offset] for v in views]
+
+
+def shows_peak(kernel: Kernel) -> bool:
+    """The kernel is a product in float32, as that is by which the peak is measured."""
+    return isinstance(kernel, Matmul) and kernel.arithmetic == F32
 
 
 class CpuCost:
@@ -200,7 +206,7 @@ class CpuCost:
 
     def _learn(self, found: Mapping[Kernel, Timing]) -> None:
         """A product that is faster than the machine was measured to be at best shows that it was disturbed then: its peak is what was seen."""
-        large = {k: t.median for k, t in found.items() if isinstance(k, Matmul) and roofline.flops(k) >= SHOWS_PEAK and 0 < t.median < inf}
+        large = {k: t.median for k, t in found.items() if shows_peak(k) and roofline.flops(k) >= SHOWS_PEAK and 0 < t.median < inf}
         if large and self._machine is None:
             self._machine = self._stored_machine()
         peak = max((roofline.flops(k) / s for k, s in large.items()), default=0.0)

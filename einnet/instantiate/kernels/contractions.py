@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import ClassVar, Self
 
 from einnet.expr.index import Index, combine, var
 from einnet.expr.nodes import Iter, Mul, Read, Scope, indices
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, Arithmetic
 from einnet.instantiate.kernels.kernel import (
     Post,
     ReadModel,
@@ -26,15 +28,27 @@ from einnet.instantiate.kernels.views import Json, View, integers, read_view, vi
 
 
 class Contraction(VendorKernel):
-    """A sum of products, with posts."""
+    """A sum of products, with posts. Both factors are rounded to numbers of the `arithmetic` before they are multiplied."""
 
     __slots__ = ()
     takes_posts: ClassVar[bool] = True
     post: tuple[Post, ...]
+    arithmetic: Arithmetic
 
     @property
     def posts(self) -> tuple[Post, ...]:
         return self.post
+
+    @abstractmethod
+    def in_arithmetic(self, arithmetic: Arithmetic) -> Self:
+        """The same product of factors that are rounded to numbers of another arithmetic."""
+
+    def _arithmetic_json(self) -> dict[str, Json]:
+        """The arithmetic by its name, where it is another than float32."""
+        return {} if self.arithmetic == F32 else {"arithmetic": self.arithmetic.name}
+
+    def _told_arithmetic(self) -> str:
+        return "" if self.arithmetic == F32 else f" in {self.arithmetic.name}"
 
     def _posts_json(self) -> Json:
         """The posts without views."""
@@ -49,6 +63,7 @@ class Matmul(Contraction):
     b: View
     c: View
     post: tuple[Post, ...] = ()
+    arithmetic: Arithmetic = F32
     kind: ClassVar[str] = "matmul"
 
     @property
@@ -64,6 +79,9 @@ class Matmul(Contraction):
 
     def with_posts(self, posts: tuple[Post, ...]) -> Self:
         return replace(self, post=posts)
+
+    def in_arithmetic(self, arithmetic: Arithmetic) -> Self:
+        return replace(self, arithmetic=arithmetic)
 
     def with_result(self, result: View) -> Self:
         return replace(self, c=result, post=())
@@ -103,18 +121,21 @@ class Matmul(Contraction):
         return Scope(loops, sums, Mul((a, b)))
 
     def attributes(self) -> dict[str, Json]:
-        return {"post": self._posts_json()}
+        return {"post": self._posts_json(), **self._arithmetic_json()}
 
     def json(self, store: StoreModel) -> dict[str, Json]:
-        return {"a": view_json(self.a), "b": view_json(self.b), "c": view_json(self.c), "post": [post_json(p) for p in self.post]}
+        views = {"a": view_json(self.a), "b": view_json(self.b), "c": view_json(self.c)}
+        return {**views, "post": [post_json(p) for p in self.post], **self._arithmetic_json()}
 
     @classmethod
     def read(cls, value: Json, model: ReadModel) -> Self:
-        return cls(read_view(value["a"]), read_view(value["b"]), read_view(value["c"]), read_posts(value["post"]))
+        views = read_view(value["a"]), read_view(value["b"]), read_view(value["c"])
+        return cls(*views, read_posts(value["post"]), read_arithmetic(value))
 
     def describe(self) -> str:
         batch = "x".join(str(max(p, q)) for p, q in zip(self.a.shape[:-2], self.b.shape[:-2]))
-        return f"Matmul {batch + ' x ' if batch else ''}{self.a.shape[-2]}x{self.a.shape[-1]}x{self.b.shape[-1]}{told_posts(self.post)}"
+        sizes = f"{batch + ' x ' if batch else ''}{self.a.shape[-2]}x{self.a.shape[-1]}x{self.b.shape[-1]}"
+        return f"Matmul {sizes}{self._told_arithmetic()}{told_posts(self.post)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +155,7 @@ class Conv(Contraction):
     pads_end: tuple[int, ...]
     transposed: bool = False
     post: tuple[Post, ...] = ()
+    arithmetic: Arithmetic = F32
     kind: ClassVar[str] = "conv"
 
     @property
@@ -149,6 +171,9 @@ class Conv(Contraction):
 
     def with_posts(self, posts: tuple[Post, ...]) -> Self:
         return replace(self, post=posts)
+
+    def in_arithmetic(self, arithmetic: Arithmetic) -> Self:
+        return replace(self, arithmetic=arithmetic)
 
     def with_result(self, result: View) -> Self:
         return replace(self, y=result, post=())
@@ -194,11 +219,11 @@ class Conv(Contraction):
         return Scope(loops, sums, Mul((x, w)))
 
     def attributes(self) -> dict[str, Json]:
-        return {**self._window(), "post": self._posts_json()}
+        return {**self._window(), "post": self._posts_json(), **self._arithmetic_json()}
 
     def json(self, store: StoreModel) -> dict[str, Json]:
         views = {"x": view_json(self.x), "w": view_json(self.w), "y": view_json(self.y)}
-        return {**views, **self._window(), "post": [post_json(p) for p in self.post]}
+        return {**views, **self._window(), "post": [post_json(p) for p in self.post], **self._arithmetic_json()}
 
     def _window(self) -> dict[str, Json]:
         pads = [list(self.pads_begin), list(self.pads_end)]
@@ -209,7 +234,7 @@ class Conv(Contraction):
         begin, end = value["pads"]
         return cls(
             read_view(value["x"]), read_view(value["w"]), read_view(value["y"]), integers(value["strides"]), integers(value["dilations"]),
-            integers(begin), integers(end), bool(value["transposed"]), read_posts(value["post"]),
+            integers(begin), integers(end), bool(value["transposed"]), read_posts(value["post"]), read_arithmetic(value),
         )  # fmt: skip
 
     def describe(self) -> str:
@@ -217,7 +242,15 @@ class Conv(Contraction):
         marks = (("g", self.w.shape[0]), ("s", max(self.strides)), ("d", max(self.dilations)))
         extra = "".join(f" {mark}{n}" for mark, n in marks if n > 1)
         sizes = f"{self.x.shape[1]}@{'x'.join(map(str, self.x.shape[2:]))}->{self.y.shape[1]}"
-        return f"{'ConvTranspose' if self.transposed else 'Conv'}{taps}{extra} {sizes}{told_posts(self.post)}"
+        return f"{'ConvTranspose' if self.transposed else 'Conv'}{taps}{extra} {sizes}{self._told_arithmetic()}{told_posts(self.post)}"
+
+
+def read_arithmetic(value: Json) -> Arithmetic:
+    """The arithmetic of a stored contraction, float32 where it names none. Raises ValueError for one that there is not."""
+    name = value.get("arithmetic", F32.name)
+    if name not in ARITHMETICS:
+        raise ValueError(f"unknown arithmetic {name!r}")
+    return ARITHMETICS[name]
 
 
 def divided(name: str, extent: int, borders: frozenset[int]) -> tuple[tuple[Iter, ...], Index]:

@@ -24,9 +24,12 @@ from einnet import environment
 from einnet.errors import BackendError
 
 _MAX_DIMS = 12
-_CPU, _F32, _FORMAT_ANY, _INFERENCE, _CONV_DIRECT, _DECONV_DIRECT, _IN_ORDER, _SCRATCHPAD_USER = 1, 3, 1, 96, 1, 10, 1, 1
+_CPU, _FORMAT_ANY, _INFERENCE, _CONV_DIRECT, _DECONV_DIRECT, _IN_ORDER, _SCRATCHPAD_USER = 1, 1, 96, 1, 10, 1, 1
+F32 = "f32"
+TYPES = {"f16": 1, "bf16": 2, F32: 3}
+"""Element types of tensors, as arithmetics are called."""
 _QUERY_IMPLEMENTATION = 8
-QUERY_WEIGHTS, QUERY_SCRATCHPAD = 131, 136
+QUERY_SOURCE, QUERY_WEIGHTS, QUERY_SCRATCHPAD = 129, 131, 136
 ARG_SRC, ARG_DST, ARG_WEIGHTS, ARG_BIAS, ARG_SCRATCHPAD = 1, 17, 33, 41, 80
 ELTWISE = {
     "relu": 0x20, "tanh": 0x21, "elu": 0x22, "linear": 0x26, "sigmoid": 0x29, "gelu_tanh": 0x2B, "swish": 0x2C, "clip": 0x2F, "gelu": 0x31,
@@ -205,20 +208,23 @@ def _dims(values: Sequence[int]) -> Any:
 
 
 class Desc(_Owned):
-    """Shape and layout of a float32 tensor; sizes and strides in elements."""
+    """Shape, layout and element type of a tensor; sizes and strides in elements."""
 
     kind = "memory_desc"
 
     @classmethod
     def strided(cls, shape: Sequence[int], strides: Sequence[int]) -> Desc:
+        """A tensor of float32."""
         if len(shape) > _MAX_DIMS:
             raise Refused(f"a tensor of {len(shape)} dimensions; oneDNN has at most {_MAX_DIMS}")
-        return cls(library().make("memory_desc_create_with_strides", len(shape), _dims(shape), _F32, _dims(strides)))
+        return cls(library().make("memory_desc_create_with_strides", len(shape), _dims(shape), TYPES[F32], _dims(strides)))
 
     @classmethod
-    def any(cls, shape: Sequence[int]) -> Desc:
-        """The layout is left to the primitive."""
-        return cls(library().make("memory_desc_create_with_tag", len(shape), _dims(shape), _F32, _FORMAT_ANY))
+    def any(cls, shape: Sequence[int], dtype: str = F32) -> Desc:
+        """The layout is left to the primitive. Raises Refused for an element type that the library does not have."""
+        if dtype not in TYPES:
+            raise Refused(f"oneDNN has no numbers of type {dtype}")
+        return cls(library().make("memory_desc_create_with_tag", len(shape), _dims(shape), TYPES[dtype], _FORMAT_ANY))
 
     @property
     def nbytes(self) -> int:

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import accumulate, product
 
 import numpy as np
 
 from einnet.instantiate.kernels import Conv, Matmul, Post, VendorKernel, View
+from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
+from einnet.instantiate.kernels.contractions import Contraction
 from einnet.instantiate.kernels.primitive import Primitive
+from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Desc, Refused
 from einnet.runtime.cpu.layouts import agree, broadcast, canonical_image, canonical_matrix, overlaps, permuted_strides, swapped
 from einnet.runtime.cpu.threads import current_threads, limited
 
 ITEM = 4
-"""Bytes of an element; vendor kernels compute in float32."""
+"""Bytes of an element; what vendor kernels read and write is float32."""
 
 MOST_REPEATS = 4096
 """Most products that one batch is taken apart into."""
@@ -31,16 +34,20 @@ _Posts = tuple[tuple[dnnl.PostOp, View | None], ...]
 
 @dataclass(frozen=True)
 class Packed:
-    """A constant operand that the primitive reads in a layout of its own."""
+    """An operand that the primitive reads in a layout of its own, and with elements of a type of its own."""
 
     view: View
     source: Desc
     target: Desc
 
+    def bind(self, source: int, target: int) -> list[tuple[int, Desc, int]]:
+        """The arguments of a copy to the address `target`, from the buffer that starts at the address `source`."""
+        return [(dnnl.ARG_SRC, self.source, source + ITEM * self.view.offset), (dnnl.ARG_DST, self.target, target)]
+
     def fill(self, source: int, target: int) -> None:
         """Write the packed copy at the address `target`, from the buffer that starts at the address `source`."""
         copy = dnnl.reorder(self.source, self.target)
-        pair = [(dnnl.ARG_SRC, self.source, source + ITEM * self.view.offset), (dnnl.ARG_DST, self.target, target)]
+        pair = self.bind(source, target)
         scratch = copy.desc(dnnl.QUERY_SCRATCHPAD)
         space = np.empty(scratch.nbytes + 1, np.uint8)
         if scratch.nbytes:
@@ -52,6 +59,7 @@ class Packed:
 class Prepared:
     """A kernel without memory: arguments that read buffers, at most one packed operand, and scratch memory.
 
+    `rounded` are operands by their arguments of which every run first makes a copy in the kernel's arithmetic, in scratch memory.
     `repeats`: the same arguments for further executions, where one cannot do the whole of the kernel. Each then runs on one thread, and
     `shares` threads share them, every share with scratch memory of its own.
     """
@@ -63,6 +71,7 @@ class Prepared:
     scratch: Desc
     repeats: tuple[tuple[tuple[int, Desc, View], ...], ...] = ()
     shares: int = 1
+    rounded: tuple[tuple[int, Packed], ...] = ()
 
     def create(self) -> dnnl.Primitive:
         """The code, for the number of threads that is set now; it should be the one that was set for `prepare`."""
@@ -73,8 +82,18 @@ class Prepared:
 
     @property
     def scratch_bytes(self) -> int:
-        """Scratch memory of all shares."""
-        return self.shares * _aligned(self.scratch.nbytes)
+        """Scratch memory of all shares, and the copies of operands that are rounded."""
+        return self._copies(0)[-1]
+
+    def _copies(self, scratch: int) -> list[int]:
+        """Where the copies of operands begin, behind the shares' scratch memory, and where the last one ends."""
+        sizes = [self.shares * _aligned(self.scratch.nbytes), *(_aligned(p.target.nbytes) for _, p in self.rounded)]
+        return [scratch + end for end in accumulate(sizes)]
+
+    def roundings(self, address: Callable[[str], int], scratch: int) -> list[tuple[dnnl.Primitive, dnnl.Arguments]]:
+        """What has to run before the kernel: copies of operands in its arithmetic."""
+        pairs = [(p, p.bind(address(p.view.buffer), at)) for (_, p), at in zip(self.rounded, self._copies(scratch))]
+        return [(dnnl.Primitive.of(dnnl.reorder(p.source, p.target)), dnnl.Arguments(pair)) for p, pair in pairs]
 
     def bind(self, address: Callable[[str], int], packed: int = 0, scratch: int = 0) -> dnnl.Arguments:
         """The arguments for buffers that start at `address(name)`, the packed operand's copy and the scratch memory."""
@@ -82,6 +101,7 @@ class Prepared:
         bound = []
         for n, operands in enumerate(every):
             one = [(arg, desc, address(view.buffer) + ITEM * view.offset) for arg, desc, view in operands]
+            one += [(argument, p.target, at) for (argument, p), at in zip(self.rounded, self._copies(scratch))]
             if self.packed:
                 one.append((dnnl.ARG_WEIGHTS, self.packed.target, packed))
             if self.scratch.nbytes:
@@ -107,6 +127,7 @@ class _Request:
     posts: _Posts
     pack: bool
     create: _Create
+    arithmetic: Arithmetic = F32
 
 
 def prepare(kernel: VendorKernel, constants: Collection[str] = (), reference: bool = False) -> Prepared:
@@ -117,6 +138,8 @@ def prepare(kernel: VendorKernel, constants: Collection[str] = (), reference: bo
     set that the kernel will run with. Raises Refused with the reasons.
     """
     parts = products(kernel) if isinstance(kernel, Matmul) and overlapping(kernel) else ()
+    if parts and arithmetic_of(kernel) != F32:
+        raise Refused(f"windows that overlap have no copy in {arithmetic_of(kernel).name}")
     if not 1 < len(parts) <= MOST_REPEATS:
         return _prepare(kernel, constants, reference)
     threads = current_threads()
@@ -125,6 +148,11 @@ def prepare(kernel: VendorKernel, constants: Collection[str] = (), reference: bo
     described = [(arg, desc) for arg, desc, _ in first.operands]
     assert all(described == [(arg, desc) for arg, desc, _ in one.operands] for one in others)
     return replace(first, repeats=tuple(one.operands for one in others), shares=min(threads, len(parts)))
+
+
+def arithmetic_of(kernel: VendorKernel) -> Arithmetic:
+    """The arithmetic in which a kernel multiplies."""
+    return kernel.arithmetic if isinstance(kernel, Contraction) else F32
 
 
 def overlapping(kernel: Matmul) -> bool:
@@ -152,6 +180,8 @@ def _prepare(kernel: VendorKernel, constants: Collection[str], reference: bool) 
     written = kernel.result
     if overlaps(written):
         raise Refused(f"the result's strides {written.strides} for shape {written.shape} overlap")
+    if missing := arithmetic_of(kernel).missing(machine.cpu_features()):
+        raise Refused(f"products in {arithmetic_of(kernel).name} take the instructions {' '.join(missing)}, which this processor lacks")
     for request in _requests(kernel, constants):
         try:
             return _build(request, reference) if isinstance(request, _Request) else _asked(request, reference)
@@ -194,14 +224,15 @@ def _desc(view: View) -> Desc:
 
 def _build(request: _Request, reference: bool) -> Prepared:
     x, w, y = _desc(request.x), _desc(request.w), _desc(request.y)
-    bias = _desc(request.bias) if request.bias else None
-    pd = request.create(x, Desc.any(request.w.shape) if request.pack else w, bias, y, [p for p, _ in request.posts])
+    bias, rounds = _desc(request.bias) if request.bias else None, request.arithmetic != F32
+    free_x, free_w = (Desc.any(v.shape, request.arithmetic.name) for v in (request.x, request.w))
+    pd = request.create(free_x if rounds else x, free_w if rounds or request.pack else w, bias, y, [p for p, _ in request.posts])
     while why := _unfit(pd.implementation, request, reference):
         if not reference:
             raise Refused(why)
         pd.following()
     name = pd.implementation
-    operands = [(dnnl.ARG_SRC, x, request.x), (dnnl.ARG_DST, y, request.y)]
+    operands = [(dnnl.ARG_DST, y, request.y)]
     if bias and request.bias:
         operands.append((dnnl.ARG_BIAS, bias, request.bias))
     for n, (post, view) in enumerate(request.posts):
@@ -209,9 +240,11 @@ def _build(request: _Request, reference: bool) -> Prepared:
             operands.append((dnnl.post_argument(n), post.operand, view))
     wanted = pd.desc(dnnl.QUERY_WEIGHTS)
     packed = Packed(request.w, w, wanted) if request.pack and wanted != w else None
-    if not packed:
-        operands.append((dnnl.ARG_WEIGHTS, w, request.w))
-    return Prepared(pd, name, tuple(operands), packed, pd.desc(dnnl.QUERY_SCRATCHPAD))
+    read = [] if packed else [(dnnl.ARG_WEIGHTS, Packed(request.w, w, wanted))]
+    read.append((dnnl.ARG_SRC, Packed(request.x, x, pd.desc(dnnl.QUERY_SOURCE))))
+    if not rounds:
+        operands += [(argument, one.source, one.view) for argument, one in read]
+    return Prepared(pd, name, tuple(operands), packed, pd.desc(dnnl.QUERY_SCRATCHPAD), rounded=tuple(read) if rounds else ())
 
 
 def _unfit(name: str, request: _Request, reference: bool) -> str | None:
@@ -278,7 +311,7 @@ def _matmul_forms(kernel: Matmul, constants: Collection[str]) -> Iterator[_Reque
         if bias:
             ones = (1,) * (len(y.shape) - 1)
             bias = replace(bias, shape=(*ones, *bias.shape), strides=(*(bias.shape[0] for _ in ones), 1))
-        yield _Request(x, w, y, bias, _posts(rest, y, lambda v: v), pack, dnnl.matmul)
+        yield _Request(x, w, y, bias, _posts(rest, y, lambda v: v), pack, dnnl.matmul, kernel.arithmetic)
 
 
 def _per_row(kernel: Matmul) -> bool:
@@ -293,7 +326,7 @@ def _lifted(kernel: Matmul) -> Matmul:
         return replace(v, shape=(1, *v.shape), strides=(max(n * s for n, s in zip(v.shape, v.strides, strict=True)), *v.strides))
 
     post = tuple(replace(p, operand=p.operand and lift(p.operand)) for p in kernel.post)
-    return Matmul(lift(kernel.a), lift(kernel.b), lift(kernel.c), post)
+    return replace(kernel, a=lift(kernel.a), b=lift(kernel.b), c=lift(kernel.c), post=post)
 
 
 def _conv_forms(kernel: Conv, constants: Collection[str]) -> Iterator[_Request]:
@@ -310,7 +343,7 @@ def _conv_forms(kernel: Conv, constants: Collection[str]) -> Iterator[_Request]:
     bias, rest = _split_bias(kernel.post, 1)
     posts = _posts(rest, y, lambda v: _like(v, y))
     for pack in (True, False) if kernel.w.buffer in constants else (False,):
-        yield _Request(x, w, y, bias, posts, pack, create)
+        yield _Request(x, w, y, bias, posts, pack, create, kernel.arithmetic)
 
 
 def _like(view: View, result: View) -> View:

@@ -15,12 +15,13 @@ import numpy as np
 
 from einnet.errors import UsageError
 from einnet.instantiate.kernels import LINE, EOperator, Kernel, OpaqueCall, Plan, VendorKernel, View
+from einnet.instantiate.kernels.arithmetics import F32
 from einnet.runtime import arena as memory
 from einnet.runtime import ort
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl, fallback
 from einnet.runtime.cpu.affinity import keep_apart
-from einnet.runtime.cpu.dnnl_kernels import Packed, Prepared, prepare
+from einnet.runtime.cpu.dnnl_kernels import Packed, Prepared, arithmetic_of, prepare
 from einnet.runtime.cpu.forked import on_live_pool, unlock_in_children
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.objects import Objects
@@ -103,7 +104,7 @@ class Executable:
                 try:
                     self._prepared[n] = prepare(kernel, constants)
                 except dnnl.Refused as reason:
-                    if strict:
+                    if strict or arithmetic_of(kernel) != F32:
                         raise
                     missing = fallback.missing(kernel)
                     if missing:
@@ -145,6 +146,7 @@ class Executable:
             prepared = self._prepared.get(n)
             if prepared:
                 read.update(view.buffer for _, _, view in prepared.operands)
+                read.update(one.view.buffer for _, one in prepared.rounded)
             else:
                 read.update(v.buffer for v in kernel.operand_views)
         return read
@@ -174,6 +176,8 @@ class Executable:
         self._keep: list[tuple[dnnl.Primitive, dnnl.Arguments]] = []
         self._segments: list[Steps | Callable[[], None]] = []
         self._labels: list[tuple[int, str]] = []
+        self._firsts: list[int] = []
+        steps = 0
         pending: list[tuple[int, Sequence[int]]] = []
         names: list[str] = []
         operators = [k for k in self.plan.kernels if isinstance(k, EOperator)]
@@ -200,7 +204,7 @@ class Executable:
                     self._segments.append(ort.OpaqueNode(kernel.model, inputs, outputs, self.threads, kernel.origin, spin=alone))
                     label = "onnxruntime"
                 case _ if n in self._prepared:
-                    pending.append((self.native.vendor, self._vendor_words(n)))
+                    pending.extend((self.native.vendor, words) for words in self._vendor_words(n))
                     label = self._prepared[n].implementation
                 case VendorKernel():
                     flush()
@@ -208,8 +212,9 @@ class Executable:
                     label = "onnxruntime" if fallback.engine(kernel) == fallback.ENGINE else "numpy"
                 case _:
                     raise TypeError(f"the processor has nothing to run {kernel.describe()}")
-            if pending:
-                names.append(f"kernel {n} ({type(kernel).__name__})")
+            self._firsts.append(steps)
+            steps += len(pending) - len(names) if pending else 1
+            names.extend(f"kernel {n} ({type(kernel).__name__})" for _ in range(len(pending) - len(names)))
             self._labels.append((n, label))
         flush()
         self._input_names, self._output_names = tuple(n for n, _ in self.plan.inputs), tuple(n for n, _ in self.plan.outputs)
@@ -229,13 +234,16 @@ class Executable:
             return None
         return self._segments[0], [given.index(v) for v in kernel.inputs], [results.index(v) for _, v in self.plan.outputs]
 
-    def _vendor_words(self, n: int) -> Sequence[int]:
+    def _vendor_words(self, n: int) -> Sequence[Sequence[int]]:
+        """The words of the steps of a vendor kernel: operands in its arithmetic, where that is not float32, and the kernel itself."""
         prepared = self._prepared[n]
         packed = self._address(f"packed:{self._packed_of[n]}") if n in self._packed_of else 0
         scratch = self._address(f"scratch:{n}") if f"scratch:{n}" in self._places else 0
         primitive, arguments = prepared.create(), prepared.bind(self._address, packed, scratch)
-        self._keep.append((primitive, arguments))
-        return primitive.pointer, self._stream.pointer, arguments.count, arguments.address, arguments.calls, prepared.shares
+        before = prepared.roundings(self._address, scratch)
+        self._keep += [*before, (primitive, arguments)]
+        words = [(p.pointer, self._stream.pointer, a.count, a.address, a.calls) for p, a in (*before, (primitive, arguments))]
+        return [*((*one, 1) for one in words[:-1]), (*words[-1], prepared.shares)]
 
     # -------------------------------------------------------------------------------------------------------------- running
 
@@ -349,7 +357,7 @@ class Executable:
                     start = time.perf_counter()
                     segment()
                     times.append(time.perf_counter() - start)
-        return times
+        return [float(t) for t in np.add.reduceat(times, self._firsts)] if len(times) > len(self._firsts) else times
 
     def profile(self, repeats: int = 20) -> list[KernelTime]:
         """The time of every kernel, run in the program's order, so that operands are as warm or cold as they are in an inference."""

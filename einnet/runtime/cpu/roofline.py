@@ -78,7 +78,8 @@ def moved(kernel: Kernel) -> int:
     """Bytes that are read and written at least."""
     if isinstance(kernel, EOperator):
         return moved_bytes(kernel.scope)
-    return 4 * sum(_elements(v) for v in (*kernel.operand_views, *kernel.result_views))
+    saved = (4 - kernel.arithmetic.nbytes) * sum(map(_elements, kernel.inputs)) if isinstance(kernel, Contraction) else 0
+    return 4 * sum(_elements(v) for v in (*kernel.operand_views, *kernel.result_views)) - saved
 
 
 def flops(kernel: Kernel) -> int:
