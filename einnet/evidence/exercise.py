@@ -22,6 +22,8 @@ from einnet.expr.nodes import Add, Body, Call, Const, Mul, Read, Scope, Select, 
 from einnet.expr.values.evaluate import evaluate
 from einnet.expr.values.points import work
 from einnet.instantiate.kernels import EOperator, Kernel, NotLifted, OpaqueCall, Plan, Shown, View
+from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
+from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.runtime.arena import storage_dtype
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -81,7 +83,7 @@ def exercise_one(plan: Plan, place: int, runner: Runner, seed: int) -> Exercised
         arrays = {t.name: np.array(part(given[view.buffer], view)) for view, t in named.items()}
         (view,) = kernel.result_views
         got = np.asarray(part(runner.run(place, given)[view.buffer], view))
-        problem, whole, count = compared(scope, arrays, got, max(abs(n) for n in draw), seed)
+        problem, whole, count = compared(scope, arrays, got, max(abs(n) for n in draw), seed, arithmetic_of(kernel))
         if problem:
             return Exercised(place, kind, problem=problem)
         exact, elements = exact and whole, elements + count
@@ -112,10 +114,12 @@ def buffers(plan: Plan, kernel: Kernel, draw: tuple[int, int], seed: int) -> dic
     return found
 
 
-def compared(scope: Scope, arrays: Mapping[str, Array], got: Array, largest: int, seed: int) -> tuple[str, bool, int]:
-    """The problem of a result, whether all was exact, and how many elements were compared."""
+def compared(
+    scope: Scope, arrays: Mapping[str, Array], got: Array, largest: int, seed: int, arithmetic: Arithmetic = F32
+) -> tuple[str, bool, int]:  # fmt: skip
+    """The problem of a result, whether all was exact, and how many elements were compared. Factors are numbers of the `arithmetic`."""
     reach = Reach(largest)
-    if reach.exact(scope) and work(scope, prod(scope.shape)) <= DENSE:
+    if largest <= arithmetic.integers and reach.exact(scope) and work(scope, prod(scope.shape)) <= DENSE:
         wanted = evaluate(scope, arrays)
         differ = np.argwhere(~((got == wanted) | (np.isnan(got) & np.isnan(wanted))))
         if len(differ):
@@ -123,7 +127,7 @@ def compared(scope: Scope, arrays: Mapping[str, Array], got: Array, largest: int
             return f"gives {float(got[at])!r} at {list(at)} for integers where its expression is {float(wanted[at])!r}", True, got.size
         return "", True, got.size
     points = some_points(scope, BUDGET, POINTS, seed)
-    value, error = bounded_at(scope, points, arrays, {})
+    value, error = bounded_at(scope, points, arrays, {}, arithmetic=arithmetic)
     at_points = got.astype(np.float64)[tuple((points - np.array([lo for lo, _ in scope.box])).T)] if scope.shape else got.reshape(1)
     wrong = np.flatnonzero(~within(at_points, value, error))
     if wrong.size:

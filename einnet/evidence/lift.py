@@ -24,6 +24,8 @@ from einnet.graph.program import Opaque, Program
 from einnet.graph.rewrite import exchange_in
 from einnet.graph.split import Piece, Subprogram, pieces
 from einnet.instantiate.kernels import EOperator, Kernel, NotLifted, OpaqueCall, Plan, Shown, Value, View, dense_view, loops_of
+from einnet.instantiate.kernels.arithmetics import F32, Arithmetic, coarsest
+from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.instantiate.kernels.generated import from_zero
 
 BEFORE = -1
@@ -73,6 +75,8 @@ class Lifted:
     """Tensors of the model that the plan nowhere holds and that stand in the expression."""
     aliases: Mapping[str, Scope] = field(default_factory=dict)
     """Tensors that it reads and that are others, element by element in one place, as the claims about them say: by name, over these others."""
+    arithmetic: Arithmetic = F32
+    """The coarsest to which factors are rounded in the kernels that compute it of what it reads."""
     joined: Mapping[str, Scope] = field(default_factory=dict)
     """Tensors that lie in one place with several others, by name, over these: what both sides may be told by instead."""
 
@@ -116,6 +120,7 @@ class _Lift:
         self.expressions: dict[str, tuple[Scope, tuple[str, ...]]] = {}
         self.aliases: dict[str, Scope] = {}
         self.joined: dict[str, Scope] = {}
+        self.arithmetics: dict[str, Arithmetic] = {}
 
     def located(self) -> dict[str, View]:
         """Where the plan says that it holds tensors that the model computes."""
@@ -153,6 +158,7 @@ class _Lift:
             self.cut(name, BEFORE)
         for n, kernel in enumerate(self.plan.kernels):
             self.step(n, kernel)
+            self.round(kernel)
             for name in self.parts:
                 if self.last.get(name) == n:
                     self.cut(name, n)
@@ -192,6 +198,12 @@ class _Lift:
             self.contents.write(view, meaning(kernel, Shown(self.contents.read, self.contents.borders), self.rational))
         except NotLifted as reason:
             self.fail(n, view, str(reason))
+
+    def round(self, kernel: Kernel) -> None:
+        """What a kernel writes is computed in its arithmetic, or in that of what it reads where that is coarser."""
+        found = coarsest([arithmetic_of(kernel), *(self.arithmetics.get(v.buffer, F32) for v in kernel.operand_views)])
+        for view in kernel.result_views:
+            self.arithmetics[view.buffer] = coarsest([found, self.arithmetics.get(view.buffer, F32)])
 
     def check_tables(self, kernel: EOperator) -> None:
         """Raise NotLifted unless the tensors of a generated kernel that carry their values are given just these."""
@@ -240,6 +252,9 @@ class _Lift:
         """Note what is to be proven of a tensor that is complete, and let it stand for itself, or for the other one that is in its place."""
         view, place = self.places[name], None if n == BEFORE else self.places[name]
         lifted = Lifted(name, self.parts[name].expression, place=place, last=n, joined=self.joined)
+        lifted.arithmetic = self.arithmetics.get(view.buffer, F32)
+        if view.buffer == name:  # from here on the buffer, which is all the tensor's, stands for itself
+            self.arithmetics.pop(name, None)
         shown: Scope | None = None
         try:
             lifted.expression, lifted.inside = self.expression(name)

@@ -4,6 +4,9 @@ A value v and a bound e of its absolute error travel together as the complex num
 roundings of the sum of the absolute values of its terms at most; a product, quotient or element function hands on what its operands err by, and adds
 its own. The bound holds for every order of additions and with fused multiply-adds; what generated code takes for exp, tanh, erf and the like
 errs as their records say (`einnet.expr.functions.rounding`).
+
+Where factors are first rounded to numbers of another arithmetic (`instantiate.kernels.arithmetics`), each errs by that, too: relative to itself, or
+by the least normal number, below which some processors have zero alone. Of a factor beyond the arithmetic's largest number nothing is known.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from einnet.expr.functions.rounding import LEAST, UNIT
 from einnet.expr.nodes import Number, Scope, Tensor
 from einnet.expr.values.arithmetic import Array, Machine
 from einnet.expr.values.points import values_at, work
+from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
 
 
 def pair(value: Array, error: Array | float) -> Array:
@@ -39,10 +43,13 @@ class Bounded(Machine):
 
     contracts = False
 
-    def __init__(self, cut_off: float = 0.0) -> None:
-        """`cut_off`: by how much costly functions may err beside what they do in generated code, as they do in engines that stop at their limits."""
+    def __init__(self, cut_off: float = 0.0, arithmetic: Arithmetic = F32) -> None:
+        """`cut_off`: by how much costly functions may err beside what they do in generated code, as they do in engines that stop at their limits.
+
+        `arithmetic` is that of factors.
+        """
         super().__init__("complex128")
-        self.cut_off = cut_off
+        self.cut_off, self.arithmetic = cut_off, arithmetic
 
     def number(self, value: Number) -> Array:
         x = float(value)
@@ -57,7 +64,16 @@ class Bounded(Machine):
     def add(self, a: Array, b: Array) -> Array:
         return rounded(a.real + b.real, a.imag + b.imag)
 
+    def factor(self, a: Array) -> Array:
+        """A factor as the arithmetic has it."""
+        if self.arithmetic == F32:
+            return a
+        reach = np.abs(a.real) + a.imag
+        beyond = reach * (1 + self.arithmetic.roundoff) > self.arithmetic.largest
+        return pair(a.real, np.where(beyond, np.inf, a.imag + self.arithmetic.roundoff * reach + np.where(reach > 0, self.arithmetic.least, 0.0)))
+
     def multiply(self, a: Array, b: Array) -> Array:
+        a, b = self.factor(a), self.factor(b)
         x, y = np.abs(a.real), np.abs(b.real)
         return rounded(a.real * b.real, _times(x, b.imag) + _times(y, a.imag) + _times(a.imag, b.imag))
 
@@ -106,14 +122,17 @@ Points = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def bounded_at(
-    scope: Scope, points: Points, arrays: Mapping[str, Array], errors: Mapping[str, float], cut_off: float = 0.0
+    scope: Scope, points: Points, arrays: Mapping[str, Array], errors: Mapping[str, float], cut_off: float = 0.0, arithmetic: Arithmetic = F32
 ) -> tuple[Array, Array]:
-    """Values of the scope at points, and how far single precision may be from them; `errors` are absolute ones of the arrays, 0 where not given."""
+    """Values of the scope at points, and how far single precision may be from them; `errors` are absolute ones of the arrays, 0 where not given.
+
+    Factors of products are rounded to the `arithmetic`.
+    """
     held = {name: pair(np.asarray(a, np.float64).reshape(-1), errors.get(name, 0.0)) for name, a in arrays.items()}
 
     def element(t: Tensor, address: Array) -> Array:
         return np.take(held[t.name], np.clip(address, 0, max(held[t.name].size - 1, 0)))
 
     with np.errstate(all="ignore"):
-        found = values_at(scope, points, Bounded(cut_off), element)
+        found = values_at(scope, points, Bounded(cut_off, arithmetic), element)
     return found.real, found.imag

@@ -109,7 +109,8 @@ def compare_one(lifted: Lifted, arrays: Mapping[str, Array], found: Compared, se
             found.not_compared.append(lifted.output)
             return
         points = some_points(claim.plan, budget, FEW if len(lifted.claims) == 1 else POINTS, seed)
-        value, error = bounded_at(claim.plan, points, {name: arrays[name] for name, t in read.items() if t.values is None}, {}, cut_off)
+        given = {name: arrays[name] for name, t in read.items() if t.values is None}
+        value, error = bounded_at(claim.plan, points, given, {}, cut_off, lifted.arithmetic)
         here = elements(claim, got, points)
         inside = within(here, value, error)
         found.elements += len(points)

@@ -13,6 +13,7 @@ from einnet.expr.index import Index, combine, var
 from einnet.expr.nodes import Iter, Mul, Read, Scope, indices
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, Arithmetic
 from einnet.instantiate.kernels.kernel import (
+    Kernel,
     Post,
     ReadModel,
     Shown,
@@ -243,6 +244,11 @@ class Conv(Contraction):
         extra = "".join(f" {mark}{n}" for mark, n in marks if n > 1)
         sizes = f"{self.x.shape[1]}@{'x'.join(map(str, self.x.shape[2:]))}->{self.y.shape[1]}"
         return f"{'ConvTranspose' if self.transposed else 'Conv'}{taps}{extra} {sizes}{self._told_arithmetic()}{told_posts(self.post)}"
+
+
+def arithmetic_of(kernel: Kernel) -> Arithmetic:
+    """The arithmetic of a kernel's factors."""
+    return kernel.arithmetic if isinstance(kernel, Contraction) else F32
 
 
 def read_arithmetic(value: Json) -> Arithmetic:

@@ -14,7 +14,7 @@ import numpy as np
 
 from einnet.instantiate.kernels import Conv, Matmul, Post, VendorKernel, View
 from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
-from einnet.instantiate.kernels.contractions import Contraction
+from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.instantiate.kernels.primitive import Primitive
 from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl
@@ -148,11 +148,6 @@ def prepare(kernel: VendorKernel, constants: Collection[str] = (), reference: bo
     described = [(arg, desc) for arg, desc, _ in first.operands]
     assert all(described == [(arg, desc) for arg, desc, _ in one.operands] for one in others)
     return replace(first, repeats=tuple(one.operands for one in others), shares=min(threads, len(parts)))
-
-
-def arithmetic_of(kernel: VendorKernel) -> Arithmetic:
-    """The arithmetic in which a kernel multiplies."""
-    return kernel.arithmetic if isinstance(kernel, Contraction) else F32
 
 
 def overlapping(kernel: Matmul) -> bool:

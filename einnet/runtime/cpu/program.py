@@ -16,12 +16,13 @@ import numpy as np
 from einnet.errors import UsageError
 from einnet.instantiate.kernels import LINE, EOperator, Kernel, OpaqueCall, Plan, VendorKernel, View
 from einnet.instantiate.kernels.arithmetics import F32
+from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.runtime import arena as memory
 from einnet.runtime import ort
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl, fallback
 from einnet.runtime.cpu.affinity import keep_apart
-from einnet.runtime.cpu.dnnl_kernels import Packed, Prepared, arithmetic_of, prepare
+from einnet.runtime.cpu.dnnl_kernels import Packed, Prepared, prepare
 from einnet.runtime.cpu.forked import on_live_pool, unlock_in_children
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.objects import Objects
