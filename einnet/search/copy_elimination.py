@@ -1,7 +1,7 @@
 """No copy that strides can express: parts of a concatenation are written where they stand in it, parts of a tensor are read where they stand in it.
 
-A kernel that only copies a tensor into a window of another, or a window of another into a tensor, is left out where all that touches the tensor
-can use the window instead and is measured to gain by it: libraries are slower, or useless, with some strides.
+A kernel that only copies a tensor into a window of another, or a window of another into a tensor, or into another order, is left out where all that
+touches the tensor can use the window or the order instead and is measured to gain by it: libraries are slower, or useless, with some strides.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from math import prod
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Body, Iter, Read, Scope, Select, Tensor
 from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall, Plan, View, dense_view
+from einnet.instantiate.relaid import Relaid, relaid
 from einnet.instantiate.stitch import Window
 
 Measured = Callable[[Sequence[Kernel]], Sequence[float | None]]
@@ -24,12 +25,12 @@ GAIN = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The whole of `buffer`, dense in `shape`, equals a window of `other`; `kernel` makes it so."""
+    """The whole of `buffer`, dense in `shape`, equals a window of `other`, or all of it in another order; `kernel` makes it so."""
 
     buffer: str
     shape: tuple[int, ...]
     other: str
-    window: Window
+    window: Window | Relaid
     kernel: Kernel
 
 
@@ -59,12 +60,16 @@ class _Pass:
         given = {v.buffer for _, v in (*plan.inputs, *plan.outputs)}
         self.free = {b.name for b in plan.buffers if b.role == "temporary"} - given
         self.size = {b.name: b.size for b in plan.buffers}
+        self.dtype = {b.name: b.dtype for b in plan.buffers}
 
     def visit(self, kernel: Kernel) -> None:
         """Leave the copies of one kernel of the plan out, as far as that gains."""
         now = next((k for k in self.kernels if k is kernel or same_result(k, kernel)), kernel)
-        copies = list(self.copies(now)) if isinstance(now, EOperator) else []
+        if not isinstance(now, EOperator):
+            return
+        copies = list(self.copies(now))
         if not copies:
+            next((copy for copy in self.orders(now) if self.alias(copy)), None)
             return
         before, places, place = list(self.kernels), self.places, self.kernels.index(now)
         self.kernels[place : place + 1] = [c.kernel for c in copies]
@@ -100,14 +105,23 @@ class _Pass:
                 found.append(Copy("", shape, "", into, made))
         yield from found if any(c.buffer for c in found) else ()
 
+    def orders(self, kernel: EOperator) -> Iterator[Copy]:
+        """A kernel that only copies in another order: what it reads could be written so, or what it writes be read so."""
+        within, apart = relaid(kernel)
+        for place, view, other in zip((within, apart), (*kernel.operand_views, kernel.out), (kernel.out, *kernel.operand_views)):
+            if place and view.buffer in self.free and self.dense(view):
+                yield Copy(view.buffer, view.shape, other.buffer, place, kernel)
+
     def dense(self, view: View) -> bool:
         """The view is all of its buffer, row-major."""
         return view == dense_view(view.buffer, view.shape) and self.size[view.buffer] == prod(view.shape)
 
     def alias(self, copy: Copy) -> bool:
-        """Let everything that touches the copied buffer use the window of the other one, if it can and gains by it."""
+        """Let everything that touches the copied buffer use its place in the other one, if it can and gains by it."""
         touching = [k for k in self.kernels if k != copy.kernel and any(v.buffer == copy.buffer for v in views_of(k))]
-        if not touching or any(isinstance(k, OpaqueCall) for k in touching):
+        if not touching or any(isinstance(k, OpaqueCall) for k in touching) or self.dtype[copy.buffer] != self.dtype[copy.other]:
+            return False
+        if self.changed_after(copy):
             return False
         views = {v: copy.window.view(v, copy.other) for k in touching for v in views_of(k) if v.buffer == copy.buffer}
         if not all(views.values()):
@@ -120,6 +134,12 @@ class _Pass:
         within = {name: copy.window.view(v, copy.other) if v.buffer == copy.buffer else v for name, v in known.items()}
         self.places = {name: v for name, v in within.items() if v is not None}
         return True
+
+    def changed_after(self, copy: Copy) -> bool:
+        """What is copied is written again after that, while the copy holds what was there before."""
+        (source,) = copy.kernel.operand_views
+        after = self.kernels[self.kernels.index(copy.kernel) + 1 :]
+        return any(v.buffer == source.buffer for k in after for v in k.result_views)
 
     def gains(self, old: Sequence[Kernel], new: Sequence[Kernel]) -> bool:
         """The new kernels are measured to take less time than the old ones, by more than the share `GAIN`."""

@@ -146,3 +146,71 @@ def test_an_output_of_the_program_keeps_its_place():
 )
 def test_copies_are_recognised_by_their_index_functions(text: str, boxes: list[tuple[str, tuple[int, int]]]):
     assert [(r.base.name, box[2]) for r, box in parts(scope(text))] == boxes
+
+
+HEADS = dense_view("heads", (2, 3, 4))
+
+
+def merging(*between: Kernel) -> list[Kernel]:
+    """z = merged(x·w)·w2 with the heads of x·w side by side, as behind an attention."""
+    return [
+        Matmul(dense_view("x", (2, 3, 4)), View("w", (1, 4, 4), (16, 4, 1)), HEADS),
+        generated("H : f32[2,3,4]\nL[m<3,n<8] H[n//4,m,n%4]", dense_view("side", (3, 8)), H=HEADS),
+        *between,
+        generated("S : f32[3,8]\nL[m<3,n<8] relu(S[m,n])", dense_view("u", (3, 8)), S=dense_view("side", (3, 8))),
+    ]
+
+
+def heads(kernels: Sequence[Kernel], **roles: str) -> Plan:
+    buffers = {"x": "input", "w": "constant", "heads": "temporary", "side": "temporary", "u": "output", **roles}
+    sizes = {"w": 16}
+    constants = {"w": np.random.default_rng(0).standard_normal(16).astype(np.float32)}
+    given = (("x", dense_view("x", (2, 3, 4))),)
+    made = tuple(Buffer(n, sizes.get(n, 24), "f32", role) for n, role in buffers.items())
+    return Plan(made, tuple(kernels), given, (("u", dense_view("u", (3, 8))),), constants)
+
+
+def test_a_result_is_written_in_the_order_in_which_it_is_read():
+    before = heads(merging())
+    after = in_place(before, by_bytes)
+    assert [type(k).__name__ for k in after.kernels] == ["Matmul", "EOperator"]
+    assert after.places["heads"] == View("side", (2, 3, 4), (4, 8, 1))
+    for y, expected in zip(run(after), run(before), strict=True):
+        np.testing.assert_array_equal(y, expected)
+
+
+def test_an_input_is_read_where_it_lies_in_its_order():
+    copy = generated("X : f32[2,3,4]\nL[m<3,n<8] X[n//4,m,n%4]", dense_view("side", (3, 8)), X=X)
+    squares = generated("S : f32[3,2,4]\nL[h<2,m<3,n<4] S[m,h,n] * S[m,h,n]", dense_view("heads", (2, 3, 4)), S=View("side", (3, 2, 4), (8, 4, 1)))
+    back = generated("H : f32[2,3,4]\nL[m<3,n<8] 2*H[n//4,m,n%4]", dense_view("u", (3, 8)), H=HEADS)
+    before = heads([copy, squares, back])
+    after = in_place(before, by_bytes)
+    assert len(after.kernels) == 2
+    assert dict(after.kernels[0].operands)["S"] == View("x", (3, 2, 4), (4, 12, 1))
+    for y, expected in zip(run(after), run(before), strict=True):
+        np.testing.assert_array_equal(y, expected)
+
+
+def test_an_order_that_strides_cannot_say_is_copied():
+    flat = generated("S : f32[24]\nL[m<3,n<8] relu(S[8*m+n])", dense_view("u", (3, 8)), S=dense_view("side", (24,)))
+    whole = generated("X : f32[24]\nL[k<24] 2*X[k]", View("heads", (24,), (1,)), X=View("x", (24,), (1,)))
+    before = heads([whole, *merging()[1:2], flat])
+    assert in_place(before, by_bytes).kernels == before.kernels
+
+
+def test_what_is_written_again_after_it_was_copied_is_copied():
+    again = generated("X : f32[2,3,4]\nL[n<2,h<3,c<4] 3*X[n,h,c]", HEADS, X=X)
+    use = generated("H : f32[2,3,4]\nU : f32[3,8]\nL[m<3,n<8] U[m,n] + H[n//4,m,n%4]", dense_view("y", (3, 8)), H=HEADS, U=dense_view("u", (3, 8)))
+    before = heads([*merging(again), use], y="temporary")
+    assert len(in_place(before, by_bytes).kernels) == len(before.kernels)
+
+
+def vendor_is_slow(kernels: Sequence[Kernel]) -> list[float | None]:
+    """A vendor that takes ten times as long to write in another order."""
+    return [1.0 + 9 * (isinstance(k, Matmul) and k.c.strides != (12, 4, 1)) for k in kernels]
+
+
+@pytest.mark.parametrize("measured", [vendor_is_slow, lambda kernels: [None for _ in kernels]])
+def test_orders_change_only_where_that_is_measured_to_gain(measured: Measured):
+    before = heads(merging())
+    assert in_place(before, measured).kernels == before.kernels
