@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -12,7 +12,7 @@ from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.substitute import reflect
 from einnet.expr.algebra import Bilinear, Matrix, growth, toom_cook
 from einnet.expr.index import Index, substitute, var
-from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, fresh, index_functions, indices, make_mul, tensors, used_names
+from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, fresh, indices, make_mul, tensors, used_names
 
 TILES = (2, 3, 4, 6)
 """Outputs per tile and dimension."""
@@ -94,55 +94,76 @@ def _pair(e: Scope, data: Read, others: Sequence[Body], tap: Iter) -> Pair | Non
     if len(holding) != 1 or tap.extent < 2 or tap.lo != 0 or not holding[0].is_affine or holding[0].coefficient(tap.name) < 1:
         return None
     (ix,) = holding
-    if not any(tap.name in used_names(f) for f in others):
+    elsewhere = frozenset().union(*(used_names(f) for f in others))
+    if tap.name not in elsewhere:
         return None
     for loop in e.loops:
-        if ix.coefficient(loop.name) == ix.coefficient(tap.name) and loop.lo == 0 and loop.extent > 1:
-            elsewhere = [i for i in index_functions(e.body) if loop.name in i.names() and i != ix]
-            if not elsewhere and sum(loop.name in i.names() for i in data.index) == 1 and not any(loop.name in used_names(f) for f in others):
-                return Pair(loop, tap, ix)
+        alone = loop.name not in elsewhere and sum(loop.name in i.names() for i in data.index) == 1
+        if alone and ix.coefficient(loop.name) == ix.coefficient(tap.name) and loop.lo == 0 and loop.extent > 1:
+            return Pair(loop, tap, ix)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """A pair under its algorithm: iterators of the products p, of the points a of a window and of the tiles h', and the matrices A, G and B."""
+
+    pair: Pair
+    size: int
+    product: Iter
+    point: Iter
+    tile: Iter
+    out: Tensor
+    of_taps: Tensor
+    of_data: Tensor
+
+    @property
+    def window(self) -> Index:
+        """Where a point of a tile's window stands in the data."""
+        return substitute(self.pair.index, {self.pair.loop.name: self.size * var(self.tile.name), self.pair.tap.name: var(self.point.name)})
+
+
+def tilings(e: Scope, pairs: Sequence[Pair], algorithms: Sequence[Bilinear]) -> list[Tiling]:
+    """Each pair with its algorithm, under names that the scope does not have."""
+    taken, used = {i.name for i in (*e.loops, *e.sums)}, set(tensors(e))
+    found = []
+    for p, f in zip(pairs, algorithms):
+        new = []
+        for wish, extent in (("p", f.products), ("a", f.products), (p.loop.name + "'", -(-p.loop.extent // f.m))):
+            new.append(Iter(fresh(wish, taken), 0, extent))
+            taken.add(new[-1].name)
+        out, of_taps, of_data = (_tensor(f"{kind}_{f.m}_{f.taps}", m, used) for kind, m in (("AT", f.A), ("G", f.G), ("BT", f.B)))
+        found.append(Tiling(p, f.m, new[0], new[1], new[2], out, of_taps, of_data))
+    return found
 
 
 def transformed(e: Scope, place: int, pairs: Sequence[Pair], algorithms: Sequence[Bilinear]) -> Scope:
     """The right-hand side of the rule; the factor at `place` is the data."""
     data, others = factors(e.body)[place], without(factors(e.body), place)
     assert isinstance(data, Read)
-    taken = {i.name for i in (*e.loops, *e.sums)}
-    names: list[tuple[str, str, str]] = []
-    for p in pairs:
-        new = []
-        for wish in ("p", "a", p.loop.name + "'"):
-            new.append(fresh(wish, taken))
-            taken.add(new[-1])
-        names.append((new[0], new[1], new[2]))
-    products = tuple(Iter(p, 0, f.products) for (p, _, _), f in zip(names, algorithms))
-    window = tuple(Iter(a, 0, f.products) for (_, a, _), f in zip(names, algorithms))
-    tile = {q.loop.name: Iter(t, 0, -(-q.loop.extent // f.m)) for q, (_, _, t), f in zip(pairs, names, algorithms)}
-    taps = {p.tap.name: p.tap for p in pairs}
-    used = set(tensors(e))
-    matrix = {kind: [_tensor(f"{kind}_{f.m}_{f.taps}", getattr(f, kind[0]), used) for f in algorithms] for kind in ("AT", "G", "BT")}
+    found = tilings(e, pairs, algorithms)
+    products, taps = tuple(t.product for t in found), [t.pair.tap for t in found]
+    tile, window = {t.pair.loop.name: t for t in found}, {t.pair.index: t.window for t in found}
+    tapped = {i.name for i in taps}
+    moved = replace(data, index=tuple(window.get(ix, ix) for ix in data.index))
+    with_taps = [f for f in others if used_names(f) & tapped]
+    rest = [f for f in others if not used_names(f) & tapped]
+    loops = tuple(tile[i.name].tile if i.name in tile else i for i in e.loops)
+    sums = in_memory_order(moved, [i for i in e.sums if i not in taps])
+    v = _image(products, (*loops, *sums), {t.point: t.of_data for t in found}, (moved,))
+    u = _image(products, (*loops, *sums), {t.pair.tap: t.of_taps for t in found}, with_taps)
+    middle = Scope((*products, *loops), sums, make_mul((*rest, Read(v, indices(v.loops)), Read(u, indices(u.loops)))))
+    where = indices(products)
+    back = tuple(var(i.name) // tile[i.name].size if i.name in tile else var(i.name) for i in e.loops)
+    results = (Read(t.out, (var(t.pair.loop.name) % t.size, p)) for t, p in zip(found, where))
+    return Scope(e.loops, products, make_mul((*results, Read(middle, (*where, *back)))))
 
-    def read_matrix(kind: str, rows: Sequence[Index], columns: Sequence[Index]) -> list[Body]:
-        return [Read(t, (r, c)) for t, r, c in zip(matrix[kind], rows, columns)]
 
-    to_window = {p.index: substitute(p.index, {p.loop.name: f.m * var(t), p.tap.name: var(a)}) for p, (_, a, t), f in zip(pairs, names, algorithms)}
-    moved = replace(data, index=tuple(to_window.get(ix, ix) for ix in data.index))
-    with_taps = [f for f in others if used_names(f) & taps.keys()]
-    rest = [f for f in others if not used_names(f) & taps.keys()]
-    loops = tuple(tile.get(i.name, i) for i in e.loops)
-    sums = in_memory_order(moved, [i for i in e.sums if i.name not in taps])
-    where, at = indices(products), indices(window)
-    v_used, u_used = used_names(moved), frozenset().union(*(used_names(f) for f in with_taps))
-    v_loops = (*products, *(i for i in (*loops, *sums) if i.name in v_used))
-    u_loops = (*products, *(i for i in (*loops, *sums) if i.name in u_used))
-    v = Scope(v_loops, window, make_mul((*read_matrix("BT", where, at), moved)))
-    u = Scope(u_loops, tuple(taps.values()), make_mul((*read_matrix("G", where, indices(taps.values())), *with_taps)))
-    middle = Scope((*products, *loops), sums, make_mul((*rest, Read(v, indices(v_loops)), Read(u, indices(u_loops)))))
-    out = {p.loop.name: f.m for p, f in zip(pairs, algorithms)}
-    rows = [var(p.loop.name) % f.m for p, f in zip(pairs, algorithms)]
-    back = tuple(var(i.name) // out[i.name] if i.name in out else var(i.name) for i in e.loops)
-    return Scope(e.loops, products, make_mul((*read_matrix("AT", rows, where), Read(middle, (*where, *back)))))
+def _image(products: Sequence[Iter], over: Sequence[Iter], matrices: Mapping[Iter, Tensor], of: Sequence[Body]) -> Scope:
+    """What matrices make of factors with the iterators that they sum up: L[p] Σ[a] M[p,a]*f(a), over the other iterators of the factors."""
+    used = frozenset().union(*(used_names(f) for f in of))
+    read = (Read(m, at) for m, at in zip(matrices.values(), zip(indices(products), indices(matrices))))
+    return Scope((*products, *(i for i in over if i.name in used)), tuple(matrices), make_mul((*read, *of)))
 
 
 def in_memory_order(data: Read, sums: Sequence[Iter]) -> tuple[Iter, ...]:
