@@ -49,26 +49,26 @@ def _gathered(e: Scope, place: int, d: int) -> tuple[Scope, int, str] | None:
     parts = factors(e.body)
     data = parts[place]
     assert isinstance(data, Read)
-    summed = {i.name: i for i in e.sums}
-    ix = data.index[d]
-    point = Index(tuple((a, c) for a, c in ix.terms if Index(((a, 1),)).names() & summed.keys()))
-    own = point.names() & summed.keys()
-    elsewhere = frozenset().union(*(other.names() for k, other in enumerate(data.index) if k != d))
-    if not own or ix.den != 1 or own & elsewhere:
-        return None
+    point = _added_up(e, data, d)
+    own = tuple(i for i in e.sums if i.name in point.names())
     lo, hi = bounds(point, e.ranges)
-    places = [n for n, f in enumerate(parts) if n != place and used_names(f) & own]
-    moved = [parts[n] for n in places]
-    if hi - lo + 1 >= prod(summed[name].extent for name in own) or not moved:
+    places = [n for n, f in enumerate(parts) if n != place and used_names(f) & {i.name for i in own}]
+    if hi - lo + 1 >= prod(i.extent for i in own) or not places:
         return None
     t = Iter(fresh("t", e.ranges), lo, hi + 1)
-    cond = Cond(var(t.name) - point, True)
-    body = Select((cond,), make_mul(moved), Const(Fraction(0)))
-    used = used_names(body)
-    kept = (*(i for i in (*e.loops, *e.sums) if i.name in used and i.name not in own), t)
-    inner = Read(Scope(kept, tuple(i for i in e.sums if i.name in own), body), indices(kept))
-    read = replace(data, index=tuple(ix - point + var(t.name) if k == d else other for k, other in enumerate(data.index)))
+    body = Select((Cond(var(t.name) - point, True),), make_mul([parts[n] for n in places]), Const(Fraction(0)))
+    rest = tuple(i for i in e.sums if i not in own)
+    kept = (*(i for i in (*e.loops, *rest) if i.name in used_names(body)), t)
+    read = replace(data, index=tuple(ix - point + var(t.name) if k == d else ix for k, ix in enumerate(data.index)))
     whole = without((*parts[:place], read, *parts[place + 1 :]), *places)
-    sums = (*(i for i in e.sums if i.name not in own), t)
     text = f"{t.name}={print_index(point, [i.name for i in (*e.loops, *e.sums)])}"
-    return Scope(e.loops, sums, make_mul((*whole, inner))), place - sum(n < place for n in places), text
+    result = Scope(e.loops, (*rest, t), make_mul((*whole, Read(Scope(kept, own, body), indices(kept)))))
+    return result, place - sum(n < place for n in places), text
+
+
+def _added_up(e: Scope, data: Read, d: int) -> Index:
+    """ρ: the part of an index of the operand in which iterators of the sum stand that no other of its indices has; 0 where there are others."""
+    ix, summed = data.index[d], {i.name for i in e.sums}
+    point = Index(tuple((a, c) for a, c in ix.terms if Index(((a, 1),)).names() & summed))
+    elsewhere = {name for k, other in enumerate(data.index) if k != d for name in other.names() & summed}
+    return point if ix.den == 1 and not point.names() & elsewhere else Index(())
