@@ -41,6 +41,11 @@ class FlatNode:
         return f"{self.node.op_type} {self.node.name or ''!r}"
 
     @property
+    def results(self) -> tuple[Fact, ...]:
+        """The outputs that have names."""
+        return tuple(f for f in self.outputs if f is not None)
+
+    @property
     def standard(self) -> bool:
         return self.node.domain in STANDARD
 

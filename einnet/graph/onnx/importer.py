@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,7 +94,7 @@ class _Lowering:
                 for fact in node.reads.values():
                     readers.setdefault(fact, set()).add(n)
         for n, part in enumerate(parts):
-            self.part(part, {f for node in part for f in node.outputs if f is not None and f.value is None and readers.get(f, {n}) != {n}})
+            self.part(part, {f for node in part for f in node.results if f.value is None and readers.get(f, {n}) != {n}})
 
     def header(self) -> Header:
         """What the model says of itself."""
@@ -136,7 +136,7 @@ class _Lowering:
         """Append what the function of the node's operator gives, or say why it gives nothing."""
         values = [node.reads.get(str(v.name)) if v is not None else None for v in node.node.inputs]
         inputs = tuple(None if f is None else Operand(self.tensor(f), f.value, f.dtype or "") for f in values)
-        outside = [f for f in node.outputs if f is not None and f in used]
+        outside = [f for f in node.results if f in used]
         made = {f: replace(self.tensor(f), dtype="f32") for f in outside}
         outputs = tuple(None if f is None else made.get(f) for f in node.outputs)
         element = next((f.dtype for f in outside if f.dtype), "f32")
@@ -156,7 +156,7 @@ class _Lowering:
         small = {name for name, f in node.reads.items() if f.value is not None and f.value.nbytes <= _EMBEDDED_BYTES}
         given = [(name, f) for name, f in node.reads.items() if name not in small]
         held = [(name, node.reads[name]) for name in sorted(small)]
-        wanted = [f for f in node.outputs if f is not None and f in used]
+        wanted = [f for f in node.results if f in used]
         body = with_body(build_model(self.model, [node.proto], given, held, [(f.name, f) for f in wanted]))
         if body is None or len(body.graph.output) < len(wanted):
             return why
@@ -220,30 +220,28 @@ class _Lowering:
 
     def opaque(self, nodes: Sequence[FlatNode], outside: set[Fact], reason: Unsupported) -> None:
         """Keep the nodes as a model of their own."""
-        made = {f for node in nodes for f in node.outputs if f is not None}
-        every = {name: fact for node in nodes for name, fact in node.reads.items()}
-        reads = {name: fact for name, fact in every.items() if fact not in made}
-        aliases = {name: fact.name for name, fact in every.items() if fact in made and name != fact.name}
+        reads, protos = joined(nodes)
         held = {name: f for name, f in reads.items() if f.value is not None and (f.value.nbytes <= _EMBEDDED_BYTES or not f.crosses)}
         inputs = [(name, f) for name, f in reads.items() if name not in held]
-        outputs = [f for node in nodes for f in node.outputs if f is not None and f in outside and f.value is None]
+        outputs = [f for node in nodes for f in node.results if f in outside and f.value is None]
         typed = [self.typed(name, f) for name, f in inputs]
-        protos = [*(cast for _, cast in typed if cast), *with_aliases(nodes, aliases)]
-        model = build_model(self.model, protos, [given for given, _ in typed], held.items(), [(f.name, f) for f in outputs])
-        origin = tuple(node.label for node in nodes)
-        self.done.append(
-            Opaque(
-                tuple(self.tensor(f) for f in outputs), tuple(self.tensor(f).name for _, f in inputs), model.SerializeToString(), origin, reason.why
-            )
-        )
+        casts = [cast for _, cast in typed if cast]
+        model = build_model(self.model, [*casts, *protos], [given for given, _ in typed], held.items(), [(f.name, f) for f in outputs])
+        results, origin = tuple(self.tensor(f) for f in outputs), tuple(node.label for node in nodes)
+        self.done.append(Opaque(results, tuple(self.tensor(f).name for _, f in inputs), model.SerializeToString(), origin, reason.why))
 
 
-def with_aliases(nodes: Sequence[FlatNode], aliases: Mapping[str, str]) -> Iterator[onnx.NodeProto]:
-    """The nodes, and behind each one copies of its results under the other names by which they are read."""
+def joined(nodes: Sequence[FlatNode]) -> tuple[dict[str, Fact], list[onnx.NodeProto]]:
+    """What nodes read of others, by name; and they, behind each one copies of its results under the other names by which they are read."""
+    made = {f for node in nodes for f in node.results}
+    every = {name: fact for node in nodes for name, fact in node.reads.items()}
+    aliases = [(name, fact.name) for name, fact in every.items() if fact in made and name != fact.name]
+    protos = []
     for node in nodes:
-        own = {f.name for f in node.outputs if f is not None}
-        yield node.proto
-        yield from (onnx.helper.make_node("Identity", [source], [name]) for name, source in aliases.items() if source in own)
+        own = {f.name for f in node.results}
+        protos.append(node.proto)
+        protos += [onnx.helper.make_node("Identity", [source], [name]) for name, source in aliases if source in own]
+    return {name: fact for name, fact in every.items() if fact not in made}, protos
 
 
 def attributes(node: ir.Node) -> dict[str, Attribute]:
