@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from math import prod
 
 import numpy as np
@@ -55,6 +56,9 @@ ONE_SOURCE = frozenset({*MOVEMENT, *SLICING} - {"Concat", "Pad"})
 
 INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 
+ELEMENTS = ("f32", "bool", *INTEGERS)
+"""Types of which expressions are."""
+
 MOST_ELEMENTS = 1 << 36
 """Of a tensor: more fits into no memory."""
 
@@ -85,14 +89,9 @@ def lower(op: Op) -> Lowered | Unsupported:
     function = OPERATORS.get(op.op_type)
     if function is None:
         return Unsupported(f"{op.op_type} has no expression")
-    for operand in op.inputs:
-        if operand is not None and operand.value is None and not reads_type(op.op_type, operand):
-            return Unsupported(f"it reads a tensor of type {operand.element}")
-    for tensor in op.outputs:
-        if tensor is None:
-            continue
-        if op.element not in ("f32", "bool", *INTEGERS) or min(tensor.shape, default=1) < 1 or prod(tensor.shape) > MOST_ELEMENTS:
-            return Unsupported(f"its result is {op.element}{list(tensor.shape)}")
+    foreign = _foreign(op)
+    if foreign is not None:
+        return foreign
     try:
         result = function(op)
     except Inexpressible as reason:
@@ -101,28 +100,50 @@ def lower(op: Op) -> Lowered | Unsupported:
         return Unsupported(f"it is no valid {op.op_type}: {error}")
     if isinstance(result, Unsupported):
         return result
-    scopes: tuple[Scope | None, ...] = result if isinstance(result, tuple) else (result,)
-    scopes += (None,) * (len(op.outputs) - len(scopes))
-    for tensor, scope in zip(op.outputs, scopes):
-        if tensor is not None and scope is None:
-            return Unsupported("an optional result is used")
-        if tensor is not None and scope is not None:
-            if scope.shape != tensor.shape:
-                return Unsupported(f"its result has shape {list(scope.shape)}, not {list(tensor.shape)}")
-            if op.element in INTEGERS:
-                copied = is_copy(scope)
-                if copied is not None and copied.dtype == op.element:
-                    tensor = replace(tensor, dtype=op.element)
-                elif not moves_small(op):
-                    return Unsupported(f"its result is {op.element}{list(tensor.shape)}")
-            op.chain.append((tensor, scope))
+    for tensor, scope in zip_longest(op.outputs, result if isinstance(result, tuple) else (result,)):
+        if tensor is not None:
+            given = _result(op, tensor, scope)
+            if isinstance(given, Unsupported):
+                return given
+            op.chain.append(given)
+    return _invalid(op) or Lowered(tuple(op.chain), dict(op.weights))
+
+
+def _foreign(op: Op) -> Unsupported | None:
+    """The first operand or result of a type or size of which there is no expression."""
+    for operand in op.inputs:
+        if operand is not None and operand.value is None and not reads_type(op.op_type, operand):
+            return Unsupported(f"it reads a tensor of type {operand.element}")
+    for tensor in op.outputs:
+        if tensor is not None and (op.element not in ELEMENTS or min(tensor.shape, default=1) < 1 or prod(tensor.shape) > MOST_ELEMENTS):
+            return Unsupported(f"its result is {op.element}{list(tensor.shape)}")
+    return None
+
+
+def _result(op: Op, tensor: Tensor, scope: Scope | None) -> tuple[Tensor, Scope] | Unsupported:
+    """An output and its expression. A copy of integers has integers; what else gives them has to be small enough for float32."""
+    if scope is None:
+        return Unsupported("an optional result is used")
+    if scope.shape != tensor.shape:
+        return Unsupported(f"its result has shape {list(scope.shape)}, not {list(tensor.shape)}")
+    if op.element in INTEGERS:
+        copied = is_copy(scope)
+        if copied is not None and copied.dtype == op.element:
+            return replace(tensor, dtype=op.element), scope
+        if not moves_small(op):
+            return Unsupported(f"its result is {op.element}{list(tensor.shape)}")
+    return tensor, scope
+
+
+def _invalid(op: Op) -> Unsupported | None:
+    """What an expression of the node says that no tensor can give."""
     for _, scope in op.chain:
         if not well_formed(scope):
             return Unsupported(f"it is no valid {op.op_type}: the ranks of its operands do not fit")
         for read in tensors(scope).values():
-            if read.dtype not in ("f32", "bool", *INTEGERS):
+            if read.dtype not in ELEMENTS:
                 return Unsupported(f"it reads a tensor of type {read.dtype}")
-    return Lowered(tuple(op.chain), dict(op.weights))
+    return None
 
 
 def well_formed(scope: Scope) -> bool:
