@@ -90,36 +90,36 @@ class Expansion:
         return [replace(t, sums=t.sums | over) for t in self._open(s.body, {**loops, **sums}, s)]
 
     def _open(self, body: Body, env: Mapping[str, Names], s: Scope) -> list[Term]:
-        also: frozenset[Equation]
+        found: list[Term] = []
         match body:
             case Const() | Val():
-                return [Term()]
-            case Read(Tensor() as base, _, _):
-                names, tied = self._read(body.index, env)
-                windows = frozenset(w for ix in body.index if (w := self._window(ix, env)))
-                return [Term(factors=(Factor(names, base.weight, base, windows),), equations=tied)]
+                found = [Term()]
+            case Read(Tensor() as base, index, _):
+                found = [self._read(base, index, env)]
             case Read(Scope() as base, index, _) if base.reduce == "sum" and (not is_weight(base) or isinstance(base.body, Select)):
-                loops = {i.name: NO_NAMES.union(*(env[n] for n in ix.names())) for i, ix in zip(base.loops, index)}
-                whole = all(lo <= low and high < hi for (low, high), (lo, hi) in zip((bounds(ix, s.ranges) for ix in index), base.box))
-                return [replace(t, whole=t.whole and whole) for t in self._of_scope(base, loops)]
+                found = self._inside(base, index, env, s)
             case Add(args):
                 found = [t for a in args for t in self._open(a, env, s)]
-                return found if len(found) <= MOST_TERMS else self._closed(body, env)
             case Mul(args):
-                terms = [Term()]
+                found = [Term()]
                 for a in args:
-                    terms = [left.times(right) for right in self._open(a, env, s) for left in terms]
-                return terms if len(terms) <= MOST_TERMS else self._closed(body, env)
+                    found = [left.times(right) for right in self._open(a, env, s) for left in found]
             case Div(num, den):
-                below = self._closed(den, env)
-                return [t.times(below[0]) for t in self._open(num, env, s)]
+                (below,) = self._closed(den, env)
+                found = [t.times(below) for t in self._open(num, env, s)]
             case Select(conds, then, Const(v)) if v == 0:
-                also = frozenset(pair for c in conds if (pair := self._tied(c, env)))
-                return [replace(t, equations=t.equations | also) for t in self._open(then, env, s)] if also else self._closed(body, env)
-        return self._closed(body, env)
+                also: frozenset[Equation] = frozenset(pair for c in conds if (pair := self._tied(c, env)))
+                found = [replace(t, equations=t.equations | also) for t in self._open(then, env, s) if also]
+        return found if 0 < len(found) <= MOST_TERMS else self._closed(body, env)
 
-    def _read(self, index: Sequence[Index], env: Mapping[str, Names]) -> tuple[Names, frozenset[Equation]]:
-        """The iterators that a read depends on: a quotient of one stands for it, one of several takes fewer values than they do."""
+    def _inside(self, base: Scope, index: Sequence[Index], env: Mapping[str, Names], s: Scope) -> list[Term]:
+        """The products of a sum that is read at index functions of the scope s."""
+        loops = {i.name: NO_NAMES.union(*(env[n] for n in ix.names())) for i, ix in zip(base.loops, index)}
+        whole = all(lo <= low and high < hi for (low, high), (lo, hi) in zip((bounds(ix, s.ranges) for ix in index), base.box))
+        return [replace(t, whole=t.whole and whole) for t in self._of_scope(base, loops)]
+
+    def _read(self, base: Tensor, index: Sequence[Index], env: Mapping[str, Names]) -> Term:
+        """A read, by the iterators that it depends on: a quotient of one stands for it, one of several takes fewer values than they do."""
         found, tied = NO_NAMES, set()
         for ix in index:
             for atom, _ in ix.terms:
@@ -132,7 +132,8 @@ class Expansion:
                     least_extent = min(self.extents[n] for n in names)
                     tied.add((names, max(least_extent / (-(-(least_extent - 1) // atom.den) + 1), 1.0)))
                 found |= names
-        return found, frozenset(tied)
+        windows = frozenset(w for ix in index if (w := self._window(ix, env)))
+        return Term(factors=(Factor(found, base.weight, base, windows),), equations=frozenset(tied))
 
     def _window(self, ix: Index, env: Mapping[str, Names]) -> tuple[Names, int] | None:
         """The iterators that an index adds up, if they are several, and how many places they reach."""
