@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from einnet.expr.nodes import Tensor
 from einnet.graph.program import Program, ProgramNode
 from einnet.graph.toposort import order
 
@@ -26,28 +27,44 @@ def substitute(program: Program, old: Sequence[ProgramNode], new: Sequence[Progr
     kept = [node for node in program.nodes if id(node) not in removed]
     if len(program.nodes) - len(kept) != len(removed):
         return Refused("a node to replace is not in the program")
-    gone = {t.name: t for node in old for t in node.outputs}
-    made = {t.name: t for node in new for t in node.outputs}
-    if len(made) != sum(len(node.outputs) for node in new):
-        return Refused("two of the new nodes compute a tensor of the same name")
     used = {name for node in kept for name in node.inputs} | {name for _, name in program.outputs}
-    for name, tensor in gone.items():
-        if name in used and name not in made:
-            return Refused(f"{name} is used outside and no longer computed")
-        if name in made and (made[name].shape, made[name].dtype) != (tensor.shape, tensor.dtype):
-            return Refused(f"{name} changes from {tensor.dtype}{list(tensor.shape)} to {made[name].dtype}{list(made[name].shape)}")
     known = {t.name for t in program.inputs} | {t.name for node in kept for t in node.outputs} | set(program.weights)
-    clashes = sorted(made.keys() & known)
-    if clashes:
-        return Refused(f"{clashes[0]} is computed elsewhere already")
-    missing = sorted({name for node in new for name in node.inputs} - known - made.keys())
-    if missing:
-        return Refused(f"{missing[0]} is not computed by any node")
+    why = _lost(old, made(new), used) or _misplaced(new, known)
+    if why:
+        return Refused(why)
     first = next((k for k, node in enumerate(program.nodes) if id(node) in removed), len(kept))
     ordered = in_order([*kept[:first], *new, *kept[first:]])
     if ordered is None:
         return Refused("a new node depends on its own result")
     return replace(program, nodes=tuple(ordered))
+
+
+def made(nodes: Sequence[ProgramNode]) -> dict[str, Tensor]:
+    """What nodes compute, by name."""
+    return {t.name: t for node in nodes for t in node.outputs}
+
+
+def _lost(old: Sequence[ProgramNode], by_new: Mapping[str, Tensor], used: Collection[str]) -> str:
+    """What the rest of the program would no longer find, or find otherwise; empty for nothing."""
+    for name, before in made(old).items():
+        after = by_new.get(name)
+        if after is None and name in used:
+            return f"{name} is used outside and no longer computed"
+        if after is not None and (after.shape, after.dtype) != (before.shape, before.dtype):
+            return f"{name} changes from {before.dtype}{list(before.shape)} to {after.dtype}{list(after.shape)}"
+    return ""
+
+
+def _misplaced(new: Sequence[ProgramNode], known: Collection[str]) -> str:
+    """Which new name is not new, or what the nodes read that there is not; empty where all fits."""
+    results = made(new)
+    if len(results) != sum(len(node.outputs) for node in new):
+        return "two of the new nodes compute a tensor of the same name"
+    clashes = sorted(results.keys() & known)
+    if clashes:
+        return f"{clashes[0]} is computed elsewhere already"
+    missing = sorted({name for node in new for name in node.inputs}.difference(known, results))
+    return f"{missing[0]} is not computed by any node" if missing else ""
 
 
 def in_order(nodes: Sequence[ProgramNode]) -> list[ProgramNode] | None:
