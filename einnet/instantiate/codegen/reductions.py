@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from functools import partial
-from itertools import product
+from functools import partial, reduce
+from itertools import product, repeat
 from math import prod
+from typing import TypeVar
 
 from tvm import tirx
 from tvm.tirx import Buffer
@@ -38,6 +39,8 @@ from einnet.instantiate.codegen.linear import Matrix, Terms, factored
 from einnet.instantiate.codegen.pieces import located, pieces
 from einnet.instantiate.codegen.schedule import SMALL, UNROLL, Access, accesses, every_use, loads_per_step, width
 from einnet.instantiate.codegen.values import NEUTRAL, Evaluating, Point
+
+T = TypeVar("T")
 
 COMPACT = 24
 """Most copies of a body in compact code."""
@@ -112,15 +115,8 @@ class Reducing(Evaluating):
         weighted = None if starts else self.weighted(e, unrolled, points, ranges)
         if weighted is not None:
             return weighted
-        steps = [dict(zip((i.name for i in unrolled), at)) for at in product(*(range(i.lo, i.hi) for i in unrolled))]
-        found = self.values(e.body, [{**p, **s} for p in points for s in steps], ranges)
-        results: list[Value] = []
-        for n in range(len(points)):
-            total = starts[n] if starts else NEUTRAL[e.op]
-            for v in found[n * len(steps) : (n + 1) * len(steps)]:
-                total = self.combine(e.op, total, v)
-            results.append(total)
-        return results
+        found = self.values(e.body, steps(points, unrolled), ranges)
+        return [reduce(partial(self.combine, e.op), row, first) for row, first in zip(rows(found, len(points)), starts or repeat(NEUTRAL[e.op]))]
 
     def weighted(self, e: Reduce, unrolled: Sequence[Iter], points: Sequence[Point], ranges: Ranges) -> list[Value] | None:
         """The reduction as the product of a known matrix and the values that it weights; None if it is no such product at these points."""
@@ -129,25 +125,33 @@ class Reducing(Evaluating):
             return None
         assert isinstance(e.body, Apply)
         rest = Apply("mul", (*(a for a in e.body.args if a not in given), Lit(1.0)))
-        steps = [dict(zip((i.name for i in unrolled), at)) for at in product(*(range(i.lo, i.hi) for i in unrolled))]
-        places = [{**p, **s} for p in points for s in steps]
-        factors = [self.values(w, places, ranges) for w in given]
-        entries = [prod(v for v in vs if isinstance(v, float)) for vs in zip(*factors)]
-        if any(not isinstance(v, float) for vs in factors for v in vs):
+        places = steps(points, unrolled)
+        entries = self.entries(given, places, ranges)
+        if entries is None:
             return None
         used = names(rest)
         columns = [tuple(sorted((n, v) for n, v in p.items() if n in used)) for p in places]
         live = {key: place for key, place, entry in zip(columns, places, entries) if entry}
         found: dict[Hashable, Value] = dict(zip(live, self.values(rest, list(live.values()), ranges)))
         groups: dict[tuple[Hashable, ...], list[int]] = {}
-        for n in range(len(points)):
-            groups.setdefault(tuple(columns[n * len(steps) : (n + 1) * len(steps)]), []).append(n)
+        for n, row in enumerate(rows(columns, len(points))):
+            groups.setdefault(row, []).append(n)
+        matrix = rows(entries, len(points))
         results: list[Value] = [0.0] * len(points)
         for keys, members in groups.items():
-            matrix = tuple(tuple(entries[n * len(steps) : (n + 1) * len(steps)]) for n in members)
-            for n, value in zip(members, self.mapped(matrix, [found.get(k, 0.0) for k in keys])):
+            for n, value in zip(members, self.mapped(tuple(matrix[n] for n in members), [found.get(k, 0.0) for k in keys])):
                 results[n] = value
         return results
+
+    def entries(self, given: Sequence[Expr], places: Sequence[Point], ranges: Ranges) -> list[float] | None:
+        """The product of the weights at each place; None if one is no number."""
+        found = []
+        for values in zip(*(self.values(w, places, ranges) for w in given)):
+            known = [v for v in values if isinstance(v, float)]
+            if len(known) < len(values):
+                return None
+            found.append(prod(known))
+        return found
 
     def mapped(self, matrix: Matrix, columns: Sequence[Value]) -> list[Value]:
         """A known matrix applied to values."""
@@ -188,13 +192,9 @@ class Reducing(Evaluating):
         for a in accumulators:
             self.statements.append(tirx.BufferStore(a, self.tir(NEUTRAL[e.op], lanes), [self.slot(lanes)]))
         self.loops(e, rolled, unrolled, places, accumulators, ranges)
-        totals: list[Value] = []
-        for n in range(len(points)):
-            total: Value = NEUTRAL[e.op]
-            for a in accumulators[n * len(chains) : (n + 1) * len(chains)]:
-                total = self.combine(e.op, total, self.bind(tirx.BufferLoad(a, [self.slot(lanes)])))
-            totals.append(total)
-        return totals
+        neutral: Value = NEUTRAL[e.op]
+        loads = (map(self.bind, (tirx.BufferLoad(a, [self.slot(lanes)]) for a in row)) for row in rows(accumulators, len(points)))
+        return [reduce(partial(self.combine, e.op), row, neutral) for row in loads]
 
     def slot(self, lanes: int) -> Tir:
         zero = self.constant(0)
@@ -225,6 +225,18 @@ class Reducing(Evaluating):
             found = self.reduce(e, points, inner)
             wide = [self.bind(self.tir(v, lanes)) for v in found]
         return [vectors.horizontal(v, e.op, self.bind) for v in wide]
+
+
+def steps(points: Sequence[Point], unrolled: Sequence[Iter]) -> list[Point]:
+    """Every point at every value of the iterators, point after point."""
+    values = [dict(zip((i.name for i in unrolled), at)) for at in product(*(range(i.lo, i.hi) for i in unrolled))]
+    return [{**p, **v} for p in points for v in values]
+
+
+def rows(values: Sequence[T], count: int) -> list[tuple[T, ...]]:
+    """As many rows of equal length, one after the other."""
+    length = len(values) // count if count else 0
+    return [tuple(values[n * length : (n + 1) * length]) for n in range(count)]
 
 
 def has_loads(e: Expr) -> bool:
@@ -263,11 +275,16 @@ def plain_in(a: Access, i: Iter) -> bool:
     return all(not isinstance(t, Floor) or i.name not in t.num.names() for t, _ in a.address.terms)
 
 
+def in_floors(e: Reduce, ranges: Ranges) -> set[str]:
+    """The iterators in floor divisions of the body's index functions."""
+    functions = (f for x, _ in expanded(e.body, ranges) for f in own_index_functions(x))
+    return {n for f in functions for a, _ in f.terms if isinstance(a, Floor) for n in a.num.names()}
+
+
 def to_unroll(e: Reduce, ranges: Ranges, points: Sequence[Point], limit: int, tables: Collection[str]) -> list[Iter]:
     """Summation iterators to unroll: short ones that index a table of constants, so that zeros and ones cost nothing; then, within the limit
     on copies, those inside floor divisions, and those whose steps share most loads."""
-    functions = (f for x, _ in expanded(e.body, ranges) for f in own_index_functions(x))
-    inside = {n for f in functions for a, _ in f.terms if isinstance(a, Floor) for n in a.num.names()}
+    inside = in_floors(e, ranges)
     indexing = {n for x in walk(e.body) if isinstance(x, Load) and x.array in tables for n in x.address.names()}
     chosen = [i for i in e.sums if i.name in indexing and i.extent <= SMALL]
     copies = len(points) * prod(i.extent for i in chosen)
