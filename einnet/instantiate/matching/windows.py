@@ -157,12 +157,20 @@ def _dimension(ix: Index, box: Range, step: int, of_weight: frozenset[str], scop
     own = [i for i in used if i not in taps and i.name not in of_weight and i.extent > 1]
     if not own:
         return _plain(ix, box, of_weight, scope)
-    backward = [i.name for i in taps if ix.coefficient(i.name) < 0 and i.extent > 1]
-    if backward and ix.den == 1 and all(ix.coefficient(i.name) > 0 for i in own):
-        return Reflect(f"the window of {', '.join(i.name for i in own)} and {backward[0]} runs backwards", backward[0])
+    backward = _backward(ix, own, taps)
+    if backward is not None:
+        return backward
     if len(own) == 1 and len(taps) < 2 and len(used) == 1 + len(taps):
         return _window(ix, box, step, own[0], taps[0] if taps else None)
     return _mixed(ix, [i.name for i in own], [i.name for i in taps], scope)
+
+
+def _backward(ix: Index, own: Sequence[Iter], taps: Sequence[Iter]) -> Reflect | None:
+    """The first tap to count from its other end, where loops go forwards and taps backwards."""
+    backward = [i.name for i in taps if ix.coefficient(i.name) < 0 and i.extent > 1]
+    if not backward or ix.den != 1 or any(ix.coefficient(i.name) <= 0 for i in own):
+        return None
+    return Reflect(f"the window of {', '.join(i.name for i in own)} and {backward[0]} runs backwards", backward[0])
 
 
 def _plain(ix: Index, box: Range, of_weight: frozenset[str], scope: Scope) -> Index | str:
