@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
 from einnet.derivation.facts import is_copy, product_reads
 from einnet.expr.nodes import Read, Scope, is_weight
@@ -75,14 +75,15 @@ def opened(form: Form, shared: bool = True) -> tuple[dict[Scope, bool], set[Scop
     If `shared`, a contraction that is read in several places is one of them, not what reads it: it is the same wherever it is read.
     """
     vendor = {s for s, _ in form.matches}
-    inner = [s for s in form.computed if s is not form.tree and s not in vendor]
-    reductions = dict.fromkeys(s for s in inner if not is_weight(s) and s.reduces)
-    if not reductions:
-        return {}, set()
-    within = {s: s.inside | {s} for s in reductions}
-    products = [s for s in reductions if s.sums and len(product_reads(s.body) or ()) > 1]
-    common = [s for s in products if inner.count(s) > 1] if shared else []
-    reductions = {s: None for s in reductions if s in products or within[s].isdisjoint(common)}
-    top = [s for s in reductions if not any(s in t.inside for t in reductions)]
-    top = [s for s in top if s.inside.isdisjoint(vendor)]
-    return {s: s in form.stored for s in top}, {t for s in top for t in within[s]}
+    reductions = _reductions([s for s in form.computed if s is not form.tree and s not in vendor], shared)
+    below = set[Scope]().union(*(s.inside for s in reductions))
+    top = [s for s in reductions if s not in below and s.inside.isdisjoint(vendor)]
+    return {s: s in form.stored for s in top}, set(top).union(*(s.inside for s in top))
+
+
+def _reductions(scopes: Sequence[Scope], shared: bool) -> list[Scope]:
+    """The reductions among scopes; if `shared`, without those, other than products, that have a product inside that is read in several places."""
+    found = [s for s in dict.fromkeys(scopes) if not is_weight(s) and s.reduces]
+    products = {s for s in found if s.sums and len(product_reads(s.body) or ()) > 1}
+    common = {s for s in products if scopes.count(s) > 1} if shared else set()
+    return [s for s in found if s in products or s.inside.isdisjoint(common)]
