@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tests import branches
+
 ROOT = Path(__file__).resolve().parent.parent
 MOST_ROOMS, MOST_MODULES = 10, 20
 """Rooms at most, and modules that stand side by side in one folder at most."""
@@ -126,6 +128,6 @@ def picture(drawn: Graph) -> list[str]:
 
 
 if __name__ == "__main__":
-    wrong = problems()
+    wrong = [*problems(), *branches.problems()]
     print("\n".join([*picture(rooms(graph())), *wrong]))
     sys.exit(bool(wrong))

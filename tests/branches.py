@@ -1,0 +1,122 @@
+"""How much one function decides: at most `MOST` branches, so that what it does can be told in a few steps. Part of `make lint`, by `tests.rooms`.
+
+A branch is what a reader has to take both ways: `if` and `elif`, loops, handlers and cases, conditional expressions, each further operand of `and`
+and `or`, and in comprehensions each `for` and each `if`. Functions and classes inside a function count for themselves; what has no branch has 1.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("einnet", "benchmarks", "tests", "docs")
+MOST = 20
+
+LEFT: dict[str, int] = {
+    "benchmarks/host.py: main": 21,
+    "einnet/compile/program_search.py: _Search.outcome": 21,
+    "einnet/compile/program_search.py: _Search.bundled": 21,
+    "einnet/compile/program_search.py: _Search.one": 22,
+    "einnet/derivation/checker/events.py: _events.visit": 23,
+    "einnet/derivation/moves/block_product.py: roles": 22,
+    "einnet/derivation/moves/pairing.py: _completed": 23,
+    "einnet/derivation/rules/band.py: needed": 25,
+    "einnet/derivation/rules/join.py: _neighbours": 24,
+    "einnet/derivation/rules/scale.py: _out_of": 21,
+    "einnet/derivation/rules/tables/stages.py: in_stages": 25,
+    "einnet/evidence/pages/explore_page.py: trace_data": 22,
+    "einnet/expr/key.py: canonical_form": 24,
+    "einnet/expr/normal/canonical.py: _of_sums_alone": 25,
+    "einnet/expr/normal/constant_sums.py: _contracted": 31,
+    "einnet/expr/normal/equations.py: Functions.reciprocal": 27,
+    "einnet/expr/normal/inline.py: _reduction_by": 21,
+    "einnet/expr/normal/inline.py: _outside": 25,
+    "einnet/expr/normal/inline.py: _expand_call": 39,
+    "einnet/expr/normal/totals.py: _bends": 21,
+    "einnet/expr/notation/markup.py: _body": 21,
+    "einnet/expr/notation/printing.py: print_index": 21,
+    "einnet/graph/bundle.py: _gathered": 27,
+    "einnet/graph/onnx/dynamic.py: carried": 24,
+    "einnet/graph/onnx/flat.py: Flattener.keep": 25,
+    "einnet/graph/onnx/flat.py: Flattener.types": 23,
+    "einnet/graph/operators/fourier.py: dft": 22,
+    "einnet/graph/passes/storage_order.py: convolution_channels": 22,
+    "einnet/graph/promise.py: Expansion._open": 21,
+    "einnet/instantiate/codegen/cpu.py: lower": 21,
+    "einnet/instantiate/codegen/cuda/rowwise.py: row": 23,
+    "einnet/instantiate/codegen/cuda/tile_search.py: TileSearch.copies": 22,
+    "einnet/instantiate/codegen/resolve.py: reduction": 23,
+    "einnet/instantiate/codegen/schedule.py: blocked": 22,
+    "einnet/instantiate/codegen/values.py: Evaluating.combine": 22,
+    "einnet/instantiate/codegen/values.py: Evaluating.load": 22,
+    "einnet/instantiate/matching/convolution.py: _directed": 21,
+    "einnet/instantiate/matching/convolution.py: _channels": 22,
+    "einnet/instantiate/matching/convolution.py: _kernel": 23,
+    "einnet/instantiate/operators/max_pool.py: _pooling": 26,
+    "einnet/instantiate/stitch.py: window_of": 21,
+    "einnet/runtime/cuda/archive.py: _check": 23,
+    "einnet/runtime/cuda/profiling/precompile.py: prepare": 21,
+    "einnet/runtime/onnx/graft.py: graft": 21,
+    "einnet/runtime/onnx/scope.py: _Body.contract": 22,
+    "einnet/search/candidates.py: choose": 24,
+    "einnet/search/copy_elimination.py: _Pass.copies": 24,
+    "einnet/search/copy_elimination.py: _Pass.alias": 21,
+    "einnet/search/settings.py: Settings.__post_init__": 21,
+    "tests/docs/test_commands.py: test_commands_options_and_targets_exist": 24,
+    "tests/expr/brute.py: Brute.body": 22,
+    "tests/expr/test_functions.py: wrong_facts": 39,
+    "tests/graph/standard.py: expanded": 22,
+    "tests/models/random_elements.py: movement": 39,
+}
+"""What has more, and how many: it gets no larger, and what is split goes from here."""
+
+BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.IfExp, ast.match_case)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def branches(function: Function) -> int:
+    count = 1
+    left: list[ast.AST] = list(ast.iter_child_nodes(function))
+    while left:
+        node = left.pop()
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            count += own(node)
+            left += ast.iter_child_nodes(node)
+    return count
+
+
+def own(node: ast.AST) -> int:
+    """The branches that a node adds to those of what stands in it."""
+    if isinstance(node, ast.BoolOp):
+        return len(node.values) - 1
+    return 1 + len(node.ifs) if isinstance(node, ast.comprehension) else int(isinstance(node, BRANCHES))
+
+
+def functions(tree: ast.AST, within: str = "") -> Iterator[tuple[str, Function]]:
+    """Every function of a module, under the names of what it stands in too."""
+    for node in ast.iter_child_nodes(tree):
+        named = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        name = f"{within}.{node.name}".lstrip(".") if named else within
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield name, node
+        yield from functions(node, name)
+
+
+def large(root: Path = ROOT) -> dict[str, int]:
+    """The functions that have more branches than `MOST`, by file and name."""
+    found = {}
+    for path in sorted(p for folder in FOLDERS for p in (root / folder).rglob("*.py")):
+        for name, function in functions(ast.parse(path.read_text())):
+            count = branches(function)
+            if count > MOST:
+                found[f"{path.relative_to(root).as_posix()}: {name}"] = count
+    return found
+
+
+def problems(root: Path = ROOT) -> list[str]:
+    """Functions that decide too much, and what is named in `LEFT` and need not be."""
+    found = large(root)
+    more = [f"{name} has {n} branches, {LEFT.get(name, MOST)} at most" for name, n in found.items() if n > LEFT.get(name, MOST)]
+    return more + [f"{name} need not be named in LEFT of tests/branches.py" for name in LEFT if name not in found and root == ROOT]
