@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from einnet.derivation.facts import in_range
 from einnet.expr.index import Index, Range, affine_parts, combine, simplify, var
-from einnet.expr.nodes import Read, Scope
+from einnet.expr.nodes import Read, Scope, Tensor
 from einnet.instantiate.kernels import dense_strides
 
 
@@ -46,9 +46,14 @@ def name_of(read: Read) -> str:
     return "the inner scope" if isinstance(read.base, Scope) else read.base.name
 
 
+def single(base: Tensor | Scope) -> bool:
+    """The elements are float32 in memory, as vendor kernels read them: those of a tensor may be of another type."""
+    return isinstance(base, Scope) or base.dtype == "f32"
+
+
 def is_alias(scope: Scope) -> bool:
-    """The scope is a copy whose memory order equals that of what it copies: no kernel is needed."""
-    if scope.sums or not isinstance(scope.body, Read):
+    """The scope is a copy whose memory order and element type equal those of what it copies: no kernel is needed."""
+    if scope.sums or not isinstance(scope.body, Read) or not single(scope.body.base):
         return False
     box = scope.body.base.box
     size = 1

@@ -9,7 +9,7 @@ from fractions import Fraction
 from einnet.derivation.facts import in_range
 from einnet.expr.index import var
 from einnet.expr.nodes import Add, Body, Call, Const, Mul, Read, Scope, Tensor, reads
-from einnet.instantiate.address import address_of, flat_index
+from einnet.instantiate.address import address_of, flat_index, single
 from einnet.instantiate.fused_functions import fused
 from einnet.instantiate.kernels import Post, View, dense_strides
 
@@ -35,7 +35,7 @@ def absorb(scope: Scope, vendor: Scope, result: View, buffer_of: BufferOf) -> tu
         return None
     windows: list[tuple[Read, View] | None] = []
     for _, operand, _, _ in steps:
-        view = operand_view(scope, operand, result, "") if operand else None
+        view = operand_view(scope, operand, result, "") if operand and single(operand.base) else None
         if operand and not view:
             return None
         windows.append((operand, view) if operand and view else None)

@@ -9,14 +9,15 @@ import pytest
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Iter, Read, Scope, reads
 from einnet.expr.notation.text import parse
-from einnet.instantiate.epilogues import operand_view
-from einnet.instantiate.kernels import Buffer, View
+from einnet.instantiate.address import is_alias
+from einnet.instantiate.epilogues import absorb, operand_view
+from einnet.instantiate.kernels import Buffer, View, dense_view
 from einnet.instantiate.matching.contraction import ALL, form_problems
 from einnet.instantiate.matching.convolution import Window
 from einnet.instantiate.matching.matmul import _separates, group_of, relayout_order, skew_problems
 from einnet.instantiate.matching.mismatches import Digits, Permute, Reflect, Relayout, Split, SumSplit, Taps, counts
-from einnet.instantiate.matching.tables import CONV, CONV3
-from einnet.instantiate.matching.types import Mismatch, NoFix
+from einnet.instantiate.matching.tables import CONV, CONV3, MATMUL
+from einnet.instantiate.matching.types import Match, Mismatch, NoFix
 from einnet.instantiate.matching.windows import leading, match_conv
 from einnet.instantiate.padding import Stack, stack_of
 
@@ -140,3 +141,16 @@ def test_windows_of_an_operand_over_a_result(operand: str, result: View, found: 
     scope = parse(f"A : f32[4,6]\nB : f32[6]\nC : f32[6,4]\nL[i<4,j<1,k<6] {operand}")
     (r,) = operands(scope)
     assert operand_view(scope, r, result, "b") == found
+
+
+@pytest.mark.parametrize("kind", ["bool", "i64", "f16"])
+def test_no_library_reads_another_type(kind: str) -> None:
+    """A library would take what stands there for float32: an operand of another type is not matched, added afterwards, or taken as it lies."""
+    product = "L[m<8,n<8] Σ[k<8] A[m,k]*B[k,n]"
+    assert isinstance(MATMUL.match(parse("A : f32[8,8]\nB : f32[8,8]\n" + product)), Match)
+    assert not isinstance(MATMUL.match(parse(f"A : {kind}[8,8]\nB : f32[8,8]\n" + product)), Match)
+    tail = parse(f"A : f32[8,8]\nB : f32[8,8]\nC : {kind}[8,8]\nL[m<8,n<8] {{{product}}}[m,n] + C[m,n]")
+    (inner,) = tail.nested
+    assert absorb(tail, inner, dense_view("Y", (8, 8)), lambda base: "C") is None
+    assert not is_alias(parse(f"C : {kind}[8,8]\nL[m<8,n<8] C[m,n]"))
+    assert is_alias(parse("C : f32[8,8]\nL[m<8,n<8] C[m,n]"))

@@ -17,6 +17,7 @@ from einnet.expr.nodes import Scope, Tensor
 from einnet.expr.notation.latex import name_latex
 from einnet.expr.notation.markup import name_html, wrapped
 from einnet.expr.remember import Hashed, hashed_once
+from einnet.instantiate.address import single
 from einnet.instantiate.kernels import VendorKernel
 
 Group = tuple[bool, ...]
@@ -124,6 +125,8 @@ class NoFix(Mismatch):
 def _matched(scope: Scope, table: Table) -> Match | tuple[Mismatch, ...]:
     """What the row's own matcher says, once: a search comes by the same scope on many ways."""
     found = table.matcher(scope, table)
+    if isinstance(found, Match) and not all(map(single, found.operands)):
+        return (NoFix("an operand has elements of another type than float32"),)
     return tuple(found) if isinstance(found, list) else found
 
 
