@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -18,6 +19,12 @@ INF = math.inf
 SIZES = np.logspace(-40, 38, 3000)
 WIDE = np.concatenate([SIZES, -SIZES, np.linspace(-110, 110, 5001), np.linspace(-5, 5, 5001), [0.0, INF, -INF]])
 POSITIVE = np.concatenate([np.logspace(-44, 38.5, 9000), np.linspace(0.3, 3, 5001), [0.0, INF]])
+
+HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float64)
+MIDDLES = (HALVES[:0x7C00] + HALVES[1:0x7C01])[:-1] / 2
+BESIDE = np.nextafter(MIDDLES.astype(np.float32), 1)
+TIES = np.concatenate([HALVES[np.isfinite(HALVES)], MIDDLES, BESIDE, -MIDDLES, [65519.99, 65520.0, 3.3961776e38]])
+"""All numbers of float16, what lies in the middle of two or beside it, and where it ends."""
 
 EXACT: dict[str, tuple[Callable[[float], float], np.ndarray]] = {
     "relu": (lambda x: max(x, 0.0), WIDE),
@@ -38,6 +45,8 @@ EXACT: dict[str, tuple[Callable[[float], float], np.ndarray]] = {
     "atan": (math.atan, WIDE),
     "sin": (math.sin, np.linspace(-50, 50, 5001)),
     "cos": (math.cos, np.linspace(-50, 50, 5001)),
+    "as_f16": (lambda x: float(np.float16(x)), np.concatenate([WIDE, TIES])),
+    "as_bf16": (lambda x: float(ml_dtypes.bfloat16(x)), np.concatenate([WIDE, TIES])),
 }
 TOLERANCE = 1e-6
 ABSOLUTE = {"sigmoid": 1.2e-38, "sin": 1e-6, "cos": 1e-6}

@@ -174,6 +174,45 @@ def power(x: Expr, y: Expr, bind: Bind) -> Expr:
     return tirx.pow(x, y)
 
 
+def _rounded_bits(x: Expr, lost: int) -> Expr:
+    """x without its last so many binary digits, to nearest and half to even: what is added carries into the exponent where it has to."""
+    bits = tirx.reinterpret(_type("int32", x), x)
+    odd = (bits >> _integer(lost, x)) & _integer(1, x)
+    return tirx.reinterpret(_type("float32", x), (bits + odd + _integer((1 << lost - 1) - 1, x)) & _integer(-(1 << lost), x))
+
+
+def as_bf16(x: Expr, bind: Bind) -> Expr:
+    """The upper half of the bits; NaN as it is."""
+    return tirx.Select(tirx.isnan(x), x, _rounded_bits(x, 16))
+
+
+def as_f16(x: Expr, bind: Bind) -> Expr:
+    """Below 2^-14 to multiples of 2^-24, the digits that a sum with 1/2 keeps; from 65520 on infinity. NaN and infinities as they are."""
+    size, half = bind(tirx.abs(x)), number(0.5, x)
+    small = bind(bind(size + half) - half)
+    large = bind(_rounded_bits(size, 13))
+    found = tirx.Select(size < number(2.0**-14, x), small, tirx.Select(size < number(65520.0, x), large, size * number(float("inf"), x)))
+    return _signed(tirx.reinterpret(_type("int32", x), x), bind(found))
+
+
+def _signed(bits: Expr, size: Expr) -> Expr:
+    """A number of this size with the sign of the bits of a float32."""
+    sign = bits & _integer(-(1 << 31), bits)
+    return tirx.reinterpret(_type("float32", bits), tirx.reinterpret(_type("int32", bits), size) | sign)
+
+
+def widened(bits: Expr, kind: str) -> Expr:
+    """The float32 that a number of a shorter type is, from the 16 bits that hold it."""
+    wide = bits.astype(_type("int32", bits))
+    if kind == "bf16":
+        return tirx.reinterpret(_type("float32", bits), wide << _integer(16, bits))
+    size = wide & _integer(0x7FFF, bits)
+    scaled = tirx.reinterpret(_type("float32", bits), size << _integer(13, bits)) * number(2.0**112, bits)
+    special = tirx.reinterpret(_type("float32", bits), (size << _integer(13, bits)) | _integer(0x7F800000, bits))
+    found = tirx.Select(size < _integer(0x7C00, bits), scaled, special)
+    return _signed(wide << _integer(16, bits), found)
+
+
 def truth(condition: Expr, like: Expr) -> Expr:
     """1 where the condition holds, else 0."""
     return tirx.Select(condition, number(1.0, like), number(0.0, like))
@@ -212,6 +251,7 @@ UNARY: dict[str, Callable[[Expr, Bind], Expr]] = {
     "round": lambda x, bind: tirx.nearbyint(x),
     "sin": lambda x, bind: tirx.sin(x),
     "cos": lambda x, bind: tirx.cos(x),
+    "as_f16": as_f16, "as_bf16": as_bf16,
     "not": lambda x, bind: truth(tirx.EQ(x, number(0.0, x)), x),
     "isnan": lambda x, bind: truth(tirx.isnan(x), x),
 }  # fmt: skip

@@ -19,6 +19,8 @@ from einnet.runtime.onnx.softmax import once, softmax
 
 FLOAT, BOOL = 1, 9
 """Element types by their numbers in ONNX."""
+SHORTER = {"as_f16": 10, "as_bf16": 16}
+"""Roundings to other types, which are casts there and back."""
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -143,6 +145,9 @@ class _Body:
         if name == "choose":
             condition = self.e.op("Cast", [args[0].value], args[0].value.shape, to=BOOL)
             return self.join("Where", Aligned(condition, args[0].names), *args[1:])
+        if name in SHORTER:
+            short = self.e.op("Cast", [args[0].value], args[0].value.shape, to=SHORTER[name])
+            return Aligned(self.e.op("Cast", [short], short.shape, to=FLOAT), args[0].names)
         if function.onnx is None:
             assert name == "not", f"no ONNX operator for {name}"
             made = self.join("Equal", args[0], self.number(0))
