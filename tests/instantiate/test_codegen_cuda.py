@@ -264,6 +264,7 @@ def test_a_text_that_is_too_long_is_written_without_tiles_or_not_at_all(monkeypa
 def test_nan_goes_through_every_function():
     bodies = [
         *(f"{f}(X[i])" for f in ("relu", "exp", "log", "tanh", "sigmoid", "erf", "softplus", "sign", "sqrt", "abs", "floor", "round")),
+        "as_f16(X[i])", "as_bf16(X[i])",
         "max(X[i],Y[i])", "max(Y[i],X[i])", "min(X[i],Y[i])", "min(Y[i],X[i])", "min(max(X[i],-1),1)", "max(1/2,X[i])",
     ]  # fmt: skip
     text = "0"
@@ -288,3 +289,14 @@ def test_nan_anywhere_in_a_row_is_its_maximum(reduction):
     out = np.zeros(64, np.float32)
     execute(lower_cuda(op, "k"), {"operand 0": x, OUT: out})
     assert np.isnan(out[:63]).all() and np.isfinite(out[63])
+
+
+@needs_compiler
+@pytest.mark.parametrize("text", ["L[m<64,n<1024] as_f16(3*H[m,n]) + as_bf16(H[m,n])", "L[m<60,n<1024] H[m+7,n-3]"])
+def test_every_float16_is_read_and_rounded(text):
+    scope = parse("H : f16[64,1024]\n" + text)
+    op = EOperator(scope, (("H", dense_view("H", (64, 1024))),), dense_view("out", scope.shape))
+    given = np.arange(1 << 16, dtype=np.uint16).view(np.float16).reshape(64, 1024)
+    out = np.zeros(scope.shape, np.float32)
+    execute(lower_cuda(op, "k"), {"operand 0": given, OUT: out})
+    np.testing.assert_array_equal(out, evaluate(scope, {"H": given}, "float32"))

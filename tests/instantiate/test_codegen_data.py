@@ -79,3 +79,10 @@ def test_elements_of_other_types(text: str) -> None:
     given = {"X": rng.integers(-3, 4, (6, 33)).astype(np.float32), "C": rng.random((6, 33)) < 0.5, "N": rng.integers(-2, 7, (6, 33))}
     np.testing.assert_array_equal(run(scope, {n: v for n, v in given.items() if n in text}), evaluate(scope, given))
 
+
+
+@pytest.mark.parametrize("text", ["L[m<64,n<1024] H[m,n]", "L[n<1024,m<64] H[m,n]", "L[m<60,n<1024] H[m+7,n-3]", "L[m<3] H[m,5]"])
+def test_every_float16_is_read(text: str) -> None:
+    scope = parse("H : f16[64,1024]\n" + text)
+    given = {"H": np.arange(1 << 16, dtype=np.uint16).view(np.float16).reshape(64, 1024)}
+    np.testing.assert_array_equal(run(scope, given), evaluate(scope, given, "float32"))

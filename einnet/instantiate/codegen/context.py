@@ -43,6 +43,8 @@ class Context:
         self.arrays = dict(arrays)
         self.tables = tables
         self.index_type = index_type
+        self.halves: Mapping[str, str] = {}
+        """The element types of the arrays of 16 bits that hold floats."""
         self.variables: dict[str, Tir] = {}
         self.lane: Iter | None = None
         self.statements: list[Stmt] = []
@@ -121,6 +123,13 @@ class Context:
         v = tirx.Var(self.fresh("v"), loaded.ty)
         self.statements.append(tirx.Bind(v, loaded))
         return v
+
+    def single(self, array: str, loaded: Tir) -> Tir:
+        """What was loaded from an array of another type as float32."""
+        width = mathfunctions.lanes(loaded)
+        if array in self.halves:
+            return mathfunctions.widened(loaded, self.halves[array])
+        return loaded.astype(f"float32x{width}" if width > 1 else "float32")
 
     def offset(self, value: Tir) -> Tir:
         """A variable with the value of an index; TVM may reason about it."""

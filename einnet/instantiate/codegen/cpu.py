@@ -16,6 +16,7 @@ from tvm.target import Target
 
 from einnet.derivation.rules.transitions import running
 from einnet.expr.nodes import Scope, Tensor, reads, tensors
+from einnet.graph.dtypes import HALVES
 from einnet.instantiate.codegen.nests import sequence
 from einnet.instantiate.codegen.operation_counts import flops, moved_bytes
 from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, TABLE_SIZE, resolve
@@ -68,7 +69,7 @@ def lower(
     own = {t.name: np.array(t.values, dtype=np.float32).reshape(t.shape) for t in tensors(op.scope).values() if t.values is not None}
     tables = {n: table(views[n], v) for n, v in {**(constants or {}), **own}.items() if n in views and v.size <= TABLE_SIZE}
     writer = RunningNests(arrays, tables, index_type)
-    writer.threads = threads
+    writer.threads, writer.halves = threads, halves(op.scope)
     with writer.frame():
         recurrence = running(op.scope) if all(isinstance(r.base, Tensor) for r in reads(op.scope.body)) else None
         if recurrence is None:
@@ -86,6 +87,11 @@ def lower(
 def element_types(scope: Scope) -> dict[str, str]:
     """What the code calls the element type of each tensor that has one."""
     return {t.name: ELEMENTS[t.dtype] for t in tensors(scope).values() if t.dtype in ELEMENTS}
+
+
+def halves(scope: Scope) -> dict[str, str]:
+    """The element types of the tensors of which the code sees the bits."""
+    return {t.name: t.dtype for t in tensors(scope).values() if t.dtype in HALVES}
 
 
 def reach(view: View) -> int:

@@ -61,9 +61,9 @@ EXPENSIVE = named(costly=True)
 
 ELEMENTS = {
     "f32": "float32", "bool": "uint8", "f64": "float64", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
-    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "f16": "uint16",
 }  # fmt: skip
-"""Element types that generated kernels read, and what the code calls them; they compute with float32 and give it."""
+"""Element types that generated kernels read, and what the code calls what holds them (`mathfunctions.widened`); they compute with float32."""
 
 TABLE_SIZE = 256
 """Constant operands up to this many elements become literals where they are read at known indices."""

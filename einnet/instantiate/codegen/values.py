@@ -243,7 +243,7 @@ class Evaluating(Context, ABC):
         mask = vectors.broadcast(vectors.conjunction([self.condition(c) for c in e.guards]), width) if e.guards else None
         if mask is not None:
             where = tirx.Select(mask, where, vectors.broadcast(self.constant(0), width))
-        loaded = self.bind(tirx.BufferLoad(buffer, [where]).astype(f"float32x{width}" if width > 1 else "float32"))
+        loaded = self.bind(self.single(e.array, tirx.BufferLoad(buffer, [where])))
         return loaded if mask is None else tirx.Select(mask, loaded, self.tir(e.fill, width))
 
     def bordered_load(self, buffer: Buffer, e: Load) -> Tir:

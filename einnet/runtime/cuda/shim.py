@@ -89,6 +89,9 @@ Values that lanes exchange lie in two arrays by turns: who writes again into the
 OPTIONS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-pthread", "-U_FORTIFY_SOURCE")
 """Compilers of some systems harden by themselves: jumps between the stacks of coroutines would end the process."""
 
+ARRAY = "struct Array { void* at; template <class T> operator T*() const { return static_cast<T*>(at); } };"
+"""A pointer to elements of whatever type a function reads there."""
+
 ALONE = "std::lock_guard<std::mutex> alone(running);"
 
 
@@ -132,7 +135,7 @@ def source(texts: Mapping[str, str], arguments: Mapping[str, int]) -> str:
     bodies = {name: body for text in texts.values() for name, body in functions(text).items()}
     runs = []
     for function, count in arguments.items():
-        given = ", ".join(f"pointers[{n}]" for n in range(count))
+        given = ", ".join(f"Array{{pointers[{n}]}}" for n in range(count))
         if _MEETING.search(bodies[function]):
             runs.append(
                 f"static void body_{function}(float** pointers) {{ {function}({given}); }}\n"
@@ -148,7 +151,7 @@ def source(texts: Mapping[str, str], arguments: Mapping[str, int]) -> str:
             )
     meeting = any(_MEETING.search(text) for text in texts.values())
     played = (_SHARED.sub(r"\1 static", text) for text in texts.values())
-    return "\n".join((PRELUDE, "#include <mutex>\nstatic std::mutex running;", TURNS if meeting else "", *played, *runs))
+    return "\n".join((PRELUDE, "#include <mutex>\nstatic std::mutex running;", ARRAY, TURNS if meeting else "", *played, *runs))
 
 
 def functions(text: str) -> dict[str, str]:

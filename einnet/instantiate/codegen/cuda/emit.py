@@ -15,14 +15,15 @@ from tvm.target import Target
 
 from einnet.errors import BackendError
 from einnet.expr.nodes import tensors
+from einnet.graph.dtypes import HALVES
 from einnet.instantiate.codegen.canonicalise import normalise
-from einnet.instantiate.codegen.cpu import element_types, reach, table
+from einnet.instantiate.codegen.cpu import reach, table
 from einnet.instantiate.codegen.cuda.blocks import Blocks
 from einnet.instantiate.codegen.cuda.grid import CudaOperator, GridKernel
 from einnet.instantiate.codegen.cuda.per_thread import Threads
 from einnet.instantiate.codegen.cuda.rowwise import divided
 from einnet.instantiate.codegen.ir import Load, Nest, expanded, picks
-from einnet.instantiate.codegen.resolve import OUT, TABLE_SIZE, resolve
+from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, TABLE_SIZE, resolve
 from einnet.instantiate.kernels import EOperator
 
 __all__ = ["LONGEST", "CudaOperator", "GridKernel", "lower_cuda"]
@@ -45,7 +46,7 @@ def lower_cuda(op: EOperator, name: str) -> CudaOperator:
     tables = {n: table(views[n], v) for n, v in own.items() if n in views and v.size <= TABLE_SIZE}
     alias = any(v.buffer == op.out.buffer for v in views.values())
     found = divided(resolve(op, tables.keys()), apart=not alias)
-    types = element_types(op.scope)
+    types = {t.name: t.dtype for t in tensors(op.scope).values()}
     sizes = {**{n: reach(v) for n, v in views.items()}, OUT: reach(op.out), **found.sizes}
     places = {a: f"operand {n}" for n, a in enumerate(views)}
     texts, kernels = [], []
@@ -64,7 +65,7 @@ Tables = dict[str, dict[int, float]]
 def _written(nest: Nest, name: str, sizes: dict[str, int], tables: Tables, types: dict[str, str], alias: bool) -> tuple[str, GridKernel]:
     """The kernel by blocks that share memory; where that is too long a text, or it reads at places that are data, by threads alone."""
     parts = [e for e, _ in expanded(nest.expr, nest.ranges)]
-    plain = all(types.get(e.array, "float32") == "float32" for e in parts if isinstance(e, Load)) and not any(map(picks, parts))
+    plain = all(types.get(e.array, "f32") == "f32" for e in parts if isinstance(e, Load)) and not any(map(picks, parts))
     for writer in (Blocks, Threads) if plain else (Threads,):
         text, kernel = _emit(nest, name, sizes, tables, types, alias, writer)
         if len(text) <= LONGEST:
@@ -76,11 +77,12 @@ def _emit(
     nest: Nest, name: str, sizes: dict[str, int], tables: Tables, types: dict[str, str], alias: bool, kind: type[Blocks | Threads]
 ) -> tuple[str, GridKernel]:
     order = tuple(sizes)
-    of = {a: types.get(a, "float32") for a in order}
+    of = {a: ELEMENTS[types.get(a, "f32")] for a in order}
     handles = {a: tirx.Var(f"array{n}", PointerType(PrimType(of[a]))) for n, a in enumerate(order)}
     arrays = {a: tirx.decl_buffer((max(1, sizes[a]),), of[a], f"array{n}_data", data=handles[a], data_alignment=4) for n, a in enumerate(order)}
     index_type = "int32" if max(sizes.values()) < 1 << 30 else "int64"
     writer = kind(arrays, tables, index_type)
+    writer.halves = {a: t for a, t in types.items() if t in HALVES}
     body = tirx.SeqStmt([*(tirx.DeclBuffer(arrays[a], data=handles[a]) for a in order), writer.grid(nest, exact=alias)])
     function = tirx.PrimFunc([handles[a] for a in order], body).with_attr("global_symbol", name)
     text, device = _device_text(tvm.IRModule({name: function}))

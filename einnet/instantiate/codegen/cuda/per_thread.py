@@ -172,7 +172,7 @@ class Threads(Context):
             return tirx.const(self.tables[e.array][e.address.const], "float32")
         plain = tirx.BufferLoad(self.arrays[e.array], [self.scalar(e.address)])
         if self.arrays[e.array].dtype != "float32":
-            plain = plain.astype("float32")
+            plain = self.single(e.array, plain)
         if not e.guards:
             return plain
         return tirx.if_then_else(tirx.all(*(self.condition(c) for c in e.guards)), plain, tirx.const(e.fill, "float32"))
