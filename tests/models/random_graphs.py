@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.models.random_elements import binary, choice, movement, of_positive, opaque, parametrised, reduction, unary
 from tests.models.random_layers import convolution, einsum, normalisation, pooling, product, resizing
@@ -39,3 +40,17 @@ def random_graph(seed: int, nodes: int = 6) -> onnx.ModelProto:
     infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, g.live[n]) for n in (*g.inputs, *outputs)]
     graph = helper.make_graph(g.nodes, f"random{seed}", infos[: len(g.inputs)], infos[len(g.inputs) :], g.weights)
     return wrapped(graph, g.opset)
+
+
+def halved(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same graph on float16: its inputs, outputs, and weights but those that an operator wants as float32."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    kept = {name for n in made.graph.node if n.op_type in ("Resize", "Upsample") for name in n.input[1:]}
+    for info in (*made.graph.input, *made.graph.output):
+        info.type.tensor_type.elem_type = TensorProto.FLOAT16
+    for weight in made.graph.initializer:
+        if weight.data_type == TensorProto.FLOAT and weight.name not in kept:
+            with np.errstate(over="ignore"):
+                weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight).astype(np.float16), weight.name))
+    return made

@@ -11,8 +11,8 @@ import onnx
 import onnx_ir as ir
 
 from einnet.errors import ModelError, NotStaticError
-from einnet.expr.nodes import Read, Scope, Tensor, indices, is_weight
-from einnet.graph.dtypes import dtype_name
+from einnet.expr.nodes import Read, Scope, Tensor, indices, is_weight, tensors
+from einnet.graph.dtypes import HALVES, dtype_name
 from einnet.graph.onnx.bodies import with_body
 from einnet.graph.onnx.flat import FlatNode, Flattener
 from einnet.graph.onnx.infer import Fact, build_model
@@ -29,16 +29,16 @@ from einnet.graph.rewrite import exchange_in
 _EMBEDDED_BYTES = 1 << 16
 """Constants up to this size stay inside an opaque node's model; larger ones are weights of the program."""
 
-GIVEN_OUT = "truth values are given out"
-"""Why a program ends in a cast that the model has not: expressions give 0 and 1, and the model's output is bool."""
+GIVEN_OUT = "values of another type than float32 are given out"
+"""Why a program ends in a cast that the model has not: expressions give numbers, 0 and 1 for truth values, and the model's output is of its type."""
 
 
 def load(model: Source, shapes: Shapes | None = None) -> Program:
     """Read a model and lower every node.
 
     `shapes` gives static shapes to inputs by ONNX name; a symbolic dimension bound through one input is bound wherever the symbol occurs.
-    Initialisers that are also inputs are constants. Every float32 node with a form in the language becomes expressions; everything else
-    is kept as it is in opaque nodes.
+    Initialisers that are also inputs are constants. Every node on floats with a form in the language becomes expressions, of numbers: floats
+    of a shorter type are rounded to it where the model casts, and where they leave the program. Everything else is kept as it is in opaque nodes.
 
     Raises ModelError, on one line, for a file that cannot be read, an invalid graph, or a shape that nothing fixes.
     """
@@ -54,10 +54,12 @@ class _Lowering:
         self.model, self.flat, self.title = model, flat, title
         self.namer = Namer()
         self.tensors: dict[Fact, Tensor] = {}
+        self.widened: dict[Fact, Tensor] = {}
         self.weights: dict[str, np.ndarray] = {}
         self.done: list[ProgramNode] = []
 
-    def program(self) -> Program:
+    def program(self, given: bool = True) -> Program:
+        """The whole; outputs that are not `given` out are left as the numbers that expressions give."""
         graph = self.model.graph
         self.check_ends()
         inputs = tuple(self.tensor(self.flat.facts[value]) for value in graph.inputs)
@@ -65,7 +67,7 @@ class _Lowering:
         for _, fact in results:
             self.tensor(fact)  # the outputs get their names before all that is computed on the way
         self.parts([fact for _, fact in results])
-        outputs = tuple((name, self.given_out(name, fact).name) for name, fact in results)
+        outputs = tuple((name, (self.given_out(name, fact) if given else self.tensor(fact)).name) for name, fact in results)
         names = {t.name: str(value.name) for t, value in zip(inputs, graph.inputs)}
         names |= {tensor: name for name, tensor in reversed(outputs)} | names
         used = {name for node in self.done for name in node.inputs} | {name for _, name in outputs}
@@ -107,11 +109,27 @@ class _Lowering:
         if fact not in self.tensors:
             assert fact.dtype is not None
             assert fact.shape is not None
-            tensor = Tensor(self.namer(fact.name), fact.shape, fact.dtype, fact.value is not None)
+            wide = fact.value is not None and fact.dtype in HALVES
+            tensor = Tensor(self.namer(fact.name), fact.shape, "f32" if wide else fact.dtype, fact.value is not None)
             self.tensors[fact] = tensor
             if fact.value is not None:
-                self.weights[tensor.name] = np.asarray(fact.value, order="C")
+                self.weights[tensor.name] = np.asarray(fact.value, np.float32 if wide else None, order="C")
         return self.tensors[fact]
+
+    def number(self, fact: Fact) -> Tensor:
+        """The tensor in which expressions find a value: floats of a shorter type stand in one of float32."""
+        tensor = self.tensor(fact)
+        if tensor.dtype not in HALVES:
+            return tensor
+        if fact not in self.widened:
+            self.widened[fact] = Tensor(self.namer(f"{fact.name}_wide"), tensor.shape)
+        return self.widened[fact]
+
+    def widen(self, fact: Fact) -> None:
+        """Append the copy of floats of a shorter type as float32, once."""
+        wide, loops = self.widened[fact], loops_of(fact.shape or ())
+        if all(wide not in n.outputs for n in self.done):
+            self.done.append(Node(wide, Scope(loops, (), Read(self.tensor(fact), indices(loops))), (f"Cast {fact.name!r}",)))
 
     def part(self, nodes: Sequence[FlatNode], outside: set[Fact]) -> None:
         """One node as expressions if it has any, else the nodes as one opaque node."""
@@ -135,7 +153,7 @@ class _Lowering:
     def directly(self, node: FlatNode, used: set[Fact]) -> Unsupported | None:
         """Append what the function of the node's operator gives, or say why it gives nothing."""
         values = [node.reads.get(str(v.name)) if v is not None else None for v in node.node.inputs]
-        inputs = tuple(None if f is None else Operand(self.tensor(f), f.value, f.dtype or "") for f in values)
+        inputs = tuple(None if f is None else Operand(self.number(f), f.value, "f32" if f.dtype in HALVES else f.dtype or "") for f in values)
         outside = [f for f in node.results if f in used]
         made = {f: replace(self.tensor(f), dtype="f32") for f in outside}
         outputs = tuple(None if f is None else made.get(f) for f in node.outputs)
@@ -146,6 +164,10 @@ class _Lowering:
         if isinstance(lowered, Unsupported):
             return lowered
         self.weights.update(lowered.weights)
+        read = {name for _, scope in lowered.chain for name in tensors(scope)}
+        for fact in values:
+            if fact in self.widened and self.widened[fact].name in read:
+                self.widen(fact)
         own = {tensor.name: tensor for tensor, _ in lowered.chain}
         self.tensors.update({f: own[t.name] for f, t in made.items()})
         self.done.extend(Node(tensor, scope, (node.label,)) for tensor, scope in lowered.chain)
@@ -161,7 +183,7 @@ class _Lowering:
         if body is None or len(body.graph.output) < len(wanted):
             return why
         try:
-            inner = load(body)
+            inner = _Lowering(graph := read(body), Flattener(graph, self.title), self.title).program(given=False)
         except ModelError as error:
             return Unsupported(f"{why.why}; its function body: {error}")
         opaque = next((n for n in inner.nodes if isinstance(n, Opaque)), None)
@@ -195,7 +217,7 @@ class _Lowering:
                 self.tensors[wanted[name]] = source
 
     def typed(self, name: str, fact: Fact) -> tuple[tuple[str, Fact], onnx.NodeProto | None]:
-        """An input of an opaque node: as it is, or as the numbers 0 and 1 that an expression gives for truth values, with their cast."""
+        """An input of an opaque node: as it is, or as the numbers that an expression gives, 0 and 1 for truth values, with their cast."""
         if self.tensor(fact).dtype == fact.dtype:
             return (name, fact), None
         assert fact.elem is not None

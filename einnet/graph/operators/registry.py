@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from einnet.expr.nodes import Scope, Tensor, reads, tensors, used_names
+from einnet.graph.dtypes import HALVES
 from einnet.graph.operators.activation import ACTIVATIONS
 from einnet.graph.operators.choice import CHOICE
 from einnet.graph.operators.contraction import einsum, gemm, matmul
@@ -56,7 +57,7 @@ ONE_SOURCE = frozenset({*MOVEMENT, *SLICING} - {"Concat", "Pad"})
 
 INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 
-ELEMENTS = ("f32", "bool", *INTEGERS)
+ELEMENTS = ("f32", "bool", *HALVES, *INTEGERS)
 """Types of which expressions are."""
 
 MOST_ELEMENTS = 1 << 36
@@ -85,7 +86,10 @@ def moves_small(op: Op) -> bool:
 
 
 def lower(op: Op) -> Lowered | Unsupported:
-    """The expressions of a node, or why there are none. Only float32 tensors, and truth values in such, have expressions."""
+    """The expressions of a node, or why there are none. Numbers of float32 have expressions, truth values in such, and floats of shorter types.
+
+    An expression gives numbers that are rounded to the shorter type where they leave the program.
+    """
     function = OPERATORS.get(op.op_type)
     if function is None:
         return Unsupported(f"{op.op_type} has no expression")

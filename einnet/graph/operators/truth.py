@@ -6,6 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from einnet.expr.nodes import INF, Body, Call, Const, make_mul
+from einnet.graph.dtypes import HALVES
 from einnet.graph.operators.builders import pointwise
 from einnet.graph.operators.op import EXACT_INTEGERS, Function, Op, Result, Unsupported
 
@@ -52,7 +53,14 @@ def is_infinite(op: Op) -> Result:
 
 
 def cast(op: Op) -> Result:
-    """To float32 from integers and truth values, to integers from what is small; to a truth value, what is not 0. NaN is not 0."""
+    """To float32 from integers and truth values, to a shorter float rounded, to integers from what is small; to a truth value, what is not 0.
+
+    NaN is not 0. What is cast to float32 from a shorter float is it already.
+    """
+    if op.element in HALVES:
+        if op.input(0).element not in ("f32", "bool") and not op.input(0).small:
+            return Unsupported(f"a cast of integers to {op.element}")
+        return pointwise(op, lambda x: Call(f"as_{op.element}", (x,)), 1)
     if op.element == "bool":
         return pointwise(op, lambda x: x if op.input(0).element == "bool" else opposite(equal(x, ZERO)), 1)
     if op.element != "f32" and not op.input(0).small:
