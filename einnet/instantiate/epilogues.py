@@ -35,7 +35,7 @@ def absorb(scope: Scope, vendor: Scope, result: View, buffer_of: BufferOf) -> tu
         return None
     windows: list[tuple[Read, View] | None] = []
     for _, operand, _, _ in steps:
-        view = operand_view(scope, operand, result, "") if operand and single(operand.base) else None
+        view = operand_view(scope, operand, result, "") if operand else None
         if operand and not view:
             return None
         windows.append((operand, view) if operand and view else None)
@@ -102,7 +102,7 @@ def operand_view(scope: Scope, operand: Read, result: View, buffer: str) -> View
     operand has a stride there if its own strides are in one proportion to the result's over all of them.
     """
     found = address_of(operand, scope.ranges)
-    if isinstance(found, str):
+    if isinstance(found, str) or not single(operand.base):
         return None
     loops = [i for i in scope.loops if i.extent > 1]
     own = dense_strides(scope.shape)

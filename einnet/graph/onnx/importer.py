@@ -125,11 +125,16 @@ class _Lowering:
             self.widened[fact] = Tensor(self.namer(f"{fact.name}_wide"), tensor.shape)
         return self.widened[fact]
 
-    def widen(self, fact: Fact) -> None:
-        """Append the copy of floats of a shorter type as float32, once."""
-        wide, loops = self.widened[fact], loops_of(fact.shape or ())
-        if all(wide not in n.outputs for n in self.done):
-            self.done.append(Node(wide, Scope(loops, (), Read(self.tensor(fact), indices(loops))), (f"Cast {fact.name!r}",)))
+    def operand(self, fact: Fact) -> Operand:
+        """A value as expressions read it."""
+        return Operand(self.number(fact), fact.value, "f32" if fact.dtype in HALVES else fact.dtype or "")
+
+    def widen(self, node: FlatNode, read: set[str]) -> None:
+        """Append the copies of floats of a shorter type as float32 that the expressions of a node read, each once."""
+        for fact in node.reads.values():
+            wide, loops = self.widened.get(fact), loops_of(fact.shape or ())
+            if wide is not None and wide.name in read and all(wide not in n.outputs for n in self.done):
+                self.done.append(Node(wide, Scope(loops, (), Read(self.tensor(fact), indices(loops))), (f"Cast {fact.name!r}",)))
 
     def part(self, nodes: Sequence[FlatNode], outside: set[Fact]) -> None:
         """One node as expressions if it has any, else the nodes as one opaque node."""
@@ -153,7 +158,7 @@ class _Lowering:
     def directly(self, node: FlatNode, used: set[Fact]) -> Unsupported | None:
         """Append what the function of the node's operator gives, or say why it gives nothing."""
         values = [node.reads.get(str(v.name)) if v is not None else None for v in node.node.inputs]
-        inputs = tuple(None if f is None else Operand(self.number(f), f.value, "f32" if f.dtype in HALVES else f.dtype or "") for f in values)
+        inputs = tuple(None if f is None else self.operand(f) for f in values)
         outside = [f for f in node.results if f in used]
         made = {f: replace(self.tensor(f), dtype="f32") for f in outside}
         outputs = tuple(None if f is None else made.get(f) for f in node.outputs)
@@ -164,10 +169,7 @@ class _Lowering:
         if isinstance(lowered, Unsupported):
             return lowered
         self.weights.update(lowered.weights)
-        read = {name for _, scope in lowered.chain for name in tensors(scope)}
-        for fact in values:
-            if fact in self.widened and self.widened[fact].name in read:
-                self.widen(fact)
+        self.widen(node, {name for _, scope in lowered.chain for name in tensors(scope)})
         own = {tensor.name: tensor for tensor, _ in lowered.chain}
         self.tensors.update({f: own[t.name] for f, t in made.items()})
         self.done.extend(Node(tensor, scope, (node.label,)) for tensor, scope in lowered.chain)
