@@ -51,7 +51,8 @@ def with_body(model: onnx.ModelProto) -> onnx.ModelProto | None:
         t.name: onnx.helper.make_tensor_type_proto(t.data_type, t.dims) for t in model.graph.initializer
     }
     operands = [types[name] if name else None for name in node.input]
-    body = standard(node, opset(model), operands) if node.domain in STANDARD else contributed(node, operands)
+    body = standard(node, opset(model), operands) if node.domain in STANDARD else None
+    body = body if body is not None and body.node else contributed(node, operands)
     if body is None or not body.node:
         return None
     made = {name for inner in body.node for name in inner.output}

@@ -18,8 +18,10 @@ from onnx.reference import ReferenceEvaluator
 from einnet.errors import ModelError, NotStaticError
 from einnet.graph.onnx.bodies import STANDARD
 from einnet.graph.onnx.infer import Fact, build_model, infer
+from einnet.graph.onnx.loops import step_of
 from einnet.graph.onnx.read import first_line
 from einnet.graph.onnx.shapes import SYMBOLS, dimension
+from einnet.graph.operators.op import Inexpressible
 
 _FOLD_ELEMENTS = 1 << 24
 """Elements of the largest array that evaluation of constants may create, where it is larger than its operands."""
@@ -187,7 +189,7 @@ class Flattener:
             fact = self.declared(value)
             fact.refine(types.get(str(value.name)))
             if fact.elem is not None and fact.shape is None:
-                fact.shape = self.carried(node, value)
+                fact.shape = self.carried(node, value) or self.gathered(model, reads, value)
             if fact.shape and min(fact.shape) < 0:  # inference does not survive an operator that reads this
                 raise NotStaticError(f"{self.title}: {node.op_type} {node.name or ''!r}: its result would have shape {list(fact.shape)}")
             if failure and node.domain in STANDARD and all(f.crosses for f in reads.values()):
@@ -203,6 +205,15 @@ class Flattener:
             return None
         declared = self.declared(node.attributes["body"].as_graph().outputs[state + 1]).shape
         return declared if declared == first.shape else None
+
+    def gathered(self, model: onnx.ModelProto, reads: dict[str, Fact], value: ir.Value) -> tuple[int, ...] | None:
+        """The shape of a result of a loop that goes round a known number of times."""
+        constants = {name: f.value for name, f in reads.items() if f.value is not None}
+        try:
+            step = step_of(model, constants)
+        except Inexpressible:
+            return None
+        return step.shape(str(value.name)) if step is not None else None
 
     def declared(self, value: ir.Value) -> Fact:
         """What the model itself says of a value."""

@@ -13,15 +13,18 @@ import onnx_ir as ir
 from einnet.errors import ModelError, NotStaticError
 from einnet.expr.nodes import Read, Scope, Tensor, indices, is_weight, tensors
 from einnet.graph.dtypes import HALVES, dtype_name
+from einnet.graph.folds.unfold import unfolded
 from einnet.graph.onnx.bodies import with_body
+from einnet.graph.onnx.contributed.call import Undefined
 from einnet.graph.onnx.flat import FlatNode, Flattener
 from einnet.graph.onnx.infer import Fact, build_model
+from einnet.graph.onnx.loops import step_of
 from einnet.graph.onnx.naming import Namer
 from einnet.graph.onnx.opaque_groups import Groups, live
 from einnet.graph.onnx.read import Source, read
 from einnet.graph.onnx.shapes import Shapes
 from einnet.graph.operators.builders import loops_of
-from einnet.graph.operators.op import Attribute, Op, Operand, Unsupported
+from einnet.graph.operators.op import Attribute, Inexpressible, Op, Operand, Unsupported
 from einnet.graph.operators.registry import lower
 from einnet.graph.program import Header, Held, Node, Opaque, Program, ProgramNode
 from einnet.graph.rewrite import exchange_in
@@ -181,18 +184,47 @@ class _Lowering:
         given = [(name, f) for name, f in node.reads.items() if name not in small]
         held = [(name, node.reads[name]) for name in sorted(small)]
         wanted = [f for f in node.results if f in used]
-        body = with_body(build_model(self.model, [node.proto], given, held, [(f.name, f) for f in wanted]))
-        if body is None or len(body.graph.output) < len(wanted):
-            return why
+        model = build_model(self.model, [node.proto], given, held, [(f.name, f) for f in wanted])
+        inner = self.unfolded(model, node) or self.body(model, len(wanted), why)
+        if isinstance(inner, Unsupported):
+            return inner
+        self.splice(inner, node, {f.name: f for f in wanted})
+        return None
+
+    def body(self, model: onnx.ModelProto, wanted: int, why: Unsupported) -> Program | Unsupported:
+        """The program of a node's function body."""
         try:
-            inner = _Lowering(graph := read(body), Flattener(graph, self.title), self.title).program(given=False)
+            body = with_body(model)
+            if body is None or len(body.graph.output) < wanted:
+                return why
+            inner = self.inner(body)
+        except Undefined as reason:
+            return Unsupported(f"{why.why}; {reason}")
         except ModelError as error:
             return Unsupported(f"{why.why}; its function body: {error}")
         opaque = next((n for n in inner.nodes if isinstance(n, Opaque)), None)
         if opaque is not None:
             return Unsupported(f"{why.why}; in its function body, {', '.join(opaque.origin)}: {opaque.why}")
-        self.splice(inner, node, {f.name: f for f in wanted})
-        return None
+        return inner
+
+    def inner(self, body: onnx.ModelProto) -> Program:
+        """A model that stands for a node, with its results as its expressions give them."""
+        graph = read(body)
+        return _Lowering(graph, Flattener(graph, self.title), self.title).program(given=False)
+
+    def unfolded(self, model: onnx.ModelProto, node: FlatNode) -> Program | Unsupported | None:
+        """The program of a node that is a fold; None where it is none."""
+        constants = {name: np.asarray(f.value) for name, f in node.reads.items() if f.value is not None}
+        try:
+            step = step_of(model, constants)
+            if step is None:
+                return None
+            outer = {name: Tensor(name, f.shape or (), self.tensor(f).dtype, f.value is not None) for name, f in node.reads.items()}
+            return unfolded(step.fold, self.inner(step.body), outer)
+        except Inexpressible as reason:
+            return Unsupported(str(reason))
+        except ModelError as error:
+            return Unsupported(f"its body: {error}")
 
     def splice(self, inner: Program, node: FlatNode, wanted: Mapping[str, Fact]) -> None:
         """Append the nodes of a program that computes some results of a node of what the node reads."""

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from einnet.graph.dtypes import dtype_name
 from einnet.graph.onnx.bodies import STANDARD, opset, with_body, with_defaults
+from einnet.graph.onnx.contributed.call import Undefined
 from einnet.graph.onnx.read import first_line
 
 LEAST_FORMAT = 4
@@ -99,7 +100,10 @@ def infer(model: onnx.ModelProto) -> tuple[Types, str]:
         return {}, f"num_outputs is {count}, and it has {len(node.output)} outputs"
     types, failure = _infer(with_defaults(with_windows_that_count(model)))
     unknown = any(t.WhichOneof("value") is None for t in types.values())
-    expanded = with_body(model) if unknown or failure else None
+    try:
+        expanded = with_body(model) if unknown or failure else None
+    except Undefined:
+        expanded = None
     if expanded is not None:
         through, trouble = _infer(expanded)
         if not trouble or not failure:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Union
 
-Value = Union[int, float, str, list[int], list[float]]
+Value = Union[int, float, str, list[int], list[float], list[str]]
 
 
 class Undefined(Exception):
@@ -49,6 +49,11 @@ class Call:
         value = self.attributes.get(name, [])
         assert isinstance(value, list)
         return [float(v) for v in value]
+
+    def strings(self, name: str) -> list[str]:
+        value = self.attributes.get(name, [])
+        assert isinstance(value, list)
+        return [str(v) for v in value]
 
     def integers(self, name: str) -> list[int]:
         value = self.attributes.get(name, [])

@@ -1,0 +1,1 @@
+"""Folds: a step done so many times, each on the state that the one before has left. Scan and Loop are such."""

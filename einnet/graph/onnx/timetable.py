@@ -1,0 +1,96 @@
+"""What of a fold's step depends on constants and on the step's number alone: counters, places, conditions. It is evaluated for every step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from einnet.graph.folds.fold import Fold, State
+
+Values = Mapping[str, np.ndarray]
+
+RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"})
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """Values of the body by name, one for each step along the first axis; and the nodes of the body that are left."""
+
+    LARGEST: ClassVar[int] = 1 << 14
+    """Elements of a constant, or of a value at one step, with which this is done."""
+
+    values: Values
+    nodes: tuple[onnx.NodeProto, ...]
+
+
+def timetable(model: onnx.ModelProto, body: onnx.GraphProto, fold: Fold, known: Values, constants: Values) -> Timetable:
+    """The table of a body: `known` are inputs whose values at every step are known, `constants` outer values that are the same at each."""
+    held = {**constants, **{t.name: numpy_helper.to_array(t) for t in body.initializer}}
+    still = nodes_of(body.node, set(held))  # what is the same at each step is for the importer to evaluate
+    fixed = set(held) | {n for node in still for n in node.output}
+    states = [s for s in fold.states if s.initial in constants]
+    while True:
+        names = fixed | set(known) | {s.name for s in states}
+        moving = nodes_of(body.node, names)
+        made = names | {n for node in moving for n in node.output}
+        fewer = [s for s in states if s.result in made]
+        if len(fewer) == len(states):
+            break
+        states = fewer
+    moving = [n for n in moving if n not in still]
+    begun = {s: constants[s.initial] for s in states}
+    found = evaluated(model, [*still, *moving], moving, fold.count, held, known, begun) if fold.count > 0 else None
+    if found is None:
+        return Timetable(dict(known), tuple(body.node))
+    return Timetable({**known, **found}, tuple(n for n in body.node if n not in moving))
+
+
+def nodes_of(nodes: Sequence[onnx.NodeProto], names: set[str]) -> list[onnx.NodeProto]:
+    """The nodes that need nothing but values of these names, and each other."""
+    known, found = set(names), []
+    for node in nodes:
+        plain = node.op_type not in RANDOM and not any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for a in node.attribute)
+        if plain and all(not n or n in known for n in node.input):
+            found.append(node)
+            known.update(node.output)
+    return found
+
+
+def evaluated(
+    model: onnx.ModelProto,
+    nodes: Sequence[onnx.NodeProto],
+    moving: Sequence[onnx.NodeProto],
+    count: int,
+    held: Values,
+    known: Values,
+    states: Mapping[State, np.ndarray],
+) -> Values | None:
+    """Results of the moving nodes, and the states, at every step; None where something of it cannot be evaluated, or is large."""
+    results = [n for node in moving for n in node.output if n]
+    wanted = list(dict.fromkeys([*results, *(s.result for s in states)]))
+    inputs = [*known, *(s.name for s in states)]
+    given = [n for n in wanted if n not in inputs and n not in held]
+    graph = helper.make_graph(
+        list(nodes), "known", [helper.make_empty_tensor_value_info(n) for n in inputs], [helper.make_empty_tensor_value_info(n) for n in given],
+        [numpy_helper.from_array(a, n) for n, a in held.items()],
+    )  # fmt: skip
+    rows: list[dict[str, np.ndarray]] = []
+    try:
+        run = ReferenceEvaluator(helper.make_model(graph, opset_imports=model.opset_import))
+        now = {s.name: value for s, value in states.items()}
+        for step in range(count):
+            here = {**held, **{n: v[step] for n, v in known.items()}, **now}
+            here |= dict(zip(given, map(np.asarray, run.run(None, {n: here[n] for n in inputs})), strict=True)) if given else {}
+            rows.append({n: np.asarray(here[n]) for n in {*results, *(s.name for s in states)}})
+            if any(v.size > Timetable.LARGEST for v in rows[-1].values()):
+                return None
+            now = {s.name: here[s.result] for s in states}
+        return {n: np.stack([row[n] for row in rows]) for n in rows[0]}
+    except Exception:  # whatever the reference implementation lacks is left to the importer
+        return None
