@@ -306,11 +306,20 @@ def test_random_loops(drawn: tuple[str, Arrays]) -> None:
 UNARY, BINARY = ("Tanh", "Sigmoid", "Identity", "Neg", "Abs"), ("Add", "Sub", "Mul")
 
 
+def drawn_node(draw: st.DrawFn, name: str, names: list[str]) -> str:
+    """The lines of a node, or of a few, over values of these names."""
+    one, two, three = (draw(st.sampled_from(names)) for _ in range(3))
+    kind = draw(st.sampled_from((*UNARY, *BINARY, "MatMul", "Gate")))
+    if kind == "Gate":
+        return f"{name}s = Sigmoid ({one}) {name}p = Mul ({name}s, {two}) {name} = Add ({name}p, {three})"
+    return f"{name} = {kind} ({one}{'' if kind in UNARY else ', w' if kind == 'MatMul' else f', {two}'})"
+
+
 @st.composite
 def folds(draw: st.DrawFn) -> tuple[str, Arrays]:
     """A Scan of a few states over a few slices, whose step is made of a few nodes."""
     steps, states, slices = draw(st.integers(1, 11)), draw(st.integers(1, 3)), draw(st.integers(1, 2))
-    axes = [draw(st.integers(0, 2)) for _ in range(slices)]
+    axes = draw(st.lists(st.integers(0, 2), min_size=slices, max_size=slices))
     names = ["outer", *(f"h{n}" for n in range(states)), *(f"x{n}" for n in range(slices))]
     lines: list[str] = []
 
@@ -318,26 +327,13 @@ def folds(draw: st.DrawFn) -> tuple[str, Arrays]:
         return draw(st.sampled_from(names))
 
     for n in range(draw(st.integers(0, 6))):
-        kind = draw(st.sampled_from((*UNARY, *BINARY, "MatMul", "Gate")))
-        name = f"v{n}"
-        if kind in UNARY:
-            lines.append(f"{name} = {kind} ({one()})")
-        elif kind in BINARY:
-            lines.append(f"{name} = {kind} ({one()}, {one()})")
-        elif kind == "MatMul":
-            lines.append(f"{name} = MatMul ({one()}, w)")
-        else:
-            lines.append(f"{name}s = Sigmoid ({one()}) {name}p = Mul ({name}s, {one()}) {name} = Add ({name}p, {one()})")
-        names.append(name)
+        lines.append(drawn_node(draw, f"v{n}", names))
+        names.append(f"v{n}")
     for n in range(states):
-        how = draw(st.sampled_from(("decay", "gate", "any")))
-        if how == "any":
-            lines.append(f"t{n} = Tanh ({one()}) e{n} = Identity (t{n})")
-        elif how == "decay":
-            lines.append(f"k{n} = Tanh ({one()}) d{n} = Mul (h{n}, r) e{n} = Add (d{n}, k{n})")
-        else:
-            gate = draw(st.sampled_from(names[1 + states :]))
-            lines.append(f"g{n} = Sigmoid ({gate}) d{n} = Mul (g{n}, h{n}) k{n} = Tanh ({one()}) e{n} = Add (k{n}, d{n})")
+        gates = {"decay": "r", "gate": draw(st.sampled_from(names[1 + states :])), "any": one()}
+        how = draw(st.sampled_from(sorted(gates)))
+        gate = f"g{n} = {'Identity' if how == 'decay' else 'Sigmoid'} ({gates[how]})"
+        lines.append(f"{gate} d{n} = Mul ({one() if how == 'any' else f'h{n}'}, g{n}) k{n} = Tanh ({one()}) e{n} = Add (d{n}, k{n})")
     lines.append(f"y0 = Sub ({one()}, {one()})")
     back = [draw(st.integers(0, 1)) for _ in range(slices)], draw(st.integers(0, 1)), draw(st.integers(0, 2))
     shapes = {"outer": (2, 3), **{f"b{n}": (2, 3) for n in range(states)}}

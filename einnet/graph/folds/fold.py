@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -51,3 +51,14 @@ class Fold:
     gathered: tuple[Gathered, ...]
     finals: tuple[tuple[str, str], ...]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The body's results that somebody needs, each once."""
+        return tuple(dict.fromkeys((*(s.result for s in self.states), *(g.result for g in self.gathered), *(r for _, r in self.finals))))
+
+    def known(self, tables: Mapping[str, np.ndarray], outputs: Set[str]) -> Fold:
+        """The fold without the states that tables hold, and without what is no output of these names."""
+        states = tuple(s for s in self.states if s.name not in tables)
+        gathered = tuple(g for g in self.gathered if g.output in outputs)
+        return replace(self, states=states, gathered=gathered, finals=tuple((n, r) for n, r in self.finals if n in outputs))

@@ -55,8 +55,7 @@ class _Unfolding:
         opaque = next((n for n in self.body.nodes if isinstance(n, Opaque)), None)
         if opaque is not None:
             raise Inexpressible(f"in its body, {', '.join(opaque.origin)}: {opaque.why}")
-        ends = {*(s.result for s in self.fold.states), *(g.result for g in self.fold.gathered), *(r for _, r in self.fold.finals)}
-        if any(self.tensor(self.named[r]).dtype != "f32" for r in ends):
+        if any(self.tensor(self.named[r]).dtype != "f32" for r in self.fold.ends):
             raise Inexpressible("it hands on something else than float32")
         self.begin()
         left = list(self.fold.states)

@@ -51,9 +51,8 @@ def with_body(model: onnx.ModelProto) -> onnx.ModelProto | None:
         t.name: onnx.helper.make_tensor_type_proto(t.data_type, t.dims) for t in model.graph.initializer
     }
     operands = [types[name] if name else None for name in node.input]
-    body = standard(node, opset(model), operands) if node.domain in STANDARD else None
-    body = body if body is not None and body.node else contributed(node, operands)
-    if body is None or not body.node:
+    body = standard(node, opset(model), operands) or contributed(node, operands)
+    if body is None:
         return None
     made = {name for inner in body.node for name in inner.output}
     pairs = list(zip_longest(body.output, node.output, fillvalue=""))
@@ -78,8 +77,8 @@ def with_body(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 
 def standard(node: onnx.NodeProto, version: int, operands: list[onnx.TypeProto | None]) -> onnx.FunctionProto | None:
-    """The body that the standard has for an operator."""
-    if not onnx.defs.has(node.op_type, node.domain):
+    """The body that the standard has for an operator; None where it has none."""
+    if node.domain not in STANDARD or not onnx.defs.has(node.op_type, node.domain):
         return None
     try:
         schema: Any = onnx.defs.get_schema(node.op_type, version, "")  # the stubs lack half of its members
@@ -95,4 +94,4 @@ def standard(node: onnx.NodeProto, version: int, operands: list[onnx.TypeProto |
             body.ParseFromString(schema.get_context_dependent_function_with_opset_version(since, node.SerializeToString(), given))
         except RuntimeError:  # for an invalid node
             return None
-    return body
+    return body if body.node else None

@@ -189,7 +189,7 @@ class Flattener:
             fact = self.declared(value)
             fact.refine(types.get(str(value.name)))
             if fact.elem is not None and fact.shape is None:
-                fact.shape = self.carried(node, value) or self.gathered(model, reads, value)
+                fact.shape = self.carried(node, value, model, reads)
             if fact.shape and min(fact.shape) < 0:  # inference does not survive an operator that reads this
                 raise NotStaticError(f"{self.title}: {node.op_type} {node.name or ''!r}: its result would have shape {list(fact.shape)}")
             if failure and node.domain in STANDARD and all(f.crosses for f in reads.values()):
@@ -197,23 +197,21 @@ class Flattener:
             facts.append(fact)
         return tuple(facts)
 
-    def carried(self, node: ir.Node, value: ir.Value) -> tuple[int, ...] | None:
-        """The shape of a loop's variable, where its body declares that it gives out the shape that comes in."""
+    def carried(self, node: ir.Node, value: ir.Value, model: onnx.ModelProto, reads: dict[str, Fact]) -> tuple[int, ...] | None:
+        """The shape of a loop's variable, where its body declares that it gives out the shape that comes in, or of a result of known steps."""
+        if node.op_type != "Loop" or node.domain not in STANDARD:
+            return None
         state = list(node.outputs).index(value)
         first = self.fact(node, state + 2)
-        if node.op_type != "Loop" or node.domain not in STANDARD or first is None:
-            return None
         declared = self.declared(node.attributes["body"].as_graph().outputs[state + 1]).shape
-        return declared if declared == first.shape else None
-
-    def gathered(self, model: onnx.ModelProto, reads: dict[str, Fact], value: ir.Value) -> tuple[int, ...] | None:
-        """The shape of a result of a loop that goes round a known number of times."""
+        if first is not None and declared is not None and declared == first.shape:
+            return declared
         constants = {name: f.value for name, f in reads.items() if f.value is not None}
         try:
             step = step_of(model, constants)
         except Inexpressible:
             return None
-        return step.shape(str(value.name)) if step is not None else None
+        return step.shape(str(value.name)) if step else None
 
     def declared(self, value: ir.Value) -> Fact:
         """What the model itself says of a value."""

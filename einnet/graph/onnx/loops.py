@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
@@ -118,31 +118,32 @@ def loop(node: onnx.NodeProto, given: Mapping[str, Any], types: Types, constants
 
 def finished(model: onnx.ModelProto, body: onnx.GraphProto, taken: Taken, constants: Constants, wanted: set[str]) -> Step:
     """The fold with its tables, and the model of one step. Raises Inexpressible where the condition may become false."""
-    fold = taken.fold
     small = {n: a for n, a in constants.items() if a.size <= Timetable.LARGEST}
-    table = timetable(model, body, fold, taken.known, small)
+    table = timetable(model, body, taken.fold, taken.known, small)
     if taken.condition is not None:
         going = table.values.get(taken.condition)
-        if going is None or not going[: fold.count - 1].all():
+        if going is None or not going[: taken.fold.count - 1].all():
             raise Inexpressible("data may end it early")
-    ends = {r for _, r in fold.finals} | {s.result for s in fold.states} | {g.result for g in fold.gathered}
-    gathered = tuple(g for g in fold.gathered if g.output in wanted)
-    finals = tuple((n, r) for n, r in fold.finals if n in wanted)
-    states = tuple(s for s in fold.states if s.name not in table.values)
-    names = {n for node in table.nodes for n in used(node)} | {r for _, r in finals} | {g.result for g in gathered} | {s.result for s in states}
-    tables = {n: v for n, v in table.values.items() if n in names}
-    fold = replace(fold, states=states, tables=tables, gathered=gathered, finals=finals, constants=constants)
-    inputs = {n: t for n, t in taken.inputs.items() if n not in table.values} | {n: typed(v[0]) for n, v in tables.items()}
-    own = {t.name for t in body.initializer} | {n for node in table.nodes for n in node.output}
-    outer = {v.name: v.type for v in model.graph.input if v.name in names and v.name not in inputs and v.name not in own}
-    held = [numpy_helper.from_array(a, n) for n, a in small.items() if n in names and n not in own and n not in inputs]
-    large = {n: typed(a) for n, a in constants.items() if n in names and n not in small and n not in own and n not in inputs}
-    results = [r for r in dict.fromkeys([*(s.result for s in states), *(g.result for g in gathered), *(r for _, r in finals)]) if r in ends]
-    graph = helper.make_graph(
-        list(table.nodes), body.name or "step", [helper.make_value_info(n, t) for n, t in (inputs | outer | large).items()],
-        [helper.make_empty_tensor_value_info(n) for n in results], [*body.initializer, *held],
-    )  # fmt: skip
+    fold = taken.fold.known(table.values, wanted)
+    names = {*fold.ends}.union(*map(used, table.nodes))
+    fold = replace(fold, tables=only(table.values, names), constants=constants)
+    inputs = only(taken.inputs, {*taken.inputs} - {*table.values}) | {n: typed(v[0]) for n, v in fold.tables.items()}
+    made = {n for node in table.nodes for n in node.output}
+    free = names - made - {*inputs, *(t.name for t in body.initializer)}
+    outer = {v.name: v.type for v in model.graph.input} | {n: typed(a) for n, a in constants.items() if n not in small}
+    held = [numpy_helper.from_array(a, n) for n, a in only(small, free).items()]
+    ends = [helper.make_empty_tensor_value_info(n) for n in fold.ends]
+    infos = [helper.make_value_info(n, t) for n, t in (inputs | only(outer, free)).items()]
+    graph = helper.make_graph(list(table.nodes), body.name or "step", infos, ends, [*body.initializer, *held])
     return Step(fold, with_types(helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)))
+
+
+V = TypeVar("V")
+
+
+def only(values: Mapping[str, V], names: Set[str]) -> dict[str, V]:
+    """Those of the values that have one of the names."""
+    return {n: v for n, v in values.items() if n in names}
 
 
 def with_types(model: onnx.ModelProto) -> onnx.ModelProto:

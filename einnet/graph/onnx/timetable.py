@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -72,25 +72,29 @@ def evaluated(
     states: Mapping[State, np.ndarray],
 ) -> Values | None:
     """Results of the moving nodes, and the states, at every step; None where something of it cannot be evaluated, or is large."""
-    results = [n for node in moving for n in node.output if n]
-    wanted = list(dict.fromkeys([*results, *(s.result for s in states)]))
+    kept = {*(n for node in moving for n in node.output if n), *(s.name for s in states)}
     inputs = [*known, *(s.name for s in states)]
-    given = [n for n in wanted if n not in inputs and n not in held]
-    graph = helper.make_graph(
-        list(nodes), "known", [helper.make_empty_tensor_value_info(n) for n in inputs], [helper.make_empty_tensor_value_info(n) for n in given],
-        [numpy_helper.from_array(a, n) for n, a in held.items()],
-    )  # fmt: skip
+    given = sorted({*kept, *(s.result for s in states)} - {*inputs, *held})
+    graph = helper.make_graph(list(nodes), "known", infos(inputs), infos(given), [numpy_helper.from_array(a, n) for n, a in held.items()])
     rows: list[dict[str, np.ndarray]] = []
+    now = {s.name: value for s, value in states.items()}
     try:
         run = ReferenceEvaluator(helper.make_model(graph, opset_imports=model.opset_import))
-        now = {s.name: value for s, value in states.items()}
         for step in range(count):
             here = {**held, **{n: v[step] for n, v in known.items()}, **now}
-            here |= dict(zip(given, map(np.asarray, run.run(None, {n: here[n] for n in inputs})), strict=True)) if given else {}
-            rows.append({n: np.asarray(here[n]) for n in {*results, *(s.name for s in states)}})
-            if any(v.size > Timetable.LARGEST for v in rows[-1].values()):
-                return None
-            now = {s.name: here[s.result] for s in states}
-        return {n: np.stack([row[n] for row in rows]) for n in rows[0]}
+            here |= dict(zip(given, run.run(None, {n: here[n] for n in inputs}), strict=True)) if given else {}
+            rows.append({n: np.asarray(here[n]) for n in kept})
+            now = {s.name: np.asarray(here[s.result]) for s in states}
     except Exception:  # whatever the reference implementation lacks is left to the importer
         return None
+    return {n: np.stack([row[n] for row in rows]) for n in kept} if all(alike(rows, n) for n in kept) else None
+
+
+def infos(names: Iterable[str]) -> list[onnx.ValueInfoProto]:
+    """Inputs or results of which nothing but the names is said."""
+    return [helper.make_empty_tensor_value_info(n) for n in names]
+
+
+def alike(rows: Sequence[Values], name: str) -> bool:
+    """The value has one shape at every step, and is not large."""
+    return len({row[name].shape for row in rows}) == 1 and rows[0][name].size <= Timetable.LARGEST
