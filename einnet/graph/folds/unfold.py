@@ -55,7 +55,8 @@ class _Unfolding:
         opaque = next((n for n in self.body.nodes if isinstance(n, Opaque)), None)
         if opaque is not None:
             raise Inexpressible(f"in its body, {', '.join(opaque.origin)}: {opaque.why}")
-        if any(self.tensor(self.named[r]).dtype != "f32" for r in self.fold.ends):
+        handed = [self.outer[s.initial] for s in self.fold.states] + [self.tensor(self.named[r]) for r in self.fold.ends]
+        if any(t.dtype != "f32" for t in handed):
             raise Inexpressible("it hands on something else than float32")
         self.begin()
         left = list(self.fold.states)
