@@ -70,17 +70,22 @@ def _names(iters: Sequence[Iter]) -> set[str]:
 def _completed(s: Scope, t: Scope, names: Mapping[str, str]) -> Pairing | None:
     """The pairing in which the loops that the shared operand does not have are laid end to end."""
     back = {j: i for i, j in names.items()}
-    loops = tuple((i, next(j for j in t.loops if j.name == names[i.name])) for i in s.loops if i.name in names)
     own = tuple(i for i in s.loops if i.name not in names), tuple(j for j in t.loops if j.name not in back)
-    sums = [(i, next(j for j in t.sums if j.name == names[i.name])) for i in s.sums if i.name in names]
     rest = [j for j in t.sums if j.name not in back]
+    sums: list[tuple[Iter, Iter]] = []
     for i in (i for i in s.sums if i.name not in names):
         other = next((j for j in rest if j.range == i.range), None)
         if other is None:
             return None
         rest.remove(other)
         sums.append((i, other))
-    return None if rest else Pairing(loops, tuple(sums), own)
+    return None if rest else Pairing(_renamed(s.loops, t.loops, names), (*_renamed(s.sums, t.sums, names), *sums), own)
+
+
+def _renamed(first: Sequence[Iter], second: Sequence[Iter], names: Mapping[str, str]) -> Pairs:
+    """The iterators that have another name, with those that bear it."""
+    by_name = {j.name: j for j in second}
+    return tuple((i, by_name[names[i.name]]) for i in first if i.name in names)
 
 
 def _one_for_one(s: Scope, t: Scope) -> Pairing | None:
