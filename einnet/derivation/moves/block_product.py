@@ -38,12 +38,10 @@ def roles(e: Scope) -> tuple[Read, Read, Iter, Iter, Iter] | Refused:
         return Refused("an operand's index has several iterators: it is no product of matrices")
     x, y = operands
     of_x, of_y = used_names(x), used_names(y)
-    rows = [i for i in e.loops if i.name in of_x - of_y]
-    columns = [i for i in e.loops if i.name in of_y - of_x]
-    depth = [i for i in e.sums if i.name in of_x & of_y]
-    if not rows or not columns or not depth:
+    groups = [[i for i in iters if i.name in own] for iters, own in ((e.loops, of_x - of_y), (e.loops, of_y - of_x), (e.sums, of_x & of_y))]
+    if not all(groups):
         return Refused("rows, columns or what is summed is missing: it is no product of matrices")
-    m, n, k = (max(group, key=lambda i: i.extent) for group in (rows, columns, depth))
+    m, n, k = (max(group, key=lambda i: i.extent) for group in groups)
     if min(i.extent for i in (m, n, k)) < LEAST:
         return Refused(f"the matrices are smaller than {LEAST}")
     wide = (k.lo, k.lo + 2 * -(-k.extent // 2))
