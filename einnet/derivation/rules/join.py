@@ -183,15 +183,10 @@ def _neighbours(a: Body, b: Body) -> Read | None:
     s, t = a.base, b.base
     if len(s.loops) != len(t.loops) or s.reduce != t.reduce or [i.range for i in s.sums] != [i.range for i in t.sums]:
         return None
-    aside = [x - i.lo != y - j.lo or i.extent != j.extent for x, y, i, j in zip(a.index, b.index, s.loops, t.loops)]
-    if sum(aside) != 1:
-        return None
-    d = aside.index(True)
-    if a.index[d] - s.loops[d].lo - s.loops[d].extent != b.index[d] - t.loops[d].lo or any(
-        i.range != j.range for k, (i, j) in enumerate(zip(s.loops, t.loops)) if k != d
-    ):
-        return None
+    d = _aside(a.index, b.index, s.loops, t.loops)
     loops = tuple(pair for k, pair in enumerate(zip(s.loops, t.loops)) if k != d)
+    if d is None or any(i.range != j.range for i, j in loops):
+        return None
     pairing = Pairing(loops, tuple(zip(s.sums, t.sums)), ((s.loops[d],), (t.loops[d],)))
     parts = joined(s, t, pairing, concatenate=False)
     if parts is None:
@@ -199,3 +194,12 @@ def _neighbours(a: Body, b: Body) -> Read | None:
     (whole,) = nested(parts[0])
     index = tuple(x - s.loops[d].lo if k == d else x for k, x in enumerate(a.index))
     return Read(whole, index)
+
+
+def _aside(x: Sequence[Index], y: Sequence[Index], of_x: Sequence[Iter], of_y: Sequence[Iter]) -> int | None:
+    """The one dimension in which two boxes do not begin and end at the same places, if the second begins there where the first ends."""
+    aside = [p - i.lo != q - j.lo or i.extent != j.extent for p, q, i, j in zip(x, y, of_x, of_y)]
+    if sum(aside) != 1:
+        return None
+    d = aside.index(True)
+    return d if x[d] - of_x[d].lo - of_x[d].extent == y[d] - of_y[d].lo else None
