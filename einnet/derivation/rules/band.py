@@ -111,12 +111,8 @@ def needed(body: Body, value: Number, name: str, ranges: dict[str, Range]) -> tu
     match body:
         case Select(conds, then, Const(v)) if v == value:
             return (*conds, *needed(then, value, name, ranges))
-        case Read(Scope() as s, index, fill) if not s.sums and s.reduce == "sum" and all(ix.den == 1 for ix in index):
-            if fill != value and not all(in_range(ix, box, ranges) for ix, box in zip(index, s.box)):
-                return ()
-            inner = needed(s.body, value, _loop_of(s, index, name), s.ranges)
-            mapping = {i.name: ix for i, ix in zip(s.loops, index)}
-            return tuple(Cond(substitute(c.index, mapping), c.equal) for c in inner)
+        case Read(Scope() as s, index, fill) if fill == value or all(in_range(ix, own, ranges) for ix, own in zip(index, s.box)):
+            return _needed_inside(s, index, value, name)
         case Mul(args) if value == 0 and all(finite(a, name) or needed(a, 0, name, ranges) for a in args):
             return tuple(c for a in args for c in needed(a, value, name, ranges))
         case Div(num, den) if value == 0 and name not in used_names(den):
@@ -128,6 +124,14 @@ def needed(body: Body, value: Number, name: str, ranges: dict[str, Range]) -> tu
         case Add(args) if value == -INF:
             return tuple(c for a in args for c in needed(a, value, name, ranges))
     return ()
+
+
+def _needed_inside(s: Scope, index: tuple[Index, ...], value: Number, name: str) -> tuple[Cond, ...]:
+    """The same of what a scope that reduces nothing holds, at the places where it is read."""
+    if s.sums or s.reduce != "sum" or any(ix.den != 1 for ix in index):
+        return ()
+    mapping = {i.name: ix for i, ix in zip(s.loops, index)}
+    return tuple(Cond(substitute(c.index, mapping), c.equal) for c in needed(s.body, value, _loop_of(s, index, name), s.ranges))
 
 
 def _loop_of(s: Scope, index: tuple[Index, ...], name: str) -> str:
