@@ -70,11 +70,11 @@ def _out_of(e: Scope, r: Read, s: Scope) -> tuple[list[Body], list[Body], Body]:
     multiply, divide = quotient(s.body)
     free = [p for p in multiply if used_names(p) <= fixed and not isinstance(p, Const)]
     free_divisors = [p for p in divide if used_names(p) <= fixed]
-    left = [p for p in multiply if p not in free]
-    if not (free or free_divisors) or not left:
+    if not (free or free_divisors) or set(multiply) <= set(free):
         return [], [], r
-    rest = replace(r, base=replace(s, body=_fraction(left, [p for p in divide if p not in free_divisors])))
-    return [substitute_body(p, place) for p in free], [substitute_body(p, place) for p in free_divisors], rest
+    left, left_divisors = ([p for p in parts if p not in out] for parts, out in ((multiply, free), (divide, free_divisors)))
+    outside, below = ([substitute_body(p, place) for p in parts] for parts in (free, free_divisors))
+    return outside, below, replace(r, base=replace(s, body=_fraction(left, left_divisors)))
 
 
 def quotient(f: Body) -> Parts:
