@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 
 from einnet.derivation.facts import factors, without
@@ -37,21 +37,10 @@ def in_stages(e: Scope, table: Read) -> Iterator[tuple[Scope, str]]:
     """The ways to sum over what only a part of the table's factors has before the rest, those that take no more products."""
     sizes = digit_sizes(table)
     merged = merge_read(e, table)
-    if not sizes or isinstance(merged, Refused):
+    found = None if not sizes or isinstance(merged, Refused) else in_digits(merged, sizes)
+    if found is None:
         return
-    inner, forward = merged, tuple(var(i.name) for i in merged.loops)
-    for i in merged.sums:
-        if i.name in sizes:
-            outcome = split_sum_iterator(inner, i, sizes[i.name])
-            if isinstance(outcome, Refused):
-                return
-            inner = outcome.scope
-    for i in merged.loops:
-        if i.name in sizes and i.lo == 0:
-            wrapped = split(inner, i, sizes[i.name]).scope.body
-            assert isinstance(wrapped, Read) and isinstance(wrapped.base, Scope)
-            mapping = dict(zip((k.name for k in inner.loops), forward))
-            inner, forward = wrapped.base, tuple(substitute(ix, mapping) for ix in wrapped.index)
+    inner, forward = found
     parts = factors(inner.body)
     for place, last in enumerate(parts):
         outside = tuple(i for i in inner.sums if i.name in used_names(last))
@@ -60,6 +49,24 @@ def in_stages(e: Scope, table: Read) -> Iterator[tuple[Scope, str]]:
             if products(staged) <= prod(i.extent for i in (*e.loops, *e.sums)):
                 names = ",".join(i.name for i in inner.sums if i not in outside)
                 yield Scope(e.loops, (), Read(staged, forward)), f"first={names}"
+
+
+def in_digits(merged: Scope, sizes: Mapping[str, int]) -> tuple[Scope, tuple[Index, ...]] | None:
+    """The scope with its iterators as digits of the sizes, and where it is read then; None where a sum has no such digits."""
+    inner, forward = merged, tuple(var(i.name) for i in merged.loops)
+    for i in merged.sums:
+        if i.name in sizes:
+            outcome = split_sum_iterator(inner, i, sizes[i.name])
+            if not isinstance(outcome, Rewrite):
+                return None
+            inner = outcome.scope
+    for i in merged.loops:
+        if i.name in sizes and i.lo == 0:
+            wrapped = split(inner, i, sizes[i.name]).scope.body
+            assert isinstance(wrapped, Read) and isinstance(wrapped.base, Scope)
+            mapping = dict(zip((k.name for k in inner.loops), forward))
+            inner, forward = wrapped.base, tuple(substitute(ix, mapping) for ix in wrapped.index)
+    return inner, forward
 
 
 def digit_sizes(table: Read) -> dict[str, int]:
