@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
-from itertools import permutations, product
+from itertools import chain, groupby, islice, permutations, product
 
 from einnet.expr.index import Index
-from einnet.expr.nodes import DIGEST, Add, Body, Call, Const, Div, Mul, Read, Scope, Select, Val
+from einnet.expr.nodes import DIGEST, Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, Val
 
 _COMMUTATIVE = {"max", "min", "equal"}
 _TIES = 5040
@@ -28,33 +28,31 @@ def digest(scope: Scope) -> str:
 def canonical_form(scope: Scope) -> str:
     """The exact form behind the key. Nested scopes stand in it by their own keys."""
     names = {i.name: f"L{n}" for n, i in enumerate(scope.loops)}
-    head = ",".join(f"{i.lo}:{i.hi}" for i in scope.loops) + f";{scope.reduce};"
+    head = ",".join(map(_range, scope.loops)) + f";{scope.reduce};"
     if not scope.sums:
         return head + ";" + _body(scope.body, names)
-    colours = {i.name: f"{i.lo}:{i.hi}" for i in scope.sums}
+    classes = _classes(scope, names)
+    sums = ",".join(_range(i) for alike in classes for i in alike)
+    orders = (chain.from_iterable(order) for order in islice(product(*map(permutations, classes)), _TIES))
+    best = min(_body(scope.body, names | {i.name: f"S{k}" for k, i in enumerate(order)}) for order in orders)
+    return f"{head}{sums};{best}"
+
+
+def _range(i: Iter) -> str:
+    return f"{i.lo}:{i.hi}"
+
+
+def _classes(scope: Scope, names: Mapping[str, str]) -> list[list[Iter]]:
+    """The summation iterators by colour: by range at first, then twice by how the body looks from each, unless they differ already."""
+    colours = {i.name: _range(i) for i in scope.sums}
     for _ in range(2):
         if len(set(colours.values())) == len(colours):
             break
-        new = {}
-        for i in scope.sums:
-            view = {**names, **{n: f"<{c}>" for n, c in colours.items()}, i.name: "*"}
-            new[i.name] = hashlib.blake2b((colours[i.name] + _body(scope.body, view)).encode(), digest_size=8).hexdigest()
-        colours = {n: f"{next(f'{i.lo}:{i.hi}' for i in scope.sums if i.name == n)}~{c}" for n, c in new.items()}
-    classes: dict[str, list[str]] = {}
-    for i in scope.sums:
-        classes.setdefault(colours[i.name], []).append(i.name)
-    ordered = [classes[c] for c in sorted(classes)]
-    ranges = scope.ranges
-    sums = ",".join(f"{ranges[n][0]}:{ranges[n][1]}" for group in ordered for n in group)
-    best = ""
-    for count, choice in enumerate(product(*(permutations(group) for group in ordered))):
-        if count >= _TIES:
-            break
-        flat = [n for group in choice for n in group]
-        text = _body(scope.body, {**names, **{n: f"S{k}" for k, n in enumerate(flat)}})
-        if not best or text < best:
-            best = text
-    return f"{head}{sums};{best}"
+        seen = {**names, **{n: f"<{c}>" for n, c in colours.items()}}
+        views = {i: colours[i.name] + _body(scope.body, {**seen, i.name: "*"}) for i in scope.sums}
+        colours = {i.name: f"{_range(i)}~{hashlib.blake2b(view.encode(), digest_size=8).hexdigest()}" for i, view in views.items()}
+    ordered = sorted(scope.sums, key=lambda i: colours[i.name])
+    return [list(alike) for _, alike in groupby(ordered, key=lambda i: colours[i.name])]
 
 
 def _index(e: Index, names: Mapping[str, str]) -> str:
