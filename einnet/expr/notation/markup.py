@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
@@ -170,22 +170,21 @@ def _body(b: Body, level: int, names: Mapping[Scope, str]) -> Iterator[str]:
             for n, e in enumerate(index):
                 yield index_html(e) + ('<span class="br">, </span>' if n + 1 < len(index) else "")
             yield '<span class="br">]</span>' + ("" if fill == 0 else f"<sub>|{print_number(fill)}</sub>")
-        case Add(args) | Mul(args):
-            adds = isinstance(b, Add)
-            yield from [_op("(")] * (adds and level > 0)
-            for n, a in enumerate(args):
-                yield from [_op(" + " if adds else "\u2009")] * (n > 0)
-                yield from _body(a, 0 if adds else 1, names)
-            yield from [_op(")")] * (adds and level > 0)
+        case Add(args) if level > 0:
+            yield _op("(")
+            yield from _body(b, 0, names)
+            yield _op(")")
+        case Add(args):
+            yield from _apart(args, " + ", 0, names)
+        case Mul(args):
+            yield from _apart(args, "\u2009", 1, names)
         case Div(num, den):
             yield from _body(num, 1, names)
             yield _op(" ∕ ")
             yield from _body(den, 1, names)
         case Call(name, args):
             yield _op(f"{name}(")
-            for n, a in enumerate(args):
-                yield from [_op(", ")] * (n > 0)
-                yield from _body(a, 0, names)
+            yield from _apart(args, ", ", 0, names)
             yield _op(")")
         case Select(conds, then, other):
             yield _op("(" + " and ".join(f"{index_html(c.index)} {'=' if c.equal else '≥'} 0" for c in conds) + " ? ")
@@ -193,6 +192,13 @@ def _body(b: Body, level: int, names: Mapping[Scope, str]) -> Iterator[str]:
             yield _op(" : ")
             yield from _body(other, 0, names)
             yield _op(")")
+
+
+def _apart(bodies: Iterable[Body], by: str, level: int, names: Mapping[Scope, str]) -> Iterator[str]:
+    """Bodies with a sign between them."""
+    for n, b in enumerate(bodies):
+        yield from [_op(by)] * (n > 0)
+        yield from _body(b, level, names)
 
 
 def index_html(e: Index) -> str:

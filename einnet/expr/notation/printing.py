@@ -45,11 +45,8 @@ def print_index(e: Index, order: Sequence[str] = ()) -> str:
         return text if text.replace("'", "").isidentifier() else f"({text})"
 
     found, rest = moduli(e)
-    parts: list[tuple[int, int, int, str]] = []
-    for factor, num, d, quotient in found:
-        parts.append((first(num), 2, factor, f"{grouped(num)}%{d}"))
-        if quotient:
-            parts.append((first(num), 1, quotient, f"{grouped(num)}//{d}"))
+    parts = [(first(num), 2, factor, f"{grouped(num)}%{d}") for factor, num, d, _ in found]
+    parts += [(first(num), 1, quotient, f"{grouped(num)}//{d}") for _, num, d, quotient in found if quotient]
     for atom, c in rest.terms:
         if isinstance(atom, str):
             parts.append((rank.get(atom, len(rank)), 0, c, atom))
@@ -60,13 +57,17 @@ def print_index(e: Index, order: Sequence[str] = ()) -> str:
         parts.sort(key=lambda p: p[2] < 0)
     text = ""
     for _, kind, c, name in parts:
-        sign = "-" if c < 0 else "+" if text else ""
-        times = "" if abs(c) == 1 else f"{abs(c)}*"
-        grasped = kind and (times or sign == "-" and not text)
-        text += f"{sign}{times}{f'({name})' if grasped else name}"
+        text += _term(c, name, bool(kind), not text)
     if rest.const or not text:
         text += f"{rest.const:+d}" if text else str(rest.const)
     return text
+
+
+def _term(c: int, name: str, divided: bool, first: bool) -> str:
+    """A coefficient and an atom. A quotient or remainder stands in brackets where a factor or the leading sign would take its first part alone."""
+    sign = "-" if c < 0 else "" if first else "+"
+    times = "" if abs(c) == 1 else f"{abs(c)}*"
+    return f"{sign}{times}" + (f"({name})" if divided and (times or sign == "-" and first) else name)
 
 
 def print_iter(i: Iter) -> str:
@@ -95,11 +96,7 @@ def print_body(b: Body, order: Sequence[str] = (), level: int = _SUM) -> str:
             tail = "" if fill == 0 else "|" + print_fill(fill)
             return f"{name}[{','.join(print_index(i, order) for i in index)}]{tail}"
         case Add(args):
-            text = ""
-            for a in args:
-                part = print_body(a, order, _PRODUCT)
-                text += (" + " if text else "") + part
-            return wrap(text, _SUM)
+            return wrap(" + ".join(print_body(a, order, _PRODUCT) for a in args), _SUM)
         case Mul(args):
             return wrap("*".join(print_body(a, order, _ATOM) for a in args), _PRODUCT)
         case Div(num, den):
