@@ -30,7 +30,7 @@ from benchmarks.card.engines import ENGINES, OURS  # noqa: E402
 from benchmarks.card.programs import expected, program_of, reference_of  # noqa: E402
 from benchmarks.card.summary import STATES, Item, items, lines, missing_items, together  # noqa: E402
 from benchmarks.contest.machine import random_inputs  # noqa: E402
-from benchmarks.contest.results import text  # noqa: E402
+from benchmarks.contest.results import text, write_whole  # noqa: E402
 from benchmarks.models import OPERATORS, SEVEN, build, parameters  # noqa: E402
 
 MATHS = ("fp32", "tf32")
@@ -139,9 +139,7 @@ def run(wanted: Sequence[Item], programs: Path, output: Path, seconds: float, ea
             begun = time.monotonic()
             found = measured(row, crew, left, each)
             data["entries"] += [{**as_row(item), **answer} for item, answer in found.items()]
-            draft = output.with_suffix(".partial")
-            draft.write_text(text(data))
-            draft.replace(output)
+            write_whole(output, text(data))
             missing = ", ".join(f"{item.engine}: {answer['missing']}" for item, answer in found.items() if "missing" in answer)
             took = f"{len(found)} of {len(row)} in {time.monotonic() - begun:.0f} s"
             print(f"{row[0].model} b{row[0].batch} {row[0].math}: {took} {missing}", flush=True)

@@ -11,8 +11,6 @@ Exit code 1 where a program does not agree.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -20,17 +18,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import rows as by_row
 from benchmarks.contest.machine import random_inputs
-from benchmarks.contest.results import read, text
+from benchmarks.contest.results import read, text, write_whole
 from benchmarks.models import SEVEN, build
+from benchmarks.rows import ROOT, Row
 
-ROOT = Path(__file__).resolve().parents[1]
-Row = dict[str, Any]
 SEED, LONG_S = 1, 30.0
 """Of other inputs than those on which the program was verified when it was made: it runs on these, too, unless a run takes so many seconds."""
 
 
-def measure(name: str, derive: bool, profile: Path, seconds: float, depth: int) -> Row:
+def measure(name: str, derive: bool, profile: Path | str, seconds: float, depth: int) -> Row:
     """One row, in this process."""
     from einnet.compile.targets.cuda.launches import steps
     from einnet.compile.targets.cuda.target import optimize_cuda
@@ -42,7 +40,7 @@ def measure(name: str, derive: bool, profile: Path, seconds: float, depth: int) 
     from einnet.search.settings import Settings
 
     model, settings = build(name), Settings(backend="cuda", derive=derive, allow="precision", time_budget=seconds, max_depth=depth)
-    found = optimize_cuda(model, settings, profile)
+    found = optimize_cuda(model, settings, Path(profile))
     with tempfile.TemporaryDirectory() as folder:
         same = load(found.save(Path(folder) / "p.einnet")) == found.program
     first, report = found.record.verification, found.record
@@ -62,18 +60,14 @@ def measure(name: str, derive: bool, profile: Path, seconds: float, depth: int) 
         "passed": all(c.passed for c in compared), "generated_by": first.generated, "read_again": same,
         "seconds": {"in_all": report.seconds, "host_run": host_s},
         "on": "host driver, no card",
-        "by": {"profile": report.profile, "device": report.device, "card": profiles.profile_json(profiles.load(profile))["card"]},
+        "by": {"profile": report.profile, "device": report.device, "card": profiles.profile_json(profiles.load(Path(profile)))["card"]},
         "settings": {"time_budget": seconds, "max_depth": depth, "allow": "precision"},
     }  # fmt: skip
 
 
 def apart(name: str, derive: bool, options: argparse.Namespace) -> Row:
-    """One row in a process of its own. Raises RuntimeError with what it wrote where it fails."""
-    given = json.dumps([name, derive, str(options.profile.resolve()), options.time_budget, options.max_depth])
-    done = subprocess.run([sys.executable, "-m", "benchmarks.host", "--one", given], capture_output=True, text=True, cwd=ROOT, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{name}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    """One row in a process of its own."""
+    return by_row.apart("benchmarks.host", [name, derive, str(options.profile.resolve()), options.time_budget, options.max_depth], name)
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -96,23 +90,12 @@ def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what is missing, write, print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.host", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(SEVEN)} (default: all)")
+    parser = by_row.parser("benchmarks.host", __doc__, SEVEN, 20.0, "cuda-host.json")
     parser.add_argument("--operators", choices=("own", "derived", "both"), default="both", help="which programs (default: both)")
     parser.add_argument("--profile", type=Path, default=ROOT / "profiles/h200.json", help="costs of the search (default: profiles/h200.json)")
-    parser.add_argument("--time-budget", type=float, default=20.0, help="of each search, counted in states: 250 are a second (default: 20)")
-    parser.add_argument("--max-depth", type=int, default=7, help="of each search (default: 7)")
-    parser.add_argument("--fresh", action="store_true", help="measure rows again that are there")
-    parser.add_argument("-o", "--output", type=Path, default=ROOT / "benchmarks/results/cuda-host.json")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
+    options = by_row.asked(parser, arguments, SEVEN)
     if options.one:
-        name, derive, profile, seconds, depth = json.loads(options.one)
-        print(json.dumps(measure(name, derive, Path(profile), seconds, depth)))
-        return 0
-    unknown = [name for name in options.models if name not in SEVEN]
-    if unknown:
-        parser.error(f"no model {', '.join(unknown)}; there are {', '.join(SEVEN)}")
+        return by_row.one(measure, options.one)
     rows = read(options.output)["models"] if options.output.exists() else []
     derives = {"own": (False,), "derived": (True,), "both": (False, True)}[options.operators]
     asked = {"time_budget": options.time_budget, "max_depth": options.max_depth, "allow": "precision"}
@@ -133,9 +116,7 @@ def write(path: Path, rows: Sequence[Row]) -> None:
     """The rows in the order of the models, and their table beside them."""
     ordered = sorted(rows, key=lambda r: ([*SEVEN].index(r["model"]), r["derived"]))
     for target, content in ((path, text({"on": "host driver, no card", "models": ordered})), (path.with_suffix(".md"), table(ordered))):
-        draft = target.with_suffix(".partial")
-        draft.write_text(content)
-        draft.replace(target)
+        write_whole(target, content)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ if __name__ == "__main__":
 
 from benchmarks.contest.compare import difference  # noqa: E402
 from benchmarks.contest.machine import description  # noqa: E402
-from benchmarks.contest.results import text  # noqa: E402
+from benchmarks.contest.results import text, write_whole  # noqa: E402
 from benchmarks.models import OPERATORS, build  # noqa: E402
 from einnet.compile.budget import Schedule  # noqa: E402
 from einnet.compile.program_search import search  # noqa: E402
@@ -180,9 +180,7 @@ def main() -> int:
         for name in options.cases or OPERATORS:
             data["cases"].append(case(name, threads, options))
             print(*lines(data["cases"][-1]), sep="\n", flush=True)
-            draft = output.with_suffix(".partial")
-            draft.write_text(text(json.loads(json.dumps(data))))
-            draft.replace(output)
+            write_whole(output, text(json.loads(json.dumps(data))))
     return 0
 
 

@@ -18,7 +18,7 @@ from benchmarks.algorithms import CASES
 from benchmarks.algorithms.measure import Found, found
 from benchmarks.contest.compare import Effort
 from benchmarks.contest.machine import description
-from benchmarks.contest.results import read, text
+from benchmarks.contest.results import read, text, write_whole
 from einnet.errors import EinNetError
 from einnet.runtime.cpu.threads import resolve_threads
 
@@ -57,9 +57,7 @@ def keep(path: Path, machine: dict[str, Any], row: dict[str, Any]) -> None:
     """Put a row into the file in the order of the cases; those of other cases stay, and those of cases that are no more go."""
     before = read(path)["cases"] if path.exists() else []
     rows = {r["name"]: r for r in [*before, row]}
-    draft = path.with_suffix(".partial")
-    draft.write_text(text({"machine": machine, "cases": [rows[c.name] for c in CASES if c.name in rows]}))
-    draft.replace(path)
+    write_whole(path, text({"machine": machine, "cases": [rows[c.name] for c in CASES if c.name in rows]}))
 
 
 def line(f: Found) -> str:

@@ -22,6 +22,7 @@ from einnet.graph.program import Program
 from einnet.runtime.cuda import archive
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.program import CudaProgram
+from einnet.runtime.files import replacing
 from einnet.search.plan import Evaluated
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -61,11 +62,9 @@ def write(path: Path, found: CudaOptimization, filters_last: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "program.einnet"
         archive.save(whole, replace(program, constants=constants))
-        draft = path.with_name(f".{path.name}.partial")
-        with zipfile.ZipFile(draft, "w", zipfile.ZIP_LZMA) as members:
+        with replacing(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_LZMA) as members:
             members.writestr("program.einnet", whole.read_bytes())
             members.writestr("recipes.json", json.dumps({"channels_last": found.report["settings"]["channels_last"], "recipes": recipes}))
-        draft.replace(path)
 
 
 def read(path: Path, model: Any) -> CudaProgram:

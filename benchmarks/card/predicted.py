@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contest.results import text
+from benchmarks import rows as by_row
+from benchmarks.contest.results import text, write_whole
 from benchmarks.models import build
+from benchmarks.rows import Row
 
-ROOT = Path(__file__).resolve().parents[2]
-Row = dict[str, Any]
 MODELS = ("infogan", "dcgan", "fsrcnn", "gcn", "resnet18", "csrnet", "longformer")
 MATHS = ("fp32", "tf32")
 
@@ -62,13 +61,8 @@ def measured(name: str, batch: int, math: str) -> float | None:
 
 
 def apart(name: str, batch: int, math: str, options: argparse.Namespace) -> Row:
-    """One row in a process of its own. Raises RuntimeError with what it wrote where it fails."""
-    given = json.dumps([name, batch, math, options.time_budget, options.max_depth])
-    command = [sys.executable, "-m", "benchmarks.card.predicted", "--one", given]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{name}, {math}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    """One row in a process of its own."""
+    return by_row.apart("benchmarks.card.predicted", [name, batch, math, options.time_budget, options.max_depth], f"{name}, {math}")
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -102,31 +96,17 @@ def write(path: Path, rows: Sequence[Row]) -> None:
     ordered = sorted(rows, key=place)
     content = {"profile": "profiles/h100.json", "rows": ordered}
     for target, written in ((path, text(content)), (path.with_suffix(".md"), table(ordered))):
-        draft = target.with_suffix(".partial")
-        draft.write_text(written)
-        draft.replace(target)
+        write_whole(target, written)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Predict what is missing, write, print the totals."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.card.predicted", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)} (default: all)")
+    parser = by_row.parser("benchmarks.card.predicted", __doc__, MODELS, 8.0, "cuda-predicted.json")
     parser.add_argument("--math", nargs="+", choices=MATHS, default=list(MATHS), help="arithmetics of products (default: both)")
     parser.add_argument("--batch", nargs="+", type=int, default=[1], help="batch sizes (default: 1)")
-    parser.add_argument("--time-budget", type=float, default=8.0, help="of each search, counted in states: 250 are a second (default: 8)")
-    parser.add_argument("--max-depth", type=int, default=7, help="of each search (default: 7)")
-    parser.add_argument("--fresh", action="store_true", help="predict rows again that are there")
-    parser.add_argument("-o", "--output", type=Path, default=ROOT / "benchmarks/results/cuda-predicted.json")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
+    options = by_row.asked(parser, arguments, MODELS)
     if options.one:
-        print(json.dumps(predict(*json.loads(options.one))))
-        return 0
-    unknown = [name for name in options.models if name not in MODELS]
-    if unknown:
-        parser.error(f"no model {', '.join(unknown)}; there are {', '.join(MODELS)}")
+        return by_row.one(predict, options.one)
     rows = json.loads(options.output.read_text())["rows"] if options.output.exists() else []
     asked = {"time_budget": options.time_budget, "max_depth": options.max_depth}
     for math in options.math:

@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.card.engines import OURS
 from benchmarks.card.summary import Item
+from einnet.runtime.files import replacing
 
 
 def program_of(folder: Path, item: Item) -> Path:
@@ -30,8 +31,6 @@ def expected(folder: Path, item: Item, model: Any, inputs: dict[str, np.ndarray]
         with np.load(path) as kept:
             return [kept[name] for name in sorted(kept, key=lambda name: int(name[1:]))]
     found = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, inputs)
-    draft = path.with_suffix(".partial")
-    with draft.open("wb") as file:
+    with replacing(path) as draft, draft.open("wb") as file:
         np.savez(file, **{f"y{n}": y for n, y in enumerate(found)})
-    draft.replace(path)
     return list(found)

@@ -15,6 +15,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from benchmarks.contest.results import write_whole
 from einnet.expr.nodes import Tensor, tensors
 from einnet.expr.notation.text import parse
 from einnet.instantiate.codegen.canonicalise import normalise
@@ -100,9 +101,7 @@ def main() -> None:
     path: Path = parser.parse_args().output
     rows = {name: row(*layer) for name, layer in LAYERS.items()}
     kind = "static analysis: counts, and the assembler's figures for sm_90; nothing was run on a card, and nothing here is a time"
-    draft = path.with_name(f".{path.name}.partial")
-    draft.write_text(json.dumps({"kind": kind, "layers": rows}, indent=1) + "\n")
-    draft.replace(path)
+    write_whole(path, json.dumps({"kind": kind, "layers": rows}, indent=1) + "\n")
     for name, r in rows.items():
         held = ", ".join(f"{k} {r[k]}" for k in ("registers", "shared_bytes", "spilled_bytes", "occupancy") if k in r)
         reads = f"{r['terms_for_each_word_read']} terms a word read ({r['without_tiles']} without tiles)"

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from einnet.runtime.files import replacing
+
 Entry = dict[str, Any]
 Key = tuple[str, int, int]
 
@@ -56,9 +58,13 @@ class Results:
     def write(self) -> None:
         """Write the file, whole or not at all."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self.path.with_suffix(".partial")
-        draft.write_text(text(self.data))
-        draft.replace(self.path)
+        write_whole(self.path, text(self.data))
+
+
+def write_whole(path: Path, written: str) -> None:
+    """Write a file, whole or not at all."""
+    with replacing(path) as draft:
+        draft.write_text(written, encoding="utf-8")
 
 
 def read(path: Path) -> dict[str, Any]:
