@@ -5,7 +5,7 @@ Each is (declarations, one side, the other). They are made by families, each mem
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 Pair = tuple[str, str, str]
 
@@ -21,22 +21,13 @@ def line(before: str, after: str) -> Pair:
 
 def false_pairs() -> Iterator[tuple[str, Pair]]:
     """Names and pairs; none is an identity."""
-    for n, pair in enumerate(_clipped()):
-        yield f"clip {n}", pair
-    for n, pair in enumerate(_compared()):
-        yield f"comparison {n}", pair
-    for n, pair in enumerate(_windows()):
-        yield f"window {n}", pair
-    for n, pair in enumerate(_lost()):
-        yield f"lost {n}", pair
-    for n, pair in enumerate(_one_point()):
-        yield f"one point {n}", pair
-    for n, pair in enumerate(_partial()):
-        yield f"partial {n}", pair
-    for n, pair in enumerate(_functions()):
-        yield f"function {n}", pair
-    for n, pair in enumerate(_signed()):
-        yield f"signs {n}", pair
+    families = {"clip": _clipped(), "comparison": _compared(), "window": _windows(), "lost": _lost(), "one point": _one_point()}
+    return numbered({**families, "partial": _partial(), "function": _functions(), "signs": _signed()})
+
+
+def numbered(families: Mapping[str, Iterable[Pair]]) -> Iterator[tuple[str, Pair]]:
+    """The pairs of families, each by its family's name and its number there."""
+    return ((f"{name} {n}", pair) for name, family in families.items() for n, pair in enumerate(family))
 
 
 def _signed() -> Iterator[Pair]:
@@ -201,8 +192,7 @@ def _functions() -> Iterator[Pair]:
 
 def true_pairs() -> Iterator[tuple[str, Pair]]:
     """Names and pairs; all are identities over the reals, wherever both sides exist or do not."""
-    for n, pair in enumerate((*_ordered_identities(), *_reduced_identities(), *_function_identities())):
-        yield f"identity {n}", pair
+    return numbered({"identity": (*_ordered_identities(), *_reduced_identities(), *_function_identities())})
 
 
 def _ordered_identities() -> Iterator[Pair]:
@@ -279,8 +269,7 @@ def _function_identities() -> Iterator[Pair]:
 
 def proven_pairs() -> Iterator[tuple[str, Pair]]:
     """Names and pairs that normal forms prove: what derivations of attention, of maxima and of clipping rest on."""
-    for n, pair in enumerate(_proven()):
-        yield f"proven {n}", pair
+    return numbered({"proven": _proven()})
 
 
 def _proven() -> Iterator[Pair]:
