@@ -15,7 +15,6 @@ FOLDERS = ("einnet", "benchmarks", "tests", "docs")
 MOST = 20
 
 LEFT: dict[str, int] = {
-    "benchmarks/host.py: main": 21,
     "einnet/compile/program_search.py: _Search.outcome": 21,
     "einnet/compile/program_search.py: _Search.bundled": 21,
     "einnet/compile/program_search.py: _Search.one": 22,
