@@ -49,6 +49,9 @@ def optimize(
       allow          "exact", "reassociation" (default) or "precision": the worst numerical class of step; "tested", alone or as in
                      "precision,tested": steps that are tested and not proven may be used, too; "finite": vendor operators that
                      take NaN and infinities for numbers (softmax, max-pooling of oneDNN), too
+      max_error      most that an output may err on the inputs that verify it, relative to its max|y|, as 1e-2: in place of the limit of
+                     `allow`; products may round their factors (bf16) where that is faster, and from 1e-3 on steps of class precision
+                     are used, unless `allow` is "exact"
       strict_nan     True excludes what is true for finite numbers only: a NaN or an infinity goes where the model has it
       derive, converge, fingerprint   False switches the idea off, for ablation
       rules          names of the rules that may be explored, default all

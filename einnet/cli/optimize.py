@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FAILED = 1
 ALLOW = "worst class of step: exact, reassociation (default), precision; precision,tested: unproven steps; finite: vendor softmax and pooling"
+MAX_ERROR = "most that an output may err, of its max|y|: products may round their factors (bf16), and with 1e-3 or more steps be of class precision"
 PROGRAM = ".einnet"
 
 
@@ -33,6 +34,7 @@ def register(commands: Any) -> None:
     one.add_argument("--target", default="native", metavar="NAME", help="native (default), or onnx: what is fastest in ONNX Runtime, for -o OUT.onnx")
     one.add_argument("--cpu", default="native", metavar="LEVEL", help="code for native (default) or any x86-64-v2, x86-64-v3 or x86-64-v4 processor")
     one.add_argument("--allow", default="reassociation", metavar="CLASS", help=ALLOW)
+    one.add_argument("--max-error", type=float, metavar="E", help=MAX_ERROR)
     one.add_argument("--strict-nan", action="store_true", help="nothing that is true for finite numbers only: NaN goes where the model has it")
     one.add_argument("--no-derive", dest="derive", action="store_false", help="the model's own operators only")
     one.add_argument("--no-converge", dest="converge", action="store_false", help="no converging derivation towards vendor operators")
@@ -164,6 +166,6 @@ def settings(options: argparse.Namespace) -> Any:
     if len(shapes) < len(options.shapes):
         given = [name for name, _ in options.shapes]
         raise UsageError(f"--shape {next(n for n in given if given.count(n) > 1)} is given twice")
-    searching = ("max_depth", "time_budget", "threads", "target", "cpu", "allow", "strict_nan", "derive", "converge", "fingerprint", "rules")
-    fields = (*searching, "fresh", "seed", "workers", "scheduler", "memory_limit", "force")
+    searching = ("max_depth", "time_budget", "threads", "target", "cpu", "strict_nan", "derive", "converge", "fingerprint", "rules")
+    fields = (*searching, "allow", "max_error", "fresh", "seed", "workers", "scheduler", "memory_limit", "force")
     return Settings(**{name: getattr(options, name) for name in fields}, backend=options.backend or backend(), shapes=shapes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from einnet.evidence.pages.precision_lines import precision_line
 from einnet.evidence.pages.proof_text import ms, ratio, verdict_word
 from einnet.evidence.pages.verdict import opaque_line, reasons, verdict
 from einnet.evidence.report.schema import Report, SubprogramRow, Verification
@@ -100,11 +101,13 @@ def measurements(report: Report) -> list[str]:
     peaks = report.peak_bytes or {}
     lines.append("memory: " + ", ".join(f"{title} {megabytes(peaks.get(name))}" for name, title in PROGRAMS.items()))
     lines.append(f"verification {verification_line(v)}")
+    lines += [precision_line(report.precision)] if report.precision else []
     lines.append(f"certificate: {c.derivations} derivations, {c.steps} steps" + (f" checked ({proofs})" if proofs else ""))
     lines.append(f"{t.states} states in {t.search_s:.1f} s of search, {t.total_s:.1f} s in all")
     if o := report.onnx_out:
         lines.append(
             f"as plain ONNX in ONNX Runtime: {ms(o.optimized_ms)}, {o.speedup:.2f}x the model's {ms(o.original_ms)}; "
             f"max error {o.verification.max_rel:.2g} of max|y|, {verdict_word(o.verification)}"
+            + (", all products in float32" if report.precision else "")
         )
     return lines

@@ -22,6 +22,7 @@ from einnet.search.time_shares import (
     LEAST_TIMING_S,
     MOST_TIMING_S,
     RELOADED,
+    ROUNDING_SHARE,
     STATES_PER_S,
     STITCHING_SHARE,
     TIMING_SHARE,
@@ -108,6 +109,10 @@ class Schedule:
     def stitched(self, now: float) -> float:
         """When copies are to be left out: a share of what is left may go into measuring whether that gains."""
         return now + STITCHING_SHARE * max(self.end - now, 0.0)
+
+    def rounded(self, now: float) -> float:
+        """When is to be known which products of a program round their factors."""
+        return now + ROUNDING_SHARE * max(self.end - now, 0.0)
 
     @property
     def race_s(self) -> float:

@@ -21,6 +21,7 @@ from einnet.graph.program import Opaque, Program
 from einnet.graph.split import anonymous, subprograms
 from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.records import as_json, changed
+from einnet.search.settings import tolerance
 
 if TYPE_CHECKING:
     from einnet.runtime.ort import Session
@@ -231,19 +232,20 @@ def audit_numbers(
     program: Program, stored: Stored, reference: Reference, found: Proven | None, seed: int, observed: Observed | None = None
 ) -> dict[str, Any]:
     """Run the program beside ONNX Runtime; and, where it was lifted, every subprogram beside its expression."""
-    from einnet.evidence.comparison.verify import TOLERANCE, compare_outputs
+    from einnet.evidence.comparison.verify import compare_outputs
 
     inputs, expected = reference
     problems: list[str] = []
-    tolerance = TOLERANCE[stored.record.settings.allow]
+    asked = stored.record.settings
+    limit = tolerance(asked.allow, asked.max_error)
     told: dict[str, Any] = {}
     for draw in BESIDE:
         got, on = stored.tried(drawn(inputs, draw))
-        compared = compare_outputs(got, expected[draw], tolerance)
+        compared = compare_outputs(got, expected[draw], limit)
         if draw == "normal":
             told = {**as_json(changed(compared, on=on)), "statistics": error_statistics(got, expected[draw])}
         elif not compared.passed and compared.not_compared is None:
-            problems.append(f"outputs on {draw} inputs are {compared.max_rel:.3g} of max|y| from ONNX Runtime's; allowed is {tolerance:g}")
+            problems.append(f"outputs on {draw} inputs are {compared.max_rel:.3g} of max|y| from ONNX Runtime's; allowed is {limit:g}")
     if found is not None:
         engine = CUT_OFF if observed else 0.0
         told["subprograms"] = told_numbers(program, found, observed or stored.observing(found.lifting), inputs, seed, engine)

@@ -18,6 +18,9 @@ TESTED = "tested"
 FINITE = "finite"
 """What `allow` has beside a class where vendor operators may be used that compute with finite numbers only."""
 
+TOLERANCE = {"exact": 1e-4, "reassociation": 1e-4, "precision": 1e-3}
+"""Greatest error against ONNX Runtime that passes, relative to max|y|, by the worst class of step that is allowed."""
+
 TARGETS = ("native", "onnx")
 """Where the program is to be fast: as ours, or as an ONNX model in ONNX Runtime."""
 
@@ -48,6 +51,7 @@ class Settings:
     target: str = "native"
     cpu: str = "native"
     allow: str = "reassociation"
+    max_error: float | None = None
     tested: bool = False
     finite: bool = False
     strict_nan: bool = False
@@ -76,6 +80,8 @@ class Settings:
             object.__setattr__(self, "allow", ",".join(words) or "reassociation")
         if self.allow not in KINDS:
             raise UsageError(f"allow {self.allow!r} is not one of {', '.join(KINDS)}, {TESTED}, {FINITE}, or a class and these: 'precision,{TESTED}'")
+        if self.max_error is not None:
+            self._budget(self.max_error)
         if self.max_depth < 0:
             raise UsageError(f"max_depth must be 0 or more, not {self.max_depth}")
         if not self.time_budget > 0:
@@ -92,6 +98,20 @@ class Settings:
         unknown = [r for r in self.rules or () if r not in known]
         if unknown:
             raise UsageError(f"no rule {unknown[0]!r}; `einnet rules` lists them: {', '.join(sorted(known))}")
+
+    def _budget(self, error: float) -> None:
+        """Let the default class be the worst one whose own limit is within a budget. Raises UsageError for a budget that nothing can keep."""
+        if not 0 < error < 1:
+            raise UsageError(f"max_error must be between 0 and 1, a part of max|y|, not {error}")
+        if (self.backend, self.target) != ("cpu", "native"):
+            raise UsageError("max_error is for programs on this CPU: it goes with backend cpu and target native")
+        if self.allow == "reassociation" and TOLERANCE[KINDS[-1]] <= error:
+            object.__setattr__(self, "allow", KINDS[-1])
+
+    @property
+    def tolerance(self) -> float:
+        """Greatest error against ONNX Runtime that passes, relative to max|y| of each output."""
+        return tolerance(self.allow, self.max_error)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -114,6 +134,7 @@ class Arguments(TypedDict, total=False):
     target: str
     cpu: str
     allow: str
+    max_error: float | None
     tested: bool
     finite: bool
     strict_nan: bool
@@ -129,6 +150,11 @@ class Arguments(TypedDict, total=False):
     memory_limit: int | None
     force: int | None
     progress: Callable[[Progress], None] | None
+
+
+def tolerance(allow: str, max_error: float | None) -> float:
+    """The limit of a budget, or of a class of steps."""
+    return TOLERANCE[allow] if max_error is None else max_error
 
 
 def chosen(settings: Settings | None, arguments: Arguments) -> Settings:

@@ -38,6 +38,7 @@ MOST_BUNDLE_SHARES = Limit(3, COUNT, "parts of the time that is left for groups,
 STATES_PER_S = Limit(250, "states", "that a second of the budget stands for where states are counted: about what one core visits")
 STITCHING_SHARE = Limit(0.2, LEFT, "after the search, in which is measured which copies can be left out")
 PROVING_SHARE = Limit(0.1, BUDGET, "for the proofs and the kernels of one program, at most")
+ROUNDING_SHARE = Limit(0.3, LEFT, "after a program is verified, for choosing which of its products round their factors (--max-error)")
 NAN_S = Limit(3.0, SECONDS, "that the report spends at most on trying what NaN does")
 TIMING_SHARE = Limit(0.15, BUDGET, "that comparing the programs takes at most")
 MOST_TIMING_S = Limit(20.0, SECONDS, "that comparing the programs takes at most")

@@ -100,9 +100,7 @@ def outputs(found: Any) -> list[Tensor]:
 
 def tolerance(settings: Settings) -> float:
     """The greatest difference from eager mode that passes, relative to max|y|."""
-    from einnet.evidence.comparison.verify import TOLERANCE
-
-    return 2 * TOLERANCE[settings.allow]
+    return 2 * settings.tolerance
 
 
 def difference(found: Tensor, wanted: Tensor) -> float:

@@ -16,7 +16,7 @@ from einnet.errors import CertificateError, ParseError, UsageError
 from einnet.evidence.audit import is_node, is_whole, same_model
 from einnet.evidence.certificate import proofs
 from einnet.evidence.comparison.verdicts import other_model
-from einnet.evidence.comparison.verify import TOLERANCE, compare_outputs, random_values
+from einnet.evidence.comparison.verify import compare_outputs, random_values
 from einnet.evidence.examine import proven, told_constants, told_kernels, told_lifting, told_numbers
 from einnet.evidence.running import OnProcessor
 from einnet.graph.bundle import bundles
@@ -25,7 +25,7 @@ from einnet.graph.program import Program
 from einnet.graph.split import anonymous, subprograms
 from einnet.records import as_json
 from einnet.runtime.ort import Session
-from einnet.search.settings import Settings
+from einnet.search.settings import TOLERANCE, Settings
 
 if TYPE_CHECKING:
     from einnet.runtime.ort import Session

@@ -40,7 +40,7 @@ from einnet.derivation.ranged import RangedFile
 from einnet.errors import BackendError, ModelError, NotStaticError, UsageError
 from einnet.evidence.certificate import certify
 from einnet.evidence.comparison.verdicts import refuse_failed
-from einnet.evidence.comparison.verify import TOLERANCE, compare_outputs, random_values
+from einnet.evidence.comparison.verify import compare_outputs, random_values
 from einnet.evidence.report.plain import plain
 from einnet.evidence.report.ranged_schema import RangedReport
 from einnet.evidence.sound import keep_proven
@@ -126,6 +126,8 @@ def optimize_range(model: Any, dimension: Any, target: Target[Any]) -> DynamicOp
 
     Raises UsageError for a wrong range or argument, ModelError for a model without this dimension or one that cannot be read at a size.
     """
+    if target.settings.max_error is not None:
+        raise UsageError("max_error is about a program for one size: it does not go with a range of sizes")
     if target.settings.strict_nan:
         raise UsageError("strict_nan is about a program for one size: it does not go with a range of sizes")
     if not isinstance(target, CpuTarget):
@@ -224,10 +226,10 @@ class _Run:
         outcome, executable = self.executable(outcome, until)
         certify(outcome, at.proven)
         inputs = self.inputs(member.program)
-        verification = compare_outputs(executable(inputs), self.session(inputs), TOLERANCE[self.settings.allow])
+        verification = compare_outputs(executable(inputs), self.session(inputs), self.settings.tolerance)
         if not verification.passed and outcome.changed:
             outcome, executable = self.executable(outcome.original(), until)
-            verification = compare_outputs(executable(inputs), self.session(inputs), TOLERANCE[self.settings.allow])
+            verification = compare_outputs(executable(inputs), self.session(inputs), self.settings.tolerance)
         self.note(outcome, at, member)
         stored = self.pool.add(executable.plan, executable.code)
         return AtOneSize(size, stored, verification, follows, None, member.proven, member.problem)

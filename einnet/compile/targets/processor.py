@@ -12,7 +12,7 @@ from einnet.compile.target import Optimization
 from einnet.errors import UsageError
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.report.assemble import build_report
-from einnet.evidence.report.schema import KernelRow, OnnxOut, Report
+from einnet.evidence.report.schema import KernelRow, OnnxOut, PrecisionRow, Report
 from einnet.evidence.stored_proofs import Written, metadata_json
 from einnet.records import changed
 from einnet.runtime import artifact
@@ -29,6 +29,8 @@ class Timed(Made):
     kernels: tuple[KernelRow, ...] = ()
     own_kernels: tuple[KernelRow, ...] | None = None
     """Those of the model's own operators where ONNX Runtime is kept."""
+    precision: PrecisionRow | None = None
+    """How a budget of error was spent."""
     onnx_out: OnnxOut | None = None
     """A model that was written for ONNX Runtime, beside the original."""
 
@@ -38,7 +40,7 @@ def timed_report(run: Run, made: Timed, certificate: Certificate) -> Report:
     outcome = made.outcome
     parts = (run.model, run.program, outcome, run.settings, made.times, made.verification, certificate, made.kernels, made.peaks, run.used)
     own = None if made.own_kernels is None else list(made.own_kernels)
-    return changed(build_report(*parts), own_kernels=own, onnx_out=made.onnx_out)
+    return changed(build_report(*parts), own_kernels=own, precision=made.precision, onnx_out=made.onnx_out)
 
 
 def resolved(settings: Settings, profile: object, math: object) -> Settings:

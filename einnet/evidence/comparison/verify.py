@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-TOLERANCE = {"exact": 1e-4, "reassociation": 1e-4, "precision": 1e-3}
-"""Greatest error against ONNX Runtime that passes, relative to max|y|, by the worst class of step that is allowed."""
-
 def allowed(y: Array, tolerance: float) -> float:
     """The error that passes for an output: numbers of a shorter type that are nearly equal may still round to neighbours of each other."""
     return max(tolerance, float(np.finfo(y.dtype).eps)) if y.dtype.kind == "f" else tolerance

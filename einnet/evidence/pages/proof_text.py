@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 
 from einnet.derivation.checker.check import Proof
+from einnet.evidence.pages.precision_lines import precision_lines
 from einnet.evidence.pages.story_schema import Base, Chapter, DerivationStory, ProofRow, Story
 from einnet.evidence.pages.times import time_lines
 from einnet.evidence.report.schema import KernelTime, Verification
@@ -24,6 +25,7 @@ def explain(told: Story) -> str:
     lines += ["ONNX Runtime runs the whole model: nothing that was found is faster", ""] if told.runs == "whole model" else []
     lines += [*(f"note: {note}" for note in told.notes), ""] if told.notes else []
     lines += [error_line(told.verification), ""] if told.verification.bound is not None else []
+    lines += [*precision_lines(told.precision), ""] if told.precision else []
     lines += time_lines(told.kernels, told.cost_model, {c.key: n for n, c in enumerate(changed, 1)})
     return "\n".join([*lines, *chapter_lines(told)]).rstrip()
 

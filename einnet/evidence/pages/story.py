@@ -41,7 +41,7 @@ def story(report: Report, used: Iterable[Proven], considered: Iterable[tuple[int
     return Story(
         model=report.model, runs=report.runs, verification=report.verification, notes=report.notes,
         subprograms=chapters(report, used, considered, reasons),
-        totals=report.totals, kernels=report.kernels, cost_model=report.cost_model, kept_whole=report.kept_whole,
+        totals=report.totals, kernels=report.kernels, cost_model=report.cost_model, kept_whole=report.kept_whole, precision=report.precision,
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from einnet.evidence.report.card_schema import CudaTotals, OnDevice, StepTime
-from einnet.evidence.report.schema import CandidateRow, CostModelRow, KernelRow, KernelTime, Totals, Verification
+from einnet.evidence.report.schema import CandidateRow, CostModelRow, KernelRow, KernelTime, PrecisionRow, Totals, Verification
 from einnet.records import Record, added, renamed
 
 
@@ -82,6 +82,7 @@ class Story(Base):
     kernels: list[KernelRow]
     cost_model: CostModelRow
     kept_whole: str | None = added(None)
+    precision: PrecisionRow | None = None
 
 
 class Grid(Record):

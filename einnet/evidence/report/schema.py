@@ -166,6 +166,8 @@ class Asked(Record):
     target: str
     cpu: str
     allow: str
+    max_error: float | None = None
+    """The budget of error that stood in place of the class's own limit."""
     tested: bool
     finite: bool
     strict_nan: bool
@@ -181,6 +183,34 @@ class Asked(Record):
     """For a card: in which order the data of the search was."""
     tables: bool = False
     """Weights were read as products of smaller tables."""
+
+
+class RoundedRow(Record):
+    """A product or convolution, its times in float32 and in the arithmetic in which it is fastest else, whether it rounds to that, and why or not.
+
+    `error` is what its rounding alone does to the outputs of the program, `bound` how far its own result may be off, both relative to the greatest
+    element.
+    """
+
+    place: int
+    kernel: str
+    arithmetic: str
+    float32_ms: float | None
+    ms: float | None
+    runs: bool = added(False)
+    why: str = added("")
+    error: float | None = None
+    bound: float | None = None
+
+
+class PrecisionRow(Record):
+    """How a budget of error was spent: the greatest error of an output relative to its max|y|, on so many draws of inputs."""
+
+    max_error: float
+    error: float
+    float32_error: float
+    draws: int
+    products: list[RoundedRow]
 
 
 class OnnxOut(Record):
@@ -220,4 +250,5 @@ class Report(Head):
     cost_model: CostModelRow
     notes: list[str]
     own_kernels: list[KernelRow] | None = None
+    precision: PrecisionRow | None = None
     onnx_out: OnnxOut | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -18,6 +18,7 @@ from einnet.search.time_shares import CONTEST_RUNS, FIRST_SHARE, PARTS_SHARE
 
 if TYPE_CHECKING:
     from einnet.evidence.comparison.verify import Trial
+    from einnet.evidence.report.schema import Verification
     from einnet.instantiate.kernels import Plan
     from einnet.runtime.costs import CpuCost
     from einnet.runtime.cpu.program import Executable
@@ -51,6 +52,8 @@ class Contest:
     trial: Trial
     programs: Mapping[str, Executable]
     tolerance: float
+    rounded: Callable[[Executable, Verification], tuple[Executable, Verification]]
+    """A verified program as fast as a budget of error allows, verified."""
 
     def decide(self, outcome: Outcome, seconds: float) -> Decision:
         """Choose by interleaved timing, in about so many seconds; the outcome that was chosen has a note.
@@ -86,7 +89,8 @@ class Contest:
             return None
         with suppress(BackendError):
             program = built(outcome.plan(), self.cost, until, strict=True)
-            return program if self.trial.verify(program, self.tolerance).passed else None
+            verification = self.trial.verify(program, self.tolerance)
+            return self.rounded(program, verification)[0] if verification.passed else None
         return None
 
     def whole(self, ours: Plan) -> Executable | None:

@@ -16,13 +16,14 @@ from einnet.compile.run import Run
 from einnet.compile.target import Optimization
 from einnet.compile.targets.cpu.contest import OWN, Contest
 from einnet.compile.targets.cpu.programs import built, compiled, peak_bytes
+from einnet.compile.targets.cpu.rounding import Rounding
 from einnet.compile.targets.processor import Timed, resolved, store, timed_report
 from einnet.compile.targets.whole.one_kernel import whole_model
 from einnet.compile.targets.whole.target import WholeTarget
 from einnet.errors import BackendError
 from einnet.evidence.assured import assured, with_evidence
 from einnet.evidence.certificate import Certificate
-from einnet.evidence.comparison.verify import TOLERANCE, WHOLE
+from einnet.evidence.comparison.verify import WHOLE
 from einnet.evidence.report.kernel_times import kernel_profile
 from einnet.evidence.report.schema import Report, Verification
 from einnet.evidence.sound import agreeing
@@ -83,7 +84,7 @@ class CpuTarget:
         outcome = outcome.noting(*self.cost.notes())
         outcome, made = compiled(outcome, self.cost, run.schedule.stitched(time.monotonic()), self.settings.memory_limit)
         run.tell("verify and time")
-        tolerance = TOLERANCE[self.settings.allow]
+        tolerance = self.settings.tolerance
 
         def verify(outcome: Outcome, one: Executable) -> Verification:
             found = run.trial.verify(one, tolerance)
@@ -96,9 +97,16 @@ class CpuTarget:
             outcome, programs, verified = agreeing(outcome, made, verify, lambda o: built(o.plan(), self.cost, strict=True), run.schedule.end)
         else:  # what is wrong is to be seen
             programs, verified = made, {}
+        rounding = Rounding(self.settings, run.trial, self.cost)
+
+        def rounded(program: Executable, known: Verification) -> tuple[Executable, Verification]:
+            return rounding.of(program, known, run.schedule.rounded(time.monotonic()))
+
+        for name, known in verified.items():
+            programs[name], verified[name] = rounded(programs[name], known)
         if not programs:
             outcome, programs = fallen_back(run, outcome, made, self.cost)
-        contest = Contest(run.model, self.settings, self.cost, run.trial, programs, tolerance)
+        contest = Contest(run.model, self.settings, self.cost, run.trial, programs, tolerance, rounded)
         decision = contest.decide(outcome, run.schedule.timing_s(inf if outcome.interrupted else time.monotonic()))
         outcome, executable, times = decision.outcome, decision.executable, decision.times
         peaks = peak_bytes(programs, run.trial.peak)
@@ -109,7 +117,7 @@ class CpuTarget:
         kernels = kernel_profile(outcome, executable, self.cost, times["optimized"].median)
         own = OWN in programs and OWN in times
         beside = tuple(kernel_profile(outcome, programs[OWN], self.cost, times[OWN].median)) if outcome.whole and own else None
-        return Timed(outcome.noting(*notes), executable, verification, times, peaks, tuple(kernels), beside)
+        return Timed(outcome.noting(*notes), executable, verification, times, peaks, tuple(kernels), beside, rounding.told.get(executable))
 
     def report(self, run: Run, made: Timed, certificate: Certificate) -> Report:
         """What was decided and measured."""

@@ -14,7 +14,7 @@ from einnet.compile.targets.processor import store
 from einnet.errors import BackendError, ModelError, UsageError
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.verdicts import not_compared
-from einnet.evidence.comparison.verify import TOLERANCE, random_values
+from einnet.evidence.comparison.verify import random_values
 from einnet.evidence.report.assemble import unmeasured
 from einnet.evidence.report.schema import Report
 from einnet.graph.onnx.read import serialised
@@ -73,7 +73,7 @@ class WholeTarget:
         outcome = outcome.noting(f"kept whole, ONNX Runtime runs it: {self.reason}")
         if unknown:
             outcome = outcome.noting(f"it was not run: {unknown}; --shape gives the sizes of inputs")
-        return Made(outcome, executable, not_compared(TOLERANCE[self.settings.allow], "ONNX Runtime runs the model itself"))
+        return Made(outcome, executable, not_compared(self.settings.tolerance, "ONNX Runtime runs the model itself"))
 
     def report(self, run: Run, made: Made, certificate: Certificate) -> Report:
         """Nothing was measured, and nothing compared, as ONNX Runtime runs it here and there."""

@@ -1,0 +1,239 @@
+"""Lower precision within a budget of error: which products of a program round their factors, by measured times and measured errors.
+
+What is wanted is the fastest program whose outputs err by no more than the budget. It begins with every product in the arithmetic in which that is
+fastest, and puts products back to float32, those first whose own error is large for the seconds that they gain, until the measured error of the
+whole is within the budget.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from einnet.compile.targets.cpu.roundoff import bounds
+from einnet.errors import BackendError
+from einnet.evidence.comparison.verify import NOISE, WARM_S, caller, errors, random_values
+from einnet.evidence.numbers import drawn
+from einnet.evidence.report.schema import PrecisionRow, RoundedRow
+from einnet.graph.dtypes import dtype_name
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, Arithmetic
+from einnet.instantiate.kernels.contractions import Contraction
+from einnet.records import changed
+from einnet.runtime.capacity import fits
+from einnet.runtime.cpu.levels import features
+from einnet.runtime.cpu.program import Executable
+from einnet.runtime.serial import canonical
+from einnet.runtime.timing import compare
+
+if TYPE_CHECKING:
+    from einnet.evidence.comparison.verify import Trial
+    from einnet.evidence.report.schema import Verification
+    from einnet.instantiate.kernels import Plan
+    from einnet.runtime.costs import CpuCost
+    from einnet.search.settings import Settings
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Values = Mapping[str, Array]
+
+SPENT = 0.8
+"""Share of the budget that is spent on the inputs that are drawn: on others the error may be larger."""
+
+SEEDS = 4
+"""Draws of standard normal inputs."""
+
+SPECIAL_DRAWS = ("negative", "zero")
+"""Other draws that a program is compared on by `einnet verify`."""
+
+GAIN = 0.03
+"""Share of its time that a product has to gain by itself."""
+
+LEAST_S, MOST_S = 0.5, 3.0
+"""Seconds in which the whole program is compared with the one in float32."""
+
+NO_ARITHMETIC = "the processor has no instructions for another arithmetic"
+NOT_MEASURED = "it was not measured in another arithmetic"
+NO_FASTER = "no faster in another arithmetic"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A product of a plan that is faster in another arithmetic than float32: where it stands, and its times."""
+
+    place: int
+    arithmetic: Arithmetic
+    float32_ms: float
+    ms: float
+
+    @property
+    def gain(self) -> float:
+        return self.float32_ms - self.ms
+
+
+@dataclass
+class Tried:
+    """Programs of one plan with factors rounded, beside the one in float32, on some inputs; nothing is tried after `until`."""
+
+    executable: Executable
+    draws: Sequence[Values]
+    until: float
+    alone: dict[Offer, float] = field(default_factory=dict)
+
+    @cached_property
+    def wanted(self) -> list[Values]:
+        """What float32 gives."""
+        return [self.executable(dict(inputs)) for inputs in self.draws]
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() >= self.until
+
+    def program(self, offers: Sequence[Offer]) -> Executable:
+        """The program in which these products round. Raises BackendError where the library refuses one after all."""
+        kernels = list(self.executable.plan.kernels)
+        for o in offers:
+            product = kernels[o.place]
+            assert isinstance(product, Contraction)
+            kernels[o.place] = product.in_arithmetic(o.arithmetic)
+        plan = replace(self.executable.plan, kernels=tuple(kernels))
+        return Executable(plan, self.executable.threads, code=self.executable.code, native=self.executable.native, strict=True)
+
+    def error(self, offers: Sequence[Offer]) -> float:
+        """The greatest difference from float32, relative to max|y| of an output, over all draws; infinite where there is no such program."""
+        try:
+            program = self.program(offers)
+        except BackendError:
+            return float("inf")
+        found = [worst(program(dict(inputs)), wanted) for inputs, wanted in zip(self.draws, self.wanted, strict=True)]
+        program.release()
+        return max(found, default=0.0)
+
+    def within(self, offers: Sequence[Offer], limit: float) -> tuple[list[Offer], float]:
+        """The offers that are taken, with their error together: all, or as many as the limit allows of those with little error for their gain.
+
+        Roundings that have nothing to do with each other add up by their squares.
+        """
+        together = self.error(offers) if offers and not self.late else 0.0
+        if together <= limit and not (offers and self.late):
+            return list(offers), together
+        for o in offers:
+            if not self.late:
+                self.alone[o] = together if len(offers) == 1 else self.error([o])
+        order = sorted((o for o in offers if self.alone.get(o, limit + 1) <= limit), key=lambda o: self.alone[o] ** 2 / max(o.gain, 1e-12))
+        taken, least, most = 0, 0.0, len(order)
+        while taken < most and not self.late:
+            middle = (taken + most + 1) // 2
+            together = self.error(order[:middle])
+            taken, least, most = (middle, together, most) if together <= limit else (taken, least, middle - 1)
+        return order[:taken], least
+
+
+def worst(got: Values, wanted: Values) -> float:
+    """The greatest error of an output, relative to its max|y|."""
+    return max((e.max_rel for e in errors(got, wanted).values()), default=0.0)
+
+
+def inputs_like(inputs: Values, seed: int) -> list[Values]:
+    """The inputs, others of their kind, and what else programs are compared on."""
+    kinds = [(name, x.shape, dtype_name(x.dtype) or "f32") for name, x in inputs.items()]
+    normal = [inputs, *(random_values(kinds, seed + n) for n in range(1, SEEDS))]
+    return [*normal, *(drawn(inputs, kind) for kind in SPECIAL_DRAWS)]
+
+
+@dataclass
+class Rounding:
+    """What a budget of error, where there is one, makes of programs: `told` says it of each that was looked at, by the program that runs."""
+
+    settings: Settings
+    trial: Trial
+    cost: CpuCost
+    told: dict[Executable, PrecisionRow] = field(default_factory=dict)
+
+    def of(self, executable: Executable, known: Verification, until: float) -> tuple[Executable, Verification]:
+        """The fastest program within the budget, of one in float32 that was verified, and its verification; done at about `until`."""
+        if self.settings.max_error is None or self.settings.force is not None:
+            return executable, known
+        limit = SPENT * self.settings.max_error - known.max_rel
+        rows = self.rows(executable.plan, until)
+        offers = [Offer(r.place, ARITHMETICS[r.arithmetic], r.float32_ms, r.ms) for r in rows.values() if not r.why and r.float32_ms and r.ms]
+        tried = Tried(executable, inputs_like(self.trial.inputs, self.settings.seed), until)
+        taken, apart = tried.within(offers, limit) if offers and fits(2 * executable.nbytes) else ([], 0.0)
+        found, verification = self.accepted(executable, tried, taken, known)
+        runs = taken if found is not executable else []
+        certain = bounds(executable, {o.place: o.arithmetic for o in offers}, self.trial.inputs) if offers and not tried.late else {}
+        for o in offers:
+            alone, why = tried.alone.get(o), reason(o in runs, o in taken, tried.alone.get(o), limit)
+            rows[o.place] = changed(rows[o.place], runs=o in runs, why=why, error=alone, bound=certain.get(o.place))
+        self.told[found] = PrecisionRow(
+            max_error=self.settings.max_error, error=known.max_rel + (apart if runs else 0.0), float32_error=known.max_rel,
+            draws=len(tried.draws), products=[rows[n] for n in sorted(rows)],
+        )  # fmt: skip
+        return found, verification
+
+    def accepted(self, executable: Executable, tried: Tried, taken: Sequence[Offer], known: Verification) -> tuple[Executable, Verification]:
+        """The program with these products rounded, if it passes and is surely faster as a whole; else the one in float32."""
+        if not taken:
+            return executable, known
+        found = tried.program(taken)
+        verification = self.trial.verify(found, self.settings.tolerance)
+        if verification.passed and surely_faster(found, executable, self.trial.inputs, tried.until):
+            return found, changed(verification, lifting=known.lifting)
+        found.release()
+        return executable, known
+
+    def rows(self, plan: Plan, until: float) -> dict[int, RoundedRow]:
+        """Every product with its times, by its place in the plan; those that are faster in another arithmetic have no reason yet."""
+        products = {n: k for n, k in enumerate(plan.kernels) if isinstance(k, Contraction)}
+        known = [a for a in ARITHMETICS.values() if a != F32 and not a.missing(features(self.settings.cpu))]
+        times = self.seconds(plan, [k.in_arithmetic(a) for k in products.values() for a in (F32, *known)], until)
+        return {n: row(n, k, times[k], {a: times[k.in_arithmetic(a)] for a in known}) for n, k in products.items()}
+
+    def seconds(self, plan: Plan, kernels: Sequence[Contraction], until: float) -> dict[Contraction, float | None]:
+        """Seconds of products of a plan, those that differ by the names of buffers measured once; None for what there is no time for."""
+        cost = self.cost.like(plan, measure=True)
+        keys = {k: canonical(cost.describe(k)) for k in kernels}
+        first = {key: k for k, key in reversed(keys.items())}
+        times = dict(zip(first, cost.measured(list(first.values()), until), strict=True))
+        return {k: times[key] for k, key in keys.items()}
+
+
+def row(place: int, product: Contraction, own: float | None, others: Mapping[Arithmetic, float | None]) -> RoundedRow:
+    """A product with its seconds in float32 and in the arithmetic that is fastest beside it, and why it stays in float32 where that is known."""
+    known = {a: s for a, s in others.items() if s is not None}
+    best = min(known, key=lambda a: known[a], default=F32)
+    seconds = known.get(best, inf)
+    measured = own is not None and bool(known)
+    why = "" if measured and seconds < (1 - GAIN) * (own or 0.0) else NO_FASTER if measured else NOT_MEASURED if others else NO_ARITHMETIC
+    return RoundedRow(
+        place=place, kernel=product.describe(), arithmetic=best.name, float32_ms=milliseconds(own), ms=milliseconds(seconds), runs=False, why=why
+    )  # fmt: skip
+
+
+def surely_faster(rounded: Executable, executable: Executable, inputs: Values, until: float) -> bool:
+    """The whole program is faster with rounded factors, and that is no chance."""
+    calls = {"float32": caller(executable, inputs), "rounded": caller(rounded, inputs)}
+    seconds = min(max(until - time.monotonic(), LEAST_S), MOST_S)
+    return compare(calls, seconds, least=3, warm_s=WARM_S, sample_s=0.01).faster("rounded", "float32", NOISE)
+
+
+def milliseconds(seconds: float | None) -> float | None:
+    """None for what was not measured or does not run."""
+    return None if seconds is None or seconds == inf else 1e3 * seconds
+
+
+def reason(runs: bool, taken: bool, alone: float | None, limit: float) -> str:
+    """Why a product that is faster with rounded factors rounds them or not."""
+    if runs:
+        return "faster, and within the budget"
+    if taken:
+        return "the whole program is not surely faster"
+    if alone is None:
+        return "there was no time or memory to try it"
+    if alone > limit:
+        return f"alone it errs by {alone:.2g}, and {max(limit, 0.0):.2g} are left by the budget"
+    return "others gain more time for their error"

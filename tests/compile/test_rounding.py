@@ -1,0 +1,308 @@
+"""A budget of error: which products round their factors, that the whole stays within the budget, and what is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import einnet
+from einnet.cli import main
+from einnet.compile.targets.cpu import contest, rounding
+from einnet.compile.targets.cpu.rounding import GAIN, SPENT, Offer, Rounding, Tried, inputs_like, row
+from einnet.errors import UsageError
+from einnet.evidence.audit import audit
+from einnet.evidence.comparison.verify import compare_outputs, random_inputs
+from einnet.evidence.pages.precision_lines import precision_lines
+from einnet.instantiate.kernels import Kernel, VendorKernel
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32
+from einnet.instantiate.kernels.contractions import Contraction, arithmetic_of
+from einnet.runtime import machine
+from einnet.runtime.costs import CpuCost
+from einnet.runtime.cpu import dnnl
+from einnet.runtime.cpu.program import Executable
+from einnet.runtime.timing import Timing
+from einnet.search.settings import Settings
+from tests.models import two_layers
+from tests.runtime.plans import two_layers as plan_of_two_layers
+
+BF16 = ARITHMETICS["bf16"]
+needs_bf16 = pytest.mark.skipif(dnnl.available() is not None or bool(BF16.missing(machine.cpu_features())), reason="no products in bf16 here")
+
+
+# ------------------------------------------------------------------------------------------------------------------ the choice
+
+
+class Additive(Tried):
+    """Programs whose errors add up by their squares."""
+
+    def __init__(self, errors: Sequence[float], tries: float = inf) -> None:
+        super().__init__(None, (), inf)  # type: ignore[arg-type]
+        self.errors, self.tries, self.asked = errors, tries, 0
+
+    @property
+    def late(self) -> bool:
+        return self.asked >= self.tries
+
+    def error(self, offers: Sequence[Offer]) -> float:
+        self.asked += 1
+        return float(np.sqrt(sum(self.errors[o.place] ** 2 for o in offers)))
+
+
+def offers_of(gains: Sequence[float]) -> list[Offer]:
+    return [Offer(n, BF16, 1.0 + gain, 1.0) for n, gain in enumerate(gains)]
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 1)), max_size=12), st.floats(0, 2))
+def test_what_is_taken_stays_within_the_limit(products: list[tuple[float, float]], limit: float) -> None:
+    errors, offers = [e for e, _ in products], offers_of([g for _, g in products])
+    tried = Additive(errors)
+    taken, error = tried.within(offers, limit)
+    assert error == tried.error(taken) <= limit
+    if tried.error(offers) <= limit:
+        assert taken == offers
+    left = [o for o in offers if o not in taken and errors[o.place] <= limit]
+    worst = max((errors[o.place] ** 2 / o.gain for o in taken), default=0.0)
+    assert all(errors[o.place] ** 2 / o.gain >= worst - 1e-9 for o in left) or len(taken) == len(offers)
+    if left:
+        first = min(left, key=lambda o: errors[o.place] ** 2 / o.gain)
+        assert tried.error([*taken, first]) > limit
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=9), st.floats(0, 1), st.integers(0, 12))
+def test_where_time_ends_nothing_untried_is_taken(errors: list[float], limit: float, tries: int) -> None:
+    tried = Additive(errors, tries)
+    taken, error = tried.within(offers_of([1.0] * len(errors)), limit)
+    assert error == Additive(errors).error(taken) <= limit
+    assert not taken or tries > 0
+
+
+def test_much_time_for_little_error_goes_first() -> None:
+    errors, gains = (0.5, 0.1, 0.3, 0.6), (10.0, 0.001, 1.0, 0.1)
+    taken, _ = Additive(errors).within(offers_of(gains), 0.6)
+    assert [o.place for o in taken] == [0, 2]
+
+
+# --------------------------------------------------------------------------------------------------------------- whole programs
+
+
+@dataclass
+class Costs:
+    """Times of products: so much faster in bf16 as told by the number of columns, else slower."""
+
+    gains: dict[int, float]
+
+    def like(self, plan: object, measure: bool) -> Costs:
+        return self
+
+    def describe(self, kernel: Contraction) -> object:
+        return kernel.describe()
+
+    def measured(self, kernels: Sequence[Contraction], until: float) -> list[float]:
+        return [self.seconds(k) for k in kernels]
+
+    def seconds(self, k: Contraction) -> float:
+        gain = self.gains.get(k.result.shape[-1], -1.0)
+        return 10.0 - (gain if k.arithmetic == BF16 else 0.0 if k.arithmetic == F32 else -2.0)
+
+
+class Reference:
+    """The program in float32 as what others are compared with."""
+
+    def __init__(self, executable: Executable, seed: int = 0) -> None:
+        self.inputs = random_inputs(executable.plan, seed)
+        self.expected = executable(self.inputs)
+
+    def verify(self, executable: Executable, tolerance: float):
+        return compare_outputs(executable(self.inputs), self.expected, tolerance)
+
+
+@pytest.fixture(scope="module")
+def program() -> Executable:
+    return Executable(plan_of_two_layers(), 1)
+
+
+@pytest.fixture(autouse=True)
+def sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is faster by kernels is faster as a whole: no test depends on the speed of a machine."""
+    monkeypatch.setattr(rounding, "surely_faster", lambda *_: True)
+
+
+def rounded(program: Executable, budget: float | None, gains: dict[int, float]) -> tuple[Executable, Rounding]:
+    reference = Reference(program)
+    made = Rounding(Settings(max_error=budget, threads=1), reference, Costs(gains))  # type: ignore[arg-type]
+    found, verification = made.of(program, reference.verify(program, 1.0), inf)
+    assert verification.passed
+    return found, made
+
+
+def arithmetics(program: Executable) -> list[str]:
+    return [k.arithmetic.name for k in program.plan.kernels if isinstance(k, Contraction)]
+
+
+BOTH = {48: 5.0, 16: 1.0}
+
+
+@needs_bf16
+@pytest.mark.parametrize(
+    ("budget", "gains", "runs"),
+    [(0.3, BOTH, ["bf16", "bf16"]), (1e-6, BOTH, ["f32", "f32"]), (0.3, {48: 5.0}, ["bf16", "f32"]), (0.3, {16: 1.0}, ["f32", "bf16"]),
+     (0.3, {}, ["f32", "f32"]), (None, BOTH, ["f32", "f32"])],
+)  # fmt: skip
+def test_products_round_where_that_is_faster_and_within_the_budget(program: Executable, budget, gains, runs) -> None:
+    found, made = rounded(program, budget, gains)
+    assert arithmetics(found) == runs
+    assert (found is program) == (set(runs) == {"f32"})
+    told = made.told.get(found)
+    assert (told is None) == (budget is None)
+    if told is not None:
+        assert [p.arithmetic if p.runs else "f32" for p in told.products] == runs
+        assert all(p.why for p in told.products)
+        assert told.error <= budget or found is program
+
+
+@needs_bf16
+def test_one_of_two_products_where_the_budget_has_room_for_one(program: Executable) -> None:
+    """The budget is between what one of them errs and what both do; the error of each alone, and its bound, are told."""
+    _, made = rounded(program, 1e-6, BOTH)
+    alone = [p.error for p in next(iter(made.told.values())).products]
+    both = next(iter(rounded(program, 0.3, BOTH)[1].told.values())).error
+    assert 0 < min(alone) <= max(alone) < both
+    found, made = rounded(program, (max(alone) + both) / 2 / SPENT, BOTH)
+    assert arithmetics(found) == ["bf16", "f32"], "the first gains five times as much"
+    told = made.told[found]
+    assert told.error == pytest.approx(alone[0])
+    assert all(2**-9 < p.bound < 0.2 for p in told.products)
+    lines = "\n".join(precision_lines(told))
+    assert "1 in bf16" in lines
+    assert "others gain more time for their error" in lines
+    assert "a-priori bound" in lines
+
+
+@needs_bf16
+def test_fresh_inputs_stay_within_the_budget(program: Executable) -> None:
+    _, made = rounded(program, 0.3, BOTH)
+    error = next(iter(made.told.values())).error
+    for budget in (error / SPENT * 1.001, error):
+        found, _ = rounded(program, budget, BOTH)
+        for seed in range(100, 120):
+            inputs = random_inputs(program.plan, seed)
+            assert compare_outputs(found(inputs), program(inputs), budget).passed
+
+
+@needs_bf16
+def test_a_whole_program_that_is_not_surely_faster_stays_in_float32(program: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounding, "surely_faster", lambda *_: False)
+    found, made = rounded(program, 0.3, BOTH)
+    assert found is program
+    assert {p.why for p in made.told[found].products} == {"the whole program is not surely faster"}
+
+
+def test_code_for_other_processors_rounds_nothing_that_they_lack(program: Executable) -> None:
+    made = Rounding(Settings(max_error=0.1, cpu="x86-64-v4"), Reference(program), Costs(BOTH))  # type: ignore[arg-type]
+    assert {r.why for r in made.rows(program.plan, inf).values()} == {rounding.NO_ARITHMETIC}
+
+
+def test_why_a_product_stays_in_float32() -> None:
+    (product, *_) = plan_of_two_layers().kernels
+    assert isinstance(product, Contraction)
+    half = ARITHMETICS["f16"]
+    assert row(0, product, 1.0, {}).why == rounding.NO_ARITHMETIC
+    assert row(0, product, 1.0, {BF16: None}).why == row(0, product, None, {BF16: 1.0}).why == rounding.NOT_MEASURED
+    assert row(0, product, 1.0, {BF16: inf}).why == row(0, product, 1.0, {BF16: 1 - GAIN / 2}).why == rounding.NO_FASTER
+    found = row(0, product, 1.0, {half: 0.9, BF16: 0.5})
+    assert (found.why, found.arithmetic, found.float32_ms, found.ms) == ("", "bf16", 1e3, 500.0)
+
+
+def test_draws_are_of_the_kind_of_the_inputs() -> None:
+    inputs = {"x": np.ones((2, 3), np.float32), "n": np.ones(4, np.int64)}
+    draws = inputs_like(inputs, 0)
+    assert len(draws) == rounding.SEEDS + len(rounding.SPECIAL_DRAWS)
+    assert all(d[name].shape == x.shape and d[name].dtype == x.dtype for d in draws for name, x in inputs.items())
+    assert len({d["x"].tobytes() for d in draws}) == len(draws)
+
+
+# ------------------------------------------------------------------------------------------------------------------ end to end
+
+
+def timing(kernel: Kernel) -> Timing:
+    """The library is faster than generated code, and faster in bf16 than in float32."""
+    seconds = 1e-3 if not isinstance(kernel, VendorKernel) else 1e-6 if arithmetic_of(kernel) != BF16 else 5e-7
+    return Timing(seconds, 0.0, 5)
+
+
+@pytest.fixture
+def derived_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Our program runs, whatever the machine does; nothing is known of earlier runs, and later ones learn nothing."""
+    monkeypatch.setenv("EINNET_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(contest, "slower", lambda times: False)
+    monkeypatch.setattr(contest, "behind", lambda times: False)
+    monkeypatch.setattr(CpuCost, "timings", lambda self, kernels, until=inf: [timing(k) for k in kernels])
+    monkeypatch.setattr(CpuCost, "estimates", lambda self, kernels: [timing(k).median for k in kernels])
+
+
+@needs_bf16
+def test_a_model_within_a_budget_is_stored_verified_and_explained(tmp_path: Path, derived_wins: None, capsys) -> None:
+    model = tmp_path / "two.onnx"
+    onnx.save(two_layers(rows=3, width=32), model)
+    found = einnet.optimize(model, max_error=0.02, derive=False, threads=1, time_budget=20)
+    assert arithmetics(found.executable) == ["bf16", "bf16"]
+    assert found.settings.allow == "precision"
+    told = found.record.precision
+    assert 0 < told.error <= SPENT * 0.02
+    assert found.record.verification.tolerance == 0.02
+    path = found.save(tmp_path / "p.einnet")
+    stored = einnet.load(path)
+    inputs = random_inputs(found.executable.plan, 77)
+    assert all(np.array_equal(y, found(inputs)[name]) for name, y in stored(inputs).items())
+    verdict = audit(model, stored, seed=5)
+    assert verdict["passed"], verdict
+    assert verdict["kernels"]["exact"] == verdict["kernels"]["distinct"] == 2
+    assert any("round their factors to bf16" in line for line in verdict["trusted"])
+    assert main(["explain", str(path)]) == 0
+    assert "precision: of 2 products 2 in bf16" in capsys.readouterr().out
+    written = found.save(tmp_path / "out.onnx")
+    reference = einnet.optimize(written, derive=False, threads=1, time_budget=5)(inputs)
+    assert compare_outputs(found(inputs), reference, 0.02).passed
+
+
+@needs_bf16
+def test_a_stored_program_in_a_coarser_arithmetic_than_it_says_is_found_out(tmp_path: Path, derived_wins: None) -> None:
+    """Numbers of each subprogram are held against the arithmetic that its kernels name."""
+    model = tmp_path / "two.onnx"
+    onnx.save(two_layers(rows=3, width=32), model)
+    found = einnet.optimize(model, max_error=0.02, derive=False, threads=1, time_budget=20)
+    stored = einnet.load(found.save(tmp_path / "p.einnet"))
+    runs = stored.executable
+    plan = replace(runs.plan, kernels=tuple(k.in_arithmetic(F32) if isinstance(k, Contraction) else k for k in runs.plan.kernels))
+    observing = stored.observing
+    stored.loaded = replace(stored.loaded, plan=plan)
+    stored.observing = observing
+    verdict = audit(model, stored, seed=5)
+    assert not verdict["passed"]
+    assert any("within" in p for p in verdict["verification"]["problems"])
+
+
+def test_a_budget_that_nothing_can_keep_is_refused(tmp_path: Path) -> None:
+    for wrong in (0.0, -1.0, 1.0, float("nan")):
+        with pytest.raises(UsageError, match="between 0 and 1"):
+            Settings(max_error=wrong)
+    for other in ({"backend": "cuda"}, {"target": "onnx"}):
+        with pytest.raises(UsageError, match="this CPU"):
+            Settings(max_error=0.1, **other)
+    with pytest.raises(UsageError, match="one size"):
+        einnet.optimize(two_layers(), dynamic="batch=1..4", max_error=0.1)
+
+
+def test_a_budget_widens_the_class_of_steps_as_far_as_it_reaches() -> None:
+    assert [Settings(max_error=e).allow for e in (1e-2, 1e-3, 9e-4)] == ["precision", "precision", "reassociation"]
+    assert Settings(max_error=1e-2, allow="exact").allow == "exact"
+    assert replace(Settings(), max_error=1e-2).allow == "precision"
+    assert (Settings(max_error=1e-2).tolerance, Settings().tolerance, Settings(allow="precision").tolerance) == (1e-2, 1e-4, 1e-3)
