@@ -80,8 +80,7 @@ class Settings:
             object.__setattr__(self, "allow", ",".join(words) or "reassociation")
         if self.allow not in KINDS:
             raise UsageError(f"allow {self.allow!r} is not one of {', '.join(KINDS)}, {TESTED}, {FINITE}, or a class and these: 'precision,{TESTED}'")
-        if self.max_error is not None:
-            self._budget(self.max_error)
+        self._budget(self.max_error)
         if self.max_depth < 0:
             raise UsageError(f"max_depth must be 0 or more, not {self.max_depth}")
         if not self.time_budget > 0:
@@ -99,8 +98,10 @@ class Settings:
         if unknown:
             raise UsageError(f"no rule {unknown[0]!r}; `einnet rules` lists them: {', '.join(sorted(known))}")
 
-    def _budget(self, error: float) -> None:
+    def _budget(self, error: float | None) -> None:
         """Let the default class be the worst one whose own limit is within a budget. Raises UsageError for a budget that nothing can keep."""
+        if error is None:
+            return
         if not 0 < error < 1:
             raise UsageError(f"max_error must be between 0 and 1, a part of max|y|, not {error}")
         if (self.backend, self.target) != ("cpu", "native"):
