@@ -15,6 +15,7 @@ from einnet.instantiate.address import is_alias
 from einnet.instantiate.choices import tabled
 from einnet.instantiate.chunks import chunked
 from einnet.instantiate.epilogues import absorb
+from einnet.instantiate.joint import joined
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Post, View, dense_view
 from einnet.instantiate.matching.types import Match
 from einnet.instantiate.padding import padded
@@ -42,7 +43,8 @@ def build(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: bool
 
 def builds(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: bool = True) -> Iterator[Build]:
     """The kernels as `build` gives them; where no library is asked and sums of products stand in each other, one kernel that stores nothing in
-    between; and the kernels run part by part where the temporaries of all parts together leave the cache.
+    between; products of one operand with weights as one product; and the kernels run part by part where the temporaries of all parts together
+    leave the cache.
 
     Whether there is a second way depends on no size: programs for many sizes know ways by their number.
     """
@@ -55,6 +57,9 @@ def builds(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: boo
         whole = _Builder({}, False, whole=True)
         whole.generated(tree, out)
         yield whole.result
+    joint = joined(result.kernels, result.temporaries, {**{t.name: t for t in tensors(tree).values() if t.weight}, **result.weights})
+    if joint is not None:
+        yield Build(*padded(joint.kernels, joint.temporaries), {**result.weights, **joint.weights})
     parted = chunked(result.kernels, result.temporaries)
     if parted is not None:
         yield replace(result, kernels=parted[0], temporaries=parted[1])

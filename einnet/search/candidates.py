@@ -195,7 +195,8 @@ def choose(
     """
     begin = time.monotonic()
     forms = forms if most else [f for f in forms if _unchanged(f)]
-    ranked, complete = _made(forms, estimate, learned, begin + MAKING_SHARE * max(until - begin, least_s) if until < inf else inf)
+    made, complete = _made(forms, estimate, learned, begin + MAKING_SHARE * max(until - begin, least_s) if until < inf else inf)
+    ranked = _beside(known_s, made)
     originals = [c for c in ranked if c.original]
     assert originals, "the plain form is always a candidate"
     until = max(until, time.monotonic() + least_s) if least_s else until
@@ -243,6 +244,11 @@ def draw(expression: Scope, forms: Sequence[Form], estimate: Estimate, runs: Cal
             by_form.setdefault(c.form.key, []).append(c)
     drawn = (c for ways in rng.sample(list(by_form.values()), len(by_form)) for c in rng.sample(ways, len(ways)))
     return Choice(expression, ranked, original, next(filter(possible, drawn), original), forms=len(forms))
+
+
+def _beside(known_s: float, made: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates that may stand beside another way of so many seconds: where there is one, what does not derive anything runs as it is."""
+    return [c for c in made if known_s == inf or not c.original or not c.way[1]]
 
 
 def _fastest(originals: Sequence[Candidate]) -> Candidate:

@@ -1,0 +1,128 @@
+"""Products of one operand with several weights as one product with the weights side by side, whose parts are read where they lie.
+
+    x·[V W] = [x·V  x·W]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from math import prod
+
+from einnet.expr.index import combine, floor_div, simplify, var
+from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, indices, make_add
+from einnet.instantiate.kernels import Buffer, Kernel, Matmul, View, dense_strides, dense_view, loops_of
+from einnet.instantiate.stitch import Window
+
+Weights = Mapping[str, Tensor | Scope]
+"""What constant buffers hold, dense."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Kernels with joint products, the buffers of these, and the joint weights."""
+
+    kernels: list[Kernel]
+    temporaries: Mapping[str, Buffer]
+    weights: Mapping[str, Scope]
+
+
+def joined(kernels: Sequence[Kernel], temporaries: Mapping[str, Buffer], weights: Weights) -> Joined | None:
+    """The kernels with all products of one operand with weights computed together; None where there are none.
+
+    `temporaries` are the buffers between the kernels; what leaves them is not joined.
+    """
+    found = Joined(list(kernels), dict(temporaries), {})
+    for group in groups(kernels, temporaries, weights):
+        found = with_group(found, group, weights) or found
+    return found if found.weights else None
+
+
+def groups(kernels: Sequence[Kernel], temporaries: Mapping[str, Buffer], weights: Weights) -> Iterator[list[Matmul]]:
+    """Products that read one operand, each with weights of its own, and do the same to their results, by weights at most."""
+    alike: dict[object, list[Matmul]] = {}
+    for k in kernels:
+        if isinstance(k, Matmul) and joins(k, temporaries, weights) and written_once(k.c.buffer, kernels):
+            alike.setdefault((k.a, tuple((p.kind, p.alpha, p.beta) for p in k.post)), []).append(k)
+    yield from (group for group in alike.values() if len(group) > 1)
+
+
+def joins(k: Matmul, temporaries: Mapping[str, Buffer], weights: Weights) -> bool:
+    """A plain product of data with weights that fills a buffer of its own, and posts that know weights only."""
+    rows, columns = k.c.shape[-2:]
+    own = k.c.buffer in temporaries and k.c == dense_view(k.c.buffer, k.c.shape) and temporaries[k.c.buffer].size == rows * columns
+    known = k.b.buffer in weights and all(p.operand is None or p.operand.buffer in weights for p in k.post)
+    return own and known and k.a.buffer not in weights and len(k.c.shape) == 2 and all(p.operand is None or p.operand.shape[0] == 1 for p in k.post)
+
+
+def written_once(buffer: str, kernels: Sequence[Kernel]) -> bool:
+    return sum(v.buffer == buffer for k in kernels for v in k.result_views) == 1
+
+
+def with_group(found: Joined, group: Sequence[Matmul], weights: Weights) -> Joined | None:
+    """The kernels with one product in place of some, where the first of them stands; None where a part of it cannot be read in its place."""
+    widths = [k.c.shape[1] for k in group]
+    begins = [0, *accumulate(widths)]
+    whole = (group[0].c.shape[0], begins[-1])
+    name = f"{group[0].c.buffer}_joint"
+    windows = {k.c.buffer: Window(whole, 1, begin, width) for k, begin, width in zip(group, begins, widths)}
+    made: dict[str, Scope] = {}
+
+    def side_by_side(views: Sequence[View]) -> View:
+        """The weights that some views show, side by side, as a constant of its own."""
+        scope = beside(views, weights)
+        made[f"w_{scope.key[:20]}"] = scope
+        return dense_view(f"w_{scope.key[:20]}", scope.shape)
+
+    post = tuple(
+        replace(p, operand=side_by_side([o for k in group if (o := wide(k.post[n].operand, k.c.shape[1]))])) if p.operand else p
+        for n, p in enumerate(group[0].post)
+    )
+    product = replace(group[0], b=side_by_side([k.b for k in group]), c=dense_view(name, whole), post=post)
+    rest = [product if k is group[0] else k for k in found.kernels if not any(k is other for other in group[1:])]
+    moved = in_windows(rest, windows, name)
+    if moved is None:
+        return None
+    buffers = {n: b for n, b in found.temporaries.items() if n not in windows}
+    return Joined(moved, {**buffers, name: Buffer(name, prod(whole), "f32", "temporary")}, {**found.weights, **made})
+
+
+def in_windows(kernels: Sequence[Kernel], windows: Mapping[str, Window], name: str) -> list[Kernel] | None:
+    """The kernels with some buffers read as windows of another one; None where strides cannot say one of the views."""
+    views = {v for k in kernels for v in (*k.operand_views, *k.result_views) if v.buffer in windows}
+    places = {v: windows[v.buffer].view(v, name) for v in views}
+    if not all(places.values()):
+        return None
+    change: Callable[[View], View] = lambda v: places.get(v) or v  # noqa: E731
+    return [k.map_views(change) for k in kernels]
+
+
+def wide(view: View | None, width: int) -> View | None:
+    """A row of weights over all of a width, also where it is one number for all."""
+    if view is None or view.shape[1] == width:
+        return view
+    return replace(view, shape=(1, width), strides=(view.strides[0], 0))
+
+
+def beside(views: Sequence[View], weights: Weights) -> Scope:
+    """What matrices of weights hold, side by side: a sum of which each term is 0 outside of its columns."""
+    rows, widths = views[0].shape[0], [v.shape[1] for v in views]
+    loops = loops_of((rows, sum(widths)))
+    row, column = indices(loops)
+    terms: list[Body] = [Read(shown(v, weights[v.buffer]), (row, column - begin)) for v, begin in zip(views, [0, *accumulate(widths)])]
+    return Scope(loops, (), make_add(terms))
+
+
+def shown(view: View, held: Tensor | Scope) -> Scope:
+    """What a view of a dense buffer shows of what that holds."""
+    loops = tuple(Iter(f"k{n}", 0, extent) for n, extent in enumerate(view.shape))
+    box = [(0, n) for n in held.shape] if isinstance(held, Tensor) else held.box
+    address = combine(*((var(i.name), s) for i, s in zip(loops, view.strides))) + view.offset
+    ranges = {i.name: i.range for i in loops}
+    index = []
+    for stride, (lo, _) in zip(dense_strides(tuple(hi - lo for lo, hi in box)), box):
+        digit = simplify(floor_div(address, stride), ranges)
+        address = simplify(address - digit * stride, ranges)
+        index.append(digit + lo)
+    return Scope(loops, (), Read(held, tuple(index)))
