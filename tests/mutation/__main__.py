@@ -134,6 +134,7 @@ def main() -> int:
         list(modules_of(options.modules)), options.sample, options.seed, options.cache, (int(part), int(parts)),
         verdicts.judged(options.cache.with_suffix(".verdicts") if options.cache else None),
         done=lambda found: keep(options.rows, found), before=set(map(key, before)), most=options.most,
+        weighed={key(r): (str(r["verdicts"]), str(r["shown"])) for r in rows if r["verdicts"]},
     )  # fmt: skip
     if plugin.modules:
         pytest.main(["-p", "no:cacheprovider", "-p", "no:terminal", *options.tests], plugins=[plugin])

@@ -96,7 +96,7 @@ def witness(before: Scope, after: Scope, points: Points, every: Points) -> Witne
         for side in at:
             for name, _ in side:
                 counts[name] = counts.get(name, 0) + 1
-    average = {n: max(1, c // (2 * len(reads))) for n, c in counts.items()} if reads else {}
+    average = {n: max(1, c // (2 * len(reads))) for n, c in counts.items()}
     here = _affordable(before, after, points)
     agreed = 0
     if len(every) > len(here):
@@ -116,16 +116,19 @@ def witness(before: Scope, after: Scope, points: Points, every: Points) -> Witne
 
 def reproduced(before: Scope, after: Scope, point: Point) -> Witness | None:
     """Real values for a difference at a point that is known modulo a prime; None where none is found soon."""
-    at = np.asarray([point], dtype=np.int64).reshape(1, len(before.loops))
-    if max(work(before, 1), work(after, 1)) > _ENCLOSED:
-        return None
+    at = np.asarray(point, dtype=np.int64)
     for title, palette in (("small whole numbers", SMALL), ("generic", GENERIC)):
         for seed in range(4):
             draw = Draw(f"{title} {seed}", Choice(palette, f"again {seed}"))
-            found = _decided(before, after, at[0], draw)
+            found = _decided(before, after, at, draw)
             if isinstance(found, Witness):
                 return _told(found, before, after, {**tensors(before), **tensors(after)})
     return None
+
+
+def _cost(before: Scope, after: Scope) -> int:
+    """Body evaluations per side for one value: at least one, as none are needed where nothing is summed."""
+    return max(1, work(before, 1), work(after, 1))
 
 
 def _affordable(before: Scope, after: Scope, points: Points) -> Points:
@@ -166,8 +169,7 @@ def _compared(before: Scope, after: Scope, points: Points, draw: Draw) -> Witnes
 
 def _decided(before: Scope, after: Scope, point: Points, draw: Draw) -> Witness | None:
     """A difference at a point that no rounding explains: by exact rationals where all is rational and there is little of it, else by intervals."""
-    at = point.reshape(1, -1)
-    cost = max(work(before, 1), work(after, 1))
+    at, cost = point[np.newaxis], _cost(before, after)
     if cost <= _EXACT:
         try:
             one, other = (values_at(s, at, _RATIONALS, draw.rationals)[0] for s in (before, after))
@@ -201,9 +203,9 @@ def _between(value: complex) -> str:
 
 def _reads(before: Scope, after: Scope, points: Points) -> dict[Point, tuple[frozenset[Element], frozenset[Element]]]:
     """What the two sides read at a few points: the first, the last and some between."""
-    if not len(points) or max(work(before, 1), work(after, 1)) > _TRACED:
+    count = min(_PLACES, _TRACED // _cost(before, after))
+    if not count or not len(points):
         return {}
-    count = max(1, min(_PLACES, _TRACED // max(work(before, 1), work(after, 1))))
     chosen = np.unique(np.linspace(0, len(points) - 1, count).astype(np.int64))
     return {_point(points[k]): (elements_read(before, _point(points[k])), elements_read(after, _point(points[k]))) for k in chosen}
 
@@ -215,7 +217,7 @@ def _singled(
     budget = 8 * _BUDGET
     for point, (left, right) in reads.items():
         at = np.asarray([point], dtype=np.int64).reshape(1, len(point))
-        cost = max(work(before, 1), work(after, 1), 1)
+        cost = _cost(before, after)
         single, shared = sorted(left ^ right), sorted(left & right)
         some = random.Random(len(shared)).sample(shared, min(len(shared), _SINGLED))
         for n, element in enumerate((*single[:_SINGLED], *some)):
@@ -249,7 +251,7 @@ _SHOWN = 8
 
 def _told(found: Witness, before: Scope, after: Scope, named: Mapping[str, Tensor]) -> Witness:
     """The witness with the elements that are read there, where they are few enough to name."""
-    if max(work(before, 1), work(after, 1)) > _TRACED:
+    if _cost(before, after) > _TRACED:
         return found
     both = sorted(elements_read(before, found.point) | elements_read(after, found.point))
     both.sort(key=lambda e: e not in found.draw.apart)
