@@ -39,13 +39,8 @@ def changes(source: str, path: str) -> Iterator[Change]:
     """
     seen: Counter[tuple[str, str]] = Counter()
     tree = ast.parse(source)
-    whole = compile(source, path, "exec")
-    for number, (node, what, _) in enumerate(_sites(tree)):
-        changed = copy.deepcopy(tree)
-        next(change for n, (_, _, change) in enumerate(_sites(changed)) if n == number)()
-        ast.fix_missing_locations(changed)
-        pair = _pair(whole, compile(changed, path, "exec"))
-        if pair is not None:
+    for top in tree.body:
+        for node, what, pair in _changes(ast.Module([top], []), path):
             name = pair[0].co_qualname
             seen[name, what] += 1
             yield Change(node.lineno, what if seen[name, what] == 1 else f"{what} ({seen[name, what]})", name, pair)
@@ -54,6 +49,17 @@ def changes(source: str, path: str) -> Iterator[Change]:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if _number(value) is not None:
                 doubled = 2 * (_number(value) or 1)
                 yield Change(top.lineno, f"{name} = {ast.unparse(value)} -> {doubled}", name, value=doubled)
+
+
+def _changes(part: ast.Module, path: str) -> Iterator[tuple[ast.expr | ast.stmt, str, tuple[CodeType, CodeType]]]:
+    """The changes of one statement of a module, which is compiled alone: most of a module is other functions."""
+    whole = compile(part, path, "exec")
+    for number, (node, what, _) in enumerate(_sites(part)):
+        changed = copy.deepcopy(part)
+        next(change for n, (_, _, change) in enumerate(_sites(changed)) if n == number)()
+        pair = _pair(whole, compile(ast.fix_missing_locations(changed), path, "exec"))
+        if pair is not None:
+            yield node, what, pair
 
 
 def _number(node: ast.expr) -> int | float | None:

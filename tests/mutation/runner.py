@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import ceil
@@ -163,11 +163,12 @@ class Plugin:
 
         self.failed = False
         self.image.forget()
-        sys.settrace(call)
         began = time.process_time()
-        self.run(item)
+        with no_longer_than(SLOWEST):
+            sys.settrace(call)
+            self.run(item)
+            sys.settrace(None)
         seconds = time.process_time() - began
-        sys.settrace(None)
         functions = {f"{c.co_filename}:{c.co_qualname.partition('.<locals>')[0]}" for c in calls if "/einnet/" in c.co_filename}
         places = frozenset((*functions, *(f"{c.co_filename}:{number}" for c, number in lines)))
         return Traced(float("inf") if self.failed else seconds, places)
@@ -220,6 +221,25 @@ def chosen(change: Change, path: str, traced: Mapping[str, Traced], most: float 
         entering = [n for n, t in traced.items() if function in t.places]
     entering.sort(key=lambda n: (line not in traced[n].places, traced[n].seconds))
     return entering[: 1 + sum(total <= most for total in accumulate(traced[n].seconds for n in entering))]
+
+
+class TooSlow(BaseException):
+    """A test that works for longer than it may; no test catches it."""
+
+
+@contextlib.contextmanager
+def no_longer_than(seconds: float) -> Iterator[None]:
+    """Raises TooSlow in what works for longer, by the processor's time."""
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise TooSlow
+
+    signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def in_child(work: object, seconds: float) -> bytes | None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.mutation.__main__ import EXPLAINED, explained, modules_of
 from tests.mutation.changes import changes
-from tests.mutation.runner import in_child
+from tests.mutation.runner import TooSlow, in_child, no_longer_than
 
 SOURCE = '''
 LIMIT = 3 * 4
@@ -77,6 +77,14 @@ def test_children_answer_or_are_ended() -> None:
     assert in_child(lambda: b"x" * 100_000, 20) == b"x" * 100_000
     assert in_child(lambda: 1 / 0, 20) == b""
     assert in_child(lambda: sum(range(1 << 40)), 0.2) is None
+
+
+def test_what_works_for_too_long_is_stopped_and_nothing_after_it() -> None:
+    with pytest.raises(TooSlow), no_longer_than(0.01):
+        sum(sum(range(100)) for _ in range(1 << 40))
+    with no_longer_than(0.01):
+        pass
+    assert sum(range(1 << 20)) > 0
 
 
 @pytest.mark.skipif(not EXPLAINED.exists(), reason="nothing survives")
