@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from einnet.derivation.markup import derivation_html
 from einnet.derivation.normalise import normalise
+from einnet.derivation.rules.join import exchanged
 from einnet.derivation.steps import Derivation, Step
-from einnet.expr.nodes import Read, Scope, is_weight, map_reads, nested, walk
+from einnet.expr.nodes import Scope, is_weight, nested, walk
 from einnet.expr.notation.markup import wrapped
 from einnet.expr.notation.picture import svg
 from einnet.instantiate.matching.types import Match
@@ -115,16 +116,7 @@ def rebase(m: Match, old: Scope, new: Scope) -> Match:
 
 def replace_everywhere(root: Scope, old: Scope, new: Scope) -> Scope:
     """Every occurrence of a scope replaced."""
-    if root == old:
-        return new
-    if old not in root.inside:
-        return root
-    return replace(root, body=map_reads(root.body, lambda r: _with_base(r, old, new)))
-
-
-def _with_base(r: Read, old: Scope, new: Scope) -> Read:
-    base = replace_everywhere(r.base, old, new) if isinstance(r.base, Scope) else r.base
-    return r if base is r.base else Read(base, r.index, r.fill)
+    return new if root == old else exchanged(root, {old: new})
 
 
 def occurrences(root: Scope, wanted: Scope) -> Iterator[tuple[int, ...]]:

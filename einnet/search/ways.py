@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import product
 
 from einnet.expr.nodes import Scope
 from einnet.search.forms import Form, after, substitute_child
@@ -36,9 +35,6 @@ class Way:
 
 
 Combine = Callable[[Base, Mapping[Scope, Form]], Iterable[Base]]
-
-REPRESENTATIVES = 2
-"""Ways of one kind that are tried together for each of two openings; of more openings, one."""
 
 
 class Ways:
@@ -122,18 +118,17 @@ class Ways:
 
 
 def alike(lists: Sequence[Sequence[Way]]) -> Iterator[tuple[Way, ...]]:
-    """Ways of one kind, one from each list: the first few of every kind that all lists have; none is built for that."""
-    kinds = [_by_kind(found) for found in lists]
-    most = REPRESENTATIVES if len(lists) == 2 else 1
-    for kind in kinds[0]:
-        if kind and all(kind in k for k in kinds):
-            yield from product(*(k[kind][:most] for k in kinds))
+    """Ways of one kind, one from each list: of every kind that all lists have the first, which is the cheapest; none is built for that."""
+    first = [_first_of_kinds(found) for found in lists]
+    for kind in first[0]:
+        if kind and all(kind in f for f in first):
+            yield tuple(f[kind] for f in first)
 
 
-def _by_kind(ways: Iterable[Way]) -> dict[Kind, list[Way]]:
-    found: dict[Kind, list[Way]] = {}
+def _first_of_kinds(ways: Iterable[Way]) -> dict[Kind, Way]:
+    found: dict[Kind, Way] = {}
     for way in ways:
-        found.setdefault(way.kind, []).append(way)
+        found.setdefault(way.kind, way)
     return found
 
 

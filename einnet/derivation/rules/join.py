@@ -138,16 +138,28 @@ def _window(s: Scope, whole: Scope, twins: Mapping[str, Iter], own: Sequence[Ite
 
 
 def exchanged(e: Scope, other: Mapping[Scope, Scope]) -> Scope:
-    """Scopes exchanged for others wherever they are read."""
+    """Scopes exchanged for others wherever they are read; one that is read in several places is rewritten once."""
+    known = dict(other)
+
+    def swapped(s: Scope) -> Scope:
+        found = known.get(s)
+        if found is None:
+            found = known[s] = within(s)
+        return found
 
     def swap(r: Read) -> Body:
         if not isinstance(r.base, Scope):
             return r
-        base = other[r.base] if r.base in other else exchanged(r.base, other)
+        base = swapped(r.base)
         return r if base is r.base else Read(base, r.index, r.fill)
 
-    body = map_reads(e.body, swap)
-    return e if body is e.body else replace(e, body=body)
+    def within(s: Scope) -> Scope:
+        if other.keys().isdisjoint(s.inside):
+            return s
+        body = map_reads(s.body, swap)
+        return s if body is s.body else Scope(s.loops, s.sums, body, s.reduce)
+
+    return within(e)
 
 
 @lru_cache(maxsize=1 << 13)

@@ -203,7 +203,7 @@ class Scope:
     @kept
     def inside(self) -> frozenset[Scope]:
         """All scopes that are read within this one, itself left out."""
-        return frozenset(self.walk[1:])
+        return frozenset(self.nested).union(*(s.inside for s in self.nested))
 
     @kept
     def reduces(self) -> bool:
