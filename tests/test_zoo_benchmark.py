@@ -9,7 +9,10 @@ import numpy as np
 import onnx
 import pytest
 
-from benchmarks.zoo.__main__ import CLASSES, cells, main, markdown, of_the_best, told
+from benchmarks.contest.compare import difference
+from benchmarks.zoo import __main__ as zoo
+from benchmarks.zoo.__main__ import in_order, main, told
+from benchmarks.zoo.table import CLASSES, cells, markdown, of_the_best
 from tests.models import random_inputs, two_layers
 
 
@@ -33,7 +36,7 @@ def test_a_row_for_each_class_and_a_reason_for_what_failed(tmp_path: Path, monke
 
 
 def test_the_table_follows_from_the_rows() -> None:
-    report = {"opaque": 1, "parts": 9, "runs": "derived", "changed": [{}, {}], "verification": {"passed": True}, "notes": []}
+    report = {"opaque": 1, "why_opaque": [], "parts": 9, "runs": "derived", "changed": [{}, {}], "verification": {"passed": True}, "notes": []}
     results = {"onnxruntime": 4.0, "openvino": 3.0, "no_derive": 2.5, "default": 2.0}
     found = told(report, "default", {n: {"status": "ok", "median_ms": t} for n, t in results.items()})
     row = {"name": "m", "nodes": 12, "allow": "default", "noise": 0.02, "missing": {}, **found}
@@ -45,5 +48,37 @@ def test_the_table_follows_from_the_rows() -> None:
 
 
 def test_an_output_that_differs_is_not_verified() -> None:
-    report = {"opaque": 0, "parts": 1, "runs": "derived", "changed": [], "verification": {"passed": True}, "notes": []}
+    report = {"opaque": 0, "why_opaque": [], "parts": 1, "runs": "derived", "changed": [], "verification": {"passed": True}, "notes": []}
     assert not told(report, "default", {"default": {"status": "disagrees with onnxruntime"}})["verified"]
+
+
+def test_a_run_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b", "c"):
+        stored(tmp_path, name, two_layers())
+    ran: list[str] = []
+
+    def rows_of(path: Path, place: object, options: object, asked: dict[str, object]) -> list[dict[str, object]]:
+        ran.append(path.stem)
+        row = {"name": path.stem, "asked": asked, "digest": zoo.digest(path), "nodes": 2, "opaque": 1, "why_opaque": ["n: it is odd"], "parts": 1}
+        return [{**row, "allow": c, "changed": int(path.stem == "c"), "ms": {}, "noise": None, "verified": True, "missing": {}} for c in CLASSES]
+
+    monkeypatch.setattr(zoo, "rows_of", rows_of)
+    out = tmp_path / "zoo.json"
+    arguments = [str(tmp_path), "-o", str(out), "--untimed", "--time-budget", "1"]
+    assert main([*arguments, "--seconds-left", "1"]) == 1
+    assert "3 models are left" in capsys.readouterr().err and not ran
+    assert main(arguments) == 0 and ran == ["a", "b", "c"]
+    assert main(arguments) == 0 and len(ran) == 3, "nothing is measured twice"
+    assert "- a: n: it is odd" in out.with_suffix(".md").read_text()
+    rows = {(r["name"], r["allow"]): r for r in json.loads(out.read_text())["models"]}
+    assert in_order(["a", "b", "c"], rows) == ["c", "a", "b"]
+    assert main([*arguments, "--seed", "1"]) == 0 and ran[3:] == ["c", "a", "b"], "other settings are another question"
+    (tmp_path / "b.onnx").write_bytes((tmp_path / "b.onnx").read_bytes() + b"\x72\x00")
+    assert main([*arguments, "--seed", "1"]) == 0 and ran[6:] == ["b"], "a changed model is measured anew"
+
+
+def test_outputs_without_elements_agree() -> None:
+    none = np.zeros((0, 4), np.float32)
+    assert difference([none, np.array([True])], [none, np.array([True])]) == 0.0
+    assert difference([none, np.array([1])], [none, np.array([2])]) == 0.5
+    assert difference([none], [np.zeros((1, 4), np.float32)]) == float("inf")

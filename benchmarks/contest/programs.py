@@ -21,11 +21,12 @@ KEPT = ("totals", "certificate", "verification", "notes", "settings", "memory", 
 
 @dataclass(frozen=True)
 class Search:
-    """How to optimize: seconds of budget, the worst class of step, the seed of the inputs that verify."""
+    """How to optimize: seconds of budget, the worst class of step, the seed of the inputs that verify; seconds after which it is ended."""
 
     time_budget: float = 120.0
     allow: str = "precision"
     seed: int = 0
+    limit: float | None = None
 
 
 def optimized(model: Path, name: str, derive: bool, search: Search, place: Place) -> tuple[Engine, dict[str, Any]]:
@@ -40,7 +41,10 @@ def optimized(model: Path, name: str, derive: bool, search: Search, place: Place
         if place.memory:
             resource.setrlimit(resource.RLIMIT_DATA, (place.memory, place.memory))
 
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=confine)
+    try:
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=confine, timeout=search.limit)
+    except subprocess.TimeoutExpired as error:
+        raise EngineError(f"einnet optimize took more than {search.limit:g} s with a budget of {search.time_budget:g} s") from error
     if run.returncode or not program.exists():
         last = (run.stderr.strip().splitlines() or [""])[-1]
         raise EngineError(f"einnet optimize ended with status {run.returncode}: {last}")
@@ -50,7 +54,9 @@ def optimized(model: Path, name: str, derive: bool, search: Search, place: Place
 def excerpt(report: dict[str, Any]) -> dict[str, Any]:
     """What the results keep of a report: totals, proofs, and the subprograms that were changed."""
     kept = {key: report[key] for key in KEPT if key in report}
-    kept["parts"], kept["opaque"] = len(report["subprograms"]), len(report.get("opaque", []))
+    opaque = report.get("opaque") or []
+    kept["parts"], kept["opaque"] = len(report["subprograms"]), len(opaque)
+    kept["why_opaque"] = [f"{', '.join(o['nodes'])}: {o['why']}" for o in opaque]
     kept["changed"] = [
         {"nodes": s["nodes"], "operators": s["operators"], "measured_ms": s["measured_ms"], "original_ms": s["original_ms"]}
         for s in report["subprograms"]

@@ -5,16 +5,20 @@
     python -m benchmarks.zoo build/zoo --untimed          what loads, changes and is verified, without timing: for a busy machine
 
 Every engine runs in a process of its own, the engines of a model interleaved; outputs are compared with ONNX Runtime's before times count. A row for
-each model and class; those of other models stay in the file.
+each model and class. The file is written after each model, and the same command goes on where it was ended: rows of other models stay, and what was
+measured with the same settings is not measured again. Models of which the file tells that parts changed (by `--untimed`, say) come first.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import math
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,33 +34,52 @@ from benchmarks.contest.programs import Search, optimized
 from benchmarks.contest.results import text
 from benchmarks.contest.worker import Engine, EngineError
 from benchmarks.verified import RESULTS
+from benchmarks.zoo.table import CLASSES, Row, cells, markdown
 
-CLASSES = {"default": "reassociation", "precision": "precision"}
-"""The rows of a model, and the worst class of step in each."""
+ASKED = ("threads", "time_budget", "seed", "rounds", "seconds", "patience", "untimed")
+"""Settings that a row belongs to."""
 
 SHARE_OF_MEMORY = 0.9
-TIMES = ("ONNX Runtime", "OpenVINO", "own operators", "optimized")
-TITLES = ("model", "class", "nodes", "opaque", "parts", "changed", *TIMES, "of the best", "noise", "verified")
 
-Row = dict[str, Any]
+LATE, START_S = 3.0, 120.0
+"""An optimization that takes more than so many times its budget, and so many seconds beside it, is ended: a fault, and no reason to wait."""
 
 
-def rows_of(path: Path, place: Place, options: argparse.Namespace) -> list[Row]:
+def rows_of(path: Path, place: Place, options: argparse.Namespace, asked: Row) -> list[Row]:
     """A row for each class. An engine that fails has no time, and `missing` says why."""
     with np.load(path.with_suffix(".npz")) as stored:
         inputs = {name: stored[name] for name in stored.files}
-    nodes = len(onnx.load(path, load_external_data=False).graph.node)
+    belongs = {"name": path.stem, "nodes": len(onnx.load(path, load_external_data=False).graph.node), "asked": asked, "digest": digest(path)}
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder) / "model.onnx"
         here.symlink_to(path.resolve())
         engines, reports, missing = programs(here, place, options)
         others = [Engine(REFERENCE, REFERENCE, here)] + [Engine("openvino", "openvino", here)] * bool(version("openvino"))
         results, noisy = ({}, None) if options.untimed else timed([*others, *engines.values()], inputs, place, options)
-    found = []
+    failed = {engine: found["status"] for engine, found in results.items() if found["status"] != "ok" and engine not in (AGAIN, *CLASSES)}
+    rows = []
     for name in CLASSES:
-        said = {column: why for column, why in missing.items() if column in (name, "no_derive")}
-        found.append({"name": path.stem, "nodes": nodes, "allow": name, **told(reports.get(name), name, results), "noise": noisy, "missing": said})
-    return found
+        said = {column: why for column, why in missing.items() if column in (name, "no_derive")} | failed
+        rows.append({**belongs, "allow": name, **told(reports.get(name), name, results), "noise": noisy, "missing": said})
+    return rows
+
+
+def digest(path: Path) -> str:
+    """Of a model's file: what a row belongs to."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+
+
+def in_order(names: Sequence[str], rows: Mapping[tuple[str, str], Row]) -> list[str]:
+    """The models of which earlier rows tell that parts changed come first, those with most of them before the others."""
+    changed = {name: sum(rows[name, c]["changed"] or 0 for c in CLASSES if (name, c) in rows) for name in names}
+    return sorted(names, key=lambda name: -changed[name])
+
+
+def known(name: str, path: Path, rows: Mapping[tuple[str, str], Row], asked: Row) -> bool:
+    """The rows of a model are there: of this file, with these settings."""
+    found = [rows.get((name, c), {}) for c in CLASSES]
+    return all(row.get("asked") == asked for row in found) and all(row["digest"] == digest(path) for row in found)
 
 
 def programs(model: Path, place: Place, options: argparse.Namespace) -> tuple[dict[str, Engine], dict[str, Any], dict[str, str]]:
@@ -67,7 +90,7 @@ def programs(model: Path, place: Place, options: argparse.Namespace) -> tuple[di
     for name, allow in {"no_derive": "reassociation", **CLASSES}.items():
         if name == "no_derive" and options.untimed:
             continue
-        search = Search(options.time_budget, allow, options.seed)
+        search = Search(options.time_budget, allow, options.seed, limit=LATE * options.time_budget + START_S)
         try:
             engines[name], reports[name] = optimized(model, name, name != "no_derive" and OURS["einnet"], search, place)
         except EngineError as error:
@@ -77,7 +100,10 @@ def programs(model: Path, place: Place, options: argparse.Namespace) -> tuple[di
 
 def timed(engines: Sequence[Engine], inputs: Arrays, place: Place, options: argparse.Namespace) -> tuple[dict[str, Result], float | None]:
     """Every engine's result, and the noise floor: ONNX Runtime against itself."""
-    reference = outputs_of(engines[0], inputs, place)
+    try:
+        reference = outputs_of(engines[0], inputs, place)
+    except EngineError as error:
+        return {REFERENCE: {"status": f"failed: {error}"}}, None
     results = compare(engines, inputs, reference, place, Effort(options.rounds, options.seconds, options.patience))
     times = {name: r["times_ms"] for name, r in results.items() if "times_ms" in r}
     return results, noise(times[REFERENCE], times[AGAIN]) if REFERENCE in times and AGAIN in times else None
@@ -91,39 +117,8 @@ def told(report: Mapping[str, Any] | None, name: str, results: Mapping[str, Resu
     if report is None:
         return {"opaque": None, "parts": None, "changed": None, "runs": None, "ms": medians, "verified": False}
     verified = bool(report["verification"]["passed"]) and status in (None, "ok")
-    kept = {key: report[key] for key in ("opaque", "parts", "runs")}
+    kept = {key: report[key] for key in ("opaque", "why_opaque", "parts", "runs")}
     return {**kept, "changed": len(report["changed"]), "ms": medians, "verified": verified, "notes": report["notes"]}
-
-
-def cells(row: Row) -> list[str]:
-    """One row of the table."""
-    ms = row["ms"]
-    times = [f"{ms[c]:.3g}" if c in ms else "–" for c in ("onnxruntime", "openvino", "einnet_no_derive", "einnet")]
-    ratio = of_the_best(ms)
-    figures = [str(row[c]) if row[c] is not None else "–" for c in ("nodes", "opaque", "parts", "changed")]
-    return [row["name"], row["allow"], *figures, *times, f"{ratio:.2f}x" if ratio else "–", f"{row['noise']:.1%}" if row["noise"] else "–",
-            "yes" if row["verified"] else "NO"]  # fmt: skip
-
-
-def of_the_best(ms: Mapping[str, float]) -> float | None:
-    """The time of the faster other engine over ours."""
-    others = [ms[c] for c in ("onnxruntime", "openvino") if c in ms]
-    return min(others) / ms["einnet"] if others and "einnet" in ms else None
-
-
-def markdown(data: Mapping[str, Any]) -> str:
-    """The table, with the machine above and the geometric means below it."""
-    machine, models = data["machine"], data["models"]
-    lines = [f"Medians in ms on {machine['cpu']}, {machine['cores']} cores, batch 1, {data['threads']} threads.", ""]
-    lines += ["| " + " | ".join(TITLES) + " |", "|---" * len(TITLES) + "|"]
-    lines += ["| " + " | ".join(cells(row)) + " |" for row in models]
-    for name in CLASSES:
-        ratios = [r for row in models if row["allow"] == name and (r := of_the_best(row["ms"]))]
-        if ratios:
-            mean = float(np.exp(np.mean(np.log(ratios))))
-            found = f"geometric mean {mean:.2f}x, least {min(ratios):.2f}x"
-            lines += ["", f"Class {name}, {len(ratios)} models, against the faster of ONNX Runtime and OpenVINO: {found}."]
-    return "\n".join(lines) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -138,6 +133,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=0.25, help="for each engine in each round")
     parser.add_argument("--patience", type=float, default=40.0, help="seconds of rounds for a model")
     parser.add_argument("--untimed", action="store_true", help="time nothing")
+    parser.add_argument("--seconds-left", type=float, default=math.inf, metavar="S", help="begin no model that would not end in so many seconds")
+    parser.add_argument("--again", action="store_true", help="measure again what the file has by the same settings")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS / "zoo.json")
     options = parser.parse_args(arguments)
     there = {path.stem: path for path in sorted(options.folder.glob("*.onnx"))}
@@ -146,18 +143,35 @@ def main(arguments: list[str] | None = None) -> int:
     if not there:
         parser.error(f"{options.folder} has no models; python -m benchmarks.zoo.export makes them")
     place = Place(options.threads, tuple(sorted(os.sched_getaffinity(0))[: options.threads]), int(SHARE_OF_MEMORY * free_memory()))
-    known = json.loads(options.output.read_text())["models"] if options.output.exists() else []
-    rows: dict[tuple[str, str], Row] = {(row["name"], row["allow"]): row for row in known}
-    for name in options.names or there:
-        for row in rows_of(there[name], place, options):
+    earlier = json.loads(options.output.read_text())["models"] if options.output.exists() else []
+    rows: dict[tuple[str, str], Row] = {(row["name"], row["allow"]): row for row in earlier}
+    machine, end = description(), time.monotonic() + options.seconds_left
+    asked = {name: getattr(options, name) for name in ASKED} | {"cpu": machine["cpu"]}
+    names = in_order(options.names or list(there), rows)
+    for n, name in enumerate(names):
+        if not options.again and known(name, there[name], rows, asked):
+            continue
+        if time.monotonic() + longest(options) > end:
+            print(f"{len(names) - n} models are left for want of time: the same command goes on with {name}", file=sys.stderr)
+            return 1
+        for row in rows_of(there[name], place, options, asked):
             rows[name, row["allow"]] = row
             print("  ".join(cells(row)), *row["missing"].values(), flush=True)
-        models = [rows[key] for key in sorted(rows)]
-        budget = {"time_budget": options.time_budget, "seed": options.seed, "rounds": options.rounds, "seconds": options.seconds}
-        data = {"machine": description(), "threads": options.threads, "settings": budget, "models": models}
-        options.output.write_text(text(data), encoding="utf-8")
-        options.output.with_suffix(".md").write_text(markdown(data), encoding="utf-8")
-    return 0 if all(rows[n, c]["verified"] for n in options.names or there for c in CLASSES) else 1
+        write(options.output, {"machine": machine, "threads": options.threads, "models": [rows[key] for key in sorted(rows)]})
+    return 0 if all(rows[n, c]["verified"] for n in names for c in CLASSES) else 1
+
+
+def longest(options: argparse.Namespace) -> float:
+    """The seconds that a model is expected to take at most, where budgets are kept."""
+    return len(CLASSES) * options.time_budget if options.untimed else (len(CLASSES) + 1) * options.time_budget + options.patience
+
+
+def write(path: Path, data: Row) -> None:
+    """The rows so far, and their table beside them, whole or not at all."""
+    for file, content in ((path, text(data)), (path.with_suffix(".md"), markdown(data))):
+        draft = file.with_name(f".{file.name}.draft")
+        draft.write_text(content, encoding="utf-8")
+        draft.replace(file)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,53 @@
+"""The zoo's table: a line for each row, the geometric means below, and what is no expression, with the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+CLASSES = {"default": "reassociation", "precision": "precision"}
+"""The rows of a model, and the worst class of step in each."""
+
+TIMES = ("ONNX Runtime", "OpenVINO", "own operators", "optimized")
+TITLES = ("model", "class", "nodes", "opaque", "parts", "changed", *TIMES, "of the best", "noise", "verified")
+
+Row = dict[str, Any]
+
+
+def cells(row: Row) -> list[str]:
+    """One row of the table."""
+    ms = row["ms"]
+    times = [f"{ms[c]:.3g}" if c in ms else "–" for c in ("onnxruntime", "openvino", "einnet_no_derive", "einnet")]
+    ratio = of_the_best(ms)
+    figures = [str(row[c]) if row[c] is not None else "–" for c in ("nodes", "opaque", "parts", "changed")]
+    return [row["name"], row["allow"], *figures, *times, f"{ratio:.2f}x" if ratio else "–", f"{row['noise']:.1%}" if row["noise"] else "–",
+            "yes" if row["verified"] else "NO"]  # fmt: skip
+
+
+def of_the_best(ms: Mapping[str, float]) -> float | None:
+    """The time of the faster other engine over ours."""
+    others = [ms[c] for c in ("onnxruntime", "openvino") if c in ms]
+    return min(others) / ms["einnet"] if others and "einnet" in ms else None
+
+
+def markdown(data: Mapping[str, Any]) -> str:
+    """The table, with the machine above, the geometric means and the reasons of opaque nodes below it."""
+    machine, models = data["machine"], data["models"]
+    lines = [f"Medians in ms on {machine['cpu']}, {machine['cores']} cores, batch 1, {data['threads']} threads.", ""]
+    lines += ["| " + " | ".join(TITLES) + " |", "|---" * len(TITLES) + "|"]
+    lines += ["| " + " | ".join(cells(row)) + " |" for row in models]
+    for name in CLASSES:
+        ratios = [r for row in models if row["allow"] == name and (r := of_the_best(row["ms"]))]
+        if ratios:
+            mean = float(np.exp(np.mean(np.log(ratios))))
+            found = f"geometric mean {mean:.2f}x, least {min(ratios):.2f}x"
+            lines += ["", f"Class {name}, {len(ratios)} models, against the faster of ONNX Runtime and OpenVINO: {found}."]
+    return "\n".join([*lines, *reasons(models)]) + "\n"
+
+
+def reasons(models: list[Row]) -> list[str]:
+    """What is no expression, by model: the same in all classes."""
+    told = {row["name"]: row["why_opaque"] for row in models if row.get("why_opaque")}
+    return ["", "What is no expression:", "", *(f"- {name}: {'; '.join(why)}" for name, why in told.items())] if told else []
