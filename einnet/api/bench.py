@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from einnet.api.load import load
+from einnet.compile.grid.served import GridProgram
 from einnet.compile.ranges.served import RangedProgram
 from einnet.compile.targets.cuda.stored import StoredCuda
 from einnet.compile.targets.stored import StoredProgram
@@ -119,16 +120,16 @@ def bench(path: str | Path, against: str | Path | None = None, inputs: Arrays | 
 def described(path: Path, inputs: Arrays | None, seed: int) -> tuple[int, Arrays]:
     """The threads of a stored program, and values for all of its inputs."""
     stored = for_the_processor(path)
-    ranged = isinstance(stored, RangedProgram)
+    ranged = isinstance(stored, (RangedProgram, GridProgram))
     missing = [name for name in stored.inputs if name not in (inputs or {})]
     if ranged and missing:
         raise UsageError(f"{path} serves a range of sizes: input {missing[0]!r} has to be given, its shape says which")
     given = random_values([(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items() if name in missing], seed)
-    threads = stored.ranged.manifest.threads if isinstance(stored, RangedProgram) else stored.threads
+    threads = stored.threads if isinstance(stored, StoredProgram) else stored.ranged.manifest.threads
     return threads, {**given, **(inputs or {})}
 
 
-def for_the_processor(path: Path) -> StoredProgram | RangedProgram:
+def for_the_processor(path: Path) -> StoredProgram | RangedProgram | GridProgram:
     """A stored program. Raises UsageError for one for a CUDA device."""
     stored = load(path)
     if isinstance(stored, StoredCuda):

@@ -5,22 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Union
 
+from einnet.compile.grid.served import GridProgram
 from einnet.compile.ranges.served import RangedProgram
 from einnet.compile.targets import registry
 from einnet.compile.targets.cuda.stored import StoredCuda
 from einnet.compile.targets.stored import StoredProgram
 from einnet.errors import ArtifactError
+from einnet.runtime.pool import GRID, RANGED
 from einnet.runtime.sealed import peek
 
-Stored = Union[StoredProgram, RangedProgram, StoredCuda]
+Stored = Union[StoredProgram, RangedProgram, GridProgram, StoredCuda]
 
 
 def load(path: str | Path) -> Stored:
-    """Read a stored program, for one size or a range of them, for whatever target.
+    """Read a stored program, for one size or ranges of them, for whatever target.
 
     Raises ArtifactError for a file that is missing, damaged or no program. The file contains machine code: load only what you trust.
     """
-    stored: Stored = RangedProgram(Path(path)) if "ranged" in peek(Path(path)) else registry.load(Path(path))
+    names = peek(Path(path))
+    reader = RangedProgram if RANGED in names else GridProgram if GRID in names else registry.load
+    stored: Stored = reader(Path(path))
     return stored
 
 
@@ -35,4 +39,4 @@ def load_told(path: str | Path) -> Stored:
 def load_one(path: str | Path) -> StoredProgram | StoredCuda:
     """The same for one size. Raises ArtifactError for a program that serves a range of sizes, too."""
     stored = load_told(path)
-    return registry.load(Path(path)) if isinstance(stored, RangedProgram) else stored
+    return registry.load(Path(path)) if isinstance(stored, (RangedProgram, GridProgram)) else stored

@@ -11,10 +11,11 @@ from einnet.compile.targets.registry import target_of
 from einnet.search.settings import Arguments, Settings, chosen
 
 if TYPE_CHECKING:
+    from einnet.compile.grid.domain import Ranges
+    from einnet.compile.grid.target import GridOptimization
     from einnet.compile.ranges.target import DynamicOptimization
     from einnet.compile.target import Optimization
 
-Range = str | tuple[str, int, int]
 Profile = str | Path | None
 Example = Sequence[Any] | None
 
@@ -28,15 +29,15 @@ def optimize(
 
 @overload
 def optimize(
-    model: Any, settings: Settings | None = None, /, *, dynamic: Range, profile: Profile = None, math: str | None = None,
+    model: Any, settings: Settings | None = None, /, *, dynamic: Ranges, profile: Profile = None, math: str | None = None,
     example: Example = None, **arguments: Unpack[Arguments],
-) -> DynamicOptimization: ...  # fmt: skip
+) -> DynamicOptimization | GridOptimization: ...  # fmt: skip
 
 
 def optimize(
-    model: Any, settings: Settings | None = None, /, *, dynamic: Range | None = None, profile: Profile = None, math: str | None = None,
+    model: Any, settings: Settings | None = None, /, *, dynamic: Ranges | None = None, profile: Profile = None, math: str | None = None,
     example: Example = None, **arguments: Unpack[Arguments],
-) -> Optimization | DynamicOptimization:  # fmt: skip
+) -> Optimization | DynamicOptimization | GridOptimization:  # fmt: skip
     """Optimize an ONNX model: a path, an onnx.ModelProto or an onnx_ir.Model; or one of PyTorch: a torch.export.ExportedProgram, a torch.nn.Module.
 
     Keyword arguments (the fields of Settings):
@@ -56,7 +57,8 @@ def optimize(
       derive, converge, fingerprint   False switches the idea off, for ablation
       rules          names of the rules that may be explored, default all
       shapes         input name -> shape, for inputs with symbolic dimensions
-      dynamic        "batch=1..32" or ("batch", 1, 32): a program for all these sizes of a dimension, a DynamicOptimization
+      dynamic        "batch=1..32" or ("batch", 1, 32): a program for all these sizes of a dimension, a DynamicOptimization;
+                     "batch=1..8 seq=16..512", or a list of such ranges: for all pairs of sizes, a GridOptimization
       workers        processes that search subprograms side by side, default 1; the result is the same where the budget suffices
       scheduler      address of a Dask cluster whose workers search instead
       fresh          True searches again what an earlier run has found with these settings and as much time
@@ -75,7 +77,10 @@ def optimize(
     settings = chosen(settings, arguments)
     model = as_onnx(model, example)
     if dynamic is not None:
+        from einnet.compile.grid.domain import split
+        from einnet.compile.grid.target import optimize_grid
         from einnet.compile.ranges.target import optimize_range
 
-        return optimize_range(model, dynamic, target_of(settings, profile=profile, math=math))
+        target, ranges = target_of(settings, profile=profile, math=math), split(dynamic)
+        return optimize_range(model, ranges[0], target) if len(ranges) == 1 else optimize_grid(model, ranges, target)
     return pipeline.optimize(model, target_of(settings, profile=profile, math=math))

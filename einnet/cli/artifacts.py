@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from einnet.cli import ranged
+from einnet.cli import grid, ranged
 from einnet.cli.arguments import assignment
 from einnet.cli.colour import show
 from einnet.cli.files import check_writable, write_json, write_whole
@@ -149,10 +149,13 @@ def output_files(folder: Path, names: list[str]) -> dict[str, Path]:
 def verify(options: argparse.Namespace) -> int:
     """Print the verdict; exit code 1 where it is not "passed"."""
     from einnet.api.load import load_told
+    from einnet.compile.grid.served import GridProgram
     from einnet.compile.ranges.served import RangedProgram
     from einnet.evidence.audit import audit
 
     stored = load_told(options.program)
+    if isinstance(stored, GridProgram):
+        return grid.verify(options, stored)
     if isinstance(stored, RangedProgram):
         return ranged.verify(options, stored)
     verdict = audit(options.model, stored, options.seed)
@@ -272,6 +275,7 @@ def bisect_lines(found: dict[str, Any]) -> list[str]:
 def explain(options: argparse.Namespace) -> int:
     """Print the derivations."""
     from einnet.api.load import load_told
+    from einnet.compile.grid.served import GridProgram
     from einnet.compile.ranges.served import RangedProgram
     from einnet.derivation.checker.check import check
     from einnet.evidence.certificate import Entry
@@ -282,6 +286,8 @@ def explain(options: argparse.Namespace) -> int:
     from einnet.search.time_shares import table
 
     stored = load_told(options.program)
+    if isinstance(stored, GridProgram):
+        return grid.explain(options, stored)
     if options.limits:
         costs = [f"{name:<24} {value:<5} {meaning} ({source})" for name, value, meaning, source in CONSTANTS]
         show("\n".join([*table(stored.record.settings.time_budget), "", "the processor's cost model", *costs]))

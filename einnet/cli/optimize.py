@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from einnet.cli import ranged
+from einnet.cli import grid, ranged
 from einnet.cli.arguments import names, shape, size
 from einnet.cli.files import check_writable, write_json, write_whole
 from einnet.errors import UsageError
@@ -42,7 +42,8 @@ def register(commands: Any) -> None:
     one.add_argument("--fresh", action="store_true", help="search again what an earlier run has found with these settings and as much time")
     one.add_argument("--rules", type=names, metavar="A,B", help="explore these rules only (`einnet rules` lists them)")
     one.add_argument("--shape", dest="shapes", action="append", default=[], type=shape, metavar="NAME=1x3x224x224", help="an input's shape; one each")
-    one.add_argument("--dynamic", metavar="NAME=1..32", help="serve all these sizes of a dimension that the model names, or of the batch")
+    dynamic = "serve all these sizes of dimensions that the model names, or of the batch"
+    one.add_argument("--dynamic", metavar="NAME=1..32", nargs="+", action="extend", help=dynamic)
     one.add_argument("--workers", type=int, default=1, metavar="N", help="processes that search (default: 1); measuring is done in one")
     one.add_argument("--scheduler", metavar="ADDRESS", help="search on the workers of this Dask cluster, tcp://HOST:PORT")
     one.add_argument("--seed", type=int, default=0, help="of the random inputs that verify and time (default: 0)")
@@ -79,7 +80,8 @@ def optimize(options: argparse.Namespace) -> int:
     check_kind(options.output)
     refuse(options, chosen.backend)
     if options.dynamic:
-        return ranged.optimize(options, chosen)
+        optimized = ranged.optimize if len(options.dynamic) == 1 else grid.optimize
+        return optimized(options, chosen)
     if chosen.backend == "cuda":
         return optimize_for_cuda(options, chosen)
     with progress(options.quiet) as report:

@@ -23,9 +23,11 @@ def optimize(options: argparse.Namespace, chosen: Any) -> int:
     from einnet.api.optimize import optimize as optimize_model
     from einnet.cli.progress import progress
     from einnet.compile.ranges.range_report import passed
+    from einnet.compile.ranges.target import DynamicOptimization
 
     with progress(options.quiet) as report:
         result = optimize_model(options.model, chosen, dynamic=options.dynamic, progress=report)
+    assert isinstance(result, DynamicOptimization), "one dimension has a range"
     good = passed(result.record)
     if options.output and good:
         result.save(options.output)

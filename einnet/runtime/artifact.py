@@ -159,7 +159,7 @@ def _read(source: Path, archive: zipfile.ZipFile) -> Loaded:
     value: Json = json.loads(archive.read("manifest.json"))
     if "cuda" in value:
         raise ArtifactError(f"{source} is a program for a CUDA device, which has no machine code for a processor")
-    if "ranged" in value:
+    if "ranged" in value or "grid" in value:
         raise ArtifactError(f"{source} serves a range of sizes: only load, run, verify and explain take it")
     if value["format"] != _FORMAT:
         raise ArtifactError(f"{source} has format {value['format']}, this version of einnet reads format {_FORMAT}")

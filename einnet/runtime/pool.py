@@ -11,7 +11,7 @@ import json
 import threading
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -21,7 +21,7 @@ import numpy as np
 from einnet.errors import ArtifactError
 from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.instantiate.kernels.views import Json
-from einnet.records import Record, as_text, read, read_text
+from einnet.records import Record, added, as_json, as_text, read, read_text
 from einnet.runtime import machine
 from einnet.runtime.arena import check_plan
 from einnet.runtime.artifact import Head, Loaded, describe
@@ -33,10 +33,15 @@ from einnet.runtime.serial import plan_from_json, plan_json
 from einnet.runtime.stored_constants import StoredConstants, array_bytes
 
 FORMAT = 1
+RANGED, GRID = "ranged", "grid"
+"""What the manifests of programs have that serve a range of one dimension, or of several: it says which reader takes them."""
+
 BOUND, SHARE = 4, 0.25
 """Programs that stay bound to memory in any case, and how much of the memory that is left all of them take if there are more."""
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+Key = int | str
 
 
 @dataclass
@@ -57,11 +62,13 @@ class Shared(Generic[T]):
 
 @dataclass(frozen=True)
 class Member:
-    """One size's plan and code, in numbers of the pool."""
+    """One size's plan and code, in numbers of the pool; what is told of its making, and its derivations, where it has those of its own."""
 
     plan: Plan
     constants: Mapping[str, int]
     kernels: tuple[int, ...]
+    metadata: Json = None
+    texts: tuple[str, ...] = ()
 
 
 @dataclass
@@ -99,32 +106,31 @@ class Pool:
         return self.models.values[self.models.number(model, model)]
 
 
-class Manifest(Head):
-    """The manifest of programs for many sizes."""
-
-    ranged: int
-
-
 class SizeFile(Record):
-    """The program for one size, its constants, object code and models by their numbers in the file."""
+    """The program for one size, its constants, object code, models and derivations by their numbers in the file."""
 
     plan: Json
     constants: dict[str, int]
     kernels: list[int]
+    metadata: Json = added(None)
+    derivations: list[int] = added([])
 
 
-def save(path: Path, pool: Pool, members: Mapping[int, Member], metadata: Json, texts: Sequence[str], threads: int) -> None:
+def save(
+    path: Path, pool: Pool, members: Mapping[K, Member], metadata: Json, texts: Sequence[str], threads: int, kind: str = RANGED
+) -> None:  # fmt: skip
     """Write the programs of all sizes. Raises ArtifactError if the path cannot be written; no half-written file stays."""
-    sizes = {
-        size: SizeFile(plan=plan_json(m.plan, lambda model: pool.models.number(model, model)), constants=dict(m.constants), kernels=list(m.kernels))
-        for size, m in members.items()
-    }
-    manifest = Manifest(
-        ranged=FORMAT, threads=threads, machine=describe(pool.cpu), versions=machine.versions(), metadata=metadata, derivations=len(texts)
-    )
+    every, sizes = list(texts), {}
+    for size, m in members.items():
+        plan = plan_json(m.plan, lambda model: pool.models.number(model, model))
+        own = list(range(len(every), len(every) + len(m.texts)))
+        sizes[size] = SizeFile(plan=plan, constants=dict(m.constants), kernels=list(m.kernels), metadata=m.metadata, derivations=own)
+        every += m.texts
+    told = Head(threads=threads, machine=describe(pool.cpu), versions=machine.versions(), metadata=metadata, derivations=len(every))
+    texts = every
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("manifest.json", as_text(manifest))
+        archive.writestr("manifest.json", as_text({kind: FORMAT, **as_json(told)}))
         for key, value in sizes.items():
             archive.writestr(f"sizes/{key}.json", as_text(value, None), zipfile.ZIP_DEFLATED)
         for n, values in enumerate(pool.constants.values):
@@ -139,13 +145,13 @@ def save(path: Path, pool: Pool, members: Mapping[int, Member], metadata: Json, 
     write_sealed(path, buffer.getbuffer())
 
 
-class Bound:
+class Bound(Generic[K]):
     """The programs that were run last, by size, as `make` binds them to memory; where that gets scarce, the one not used for longest makes room."""
 
-    def __init__(self, make: Callable[[int], Executable]) -> None:
-        self._make, self._programs, self._lock = make, OrderedDict[int, Executable](), threading.RLock()
+    def __init__(self, make: Callable[[K], Executable]) -> None:
+        self._make, self._programs, self._lock = make, OrderedDict[K, Executable](), threading.RLock()
 
-    def get(self, size: int) -> Executable:
+    def get(self, size: K) -> Executable:
         """The program for one size."""
         with self._lock:
             if size not in self._programs:
@@ -169,19 +175,24 @@ class Bound:
 class Ranged:
     """What `save` wrote. Raises ArtifactError if the file is damaged or of another format."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kind: str = RANGED) -> None:
         self.path = path
         with reading(path):
             self._archive = open_sealed(path)
             manifest = json.loads(self._archive.read("manifest.json"))
-            if manifest["ranged"] != FORMAT:
-                raise ArtifactError(f"{path} has format {manifest['ranged']}, this version of einnet reads format {FORMAT}")
-            self.manifest = read(Manifest, manifest)
+            if manifest[kind] != FORMAT:
+                raise ArtifactError(f"{path} has format {manifest[kind]}, this version of einnet reads format {FORMAT}")
+            self.manifest = read(Head, manifest)
             self.texts = tuple(self._archive.read(f"derivations/{n:03}.ein").decode() for n in range(self.manifest.derivations))
             self.problem = machine.misfit(self.manifest.machine)
-        self._bound, self._lock = Bound(lambda size: self.loaded(size).executable()), threading.RLock()
+        self._bound, self._lock = Bound[Key](lambda size: self.loaded(size).executable()), threading.RLock()
 
-    def loaded(self, size: int) -> Loaded:
+    def model(self, number: int) -> bytes:
+        """One of the models that it holds, serialised. Raises ArtifactError where it has none."""
+        with self._lock, reading(self.path):
+            return self._archive.read(f"models/{number}.onnx")
+
+    def loaded(self, size: Key) -> Loaded:
         """The program for one size. Raises ArtifactError for a damaged file or one without this size."""
         with self._lock:
             try:
@@ -196,9 +207,13 @@ class Ranged:
                 raise ArtifactError(f"{self.path} holds no program for size {size}: {error}") from error
         told = self.manifest
         code = None if self.problem else Code(support, kernels, told.machine.code)
-        return Loaded(plan, told.threads, code, told.metadata, self.texts, told.machine, told.versions, self.problem)
+        if stored.metadata is None:
+            metadata, texts = told.metadata, self.texts
+        else:
+            metadata, texts = stored.metadata, tuple(self.texts[n] for n in stored.derivations)
+        return Loaded(plan, told.threads, code, metadata, texts, told.machine, told.versions, self.problem)
 
-    def executable(self, size: int) -> Executable:
+    def executable(self, size: Key) -> Executable:
         """The program for one size, bound to memory."""
         return self._bound.get(size)
 

@@ -93,6 +93,15 @@ def peek(source: Path) -> frozenset[str]:
         return frozenset()
 
 
+def seal(source: Path) -> str:
+    """The first 16 hex digits of the digest that a sealed file has. Raises ArtifactError where it cannot be read."""
+    try:
+        with source.open("rb") as file:
+            return file.read(len(_MAGIC) + _DIGEST)[len(_MAGIC) :].hex()[:16]
+    except OSError as e:
+        raise ArtifactError(f"{source} cannot be read: {e.strerror or e}") from e
+
+
 def read_sealed(source: Path) -> memoryview:
     """What `write_sealed` wrote. Raises ArtifactError if the file is missing, damaged, or none of this format."""
     try:

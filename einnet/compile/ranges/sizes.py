@@ -20,16 +20,16 @@ START_S, FOLLOWING_RUNS = 0.25, 3
 """What following takes, beside reading the model: seconds, and runs of the program, in ONNX Runtime too."""
 
 
-def dimension_of(given: str | tuple[str, int, int]) -> Dimension:
-    """The dimension of "batch=1..32" or ("batch", 1, 32). Raises UsageError for what is neither, for an empty range and for too many sizes."""
+def dimension_of(given: str | tuple[str, int, int], most: int | None = MOST_SIZES) -> Dimension:
+    """The dimension of "batch=1..32" or ("batch", 1, 32). Raises UsageError for what is neither, an empty range and more than `most` sizes."""
     try:
         name, lowest, highest = _split(given) if isinstance(given, str) else given
     except ValueError as error:
         raise UsageError(f'{given!r} is no range of sizes: expected "batch=1..32" or ("batch", 1, 32)') from error
     if lowest < 1 or highest < lowest:
         raise UsageError(f"{name} in {lowest}..{highest} is no range of sizes: the lowest is 1 or more, and not above the highest")
-    if highest - lowest + 1 > MOST_SIZES:
-        raise UsageError(f"{name} in {lowest}..{highest} has {highest - lowest + 1} sizes; an artifact serves {MOST_SIZES} at most")
+    if most is not None and highest - lowest + 1 > most:
+        raise UsageError(f"{name} in {lowest}..{highest} has {highest - lowest + 1} sizes; an artifact serves {most} at most")
     return Dimension(str(name), int(lowest), int(highest))
 
 

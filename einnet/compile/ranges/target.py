@@ -79,7 +79,7 @@ class DynamicOptimization(Served):
 
     def __post_init__(self) -> None:
         self.name, self.lowest, self.highest = self.dimension
-        self._bound = Bound(lambda size: self.pool.executable(self.found[size].stored, self._threads))
+        self._bound = Bound[int](lambda size: self.pool.executable(self.found[size].stored, self._threads))
 
     @property
     def _threads(self) -> int:

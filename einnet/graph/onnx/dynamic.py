@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,6 +76,40 @@ def carried(source: Source, name: str) -> Carried:
         raise ModelError(f"{title}: no input has a dimension {name!r}; {known}{more}")
     free_leading(model, first)
     return Carried(model, dict.fromkeys(declared, (0,)), {n: (name, *shape[1:]) for n, shape in declared.items()})
+
+
+class Symbolic(NamedTuple):
+    """A model in which some named dimensions are symbolic, and the shapes that its inputs declare, by the names."""
+
+    model: onnx.ModelProto
+    declared: Mapping[str, tuple[int | str, ...]]
+
+    def shapes(self, sizes: Mapping[str, int], given: Shapes) -> dict[str, tuple[int, ...]]:
+        """Static shapes of the inputs with the named dimensions at these sizes; other symbols by the shapes that are given."""
+        found = {name: tuple(sizes.get(str(dim), dim) for dim in shape) for name, shape in self.known(tuple(sizes), given).items()}
+        return {name: tuple(map(int, shape)) for name, shape in found.items()}
+
+    def known(self, names: Sequence[str], given: Shapes) -> dict[str, tuple[int | str, ...]]:
+        """The shapes of the inputs, where no symbols but the names are left. Raises ModelError for another symbol without a given size."""
+        found: dict[str, tuple[int | str, ...]] = {}
+        for name, shape in self.declared.items():
+            base = given.get(name, shape)
+            if len(base) != len(shape):
+                raise ModelError(f"input {name!r} has {len(shape)} dimensions, and the shape that is given for it has {len(base)}")
+            found[name] = tuple(dim if dim in names else other for dim, other in zip(shape, base))
+            unknown = next((dim for dim in found[name] if isinstance(dim, str) and dim not in names), None)
+            if unknown is not None:
+                beside = f"dimension {unknown!r} of input {name!r} is unknown beside {', '.join(names)}"
+                raise ModelError(f"{beside}; give it a range, too, or the input a shape with --shape")
+        return found
+
+
+def symbolic(source: Source, names: Sequence[str]) -> Symbolic:
+    """The model with these dimensions symbolic, each as in `carried`. Raises ModelError where there is no such dimension."""
+    found = carried(source, names[0])
+    for name in names[1:]:
+        found = carried(found.model, name)
+    return Symbolic(found.model, found.declared)
 
 
 def proto(source: Source) -> onnx.ModelProto:
