@@ -26,7 +26,8 @@ from einnet.derivation.ranged import RangedFile, ranged
 from einnet.errors import CertificateError
 from einnet.expr.nodes import Scope
 from einnet.expr.sized import Unsliced
-from einnet.graph.onnx.dynamic import Dimension, carried
+from einnet.graph.dimension import Dimension
+from einnet.graph.onnx.dynamic import carried
 from einnet.runtime.costs import CpuCost
 from einnet.search.candidates import Choice, Estimate
 from einnet.search.outcome import is_constant

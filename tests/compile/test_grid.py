@@ -22,7 +22,8 @@ from einnet.compile.grid.domain import Domain, dimensions_of, key, sizes_of
 from einnet.compile.grid.served import GridProgram
 from einnet.compile.grid.target import GridOptimization
 from einnet.errors import ArtifactError, ModelError, UsageError
-from einnet.graph.onnx.dynamic import Dimension, symbolic
+from einnet.graph.dimension import Dimension
+from einnet.graph.onnx.dynamic import symbolic
 from tests.graph.cases import reference
 
 TEXT = """

@@ -23,7 +23,7 @@ from einnet.compile.targets.cpu import contest as decide
 from einnet.compile.targets.stored import load
 from einnet.errors import ArtifactError, CertificateError, UsageError
 from einnet.evidence.report.ranged_schema import RangedReport
-from einnet.graph.onnx.dynamic import Dimension
+from einnet.graph.dimension import Dimension
 from einnet.instantiate.kernels import Conv, Matmul, Post
 from einnet.records import read
 from einnet.runtime import pool

@@ -5,7 +5,8 @@ import onnx
 import pytest
 
 from einnet.errors import ModelError
-from einnet.graph.onnx.dynamic import Dimension, carried
+from einnet.graph.dimension import Dimension
+from einnet.graph.onnx.dynamic import carried
 from tests.graph.cases import reference
 from tests.models import dynamic_batch, tiny, with_opaque
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from einnet.compile.ranges.sizes import dimension_of
 from einnet.errors import UsageError
-from einnet.graph.onnx.dynamic import Dimension
+from einnet.graph.dimension import Dimension
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Sizes = tuple[int, ...]

@@ -16,10 +16,10 @@ from einnet.compile.grid.beside import Beside
 from einnet.compile.grid.domain import Domain, Sizes, key, sizes_of
 from einnet.compile.inputs import gather_inputs
 from einnet.compile.targets.stored import StoredProgram
-from einnet.errors import ArtifactError
-from einnet.evidence.report.grid_schema import GridReport
-from einnet.graph.onnx.dynamic import Dimension
-from einnet.records import as_json, read
+from einnet.errors import ArtifactError, BackendError
+from einnet.evidence.report.grid_schema import GridReport, Making, Ranging
+from einnet.graph.dimension import Dimension
+from einnet.records import Record, read
 from einnet.runtime.pool import GRID, Ranged
 from einnet.runtime.sealed import reading
 
@@ -69,6 +69,16 @@ class Gridded(ABC):
         self.plan(self.domain.ordered(sizes, named))
 
 
+class Brief(Record):
+    """As much of a report as running programs, and making others, needs."""
+
+    model: str
+    dynamic: list[Ranging]
+    shapes: dict[str, list[int | str]]
+    making: Making
+    sizes: dict[str, Any]
+
+
 class GridProgram(Gridded):
     """Programs for ranges of several dimensions from disk.
 
@@ -81,25 +91,26 @@ class GridProgram(Gridded):
         self.beside = Beside(path)
         self._bound, self._lock = OrderedDict[Sizes, StoredProgram](), threading.RLock()
         with reading(path):
-            self.record = read(GridReport, self.ranged.manifest.metadata["report"])
-            dimensions = tuple(Dimension(d.name, d.lowest, d.highest) for d in self.record.dynamic)
-            self.domain = Domain(dimensions, {name: tuple(shape) for name, shape in self.record.shapes.items()})
-            if not self.record.sizes:
+            self.report: dict[str, Any] = self.ranged.manifest.metadata["report"]
+            self.brief = read(Brief, self.report)
+            dimensions = tuple(Dimension(d.name, d.lowest, d.highest) for d in self.brief.dynamic)
+            self.domain = Domain(dimensions, {name: tuple(shape) for name, shape in self.brief.shapes.items()})
+            if not self.brief.sizes:
                 raise ArtifactError(f"{path} holds no plan for any sizes")
 
     def __repr__(self) -> str:
-        return f"<{self.path}: {self.record.model}, {self.domain}>"
+        return f"<{self.path}: {self.brief.model}, {self.domain}>"
 
     @cached_property
-    def report(self) -> dict[str, Any]:
-        """The report of the optimization, as `--json` writes it."""
-        found: dict[str, Any] = as_json(self.record)
-        return found
+    def record(self) -> GridReport:
+        """The report with its types. Raises ArtifactError for one that is none."""
+        with reading(self.path):
+            return read(GridReport, self.report)
 
     @property
     def stored(self) -> list[Sizes]:
         """The sizes of which the file holds a plan."""
-        return [sizes_of(text) for text in self.record.sizes]
+        return [sizes_of(text) for text in self.brief.sizes]
 
     @property
     def known(self) -> list[Sizes]:
@@ -109,10 +120,10 @@ class GridProgram(Gridded):
     @cached_property
     def model(self) -> Any:
         """The model of which plans are made, its dimensions symbolic."""
-        import onnx
+        from einnet.graph.onnx.read import parsed
 
         with reading(self.path):
-            return onnx.load_model_from_string(self.ranged.model(int(self.ranged.manifest.metadata["model"])))
+            return parsed(self.ranged.model(int(self.ranged.manifest.metadata["model"])))
 
     @cached_property
     def _types(self) -> Mapping[str, str]:
@@ -140,6 +151,10 @@ class GridProgram(Gridded):
         return self.beside.plan(sizes, lambda: self._made(sizes))
 
     def _made(self, sizes: Sizes) -> Optimization:
-        from einnet.compile.grid.making import plan_at, settings_of
+        try:
+            from einnet.compile.grid.making import plan_at, settings_of
 
-        return plan_at(self.model, self.domain, sizes, settings_of(self.record.making))
+            return plan_at(self.model, self.domain, sizes, settings_of(self.brief.making))
+        except ModuleNotFoundError as error:
+            told = f"{self.path} holds no plan for {self.domain.told(sizes)}"
+            raise BackendError(f"{told}, and none can be made here: {error.name} is not installed") from error

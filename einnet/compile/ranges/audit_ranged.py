@@ -20,7 +20,8 @@ from einnet.evidence.comparison.verify import compare_outputs, random_values
 from einnet.evidence.examine import proven, told_constants, told_kernels, told_lifting, told_numbers
 from einnet.evidence.running import OnProcessor
 from einnet.graph.bundle import bundles
-from einnet.graph.onnx.dynamic import Dimension, carried
+from einnet.graph.dimension import Dimension
+from einnet.graph.onnx.dynamic import carried
 from einnet.graph.program import Program
 from einnet.graph.split import anonymous, subprograms
 from einnet.records import as_json

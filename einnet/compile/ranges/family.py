@@ -15,7 +15,8 @@ import numpy as np
 from einnet.derivation.checker.check import check_equal
 from einnet.errors import CertificateError, ModelError
 from einnet.expr.resize import Resize
-from einnet.graph.onnx.dynamic import Carried, Dimension
+from einnet.graph.dimension import Dimension
+from einnet.graph.onnx.dynamic import Carried
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Node, Program, ProgramNode

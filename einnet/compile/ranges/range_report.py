@@ -12,7 +12,7 @@ from einnet.derivation.ranged import RangedFile, ranged, spans
 from einnet.evidence.report.assemble import asked
 from einnet.evidence.report.ranged_schema import GuardRow, Guards, Range, RangedDerivation, RangedReport, SizeRow
 from einnet.evidence.report.versions import versions
-from einnet.graph.onnx.dynamic import Dimension
+from einnet.graph.dimension import Dimension
 
 if TYPE_CHECKING:
     from einnet.compile.ranges.family import Family

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import log2
 
 from einnet.errors import UsageError
-from einnet.graph.onnx.dynamic import Dimension
+from einnet.graph.dimension import Dimension
 
 MOST_SIZES = 256
 """Sizes that one artifact serves at most: each has a plan of its own."""

@@ -46,7 +46,8 @@ from einnet.evidence.report.ranged_schema import RangedReport
 from einnet.evidence.sound import keep_proven
 from einnet.expr.nodes import Scope
 from einnet.expr.resize import Resize
-from einnet.graph.onnx.dynamic import Carried, Dimension, carried
+from einnet.graph.dimension import Dimension
+from einnet.graph.onnx.dynamic import Carried, carried
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import EOperator, Plan
 from einnet.records import as_json, changed

@@ -11,26 +11,12 @@ import onnx
 import onnx_ir as ir
 
 from einnet.errors import ModelError
+from einnet.graph.dimension import Dimension
 from einnet.graph.onnx.read import Source
 from einnet.graph.onnx.shapes import Shapes
 
 BATCH = "batch"
 """The name under which the leading dimension of a static model can be given a range."""
-
-
-class Dimension(NamedTuple):
-    """A named dimension and its sizes, `lowest` to `highest`, both included."""
-
-    name: str
-    lowest: int
-    highest: int
-
-    def __str__(self) -> str:
-        return f"{self.name} in {self.lowest}..{self.highest}"
-
-    @property
-    def sizes(self) -> range:
-        return range(self.lowest, self.highest + 1)
 
 
 class Carried(NamedTuple):

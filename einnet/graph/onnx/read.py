@@ -80,6 +80,11 @@ def in_memory(source: Source) -> onnx.ModelProto:
     return source if isinstance(source, onnx.ModelProto) else ir.to_proto(source)
 
 
+def parsed(data: bytes) -> onnx.ModelProto:
+    """The model of such bytes. Raises what the parser of the format raises where they are none."""
+    return onnx.load_model_from_string(data)
+
+
 def serialised(source: Source) -> bytes | None:
     """The whole model with its weights as bytes; None where they are more than a protobuf can be (2 GB)."""
     proto = in_memory(source)
