@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def measure(name: str, derive: bool, profile: Path | str, seconds: float, depth:
         "passed": all(c.passed for c in compared), "generated_by": first.generated, "read_again": same,
         "seconds": {"in_all": report.seconds, "host_run": host_s},
         "on": "host driver, no card",
-        "by": {"profile": report.profile, "device": report.device, "card": profiles.profile_json(profiles.load(Path(profile)))["card"]},
+        "by": {"profile": report.profile, "device": report.device, "card": asdict(profiles.load(Path(profile)).card)},
         "settings": {"time_budget": seconds, "max_depth": depth, "allow": "precision"},
     }  # fmt: skip
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import numbers
-from typing import Any, TypeVar, dataclass_transform
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import msgspec
 import numpy as np
 
 T = TypeVar("T")
 R = TypeVar("R", bound="Record")
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+"""Numbers that are checked as they are read: neither NaN nor truth values are among them."""
 
 
 def added(value: Any) -> Any:

@@ -21,9 +21,10 @@ from benchmarks.card.record import Record, kind, lasting, read
 from einnet.instantiate.kernels import EOperator, Kernel
 from einnet.runtime.cuda.fit import parts
 from einnet.runtime.cuda.profiling import profile as profiles
+from einnet.runtime.cuda.profiling.card_files import Card
 from einnet.runtime.cuda.profiling.costs import estimate, modelled
 from einnet.runtime.cuda.profiling.laws import ConvolutionLaw, GeneratedLaw, Laws, ProductLaw, TransposedLaw
-from einnet.runtime.cuda.profiling.profile import H200, MATHS, Card, Profile, key, laws_of
+from einnet.runtime.cuda.profiling.profile import H200, MATHS, Profile, key, laws_of
 
 ROOT = Path(__file__).resolve().parents[2]
 Row = tuple[Kernel, float]

@@ -19,7 +19,8 @@ from typing import Any
 
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul
 from einnet.runtime.cuda.gemm import gemm
-from einnet.runtime.cuda.profiling.profile import Card, Profile
+from einnet.runtime.cuda.profiling.card_files import Card
+from einnet.runtime.cuda.profiling.profile import Profile
 from einnet.runtime.serial import read_kernel
 
 RECORD = Path(__file__).with_name("h100-record.json.gz")

@@ -199,7 +199,7 @@ def test_weights_are_cold_and_lie_apart_and_all_else_stays(tmp_path, card, monke
     assert len(weights) == measure.COPIES
     assert all(b - a >= 4 * 64 for a, b in itertools.pairwise(weights))
     assert card.log.count("fill") == measure.ROUNDS + 1
-    assert row["seconds"][0] == row["hot"][0] == pytest.approx(1e-3), "what the flush takes is not the kernel's"
+    assert row.seconds[0] == row.hot[0] == pytest.approx(1e-3), "what the flush takes is not the kernel's"
 
 
 def test_one_driver_and_one_handle_serve_all_kernels(tmp_path, card, monkeypatch):
@@ -255,7 +255,7 @@ def test_arithmetics_are_kept_apart_and_generated_kernels_belong_to_both(tmp_pat
     rows_of(precompile.prepare(kernels, "sm_90"), tmp_path)
     fp32, tf32 = (merge(None, [tmp_path / "t"], math) for math in ("fp32", "tf32"))
     assert fp32.seconds.keys() == tf32.seconds.keys()
-    assert fp32.details[key(case("softmax"))]["generator"] == tf32.details[key(case("softmax"))]["generator"]
+    assert fp32.details[key(case("softmax"))].generator == tf32.details[key(case("softmax"))].generator
 
 
 def test_times_of_another_card_are_not_merged(tmp_path, card):
@@ -278,7 +278,16 @@ def test_a_pack_for_another_architecture_is_refused(card):
 def test_files_that_are_no_times(text, tmp_path, capsys):
     (tmp_path / "t").write_text(text)
     assert main(["profile", "--merge", str(tmp_path / "t"), "-o", str(tmp_path / "p.json")]) == 2
-    assert "holds no times" in capsys.readouterr().err
+    assert "holds no times of kernels: line 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("row", "why"), [({}, "either"), ({"failed": "x", "seconds": [1, 0, 1]}, "either"), ({"seconds": [-1, 0, 1]}, ">= 0")])
+def test_a_row_that_is_no_time_is_told_with_its_line(row, why, tmp_path, card):
+    rows_of(packed(PRODUCT), tmp_path)
+    with (tmp_path / "t").open("a") as file:
+        file.write(json.dumps({"key": "k", "kind": "Matmul", "math": "fp32", "hot": [1, 0, 1], **row}) + "\n")
+    with pytest.raises(UsageError, match=f"holds no times of kernels: line 3: .*{why}"):
+        measure.read_times(tmp_path / "t")
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"requests": 9, "kernels": []}', '{"requests": 1, "kernels": [{"kind": "dance"}]}'])

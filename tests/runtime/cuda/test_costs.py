@@ -12,10 +12,11 @@ from einnet.errors import UsageError
 from einnet.expr.nodes import Tensor, tensors
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import EOperator, Matmul, Post, dense_view
+from einnet.records import as_json
 from einnet.runtime.cpu.roofline import flops, moved
 from einnet.runtime.cuda.profiling.costs import CudaCost
 from einnet.runtime.cuda.profiling.laws import traffic
-from einnet.runtime.cuda.profiling.profile import H200, key, laws_of, load, profile_json
+from einnet.runtime.cuda.profiling.profile import H200, as_file, key, laws_of, load
 
 
 def product(n: int, *post: Post) -> Matmul:
@@ -78,9 +79,9 @@ def test_what_has_no_tiles_has_a_guess():
 
 def test_round_trip(tmp_path):
     profile = replace(H200, measured=True, versions={"cupy": "14"}, seconds={key(product(8)): 1e-6})
-    (tmp_path / "p.json").write_text(json.dumps(profile_json(profile)))
+    (tmp_path / "p.json").write_text(json.dumps(as_json(as_file(profile))))
     assert load(tmp_path / "p.json") == profile
-    first = {**profile_json(profile), **profile_json(profile)["arithmetics"]["fp32"], "format": 1, "math": "fp32"}
+    first = {**as_json(as_file(profile)), **as_json(as_file(profile))["arithmetics"]["fp32"], "format": 1, "math": "fp32"}
     (tmp_path / "p.json").write_text(json.dumps(first))
     assert load(tmp_path / "p.json") == profile, "files of the first format are read"
     with pytest.raises(UsageError, match="has no times in tf32"):
@@ -89,7 +90,7 @@ def test_round_trip(tmp_path):
 
 @pytest.mark.parametrize("change", [{"format": 9}, {"kind": "guess"}, {"arithmetics": {"fp32": {"seconds": {"k": -1}}}}, {"card": {}}])
 def test_files_that_are_no_profile(change, tmp_path):
-    (tmp_path / "p.json").write_text(json.dumps({**profile_json(H200), **change}))
+    (tmp_path / "p.json").write_text(json.dumps({**as_json(as_file(H200)), **change}))
     with pytest.raises(UsageError, match="no profile of a CUDA device"):
         load(tmp_path / "p.json")
 

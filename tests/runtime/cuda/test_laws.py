@@ -12,12 +12,13 @@ import pytest
 
 from benchmarks.card.fit import nelder_mead
 from benchmarks.card.record import Record, kind, lasting, one_call, read
+from einnet import records
 from einnet.expr.nodes import Tensor, tensors
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, View, dense_view
 from einnet.runtime.cuda.profiling import profile as profiles
 from einnet.runtime.cuda.profiling.costs import CudaCost, modelled
-from einnet.runtime.cuda.profiling.laws import PARTS, convolution, distinct, laws_json, product, read_laws, scaled
+from einnet.runtime.cuda.profiling.laws import PARTS, Laws, convolution, distinct, product, scaled
 from einnet.runtime.cuda.profiling.profile import H200, MATHS, key, laws_of, load, shipped
 from einnet.runtime.cuda.program import Batch, Gemm, Matrix
 
@@ -206,12 +207,12 @@ def test_the_h200_is_an_estimate_from_the_h100():
 @pytest.mark.parametrize("wrong", [("products", "rate", 0.0), ("generated", "begin", -1.0), ("transposed", "step", "x")])
 def test_parameters_that_are_none_are_refused(wrong):
     part, name, value = wrong
-    good = laws_json(laws_of(shipped("fp32")))
-    assert laws_json(read_laws(good)) == good
-    with pytest.raises((ValueError, TypeError)):
-        read_laws({**good, part: {**good[part], name: value}})
-    with pytest.raises(KeyError):
-        read_laws({k: v for k, v in good.items() if k != part})
+    good = records.as_json(laws_of(shipped("fp32")))
+    assert records.as_json(records.read(Laws, good)) == good
+    with pytest.raises(ValueError, match=f"at `[$].{part}.{name}`"):
+        records.read(Laws, {**good, part: {**good[part], name: value}})
+    with pytest.raises(ValueError, match=part):
+        records.read(Laws, {k: v for k, v in good.items() if k != part})
     assert set(PARTS) <= good.keys()
 
 

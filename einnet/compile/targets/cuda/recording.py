@@ -7,7 +7,7 @@ nothing but a card, and the times merged into a profile.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 from einnet.errors import EinNetError, UsageError
 from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall
 from einnet.runtime.cuda.profiling import pack
+from einnet.runtime.cuda.profiling.card_files import Detail
 from einnet.runtime.cuda.profiling.costs import CudaCost
 from einnet.runtime.cuda.profiling.measure import read_times
 from einnet.runtime.cuda.profiling.precompile import prepare
-from einnet.runtime.cuda.profiling.profile import Card, Profile
+from einnet.runtime.cuda.profiling.profile import Profile
 from einnet.runtime.serial import kernel_json, read_kernel
 from einnet.search.outcome import is_constant
 
 if TYPE_CHECKING:
+    from einnet.runtime.cuda.profiling.card_files import Head, Row
     from einnet.runtime.cuda.profiling.costs import CudaCost
-    from einnet.runtime.cuda.profiling.measure import Row
     from einnet.runtime.cuda.profiling.profile import Profile
     from einnet.search.settings import Settings
 
@@ -115,31 +116,30 @@ def merge(known: Profile | None, files: Sequence[Path], math: str) -> Profile:
     found = known
     for path in files:
         head, rows = read_times(path)
-        if found is not None and (found.device, found.measured) != (head["device"], True):
-            raise UsageError(f"{path} holds times on {head['device']}, and the profile is of {found.device}")
+        if found is not None and (found.device, found.measured) != (head.device, True):
+            raise UsageError(f"{path} holds times on {head.device}, and the profile is of {found.device}")
         if found is None:
-            figures = head["card"].get(math) or next(iter(head["card"].values()))
-            found = Profile(str(head["device"]), Card(**figures), True, dict(head["versions"]), {}, math, dict(head["properties"]))
+            figures = head.card.get(math) or next(iter(head.card.values()))
+            found = Profile(head.device, figures, True, head.versions, {}, math, head.properties)
         found = _added(found, head, rows, math)
     if found is None:
         raise UsageError("there are no times to merge")
     return found
 
 
-def _added(profile: Profile, head: Mapping[str, Any], rows: Sequence[Row], math: str) -> Profile:
+def _added(profile: Profile, head: Head, rows: Sequence[Row], math: str) -> Profile:
     """The profile with the rows that hold in its arithmetic; a time takes the place of an older one."""
-    seconds, details, failed = dict(profile.seconds), {k: dict(v) for k, v in profile.details.items()}, dict(profile.failed)
+    seconds, details, failed = dict(profile.seconds), dict(profile.details), dict(profile.failed)
     for row in rows:
-        if row["math"] != math and row["kind"] != "EOperator":
+        if row.math != math and row.kind != "EOperator":
             continue
-        name = str(row["key"])
         for place in (seconds, details, failed):
-            place.pop(name, None)
-        if "failed" in row:
-            failed[name] = str(row["failed"])
+            place.pop(row.key, None)
+        if row.seconds is None or row.hot is None:
+            failed[row.key] = str(row.failed)
             continue
-        seconds[name] = max(float(row["seconds"][0]), 1e-9)
-        told = {"kind": row["kind"], "seconds": row["seconds"], "hot": row["hot"], "calls": row["calls"]}
-        details[name] = told | ({"generator": head["made_by"]["generator"]} if row["kind"] == "EOperator" else {})
-    failed |= {name: why for name, why in head["failed"].items() if name not in seconds}
+        seconds[row.key] = max(row.seconds[0], 1e-9)
+        generator = head.made_by["generator"] if row.kind == "EOperator" else None
+        details[row.key] = Detail(kind=row.kind, seconds=row.seconds, hot=row.hot, calls=row.calls, generator=generator)
+    failed |= {name: why for name, why in head.failed.items() if name not in seconds}
     return replace(profile, seconds=seconds, details=details, failed=failed)

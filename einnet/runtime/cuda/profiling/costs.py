@@ -19,8 +19,9 @@ from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCa
 from einnet.runtime.cpu.roofline import moved
 from einnet.runtime.cuda.fit import filters_last, parts
 from einnet.runtime.cuda.gemm import gemm
+from einnet.runtime.cuda.profiling.card_files import Card
 from einnet.runtime.cuda.profiling.laws import GeneratedLaw, Laws, convolution, product, traffic, wants_channels_last
-from einnet.runtime.cuda.profiling.profile import Card, Profile, laws_of
+from einnet.runtime.cuda.profiling.profile import Profile, laws_of
 
 FEW = 16
 """Terms of a sum up to which only what moves counts."""

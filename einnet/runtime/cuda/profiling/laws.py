@@ -7,12 +7,12 @@ are in a program, and all else to lie in the level-2 cache.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from math import ceil, inf, prod
 from typing import Any
 
 from einnet.instantiate.kernels import Conv, View
+from einnet.records import Count, NotNegative, Positive
 from einnet.runtime.cuda.program import Gemm, Matrix
 
 TILES = ((32, 32), (32, 64), (64, 32), (64, 64), (64, 128), (128, 64), (128, 128))
@@ -46,17 +46,17 @@ class ProductLaw:
     kernels have it from there.
     """
 
-    begin: float
-    step: float
-    growth: float
-    batched: float
-    rate: float
-    split: float
-    partial: float
-    bandwidth: float
-    thin: float
-    row: float
-    wide: float
+    begin: NotNegative
+    step: NotNegative
+    growth: NotNegative
+    batched: NotNegative
+    rate: Positive
+    split: NotNegative
+    partial: Positive
+    bandwidth: Positive
+    thin: NotNegative
+    row: NotNegative
+    wide: NotNegative
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,30 +68,30 @@ class ConvolutionLaw:
     channels or filters that are no multiple of 4, `odd` and `odd_step` for a term.
     """
 
-    begin: float
-    step: float
-    together: float
-    rate: float
+    begin: NotNegative
+    step: NotNegative
+    together: NotNegative
+    rate: Positive
     channels_last: bool
-    move: float
-    moving: float
-    cold: float
-    line: float
-    odd: float
-    odd_step: float
+    move: NotNegative
+    moving: Positive
+    cold: NotNegative
+    line: NotNegative
+    odd: NotNegative
+    odd_step: NotNegative
 
 
 @dataclass(frozen=True, slots=True)
 class TransposedLaw:
     """cuDNN's gradient of data, which is what a transposed convolution is: `step` for each input channel, all at `rate`; the rest as forward."""
 
-    begin: float
-    step: float
-    rate: float
-    move: float
-    moving: float
-    cold: float
-    line: float
+    begin: NotNegative
+    step: NotNegative
+    rate: Positive
+    move: NotNegative
+    moving: Positive
+    cold: NotNegative
+    line: NotNegative
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +101,19 @@ class GeneratedLaw:
     Sums take `work` times as long as the model of their tiles says, and each further term of short sums in sums, which are written out, `term`.
     """
 
-    begin: float
-    bandwidth: float
-    cached: float
-    cache: float
-    work: float
-    term: float
+    begin: NotNegative
+    bandwidth: Positive
+    cached: Positive
+    cache: NotNegative
+    work: NotNegative
+    term: NotNegative
 
 
 @dataclass(frozen=True, slots=True)
 class Laws:
     """The laws of one card in one arithmetic, with its number of multiprocessors."""
 
-    processors: int
+    processors: Count
     products: ProductLaw
     convolutions: ConvolutionLaw
     transposed: TransposedLaw
@@ -234,27 +234,3 @@ def scaled(laws: Laws, operations: float, nbytes: float, begin: float) -> Laws:
         return replace(law, **change)
 
     return replace(laws, **{name: part(getattr(laws, name)) for name in PARTS})
-
-
-def laws_json(laws: Laws) -> dict[str, Any]:
-    """The parameters as they stand in a profile."""
-    return asdict(laws)
-
-
-def read_laws(value: Mapping[str, Any]) -> Laws:
-    """The parameters of a profile. Raises ValueError, KeyError or TypeError where one is missing or no positive number."""
-    parts: dict[str, Any] = {}
-    for name, kind in PARTS.items():
-        given = {f.name: value[name][f.name] for f in fields(kind)}
-        for key, found in given.items():
-            if key == "channels_last":
-                given[key] = bool(found)
-            elif isinstance(found, bool) or not isinstance(found, (int, float)) or not found >= 0 or (key in RATES and not found > 0):
-                raise ValueError(f"{name}.{key} is {found!r}")
-            else:
-                given[key] = float(found)
-        parts[name] = kind(**given)
-    processors = value["processors"]
-    if not isinstance(processors, int) or processors < 1:
-        raise ValueError(f"processors is {processors!r}")
-    return Laws(processors, **parts)

@@ -6,25 +6,24 @@ was overwritten. Machine code and descriptions come from a pack; nothing is gene
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from einnet.errors import BackendError, UsageError
 from einnet.instantiate.kernels import Conv
+from einnet.records import as_text, read_text
 from einnet.runtime.arena import align_up, fill_random
 from einnet.runtime.cuda.driver import Array, Call, Driver
 from einnet.runtime.cuda.libraries import Libraries
+from einnet.runtime.cuda.profiling.card_files import Card, Head, Row, Sample
 from einnet.runtime.cuda.profiling.pack import Code, Pack, Packed, PackedStep
 from einnet.runtime.cuda.program import ALIGNMENT, Gemm
 from einnet.runtime.cuda.tuning import fastest
 from einnet.runtime.timing import Timing, summarize
 
-FORMAT = 1
 ROUNDS = 7
 COPIES = 16
 """Launches of a kernel in one graph, each with weights of its own."""
@@ -40,8 +39,6 @@ ROOM = 1 << 35
 
 BLOCK = 1 << 26
 """Bytes of random numbers that the region repeats."""
-
-Row = dict[str, Any]
 
 
 class Bench:
@@ -86,7 +83,7 @@ class Bench:
         count = max(2, min(len(bound), int(LONG_S / max(alone, 1e-6))))
         hot = self._sampled(bound[0] * count, count, flushed=False)
         cold = self._sampled([call for calls in bound[:count] for call in calls], count, flushed=True) if kernel.weights else hot
-        return {"key": kernel.key, "kind": kernel.kind, "math": math, "calls": len(bound[0]), "seconds": _told(cold), "hot": _told(hot)}
+        return Row(key=kernel.key, kind=kernel.kind, math=math, calls=len(bound[0]), seconds=_told(cold), hot=_told(hot))
 
     def _sampled(self, calls: Sequence[Call], count: int, flushed: bool) -> Timing:
         graph = self.driver.capture(calls)
@@ -136,18 +133,20 @@ class Bench:
         plan = fastest(self.driver, convolutions.proposals(step), lambda p: convolutions.bind(step, first, p))
         return lambda at: convolutions.bind(step, at, plan)
 
-    def figures(self, math: str) -> dict[str, float]:
-        """The card's figures (see `profile.Card`) by the pack's kernels for them, and two copies to the device."""
+    def figures(self, math: str) -> Card:
+        """The card's figures by the pack's kernels for them, and two copies to the device."""
         product, copy, launch = (self.pack.figures[name] for name in ("product", "copy", "launch"))
-        large, wide, small = (self.time(k, math)["hot"][0] for k in (product, copy, launch))
+        large, wide, small = (self._hot(k, math) for k in (product, copy, launch))
         operations = sum(2 * s.m * s.n * s.k for s in product.steps if isinstance(s, Gemm))
         values = np.zeros(1 << 24, np.float32)
         address = self._numbers if self._numbers_bytes >= values.nbytes else self.driver.allocate(values.nbytes)
         whole, little = (min(self._sent(address, v) for _ in range(5)) for v in (values, values[:1]))
-        return {
-            "peak": operations / large, "bandwidth": 4 * sum(copy.sizes.values()) / wide, "host_bandwidth": values.nbytes / whole,
-            "launch": small, "wait": little,
-        }  # fmt: skip
+        return Card(operations / large, 4 * sum(copy.sizes.values()) / wide, values.nbytes / whole, launch=small, wait=little)
+
+    def _hot(self, kernel: Packed, math: str) -> float:
+        timed = self.time(kernel, math).hot
+        assert timed is not None
+        return timed[0]
 
     def _sent(self, address: int, values: Array) -> float:
         started = time.perf_counter()
@@ -155,8 +154,8 @@ class Bench:
         return time.perf_counter() - started
 
 
-def _told(timing: Timing) -> list[float]:
-    return [timing.median, timing.spread, timing.n]
+def _told(timing: Timing) -> Sample:
+    return timing.median, timing.spread, timing.n
 
 
 def _bytes(kernel: Packed, buffer: str) -> int:
@@ -189,20 +188,19 @@ def measure(pack: Pack, output: Path, seconds: float, tell: Callable[[str], None
     ends, bench = time.monotonic() + seconds, Bench(pack, driver)
     maths = list(dict.fromkeys(m for k in pack.kernels for m in k.math)) or ["fp32"]
     properties = bench.driver.properties()
-    head = {
-        "times": FORMAT, "device": properties["name"], "properties": properties, "versions": bench.versions(), "made_by": dict(pack.made_by),
-        "card": {math: bench.figures(math) for math in maths}, "failed": dict(pack.failed),
-    }  # fmt: skip
+    figures = {math: bench.figures(math) for math in maths}
+    device, versions = properties["name"], bench.versions()
+    head = Head(times=1, device=device, properties=properties, versions=versions, made_by=pack.made_by, card=figures, failed=pack.failed)
     timed = failed = 0
     try:
         with output.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(head) + "\n")
+            file.write(as_text(head, None) + "\n")
             for kernel, math in ((k, m) for k in pack.kernels for m in k.math):
                 if time.monotonic() > ends:
                     break
                 row = _row(bench, kernel, math)
-                timed, failed = (timed, failed + 1) if "failed" in row else (timed + 1, failed)
-                file.write(json.dumps(row) + "\n")
+                timed, failed = (timed, failed + 1) if row.failed else (timed + 1, failed)
+                file.write(as_text(row, None) + "\n")
                 file.flush()
                 if (timed + failed) % 500 == 0:
                     tell(f"{timed} kernels timed, {failed} do not run")
@@ -215,20 +213,19 @@ def _row(bench: Bench, kernel: Packed, math: str) -> Row:
     try:
         return bench.time(kernel, math)
     except BackendError as e:
-        return {"key": kernel.key, "kind": kernel.kind, "math": math, "failed": str(e)}
+        return Row(key=kernel.key, kind=kernel.kind, math=math, failed=str(e))
 
 
-def read_times(path: Path) -> tuple[Mapping[str, Any], list[Row]]:
+def read_times(path: Path) -> tuple[Head, list[Row]]:
     """What was told of the device, and the times. Raises UsageError for a file that is missing or none."""
+    number = 1
     try:
-        head, *rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-        if head["times"] != FORMAT:
-            raise ValueError(f"format {head['times']}")
-        for row in rows:
-            if not {"key", "math"} <= row.keys() or ("failed" in row) == ("seconds" in row):
-                raise ValueError("a row is no time")
-        return head, rows
+        head, *lines = path.read_text(encoding="utf-8").splitlines()
+        told, rows = read_text(Head, head), []
+        for number, line in enumerate(lines, 2):  # noqa: B007
+            rows.append(read_text(Row, line))
+        return told, rows
     except OSError as e:
         raise UsageError(f"the times {path} cannot be read: {e.strerror or e}") from e
-    except (AttributeError, KeyError, TypeError, ValueError) as e:
-        raise UsageError(f"{path} holds no times of kernels: {type(e).__name__} {e}") from e
+    except (RecursionError, ValueError) as e:
+        raise UsageError(f"{path} holds no times of kernels: line {number}: {e}") from e

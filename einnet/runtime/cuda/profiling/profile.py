@@ -7,39 +7,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from einnet.errors import UsageError
 from einnet.instantiate.kernels import Kernel
+from einnet.records import as_text, read
 from einnet.runtime.costs import kernel_key
-from einnet.runtime.cuda.profiling.laws import Laws, laws_json, read_laws, scaled
+from einnet.runtime.cuda.profiling.card_files import Arithmetic, Card, Detail, ProfileFile
+from einnet.runtime.cuda.profiling.laws import Laws, scaled
 from einnet.runtime.files import replacing
 from einnet.runtime.serial import canonical
 
-FORMAT, FIRST = 2, 1
+FORMAT: Literal[2] = 2
+FIRST = 1
 """A file of the first format holds one arithmetic, named by "math", and no laws."""
 
 MATHS = ("fp32", "tf32")
 SHIPPED = "h100"
 """The card whose recorded profile searches take if they are told of none."""
-
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """float32 operations per second outside tensor cores, bytes per second of memory and to the host, seconds of a launch and of a wait."""
-
-    peak: float
-    bandwidth: float
-    host_bandwidth: float
-    launch: float
-    wait: float
 
 
 @dataclass(frozen=True)
@@ -57,7 +47,7 @@ class Profile:
     seconds: Mapping[str, float] = field(default_factory=dict)
     math: str = "fp32"
     properties: Mapping[str, Any] = field(default_factory=dict)
-    details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    details: Mapping[str, Detail] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     laws: Laws | None = None
 
@@ -78,19 +68,22 @@ def key(kernel: Kernel) -> str:
     return hashlib.blake2b(canonical(kernel_key(kernel, frozenset())).encode(), digest_size=16).hexdigest()
 
 
-def profile_json(*profiles: Profile) -> dict[str, Any]:
+def as_file(*profiles: Profile) -> ProfileFile:
     """The file's content: one card in one or more arithmetics. What the card is comes from the first."""
     first = profiles[0]
-    card = {name: getattr(first.card, name) for name in Card.__dataclass_fields__}
-    return {
-        "format": FORMAT, "device": first.device, "kind": "measured" if first.measured else "estimate", "card": card,
-        "versions": dict(first.versions), "properties": dict(first.properties), "arithmetics": {p.math: _arithmetic(p) for p in profiles},
-    }  # fmt: skip
+    return ProfileFile(
+        format=FORMAT,
+        device=first.device,
+        kind="measured" if first.measured else "estimate",
+        card=first.card,
+        versions=first.versions,
+        properties=first.properties,
+        arithmetics={p.math: _arithmetic(p) for p in profiles},
+    )
 
 
-def _arithmetic(profile: Profile) -> dict[str, Any]:
-    found: dict[str, Any] = {"laws": laws_json(profile.laws)} if profile.laws else {}
-    return {**found, **{name: dict(sorted(getattr(profile, name).items())) for name in ("seconds", "details", "failed")}}
+def _arithmetic(profile: Profile) -> Arithmetic:
+    return Arithmetic(laws=profile.laws, **{name: dict(sorted(getattr(profile, name).items())) for name in ("seconds", "details", "failed")})
 
 
 def save(path: Path, *profiles: Profile) -> None:
@@ -105,53 +98,37 @@ def save(path: Path, *profiles: Profile) -> None:
             kept.append(known)
     try:
         with replacing(path) as draft:
-            draft.write_text(json.dumps(profile_json(*kept), indent=1) + "\n", encoding="utf-8")
+            draft.write_text(as_text(as_file(*kept)) + "\n", encoding="utf-8")
     except OSError as e:
         raise UsageError(f"the profile {path} cannot be written: {e.strerror or e}") from e
 
 
 def load(path: Path, math: str = MATHS[0]) -> Profile:
     """Read a profile in one arithmetic. Raises UsageError for a file that is missing or none, or has not that arithmetic."""
-    value, found = _opened(path)
-    if math not in found:
-        raise UsageError(f"the profile {path} has no times in {math}; it has {', '.join(found) or 'none'}")
-    with _profile(path):
-        return _read(value, math, found[math])
+    file = _opened(path)
+    own = file.arithmetics.get(math)
+    if own is None:
+        raise UsageError(f"the profile {path} has no times in {math}; it has {', '.join(file.arithmetics) or 'none'}")
+    measured = file.kind == "measured"
+    return Profile(file.device, file.card, measured, file.versions, own.seconds, math, file.properties, own.details, own.failed, own.laws)
 
 
 def held(path: Path) -> list[str]:
     """The arithmetics of a profile. Raises UsageError for a file that is missing or none."""
-    return list(_opened(path)[1])
+    return list(_opened(path).arithmetics)
 
 
-def _opened(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The file's content, and what it holds for each arithmetic."""
-    with _profile(path):
-        value = json.loads(path.read_text(encoding="utf-8"))
-        if value["format"] not in (FIRST, FORMAT) or value["kind"] not in ("measured", "estimate"):
-            raise ValueError(f"format {value['format']}, kind {value['kind']}")
-        found = {str(value.get("math", MATHS[0])): value} if value["format"] == FIRST else dict(value["arithmetics"])
-        return value, found
-
-
-@contextmanager
-def _profile(path: Path) -> Iterator[None]:
-    """Errors of a file that is no profile are told as such."""
+def _opened(path: Path) -> ProfileFile:
+    """The file's content."""
     try:
-        yield
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(value, dict) and value.get("format") == FIRST:
+            value |= {"format": FORMAT, "arithmetics": {str(value.get("math", MATHS[0])): dict(value)}}
+        return read(ProfileFile, value)
     except OSError as e:
         raise UsageError(f"the profile {path} cannot be read: {e.strerror or e}") from e
-    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as e:
-        raise UsageError(f"{path} is no profile of a CUDA device: {type(e).__name__} {e}") from e
-
-
-def _read(value: Mapping[str, Any], math: str, own: Mapping[str, Any]) -> Profile:
-    card = Card(**{name: _positive(value["card"][name]) for name in Card.__dataclass_fields__})
-    seconds = {str(k): _positive(v) for k, v in own["seconds"].items()}
-    more = {name: dict(own.get(name, {})) for name in ("details", "failed")}
-    laws = read_laws(own["laws"]) if "laws" in own else None
-    versions, properties = dict(value["versions"]), dict(value.get("properties", {}))
-    return Profile(str(value["device"]), card, value["kind"] == "measured", versions, seconds, math, properties, laws=laws, **more)
+    except (RecursionError, ValueError) as e:
+        raise UsageError(f"{path} is no profile of a CUDA device: {e}") from e
 
 
 def shipped(math: str = MATHS[0]) -> Profile:
@@ -176,9 +153,3 @@ def laws_of(profile: Profile) -> Laws:
     found = scaled(known.laws, ours.peak / theirs.peak, ours.bandwidth / theirs.bandwidth, ours.launch / theirs.launch)
     processors = profile.properties.get("multiProcessorCount", found.processors)
     return replace(found, processors=processors) if isinstance(processors, int) and processors > 0 else found
-
-
-def _positive(value: Any) -> float:
-    if not isinstance(value, (int, float)) or not value > 0:
-        raise ValueError(f"{value!r} is no positive number")
-    return float(value)
