@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from math import prod
+from math import erf, prod
 
 import numpy as np
 
@@ -110,6 +110,8 @@ def posts(y: np.ndarray, steps: tuple[Post, ...], buffers: Buffers) -> np.ndarra
                 y = np.clip(y, p.alpha, p.beta)
             case "linear":
                 y = p.alpha * y + p.beta
+            case "gelu" | "gelu_divided":
+                y = y / 2 * (1 + np.vectorize(erf)(y * p.alpha if p.kind == "gelu" else y / p.alpha))
             case _:
                 raise ValueError(p.kind)
     return y

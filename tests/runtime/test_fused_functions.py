@@ -20,13 +20,14 @@ from einnet.runtime.cpu.program import Executable
 SAME = [
     ("(T[i]+B[i])*sigmoid(T[i]+B[i])", "swish", 1, 0), ("T[i]*sigmoid(1.702*T[i])", "swish", 1.702, 0), ("sigmoid(3*T[i])*T[i]", "swish", 3, 0),
     ("0.5*T[i]*(erf(0.70710677*T[i])+1)", "gelu", 0.70710677, 0), ("T[i]*(erf(T[i]*0.70710678)+1)*0.5", "gelu", 0.70710678, 0),
+    ("T[i]*(erf(T[i]/1.4142135)+1)*0.5", "gelu_divided", 1.4142135, 0),
     ("0.5*T[i]*(1+tanh(0.7978845608*(T[i]+0.044715*T[i]*T[i]*T[i])))", "gelu_tanh", 0.7978845608, 0.044715),
     ("T[i]*min(max(T[i]*0.2+0.5,0),1)", "hardswish", 0.2, 0.5), ("T[i]*tanh(softplus(T[i]))", "mish", 0, 0),
     ("relu(T[i])+0.1*min(T[i],0)", "relu", 0.1, 0), ("relu(T[i])+1.5*(exp(min(T[i],0))-1)", "elu", 1.5, 0),
 ]  # fmt: skip
 OTHER = [
     "T[i]*sigmoid(T[i]+1)", "T[i]*sigmoid(T[i]+B[i])", "T[i]*tanh(T[i])", "0.5*T[i]*(erf(0.6*T[i])+1)", "0.5*T[i]*(erf(0.70710678*T[i])+2)",
-    "T[i]*min(max(T[i]*0.2+0.5,0),2)", "T[i]*(erf(T[i]/1.4142135)+1)*0.5", "0.5*T[i] + 0.5*T[i]*erf(0.70710678*T[i])",
+    "T[i]*min(max(T[i]*0.2+0.5,0),2)", "T[i]*(erf(T[i]/1.5)+1)*0.5", "0.5*T[i] + 0.5*T[i]*erf(0.70710678*T[i])",
     "relu(T[i])+0.1*max(T[i],0.5)", "relu(T[i])+1.5*(exp(max(T[i],0))-1)", "T[i]*T[i]",
     "0.5*T[i]*(1+tanh(0.7978845608*(T[i]+0.05*T[i]*T[i]*T[i])))", "T[i]*sigmoid(T[0])",
 ]  # fmt: skip
@@ -56,7 +57,7 @@ def test_not_recognised(text: str) -> None:
 
 
 PARAMETERS = {"relu": (0.1, 0), "clip": (-0.5, 0.75), "linear": (2, -1), "swish": (1.3, 0), "hardswish": (0.2, 0.5), "elu": (0.7, 0),
-              "gelu": (2**-0.5, 0), "gelu_tanh": (0.7978845608, 0.044715)}  # fmt: skip
+              "gelu": (2**-0.5, 0), "gelu_divided": (2**0.5, 0), "gelu_tanh": (0.7978845608, 0.044715)}  # fmt: skip
 A, B = (np.random.default_rng(n).standard_normal(shape).astype(np.float32) for n, shape in enumerate([(5, 8), (8, 6)]))
 
 

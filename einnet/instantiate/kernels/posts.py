@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import pi, sqrt
 
-from einnet.expr.nodes import Body, Call, Const, make_add, make_mul
+from einnet.expr.nodes import Body, Call, Const, make_add, make_div, make_mul
 
 ZERO, HALF, ONE = Const(Fraction(0)), Const(Fraction(1, 2)), Const(Fraction(1))
 NEAR = 1e-6
@@ -59,6 +59,10 @@ def _gelu(y: Body, alpha: Const, _: Const) -> Body:
     return make_mul((HALF, y, make_add((ONE, Call("erf", (make_mul((alpha, y)),))))))
 
 
+def _gelu_divided(y: Body, alpha: Const, _: Const) -> Body:
+    return make_mul((HALF, y, make_add((ONE, Call("erf", (make_div(y, alpha),))))))
+
+
 def _gelu_tanh(y: Body, alpha: Const, beta: Const) -> Body:
     cubic = make_add((y, make_mul((beta, y, y, y))))
     return make_mul((HALF, y, make_add((ONE, Call("tanh", (make_mul((alpha, cubic)),))))))
@@ -75,6 +79,7 @@ ELEMENTWISE: dict[str, PostKind] = {
     "elu": PostKind(_elu, 1),
     "mish": PostKind(lambda y, a, b: make_mul((y, Call("tanh", (Call("softplus", (y,)),))))),
     "gelu": PostKind(_gelu, 1, (1 / sqrt(2),)),
+    "gelu_divided": PostKind(_gelu_divided, 1, (sqrt(2),)),
     "gelu_tanh": PostKind(_gelu_tanh, 2, (sqrt(2 / pi), 0.044715)),
 }
 """Kinds without an operand by name, with what they mean of a result y and two parameters."""
