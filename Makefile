@@ -14,12 +14,13 @@
 # make algorithms  algorithms derived from naive models: operations, states, proof, times beside other engines, into benchmarks/results/algorithms.json
 # make bench   the seven models against other engines (hours; goes on where it stopped)
 # make bench-short   three of them, in under five minutes      make bench-operators, make bench-topologies   see benchmarks/
+# make bench-precision   programs within an error beside OpenVINO as it comes and PyTorch in bfloat16: under eight minutes
 # make clean   forget everything that was built
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint reach test-slow corpus mutants nvrtc plans host gpu bench-gpu docs notebooks goldens bench bench-short bench-operators bench-topologies clean bench-search algorithms
+.PHONY: demo test lint reach test-slow corpus mutants nvrtc plans host gpu bench-gpu docs notebooks goldens bench bench-short bench-operators bench-topologies bench-precision clean bench-search algorithms
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -100,6 +101,9 @@ bench-operators: .venv/stamp-bench
 
 bench-topologies: .venv/stamp-bench
 	$(BIN)/python benchmarks/topologies.py
+
+bench-precision: .venv/stamp-bench
+	$(BIN)/python -m benchmarks.precision
 
 bench-short: .venv/stamp-bench
 	$(BIN)/python benchmarks/models.py --short

@@ -100,14 +100,16 @@ def outputs_of(engine: Engine, inputs: Arrays, place: Place) -> list[np.ndarray]
         return worker.run(inputs)
 
 
-def compare(engines: Sequence[Engine], inputs: Arrays, reference: Sequence[np.ndarray], place: Place, effort: Effort) -> dict[str, Result]:
+def compare(
+    engines: Sequence[Engine], inputs: Arrays, reference: Sequence[np.ndarray], place: Place, effort: Effort, tolerance: float = TOLERANCE
+) -> dict[str, Result]:  # fmt: skip
     """Every engine's agreement with the reference outputs, its memory and times; the engine named REFERENCE runs a second time as AGAIN.
 
-    An engine that fails or disagrees has a `status` that says so and no times.
+    A time counts where the outputs differ by no more than the tolerance. An engine that fails or disagrees has a `status` that says so and no times.
     """
     entered = sorted(engines, key=lambda e: e.name != REFERENCE)
     entered += [Engine(AGAIN, e.kind, e.path) for e in engines if e.name == REFERENCE]
-    with _Arena(inputs, place, reference) as arena:
+    with _Arena(inputs, place, reference, tolerance) as arena:
         for engine in entered:
             arena.admit(engine)
         rounds = arena.rounds(effort)
@@ -119,8 +121,8 @@ def compare(engines: Sequence[Engine], inputs: Arrays, reference: Sequence[np.nd
 class _Arena:
     """Engines that passed, their processes alive where memory permits."""
 
-    def __init__(self, inputs: Arrays, place: Place, reference: Sequence[np.ndarray]) -> None:
-        self.inputs, self.place, self.reference = inputs, place, reference
+    def __init__(self, inputs: Arrays, place: Place, reference: Sequence[np.ndarray], tolerance: float) -> None:
+        self.inputs, self.place, self.reference, self.tolerance = inputs, place, reference, tolerance
         self.results: dict[str, Result] = {}
         self.engines: dict[str, Engine] = {}
         self.alive: dict[str, Worker] = {}
@@ -162,7 +164,7 @@ class _Arena:
             self.results[engine.name] = {"status": f"failed: {error}"}
             return
         error_size = difference(outputs, self.reference)
-        said = "ok" if error_size <= TOLERANCE else "disagrees with onnxruntime"
+        said = "ok" if error_size <= self.tolerance else "disagrees with onnxruntime"
         self.results[engine.name] = {"status": said, "max_rel": error_size, "memory_bytes": memory}
         self.room, self.largest = self.room - memory, max(self.largest, memory)
         self.crowded = self.crowded or self.room < 2 * self.largest

@@ -15,18 +15,20 @@ from benchmarks.contest.compare import Place
 from benchmarks.contest.worker import Engine, EngineError
 
 ROOT = Path(__file__).resolve().parents[2]
-KEPT = ("totals", "certificate", "verification", "notes", "settings", "memory", "cost_model", "runs")
+KEPT = ("totals", "certificate", "verification", "notes", "settings", "memory", "cost_model", "runs", "precision")
 """Parts of the optimization's report that the results repeat."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """How to optimize: seconds of budget, the worst class of step, the seed of the inputs that verify; seconds after which it is ended."""
+    """How to optimize: seconds of budget, the worst class of step, the seed of the inputs that verify; seconds after which it is ended; and a budget
+    of error."""
 
     time_budget: float = 120.0
     allow: str = "precision"
     seed: int = 0
     limit: float | None = None
+    max_error: float | None = None
 
 
 def optimized(model: Path, name: str, derive: bool, search: Search, place: Place) -> tuple[Engine, dict[str, Any]]:
@@ -35,6 +37,7 @@ def optimized(model: Path, name: str, derive: bool, search: Search, place: Place
     command = [sys.executable, "-m", "einnet", "optimize", str(model), "-o", str(program), "--json", str(report), "--quiet"]
     command += ["--allow", search.allow, "--time-budget", str(search.time_budget), "--threads", str(place.threads), "--seed", str(search.seed)]
     command += [] if derive else ["--no-derive"]
+    command += [] if search.max_error is None else ["--max-error", str(search.max_error)]
 
     def confine() -> None:
         os.sched_setaffinity(0, place.cpus)

@@ -1,0 +1,1 @@
+"""The fastest program within an error, beside engines that choose their precision themselves."""
