@@ -11,7 +11,8 @@ from math import inf
 from einnet.expr.nodes import tensors
 from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.kernels import EOperator, Kernel, Matmul, OpaqueCall, Plan, VendorKernel, View
-from einnet.instantiate.kernels.arithmetics import F32
+from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
+from einnet.instantiate.kernels.contractions import Contraction
 from einnet.instantiate.kernels.views import Json
 from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl, roofline
@@ -61,13 +62,16 @@ class CpuCost:
 
     `constant` says of a buffer's name whether it holds weights, which are packed and measured cold; a convolution's weights and the weight
     tensors of eOperators are known without it. With `measure=False` nothing is run: what the database does not have is estimated.
-    `objects` keeps what was compiled, for the processors that `cpu` names (see `cpu.levels`).
+    `objects` keeps what was compiled, for the processors that `cpu` names (see `cpu.levels`). The time of a product in float32 is that in the fastest
+    of the `arithmetics`, to which its factors may be rounded.
     """
 
     def __init__(
         self, threads: int | None = None, database: ProfileDatabase | None = None, measure: bool = True, *,
-        constant: IsConstant | None = None, budget_s: float = BUDGET_S, cpu: str = NATIVE,
+        constant: IsConstant | None = None, budget_s: float = BUDGET_S, cpu: str = NATIVE, arithmetics: Sequence[Arithmetic] = (),
     ) -> None:  # fmt: skip
+        self.arithmetics = tuple(arithmetics)
+        self._peaks: dict[Arithmetic, float] = {}
         self.threads = resolve_threads(threads)
         self.database = database or ProfileDatabase()
         self.constant = constant
@@ -93,6 +97,29 @@ class CpuCost:
 
     def timings(self, kernels: Sequence[Kernel], until: float = inf) -> list[Timing]:
         """The times of some kernels; nothing is measured that would not be done when time.monotonic() is `until`, or would not fit into memory."""
+        found = self._as_they_are(kernels, until)
+        rounded = [(n, k) for n, kernel in enumerate(kernels) for k in self.rounded(kernel, self.arithmetics, found[n].median)]
+        for (n, _), timing in zip(rounded, self._as_they_are([k for _, k in rounded], until) if rounded else (), strict=True):
+            found[n] = timing if not timing.estimated and timing.median < found[n].median else found[n]
+        return found
+
+    def rounded(self, kernel: Kernel, arithmetics: Sequence[Arithmetic], seconds: float) -> list[Contraction]:
+        """A product with its factors rounded to those arithmetics in which it may take less than so many seconds: by the bytes that it moves, and by
+        how many operations a large product takes in a second there."""
+        if not isinstance(kernel, Contraction) or kernel.arithmetic != F32 or seconds == inf:
+            return []
+        every = [(kernel.in_arithmetic(a), self._peak(a)) for a in arithmetics]
+        return [k for k, peak in every if roofline.least(k, peak, self.machine.bandwidth) < seconds]
+
+    def _peak(self, arithmetic: Arithmetic) -> float:
+        """Operations of a large product in a second."""
+        if arithmetic not in self._peaks:
+            large = roofline.LARGE.in_arithmetic(arithmetic)
+            self._peaks[arithmetic] = roofline.flops(large) / self._as_they_are([large])[0].median
+        return self._peaks[arithmetic]
+
+    def _as_they_are(self, kernels: Sequence[Kernel], until: float = inf) -> list[Timing]:
+        """The times of some kernels in their own arithmetics."""
         distinct = self._look_up(kernels)
         missing = [k for k in distinct if k not in self._known]
         if self._measures and missing:
@@ -167,13 +194,14 @@ class CpuCost:
     def like(self, plan: Plan, measure: bool = False) -> CpuCost:
         """Costs of the plan's own kernels from the same database, its constant buffers being constant; nothing is measured unless wanted."""
         found = CpuCost(self.threads, self.database, measure, constant=lambda name: name in plan.constants)
-        found._machine, found.objects = self.machine, self.objects
+        found._machine, found.objects, found._peaks = self.machine, self.objects, self._peaks
         return found
 
     def place(self) -> Json:
         """Where times were measured: the device and the versions of what runs there."""
         generated = {"measurement": str(MEASUREMENT), "generator": generator_version(), **self._level, **self._limit}
-        return {"device": machine.cpu_name(), "versions": {**generated, **machine.versions()}}
+        rounded = {"arithmetics": [a.name for a in self.arithmetics]} if self.arithmetics else {}
+        return {"device": machine.cpu_name(), "versions": {**generated, **machine.versions()}, **rounded}
 
     @property
     def _level(self) -> dict[str, str]:

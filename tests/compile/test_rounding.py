@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 import einnet
 from einnet.cli import main
 from einnet.compile.targets.cpu import contest, rounding
-from einnet.compile.targets.cpu.rounding import GAIN, SPENT, Offer, Rounding, Tried, inputs_like, row
+from einnet.compile.targets.cpu.rounding import GAIN, SPENT, Offer, Rounding, Tried, inputs_like, likely, row
 from einnet.errors import UsageError
 from einnet.evidence.audit import audit
 from einnet.evidence.comparison.verify import compare_outputs, random_inputs
 from einnet.evidence.pages.precision_lines import precision_lines
 from einnet.instantiate.kernels import Kernel, VendorKernel
-from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, Arithmetic
 from einnet.instantiate.kernels.contractions import Contraction, arithmetic_of
 from einnet.runtime import machine
 from einnet.runtime.costs import CpuCost
@@ -107,6 +107,9 @@ class Costs:
 
     def measured(self, kernels: Sequence[Contraction], until: float) -> list[float]:
         return [self.seconds(k) for k in kernels]
+
+    def rounded(self, kernel: Contraction, arithmetics: Sequence[Arithmetic], seconds: float) -> list[Contraction]:
+        return [kernel.in_arithmetic(a) for a in arithmetics]
 
     def seconds(self, k: Contraction) -> float:
         gain = self.gains.get(k.result.shape[-1], -1.0)
@@ -210,6 +213,13 @@ def test_code_for_other_processors_rounds_nothing_that_they_lack(program: Execut
     assert {r.why for r in made.rows(program.plan, inf).values()} == {rounding.NO_ARITHMETIC}
 
 
+def test_a_search_reckons_with_what_the_budget_has_room_for() -> None:
+    assert likely(Settings()) == likely(Settings(max_error=1e-5)) == []
+    here = {a.name for a in ARITHMETICS.values() if a != F32 and not a.missing(machine.cpu_features())}
+    assert {a.name for a in likely(Settings(max_error=1e-3))} == here & {"f16"}
+    assert {a.name for a in likely(Settings(max_error=1e-2))} == here & {"f16", "bf16"}
+
+
 def test_why_a_product_stays_in_float32() -> None:
     (product, *_) = plan_of_two_layers().kernels
     assert isinstance(product, Contraction)
@@ -245,6 +255,7 @@ def derived_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(contest, "slower", lambda times: False)
     monkeypatch.setattr(contest, "behind", lambda times: False)
     monkeypatch.setattr(CpuCost, "timings", lambda self, kernels, until=inf: [timing(k) for k in kernels])
+    monkeypatch.setattr(CpuCost, "rounded", lambda self, kernel, arithmetics, seconds: [kernel.in_arithmetic(a) for a in arithmetics])
     monkeypatch.setattr(CpuCost, "estimates", lambda self, kernels: [timing(k).median for k in kernels])
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +17,15 @@ from einnet.instantiate.kernels import Buffer, Conv, Kernel, Matmul, Plan, Post,
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, Arithmetic, coarsest
 from einnet.instantiate.kernels.contractions import Contraction
 from einnet.runtime import artifact, machine
-from einnet.runtime.costs import kernel_key
-from einnet.runtime.cpu import dnnl
+from einnet.runtime.costs import CpuCost, kernel_key
+from einnet.runtime.cpu import dnnl, roofline
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.dnnl_kernels import prepare
 from einnet.runtime.cpu.program import Executable, build_code
 from einnet.runtime.cpu.roofline import moved
+from einnet.runtime.database import ProfileDatabase
 from einnet.runtime.serial import plan_from_json, plan_json
+from einnet.runtime.timing import Timing
 from tests.runtime.plans import NHWC, finish, residual_block, two_layers
 from tests.runtime.reference import compute, layout
 
@@ -170,3 +174,50 @@ def test_a_processor_without_the_instructions_refuses_to_load(arithmetic: Arithm
     (lacks,) = arithmetic.instructions or ()
     with pytest.raises(ArtifactError, match=f"{lacks}, which this processor lacks; optimize the model again"):
         artifact.load(path).executable()
+
+
+# --------------------------------------------------------------------------------------------------------------------- times
+
+
+def costs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seconds: Mapping[Kernel, Timing], arithmetics: Sequence[Arithmetic]
+) -> tuple[CpuCost, list[Kernel]]:
+    """Costs by a table, a large product taking a second in float32 and in bf16 and a thousand in float16; and what was asked for."""
+    asked: list[Kernel] = []
+
+    def known(self: CpuCost, kernels: Sequence[Kernel], until: float = inf) -> list[Timing]:
+        asked.extend(kernels)
+        large = {roofline.LARGE.in_arithmetic(a): Timing(1000.0 if a.name == "f16" else 1.0, 0.0, 5) for a in ARITHMETICS.values()}
+        return [{**large, **seconds}[k] for k in kernels]
+
+    monkeypatch.setattr(CpuCost, "_as_they_are", known)
+    made = CpuCost(1, ProfileDatabase(tmp_path / "p.sqlite"), arithmetics=arithmetics)
+    made._machine = roofline.Machine(roofline.flops(roofline.LARGE), 1e12, 1e-9)
+    return made, asked
+
+
+def test_a_product_takes_the_time_of_its_fastest_arithmetic(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    one, other = KERNELS["product"], KERNELS["convolution"]
+    bf16, f16 = ARITHMETICS["bf16"], ARITHMETICS["f16"]
+    work = roofline.flops(one) / roofline.flops(roofline.LARGE)
+    table: dict[Kernel, Timing] = {one: Timing(4 * work, 0.0, 5), other: Timing(inf, 0.0, 1), one.in_arithmetic(bf16): Timing(2 * work, 0.0, 5)}
+    cost, asked = costs(monkeypatch, tmp_path, table, (f16, bf16))
+    assert [t.median for t in cost.timings([one, other])] == [2 * work, inf]
+    assert one.in_arithmetic(f16) not in asked, "a large product is a thousand times slower there"
+    assert other.in_arithmetic(bf16) not in asked, "the library refuses the product"
+    assert cost.timings([one.in_arithmetic(bf16)])[0].median == 2 * work
+    for slower in (Timing(9 * work, 0.0, 5), Timing(work, 0.0, 0)):
+        cost, _ = costs(monkeypatch, tmp_path, {**table, one.in_arithmetic(bf16): slower}, (bf16,))
+        assert cost.timings([one])[0].median == 4 * work, "slower, or only estimated"
+    plain, asked = costs(monkeypatch, tmp_path, table, ())
+    assert plain.timings([one])[0].median == 4 * work
+    assert asked == [one]
+    assert plain.place() != cost.place()
+    assert plain.place() == plain.like(Plan((), (), (), ())).place() == cost.like(Plan((), (), (), ())).place()
+
+
+def test_a_product_takes_no_less_than_its_bytes_and_operations() -> None:
+    kernel = KERNELS["product"]
+    assert roofline.least(kernel, 1e9, 1e30) == roofline.flops(kernel) / 1e9
+    assert roofline.least(kernel, 1e30, 1e6) == moved(kernel) / 1e6 / roofline.CACHED
+    assert roofline.least(kernel, 0.0, 1e6) == inf

@@ -56,12 +56,21 @@ def _product(m: int, n: int, k: int) -> Matmul:
     return Matmul(dense_view("a", (m, k)), dense_view("b", (k, n)), dense_view("c", (m, n)))
 
 
+LARGE = _product(768, 768, 768)
+"""A product that shows the peak."""
+
+
+def least(kernel: Kernel, peak: float, bandwidth: float) -> float:
+    """Seconds that a kernel takes at least, of so many operations and bytes from memory in a second; caches may be faster than memory."""
+    return max(flops(kernel) / peak if peak else float("inf"), moved(kernel) / bandwidth / CACHED)
+
+
 def measure_machine(threads: int) -> tuple[Machine, bool]:
     """Measure with three products: a square one for the peak, a vector by a large cold matrix for the bandwidth, a tiny one for the launch.
 
     Also whether no other program disturbed it.
     """
-    square, vector, tiny = (_product(*shape) for shape in ((768, 768, 768), (1, 4096, 4096), (1, 8, 8)))
+    square, vector, tiny = LARGE, *(_product(*shape) for shape in ((1, 4096, 4096), (1, 8, 8)))
     timings = [t for t in measure([square, vector, tiny], threads, lambda name: name == "b") if isinstance(t, Timing)]
     if len(timings) < 3:
         raise BackendError("there is no memory for the three small products that tell how fast this machine is")

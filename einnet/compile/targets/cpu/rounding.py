@@ -189,9 +189,11 @@ class Rounding:
     def rows(self, plan: Plan, until: float) -> dict[int, RoundedRow]:
         """Every product with its times, by its place in the plan; those that are faster in another arithmetic have no reason yet."""
         products = {n: k for n, k in enumerate(plan.kernels) if isinstance(k, Contraction)}
-        known = [a for a in ARITHMETICS.values() if a != F32 and not a.missing(features(self.settings.cpu))]
-        times = self.seconds(plan, [k.in_arithmetic(a) for k in products.values() for a in (F32, *known)], until)
-        return {n: row(n, k, times[k], {a: times[k.in_arithmetic(a)] for a in known}) for n, k in products.items()}
+        known, own = available(self.settings), self.seconds(plan, list(products.values()), until)
+        tried = {k: self.cost.rounded(k, known, s) for k, s in own.items() if s is not None}
+        times = self.seconds(plan, [k for some in tried.values() for k in some], until)
+        hopeless = dict.fromkeys(known, inf)
+        return {n: row(n, k, own[k], {**hopeless, **{r.arithmetic: times[r] for r in tried.get(k, ())}}) for n, k in products.items()}
 
     def seconds(self, plan: Plan, kernels: Sequence[Contraction], until: float) -> dict[Contraction, float | None]:
         """Seconds of products of a plan, those that differ by the names of buffers measured once; None for what there is no time for."""
@@ -200,6 +202,16 @@ class Rounding:
         first = {key: k for k, key in reversed(keys.items())}
         times = dict(zip(first, cost.measured(list(first.values()), until), strict=True))
         return {k: times[key] for k, key in keys.items()}
+
+
+def available(settings: Settings) -> list[Arithmetic]:
+    """The arithmetics of the processors that a program is for, other than float32."""
+    return [a for a in ARITHMETICS.values() if a != F32 and not a.missing(features(settings.cpu))]
+
+
+def likely(settings: Settings) -> list[Arithmetic]:
+    """Those whose roundoff is within the budget: a search reckons with products in them."""
+    return [a for a in available(settings) if settings.max_error is not None and a.roundoff <= settings.max_error]
 
 
 def row(place: int, product: Contraction, own: float | None, others: Mapping[Arithmetic, float | None]) -> RoundedRow:

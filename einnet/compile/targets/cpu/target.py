@@ -16,7 +16,7 @@ from einnet.compile.run import Run
 from einnet.compile.target import Optimization
 from einnet.compile.targets.cpu.contest import OWN, Contest
 from einnet.compile.targets.cpu.programs import built, compiled, peak_bytes
-from einnet.compile.targets.cpu.rounding import Rounding
+from einnet.compile.targets.cpu.rounding import Rounding, likely
 from einnet.compile.targets.processor import Timed, resolved, store, timed_report
 from einnet.compile.targets.whole.one_kernel import whole_model
 from einnet.compile.targets.whole.target import WholeTarget
@@ -66,7 +66,7 @@ class CpuTarget:
     def cost(self) -> CpuCost:
         """Seconds of kernels here, measured or by the roofline."""
         assert self.settings.threads is not None
-        return CpuCost(self.settings.threads, constant=is_constant, cpu=self.settings.cpu)
+        return CpuCost(self.settings.threads, constant=is_constant, cpu=self.settings.cpu, arithmetics=likely(self.settings))
 
     def like(self, settings: Settings) -> CpuTarget:
         """Another target with this one's costs."""
