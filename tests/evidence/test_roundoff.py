@@ -1,0 +1,139 @@
+"""The bound of products whose factors are rounded, attacked: signs that alternate, sums that cancel, far ranges, the ends of an arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from einnet.evidence.exercise import compared
+from einnet.evidence.limits import bounded_at
+from einnet.expr.notation.text import parse
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, Arithmetic
+
+Array = np.ndarray
+ROWS, TERMS, COLUMNS = 20, 24, 25
+PRODUCT = parse(f"A : f32[{ROWS},{TERMS}]\nB : f32[{TERMS},{COLUMNS}]\nL[m<{ROWS},n<{COLUMNS}] Σ[k<{TERMS}] A[m,k]*B[k,n]")
+POINTS = np.argwhere(np.ones((ROWS, COLUMNS), bool))
+SEEDS = 10
+"""Draws of each kind, of five hundred sums each: more than ten thousand for an arithmetic."""
+
+
+def cut(x: Array, bits: int, nearest: bool = True) -> Array:
+    """Float32 with so many bits fewer in its significand, rounded to nearest even or cut off."""
+    whole = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.uint64)
+    half = (np.uint64(1) << np.uint64(bits - 1)) - np.uint64(1) + ((whole >> np.uint64(bits)) & np.uint64(1))
+    kept = ((whole + (half if nearest else np.uint64(0))) >> np.uint64(bits)) << np.uint64(bits)
+    return kept.astype(np.uint32).view(np.float32)
+
+
+ROUND: dict[str, Callable[[Array], Array]] = {
+    "bf16": lambda x: cut(x, 16), "tf32": lambda x: cut(x, 13), "f16": lambda x: x.astype(np.float16).astype(np.float32), "f32": lambda x: x,
+}  # fmt: skip
+
+
+def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.standard_normal(shape)
+
+
+def alternating(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Signs that alternate along what is summed, of numbers that are nearly equal."""
+    signs = np.where(np.indices(shape).sum(0) % 2, -1.0, 1.0)
+    return signs * (1 + rng.uniform(0, 1e-2, shape))
+
+
+def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Every number beside its negative, but for a few digits."""
+    x = rng.standard_normal(shape)
+    return np.where(np.indices(shape).sum(0) % 2, x, -np.roll(x, 1, -1)) * (1 + rng.uniform(-1e-3, 1e-3, shape))
+
+
+def far(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Eight decades."""
+    return rng.standard_normal(shape) * 10.0 ** rng.integers(-4, 4, shape)
+
+
+def halfway(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Just above the middle between two numbers of eight digits, where rounding moves most."""
+    return (1 + (rng.integers(0, 4, shape) + 0.5001) / 128) * 2.0 ** rng.integers(-2, 2, shape)
+
+
+def tiny(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """About the least normal number of float16."""
+    return rng.standard_normal(shape) * 2.0**-14
+
+
+DRAWS = [normal, alternating, cancelling, far, halfway, tiny]
+
+
+def flushed(x: Array, arithmetic: Arithmetic) -> Array:
+    """What is below the normal numbers as 0."""
+    return np.where(np.abs(x) < arithmetic.least, np.float32(0), x)
+
+
+def sums(a: Array, b: Array) -> list[Array]:
+    """The product added up in float32: from the front, from the back, by halves, and in one go."""
+    terms = (a[:, :, None] * b[None]).astype(np.float32)
+    front, back = terms[:, 0], terms[:, -1]
+    for k in range(1, TERMS):
+        front, back = front + terms[:, k], back + terms[:, -1 - k]
+    return [front, back, np.add.reduce(terms, axis=1), a @ b]
+
+
+def shares(arithmetic: Arithmetic, rounding: Callable[[Array], Array], draw: Callable[..., Array], seed: int) -> Array:
+    """Errors of all sums as shares of their bounds."""
+    rng = np.random.default_rng(seed)
+    a, b = (draw(rng, shape).astype(np.float32) for shape in ((ROWS, TERMS), (TERMS, COLUMNS)))
+    value, error = bounded_at(PRODUCT, POINTS, {"A": a, "B": b}, {}, arithmetic=arithmetic)
+    exact = (a.astype(np.float64) @ b.astype(np.float64)).reshape(-1)
+    assert np.allclose(value, exact, rtol=1e-12, atol=1e-300)
+    ra, rb = flushed(rounding(a), arithmetic), flushed(rounding(b), arithmetic)
+    return np.array([np.abs(found.reshape(-1) - exact) / error for found in sums(ra, rb)])
+
+
+@pytest.mark.parametrize("name", ARITHMETICS)
+def test_no_sum_is_further_away_than_its_bound(name: str) -> None:
+    """Nor is the bound empty: some sum comes within a third of it, and in bfloat16 one of numbers halfway between two within a half."""
+    arithmetic, worst = ARITHMETICS[name], {}
+    for draw in DRAWS:
+        found = np.concatenate([shares(arithmetic, ROUND[name], draw, seed) for seed in range(SEEDS)])
+        assert found.size >= 10_000
+        assert found.max() <= 1, (draw.__name__, found.max())
+        worst[draw.__name__] = found.max()
+    assert max(worst.values()) > 0.3 or arithmetic == F32, worst
+    if name == "bf16":
+        assert worst["halfway"] > 0.5, worst
+
+
+def test_what_rounds_more_than_it_says_is_found_out() -> None:
+    """bfloat16 that is cut off, one digit fewer, or the arithmetic of another."""
+    bf16 = ARITHMETICS["bf16"]
+    for wrong in (lambda x: cut(x, 16, nearest=False), lambda x: cut(x, 17), lambda x: cut(cut(x, 16), 17)):
+        found = [shares(bf16, wrong, draw, seed).max() for draw in DRAWS for seed in range(SEEDS)]
+        assert max(found) > 1
+    for name in ("f16", "tf32", "f32"):
+        assert shares(ARITHMETICS[name], ROUND["bf16"], normal, 0).max() > 1
+
+
+def test_beyond_the_largest_number_nothing_is_known() -> None:
+    half = ARITHMETICS["f16"]
+    a, b = np.ones((ROWS, TERMS), np.float32), np.ones((TERMS, COLUMNS), np.float32)
+    a[3, 5] = 7e4
+    _, error = bounded_at(PRODUCT, POINTS, {"A": a, "B": b}, {}, arithmetic=half)
+    assert set(np.unique(np.argwhere(np.isinf(error.reshape(ROWS, COLUMNS)))[:, 0])) == {3}
+    _, wide = bounded_at(PRODUCT, POINTS, {"A": a, "B": b}, {}, arithmetic=ARITHMETICS["bf16"])
+    assert np.isfinite(wide).all()
+
+
+def test_integers_are_compared_bit_for_bit_as_far_as_the_arithmetic_has_them() -> None:
+    bf16 = ARITHMETICS["bf16"]
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-256, 257, shape).astype(np.float32) for shape in ((ROWS, TERMS), (TERMS, COLUMNS)))
+    right = a @ b
+    assert compared(PRODUCT, {"A": a, "B": b}, right, 256, 0, bf16) == ("", True, right.size)
+    off = right.copy()
+    off[2, 3] += 1
+    assert compared(PRODUCT, {"A": a, "B": b}, off, 256, 0, bf16)[0]
+    problem, exact, _ = compared(PRODUCT, {"A": a, "B": b}, off, 257, 0, bf16)
+    assert (problem, exact) == ("", False), "257 is no number of eight digits"
