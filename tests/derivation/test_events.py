@@ -29,10 +29,30 @@ def places(body: str, other: str | None = None, declared: str = DECLARED) -> set
     ("{L[x<800] select(x>=123, 2, 3)}[h+7]", {115, 116, 792, 793}), ("{L[10<=x<800] select(x>=123, 2, 3)}[h]", {9, 10, 122, 123, 799, 800}),
     ("{L[x<800] {L[y<800] select(y>=123, 2, 3)}[x-40]}[h]", {0, 39, 40, 162, 163, 799, 800}),
     ("relu(val(h) - 321)", {0, 1, 2, 320, 321, 322}), ("relu(val(2*h) - 321)", {0, 1, 160, 161}), ("relu(val(h) - 7/2)", {0, 1, 2, 3, 4}),
-    ("2", set()),
+    ("2", set()), ("relu(val(899-h) - 321)", {577, 578, 579, 897, 898, 899}), ("select(700-h==0, 2, 3)", {0, 700, 701}),
+    ("{L[x<900] relu(val(x) - 321)}[h]", {0, 1, 2, 320, 321, 322, 899}), ("relu(2*val(h) - 641)", {0, 1, 2, 3, 319, 320, 321, 640, 641, 642}),
 ])  # fmt: skip
 def test_where_something_changes(body: str, expected: set[int]) -> None:
     assert places(body) == expected
+
+
+@pytest.mark.parametrize(("body", "expected"), [
+    ("B[h-3,899-h]", {2, 3, 899}), ("B[h/2,h-100]", {100}), ("B[h/3,h-100]", {99}), ("{L[10<=x<800,y<900] B[x,y]}[h/2,h+885]", set()),
+    ("{L[x<100,y<900] B[x,y]}[h/2,h-100]", {100, 198, 200}), ("{L[x<100,y<900] B[x,y]}[h/2,h-198]", {198, 200}),
+    ("{L[x<450] select(x>=123, 2, 3)}[h/2]", {0, 244, 246, 898}),
+])  # fmt: skip
+def test_an_edge_counts_where_all_other_indices_are_inside(body: str, expected: set[int]) -> None:
+    """A place between two elements is outside, too."""
+    assert places(body) == expected
+
+
+def test_an_event_has_its_own_loops_alone_and_comes_once() -> None:
+    apart = parse(f"{DECLARED}L[h<900,w<900] select(h>=100 & w>=5, 2, 3)")
+    assert list(points_of_events(apart, apart)) == [{"h": 99}, {"h": 100}, {"w": 4}, {"w": 5}]
+    twice = parse(f"{DECLARED}L[h<900] A[h-100]*A[h-100]")
+    assert len(list(points_of_events(twice, twice))) == 4
+    summed = parse(f"{DECLARED}L[h<900] Σ[r<5] A[r+497]")
+    assert list(points_of_events(summed, summed)) == [], "the end of A is met whatever h is"
 
 
 def test_events_of_sums_are_tied_to_loops() -> None:
@@ -94,6 +114,8 @@ def test_the_largest_number_is_allowed_and_no_larger_one() -> None:
     assert at(var("h") + LARGEST - 7) == "" and "leaves 64 bits" in at(var("h") + LARGEST - 6)
     assert at(var("h"), (LARGEST,)) == "" and "addresses that leave 64 bits" in at(var("h"), (LARGEST + 1,))
     assert at(var("h"), (1 << 30, 1 << 31)) == "" and f"{1 << 31}x{1 << 31}" in at(var("h"), (1 << 31, 1 << 31))
+    high = Scope((Iter("x", LARGEST - 8, LARGEST - 1),), (), parse("L[h<8] 1").body)
+    assert overflow(high) == ""
     low = Scope((Iter("x", -LARGEST - 1, 8 - LARGEST - 1),), (), parse("L[h<8] 1").body)
     assert "addresses that leave 64 bits" in overflow(low)
     inside = Scope((Iter("x", 0, 8),), (), Read(Tensor("A", (8,)), (var("x") + LARGEST,)))
