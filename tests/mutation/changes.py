@@ -6,8 +6,9 @@ import ast
 import copy
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import CodeType
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -39,8 +40,9 @@ def changes(source: str, path: str) -> Iterator[Change]:
     """
     seen: Counter[tuple[str, str]] = Counter()
     tree = ast.parse(source)
+    known = iter(_codes(compile(source, path, "exec")))
     for top in tree.body:
-        for node, what, pair in _changes(ast.Module([top], []), path):
+        for node, what, pair in _changes(ast.Module([top], []), path, known):
             name = pair[0].co_qualname
             seen[name, what] += 1
             yield Change(node.lineno, what if seen[name, what] == 1 else f"{what} ({seen[name, what]})", name, pair)
@@ -51,13 +53,17 @@ def changes(source: str, path: str) -> Iterator[Change]:
                 yield Change(top.lineno, f"{name} = {ast.unparse(value)} -> {doubled}", name, value=doubled)
 
 
-def _changes(part: ast.Module, path: str) -> Iterator[tuple[ast.expr | ast.stmt, str, tuple[CodeType, CodeType]]]:
-    """The changes of one statement of a module, which is compiled alone: most of a module is other functions."""
-    whole = compile(part, path, "exec")
+def _changes(part: ast.Module, path: str, known: Iterator[CodeType]) -> Iterator[tuple[ast.expr | ast.stmt, str, tuple[CodeType, CodeType]]]:
+    """The changes of one statement of a module, which is compiled alone: most of a module is other functions.
+
+    `known` has the codes of the module itself, those of this statement next: compiled alone they may have other instructions.
+    """
+    before = _codes(compile(part, path, "exec"))
+    own = list(islice(known, len(before)))
     for number, (node, what, _) in enumerate(_sites(part)):
         changed = copy.deepcopy(part)
         next(change for n, (_, _, change) in enumerate(_sites(changed)) if n == number)()
-        pair = _pair(whole, compile(ast.fix_missing_locations(changed), path, "exec"))
+        pair = _pair(own, before, _codes(compile(ast.fix_missing_locations(changed), path, "exec")))
         if pair is not None:
             yield node, what, pair
 
@@ -148,13 +154,12 @@ def _replace(parent: ast.AST, old: ast.AST, new: ast.AST) -> None:
                     value[n] = new
 
 
-def _pair(before: CodeType, after: CodeType) -> tuple[CodeType, CodeType] | None:
-    """The outermost functions that differ; classes and the module itself only hold them."""
-    inner = [(a, b) for a, b in zip(_codes(before), _codes(after)) if a != b]
-    if not inner:
-        return None
-    a, b = inner[0]
-    return (a, b) if a.co_flags & inspect.CO_OPTIMIZED else _pair(a, b)
+def _pair(own: Sequence[CodeType], before: Sequence[CodeType], after: Sequence[CodeType]) -> tuple[CodeType, CodeType] | None:
+    """The outermost functions that differ; classes only hold them."""
+    for code, a, b in zip(own, before, after, strict=True):
+        if a != b:
+            return (code, b) if a.co_flags & inspect.CO_OPTIMIZED else _pair(*map(_codes, (code, a, b)))
+    return None
 
 
 def _codes(code: CodeType) -> list[CodeType]:

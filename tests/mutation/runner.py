@@ -181,7 +181,7 @@ class Plugin:
 
     def judge(self, module: ModuleType, change: Change, tests: Sequence[pytest.Item], seconds: float) -> Found:
         """Runs the tests until one fails, or the processor has worked for too long."""
-        if not tests:
+        if not tests or (change.codes is not None and change.codes[0] not in self.image.functions):
             return Found(module.__name__, change, "uncovered")
 
         def child() -> bytes:
@@ -238,7 +238,7 @@ def no_longer_than(seconds: float) -> Iterator[None]:
         raise TooSlow
 
     signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, seconds)  # again: what is raised while an object is freed is lost
     try:
         yield
     finally:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import FunctionType, ModuleType
+
 import pytest
 
+from einnet.derivation.checker import draws, events, oracle
 from tests.mutation.__main__ import EXPLAINED, explained, modules_of
 from tests.mutation.changes import changes
 from tests.mutation.runner import TooSlow, in_child, no_longer_than
@@ -71,6 +75,15 @@ def test_each_change_is_one_and_has_an_effect() -> None:
             finally:
                 counted.__code__ = change.codes[0]  # type: ignore[attr-defined]
     assert before == 2 and results == [3, 0, 0, -3, 4, 1, None]
+
+
+@pytest.mark.parametrize("module", [draws, events, oracle])
+def test_what_is_changed_is_the_code_that_a_module_has(module: ModuleType) -> None:
+    """Else a change would have no effect, and survive."""
+    path = str(module.__file__)
+    functions = {f.__code__ for f in vars(module).values() if isinstance(f, FunctionType)}
+    found = {c.codes[0] for c in changes(Path(path).read_text(encoding="utf-8"), path) if c.codes is not None and "." not in c.function}
+    assert found and found <= functions | {getattr(f, "__wrapped__", f).__code__ for f in vars(module).values() if hasattr(f, "__wrapped__")}
 
 
 def test_children_answer_or_are_ended() -> None:
