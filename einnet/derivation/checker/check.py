@@ -13,6 +13,7 @@ from math import prod
 
 import numpy as np
 
+from einnet.derivation.checker.arguments import asked
 from einnet.derivation.checker.cases import equal_by_cases
 from einnet.derivation.checker.exact import apart, marked
 from einnet.derivation.checker.index_limits import overflow
@@ -200,7 +201,7 @@ def _bounded(before: Scope, sides: tuple[Scope, Scope], bound: float, proof: Pro
     kind = "reassociation" if bound == 1 else "precision"
     most, budget = (BOUND_POINTS, _BOUND_BUDGET) if bound != 1 else (FEWEST_BOUND_POINTS, _BOUND_BUDGET // 4)
     points = points_to_compare(one, other, (), _affordable(one, other, most, 1, budget))
-    (least, arguments), (found, others) = magnitudes_at(one, points, whole=True), magnitudes_at(other, points)
+    (least, arguments), (found, others) = magnitudes_at(asked(one), points, whole=True), magnitudes_at(asked(other), points)
     new = sorted(others.keys() - arguments.keys())
     if new:
         return replace(proof, details=f"{proof.details}; how errors grow is not told: {', '.join(new)} is new", kind=KINDS[-1])
