@@ -13,7 +13,7 @@ from functools import cached_property
 from math import inf, prod
 
 from einnet.expr.index import Floor, Index, bounds
-from einnet.expr.nodes import Add, Body, Cond, Const, Div, Mul, Read, Scope, Select, Tensor, Val, index_functions, is_weight, reads, used_names, walk
+from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Mul, Read, Scope, Select, Tensor, Val, index_functions, is_weight, reads, used_names, walk
 
 MOST_FACTORS = 9
 MOST_TERMS = 24
@@ -110,7 +110,27 @@ class Expansion:
             case Select(conds, then, Const(v)) if v == 0:
                 also: frozenset[Equation] = frozenset(pair for c in conds if (pair := self._tied(c, env)))
                 found = [replace(t, equations=t.equations | also) for t in self._open(then, env, s) if also]
+            case Call("exp", (power,)):
+                found = self._power(power, env, s)
         return found if 0 < len(found) <= MOST_TERMS else self._closed(body, env)
+
+    def _power(self, power: Body, env: Mapping[str, Names], s: Scope) -> list[Term]:
+        """exp(x[t] + y[s]) where t and s are ordered, and 0 elsewhere, as the product of exp(x[t]) and exp(y[s]); nothing for any other exponent.
+
+        Recurrences decay so: it is no obstacle to sums over s.
+        """
+        if isinstance(power, Read) and isinstance(power.base, Scope) and not power.base.sums:
+            around = {i.name: NO_NAMES.union(*(env[n] for n in ix.names())) for i, ix in zip(power.base.loops, power.index)}
+            return self._power(power.base.body, around, power.base)
+        if not isinstance(power, Select) or power.other != Const(-inf):
+            return []
+        tied = frozenset(pair for c in power.conds if (pair := self._tied(c, env)))
+        opened = self._open(power.then, env, s)
+        parts = {NO_NAMES.union(*(f.names for f in t.factors), *(names for names, _ in t.equations)) - t.sums for t in opened}
+        if not tied or any(names <= part for names, _ in tied for part in parts):
+            return []
+        self._closed(power.then, env)
+        return [Term(factors=tuple(Factor(part, False) for part in sorted(parts, key=sorted)), equations=tied)]
 
     def _inside(self, base: Scope, index: Sequence[Index], env: Mapping[str, Names], s: Scope) -> list[Term]:
         """The products of a sum that is read at index functions of the scope s."""

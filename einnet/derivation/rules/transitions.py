@@ -31,6 +31,7 @@ from einnet.expr.nodes import (
     make_add,
     make_mul,
     neutral,
+    reads,
     substitute_body,
     used_names,
 )
@@ -114,12 +115,12 @@ def running(e: Scope) -> Recurrence | None:
 def opened(e: Scope, sums: bool = True) -> Scope:
     """A sum with what it reads merged into it: masks, exponents and tables that are written as expressions, and products with `sums` of their own."""
     for f in factors(e.body):
-        power = f.args[0] if isinstance(f, Call) and f.name == "exp" else None
-        r = f if power is None else power
-        if isinstance(r, Read) and isinstance(r.base, Scope) and r.base.reduce == "sum" and ((sums and power is None) or not r.base.sums):
-            merged = merge_read(e, r)
-            if isinstance(merged, Scope):
-                return opened(merged, sums)
+        power = isinstance(f, Call) and f.name == "exp"
+        for r in reads(f) if power else (f,):
+            if isinstance(r, Read) and isinstance(r.base, Scope) and r.base.reduce == "sum" and ((sums and not power) or not r.base.sums):
+                merged = merge_read(e, r)
+                if isinstance(merged, Scope):
+                    return opened(merged, sums)
     return e
 
 
