@@ -27,9 +27,11 @@ from einnet.expr.nodes import (
     Read,
     Scope,
     Select,
+    Tensor,
     fresh,
     make_add,
     make_mul,
+    map_reads,
     neutral,
     reads,
     substitute_body,
@@ -181,8 +183,10 @@ def _recurrence(e: Scope, c: Cond, conds: tuple[Cond, ...], parts: tuple[Body, .
 
 
 def splits(e: Scope, between: list[Body], t: Iter, s: Iter) -> bool:
-    """D(t,s) = D(t,p)*D(p,s), and D(s,s) = 1."""
-    body = make_mul(between)
+    """D(t,s) = D(t,p)*D(p,s), and D(s,s) = 1; what is read at one of the two alone may be anything. What is read at both is no such product."""
+    if any(isinstance(f, Read) for f in between):
+        return False
+    body = map_reads(make_mul(between), lambda r: r if {t.name, s.name} <= used_names(r) else unread(r))
     p = Iter(fresh("p", e.ranges), *t.range)
     loops = (*(i for i in (*e.loops, *e.sums) if i.name in used_names(body)), p)
     parts = make_mul((substitute_body(body, {s.name: var(p.name)}), substitute_body(body, {t.name: var(p.name)})))
@@ -191,6 +195,13 @@ def splits(e: Scope, between: list[Body], t: Iter, s: Iter) -> bool:
         return same and inline(Scope(loops, (), substitute_body(body, {t.name: var(s.name)}))).body == ONE
     except OutOfReach:
         return False
+
+
+def unread(r: Read) -> Read:
+    """The read of a scope as that of a tensor of which nothing is known."""
+    if not isinstance(r.base, Scope):
+        return r
+    return Read(Tensor(f"scope_{r.base.key}", r.base.shape), tuple(ix - lo for ix, (lo, _) in zip(r.index, r.base.box)), r.fill)
 
 
 def masked(cond: tuple[Cond, ...], body: Body) -> Body:
