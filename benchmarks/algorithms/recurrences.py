@@ -69,4 +69,5 @@ RECURRENCES: tuple[Case, ...] = (
     case("retention 512", "chunks, and a state that decays between them", masked_attention, 512, 4, 64, 0.97),
     case("retention 2048", "the same, at four times the length", masked_attention, 2048, 4, 64, 0.97),
     case("state space 512", "chunks, and a state between them, by decays that are data", state_space, 512, 4, 64, 32),
+    case("state space 2048", "the same, at four times the length", state_space, 2048, 4, 64, 32),
 )

@@ -13,7 +13,25 @@ from functools import cached_property
 from math import inf, prod
 
 from einnet.expr.index import Floor, Index, bounds
-from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Mul, Read, Scope, Select, Tensor, Val, index_functions, is_weight, reads, used_names, walk
+from einnet.expr.nodes import (
+    Add,
+    Body,
+    Call,
+    Cond,
+    Const,
+    Div,
+    Mul,
+    Read,
+    Scope,
+    Select,
+    Tensor,
+    Val,
+    index_functions,
+    is_weight,
+    reads,
+    used_names,
+    walk,
+)
 
 MOST_FACTORS = 9
 MOST_TERMS = 24

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from einnet.derivation.checker.check import check, check_equal
+from einnet.derivation.checker.check import check, check_bound, check_equal
 from einnet.derivation.checker.point_sets import equal_as_sets
 from einnet.derivation.moves.rule import Rewrite
 from einnet.derivation.rules.chunk import chunk
@@ -131,6 +131,20 @@ def test_a_square_with_decays_that_are_running_sums_is_cut_in_chunks() -> None:
     rng = np.random.default_rng(0)
     held = {t.name: rng.uniform(-1, 0, t.shape) for t in tensors(square).values()}
     assert all(np.allclose(evaluate(square, held), evaluate(r.scope, held), rtol=1e-12, atol=1e-12) for r in found)
+
+
+def test_what_is_read_within_an_exponent_is_merged_before_it_is_cut() -> None:
+    """A difference of running sums that is a scope of its own, over both times, would be read in parts by one side and whole by the other."""
+    total = "{L[t<32] Σ[s<32] select(t-s>=0, A[s], 0)}"
+    apart = f"{{L[t<32,s<32] {{L[t<32,u<1] {total}[t]}}[t,0] + (-1)*{{L[u<1,s<32] {total}[s]}}[0,s]}}"
+    masked = f"{{L[t<32,s<32] select(t-s>=0, {apart}[t,s], -inf)}}"
+    before = parse(f"A : f32[32]\nX : f32[32,4]\nQ : f32[32]\nL[t<32,n<4] Σ[s<32] Q[t]*exp({masked}[t,s])*X[s,n]")
+    made = [r.scope for r in chunk(before) if isinstance(r, Rewrite)]
+    assert made
+    for after in made:
+        proof = check_equal(before, after)
+        assert proof.method == "inline"
+        assert check_bound(before, after, 1.0, proof).kind == "reassociation"
 
 
 def test_what_one_side_reads_in_part_does_not_grow() -> None:

@@ -129,3 +129,27 @@ def test_a_row_that_is_masked_throughout_keeps_its_numbers() -> None:
     mask[1:] = 0
     nodes = [node("Add", ["x", "c"], ["m"]), node("Softmax", ["m"], ["p"], axis=-1)]
     assert not any("-inf" in text for text in weights_of(build(nodes, {"x": values((2, 6, 6))}, ("p",), {"c": mask})))
+
+
+def attention_by_decays(exponent: str) -> list[set[str]]:
+    """((c b') * exp(masked exponent of sums p and scores s)) x."""
+    held = {"mask": np.tril(np.ones((64, 64), bool)), "least": np.array(-np.inf, np.float32)}
+    nodes = [
+        node("Unsqueeze", ["p", "last"], ["rows"]), node("Unsqueeze", ["p", "first"], ["columns"]), node("Sub", ["rows", "columns"], ["apart"]),
+        node("Where", ["mask", exponent, "least"], ["causal"]), node("Exp", ["causal"], ["decay"]), node("MatMul", ["c", "b"], ["scores"]),
+        node("Mul", ["scores", "decay"], ["decayed"]), node("MatMul", ["decayed", "x"]),
+    ]  # fmt: skip
+    held |= {"last": np.array([1], np.int64), "first": np.array([0], np.int64)}
+    inputs = {"p": (64,), "c": (64, 8), "b": (8, 64), "x": (64, 16), "e": (64, 64)}
+    model = build(nodes, {name: values(shape) for name, shape in inputs.items()}, ("y",), held)
+    return [{n.output.name for n in p.nodes} for p in subprograms(prepare(load(model)))]
+
+
+def test_a_square_with_decays_that_are_data_is_one_piece() -> None:
+    """exp(p[t] - p[s]) where t comes after s is a product of one number of t and one of s: sums over s may pass."""
+    (whole,) = attention_by_decays("apart")
+    assert {"decay", "scores", "y"} <= whole
+
+
+def test_an_exponent_that_does_not_separate_is_a_piece_of_its_own() -> None:
+    assert len(attention_by_decays("e")) > 1

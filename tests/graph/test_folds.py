@@ -71,6 +71,15 @@ def test_a_state_times_a_positive_gate_is_a_closed_sum(kind: str) -> None:
     assert len(scopes(program)) < 12
 
 
+def test_a_gate_may_be_made_before_the_steps() -> None:
+    """Its logarithm is that of what it was made of: a sigmoid of what is far below 0 is nearly 0, and has one all the same."""
+    text = """g (float[12,3] x, float[12,3] z, float[3] h0) => (float[3] hn, float[12,3] y) <float far = {-300.0}> {
+      low = Mul (z, far) gates = Sigmoid (low)
+      hn, y = Scan <num_scan_inputs = 2, body = s (float[3] h, float[3] xt, float[3] gt) => (float[3] h1, float[3] yt)
+        { p = Mul (h, gt) h1 = Add (p, xt) yt = Identity (h1) }> (h0, x, gates) }"""
+    assert walks(imported(text, ROWS)) == 2
+
+
 @pytest.mark.parametrize(("gate", "more", "constants"), [("g", "g = Tanh (zt)", ""), ("a", "", ", float[3] a = {0.5, -0.5, 0.1}"), ("zt", "", "")])
 def test_a_gate_of_unknown_sign_is_written_out(gate: str, more: str, constants: str) -> None:
     assert walks(imported(mean(gate, more, constants), ROWS)) == 0

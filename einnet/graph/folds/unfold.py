@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from einnet.expr.index import Index, Range, var
-from einnet.expr.nodes import Body, Cond, Const, Read, Scope, Select, Tensor, Val, indices, is_weight, make_add, make_mul
+from einnet.expr.nodes import Body, Cond, Const, Read, Scope, Select, Tensor, Val, indices, is_weight, make_add, make_mul, tensors
 from einnet.graph.dtypes import dtype_name
 from einnet.graph.folds.fold import Fold, Gathered, State
 from einnet.graph.folds.linear import Affine, Logarithms, affine, decay, walk
@@ -31,19 +31,23 @@ MOST_WRITTEN = 256
 """Expressions that are written out step by step, at most."""
 
 
-def unfolded(fold: Fold, body: Program, outer: Mapping[str, Tensor]) -> Program:
-    """The fold as a program from outer names to outer names; `outer` has shapes and types. Raises Inexpressible where that does not pay."""
-    return _Unfolding(fold, body, outer).program()
+def unfolded(fold: Fold, body: Program, outer: Mapping[str, Tensor], scopes: Mapping[str, Scope]) -> Program:
+    """The fold as a program from outer names to outer names. Raises Inexpressible where that does not pay.
+
+    `outer` are the tensors of the outer names, and `scopes` define tensors around: logarithms of gates may read what these read, under its own name.
+    """
+    return _Unfolding(fold, body, outer, scopes).program()
 
 
 class _Unfolding:
-    def __init__(self, fold: Fold, body: Program, outer: Mapping[str, Tensor]) -> None:
+    def __init__(self, fold: Fold, body: Program, outer: Mapping[str, Tensor], scopes: Mapping[str, Scope]) -> None:
         self.fold, self.body, self.outer = fold, body, outer
         self.namer = Namer()
+        self.namer.taken.update(scopes, *(tensors(s) for s in scopes.values()))
         self.inputs: dict[str, Tensor] = {}
         self.weights: dict[str, np.ndarray] = {}
         self.nodes: list[Node] = []
-        self.scopes: dict[str, Scope] = {}
+        self.scopes: dict[str, Scope] = dict(scopes)
         self.sources: dict[str, Source] = {}
         self.steps: dict[str, list[Source]] = {}
         self.fixed: set[str] = set()
@@ -79,7 +83,9 @@ class _Unfolding:
         """The program's input for an outer value."""
         if name not in self.inputs:
             given = self.outer[name]
-            self.inputs[name] = Tensor(self.namer(name), given.shape, given.dtype)
+            self.inputs[name] = tensor = Tensor(self.namer(name), given.shape, given.dtype)
+            if given.name in self.scopes:
+                self.scopes[tensor.name] = self.scopes[given.name]
         return self.inputs[name]
 
     def begin(self) -> None:

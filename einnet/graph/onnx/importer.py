@@ -219,8 +219,9 @@ class _Lowering:
             step = step_of(model, constants)
             if step is None:
                 return None
-            outer = {name: Tensor(name, f.shape or (), self.tensor(f).dtype, f.value is not None) for name, f in node.reads.items()}
-            return unfolded(step.fold, self.inner(step.body), outer)
+            outer = {name: self.tensor(f) for name, f in node.reads.items()}
+            scopes = {n.output.name: n.scope for n in self.done if isinstance(n, Node)}
+            return unfolded(step.fold, self.inner(step.body), outer, scopes)
         except Inexpressible as reason:
             return Unsupported(str(reason))
         except ModelError as error:
