@@ -33,7 +33,6 @@ LEFT: dict[str, int] = {
     "einnet/graph/onnx/flat.py: Flattener.types": 23,
     "einnet/graph/operators/fourier.py: dft": 22,
     "einnet/graph/passes/storage_order.py: convolution_channels": 22,
-    "einnet/graph/promise.py: Expansion._open": 21,
     "einnet/instantiate/codegen/cpu.py: lower": 21,
     "einnet/instantiate/codegen/cuda/rowwise.py: row": 23,
     "einnet/instantiate/codegen/cuda/tile_search.py: TileSearch.copies": 22,

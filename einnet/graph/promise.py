@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from math import inf, prod
 
@@ -108,6 +109,11 @@ class Expansion:
         return [replace(t, sums=t.sums | over) for t in self._open(s.body, {**loops, **sums}, s)]
 
     def _open(self, body: Body, env: Mapping[str, Names], s: Scope) -> list[Term]:
+        """The products that a body is the sum of; itself, where they are none or many."""
+        found = self._products(body, env, s)
+        return found if 0 < len(found) <= MOST_TERMS else self._closed(body, env)
+
+    def _products(self, body: Body, env: Mapping[str, Names], s: Scope) -> list[Term]:
         found: list[Term] = []
         match body:
             case Const() | Val():
@@ -125,12 +131,12 @@ class Expansion:
             case Div(num, den):
                 (below,) = self._closed(den, env)
                 found = [t.times(below) for t in self._open(num, env, s)]
-            case Select(conds, then, Const(v)) if v == 0:
+            case Select(conds, then, Const(Fraction(numerator=0))):
                 also: frozenset[Equation] = frozenset(pair for c in conds if (pair := self._tied(c, env)))
                 found = [replace(t, equations=t.equations | also) for t in self._open(then, env, s) if also]
             case Call("exp", (power,)):
                 found = self._power(power, env, s)
-        return found if 0 < len(found) <= MOST_TERMS else self._closed(body, env)
+        return found
 
     def _power(self, power: Body, env: Mapping[str, Names], s: Scope) -> list[Term]:
         """exp(x[t] + y[s]) where t and s are ordered, and 0 elsewhere, as the product of exp(x[t]) and exp(y[s]); nothing for any other exponent.
