@@ -7,7 +7,7 @@ products of weights are free. It is an estimate to cut programs by: nothing is d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -132,11 +132,15 @@ class Expansion:
                 (below,) = self._closed(den, env)
                 found = [t.times(below) for t in self._open(num, env, s)]
             case Select(conds, then, Const(Fraction(numerator=0))):
-                also: frozenset[Equation] = frozenset(pair for c in conds if (pair := self._tied(c, env)))
+                also = self._equations(conds, env)
                 found = [replace(t, equations=t.equations | also) for t in self._open(then, env, s) if also]
             case Call("exp", (power,)):
                 found = self._power(power, env, s)
         return found
+
+    def _equations(self, conds: Iterable[Cond], env: Mapping[str, Names]) -> frozenset[Equation]:
+        """What conditions tie."""
+        return frozenset(pair for c in conds if (pair := self._tied(c, env)))
 
     def _power(self, power: Body, env: Mapping[str, Names], s: Scope) -> list[Term]:
         """exp(x[t] + y[s]) where t and s are ordered, and 0 elsewhere, as the product of exp(x[t]) and exp(y[s]); nothing for any other exponent.
@@ -148,7 +152,7 @@ class Expansion:
             return self._power(power.base.body, around, power.base)
         if not isinstance(power, Select) or power.other != Const(-inf):
             return []
-        tied = frozenset(pair for c in power.conds if (pair := self._tied(c, env)))
+        tied = self._equations(power.conds, env)
         opened = self._open(power.then, env, s)
         parts = {NO_NAMES.union(*(f.names for f in t.factors), *(names for names, _ in t.equations)) - t.sums for t in opened}
         if not tied or any(names <= part for names, _ in tied for part in parts):
