@@ -84,7 +84,7 @@ def agree(seed: int, native: bool, half: bool = False) -> str:
 
 
 ELSEWHERE = (
-    "And", "Atan", "CastLike", "CumSum", "DFT", "Equal", "GatherElements", "GatherND", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less",
+    "And", "Asinh", "Atan", "CastLike", "CumSum", "DFT", "Equal", "GatherElements", "GatherND", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less",
     "LessOrEqual", "Not", "Or", "STFT", "Xor",
 )  # fmt: skip
 """Operators of truth values, of types and of places that are data, which graphs of float32 alone do not have, running sums and transforms:

@@ -94,7 +94,7 @@ def test_power(exponent: str) -> None:
     np.testing.assert_allclose(call(build([kernel]), kernel, op, {"X": x}), expected, rtol=TOLERANCE)
 
 
-@pytest.mark.parametrize("name", ["exp", "tanh", "erf", "log", "sigmoid", "softplus", "atan"])
+@pytest.mark.parametrize("name", ["exp", "tanh", "erf", "log", "sigmoid", "softplus", "asinh", "atan"])
 def test_scalars_and_vectors_agree(name: str) -> None:
     x = np.linspace(0.01, 9, 32, dtype=np.float32)
     vector, scalar = dense(f"X : f32[32]\nL[i<32] {name}(X[i])"), dense(f"X : f32[32]\nL[i<2] {name}(X[15*i])")
