@@ -29,7 +29,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def allowed(y: Array, tolerance: float) -> float:
     """The error that passes for an output: numbers of a shorter type that are nearly equal may still round to neighbours of each other."""
-    return max(tolerance, float(np.finfo(y.dtype).eps)) if y.dtype.kind == "f" else tolerance
+    return max(tolerance, float(np.finfo(y.dtype).eps)) if y.dtype.kind == "f" and y.dtype.itemsize < 4 else tolerance
 
 
 NOISE = 0.01
