@@ -73,3 +73,18 @@ def element(view: View, at: Index, ranges: Mapping[str, Range]) -> tuple[tuple[I
     if rest != Index() and bounds(rest, ranges) != (0, 0):
         conds.append(Cond(rest, True))
     return tuple(index), tuple(conds)
+
+
+def unfolded(view: View, shape: tuple[int, ...]) -> View | None:
+    """A view in which neighbouring dimensions of that shape are one, over that shape; unit dimensions stand anywhere. None for any other view."""
+    left = [(n, s) for n, s in zip(view.shape, view.strides, strict=True) if n > 1]
+    extent, stride = 1, 1
+    strides: list[int] = []
+    for n in reversed(shape):
+        if n > 1 and extent == 1 and left:
+            extent, stride = left.pop()
+        if extent % n:
+            return None
+        strides.append(stride)
+        extent, stride = extent // n, stride * n
+    return View(view.buffer, shape, tuple(reversed(strides)), view.offset) if extent == 1 and not left else None

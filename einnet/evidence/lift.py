@@ -15,7 +15,7 @@ from math import isinf, prod
 import numpy as np
 
 from einnet.derivation.rules.forced.merge import merge_read
-from einnet.evidence.addresses import digits, element, ranges_of, refined
+from einnet.evidence.addresses import digits, element, ranges_of, refined, unfolded
 from einnet.evidence.contents import NOBODY, Contents, part
 from einnet.evidence.meaning import meaning
 from einnet.expr.index import Index, substitute, var
@@ -131,8 +131,9 @@ class _Lift:
             if buffer is not None and buffer.size == prod(tensor.shape) and buffer.role != "constant":
                 places[name] = dense_view(name, tensor.shape)
             else:
-                view = self.plan.places.get(name) or given.get(name)
-                if view is not None and view.shape == tensor.shape and self.inside(view):
+                told = self.plan.places.get(name) or given.get(name)
+                view = unfolded(told, tensor.shape) if told is not None and told.shape != tensor.shape else told
+                if view is not None and self.inside(view):
                     places[name] = view
         return places
 

@@ -21,11 +21,12 @@ Weights = Mapping[str, Tensor | Scope]
 
 @dataclass(frozen=True)
 class Joined:
-    """Kernels with joint products, the buffers of these, and the joint weights."""
+    """Kernels with joint products, the buffers between kernels, the joint weights, and of what buffers of before are windows."""
 
     kernels: list[Kernel]
     temporaries: Mapping[str, Buffer]
     weights: Mapping[str, Scope]
+    windows: Mapping[str, tuple[str, Window]]
 
 
 def joined(kernels: Sequence[Kernel], temporaries: Mapping[str, Buffer], weights: Weights) -> Joined | None:
@@ -33,17 +34,23 @@ def joined(kernels: Sequence[Kernel], temporaries: Mapping[str, Buffer], weights
 
     `temporaries` are the buffers between the kernels; what leaves them is not joined.
     """
-    found = Joined(list(kernels), dict(temporaries), {})
-    for group in groups(kernels, temporaries, weights):
+    found, tried = Joined(list(kernels), dict(temporaries), {}, {}), set[tuple[str, ...]]()
+    while (group := next((g for g in groups(found.kernels, found.temporaries, weights) if results(g) not in tried), None)) is not None:
+        tried.add(results(group))
         found = with_group(found, group, weights) or found
     return found if found.weights else None
+
+
+def results(group: Sequence[Matmul]) -> tuple[str, ...]:
+    """What a group of products writes: it is known by that."""
+    return tuple(k.c.buffer for k in group)
 
 
 def groups(kernels: Sequence[Kernel], temporaries: Mapping[str, Buffer], weights: Weights) -> Iterator[list[Matmul]]:
     """Products that read one operand, each with weights of its own, and do the same to their results, by weights at most."""
     alike: dict[object, list[Matmul]] = {}
     for k in kernels:
-        if isinstance(k, Matmul) and joins(k, temporaries, weights) and written_once(k.c.buffer, kernels):
+        if isinstance(k, Matmul) and joins(k, temporaries, weights) and writes(k.c.buffer, kernels) == 1 and writes(k.a.buffer, kernels) < 2:
             alike.setdefault((k.a, tuple((p.kind, p.alpha, p.beta) for p in k.post)), []).append(k)
     yield from (group for group in alike.values() if len(group) > 1)
 
@@ -56,8 +63,9 @@ def joins(k: Matmul, temporaries: Mapping[str, Buffer], weights: Weights) -> boo
     return own and known and k.a.buffer not in weights and len(k.c.shape) == 2 and all(p.operand is None or p.operand.shape[0] == 1 for p in k.post)
 
 
-def written_once(buffer: str, kernels: Sequence[Kernel]) -> bool:
-    return sum(v.buffer == buffer for k in kernels for v in k.result_views) == 1
+def writes(buffer: str, kernels: Sequence[Kernel]) -> int:
+    """How many kernels write to a buffer."""
+    return sum(v.buffer == buffer for k in kernels for v in k.result_views)
 
 
 def with_group(found: Joined, group: Sequence[Matmul], weights: Weights) -> Joined | None:
@@ -82,10 +90,11 @@ def with_group(found: Joined, group: Sequence[Matmul], weights: Weights) -> Join
     product = replace(group[0], b=side_by_side([k.b for k in group]), c=dense_view(name, whole), post=post)
     rest = [product if k is group[0] else k for k in found.kernels if not any(k is other for other in group[1:])]
     moved = in_windows(rest, windows, name)
-    if moved is None:
+    if moved is None or name in found.temporaries:
         return None
     buffers = {n: b for n, b in found.temporaries.items() if n not in windows}
-    return Joined(moved, {**buffers, name: Buffer(name, prod(whole), "f32", "temporary")}, {**found.weights, **made})
+    buffers[name] = Buffer(name, prod(whole), "f32", "temporary")
+    return Joined(moved, buffers, {**found.weights, **made}, {**found.windows, **{n: (name, w) for n, w in windows.items()}})
 
 
 def in_windows(kernels: Sequence[Kernel], windows: Mapping[str, Window], name: str) -> list[Kernel] | None:

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.drawn import forced
 from benchmarks.models import MODELS
-from einnet.evidence.addresses import address, digits, element, ranges_of, refined
+from einnet.evidence.addresses import address, digits, element, ranges_of, refined, unfolded
 from einnet.evidence.contents import Contents
 from einnet.evidence.examine import Proven, proven, told_constants, told_lifting
 from einnet.evidence.lift import BEFORE
@@ -211,3 +211,27 @@ def test_dimensions_are_divided_where_others_begin() -> None:
     assert [i.extent for i in loops] == [4, 16, 8]
     assert int(value(index[0], {i.name: n for i, n in zip(loops, (3, 5, 7))})) == 3 * 16 + 5
     assert int(value(where, {i.name: n for i, n in zip(loops, (3, 5, 7))})) == (3 * 16 + 5) * 8 + 7
+
+
+@pytest.mark.parametrize(
+    ("view", "shape", "strides"),
+    [
+        (View("x", (6, 5), (15, 1), 4), (1, 6, 5), (90, 15, 1)),
+        (View("x", (6, 5), (15, 1), 4), (2, 1, 3, 5), (45, 0, 15, 1)),
+        (View("x", (6, 1, 4), (1, 99, 6)), (3, 2, 2, 2), (2, 1, 12, 6)),
+        (View("x", (6, 5), (15, 1)), (5, 6), None),
+        (View("x", (6, 5), (15, 1)), (30,), None),  # two dimensions that are not neighbours in memory are not one
+        (View("x", (6, 5), (15, 1)), (2, 3, 4), None),
+        (View("x", (6, 5), (15, 1)), (6, 5, 2), None),
+        (View("x", (6, 5), (15, 1)), (6,), None),
+    ],
+)
+def test_places_over_divided_dimensions(view: View, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> None:
+    found = unfolded(view, shape)
+    assert (found is None) == (strides is None)
+    if found is not None and strides is not None:
+        assert [s for s, n in zip(found.strides, shape) if n > 1] == [s for s, n in zip(strides, shape) if n > 1]
+        assert (found.shape, found.offset) == (shape, view.offset)
+        values = np.arange(200)
+        one, other = (np.lib.stride_tricks.as_strided(values[v.offset :], v.shape, [8 * s for s in v.strides]) for v in (view, found))
+        np.testing.assert_array_equal(one.reshape(shape), other)

@@ -88,7 +88,7 @@ class Contest:
         if not outcome.changed:
             return None
         with suppress(BackendError):
-            program = built(outcome.plan(), self.cost, until, strict=True)
+            program = built(outcome.plan(), self.cost, until, strict=True, program=outcome.program)
             verification = self.trial.verify(program, self.tolerance)
             return self.rounded(program, verification)[0] if verification.passed else None
         return None

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from einnet.compile.memory_limit import restrain
 from einnet.errors import BackendError
+from einnet.graph.program import Program
 from einnet.instantiate.kernels import Plan
 from einnet.runtime.capacity import available_bytes
 from einnet.runtime.cpu.program import Executable, build_code
 from einnet.search.copy_elimination import in_place
+from einnet.search.joint_products import together
 from einnet.search.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ def compiled(outcome: Outcome, cost: CpuCost, until: float, limit: int | None = 
     notes: list[str] = []
     for name in ("optimized", "original") if outcome.changed else ("original",):
         try:
-            found[name] = built(outcome.plan(original=name == "original"), cost, until, strict=name == "optimized")
+            found[name] = built(outcome.plan(original=name == "original"), cost, until, strict=name == "optimized", program=outcome.program)
         except BackendError as reason:
             what = "derived program" if name == "optimized" else "program of the model's own operators"
             notes.append(f"the {what} cannot be compiled here: {reason}")
@@ -50,12 +52,15 @@ def compiled(outcome: Outcome, cost: CpuCost, until: float, limit: int | None = 
     return (outcome if "optimized" in found else outcome.original()).noting(*notes), found
 
 
-def built(plan: Plan, cost: CpuCost, until: float = 0.0, strict: bool = False) -> Executable:
-    """A plan bound to memory, without the copies that are measured before time.monotonic() is `until` to be better left out.
+def built(plan: Plan, cost: CpuCost, until: float = 0.0, strict: bool = False, program: Program | None = None) -> Executable:
+    """A plan bound to memory, without the copies that are measured before time.monotonic() is `until` to be better left out, and where its `program`
+    is told with products together that are measured to be better so.
 
     Raises BackendError where a kernel cannot be compiled, in a `strict` program also where a vendor library has no fast implementation of it.
     """
     objects = cost.objects
+    if program is not None:
+        plan = together(plan, program.tensors(), program.weights, lambda p: partial(cost.like(p, measure=True).measured, until=until))
     plan = in_place(plan, partial(cost.like(plan, measure=True).measured, until=until))
     return Executable(plan, objects.threads, code=build_code(plan, objects.threads, objects), strict=strict)
 

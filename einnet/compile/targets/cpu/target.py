@@ -93,8 +93,11 @@ class CpuTarget:
             beside = one is made.get("original") and len(made) > 1
             return found if beside else with_evidence(found, assured(outcome, one, seconds_for_proofs(run)))
 
+        def rebuilt(outcome: Outcome) -> Executable:
+            return built(outcome.plan(), self.cost, strict=True, program=outcome.program)
+
         if self.settings.force is None:
-            outcome, programs, verified = agreeing(outcome, made, verify, lambda o: built(o.plan(), self.cost, strict=True), run.schedule.end)
+            outcome, programs, verified = agreeing(outcome, made, verify, rebuilt, run.schedule.end)
         else:  # what is wrong is to be seen
             programs, verified = made, {}
         rounding = Rounding(self.settings, run.trial, self.cost)
