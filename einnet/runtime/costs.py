@@ -168,13 +168,28 @@ class CpuCost:
 
     def estimates(self, kernels: Sequence[Kernel]) -> list[float]:
         """`estimate` of many kernels with one look into the database; the library is not asked whether it refuses them."""
-        self._look_up(kernels)
-        return [known.median if (known := self._known.get(k)) else roofline.estimate(k, self.machine) for k in kernels]
+        self._look_up([*kernels, *(v for k in kernels for v in self._variants(k))])
+        return [self._stored(k) if k in self._known else self._least(k) for k in kernels]
 
     def known(self, kernels: Sequence[Kernel]) -> list[tuple[float | None, float]]:
         """Of each kernel the time, None where none was met so far, and the lower bound by computation and memory traffic."""
-        self._bounds |= {k: roofline.estimate(k, self.machine) for k in set(kernels) if k not in self._bounds}
-        return [(known.median if (known := self._known.get(k)) else None, self._bounds[k]) for k in kernels]
+        self._bounds |= {k: self._least(k) for k in set(kernels) if k not in self._bounds}
+        return [(self._stored(k) if k in self._known else None, self._bounds[k]) for k in kernels]
+
+    def _variants(self, kernel: Kernel) -> list[Contraction]:
+        """A product in float32 with its factors rounded to each arithmetic."""
+        rounds = isinstance(kernel, Contraction) and kernel.arithmetic == F32
+        return [kernel.in_arithmetic(a) for a in self.arithmetics] if rounds and isinstance(kernel, Contraction) else []
+
+    def _stored(self, kernel: Kernel) -> float:
+        """The least known time of a kernel, of which one is known."""
+        return min(self._known[k].median for k in (kernel, *self._variants(kernel)) if k in self._known)
+
+    def _least(self, kernel: Kernel) -> float:
+        """The roofline's time, in the arithmetic in which that is least."""
+        own = roofline.estimate(kernel, self.machine)
+        peaks = [(k, self._peak(k.arithmetic)) for k in self._variants(kernel)]
+        return min([own, *(roofline.estimate(k, replace(self.machine, peak=peak)) for k, peak in peaks if peak)])
 
     def describe(self, kernel: Kernel) -> Json:
         """The kernel's key in the database."""
@@ -264,4 +279,4 @@ class CpuCost:
         return refused(kernel, self.constant, self.threads)
 
     def _estimate(self, kernel: Kernel) -> float:
-        return inf if self.refuses(kernel) else roofline.estimate(kernel, self.machine)
+        return inf if self.refuses(kernel) else self._least(kernel)

@@ -279,6 +279,7 @@ def test_a_model_within_a_budget_is_stored_verified_and_explained(tmp_path: Path
     assert any("round their factors to bf16" in line for line in verdict["trusted"])
     assert main(["explain", str(path)]) == 0
     assert "precision: of 2 products 2 in bf16" in capsys.readouterr().out
+    assert "precision: of 2 products 2 in bf16" in found.html()
     written = found.save(tmp_path / "out.onnx")
     reference = einnet.optimize(written, derive=False, threads=1, time_budget=5)(inputs)
     assert compare_outputs(found(inputs), reference, 0.02).passed

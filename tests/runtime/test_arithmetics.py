@@ -221,3 +221,19 @@ def test_a_product_takes_no_less_than_its_bytes_and_operations() -> None:
     assert roofline.least(kernel, 1e9, 1e30) == roofline.flops(kernel) / 1e9
     assert roofline.least(kernel, 1e30, 1e6) == moved(kernel) / 1e6 / roofline.CACHED
     assert roofline.least(kernel, 0.0, 1e6) == inf
+
+
+def test_what_is_not_measured_is_estimated_in_the_fastest_arithmetic(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A vector by a matrix waits for memory: half the bytes, half the time. What is known of one arithmetic stands for the product."""
+    bf16, f16, row = ARITHMETICS["bf16"], ARITHMETICS["f16"], KERNELS["one row"]
+    cost, _ = costs(monkeypatch, tmp_path, {}, (f16, bf16))
+    cost._machine = roofline.Machine(1e15, 1e9, 1e-12)
+    cost._peaks |= {bf16: 1e15, f16: 0.0}
+    assert cost.estimate(row) == roofline.estimate(row.in_arithmetic(bf16), cost.machine) < 0.6 * roofline.estimate(row, cost.machine)
+    assert cost.known([row]) == [(None, cost.estimate(row))]
+    cost._known |= {row: Timing(5.0, 0.0, 5), row.in_arithmetic(bf16): Timing(3.0, 0.0, 5)}
+    assert cost.estimate(row) == cost.known([row])[0][0] == 3.0
+    assert cost.estimate(row.in_arithmetic(bf16)) == 3.0
+    slow, _ = costs(monkeypatch, tmp_path, {}, (bf16,))
+    slow._machine, slow._peaks[bf16] = roofline.Machine(1e12, 1e15, 1e-12), 1e9
+    assert slow.estimate(row) == roofline.estimate(row, slow.machine), "its operations take longer"

@@ -8,6 +8,7 @@ from html import escape
 
 from einnet.evidence.pages.page import asset
 from einnet.evidence.pages.plots import HUES, roofline, share_of_roof, time_bars, time_shares
+from einnet.evidence.pages.precision_lines import precision_lines
 from einnet.evidence.pages.proof_text import ms, places, proof_text, ratio, verdict_word
 from einnet.evidence.pages.story_schema import CandidateStory, Chapter, Story
 from einnet.evidence.pages.verdict import opaque_line, reasons, verdict
@@ -68,6 +69,7 @@ def program_html(report: Report, told: Story, linked: bool = False) -> str:
     told_of = [*report.notes, *(f"assumes finite inputs: {what}" for what in report.assumes_finite or ())]
     notes = "".join(tag("p", escape(note), class_="chip warn") for note in told_of)
     said = tag("p", tag("b", escape(verdict(report)))) + "".join(tag("p", escape(line)) for line in reasons(report))
+    said += "".join(tag("p", escape(line)) for line in (precision_lines(report.precision) if report.precision else ()))
     opaque = opaque_line(report)
     notes = (tag("p", escape(opaque), class_="meta") if opaque else "") + notes
     parts = [tag("h1", escape(report.model)), said, tag("p", f"{report.backend}, {report.threads} threads", class_="meta"), notes]
