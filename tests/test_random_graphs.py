@@ -84,11 +84,12 @@ def agree(seed: int, native: bool, half: bool = False) -> str:
 
 
 ELSEWHERE = (
-    "And", "Asinh", "Atan", "CastLike", "CumSum", "DFT", "Equal", "GatherElements", "GatherND", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less",
-    "LessOrEqual", "Not", "Or", "STFT", "Xor",
+    "And", "Asinh", "Atan", "CastLike", "ConvInteger", "CumSum", "DFT", "DequantizeLinear", "DynamicQuantizeLinear", "Equal", "GatherElements",
+    "GatherND", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "MatMulInteger", "Not", "Or", "QLinearConv",
+    "QLinearMatMul", "QuantizeLinear", "STFT", "Xor",
 )  # fmt: skip
-"""Operators of truth values, of types and of places that are data, which graphs of float32 alone do not have, running sums and transforms:
-tests/graph/test_operators_{truth,data,fourier,recurrences}.py and tests/graph/test_function_bodies.py."""
+"""Operators of truth values, of types, of quantised tensors and of places that are data, which graphs of float32 alone do not have, running sums and
+transforms: tests/graph/test_operators_{truth,data,quantised,fourier,recurrences}.py and tests/graph/test_function_bodies.py."""
 
 
 def test_every_operator_with_an_expression_is_drawn_with_every_attribute() -> None:

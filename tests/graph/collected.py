@@ -31,10 +31,10 @@ class Case:
 
 
 @cache
-def collected() -> tuple[Case, ...]:
+def collected(families: tuple[str, ...] = MODULES) -> tuple[Case, ...]:
     """A case for each call of `check` in the tests of operators, under all parameters that they have."""
     found: list[Case] = []
-    for family in MODULES:
+    for family in families:
         module = import_module(f"tests.graph.test_operators_{family}")
         for name, test in vars(module).items():
             if name.startswith("test_") and callable(test):

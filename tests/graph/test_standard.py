@@ -14,6 +14,9 @@ from einnet.graph.operators.registry import OPERATORS
 from tests.graph.collected import collected
 from tests.graph.standard import COMPARED, PAGE, REFUSED, ROUNDED, compared, expanded, with_the_body, with_the_evaluator, with_weights_given
 
+LEFT_OUT = {"DynamicQuantizeLinear": "the body has Cast"}
+"""A cast of floats to integers is none of the language: what lies beyond the ends of the type is not defined."""
+
 COPIES = ("Cast", "CastLike", "Dropout", "Identity")
 """Of which a program has no node."""
 
@@ -25,7 +28,7 @@ def rows_of_the_page() -> dict[str, list[str]]:
 
 def test_no_body_is_refuted_and_none_is_left_out() -> None:
     assert [p for row in compared().values() for p in row.problems if "evaluator" not in p] == []
-    assert {name: what for name, row in compared().items() for what in row.bodies if what not in COMPARED} == {}
+    assert {name: what for name, row in compared().items() for what in row.bodies if what not in COMPARED} == LEFT_OUT
     assert sum(row.bodies["proven"] for row in compared().values()) >= 48
     assert {name for name, row in compared().items() if row.bodies["equal to rounding"]} <= ROUNDED.keys()
 

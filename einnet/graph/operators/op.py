@@ -16,6 +16,9 @@ from einnet.expr.nodes import INF, Body, Const, Number, Read, Scope, Tensor, is_
 EXACT_INTEGERS = 1 << 24
 """Below, float32 has every integer."""
 
+ENDS = {"u8": (0, 255), "i8": (-128, 127), "u16": (0, 65535), "i16": (-32768, 32767)}
+"""The least and the greatest number of types of which float32 has all."""
+
 Attribute = Union[int, float, str, tuple[int, ...], tuple[float, ...], np.ndarray]
 
 
@@ -43,7 +46,7 @@ class Operand:
     def small(self) -> bool:
         """Numbers that float32 has, as it has all integers up to them: truth values, small constants, and what an expression makes of such."""
         if self.value is None:
-            return self.element == "bool" or (self.tensor.dtype == "f32" and self.element != "f32")
+            return self.element == "bool" or self.element in ENDS or (self.tensor.dtype == "f32" and self.element != "f32")
         return bool((np.abs(self.value.astype(np.float64)) < EXACT_INTEGERS).all())
 
     @property

@@ -22,6 +22,7 @@ from einnet.graph.operators.movement import MOVEMENT
 from einnet.graph.operators.normalization import NORMALIZATION
 from einnet.graph.operators.op import Function, Inexpressible, Op, Operand, Unsupported
 from einnet.graph.operators.pooling import POOLING
+from einnet.graph.operators.quantised import QUANTISED
 from einnet.graph.operators.reduction import REDUCTIONS
 from einnet.graph.operators.slicing import SLICING
 from einnet.graph.operators.truth import TRUTH
@@ -45,12 +46,13 @@ OPERATORS: dict[str, Function] = {
     **CHOICE,
     **TRUTH,
     **FOURIER,
+    **QUANTISED,
 }
 """Operators of the ONNX standard domain by type."""
 
 
-MOVING = frozenset({*MOVEMENT, *SLICING, *GATHERING, "Where", "Identity"})
-"""Operators that only move elements, of whatever type."""
+MOVING = frozenset({*MOVEMENT, *SLICING, *GATHERING, "MaxPool", "Where", "Identity"})
+"""Operators that only move elements, or choose among them, of whatever type."""
 
 ONE_SOURCE = frozenset({*MOVEMENT, *SLICING} - {"Concat", "Pad"})
 """Operators of whose operands the first alone has the elements."""
@@ -76,11 +78,16 @@ def reads_type(op_type: str, operand: Operand) -> bool:
     """The operator's expression takes elements of the operand's type. Integers are read where float32 is enough for what is asked of them."""
     if operand.element in ("f32", "bool"):
         return operand.element == "f32" or op_type in TRUTH or op_type in MOVING
-    return operand.element in INTEGERS and (op_type in TRUTH or op_type in MOVING)
+    return operand.element in INTEGERS and (op_type in TRUTH or op_type in MOVING or op_type in QUANTISED)
 
 
 def moves_small(op: Op) -> bool:
-    """All that the result's elements can be is small; the second operand of a gathering operator says where they stand."""
+    """All that the result's elements can be is small; the second operand of a gathering operator says where they stand.
+
+    An operator on quantised tensors gives integers of few bits, or refuses sums that may be larger.
+    """
+    if op.op_type in QUANTISED:
+        return True
     places = (1,) if op.op_type in GATHERING else (0,) if op.op_type == "Where" else range(1, len(op.inputs)) if op.op_type in ONE_SOURCE else ()
     return all(operand.small for n, operand in enumerate(op.inputs) if operand is not None and n not in places)
 

@@ -13,6 +13,7 @@ from einnet.graph.onnx.contributed.attention import ATTENTION
 from einnet.graph.onnx.contributed.call import Call, Definition, Value
 from einnet.graph.onnx.contributed.normalizations import NORMALIZATIONS
 from einnet.graph.onnx.contributed.products import PRODUCTS
+from einnet.graph.onnx.contributed.quantised import QUANTISED
 from einnet.graph.onnx.contributed.recurrent import RECURRENT
 
 DOMAIN = "com.microsoft"
@@ -20,7 +21,7 @@ DOMAIN = "com.microsoft"
 OPSET = 23
 """Of the standard operators in the bodies."""
 
-CONTRIBUTED: dict[str, Definition] = {**ACTIVATIONS, **PRODUCTS, **NORMALIZATIONS, **ATTENTION}
+CONTRIBUTED: dict[str, Definition] = {**ACTIVATIONS, **PRODUCTS, **NORMALIZATIONS, **ATTENTION, **QUANTISED}
 """By the operator's name."""
 
 
