@@ -80,6 +80,17 @@ def test_a_gate_may_be_made_before_the_steps() -> None:
     assert walks(imported(text, ROWS)) == 2
 
 
+@pytest.mark.parametrize("least", [-np.inf, -1e9])
+@pytest.mark.parametrize("kind", ["an exponential", "a sigmoid"])
+def test_what_forgets_its_state_starts_anew(kind: str, least: float) -> None:
+    """In single precision, too: a running sum of logarithms that had taken up -1e9 would tell nothing of later gates."""
+    inputs = {**ROWS, "z": ROWS["z"].copy()}
+    inputs["z"][4, :2] = inputs["z"][9, 1] = least
+    program = imported(mean(*POSITIVE[kind]), inputs)
+    single, double = (interpret(program, inputs, dtype=f"float{bits}")["y"] for bits in (32, 64))
+    np.testing.assert_allclose(single, double, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(("gate", "more", "constants"), [("g", "g = Tanh (zt)", ""), ("a", "", ", float[3] a = {0.5, -0.5, 0.1}"), ("zt", "", "")])
 def test_a_gate_of_unknown_sign_is_written_out(gate: str, more: str, constants: str) -> None:
     assert walks(imported(mean(gate, more, constants), ROWS)) == 0

@@ -44,6 +44,10 @@ from einnet.expr.normal.inline import OutOfReach, inline
 ZERO, ONE = Const(Fraction(0)), Const(Fraction(1))
 
 
+LEAST = Fraction(-88)
+"""Its exponential is less than any normal number of float32."""
+
+
 @dataclass(frozen=True)
 class Affine:
     """a and k over loops of which the first is time; None for an a of 1, and for a k of 0."""
@@ -184,16 +188,22 @@ class Decay:
 
 
 def decay(logarithm: Body, loops: tuple[Iter, ...]) -> Decay | None:
-    """The decay of which the logarithm at each time is given; None where there is none. What does not depend on time is a rate."""
+    """The decay of which the logarithm at each time is given; None where there is none. What does not depend on time is a rate.
+
+    Without one, logarithms are no less than LEAST: what forgets its state at a time, by a gate of 0 or nearly so, leaves the running sum fit to tell
+    what comes after.
+    """
     t = loops[0]
     if logarithm == ZERO:
         return None
     parts = factors(logarithm)
-    rate = tuple(p for p in parts if t.name not in used_names(p))
+    rate: tuple[Body, ...] = tuple(p for p in parts if t.name not in used_names(p))
     moving = [p for p in parts if t.name in used_names(p)]
     if not moving:
         return Decay(t, rate, None)
     body = make_mul(moving)
+    if all(isinstance(p, Const) for p in rate):
+        body, rate = Call("max", (make_mul((*rate, *moving)), Const(LEAST))), ()
     own = tuple(i for i in loops if i.name in used_names(body))
     s = Iter(fresh("s", {i.name for i in loops}), 0, t.extent)
     turned = map_indices(body, lambda e: substitute(e, {t.name: var(s.name)}))
