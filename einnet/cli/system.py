@@ -7,7 +7,7 @@ import ctypes
 import os
 import platform
 from importlib import metadata
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from einnet import environment
 from einnet.cli.files import write_json
@@ -25,6 +25,55 @@ EXPORT = ("torch", "onnxscript")
 
 NO_DRIVER = "NVIDIA's driver is not there (libcuda.so.1 cannot be loaded): install it with the distribution's package, on a machine with a card"
 INSTALL = "all Python parts at once: `pip install 'einnet[cuda]'`"
+
+
+class Library(TypedDict):
+    """A library that computes; what keeps it from working, and what that means."""
+
+    works: bool
+    problem: NotRequired[str]
+    without: NotRequired[str]
+    version: NotRequired[str | None]
+    path: NotRequired[str]
+
+
+class Backend(TypedDict):
+    """Whether a backend works, and what there is to know of it."""
+
+    works: bool
+    problems: list[str]
+    notes: NotRequired[list[str]]
+
+
+class Pytorch(TypedDict):
+    """Whether models of PyTorch come in."""
+
+    works: bool
+    problem: NotRequired[str]
+    versions: NotRequired[dict[str, str]]
+
+
+class Cpu(TypedDict):
+    """The processor as programs see it."""
+
+    name: str
+    level: str | None
+    features: list[str]
+    physical_cores: int
+    default_threads: int
+
+
+class Diagnosis(TypedDict):
+    """Everything that `doctor` knows."""
+
+    versions: dict[str, str]
+    system: str
+    cpu: Cpu
+    libraries: dict[str, Library]
+    torch: Pytorch
+    backends: dict[str, Backend]
+    cache: str
+    environment: dict[str, str]
 
 
 def register(commands: Any) -> None:
@@ -49,7 +98,7 @@ def doctor(options: argparse.Namespace) -> int:
     return 0 if any(b["works"] for b in found["backends"].values()) else FAILED
 
 
-def diagnosis() -> dict[str, Any]:
+def diagnosis() -> Diagnosis:
     """Everything that `doctor` knows, as plain data."""
     from einnet.evidence.report.versions import versions
     from einnet.runtime import machine
@@ -73,28 +122,30 @@ def diagnosis() -> dict[str, Any]:
     }
 
 
-def libraries() -> dict[str, dict[str, Any]]:
+def libraries() -> dict[str, Library]:
     """The libraries that compute: version and place, or what keeps them from working."""
     from einnet.runtime import ort
     from einnet.runtime.cpu import compile as generated
     from einnet.runtime.cpu import dnnl
 
     problems = {"oneDNN": dnnl.available(), "TVM": generated.available(), "ONNX Runtime": ort.available()}
-    found: dict[str, dict[str, Any]] = {n: {"works": p is None, **({"problem": p, "without": WITHOUT[n]} if p else {})} for n, p in problems.items()}
+    found: dict[str, Library] = {
+        n: {"works": True} if p is None else {"works": False, "problem": p, "without": WITHOUT[n]} for n, p in problems.items()
+    }
     if problems["oneDNN"] is None:
         library = dnnl.library()
-        found["oneDNN"] |= {"version": ".".join(map(str, library.version)), "path": library.path}
+        found["oneDNN"]["version"], found["oneDNN"]["path"] = ".".join(map(str, library.version)), library.path
     if problems["ONNX Runtime"] is None:
         found["ONNX Runtime"]["version"] = ort.version()
     return found
 
 
-def backends() -> dict[str, dict[str, Any]]:
+def backends() -> dict[str, Backend]:
     """Which backends work, and why the others do not."""
     from einnet.runtime.cuda.parts import missing
 
     needed = [f"{name}: {lib['problem']}" for name, lib in libraries().items() if not lib["works"] and name != "oneDNN"]
-    found: dict[str, dict[str, Any]] = {"cpu": {"works": not needed, "problems": needed}}
+    found: dict[str, Backend] = {"cpu": {"works": not needed, "problems": needed}}
     if needed and libraries()["oneDNN"]["works"]:
         found["cpu"]["notes"] = ["stored programs run that have no opaque nodes and whose code fits this processor"]
     absent = missing()
@@ -103,7 +154,7 @@ def backends() -> dict[str, dict[str, Any]]:
     return found
 
 
-def pytorch() -> dict[str, Any]:
+def pytorch() -> Pytorch:
     """Whether `torch.compile(model, backend="einnet")` works, by what is installed: torch itself is not imported."""
     found: dict[str, str] = {}
     for name in EXPORT:
@@ -151,7 +202,7 @@ def card_notes() -> list[str]:
     return [figures, f"searches go by what was recorded on an {known.device}: `einnet profile` records this card's times"]
 
 
-def doctor_lines(found: dict[str, Any]) -> list[str]:
+def doctor_lines(found: Diagnosis) -> list[str]:
     """The diagnosis for people."""
     cpu = found["cpu"]
     lines = [f"einnet {found['versions'].get('einnet', '')} on Python {found['versions']['python']}, {found['system']}", "", "backends"]
@@ -161,8 +212,8 @@ def doctor_lines(found: dict[str, Any]) -> list[str]:
         lines += [f"         {note}" for note in backend.get("notes", ())]
     lines += ["", "libraries"]
     for name, lib in found["libraries"].items():
-        state = " ".join(str(lib[k]) for k in ("version", "path") if lib.get(k)) or "works"
-        lines.append(f"  {name:15} {state if lib['works'] else lib['problem'] + ' (' + lib['without'] + ')'}")
+        state = " ".join(filter(None, (lib.get("version"), lib.get("path")))) or "works"
+        lines.append(f"  {name:15} " + (state if lib["works"] else f"{lib['problem']} ({lib['without']})"))
     lines += [f"  {name:15} {version}" for name, version in found["versions"].items() if name not in ("einnet", "python")]
     torch = found["torch"]
     state = ", ".join(f"{n} {v}" for n, v in torch["versions"].items()) if torch["works"] else f"no torch.compile: {torch['problem']}"
