@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from einnet.api.load import Stored
     from einnet.compile.targets.cuda.stored import StoredCuda
     from einnet.compile.targets.stored import StoredProgram
+    from einnet.evidence.report.verdict_schema import Bisected, Constants, Derivations, Kernels, Lifted, Outputs, Verdict
 
 FAILED = 1
 
@@ -166,7 +167,7 @@ def verify(options: argparse.Namespace) -> int:
     return 0 if verdict["passed"] else FAILED
 
 
-def verdict_lines(verdict: dict[str, Any]) -> list[str]:
+def verdict_lines(verdict: Verdict) -> list[str]:
     """The verdict for people: first whether it passed, then one line for each kind of evidence, with its problems, and what is left to trust."""
     rows = [("derivations", derivations_row(verdict["certificate"]), verdict["certificate"]["problems"])]
     if "lifting" in verdict:
@@ -186,14 +187,14 @@ def verdict_lines(verdict: dict[str, Any]) -> list[str]:
     return [*lines, *(f"{'trusted' if n == 0 else '':<12} {what}" for n, what in enumerate(verdict.get("trusted", [])))]
 
 
-def derivations_row(told: dict[str, Any]) -> str:
+def derivations_row(told: Derivations) -> str:
     """How many derivations hold, how their steps were proven, and the classes of these."""
     counts = ", ".join(f"{n} {'by normal form' if m == 'inline' else 'at random points'}" for m, n in told["methods"].items())
     used = ", ".join(f"{n} {kind}" for kind, n in told["classes"].items())
     return f"{told['derivations']} with {told['steps']} steps" + (f": {counts}" if counts else "") + (f"; classes: {used}" if used else "")
 
 
-def lifting_row(told: dict[str, Any]) -> str:
+def lifting_row(told: Lifted) -> str:
     """How many subprograms are proven from the model to the plan."""
     proven = told["proven"] + told["by_derivation"]
     ways = [f"{told['proven']} by normal form"]
@@ -203,14 +204,14 @@ def lifting_row(told: dict[str, Any]) -> str:
     return f"{proven} of {told['subprograms']} proven from the model to the plan ({', '.join(ways)}), {told['derived']} derived{opaque}"
 
 
-def constants_row(told: dict[str, Any]) -> str:
+def constants_row(told: Constants) -> str:
     """How many constants were compared, and with what."""
     good = told["weights"] + told["computed"] + told["tables"]
     kinds = f"{told['weights']} weights of the model, {told['computed']} computed again, {told['tables']} tables"
     return f"{good} of {told['constants']} as they must be: {kinds}"
 
 
-def kernels_row(told: dict[str, Any]) -> str:
+def kernels_row(told: Kernels) -> str:
     """How many kernels were run alone."""
     good = told["exact"] + told["bounded"]
     kinds = f"{told['generated']} generated, {told['vendor']} of a library"
@@ -218,7 +219,7 @@ def kernels_row(told: dict[str, Any]) -> str:
     return f"{good} of {told['distinct']} distinct ones right on integers ({kinds}): {ways}"
 
 
-def numbers_row(told: dict[str, Any]) -> str:
+def numbers_row(told: Outputs) -> str:
     """How many subprograms' numbers lie within their bounds."""
     parts = told.get("subprograms")
     if not parts:
@@ -236,7 +237,7 @@ def special_row(told: dict[str, list[str]]) -> str:
     return "one in every input leads, " + "; ".join(f"{what}: {where}" for what, where in leads.items())
 
 
-def output_lines(name: str, e: dict[str, Any], numbers: dict[str, Any]) -> list[str]:
+def output_lines(name: str, e: dict[str, Any], numbers: Outputs) -> list[str]:
     """One output beside ONNX Runtime's."""
     lines = [f"output {name}  max error {e['max_abs']:.3g}, {e['max_rel']:.3g} of max|y|; allowed {numbers['tolerance']:g}"]
     if name in numbers.get("statistics", {}):
@@ -259,7 +260,7 @@ def bisect(options: argparse.Namespace) -> int:
     return 0
 
 
-def bisect_lines(found: dict[str, Any]) -> list[str]:
+def bisect_lines(found: Bisected) -> list[str]:
     """What was found, for people."""
     lines = [f"{s['moved']:.3g} of max|y|  {s['output']}: {', '.join(s['nodes'])}" for s in found["subprograms"]]
     if found["apart"]:

@@ -15,6 +15,7 @@ from einnet.evidence.exercise import distinct
 from einnet.evidence.lift import lift
 from einnet.evidence.prove import Known, prove
 from einnet.evidence.report.schema import Verification
+from einnet.evidence.report.verdict_schema import Assured
 from einnet.evidence.running import OnProcessor
 from einnet.expr.values.points import work
 from einnet.graph.split import anonymous
@@ -29,7 +30,7 @@ CHEAP, MOST = 1 << 22, 16
 """Multiplications of a generated kernel that is run on integers when a program is made, and how many are."""
 
 
-def assured(outcome: Outcome, executable: Executable, seconds: float) -> dict[str, Any]:
+def assured(outcome: Outcome, executable: Executable, seconds: float) -> Assured:
     """How the program's subprograms are known to be the model's: the verdict of `einnet verify` on them, as far as there is time.
 
     `left` are those that were not looked at in so many `seconds`.

@@ -13,9 +13,10 @@ from einnet.errors import ArtifactError, CertificateError, UsageError
 from einnet.evidence.certificate import Certificate, bundle_keys
 from einnet.evidence.comparison.error_statistics import error_statistics
 from einnet.evidence.comparison.verdicts import other_model
-from einnet.evidence.examine import Proven, Told, checked, proven, told_constants, told_kernels, told_lifting, told_numbers, trusted
+from einnet.evidence.examine import Proven, checked, proven, told_constants, told_kernels, told_lifting, told_numbers, trusted
 from einnet.evidence.numbers import SPECIAL, Observed, drawn, unlike
 from einnet.evidence.report.schema import Asked, Report
+from einnet.evidence.report.verdict_schema import Derivations, Evidence, Outputs, Verdict
 from einnet.evidence.stored_proofs import Stored
 from einnet.graph.program import Opaque, Program
 from einnet.graph.split import anonymous, subprograms
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def audit(model: Any, stored: Stored, seed: int = 0) -> dict[str, Any]:
+def audit(model: Any, stored: Stored, seed: int = 0) -> Verdict:
     """Verdict as plain data; `passed` where nothing in it is a problem.
 
     `certificate`: derivations proven again, and that they start from the model. `lifting`: the plan's kernels as expressions, proven equal to the
@@ -43,41 +44,48 @@ def audit(model: Any, stored: Stored, seed: int = 0) -> dict[str, Any]:
         return audit_whole(model, stored)
     session = same_signature(model, stored)
     program = prepared(model, stored)
-    plan, told = stored.plan, {"model": called(model), "program": str(stored.path)}
+    plan = stored.plan
     certificate = audit_certificate(program, stored)
     certificate["problems"] = other_model(model, stored.path, stored.record.digest) + certificate["problems"]
     reference = beside(session, stored, seed)
     del session  # what both take together may be more memory than there is
     if is_whole(plan) and not is_node(program, plan):
-        evidence, numbers, trust = audit_one_kernel(model, program, stored, reference, seed)
-        certificate["problems"] += evidence.pop("problems")
-        passed = not any(p for part in (certificate, *evidence.values()) for p in part["problems"]) and numbers["passed"]
-        return {**told, "certificate": certificate, **evidence, "verification": {**numbers, "bound": 0.0}, "trusted": trust, "passed": passed}
-    found = proven(program, plan, [entry.derivation for entry in stored.certificate.entries])
-    parts: dict[str, Any] = {
-        "lifting": told_lifting(program, found),
-        "constants": told_constants(found.constants),
-        "kernels": told_kernels(plan, stored.runner, seed=seed),
-    }
-    parts["lifting"]["problems"] += stored.overlaps()
-    verification = audit_numbers(program, stored, reference, found, seed)
-    problems = [p for part in (certificate, *parts.values()) for p in part["problems"]]
+        problems, evidence, numbers, trust = audit_one_kernel(model, program, stored, reference, seed)
+        certificate["problems"] += problems
+        numbers["bound"] = 0.0
+    else:
+        found = proven(program, plan, [entry.derivation for entry in stored.certificate.entries])
+        evidence = of_plan(program, found)
+        evidence["lifting"]["problems"] += stored.overlaps()
+        evidence["kernels"] = told_kernels(plan, stored.runner, seed=seed)
+        numbers, trust = audit_numbers(program, stored, reference, found, seed), trusted(program, plan, stored.vendor)
+    told = (certificate, evidence.get("lifting"), evidence.get("constants"), evidence.get("kernels"))
+    passed = numbers["passed"] and not any(part["problems"] for part in told if part is not None)
     return {
-        **told,
+        "model": called(model),
+        "program": str(stored.path),
         "certificate": certificate,
-        **parts,
-        "verification": verification,
-        "trusted": trusted(program, plan, stored.vendor),
-        "passed": not problems and verification["passed"],
+        **evidence,
+        "verification": numbers,
+        "trusted": trust,
+        "passed": passed,
     }
+
+
+def of_plan(program: Program, found: Proven) -> Evidence:
+    """What lifting a plan gave, and its constants."""
+    return {"lifting": told_lifting(program, found), "constants": told_constants(found.constants)}
 
 
 WHOLE_TRUSTED = "ONNX Runtime: it runs the whole model"
 WRITTEN_TRUSTED = "ONNX Runtime, and the ONNX writer: that the nodes which it writes for a kernel mean that kernel, beyond the numbers compared"
 
 
-def audit_one_kernel(model: Any, program: Program, stored: Stored, reference: Reference, seed: int) -> tuple[Told, Told, list[str]]:
-    """The evidence for what ONNX Runtime runs as a whole, with its `problems`; its numbers; and what is trusted.
+OfOneKernel = tuple[list[str], Evidence, Outputs, list[str]]
+
+
+def audit_one_kernel(model: Any, program: Program, stored: Stored, reference: Reference, seed: int) -> OfOneKernel:
+    """What is wrong with what ONNX Runtime runs as a whole, the evidence for it, its numbers, and what is trusted.
 
     It is the model byte by byte, or a model that was written of kernels: then these are lifted and proven to be what they stand for, their constants
     computed again, and the model that runs is compared with what the writer makes of them.
@@ -85,20 +93,19 @@ def audit_one_kernel(model: Any, program: Program, stored: Stored, reference: Re
     from einnet.evidence import written
 
     if same_model(model, stored.plan):
-        return {"problems": []}, audit_numbers(program, stored, reference, None, seed), [WHOLE_TRUSTED]
+        return [], {}, audit_numbers(program, stored, reference, None, seed), [WHOLE_TRUSTED]
     other = f"{stored.path} hands another model than {called(model)} to ONNX Runtime"
     if stored.written is None or stored.record.settings.target != "onnx":
-        return {"problems": [other]}, audit_numbers(program, stored, reference, None, seed), [WHOLE_TRUSTED]
+        return [other], {}, audit_numbers(program, stored, reference, None, seed), [WHOLE_TRUSTED]
     try:
         plan = written.plan_of(stored.written, program)
         wanted, runs = written.models(model, program, plan, stored.written, stored.plan)
     except (ArtifactError, UsageError, LookupError, TypeError, ValueError) as error:
-        return {"problems": [f"{other}: {error}"]}, audit_numbers(program, stored, reference, None, seed), [WHOLE_TRUSTED]
+        return [f"{other}: {error}"], {}, audit_numbers(program, stored, reference, None, seed), [WHOLE_TRUSTED]
     inner, found = written.proven_written(program, plan, [entry.derivation for entry in stored.certificate.entries])
     problems = written.differences(wanted, runs)
     observed = written.observing(model, program, inner, plan, stored.written, found.lifting, stored.threads)
-    numbers = audit_numbers(inner, stored, reference, found, seed, observed)
-    return {"problems": problems, "lifting": told_lifting(inner, found), "constants": told_constants(found.constants)}, numbers, [WRITTEN_TRUSTED]
+    return problems, of_plan(inner, found), audit_numbers(inner, stored, reference, found, seed, observed), [WRITTEN_TRUSTED]
 
 
 def is_whole(plan: Plan) -> bool:
@@ -125,14 +132,14 @@ def same_model(model: Any, plan: Plan) -> bool:
     return [given.get(name) for name in inputs] == list(kernel.inputs) and [wanted.get(name) for name in outputs] == list(kernel.outputs)
 
 
-def audit_whole(model: Any, stored: Stored) -> dict[str, Any]:
+def audit_whole(model: Any, stored: Stored) -> Verdict:
     """A model that was kept as it is: the stored one is the same, byte by byte."""
     from einnet.graph.onnx.read import serialised
 
     kept = stored.plan.kernels[0]
     same = isinstance(kept, OpaqueCall) and kept.model == serialised(model)
     problems = [] if same else [f"{stored.path} keeps another model than {called(model)}"]
-    certificate = {"derivations": 0, "steps": 0, "methods": {}, "classes": {}, "problems": problems}
+    certificate: Derivations = {"derivations": 0, "steps": 0, "methods": {}, "classes": {}, "problems": problems}
     return {
         "model": called(model),
         "program": str(stored.path),
@@ -147,7 +154,7 @@ def is_window(derivation: Derivation) -> bool:
     return any(s.rule == "bundle" for s in derivation.steps)
 
 
-def audit_certificate(program: Program, stored: Stored) -> dict[str, Any]:
+def audit_certificate(program: Program, stored: Stored) -> Derivations:
     """Prove every step again, look for every start among the model's own expressions, and for a derivation of each changed subprogram."""
     expressions = {part.key for part in subprograms(program)} | bundle_keys(program)
     problems: list[str] = []
@@ -230,7 +237,7 @@ def beside(session: Session, stored: Stored, seed: int) -> Reference:
 
 def audit_numbers(
     program: Program, stored: Stored, reference: Reference, found: Proven | None, seed: int, observed: Observed | None = None
-) -> dict[str, Any]:
+) -> Outputs:
     """Run the program beside ONNX Runtime; and, where it was lifted, every subprogram beside its expression."""
     from einnet.evidence.comparison.verify import compare_outputs
 
@@ -238,18 +245,19 @@ def audit_numbers(
     problems: list[str] = []
     asked = stored.record.settings
     limit = tolerance(asked.allow, asked.max_error)
-    told: dict[str, Any] = {}
+    told: Outputs = {"passed": True}
     for draw in BESIDE:
         got, on = stored.tried(drawn(inputs, draw))
         compared = compare_outputs(got, expected[draw], limit)
         if draw == "normal":
-            told = {**as_json(changed(compared, on=on)), "statistics": error_statistics(got, expected[draw])}
+            told = as_json(changed(compared, on=on))
+            told["statistics"] = error_statistics(got, expected[draw])
         elif not compared.passed and compared.not_compared is None:
             problems.append(f"outputs on {draw} inputs are {compared.max_rel:.3g} of max|y| from ONNX Runtime's; allowed is {limit:g}")
     if found is not None:
         engine = CUT_OFF if observed else 0.0
-        told["subprograms"] = told_numbers(program, found, observed or stored.observing(found.lifting), inputs, seed, engine)
-        problems += told["subprograms"]["problems"]
+        told["subprograms"] = numbers = told_numbers(program, found, observed or stored.observing(found.lifting), inputs, seed, engine)
+        problems += numbers["problems"]
     special = {draw: unlike(stored.tried(drawn(inputs, draw))[0], expected[draw]) for draw in SPECIAL}
     return {**told, "draws": list(BESIDE), "special": special, "problems": problems, "passed": told["passed"] and not problems}
 

@@ -17,6 +17,7 @@ from einnet.derivation.steps import Derivation
 from einnet.errors import UsageError
 from einnet.evidence.audit import prepared
 from einnet.evidence.comparison.verify import compare_outputs, random_values
+from einnet.evidence.report.verdict_schema import Bisected, ErrorStep, Moved
 from einnet.evidence.stored_proofs import Stored
 from einnet.expr.nodes import Scope, tensors, walk
 from einnet.expr.values.evaluate import evaluate
@@ -32,10 +33,9 @@ from einnet.search.plan import Assembly
 from einnet.search.space import Options, Space
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Json = dict[str, Any]
 
 
-def bisect(model: Any, stored: Stored, seed: int = 1) -> Json:
+def bisect(model: Any, stored: Stored, seed: int = 1) -> Bisected:
     """`subprograms`, those that move the result most first, `steps` of the first with their errors, the `step` (from 1) that adds most, and
     `apart`: how many derived subprograms are computed together with others and are not looked at one by one. All runs where the program does: what
     was made for a CUDA device without one by the host driver.
@@ -57,7 +57,7 @@ def bisect(model: Any, stored: Stored, seed: int = 1) -> Json:
             got = trial.run({part.output.name: operators(entry.derivation, entry.matches)})
             found.append((compare_outputs(got, trial.wanted, 0.0).max_rel, part))
     found.sort(key=lambda pair: -pair[0])
-    rows = [{"output": p.output.name, "nodes": list(p.origin), "key": p.key, "moved": moved} for moved, p in found]
+    rows: list[Moved] = [{"output": p.output.name, "nodes": list(p.origin), "key": p.key, "moved": moved} for moved, p in found]
     apart = len(changed - {p.key for _, p in found})
     if not found:
         return {"subprograms": [], "steps": [], "step": None, "apart": apart}
@@ -118,18 +118,18 @@ def operators(derivation: Derivation, matches: tuple[str, ...]) -> tuple[Scope, 
     return derivation.start, build(end, found, OUT)
 
 
-def errors_by_step(derivation: Derivation, values: list[Array]) -> list[Json]:
+def errors_by_step(derivation: Derivation, values: list[Array]) -> list[ErrorStep]:
     """The expression before the first step, and after each, in f32: greatest difference from the first in float64, of its greatest |y|."""
     given = dict(zip(tensors(derivation.start), values, strict=True))
     exact = evaluate(derivation.start, given)
     scale = float(np.abs(exact).max(initial=0.0)) or 1.0
-    told = [{"rule": "start", "parameters": "", "kind": "exact"}]
-    told += [{"rule": s.rule, "parameters": s.parameters, "kind": s.kind} for s in derivation.steps]
+    rows = [("start", "", "exact"), *((s.rule, s.parameters, s.kind) for s in derivation.steps)]
     states = (evaluate(state, given, dtype="float32") for state in derivation.states())
-    return [{**row, "error": float(np.abs(state - exact).max(initial=0.0)) / scale} for row, state in zip(told, states, strict=True)]
+    errors = (float(np.abs(state - exact).max(initial=0.0)) / scale for state in states)
+    return [{"rule": rule, "parameters": p, "kind": kind, "error": error} for (rule, p, kind), error in zip(rows, errors, strict=True)]
 
 
-def greatest(steps: list[Json]) -> int | None:
+def greatest(steps: list[ErrorStep]) -> int | None:
     """The step after which the error has grown most; None where it grows after none."""
     grown = [after["error"] - before["error"] for before, after in pairwise(steps)]
     return None if max(grown, default=0.0) <= 0 else 1 + grown.index(max(grown))

@@ -18,6 +18,7 @@ from einnet.evidence.exercise import Runner, distinct, exercise
 from einnet.evidence.lift import Lifting, lift
 from einnet.evidence.numbers import DRAWS, Observed, compare
 from einnet.evidence.prove import CHAIN, NORMAL, POINTS, Known, Verdict, prove
+from einnet.evidence.report.verdict_schema import Constants, Kernels, Lifted, Numbers
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.nodes import Call, Scope, children, walk
 from einnet.graph.program import Opaque, Program
@@ -27,7 +28,6 @@ from einnet.instantiate.kernels.arithmetics import F32
 from einnet.instantiate.kernels.contractions import arithmetic_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Told = dict[str, Any]
 
 EXACT = frozenset(f.name for f in FUNCTIONS.values() if f.accurate)
 """Functions that single precision computes without an error."""
@@ -67,7 +67,7 @@ def checked(derivation: Derivation) -> tuple[Proof, ...]:
     return tuple(check(derivation))
 
 
-def told_lifting(program: Program, result: Proven) -> Told:
+def told_lifting(program: Program, result: Proven) -> Lifted:
     """How many subprograms of the model were proven from it to the plan, and how."""
     parts = [p for p in result.lifting.pieces if isinstance(p, Subprogram)]
     verdicts = {v.output: v for v in result.verdicts}
@@ -99,14 +99,13 @@ def told_lifting(program: Program, result: Proven) -> Told:
     }
 
 
-def told_constants(result: Recomputed) -> Told:
+def told_constants(result: Recomputed) -> Constants:
     """Constants by how they were compared."""
     count = result.count + len(result.problems)
-    kinds = {"weights": result.same, "computed": result.computed, "tables": result.tables}
-    return {"constants": count, **kinds, "problems": result.problems}
+    return {"constants": count, "weights": result.same, "computed": result.computed, "tables": result.tables, "problems": result.problems}
 
 
-def told_kernels(plan: Plan, runner: Runner, places: Sequence[int] | None = None, seed: int = 0) -> Told:
+def told_kernels(plan: Plan, runner: Runner, places: Sequence[int] | None = None, seed: int = 0) -> Kernels:
     """Distinct kernels that were run alone, by kind, and how many of them bit for bit."""
     chosen = list(distinct(plan)) if places is None else places
     found = exercise(plan, runner, chosen, seed)
@@ -116,7 +115,8 @@ def told_kernels(plan: Plan, runner: Runner, places: Sequence[int] | None = None
     return {
         "kernels": sum(not isinstance(k, OpaqueCall) for k in plan.kernels),
         "distinct": len(found),
-        **{kind: kinds[kind] for kind in ("generated", "vendor")},
+        "generated": kinds["generated"],
+        "vendor": kinds["vendor"],
         "exact": exact,
         "bounded": len(found) - exact - len(problems),
         "elements": sum(e.elements for e in found),
@@ -126,7 +126,7 @@ def told_kernels(plan: Plan, runner: Runner, places: Sequence[int] | None = None
 
 def told_numbers(
     program: Program, result: Proven, observed: Observed, inputs: Mapping[str, Array], seed: int = 0, cut_off: float = 0.0
-) -> Told:
+) -> Numbers:
     """Every subprogram's numbers within its own bound, draw by draw; `cut_off` as in `limits.Bounded`."""
     found = [compare(program, result.lifting, observed, inputs, draw, seed, cut_off) for draw in DRAWS]
     problems = [p for c in found for p in c.problems]
