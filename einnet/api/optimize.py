@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from einnet.compile import pipeline
 from einnet.compile.targets.registry import target_of
+from einnet.errors import UsageError
 from einnet.search.settings import Arguments, Settings, chosen
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def optimize(
         from einnet.compile.grid.target import optimize_grid
         from einnet.compile.ranges.target import optimize_range
 
+        if settings.max_error is not None:
+            raise UsageError("max_error is about a program for one size: it does not go with a range of sizes")
         target, ranges = target_of(settings, profile=profile, math=math), split(dynamic)
         return optimize_range(model, ranges[0], target) if len(ranges) == 1 else optimize_grid(model, ranges, target)
     return pipeline.optimize(model, target_of(settings, profile=profile, math=math))

@@ -309,8 +309,9 @@ def test_a_budget_that_nothing_can_keep_is_refused(tmp_path: Path) -> None:
     for other in ({"backend": "cuda"}, {"target": "onnx"}):
         with pytest.raises(UsageError, match="this CPU"):
             Settings(max_error=0.1, **other)
-    with pytest.raises(UsageError, match="one size"):
-        einnet.optimize(two_layers(), dynamic="batch=1..4", max_error=0.1)
+    for ranges in ("batch=1..4", ["batch=1..4", "width=1..4"]):
+        with pytest.raises(UsageError, match="one size"):
+            einnet.optimize(two_layers(), dynamic=ranges, max_error=0.1)
 
 
 def test_a_budget_widens_the_class_of_steps_as_far_as_it_reaches() -> None:

@@ -127,8 +127,6 @@ def optimize_range(model: Any, dimension: Any, target: Target[Any]) -> DynamicOp
 
     Raises UsageError for a wrong range or argument, ModelError for a model without this dimension or one that cannot be read at a size.
     """
-    if target.settings.max_error is not None:
-        raise UsageError("max_error is about a program for one size: it does not go with a range of sizes")
     if target.settings.strict_nan:
         raise UsageError("strict_nan is about a program for one size: it does not go with a range of sizes")
     if not isinstance(target, CpuTarget):
