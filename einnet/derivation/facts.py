@@ -77,7 +77,10 @@ def support(body: Body, name: str, ranges: Mapping[str, Range]) -> Range:
                 for e, box in zip(index, base.box):
                     found = _meet(found, _solve(e, box, name, ranges))
             return found
-        case Mul(args) if all(finite(a, name) for a in args):
+        case Mul(args):
+            loose = [a for a in args if not finite(a, name)]
+            if loose:  # where all of them are read outside their boxes they are numbers, and 0
+                return _join(support(a, name, ranges) for a in loose) if all(isinstance(a, Read) for a in loose) else EVERYWHERE
             found = EVERYWHERE
             for a in args:
                 found = _meet(found, support(a, name, ranges))
