@@ -7,7 +7,7 @@ import pytest
 from einnet.derivation.checker.check import check_equal
 from einnet.derivation.facts import EVERYWHERE, support
 from einnet.derivation.rules.band import band
-from einnet.expr.nodes import Select, Val, reads, walk
+from einnet.expr.nodes import Scope, Select, Tensor, Val, reads, walk
 from einnet.expr.notation.text import parse
 
 NUMBER, LOOSE = "S[k]", "{L[k<9] P[k]/Q[k]}[k%s]"
@@ -42,3 +42,38 @@ def test_a_band_of_a_softmax_times_values_is_a_product_that_is_proven(mask: str)
     assert not isinstance(found.scope.body, (Select, Val)) and len(reads(found.scope.body)) == 2
     assert found.scope.sums[0].extent == 5 and len(walk(found.scope)) > 3
     assert check_equal(scope, found.scope).method == "inline"
+
+
+PROJECTED = {
+    "bias": "{L[n<9,k<3] {L[n<9,k<3] Σ[x<2] X[n,x]*W[x,k]}[n,k] + b[k]}",
+    "function of a bias": "{L[n<9,k<3] exp({L[n<9,k<3] X[n,k] + b[k]}[n,k])}",
+    "moved": "{L[n<9,k<3] {L[n<9,k<3] X[n,k] + b[k]}[n-1,k] + b[k]}",
+    "no bias": "{L[n<9,k<3] 2*X[n,k]}",
+}
+WIDE = {"bias": (-2, 11), "function of a bias": (-2, 11), "moved": (-2, 11), "no bias": (0, 9)}
+
+
+@pytest.mark.parametrize("name", PROJECTED)
+def test_keys_beyond_the_range_may_be_what_they_are_where_nobody_asks(name: str) -> None:
+    """A key's bias makes it other than 0 there: each score would have a condition that what reads it has already."""
+    scores = f"{{L[m<9,n<9] Σ[k<3] Q[m,k]*{PROJECTED[name]}[n,k]}}"
+    masked = f"{{L[m<9,n<9] {scores}[m,n] + select(n-m+2>=0 & m-n+2>=0, 0, -inf)}}"
+    text = f"Q : f32[9,3]\nX : f32[9,3]\nW : f32[3,3]\nb : f32[3]\nV : f32[9,4]\nL[m<9,c<4] Σ[n<9] {{L[m<9,n<9] exp({masked}[m,n])}}[m,n]*V[n,c]"
+    scope = parse(text)
+    (found,) = band.rewrites(scope)
+    assert check_equal(scope, found.scope).method == "inline"
+    products = [reads(s.body) for s in walk(found.scope) if s.sums]
+    keys = [key.base for query, key in products if query.base == Tensor("Q", (9, 3))]
+    assert keys and all(isinstance(k, Scope) and k.loops[0].range == WIDE[name] for k in keys)
+    assert sum(isinstance(s.body, Select) for s in walk(found.scope)) == 1, found.scope.text()
+
+
+def test_what_is_asked_for_beyond_the_range_stays_0_there() -> None:
+    """The values of a padded neighbour are read where the sum of the weights is not guarded."""
+    padded = "{L[n<9,k<3] {L[n<9,k<3] X[n,k] + b[k]}[n+1,k]}"
+    scores = f"{{L[m<9,n<9] Σ[k<3] Q[m,k]*{padded}[n,k]}}"
+    text = f"Q : f32[9,3]\nX : f32[9,3]\nb : f32[3]\nL[m<9] Σ[n<9] {{L[m<9,n<9] select(n-m+2>=0 & m-n+2>=0, {scores}[m,n], 0)}}[m,n]"
+    scope = parse(text)
+    (found,) = band.rewrites(scope)
+    assert check_equal(scope, found.scope).method == "inline"
+    assert all(s.loops[0].range == (0, 9) for s in walk(found.scope) if not s.sums and len(s.loops) == 2 and s.loops[1].name == "k")

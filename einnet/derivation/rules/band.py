@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from einnet.derivation.facts import finite, in_range, zero_outside
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.moves.spread import conditions, spread, within
 from einnet.derivation.rules.forced.fold import simplify_body
 from einnet.derivation.rules.forced.merge import outside_problem
 from einnet.expr.functions import KEEPS_ZERO
@@ -180,20 +181,23 @@ def guarded(body: Body, place: Index, box: Range, reach: tuple[int, int], other:
     return Select(conds, body, Const(other)) if conds else body
 
 
-def _followed(e: Scope, moved: frozenset[str]) -> Scope:
-    """The scopes that are read along the band, where an iterator in `moved` is added to another, over the band's elements."""
+def _followed(e: Scope, moved: frozenset[str], asked: frozenset[Index] = frozenset()) -> Scope:
+    """The scopes that are read along the band, where an iterator in `moved` is added to another, over the band's elements.
+
+    e is asked for nothing but where the functions in `asked` are 0 or more.
+    """
 
     def follow(r: Read) -> Body:
         if not isinstance(r.base, Scope):
             return r
         across = [n for n, ix in enumerate(r.index) if len(ix.names()) > 1 and ix.names() & moved]
-        return Read(_banded(r.base), r.index, r.fill) if not across else _read_along(e, r, r.base, across, moved)
+        return Read(_banded(r.base), r.index, r.fill) if not across else _read_along(e, r, r.base, across, moved, asked)
 
     return replace(e, body=map_reads(e.body, follow))
 
 
-def _read_along(e: Scope, r: Read, s: Scope, across: list[int], moved: frozenset[str]) -> Read:
-    """S[.., g(x)+d·w+lo, ..] as S'[.., w, ..]."""
+def _read_along(e: Scope, r: Read, s: Scope, across: list[int], moved: frozenset[str], asked: frozenset[Index]) -> Read:
+    """S[.., g(x)+d·w+lo, ..] as S'[.., w, ..]; beyond the range of S it may hold anything where nobody asks for that."""
     if len(across) != 1:
         raise _Left("a scope is read along two bands")
     (n,) = across
@@ -209,19 +213,25 @@ def _read_along(e: Scope, r: Read, s: Scope, across: list[int], moved: frozenset
     if s.sums and problem:
         raise _Left(problem)
     place = substitute(r.index[n], {w: var(loop.name), **{x: var(name) for x, name in own.items()}})
-    extent = e.ranges[w][1]
+    unasked = within(r.index[n], loop.range, e.ranges, asked | conditions(e.body))
+    along = _along(s, loop, place, e.ranges[w][1], None if unasked or not problem else r.fill, unasked and bool(s.sums))
+    known = frozenset((place - loop.lo, loop.hi - 1 - place)) if unasked else frozenset()
+    return Read(_inside(along, frozenset({loop.name}), known), tuple(var(w) if k == n else ix for k, ix in enumerate(r.index)), r.fill)
+
+
+def _along(s: Scope, loop: Iter, place: Index, extent: int, outside: Number | None, spreads: bool) -> Scope:
+    """s with so many elements along the loop, each at its place; beyond the loop's range they are `outside`, where it is told what they are."""
     loops = tuple(Iter(i.name, 0, extent) if i is loop else i for i in s.loops)
     ranges = {**s.ranges, loop.name: (0, extent)}
     body = substitute_body(s.body, {loop.name: place})
-    if problem:
-        body = guarded(body, place, loop.range, bounds(place, ranges), r.fill)
-    along = replace(s, loops=loops, body=tidy(body, ranges))
-    return Read(_inside(along, frozenset({loop.name})), tuple(var(w) if k == n else ix for k, ix in enumerate(r.index)), r.fill)
+    body = spread(body, ranges, s) if spreads else body
+    body = body if outside is None else guarded(body, place, loop.range, bounds(place, ranges), outside)
+    return replace(s, loops=loops, body=tidy(body, ranges))
 
 
 @lru_cache(maxsize=1 << 10)
-def _inside(along: Scope, moved: frozenset[str]) -> Scope:
-    return _followed(along, moved)
+def _inside(along: Scope, moved: frozenset[str], asked: frozenset[Index]) -> Scope:
+    return _followed(along, moved, asked)
 
 
 def decided(body: Body, ranges: dict[str, Range]) -> Body:
