@@ -178,6 +178,7 @@ PLACES = {
     "forward": "c1 = Identity (c) xt = Gather <axis = 0> (x, i)",
     "backward": "c1 = Identity (c) k = Sub (last, i) xt = Gather <axis = 0> (x, k)",
     "in no order": "c1 = Identity (c) k2 = Mul (i, i) nine = Add (last, one) k = Mod (k2, nine) xt = Gather <axis = 0> (x, k)",
+    "as long as a constant says": "c1 = Identity (go) xt = Gather <axis = 0> (x, i)",
     "while a comparison holds": "j = Add (i, one) c1 = Less (j, last) xt = Gather <axis = 0> (x, i)",
 }
 

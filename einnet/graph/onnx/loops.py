@@ -119,7 +119,7 @@ def loop(node: onnx.NodeProto, given: Mapping[str, Any], types: Types, constants
 def finished(model: onnx.ModelProto, body: onnx.GraphProto, taken: Taken, constants: Constants, wanted: set[str]) -> Step:
     """The fold with its tables, and the model of one step. Raises Inexpressible where the condition may become false."""
     small = {n: a for n, a in constants.items() if a.size <= Timetable.LARGEST}
-    table = timetable(model, body, taken.fold, taken.known, small)
+    table = timetable(model, body, taken.fold, taken.known, small, taken.condition)
     if taken.condition is not None:
         going = table.values.get(taken.condition)
         if going is None or not going[: taken.fold.count - 1].all():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -29,26 +29,34 @@ class Timetable:
     nodes: tuple[onnx.NodeProto, ...]
 
 
-def timetable(model: onnx.ModelProto, body: onnx.GraphProto, fold: Fold, known: Values, constants: Values) -> Timetable:
-    """The table of a body: `known` are inputs whose values at every step are known, `constants` outer values that are the same at each."""
+def timetable(model: onnx.ModelProto, body: onnx.GraphProto, fold: Fold, known: Values, constants: Values, also: str | None) -> Timetable:
+    """The table of a body: `known` are inputs whose values at every step are known, `constants` outer values that are the same at each.
+
+    `also` is a value that the table has even where it is the same at each step, if it is known.
+    """
     held = {**constants, **{t.name: numpy_helper.to_array(t) for t in body.initializer}}
     still = nodes_of(body.node, set(held))  # what is the same at each step is for the importer to evaluate
     fixed = set(held) | {n for node in still for n in node.output}
-    states = [s for s in fold.states if s.initial in constants]
-    while True:
-        names = fixed | set(known) | {s.name for s in states}
-        moving = nodes_of(body.node, names)
-        made = names | {n for node in moving for n in node.output}
-        fewer = [s for s in states if s.result in made]
-        if len(fewer) == len(states):
-            break
-        states = fewer
-    moving = [n for n in moving if n not in still]
+    states = counted(body, fixed | set(known), [s for s in fold.states if s.initial in constants])
+    moving = [n for n in nodes_of(body.node, fixed | set(known) | {s.name for s in states}) if n not in still]
+    made = {n for node in moving for n in node.output if n}
+    kept = made | {s.name for s in states} | ({str(also)} & (made | fixed))
     begun = {s: constants[s.initial] for s in states}
-    found = evaluated(model, [*still, *moving], moving, fold.count, held, known, begun) if fold.count > 0 else None
+    found = evaluated(model, [*still, *moving], kept, fold.count, held, known, begun) if fold.count > 0 else None
     if found is None:
         return Timetable(dict(known), tuple(body.node))
     return Timetable({**known, **found}, tuple(n for n in body.node if n not in moving))
+
+
+def counted(body: onnx.GraphProto, names: set[str], states: list[State]) -> list[State]:
+    """Those of the states that nothing but values of these names, and each other, makes."""
+    while True:
+        known = names | {s.name for s in states}
+        made = known.union(*(node.output for node in nodes_of(body.node, known)))
+        fewer = [s for s in states if s.result in made]
+        if len(fewer) == len(states):
+            return states
+        states = fewer
 
 
 def nodes_of(nodes: Sequence[onnx.NodeProto], names: set[str]) -> list[onnx.NodeProto]:
@@ -65,14 +73,13 @@ def nodes_of(nodes: Sequence[onnx.NodeProto], names: set[str]) -> list[onnx.Node
 def evaluated(
     model: onnx.ModelProto,
     nodes: Sequence[onnx.NodeProto],
-    moving: Sequence[onnx.NodeProto],
+    kept: Set[str],
     count: int,
     held: Values,
     known: Values,
     states: Mapping[State, np.ndarray],
 ) -> Values | None:
-    """Results of the moving nodes, and the states, at every step; None where something of it cannot be evaluated, or is large."""
-    kept = {*(n for node in moving for n in node.output if n), *(s.name for s in states)}
+    """The values that are kept at every step; None where something of it cannot be evaluated, or is large."""
     inputs = [*known, *(s.name for s in states)]
     given = sorted({*kept, *(s.result for s in states)} - {*inputs, *held})
     graph = helper.make_graph(list(nodes), "known", infos(inputs), infos(given), [numpy_helper.from_array(a, n) for n, a in held.items()])
