@@ -116,14 +116,23 @@ def running(e: Scope) -> Recurrence | None:
 
 def opened(e: Scope, sums: bool = True) -> Scope:
     """A sum with what it reads merged into it: masks, exponents and tables that are written as expressions, and products with `sums` of their own."""
-    for f in factors(e.body):
-        power = isinstance(f, Call) and f.name == "exp"
-        for r in reads(f) if power else (f,):
-            if isinstance(r, Read) and isinstance(r.base, Scope) and r.base.reduce == "sum" and ((sums and not power) or not r.base.sums):
-                merged = merge_read(e, r)
-                if isinstance(merged, Scope):
-                    return opened(merged, sums)
+    for r, inside in inner(e.body):
+        if isinstance(r.base, Scope) and r.base.reduce == "sum" and ((sums and not inside) or not r.base.sums):
+            merged = merge_read(e, r)
+            if isinstance(merged, Scope):
+                return opened(merged, sums)
     return e
+
+
+def inner(body: Body, inside: bool = False) -> Iterator[tuple[Read, bool]]:
+    """The reads among the factors of a product, and, said to be inside, those of factors that are 0 outside of a region, and in exponents."""
+    for f in factors(body):
+        if isinstance(f, Read):
+            yield f, inside
+        elif isinstance(f, Select) and f.other == ZERO:
+            yield from inner(f.then, True)
+        elif isinstance(f, Call) and f.name == "exp":
+            yield from ((r, True) for r in reads(f))
 
 
 def split(body: Body) -> tuple[tuple[Cond, ...], tuple[Body, ...]]:
