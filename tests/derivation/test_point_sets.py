@@ -17,6 +17,7 @@ from einnet.errors import CertificateError
 from einnet.expr.nodes import tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
+from einnet.search.work import flops
 
 HEAD = "X : f32[16]\nP : f32[16]\nA : f32[16]\nB : f32[16]\n"
 WHOLE = "L[t<16] Σ[s<16] select(t-s>=0, X[s], 0)"
@@ -155,3 +156,14 @@ def test_what_one_side_reads_in_part_does_not_grow() -> None:
     for step in steps:
         (proof,) = check(Derivation(square, (step,)))
         assert proof.method == "inline"
+
+
+def test_what_comes_in_as_a_product_is_two_factors_of_a_chunk() -> None:
+    """A fold's step writes what comes in as a scope over the whole state; chunks of it are products all the same."""
+    came = "{L[s<64,m<8,n<8] B[s,n]*X[s,m]}[s,m,n]"
+    state = f"{{L[t<64,m<8,n<8] Σ[s<64] select(t-s>=0, exp(P[t] + (-1)*P[s])*{came}, 0)}}"
+    before = parse(f"B : f32[64,8]\nX : f32[64,8]\nC : f32[64,8]\nP : f32[64]\nL[t<64,m<8] Σ[n<8] {state}[t,m,n]*C[t,n]")
+    plain = parse("B : f32[64,8]\nX : f32[64,8]\nC : f32[64,8]\nP : f32[64]\n"
+                  "L[t<64,m<8] Σ[s<64,n<8] select(t-s>=0, exp(P[t] + (-1)*P[s])*B[s,n]*X[s,m]*C[t,n], 0)")  # fmt: skip
+    made = [{flops(r.scope) for r in chunk(e) if isinstance(r, Rewrite)} for e in (before, plain)]
+    assert made[0] == made[1] != set()
