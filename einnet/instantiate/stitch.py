@@ -94,11 +94,16 @@ def window_of(scope: Scope) -> Window | None:
         return None
     begins = [ix.const + i.lo for ix, i in zip(index, scope.loops)]
     cut = [k for k, (n, size, begin) in enumerate(zip(shape, base.shape, begins)) if n != size or begin]
-    if len(cut) > 1 or any(ix - ix.const != var(i.name) and not (ix.is_const and i.extent == 1) for ix, i in zip(index, scope.loops)):
+    if len(cut) > 1 or not all(map(_along, index, scope.loops)):
         return None
     axis = cut[0] if cut else 0
     inside = begins[axis] >= 0 and begins[axis] + shape[axis] <= base.shape[axis]
     return Window(base.shape, axis, begins[axis], shape[axis]) if inside else None
+
+
+def _along(ix: Index, i: Iter) -> bool:
+    """The index goes with a loop, from some place on."""
+    return ix - ix.const == var(i.name) or ix.is_const and i.extent == 1
 
 
 def _whole(index: list[Index], scope: Scope, shape: tuple[int, ...]) -> bool:

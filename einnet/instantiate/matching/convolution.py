@@ -123,7 +123,7 @@ def _directed(windows: Sequence[Window]) -> list[Window] | Mismatch:
         return NoFix(f"{len(windows)} spatial dimensions, 1 to {MAX_SPATIAL} are wanted")
     if not any(w.tap or w.stride > 1 or w.pad for w in windows):
         return NoFix("no dimension is a window")
-    transposed = any(w.transposed and w.tap and w.tap.extent > 1 or w.transposed and w.stride > 1 for w in windows)
+    transposed = any(w.transposed and (w.taps > 1 or w.stride > 1) for w in windows)
     if transposed and any(not w.transposed and (w.tap is not None or w.stride > 1) for w in windows):
         return NoFix("some dimensions are transposed windows, others are not")
     found = [w if w.transposed == transposed else replace(w, pad=-w.pad, transposed=transposed) for w in windows]
@@ -138,10 +138,10 @@ def _channels(scope: Scope, roles: Roles, windows: Sequence[Window]) -> Channels
     if isinstance(weights, str):
         return replace(relayout, why=weights)
     data, out = roles.address, {str(a): c for a, c in flat_index([var(i.name) for i in scope.loops], scope.box, scope.ranges).terms}
-    inputs = collapse([i for i in roles.channels if i.extent > 1], (weights.strides, data))
+    inputs = collapse(_wide(roles.channels), (weights.strides, data))
     filters = collapse(outputs, (weights.strides, out))
-    groups = collapse([i for i in roles.groups if i.extent > 1], (weights.strides, data, out))
-    batches = collapse([i for i in roles.batches if i.extent > 1], (data, out))
+    groups = collapse(_wide(roles.groups), (weights.strides, data, out))
+    batches = collapse(_wide(roles.batches), (data, out))
     if len(batches) > 1:
         return _reordered(scope, roles, windows, outputs, "batches")
     if max(len(inputs), len(filters), len(groups)) > 1:
@@ -150,6 +150,11 @@ def _channels(scope: Scope, roles: Roles, windows: Sequence[Window]) -> Channels
     g, c, f = (x[0] if x else Dimension((), 1, (1, 1, 1)) for x in (groups, inputs, filters))
     found = Channels(g, c, f, weights, out)
     return found if found.nested else NoFix("groups are not the outer part of the channels")
+
+
+def _wide(iters: Sequence[Iter]) -> list[Iter]:
+    """Those of more than one value: the others stand nowhere in an address."""
+    return [i for i in iters if i.extent > 1]
 
 
 def _relayout(roles: Roles, windows: Sequence[Window], outputs: Sequence[Iter]) -> Relayout:
@@ -192,8 +197,12 @@ def _kernel(roles: Roles, windows: Sequence[Window], channels: Channels) -> Matc
         x, strided_view("1", w_shape, w_strides, weights.offset), y,
         tuple(w.stride for w in windows), tuple(w.dilation for w in windows), tuple(max(w.pad, 0) for w in windows), ends, transposed,
     )  # fmt: skip
-    names = (
-        ("n", tuple(b.name for b in roles.batches)), ("o", tuple(w.loop.name for w in windows)), ("f", f.names), ("c", c.names),
-        ("r", tuple(w.tap.name for w in windows if w.tap)), ("g", g.names),
-    )  # fmt: skip
+    names = _names(roles, windows, channels)
     return Match("ConvTranspose" if transposed else "Conv", kernel, (roles.data.base, roles.weight.base), names)
+
+
+def _names(roles: Roles, windows: Sequence[Window], channels: Channels) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The iterators by the letters of the paper's table."""
+    batches, loops = (tuple(i.name for i in iters) for iters in (roles.batches, [w.loop for w in windows]))
+    taps = tuple(w.tap.name for w in windows if w.tap)
+    return ("n", batches), ("o", loops), ("f", channels.outputs.names), ("c", channels.inputs.names), ("r", taps), ("g", channels.groups.names)
