@@ -198,6 +198,16 @@ def stages(sums: tuple[Iter, ...], factors: tuple[Expr, ...], tables: frozenset[
     return None
 
 
+def _staged(sums: tuple[Iter, ...], body: Apply, tables: frozenset[str]) -> tuple[tuple[Iter, ...], Apply]:
+    """A sum of a product as the sum over one iterator of what its known matrix weights, where it is one of several such."""
+    found = stages(sums, body.args, tables)
+    if found is None:
+        return sums, body
+    outer, own, rest = found
+    inner = reduction("sum", tuple(i for i in sums if i != outer), Apply("mul", rest) if len(rest) > 1 else rest[0], tables)
+    return (outer,), Apply("mul", (*own, inner))
+
+
 def reduction(op: str, sums: tuple[Iter, ...], body: Expr, tables: frozenset[str] = frozenset()) -> Expr:
     """Reduce, where iterators that the body does not use are counted instead of walked, and free factors stand outside.
 
@@ -211,10 +221,6 @@ def reduction(op: str, sums: tuple[Iter, ...], body: Expr, tables: frozenset[str
         if free and len(free) < len(body.args):
             inner = reduction(op, kept, Apply("mul", tuple(a for a in body.args if a not in free)), tables)
             return Apply("mul", (inner, *free, *((Lit(float(idle)),) if idle != 1 else ())))
-        staged = stages(kept, body.args, tables)
-        if staged is not None:
-            outer, own, rest = staged
-            inner = reduction(op, tuple(i for i in kept if i != outer), Apply("mul", rest) if len(rest) > 1 else rest[0], tables)
-            kept, body = (outer,), Apply("mul", (*own, inner))
+        kept, body = _staged(kept, body, tables)
     result: Expr = Reduce(op, *collapsed_sums(kept, body)) if kept else body
     return Apply("mul", (result, Lit(float(idle)))) if op == "sum" and idle != 1 else result

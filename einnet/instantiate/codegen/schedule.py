@@ -213,6 +213,11 @@ def tiled(nest: Nest, i: Iter, factor: int) -> tuple[Nest, Iter]:
     return nest, next(j for j in nest.loops if j.name == i.name + ".u")
 
 
+def undecided(nest: Nest) -> frozenset[str]:
+    """The iterators in conditions that hold at some points of the nest and not at others."""
+    return frozenset(n for e, r in expanded(nest.expr, nest.ranges) for c in conditions(e) if decide(c, r) is None for n in c.index.names())
+
+
 def blocked(nest: Nest, reduce: Reduce, lane: Iter | None, points: list[Iter]) -> tuple[Nest, list[Iter]]:
     """Tiles of loops whose accumulators are kept in registers while the reduction runs, such that loads are shared between them."""
     loads = [a.address for a in accesses(reduce)]
@@ -220,9 +225,8 @@ def blocked(nest: Nest, reduce: Reduce, lane: Iter | None, points: list[Iter]) -
         loads += [e for e in loads if lane.name in e.names()]  # a vector is as dear as two broadcasts
     free = [i for i in nest.loops if i is not lane and i not in points and i.extent > 1 and i.name in names(reduce)]
     free.sort(key=lambda i: max(abs(e.coefficient(i.name)) for e in loads) if loads else 0)
-    bordered = {n for e, r in expanded(nest.expr, nest.ranges) for c in conditions(e) if decide(c, r) is None for n in c.index.names()}
     sliding = tuple(s for s in reduce.sums if s.extent <= 2 * SMALL)
-    sizes = Tiling(tuple(loads), {p.name: p.extent for p in points}, sliding, frozenset(bordered)).sizes(free)
+    sizes = Tiling(tuple(loads), {p.name: p.extent for p in points}, sliding, undecided(nest)).sizes(free)
     tiles = []
     for i, size in sizes.items():
         tile = i

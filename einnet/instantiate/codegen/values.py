@@ -39,6 +39,9 @@ from einnet.instantiate.codegen.ir import (
 Point = Mapping[str, int]
 
 NEUTRAL = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
+UNITS = {**NEUTRAL, "add": 0.0, "mul": 1.0}
+FOLDED = {"add": np.add, "sum": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+"""Operations that are computed here where both operands are known."""
 
 
 class Evaluating(Context, ABC):
@@ -55,14 +58,14 @@ class Evaluating(Context, ABC):
         """A binary operation, with the units of sum and product folded."""
         for x, y in ((a, b), (b, a)):
             if isinstance(x, float):
-                if op in ("add", "sum") and x == 0.0 or op == "mul" and x == 1.0 or op in NEUTRAL and x == NEUTRAL[op]:
+                if x == UNITS.get(op):
                     return y
                 if op == "mul" and x == 0.0:
                     return 0.0
-        if isinstance(a, float) and isinstance(b, float) and op in ("add", "sum", "mul", "max", "min"):
+        if isinstance(a, float) and isinstance(b, float) and op in FOLDED:
             with np.errstate(all="ignore"):
-                return float({"mul": np.multiply, "max": np.maximum, "min": np.minimum}.get(op, np.add)(np.float32(a), np.float32(b)))
-        width = max(mathfunctions.lanes(x) for x in (a, b) if not isinstance(x, float)) if not (isinstance(a, float) and isinstance(b, float)) else 1
+                return float(FOLDED[op](np.float32(a), np.float32(b)))
+        width = max(1 if isinstance(x, float) else mathfunctions.lanes(x) for x in (a, b))
         left, right = self.tir(a, width), self.tir(b, width)
         if op == "pow":
             left = self.bind(left)
@@ -220,20 +223,20 @@ class Evaluating(Context, ABC):
             return self.converted(buffer, e)
         lane = self.lane.name if self.lane is not None else ""
         if lane not in e.address.names() and all(lane not in c.index.names() for c in e.guards):
-            plain = tirx.BufferLoad(buffer, [self.scalar(e.address)])
-            if not e.guards:
-                return plain
-            return tirx.if_then_else(vectors.conjunction([self.condition(c) for c in e.guards]), plain, self.tir(e.fill))
+            return self.under(e.guards, tirx.BufferLoad(buffer, [self.scalar(e.address)]), e.fill)
         scalar = [c for c in e.guards if lane not in c.index.names()]
         if scalar and self.masking and self.contiguous(e.address):
             return self.bordered_load(buffer, e)
         if len(scalar) < len(e.guards) and not self.contiguous(e.address):
             return self.gathered(buffer, e)
         vector = self.vector_load(buffer, Load(e.array, e.address, tuple(c for c in e.guards if c not in scalar), e.fill))
-        if not scalar:
-            return vector
-        assert self.lane is not None
-        return tirx.if_then_else(vectors.conjunction([self.condition(c) for c in scalar]), vector, self.tir(e.fill, self.lane.extent))
+        return self.under(scalar, vector, e.fill, self.lane.extent if self.lane is not None else 1)
+
+    def under(self, guards: Sequence[Cond], value: Tir, fill: float, width: int = 1) -> Tir:
+        """The value where all of the conditions hold, which are no vectors."""
+        if not guards:
+            return value
+        return tirx.if_then_else(vectors.conjunction([self.condition(c) for c in guards]), value, self.tir(fill, width))
 
     def converted(self, buffer: Buffer, e: Load) -> Tir:
         """Elements of another type as float32; where guards fail, the buffer's first element is read instead and not used."""
