@@ -46,11 +46,16 @@ def row(nest: Nest) -> Row | None:
     loops = {i.name for i in nest.loops}
     used = frozenset(n for e in found for n in names(e))
     outer, inner = (tuple(i for i in nest.loops if (i.name in used) == first) for first in (True, False))
-    if not found or not used <= loops or nest.outer or any(weights(e, nest.tables) or not all(i.extent > 0 for i in e.sums) for e in found):
+    if not found or not used <= loops or nest.outer or not all(walked(e, nest.tables) for e in found):
         return None
     result = Row(outer, inner, tuple((k, replace(e, body=known(e.body, found))) for e, k in found.items()), known(whole, found))
     few = prod(i.extent for i in outer) < ROWS and result.length > LONG_ROW
     return None if few or prod(i.extent for i in inner) < WARP else result
+
+
+def walked(e: Reduce, tables: frozenset[str]) -> bool:
+    """The sum is a loop over what it reads: no product with a known matrix, and none over nothing."""
+    return not weights(e, tables) and all(i.extent > 0 for i in e.sums)
 
 
 def inside_first(e: Expr) -> Iterator[Expr]:

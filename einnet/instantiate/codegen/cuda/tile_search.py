@@ -209,17 +209,9 @@ class TileSearch:
         chunks = {n: e for n, e in self.sums.items() if n not in t.unrolled}
         whole = {n: self.sums[n] for n in t.unrolled}
         wanted = [k for k, one in enumerate(chosen) if one]
-        while True:
-            found = [self.footprint(self.loads[k], {**t.box, **whole, **chunks}) for k in wanted]
-            if any(f is None for f in found):
-                return None, [], {}
-            boxes = [f for f in found if f is not None]
-            if 4 * sum(f.elements for f in boxes) <= SHARED:
-                break
-            widest = max(chunks, key=lambda n: chunks[n], default="")
-            if not widest or chunks[widest] == 1:
-                return None, [], {}
-            chunks[widest] = max(d for d in range(1, chunks[widest]) if self.sums[widest] % d == 0)
+        boxes = self.with_room([self.loads[k] for k in wanted], {**t.box, **whole}, chunks)
+        if boxes is None:
+            return None, [], {}
         staged, per_load = [], [0] * len(self.loads)
         for k, f in zip(wanted, boxes, strict=True):
             if 2 * f.elements > t.block * self.distinct(self.loads[k].address, {**t.points, **whole, **chunks}):
@@ -227,6 +219,20 @@ class TileSearch:
             copy, per_load[k] = arranged(f, lanes, t.points)
             staged.append(copy)
         return (staged, per_load, chunks) if 4 * sum(f.size for f in staged) <= SHARED + 4096 else (None, [], {})
+
+    def with_room(self, loads: Sequence[Load], box: Mapping[str, int], chunks: dict[str, int]) -> list[Footprint] | None:
+        """What loads read of a box in one chunk of the sums, which are made smaller, the widest first, until all of it has room."""
+        while True:
+            found = [self.footprint(load, {**box, **chunks}) for load in loads]
+            boxes = [f for f in found if f is not None]
+            if len(boxes) < len(found):
+                return None
+            if 4 * sum(f.elements for f in boxes) <= SHARED:
+                return boxes
+            widest = max(chunks, key=lambda n: chunks[n], default="")
+            if not widest or chunks[widest] == 1:
+                return None
+            chunks[widest] = max(d for d in range(1, chunks[widest]) if self.sums[widest] % d == 0)
 
 
 def small(extents: Mapping[str, int], names: Collection[str], most: int) -> Iterator[str]:
