@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 
 import numpy as np
@@ -70,7 +70,7 @@ class _Body:
         if self.s.reduce == "sum" and self.sums and len(factors) > 1:
             done = self.contract(factors)
         else:
-            product = reduce(lambda a, b: self.join("Mul", a, b), factors)
+            product = self.multiplied(factors)
             axes = [a for a, n in enumerate(product.names) if n in self.sums]
             done = Aligned(self.e.reduce(self.s.reduce, product.value, axes), tuple(n for n in product.names if n not in self.sums))
         if self.s.reduce != "sum":
@@ -85,16 +85,17 @@ class _Body:
         names = tuple(sorted({n for f in arrays for n in f.names}, key=self.order.__getitem__))
         kept = tuple(n for n in names if n not in self.sums)
         if not arrays:
-            return reduce(lambda a, b: self.join("Mul", a, b), scalars)
+            return self.multiplied(scalars)
         if len(arrays) == 1 or len(names) > len(LETTERS):
-            product = reduce(lambda a, b: self.join("Mul", a, b), arrays)
+            product = self.multiplied(arrays)
             done = Aligned(self.e.reduce("sum", product.value, [a for a, n in enumerate(product.names) if n in self.sums]), kept)
         else:
-            letter = dict(zip(names, LETTERS))
-            equation = ",".join("".join(letter[n] for n in f.names) for f in arrays) + "->" + "".join(letter[n] for n in kept)
-            shape = tuple(self.extent(n) for n in kept)
-            done = Aligned(self.e.op("Einsum", [f.value for f in arrays], shape, equation=equation), kept)
-        return reduce(lambda a, b: self.join("Mul", a, b), scalars, done)
+            equation = spelled(names, [f.names for f in arrays], kept)
+            done = Aligned(self.e.op("Einsum", [f.value for f in arrays], tuple(map(self.extent, kept)), equation=equation), kept)
+        return self.multiplied([done, *scalars])
+
+    def multiplied(self, factors: Sequence[Aligned]) -> Aligned:
+        return reduce(partial(self.join, "Mul"), factors)
 
     def summed(self, f: Aligned, elsewhere: set[str]) -> Aligned:
         own = [a for a, n in enumerate(f.names) if n in self.sums and n not in elsewhere]
@@ -177,3 +178,10 @@ class _Body:
     def extent(self, name: str) -> int:
         lo, hi = self.s.ranges[name]
         return hi - lo
+
+
+def spelled(names: Sequence[str], operands: Sequence[Sequence[str]], kept: Sequence[str]) -> str:
+    """The equation of an Einsum, with a letter for each iterator."""
+    letter = dict(zip(names, LETTERS))
+    words = ["".join(letter[n] for n in own) for own in (*operands, kept)]
+    return f"{','.join(words[:-1])}->{words[-1]}"
