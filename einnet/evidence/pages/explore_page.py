@@ -178,10 +178,7 @@ def trace_data(trace: Trace, start: Scope) -> Data:
         "tensors": {name: {"shape": t.shape, "weight": t.weight or t.values is not None} for name, t in named.items()},
         "start": number[trace.starts[start.key]],
         "state": {
-            "text": [s.text() for s in scopes],
-            "flops": [flops(s) for s in scopes],
-            "moved": [moved(s) + BYTES * sum(prod(t.shape) for t in tensors(s).values()) for s in scopes],
-            "weight": [int(is_weight(s)) for s in scopes],
+            **measures(scopes),
             "cut": [int(key in trace.cut) for key in trace.states],
             "refused": [[(rule, why(reason)) for rule, reason in trace.refusals.get(key, ())] for key in trace.states],
             "reached": [[reached(table, f) for table, f in a.items() if isinstance(f, Converged)] for a in attempts],
@@ -190,6 +187,16 @@ def trace_data(trace: Trace, start: Scope) -> Data:
         "edges": edges,
         "parts": parts(trace, number),
         "why": list(why.numbers),
+    }
+
+
+def measures(scopes: Sequence[Scope]) -> Data:
+    """What is known of scopes by themselves."""
+    return {
+        "text": [s.text() for s in scopes],
+        "flops": [flops(s) for s in scopes],
+        "moved": [moved(s) + BYTES * sum(prod(t.shape) for t in tensors(s).values()) for s in scopes],
+        "weight": [int(is_weight(s)) for s in scopes],
     }
 
 

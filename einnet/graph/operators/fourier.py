@@ -79,9 +79,10 @@ def dft(op: Op) -> Result:
     length = known[0] if known else 2 * (x.shape[axis] - 1) if real else x.shape[axis]
     if parts not in (1, 2) or length < 1 or half and (parts == 1) == inverse:
         return Unsupported(f"{parts} parts of {length} points{', one-sided' if half else ''}{', inverse' if inverse else ''}")
-    points = min(x.shape[axis], length // 2 + 1 if real else length)
+    one_side = length // 2 + 1
+    points = min(x.shape[axis], one_side if real else length)
     bins = op.out.shape[axis]
-    if bins != (length // 2 + 1 if half and not inverse else length) or op.out.shape[-1] != (1 if real else 2):
+    if (bins, op.out.shape[-1]) != (one_side if half and not inverse else length, 1 if real else 2):
         return Unsupported(f"a result of shape {list(op.out.shape)} for {length} points")
     loops = named(op.out.shape, axis)
     values = real_table(points, bins, length) if real else table(points, bins, length, parts, inverse)

@@ -196,14 +196,18 @@ def read_library(value: Json) -> Gemm | Conv:
     return step
 
 
+def _check_place(program: CudaProgram, name: str, p: Place) -> None:
+    end = p.offset + p.size * storage_dtype(p.dtype).itemsize
+    if p.offset < 0 or p.size < 0 or end > (program.constant_bytes if p.constant else program.arena_bytes):
+        raise ValueError(f"buffer {name} lies outside its region")
+    if p.constant and (name not in program.constants or program.constants[name].size != p.size):
+        raise ValueError(f"constant buffer {name} needs {p.size} values")
+
+
 def _check(program: CudaProgram) -> None:
     """Raise ValueError unless buffers lie in their regions, constants have values, and steps use buffers and texts that there are."""
-    for name, p in program.places.items():
-        end = p.offset + p.size * storage_dtype(p.dtype).itemsize
-        if p.offset < 0 or p.size < 0 or end > (program.constant_bytes if p.constant else program.arena_bytes):
-            raise ValueError(f"buffer {name} lies outside its region")
-        if p.constant and (name not in program.constants or program.constants[name].size != p.size):
-            raise ValueError(f"constant buffer {name} needs {p.size} values")
+    for name, place in program.places.items():
+        _check_place(program, name, place)
     used: list[Any] = [b for s in program.steps if isinstance(s, Generated) for x in s.launches for b, _ in x.arguments]
     used += [m.buffer for s in program.steps if isinstance(s, Gemm) for m in (s.a, s.b, s.c)]
     used += [view.buffer for _, view in (*program.inputs, *program.outputs)]

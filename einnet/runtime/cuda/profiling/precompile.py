@@ -127,13 +127,7 @@ def prepare(
     made, failed = _lowered_all(wanted, workers, tell)
     texts = {name: text for _, more in made.values() for name, text in more.items()}
     tell(f"{len(made)} kernels are lowered, {len(failed)} cannot be; {len(texts)} texts are to be compiled")
-    codes: dict[str, bytes] = {}
-    refused: dict[str, BackendError] = {}
-    for text, code in nvrtc.compiled_or_refused(texts, architecture, workers):
-        if isinstance(code, bytes):
-            codes[text] = code
-        else:
-            refused[text] = code
+    codes, refused = _compiled(texts, architecture, workers)
     failed |= {name: str(refused[t]) for name, (_, more) in made.items() for t in more if t in refused}
     numbers = {text: n for n, text in enumerate(codes)}
     ready = {name: _numbered(k, [numbers[t] for t in more]) for name, (k, more) in made.items() if name not in failed}
@@ -143,6 +137,18 @@ def prepare(
     made_by = {"generator": generator_version(), "nvrtc": nvrtc.version()}
     kernels = tuple(k for name, k in ready.items() if name not in own)
     return Pack(architecture, kernels, {n: ready[n] for n in own}, tuple(codes.values()), made_by, failed)
+
+
+def _compiled(texts: Mapping[str, str], architecture: str, workers: int) -> tuple[dict[str, bytes], dict[str, BackendError]]:
+    """The machine code of texts, and why there is none of others."""
+    codes: dict[str, bytes] = {}
+    refused: dict[str, BackendError] = {}
+    for text, code in nvrtc.compiled_or_refused(texts, architecture, workers):
+        if isinstance(code, bytes):
+            codes[text] = code
+        else:
+            refused[text] = code
+    return codes, refused
 
 
 def distinct(requests: Requests) -> dict[str, tuple[Kernel, list[str]]]:
