@@ -208,6 +208,14 @@ def test_a_whole_program_that_is_not_surely_faster_stays_in_float32(program: Exe
     assert {p.why for p in made.told[found].products} == {"the whole program is not surely faster"}
 
 
+@needs_bf16
+def test_where_memory_has_no_room_nothing_rounds(program: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounding, "fits", lambda nbytes: False)
+    found, made = rounded(program, 0.3, BOTH)
+    assert found is program
+    assert {(p.why, p.error, p.bound) for p in made.told[found].products} == {("there was no time or memory to try it", None, None)}
+
+
 def test_code_for_other_processors_rounds_nothing_that_they_lack(program: Executable) -> None:
     made = Rounding(Settings(max_error=0.1, cpu="x86-64-v4"), Reference(program), Costs(BOTH))  # type: ignore[arg-type]
     assert {r.why for r in made.rows(program.plan, inf).values()} == {rounding.NO_ARITHMETIC}

@@ -162,10 +162,11 @@ class Rounding:
         rows = self.rows(executable.plan, until)
         offers = [Offer(r.place, ARITHMETICS[r.arithmetic], r.float32_ms, r.ms) for r in rows.values() if not r.why and r.float32_ms and r.ms]
         tried = Tried(executable, inputs_like(self.trial.inputs, self.settings.seed), until)
-        taken, apart = tried.within(offers, limit) if offers and fits(2 * executable.nbytes) else ([], 0.0)
+        room = bool(offers) and fits(2 * executable.nbytes)
+        taken, apart = tried.within(offers, limit) if room else ([], 0.0)
         found, verification = self.accepted(executable, tried, taken, known)
         runs = taken if found is not executable else []
-        certain = bounds(executable, {o.place: o.arithmetic for o in offers}, self.trial.inputs) if offers and not tried.late else {}
+        certain = bounds(executable, {o.place: o.arithmetic for o in offers}, self.trial.inputs) if room and not tried.late else {}
         for o in offers:
             alone, why = tried.alone.get(o), reason(o in runs, o in taken, tried.alone.get(o), limit)
             rows[o.place] = changed(rows[o.place], runs=o in runs, why=why, error=alone, bound=certain.get(o.place))
