@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import prod
 
@@ -21,12 +21,15 @@ Weights = Mapping[str, Tensor | Scope]
 
 @dataclass(frozen=True)
 class Joined:
-    """Kernels with joint products, the buffers between kernels, the joint weights, and of what buffers of before are windows."""
+    """Kernels with joint products, the buffers between kernels, the joint weights with the views that they are of, and of what buffers of before are
+    windows.
+    """
 
     kernels: list[Kernel]
     temporaries: Mapping[str, Buffer]
-    weights: Mapping[str, Scope]
-    windows: Mapping[str, tuple[str, Window]]
+    weights: Mapping[str, Scope] = field(default_factory=dict)
+    parts: Mapping[str, tuple[View, ...]] = field(default_factory=dict)
+    windows: Mapping[str, tuple[str, Window]] = field(default_factory=dict)
 
 
 def joined(kernels: Sequence[Kernel], temporaries: Mapping[str, Buffer], weights: Weights) -> Joined | None:
@@ -34,7 +37,7 @@ def joined(kernels: Sequence[Kernel], temporaries: Mapping[str, Buffer], weights
 
     `temporaries` are the buffers between the kernels; what leaves them is not joined.
     """
-    found, tried = Joined(list(kernels), dict(temporaries), {}, {}), set[tuple[str, ...]]()
+    found, tried = Joined(list(kernels), dict(temporaries)), set[tuple[str, ...]]()
     while (group := next((g for g in groups(found.kernels, found.temporaries, weights) if results(g) not in tried), None)) is not None:
         tried.add(results(group))
         found = with_group(found, group, weights) or found
@@ -76,11 +79,12 @@ def with_group(found: Joined, group: Sequence[Matmul], weights: Weights) -> Join
     name = f"{group[0].c.buffer}_joint"
     windows = {k.c.buffer: Window(whole, 1, begin, width) for k, begin, width in zip(group, begins, widths)}
     made: dict[str, Scope] = {}
+    parts: dict[str, tuple[View, ...]] = {}
 
     def side_by_side(views: Sequence[View]) -> View:
         """The weights that some views show, side by side, as a constant of its own."""
         scope = beside(views, weights)
-        made[f"w_{scope.key[:20]}"] = scope
+        made[f"w_{scope.key[:20]}"], parts[f"w_{scope.key[:20]}"] = scope, tuple(views)
         return dense_view(f"w_{scope.key[:20]}", scope.shape)
 
     post = tuple(
@@ -94,7 +98,8 @@ def with_group(found: Joined, group: Sequence[Matmul], weights: Weights) -> Join
         return None
     buffers = {n: b for n, b in found.temporaries.items() if n not in windows}
     buffers[name] = Buffer(name, prod(whole), "f32", "temporary")
-    return Joined(moved, buffers, {**found.weights, **made}, {**found.windows, **{n: (name, w) for n, w in windows.items()}})
+    own = {n: (name, w) for n, w in windows.items()}
+    return Joined(moved, buffers, {**found.weights, **made}, {**found.parts, **parts}, {**found.windows, **own})
 
 
 def in_windows(kernels: Sequence[Kernel], windows: Mapping[str, Window], name: str) -> list[Kernel] | None:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from einnet.expr.nodes import Scope, Tensor, tensors
 from einnet.instantiate.joint import Joined, groups, results, with_group
 from einnet.instantiate.kernels import Buffer, Kernel, OpaqueCall, Plan, View, dense_view
 from einnet.search.copy_elimination import Measured, views_of
-from einnet.search.plan import Evaluated
 
 T = TypeVar("T")
 
@@ -30,8 +30,8 @@ def together(plan: Plan, declared: Mapping[str, Tensor], values: Mapping[str, np
     weights, tried = known_weights(plan, declared, values), set[tuple[str, ...]]()
     while (group := next((g for g in groups(plan.kernels, free(plan), weights) if results(g) not in tried), None)) is not None:
         tried.add(results(group))
-        found = with_group(Joined(list(plan.kernels), free(plan), {}, {}), group, weights)
-        made = planned(plan, found, values) if found else None
+        found = with_group(Joined(list(plan.kernels), free(plan)), group, weights)
+        made = planned(plan, found) if found else None
         if made is not None and gains(costs(made), plan.kernels, made.kernels):
             plan = made
     return plan
@@ -50,19 +50,25 @@ def free(plan: Plan) -> dict[str, Buffer]:
     return {b.name: b for b in plan.buffers if b.role == "temporary" and b.name not in fixed}
 
 
-def planned(plan: Plan, found: Joined, values: Mapping[str, np.ndarray]) -> Plan | None:
+def planned(plan: Plan, found: Joined) -> Plan | None:
     """The plan with these kernels; None where a name is taken."""
     taken = {b.name for b in plan.buffers}
     new = {name: b for name, b in found.temporaries.items() if name not in taken}
     if {whole for whole, _ in found.windows.values()} - new.keys() or found.weights.keys() & taken:
         return None
-    constants = {name: Evaluated().get(scope, values) for name, scope in found.weights.items()}
+    constants = {name: beside(plan.constants, views) for name, views in found.parts.items()}
     buffers = (*plan.buffers, *new.values(), *(Buffer(name, value.size, "f32", "constant") for name, value in constants.items()))
     used = {v.buffer for k in found.kernels for v in views_of(k)} | {v.buffer for _, v in (*plan.inputs, *plan.outputs)}
     return Plan(
         tuple(b for b in buffers if b.name in used), tuple(found.kernels), plan.inputs, plan.outputs,
         within({**plan.constants, **constants}, used), within({**plan.expressions, **found.weights}, used), placed(plan.places, found),
     )  # fmt: skip
+
+
+def beside(constants: Mapping[str, np.ndarray], views: Sequence[View]) -> np.ndarray:
+    """What matrices of constants hold, side by side, flat."""
+    found = [as_strided(constants[v.buffer].reshape(-1)[v.offset :], v.shape, [s * constants[v.buffer].itemsize for s in v.strides]) for v in views]
+    return np.concatenate(found, axis=1).reshape(-1)
 
 
 def within(given: Mapping[str, T], names: set[str]) -> dict[str, T]:
