@@ -239,12 +239,12 @@ def audit_numbers(
     program: Program, stored: Stored, reference: Reference, found: Proven | None, seed: int, observed: Observed | None = None
 ) -> Outputs:
     """Run the program beside ONNX Runtime; and, where it was lifted, every subprogram beside its expression."""
-    from einnet.evidence.comparison.verify import compare_outputs
+    from einnet.evidence.comparison.verify import compare_outputs, stepped
 
     inputs, expected = reference
     problems: list[str] = []
     asked = stored.record.settings
-    limit = tolerance(asked.allow, asked.max_error)
+    limit = stepped(program, tolerance(asked.allow, asked.max_error))
     told: Outputs = {"passed": True}
     for draw in BESIDE:
         got, on = stored.tried(drawn(inputs, draw))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+from einnet.evidence.comparison.verify import compare_outputs, stepped
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.interpret import interpret
@@ -162,6 +163,18 @@ def test_ties_go_to_even() -> None:
     found = evaluate(first.scope, {"x": exact}, "int")
     np.testing.assert_array_equal(found.astype(np.int64), np.rint(x.astype(np.float64) / 0.5).astype(np.int64) + 101)
     assert interpret(program, {"x": x}, run_opaque)["y"].dtype == np.uint8
+
+
+def test_an_output_may_be_a_step_away_where_the_model_rounds() -> None:
+    x, constants = {"x": values((3, 5))}, {"s": single(0.5), "z": np.array(2, np.uint8)}
+    pair = [node("QuantizeLinear", ["x", "s", "z"], ["q"]), node("DequantizeLinear", ["q", "s", "z"])]
+    casts = [node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16), node("Cast", ["h"], to=TensorProto.FLOAT)]
+    programs = [load(build(nodes, x, constants=constants, opset=21)) for nodes in (pair, casts, [node("Floor", ["x"])])]
+    assert [stepped(p, 1e-4) for p in programs] == [2.0**-7, 2.0**-10, 1e-4]
+    assert stepped(programs[0], 0.5) == 0.5
+    y = {"y": np.array([1.0, -0.5], np.float32)}
+    for program, passed in zip(programs, (True, False, False), strict=True):
+        assert compare_outputs({"y": y["y"] + np.float32(0.005)}, y, stepped(program, 1e-4)).passed == passed
 
 
 def test_the_expression_of_a_pair() -> None:

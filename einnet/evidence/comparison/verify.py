@@ -12,6 +12,7 @@ import numpy as np
 from einnet.errors import BackendError
 from einnet.evidence.comparison.verdicts import nowhere_a_number
 from einnet.evidence.report.schema import OutputError, Verification
+from einnet.expr.nodes import Body, Call, children, walk
 from einnet.graph.dtypes import NUMPY
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import Plan
@@ -25,6 +26,22 @@ if TYPE_CHECKING:
     from einnet.runtime.timing import Comparison
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+STEPS = {"round": 2.0**-7, "as_f16": 2.0**-10, "as_bf16": 2.0**-7}
+"""How far a result may move, relative to max|y|, where a rounding of the model meets the middle of two numbers: a step of 8 bits, or of the type."""
+
+
+def stepped(program: Program, tolerance: float) -> float:
+    """The tolerance, no less than a step of the roundings that the model does: engines that are equally right take different sides of a middle."""
+    found = {name for node in program.expression_nodes() for scope in walk(node.scope) for name in functions(scope.body)}
+    return max([tolerance, *(STEPS[name] for name in found & STEPS.keys())])
+
+
+def functions(body: Body) -> set[str]:
+    """The names of the functions in a body, not entering nested scopes."""
+    own = {body.name} if isinstance(body, Call) else set()
+    return own.union(*map(functions, children(body)))
 
 
 def allowed(y: Array, tolerance: float) -> float:
@@ -121,7 +138,7 @@ class Trial:
         from einnet.graph.onnx.read import runnable
 
         assert settings.threads is not None
-        self.model, self.inputs = runnable(model), inputs
+        self.model, self.inputs, self.program = runnable(model), inputs, program
         self.threads = settings.threads
         begin = time.monotonic()
         with growth() as grown:
@@ -134,7 +151,7 @@ class Trial:
         """Run the program and compare: passed if every output's error is within tolerance of max|y|."""
         got = executable(dict(self.inputs))
         executable.release()
-        return compare_outputs(got, self.expected, tolerance)
+        return compare_outputs(got, self.expected, stepped(self.program, tolerance))
 
     def compare(self, programs: Mapping[str, Executable], seconds: float) -> dict[str, Any]:
         """Interleaved timings of ONNX Runtime and of the programs; "noise" is an A-against-A ratio, "rounds" the whole comparison.
