@@ -28,7 +28,7 @@ from einnet.search.candidates import Candidate, candidates
 from einnet.search.forms import Form
 from einnet.search.space import Options
 from tests.drawn import plan_of_any
-from tests.models.random_graphs import halved, random_graph
+from tests.models.random_graphs import halved, random_graph, rounded
 from tests.models.random_nodes import OPSETS
 
 LARGEST = np.finfo(np.float32).max
@@ -57,11 +57,13 @@ def as_onnx(plan: Plan, model: onnx.ModelProto) -> bytes:
     return bytes(export(plan, max(opset(model), LEAST_OPSET)).SerializeToString())
 
 
-def agree(seed: int, native: bool, half: bool = False) -> str:
-    """What is wrong with the random model of that seed, or with the same one on float16; empty if nothing is."""
+def agree(seed: int, native: bool, kind: str = "") -> str:
+    """What is wrong with the random model of that seed, or the same one on float16, or with roundings inside; empty if nothing is."""
     model, dtype, tolerance = random_graph(seed), np.float32, 1e-3
-    if half:
+    if kind == "float16":
         model, dtype, tolerance = halved(model), np.float16, 2e-3
+    if kind == "rounded":
+        model = rounded(model, seed)
     try:
         reference = Session(model.SerializeToString(), 1)
         numbers = np.random.default_rng(seed)
@@ -129,7 +131,11 @@ def test_native() -> None:
 
 def test_on_float16() -> None:
     """Rounded where a value leaves the model, which the reference does too, and beside that where it only moves elements."""
-    assert [p for seed in range(300, 310) if (p := agree(seed, native=seed % 4 == 0, half=True))] == []
+    assert [p for seed in range(300, 310) if (p := agree(seed, native=seed % 4 == 0, kind="float16"))] == []
+
+
+def test_with_casts_and_quantisation_inside() -> None:
+    assert [p for seed in range(400, 408) if (p := agree(seed, native=seed == 402, kind="rounded"))] == []
 
 
 @pytest.mark.slow

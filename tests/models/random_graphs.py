@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -53,4 +55,30 @@ def halved(model: onnx.ModelProto) -> onnx.ModelProto:
         if weight.data_type == TensorProto.FLOAT and weight.name not in kept:
             with np.errstate(over="ignore"):
                 weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight).astype(np.float16), weight.name))
+    return made
+
+
+def rounded(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
+    """The same graph with some of its values cast to float16 and back, or quantised and back."""
+    made, rng = onnx.ModelProto(), Random(seed)
+    made.CopyFrom(model)
+    nodes = list(made.graph.node)
+    del made.graph.node[:]
+    outputs = {o.name for o in made.graph.output}
+    for n, node in enumerate(nodes):
+        made.graph.node.append(node)
+        if node.output[0] in outputs or rng.random() < 0.4:
+            continue
+        source, result = f"{node.output[0]}/exact", node.output[0]
+        made.graph.node[-1].output[0] = source
+        if rng.random() < 0.5:
+            there = helper.make_node("Cast", [source], [f"between{n}"], to=TensorProto.FLOAT16)
+            back = helper.make_node("Cast", [f"between{n}"], [result], to=TensorProto.FLOAT)
+        else:
+            made.graph.initializer.append(numpy_helper.from_array(np.array(rng.uniform(0.01, 0.1), np.float32), f"scale{n}"))
+            made.graph.initializer.append(numpy_helper.from_array(np.array(rng.randint(0, 255), np.uint8), f"zero{n}"))
+            ends = [f"scale{n}", f"zero{n}"]
+            there = helper.make_node("QuantizeLinear", [source, *ends], [f"between{n}"])
+            back = helper.make_node("DequantizeLinear", [f"between{n}", *ends], [result])
+        made.graph.node.extend((there, back))
     return made
