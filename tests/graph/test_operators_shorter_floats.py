@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 
+from einnet.evidence.comparison.verify import compare_outputs
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import GIVEN_OUT, load
 from einnet.graph.program import Opaque, Program
@@ -114,3 +115,13 @@ def test_an_input_and_a_constant_given_out() -> None:
 def test_integers_become_float16_where_float32_has_them() -> None:
     check([node("Cast", ["i"], ["h"], to=TensorProto.FLOAT16), node("Mul", ["h", "x"])], {"x": half((3,))}, {"i": np.array([1, 2049, 30001])})
     check([node("Cast", ["i"], ["h"], to=TensorProto.FLOAT16), node("Mul", ["h", "x"])], {"x": half((3,)), "i": np.array([1, 2, 3])}, opaque=["Cast"])
+
+
+@pytest.mark.parametrize(("kind", "apart", "passed"), [
+    (np.float16, 4, True), (np.float16, 5, False), (np.float32, 4096, False), (np.float32, 100, True),
+])  # fmt: skip
+def test_an_output_passes_within_some_units_of_its_type(kind: type[np.floating], apart: int, passed: bool) -> None:
+    y = {"y": np.array([1.0, 0.5], kind)}
+    found = compare_outputs({"y": y["y"] + kind(apart) * np.finfo(kind).eps}, y, 1e-4)
+    assert found.passed == passed
+    assert found.tolerance == (2.0**-8 if kind is np.float16 else 1e-4)
