@@ -59,3 +59,20 @@ def test_rounded_programs_stay_within_their_bounds(name: str, seed: int) -> None
         assert finer["problems"], "numbers of a coarser arithmetic pass for float32"
         assert np.isfinite(finer["bound"])
         assert finer["bound"] < numbers["bound"]
+
+
+def test_what_is_computed_of_a_rounded_tensor_is_not_rounded_itself() -> None:
+    """A tensor that stands for itself ends what is known of its making."""
+    program, plan, _ = forced(tiny("fsrcnn"), 1, states=40)
+    places = [n for n, k in enumerate(plan.kernels) if isinstance(k, Contraction)]
+    assert len(places) > 1
+    found = []
+    for place in (places[0], places[-1]):
+        kernel = plan.kernels[place]
+        assert isinstance(kernel, Contraction)
+        other = (*plan.kernels[:place], kernel.in_arithmetic(BF16), *plan.kernels[place + 1 :])
+        lifting = proven(program, replace(plan, kernels=other), []).lifting
+        found.append({name for name, lifted in lifting.found.items() if lifted.arithmetic == BF16})
+    first, last = found
+    assert first and last
+    assert first.isdisjoint(last)
