@@ -30,7 +30,8 @@ def places(body: str, other: str | None = None, declared: str = DECLARED) -> set
     ("{L[x<800] {L[y<800] select(y>=123, 2, 3)}[x-40]}[h]", {0, 39, 40, 162, 163, 799, 800}),
     ("relu(val(h) - 321)", {0, 1, 2, 320, 321, 322}), ("relu(val(2*h) - 321)", {0, 1, 160, 161}), ("relu(val(h) - 7/2)", {0, 1, 2, 3, 4}),
     ("2", set()), ("relu(val(899-h) - 321)", {577, 578, 579, 897, 898, 899}), ("select(700-h==0, 2, 3)", {0, 700, 701}),
-    ("{L[x<900] relu(val(x) - 321)}[h]", {0, 1, 2, 320, 321, 322, 899}), ("relu(2*val(h) - 641)", {0, 1, 2, 3, 319, 320, 321, 640, 641, 642}),
+    ("{L[x<900] relu(val(x) - 321)}[h]", {0, 1, 2, 320, 321, 322, 899}), ("relu(val(h/2) - 321)", {0, 2, 4, 640, 642, 644}),
+    ("relu(val(h) - 899)", {0, 1, 2, 898, 899}), ("relu(2*val(h) - 641)", {0, 1, 2, 3, 319, 320, 321, 640, 641, 642}),
 ])  # fmt: skip
 def test_where_something_changes(body: str, expected: set[int]) -> None:
     assert places(body) == expected
@@ -39,7 +40,8 @@ def test_where_something_changes(body: str, expected: set[int]) -> None:
 @pytest.mark.parametrize(("body", "expected"), [
     ("B[h-3,899-h]", {2, 3, 899}), ("B[h/2,h-100]", {100}), ("B[h/3,h-100]", {99}), ("{L[10<=x<800,y<900] B[x,y]}[h/2,h+885]", set()),
     ("{L[x<100,y<900] B[x,y]}[h/2,h-100]", {100, 198, 200}), ("{L[x<100,y<900] B[x,y]}[h/2,h-198]", {198, 200}),
-    ("{L[x<450] select(x>=123, 2, 3)}[h/2]", {0, 244, 246, 898}),
+    ("{L[x<450] select(x>=123, 2, 3)}[h/2]", {0, 244, 246, 898}), ("{L[x<450] select(x>=123, 2, 3)}[(898-h)/2]", {0, 652, 654, 898}),
+    ("B[h+1,h-900]", set()), ("B[h+350,h-550]", {549, 550}), ("B[h+350,h-551]", set()),
 ])  # fmt: skip
 def test_an_edge_counts_where_all_other_indices_are_inside(body: str, expected: set[int]) -> None:
     """A place between two elements is outside, too."""
@@ -75,6 +77,22 @@ def test_entries_of_tables_that_differ() -> None:
     sides = [parse(f"{t}L[i<2,h<3] C[i,h]") for t in tables]
     assert {"i": 1, "h": 1} in list(points_of_events(*sides))
     assert {"i": 1, "h": 1} not in list(points_of_events(sides[0], sides[0]))
+
+
+@pytest.mark.parametrize(("index", "point"), [("1-i,2-h", {"i": 0, "h": 1}), ("i,h/2", {"i": 1, "h": 2})])
+def test_an_entry_is_where_it_is_read(index: str, point: dict[str, int]) -> None:
+    tables = "C : weight f32[2,3] = [1,2,3,4,5,6]\n", "C : weight f32[2,3] = [1,2,3,4,7,6]\n"
+    sides = [parse(f"{t}L[i<2,h<3] C[{index}]") for t in tables]
+    assert [p for p in points_of_events(*sides) if len(p) == 2] == [point]
+
+
+def test_entries_of_tables_of_other_shapes_are_not_compared() -> None:
+    two = "C : weight f32[2,3] = [1,2,3,4,5,6]\n"
+    for other in ("D : weight f32[3,2] = [1,2,3,4,7,6]\n", "D : weight f32[2,2] = [1,2,3,7]\n"):
+        sides = [parse(f"{two}{other}L[i<2,h<3] {body}") for body in ("C[i,h]", "D[h,i]")]
+        assert not any(len(p) == 2 for p in points_of_events(*sides))
+    both = [parse(f"{two}D : weight f32[2,3] = [1,2,3,4,7,6]\nL[i<2,h<3] {body}") for body in ("C[i,h]", "C[i,h]*D[i,h]")]
+    assert not any(len(p) == 2 for p in points_of_events(*both)), "both sides read C"
 
 
 def table(name: str, numbers: list[int], rows: int = 64) -> str:

@@ -124,6 +124,7 @@ def main() -> int:
     parser.add_argument("--rows", type=Path, help="what was found, one change in a line; what stands there is not tried again")
     parser.add_argument("--again", action="store_true", help="tries what survives there once more")
     parser.add_argument("--most", type=float, default=MOST, help="processor seconds of the tests of one change, as they take unchanged")
+    parser.add_argument("--unweighed", action="store_true", help="does not look at what survivors do to verdicts: quicker, and they are open")
     parser.add_argument("--tell", action="store_true", help="writes benchmarks/results/mutants.json and .md from --rows")
     parser.add_argument("--shard", default="0/1", help="such as 0/2 and 1/2 for two processes")
     options = parser.parse_args()
@@ -132,7 +133,7 @@ def main() -> int:
     before = [r for r in rows if not options.again or r["found by"] not in ALIVE or key(r) in explained()]
     plugin = Plugin(
         list(modules_of(options.modules)), options.sample, options.seed, options.cache, (int(part), int(parts)),
-        verdicts.judged(options.cache.with_suffix(".verdicts") if options.cache else None),
+        () if options.unweighed else verdicts.judged(options.cache.with_suffix(".verdicts") if options.cache else None),
         done=lambda found: keep(options.rows, found), before=set(map(key, before)), most=options.most,
         weighed={key(r): (str(r["verdicts"]), str(r["shown"])) for r in rows if r["verdicts"]},
     )  # fmt: skip
