@@ -59,7 +59,8 @@ def test_checker_finds_bounds_that_are_too_small(name: str) -> None:
 
 def test_whole_numbers_are_not_rounded() -> None:
     """A product rounds once; a constant that is no whole number did before."""
-    for text, count in (("2*A[h]", 1), ("3*A[h]", 1), ("1/3*A[h]", 2), ("5/2*A[h]", 2), ("A[h] + 3", 1), ("A[h] + 1/3", 2), ("A[h]", 0)):
+    for text, count in (("2*A[h]", 1), ("3*A[h]", 1), ("1/3*A[h]", 2), ("5/2*A[h]", 2), ("A[h] + 3", 1), ("A[h] + 1/3", 2), ("A[h]", 0),
+                        ("val(h)", 0), ("select(h>=3, A[h], 0)", 0), ("select(h>=3, A[h], A[h] + 3)", 1), ("relu(A[h])", 1)):  # fmt: skip
         assert roundings(parse(f"A : f32[4]\nL[h<4] {text}")) == count, text
 
 

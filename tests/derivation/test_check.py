@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from einnet.derivation.checker import check as check_module
 from einnet.derivation.checker.cases import Part, _parts, equal_by_cases
 from einnet.derivation.checker.check import MOST_POINTS, Difference, check, check_equal
 from einnet.derivation.checker.oracle import Witness
@@ -347,3 +348,16 @@ def test_paths_reach_repeated_scopes_one_by_one() -> None:
     check(derivation)
     assert subscope(derivation.end, (0,)) == subscope(start, (0,))
     assert subscope(derivation.end, (1,)) == new
+
+
+def test_all_points_are_compared_where_both_sides_can_be_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else those that are chosen; in either order of the sides, and no matter which of them is dear."""
+    seen: list[int] = []
+    monkeypatch.setattr(check_module, "witness", lambda before, after, chosen, every: seen.append(len(every)) or len(every))
+    cheap, dear = (parse(f"A : f32[904]\nL[h<900] {body}") for body in ("relu(A[h])", "max[k<4] A[h+k]"))
+    for budget, all_ in ((3600, True), (3599, False), (899, False)):
+        monkeypatch.setattr(check_module, "_BUDGET", budget)
+        for sides in ((cheap, dear), (dear, cheap)):
+            proof = check_module._test(*sides, (), "tried")
+            assert (seen[-1] == 900) == all_ and 0 < proof.points < 900
+            assert proof.details == f"tried; equal at {seen[-1]} values, zeros, ties and constants among them"

@@ -160,6 +160,26 @@ def test_one_tensor_of_another_kind() -> None:
         assert 1 <= sum(v != 0 for v in sparse) <= 12, "about one of 32 that are summed"
 
 
+@pytest.mark.parametrize(("read", "sparse"), [(1, 2), (2, 2), (3, 3), (32, 32)])
+def test_of_what_a_value_reads_about_one_element_is_not_0(read: int, sparse: int) -> None:
+    assert [d.choice(A).sparse for d in made(read=read) if d.title.startswith("A sparse")] == [sparse, sparse]
+
+
+def test_every_second_tensor_is_the_opposite() -> None:
+    four = parse("A : f32[96]\nB : f32[96]\nC : f32[96]\nD : f32[96]\nL[i<96] max(A[i]*B[i], C[i]*D[i])")
+    (draw,) = [d for d in made(four, four) if d.title == "opposite, generic"]
+    a, b, c, d = (values(draw, Tensor(name, (96,))) for name in "ABCD")
+    assert a == c and b == d == [-v for v in a]
+
+
+def test_by_how_much_a_tensor_is_moved() -> None:
+    for d in made():
+        if d.title.startswith("tied, A moved by "):
+            assert values(d)[7] - values(d, B)[7] == Fraction(d.title.rpartition(" ")[2])
+    (negative,) = [d for d in made() if d.title == "A negative"]
+    assert (min(negative.choice(A).palette), max(negative.choice(A).palette)) == (-5, Fraction(-1, 8))
+
+
 def test_numbers_that_one_side_alone_has_come_first() -> None:
     before, after = parse("A : f32[8]\nL[i<8] 5*A[i] + 7"), parse("A : f32[8]\nL[i<8] 5*A[i] + 9")
     all_ = [d.title for d in made(before, after) if d.title.startswith("all elements ")]

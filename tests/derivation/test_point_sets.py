@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -49,6 +51,14 @@ def test_places_walked_otherwise_are_proven(one: str, other: str) -> None:
     for before, after in ((one, other), (other, one)):
         assert equal_as_sets(parse(HEAD + before), parse(HEAD + after))
         assert check_equal(parse(HEAD + before), parse(HEAD + after)).method == "inline"
+
+
+def test_what_both_sides_read_unchanged_is_a_factor_like_a_tensor() -> None:
+    """A sum within a function has places of its own, unless both sides have it as it is."""
+    shared = r"relu({L[k<16] Σ[j<16] A[j]*B[k+j]}[\1])"
+    before, after = (parse(HEAD + re.sub(r"X\[([^\]]*)\]", shared, text)) for text in (WHOLE, CHUNKS))
+    assert not equal_as_sets(before, after)
+    assert check_equal(before, after).method == "inline"
 
 
 @pytest.mark.parametrize(

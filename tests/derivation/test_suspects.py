@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 
+from einnet.derivation.checker import suspects
 from einnet.derivation.checker.suspects import _at_conditions, _constants, _edges, _integers, _near, _scattered, points_to_compare
 from einnet.expr.index import var
 from einnet.expr.nodes import Cond, Scope
@@ -43,6 +45,24 @@ def test_a_few_conditions_take_their_share() -> None:
     scope = parse(f"A : f32[9000]\nL[h<9000] {body}")
     assert rows(scope, scope, (scope, scope), 64) == rows(scope, scope, (scope, scope), 64)
     assert len(rows(scope, scope, (scope,), 64)) > 64
+
+
+def test_conditions_give_two_points_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suspects, "_scattered", lambda *given: ())
+    plain = parse("A : f32[9000]\nL[h<9000] A[h]")
+    many = parse("A : f32[9000]\nL[h<9000] " + " + ".join(f"select(h>={100 * n}, A[h], 0)" for n in range(1, 30)))
+    assert [len(rows(plain, plain, (many,), count)) for count in (8, 16, 60)] == [16, 32, 60], "all there are in the end"
+
+
+def test_all_entries_of_a_table_as_far_as_they_can_be_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = "M : weight f32[5,3] = [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15]\nX : f32[9000,4]\n"
+    cheap, dear = (parse(f"{declared}L[i<5,h<9000,k<3] {body}") for body in ("M[i,k]", "Σ[j<4] M[i,k]*X[h,j]"))
+    for sides in ((cheap, dear), (dear, cheap)):
+        for most, times in ((60, 2), (59, 0)):
+            monkeypatch.setattr(suspects, "_MOST_AT_ENTRIES", most)
+            found = list(suspects._at_entries(*sides, random.Random(1)))
+            assert sorted((i, k) for i, _, k in found) == sorted([(i, k) for i in range(5) for k in range(3)] * times)
+            assert all(0 <= h < 9000 for _, h, _ in found)
 
 
 def test_sides_of_a_condition() -> None:

@@ -281,7 +281,7 @@ def _test(before: Scope, after: Scope, forms: tuple[Scope, ...], reason: str) ->
         raise Difference(_differing(before, after, found.point, str(found)), found.point, found)
     if not found:
         raise CertificateError(f"{reason}, and no value that both sides have could be computed exactly enough to compare")
-    return Proof("random", f"{reason}; equal at {found} values, zeros, ties and constants among them", min(len(chosen), total))
+    return Proof("random", f"{reason}; equal at {found} values, zeros, ties and constants among them", len(chosen))
 
 
 def _differing(before: Scope, after: Scope, at: tuple[int, ...], values: str) -> str:

@@ -107,7 +107,7 @@ class Draw:
         """Elements at flat addresses as exact rationals, in an array of objects."""
         address = np.asarray(address)
         out = np.empty(address.shape, dtype=object)
-        out.reshape(-1)[:] = [self.exact(t, int(a)) for a in address.reshape(-1)]
+        out.ravel()[:] = [self.exact(t, int(a)) for a in address.flat]
         return out
 
     def enclosures(self, t: Tensor, address: Integers) -> Intervals:
