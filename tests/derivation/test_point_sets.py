@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from einnet.derivation.checker import point_sets
 from einnet.derivation.checker.check import check, check_bound, check_equal
 from einnet.derivation.checker.point_sets import equal_as_sets
 from einnet.derivation.moves.rule import Rewrite
@@ -16,7 +17,9 @@ from einnet.derivation.rules.chunk import chunk
 from einnet.derivation.rules.triangle import triangle
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import CertificateError
-from einnet.expr.nodes import tensors
+from einnet.expr.nodes import Scope, tensors
+from einnet.expr.normal.inline import OutOfReach, terms_of
+from einnet.expr.normal.terms import Term
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.search.work import flops
@@ -51,6 +54,24 @@ def test_places_walked_otherwise_are_proven(one: str, other: str) -> None:
     for before, after in ((one, other), (other, one)):
         assert equal_as_sets(parse(HEAD + before), parse(HEAD + after))
         assert check_equal(parse(HEAD + before), parse(HEAD + after)).method == "inline"
+
+
+def test_what_has_no_terms_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    def beyond(scope: Scope) -> list[Term]:
+        raise OutOfReach("too large")
+
+    monkeypatch.setattr(point_sets, "terms_of", beyond)
+    assert equal_as_sets(parse(HEAD + WHOLE), parse(HEAD + CHUNKS)) is False
+
+
+def test_so_many_terms_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On either side."""
+    whole, chunks = parse(HEAD + WHOLE), parse(HEAD + CHUNKS)
+    most = len(terms_of(chunks))
+    assert most > len(terms_of(whole))
+    for limit, proven in ((most, True), (most - 1, False)):
+        monkeypatch.setattr(point_sets, "MOST_TERMS", limit)
+        assert equal_as_sets(whole, chunks) is equal_as_sets(chunks, whole) is proven
 
 
 def test_what_both_sides_read_unchanged_is_a_factor_like_a_tensor() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from fractions import Fraction
 from itertools import islice
 
 import numpy as np
@@ -11,18 +12,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from einnet.derivation.checker.slice_places import parts, points
 from einnet.derivation.checker.slices import Place, Slices, sliced
 from einnet.derivation.ranged import RangedFile
 from einnet.derivation.rules import RULES
 from einnet.derivation.steps import Step
 from einnet.errors import CertificateError, EinNetError
-from einnet.expr.nodes import Scope, tensors
-from einnet.expr.sized import Unsliced
+from einnet.expr.index import ZERO, Index, Range, var
+from einnet.expr.nodes import Const, Iter, Scope, tensors
+from einnet.expr.sets import PARAMETER
+from einnet.expr.sized import SLICE, Frame, Sized, Unsliced
 from einnet.expr.values.evaluate import evaluate
 from tests.derivation.copies import SIZES, copies, written
 
 WRITTEN = re.compile(r"(?<![\w.'])(?:\d+\*)?N\b|(?<![\w.'])\d+|n'")
 """Integers, sizes and the iterator of the copies."""
+
+A, B, S, N = var("m#a"), var("m#b"), var(SLICE), var(PARAMETER)
 
 INSTEAD = ("1", "2", "3", "0", "N", "2*N", "N//2", "n'", "(n'+1)", "(N-1)", "-n'", "(n'//2)", "(n'%2)", "(n'*N)", "(N+n')", "n'%N")
 
@@ -154,6 +160,13 @@ SLICED = {
     "an equation between blocks": ("L[m<2*N,c<8] select(m//N==1, B[m,c], val(c))", 1),
     "a nested scope along other dimensions": ("L[n<N,c<8] {L[m<8*N] A[m//8,m%8]}[8*n+7-c]", 1),
     "padding": ("L[n<N,c<8] Σ[r<3] A[n,c+r-1]|1", 1),
+    "outside at every size": ("L[n<N,c<8] A[n,c] + A[n+N,c] + A[n-N,c]", 1),
+    "a block that there is not, elsewhere": ("L[m<2*N,c<8] B[m,c]*W[m//N] + B[m+2*N,c+N] + B[m-2*N,c+N]", 1),
+    "elements outside at every size": ("L[n<N,c<8] A[n,c] + W[c+8*N] + W[c-8*N]", 1),
+    "elements below the first at every size": ("L[n<N,c<8] A[n,c] + {L[3<=x<11] W[x-3]}[c-8*N]", 1),
+    "between two elements at every size": ("L[n<N,c<8] A[n,c] + W[(2*c+2*N+1)/2]", 1),
+    "from a block on": ("L[m<6*N] select(m>=2*N, C[m]*W[m%2], 0)", 2),
+    "up to a block": ("L[m<6*N] select(2*N-1-m>=0, C[m]*W[m%2], 0)", 2),
     "the greatest of a window": ("L[n<N] max[c<9] A[n,c-1]|-inf", 1),
 }
 
@@ -192,6 +205,10 @@ REFUSED = {
     "a number of slices": ("L[5<=n<N,c<8] A[n,c]", "does not start at 0"),
     "not declared": ("L[n<N,c<8] D[n,c]", "tensor D is not declared"),
     "no derivation of a range": ("L[n<5,c<8] A[n,c]", "the result has no dimension"),
+    "the last element at one size": ("L[n<N,c<8] A[n,c]*W[7*N]", "the read W[7*N]: it is not the same in all slices"),
+    "the first of a block": ("L[m<2*N,c<8] select(m==N, A[m-N,c], B[m,c])", "it is not the same in all slices"),
+    "the last of a block": ("L[m<2*N,c<8] select(N-1-m==0, A[m,c], B[m,c])", "it is not the same in all slices"),
+    "the last of a block of two": ("L[m<6*N] select(2*N-1-m==0, C[m]*W[m%2], 0)", "it is not the same in all slices"),
     "a nested scope that takes one": ("L[n<N,c<8] A[n,c]*{L[c<8] A[0,c]}[c]", "does not follow the slices"),
 }
 
@@ -225,6 +242,12 @@ def test_what_is_right_at_1_and_wrong_at_2_has_no_proof(name: str):
     assert isinstance(text.for_every_size(), str)
     with pytest.raises(CertificateError, match="at N = 2"):
         text.check()
+
+
+def test_results_of_other_shapes_are_not_sliced():
+    text = file(f"{DECLARED}from L[n<N,c<8] A[n,c]\nby fold\n   L[n<N,c<7] A[n,c]\n")
+    with pytest.raises(Unsliced, match="the results have different shapes"):
+        sliced(text.sized())
 
 
 def test_what_is_wrong_within_a_slice_is_told_with_the_size():
@@ -265,6 +288,34 @@ def test_what_is_no_derivation_has_no_proof(body: str):
     assert isinstance(text.for_every_size(), str)
     with pytest.raises(CertificateError, match="at N = 1"):
         text.check()
+
+
+def frame_of(place: Place | None) -> Frame:
+    return points(Scope((Iter("m", 0, 6),), (Iter("k", 1, 4),), Const(Fraction(1))), place)
+
+
+@pytest.mark.parametrize(("blocks", "stride", "ranges", "many", "rest"), [
+    (3, 2, {"m#a": (0, 3), "m#b": (0, 2)}, 2 * A, 2 * S + B), (2, 3, {"m#a": (0, 2), "m#b": (0, 3)}, 3 * A, 3 * S + B),
+    (1, 6, {"m#b": (0, 6)}, ZERO, 6 * S + B), (6, 1, {"m#a": (0, 6)}, A, S), (1, 1, {}, ZERO, S),
+])  # fmt: skip
+def test_points_of_a_slice(blocks: int, stride: int, ranges: dict[str, Range], many: Index, rest: Index):
+    frame = frame_of(Place(0, blocks, stride))
+    assert frame.iterators["m"] == Sized(many, rest) and frame.iterators["k"] == Sized(ZERO, var("k"))
+    assert frame.ranges == {**ranges, "k": (1, 4)}
+
+
+def test_blocks_and_places_within_a_slice():
+    """An index that leaves a slice at one end is in the block beside it."""
+    place = Place(0, 3, 2)
+    frame = frame_of(place)
+    for moved in (0, -1, 1):
+        assert parts(frame, Sized(2 * A, 2 * S + B + 2 * moved * N), place) == (A + moved, 2 * S + B)
+    with pytest.raises(Unsliced, match="in parts"):
+        parts(frame, Sized(3 * A, 2 * S + B), place)
+    with pytest.raises(Unsliced, match="not the same at all points"):
+        parts(frame, Sized(2 * A, 2 * S + B + 1), place)
+    assert parts(frame, Sized(Index((), 5), B), Place(0, 1, 2)) == (ZERO, B + 5 * N)
+    assert parts(frame, Sized(Index((), 4), B), Place(0, 3, 2)) == (Index((), 2), B), "one block of all"
 
 
 @pytest.mark.slow

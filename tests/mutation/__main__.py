@@ -8,6 +8,7 @@ only makes it slower or more cautious. What is left is open.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import json
 import sys
@@ -71,9 +72,18 @@ def key(told: dict[str, str | int]) -> tuple[str, str, str]:
 
 
 def rows_of(path: Path | None) -> list[dict[str, str | int]]:
-    """Changes that were judged before, one in a line; of one that was judged again the last."""
+    """Changes that were judged before, one in a line, as far as there still are such; of one that was judged again the last."""
     lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
-    return list({key(told): told for told in map(json.loads, lines)}.values())
+    last = {key(told): told for told in map(json.loads, lines)}
+    there = {(name, *change) for name in {module for module, _, _ in last} for change in named(name)}
+    return [told for which, told in last.items() if which in there]
+
+
+@functools.lru_cache
+def named(module: str) -> tuple[tuple[str, str], ...]:
+    """The function and the words of each change of a module."""
+    path = f"{module.replace('.', '/')}.py"
+    return tuple((c.function, c.what) for c in changes(Path(path).read_text(encoding="utf-8"), path))
 
 
 def status(told: dict[str, str | int], reasons: dict[tuple[str, str, str], str]) -> str:
@@ -90,10 +100,8 @@ def summary(rows: Sequence[dict[str, str | int]]) -> dict[str, dict[str, int]]:
     reasons = explained()
     told: dict[str, dict[str, int]] = {}
     for name in dict.fromkeys(str(r["module"]) for r in rows):
-        path = f"{name.replace('.', '/')}.py"
         counts = Counter(status(r, reasons) for r in rows if r["module"] == name)
-        everything = len(list(changes(Path(path).read_text(encoding="utf-8"), path)))
-        told[name] = {"changes": everything, "tried": counts.total(), **{s: counts[s] for s in STATUS}}
+        told[name] = {"changes": len(named(name)), "tried": counts.total(), **{s: counts[s] for s in STATUS}}
     return told
 
 
