@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from einnet.derivation.checker import point_sets
 from einnet.derivation.checker.check import check, check_bound, check_equal
-from einnet.derivation.checker.point_sets import equal_as_sets
+from einnet.derivation.checker.point_sets import equal_as_sets, gathered
 from einnet.derivation.moves.rule import Rewrite
 from einnet.derivation.rules.chunk import chunk
 from einnet.derivation.rules.triangle import triangle
@@ -56,6 +57,25 @@ def test_places_walked_otherwise_are_proven(one: str, other: str) -> None:
         assert check_equal(parse(HEAD + before), parse(HEAD + after)).method == "inline"
 
 
+@pytest.mark.parametrize(("text", "found"), [
+    ("2*val(h) + 3*val(k)", "val(2*h+3*k)"), ("A[h]*val(h)*2 + A[h]*val(k)", "val(2*h+k)*A[h]"), ("val(h)/2 + A[h]", "val(h) / 2 + A[h]"),
+    ("relu(2*val(h) + val(k))", "relu(val(2*h+k))"), ("A[h] + 3", "A[h] + 3"), ("A[h]", "A[h]"), ("val(h)*val(k)", "val(h)*val(k)"),
+    ("5*A[h] + A[h]*2", "7*A[h]"), ("5*A[h] + (-4)*A[h]", "A[h]"), ("3 + (-2) + A[h]", "1 + A[h]"), ("1/2*val(h)*val(k)*3", "val((3*h)/2)*val(k)"),
+    ("A[h]*B[k]*2 + 1/2*A[h]*B[k]*val(h)", "val((h+4)/2)*A[h]*B[k]"), ("(2/3)*A[h]*val(h)", "val((2*h)/3)*A[h]"),
+])  # fmt: skip
+def test_multiples_of_one_are_gathered(text: str, found: str) -> None:
+    scope = parse(f"{HEAD}L[h<4,k<4] {text}")
+    assert replace(scope, body=gathered(scope.body)).text() == f"L[h<4,k<4] {found}"
+
+
+def test_a_place_that_is_reached_twice_is_no_place_of_a_union() -> None:
+    once = parse(HEAD + "L[t<4] Σ[s<16] X[s]*A[t]")
+    twice = parse(HEAD + "L[t<4] {L[t<4] Σ[s<8] X[s]*A[t]}[t] + {L[t<4] Σ[s<8,r<2] X[8+s]*A[t]}[t]")
+    again = parse(HEAD + "L[t<4] {L[t<4] Σ[s<12] X[s]*A[t]}[t] + {L[t<4] Σ[s<8] X[8+s]*A[t]}[t]")
+    for wrong in (twice, again):
+        assert equal_as_sets(once, wrong) is equal_as_sets(wrong, once) is False
+
+
 def test_what_has_no_terms_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     def beyond(scope: Scope) -> list[Term]:
         raise OutOfReach("too large")
@@ -78,8 +98,18 @@ def test_what_both_sides_read_unchanged_is_a_factor_like_a_tensor() -> None:
     """A sum within a function has places of its own, unless both sides have it as it is."""
     shared = r"relu({L[k<16] Σ[j<16] A[j]*B[k+j]}[\1])"
     before, after = (parse(HEAD + re.sub(r"X\[([^\]]*)\]", shared, text)) for text in (WHOLE, CHUNKS))
-    assert not equal_as_sets(before, after)
+    more = (parse(f"{HEAD}L[t<16] {scope.text().partition(' ')[2]} + {{L[t<16] Σ[s<3] P[s+t]}}[t]") for scope in (before, after))
+    assert not equal_as_sets(before, after) and not equal_as_sets(*more)
     assert check_equal(before, after).method == "inline"
+
+
+def test_all_products_have_their_places() -> None:
+    """One of two is not enough."""
+    both = parse(HEAD + "L[t<4] Σ[s<12] (X[s]*A[t] + P[s]*B[t])")
+    for x, p, equal in ((5, 5, True), (5, 6, False), (6, 5, False)):
+        parts = [f"{{L[t<4] Σ[s<5] {f}}}[t] + {{L[t<4] Σ[{n}<=s<12] {f}}}[t]" for f, n in (("X[s]*A[t]", x), ("P[s]*B[t]", p))]
+        cut = parse(f"{HEAD}L[t<4] {' + '.join(parts)}")
+        assert equal_as_sets(both, cut) is equal_as_sets(cut, both) is equal
 
 
 @pytest.mark.parametrize(

@@ -165,6 +165,7 @@ SLICED = {
     "elements outside at every size": ("L[n<N,c<8] A[n,c] + W[c+8*N] + W[c-8*N]", 1),
     "elements below the first at every size": ("L[n<N,c<8] A[n,c] + {L[3<=x<11] W[x-3]}[c-8*N]", 1),
     "between two elements at every size": ("L[n<N,c<8] A[n,c] + W[(2*c+2*N+1)/2]", 1),
+    "an odd number at every size": ("L[m<2*N,c<8] select(2*N-1-2*m==0, val(c), B[m,c]*W[m//N])", 1),
     "from a block on": ("L[m<6*N] select(m>=2*N, C[m]*W[m%2], 0)", 2),
     "up to a block": ("L[m<6*N] select(2*N-1-m>=0, C[m]*W[m%2], 0)", 2),
     "the greatest of a window": ("L[n<N] max[c<9] A[n,c-1]|-inf", 1),

@@ -31,11 +31,11 @@ STATUS = ("found", "explained", *HARMLESS, "open")
 PAGE = """# What the tests notice
 
 `python -m tests.mutation` makes one change at a time (comparisons, operators, constants, statements, results) and runs the tests that execute the
-changed line, for at most {most:.0f} s of processor time as they take unchanged; some survivors were tried again with more. `found`: a test fails, or
+changed line, for at most {most:.0f} s of processor time as they take unchanged; some were tried with more or less. `found`: a test fails, or
 takes four times as long. The others survive: `explained` ones make no difference to what is computed (`tests/mutation/explained.tsv`); the rest was
 judged by the verdicts of the changed checker on {pairs} pairs, random ones that no test has among them: `alike`, all as before; `cautious`, some that
 were proven are only tested or not told, and nothing else changed; `slower`, they take more than four times as long; `open`, a verdict became wrong,
-a class stricter, or the checker broke. Rows are as they were measured: a survivor may have a test since.
+a class stricter, the checker broke, or nobody looked (`--unweighed`). Rows are as they were measured: a survivor may have a test since.
 Modules that are not here: `mutants-earlier.md`.
 """
 
