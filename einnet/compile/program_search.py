@@ -283,7 +283,7 @@ def options(settings: Settings, share: float, clock: Clock, most: float = inf) -
         states = min(states, FORCED_STATES)
     return Options(
         max_depth=settings.max_depth if explore else 0,
-        rules=settings.rules or EXPLORED,
+        rules=(settings.rules or EXPLORED) if explore else (),  # to join operators is to derive something
         tables=tables_for("onnx" if settings.target == "onnx" else settings.backend, settings.finite),
         converge=settings.converge and explore,
         fingerprint=settings.fingerprint,

@@ -15,6 +15,7 @@ from typing import Union
 from einnet.expr.index import Index, as_index
 from einnet.expr.nodes import Mul, Read, Scope, Tensor, reads, tensors
 from einnet.graph.chains import chained
+from einnet.graph.cuts import bounded
 from einnet.graph.program import Node, Opaque, Program, ProgramNode
 from einnet.graph.rewrite import exchange_in
 
@@ -56,7 +57,7 @@ def pieces(program: Program) -> list[Piece]:
     def whole(positions: Iterable[int]) -> Subprogram:
         return combine([n for k in sorted(positions) if isinstance(n := program.nodes[k], Node)])
 
-    members = chained(program, _Grouping(program).members, lambda positions: whole(positions).expression)
+    members = bounded(program, chained(program, bounded(program, _Grouping(program).members), lambda positions: whole(positions).expression))
     found: list[Piece] = []
     for position, node in enumerate(program.nodes):
         if isinstance(node, Opaque):

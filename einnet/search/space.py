@@ -96,7 +96,7 @@ class Space:
         self.statistics = Statistics()
         self.groups: dict[str, Group] = {}
         self.roots: dict[str, Root] = {}
-        self._ways = Ways(self.options.inner, self.options.few, combine=self._together if "join" in self.options.rules else None)
+        self._ways = Ways(self.options.inner, self.options.few, combine=self._together if "join" in self.options.rules else None, late=self._late)
         self._progress = progress
         self._observer = observer
         self._keeping_s = 0.0
@@ -132,6 +132,10 @@ class Space:
             s.stopped_at = s.states
         return bool(s.stopped)
 
+    def _late(self) -> bool:
+        """The time is over: what has many operators to join is left as it is."""
+        return time.monotonic() > self.options.deadline
+
     def _layer(self, root: Root, depth: int) -> bool:
         """Expand the members of the layer before, the cheapest first, and keep the best forms; whether the layer is complete."""
         self._reach(root, root.group, 0)
@@ -156,7 +160,7 @@ class Space:
         ways = self._ways.of(root.group, depth, self.options.kept)
         root.best = ways[0].cost
         found = {f.key: f for f in map(self._ways.form, ways)}
-        if complete:
+        if complete and not self._late():
             root.kept, root.partial, root.layer = first_of_each(root.kept, found), {}, depth
         else:
             root.partial = found

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import takewhile
 
 from einnet.expr.nodes import Scope
 from einnet.search.forms import Form, after, substitute_child
@@ -40,11 +41,15 @@ Combine = Callable[[Base, Mapping[Scope, Form]], Iterable[Base]]
 class Ways:
     """The best few ways of groups: a group hands `most` to its readers, at most `few` of one structure. `only` says which bases count.
 
-    `combine` gives further bases, with nothing left open, for a base and forms of one kind for its openings, two openings at least.
+    `combine` gives further bases, with nothing left open, for a base and forms of one kind for its openings, two openings at least; none where it
+    is `late`.
     """
 
-    def __init__(self, most: int, few: int, only: Callable[[Base], bool] = lambda base: True, combine: Combine | None = None) -> None:
-        self.most, self.few, self._only, self._combine = most, few, only, combine
+    def __init__(
+        self, most: int, few: int, only: Callable[[Base], bool] = lambda base: True, combine: Combine | None = None,
+        late: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
+        self.most, self.few, self._only, self._combine, self._late = most, few, only, combine, late
         self._known: dict[tuple[Group, int, int], list[Way]] = {}
         self._built: dict[tuple[Group, str], Form] = {}
         self._combined: dict[tuple[str, ...], list[Base]] = {}
@@ -104,7 +109,7 @@ class Ways:
             structure = tuple(sorted((*base.structure, *(part for w in inner for part in w.structure))))
             kind = tuple(sorted((*base.kind, *(part for w in inner for part in w.kind))))
             yield place, Way(group, member, base, inner, cost, key, structure, kind)
-        if self._combine and len(lists) > 1:
+        if self._combine and len(lists) > 1 and not self._late():
             for chosen in alike(lists):
                 for b in self._together(base, chosen, self._combine):
                     yield 0, Way(group, member, b, (), b.cost, b.form.key, b.structure, b.kind)
@@ -112,9 +117,13 @@ class Ways:
     def _together(self, base: Base, chosen: Sequence[Way], combine: Combine) -> list[Base]:
         """What `combine` makes of the base and these ways, once."""
         key = (base.form.key, *(w.key for w in chosen))
-        if key not in self._combined:
-            self._combined[key] = list(combine(base, {o.scope: self.form(w) for o, w in zip(base.openings, chosen)}))
-        return self._combined[key]
+        found = self._combined.get(key)
+        if found is None:
+            made = combine(base, {o.scope: self.form(w) for o, w in zip(base.openings, chosen)})
+            found = list(takewhile(lambda _: not self._late(), made))
+            if not self._late():
+                self._combined[key] = found
+        return found
 
 
 def alike(lists: Sequence[Sequence[Way]]) -> Iterator[tuple[Way, ...]]:

@@ -1,0 +1,90 @@
+"""Groups that would be written out too long are cut: into parts that are short, that are the group together, and that compute the same."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import onnx
+import pytest
+
+from einnet.graph import cuts
+from einnet.graph.cuts import bounded
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
+from einnet.graph.program import Program
+from einnet.graph.split import subprograms
+from einnet.runtime.costs import CpuCost
+from einnet.runtime.cpu.program import Executable
+from einnet.search.candidates import candidates
+from einnet.search.space import Options
+from tests.drawn import plan_of_any
+from tests.graph.cases import reference
+
+
+def parsed(lines: str, outputs: str) -> onnx.ModelProto:
+    text = f'<ir_version: 8, opset_import: ["" : 17]>\nmodel (float[3, 4] x) => ({outputs}) {{\n{lines}\n}}'
+    return onnx.parser.parse_model(text)
+
+
+def gated(blocks: int) -> onnx.ModelProto:
+    """x·cos(x), again and again: written out, each block reads twice what stands before it."""
+    lines, last = [], "x"
+    for n in range(blocks):
+        lines += [f"c{n} = Cos ({last})", f"y{n} = Mul ({last}, c{n})"]
+        last = f"y{n}"
+    return parsed("\n".join(lines), f"float[3, 4] {last}")
+
+
+def running(steps: int) -> onnx.ModelProto:
+    """A state that is read by the next one and by what is given out of it: no value but the last is all that another part needs."""
+    lines, states = [], ["x"]
+    for n in range(steps):
+        lines += [f"g{n} = Cos ({states[-1]})", f"s{n} = Mul (g{n}, {states[-1]})", f"o{n} = Sin (s{n})"]
+        states.append(f"s{n}")
+    total = ", ".join(f"o{n}" for n in range(steps))
+    return parsed("\n".join([*lines, f"y = Concat <axis = 0> ({total})"]), f"float[{3 * steps}, 4] y")
+
+
+def length(program: Program) -> int:
+    return max(cuts._Cuts(program).length({program.nodes.index(n) for n in s.nodes}) for s in subprograms(program))
+
+
+@pytest.mark.parametrize("model", [gated(12), running(10)], ids=["gated", "running"])
+def test_parts_are_short_and_compute_the_same(model: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = prepare(load(model))
+    known = {t.name for t in program.inputs} | set(program.weights)
+    for part in subprograms(program):
+        assert set(part.inputs) <= known, "producers first"
+        known.add(part.output.name)
+    assert {out for _, out in program.outputs} <= known
+    assert length(program) <= cuts.MOST_READS
+    monkeypatch.setattr(cuts, "MOST_READS", inf)
+    assert length(program) > 512, "it would be long"
+    assert len(subprograms(program)) < 4
+    monkeypatch.undo()
+    cost = CpuCost(1, measure=False)
+    plan = plan_of_any(program, Options(max_depth=0), lambda forms: min(candidates(forms, cost.estimates), key=lambda c: c.cost))
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    for name, wanted in reference(model, {"x": x}).items():
+        np.testing.assert_allclose(Executable(plan, 1)({"x": x})[name], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_it_is_cut_where_the_longer_part_is_shortest() -> None:
+    program = load(gated(12))
+    parts = sorted(bounded(program, {23: set(range(24))}).values(), key=min)
+    assert sorted(k for part in parts for k in part) == list(range(24))
+    lengths = [cuts._Cuts(program).length(part) for part in parts]
+    assert max(lengths) <= 512 and len(parts) == 2 and max(lengths) < 2 * min(lengths) + 2
+
+
+def test_what_is_short_stays_whole() -> None:
+    program = load(gated(4))
+    members = {7: set(range(8))}
+    assert bounded(program, members) == members
+
+
+def test_reads_are_counted_as_they_are_written() -> None:
+    program = load(gated(3))
+    found = cuts._Cuts(program)
+    assert [found.length(set(range(n))) for n in (1, 2, 3, 4)] == [1, 3, 4, 9]
