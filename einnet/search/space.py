@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from einnet.derivation.facts import is_copy
 from einnet.derivation.moves.rule import Refused, Rewrite, Rule
@@ -134,7 +135,7 @@ class Space:
 
     def _late(self) -> bool:
         """The time is over: what has many operators to join is left as it is."""
-        return time.monotonic() > self.options.deadline
+        return self.options.deadline < inf and time.monotonic() > self.options.deadline
 
     def _layer(self, root: Root, depth: int) -> bool:
         """Expand the members of the layer before, the cheapest first, and keep the best forms; whether the layer is complete."""
