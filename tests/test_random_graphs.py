@@ -28,7 +28,8 @@ from einnet.search.candidates import Candidate, candidates
 from einnet.search.forms import Form
 from einnet.search.space import Options
 from tests.drawn import plan_of_any
-from tests.models.random_graphs import halved, random_graph, rounded
+from tests.models.random_graphs import OF_TRUTH, halved, random_graph, rounded
+from tests.models.random_graphs import OPERATORS as PLAIN
 from tests.models.random_nodes import OPSETS
 
 LARGEST = np.finfo(np.float32).max
@@ -58,8 +59,9 @@ def as_onnx(plan: Plan, model: onnx.ModelProto) -> bytes:
 
 
 def agree(seed: int, native: bool, kind: str = "") -> str:
-    """What is wrong with the random model of that seed, or the same one on float16, or with roundings inside; empty if nothing is."""
-    model, dtype, tolerance = random_graph(seed), np.float32, 1e-3
+    """What is wrong with the random model of that seed, or with the same one on float16 or with roundings inside, or with one that has conditions
+    ("truth"); empty if nothing is."""
+    model, dtype, tolerance = random_graph(seed, operators=OF_TRUTH if kind == "truth" else PLAIN), np.float32, 1e-3
     if kind == "float16":
         model, dtype, tolerance = halved(model), np.float16, 2e-3
     if kind == "rounded":
@@ -86,19 +88,18 @@ def agree(seed: int, native: bool, kind: str = "") -> str:
 
 
 ELSEWHERE = (
-    "And", "Asinh", "Atan", "CastLike", "ConvInteger", "CumSum", "DFT", "DequantizeLinear", "DynamicQuantizeLinear", "Equal", "GatherElements",
-    "GatherND", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "MatMulInteger", "Not", "Or", "QLinearConv",
-    "QLinearMatMul", "QuantizeLinear", "STFT", "Xor",
+    "Asinh", "ConvInteger", "DFT", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv", "QLinearMatMul", "QuantizeLinear",
+    "STFT",
 )  # fmt: skip
-"""Operators of truth values, of types, of quantised tensors and of places that are data, which graphs of float32 alone do not have, running sums and
-transforms: tests/graph/test_operators_{truth,data,quantised,fourier,recurrences}.py and tests/graph/test_function_bodies.py."""
+"""Operators of quantised tensors, which these graphs do not have, and transforms: tests/graph/test_operators_{quantised,fourier,recurrences}.py."""
 
 
 def test_every_operator_with_an_expression_is_drawn_with_every_attribute() -> None:
     seen: Counter[tuple[str, str]] = Counter()
-    for seed in range(3000):
-        for node in random_graph(seed).graph.node:
-            seen.update([(node.op_type, ""), *((node.op_type, a.name) for a in node.attribute)])
+    for operators, seeds in ((PLAIN, 3000), (OF_TRUTH, 400)):
+        for seed in range(seeds):
+            for node in random_graph(seed, operators=operators).graph.node:
+                seen.update([(node.op_type, ""), *((node.op_type, a.name) for a in node.attribute)])
     drawn = [op for op in OPERATORS if op not in ELSEWHERE]
     wanted = {(op, "") for op in drawn}
     for op in drawn:
@@ -127,6 +128,10 @@ def test_native() -> None:
     # infinities (a constant beyond float32, 0 times one, one minus itself), and a weight whose blocks hold a zero
     found_wrong = (20_463, 71_845, 72_177, 900_197)
     assert [p for seed in (*range(10_000, 10_012), *found_wrong) if (p := agree(seed, native=True))] == []
+
+
+def test_with_conditions_inside() -> None:
+    assert [p for seed in range(24) if (p := agree(seed, native=seed % 3 > 0, kind="truth"))] == []
 
 
 def test_on_float16() -> None:

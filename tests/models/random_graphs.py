@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.models.random_elements import binary, choice, movement, of_positive, opaque, parametrised, reduction, unary
 from tests.models.random_layers import convolution, einsum, normalisation, pooling, product, resizing
 from tests.models.random_nodes import Draw, Graph, wrapped
+from tests.models.random_truth import places, running, truth
 
 OPERATORS: tuple[tuple[Draw, int], ...] = (
     (unary, 3), (parametrised, 3), (binary, 4), (of_positive, 2), (choice, 2), (convolution, 4), (pooling, 3), (product, 3), (einsum, 1),
@@ -18,15 +19,19 @@ OPERATORS: tuple[tuple[Draw, int], ...] = (
 )  # fmt: skip
 
 
-def random_graph(seed: int, nodes: int = 6) -> onnx.ModelProto:
-    """A valid float32 model of about `nodes` nodes at most with one or two inputs; its outputs are what nobody reads, and sometimes more."""
+OF_TRUTH: tuple[tuple[Draw, int], ...] = (*OPERATORS, (truth, 16), (places, 6), (running, 3))
+"""With conditions inside, places that are data and running sums: a family of its own, so that the graphs of the other one stay what they are."""
+
+
+def random_graph(seed: int, nodes: int = 6, operators: tuple[tuple[Draw, int], ...] = OPERATORS) -> onnx.ModelProto:
+    """A valid model of about `nodes` nodes at most with one or two inputs, float32 outside; its outputs are what nobody reads, and sometimes more."""
     g = Graph(seed)
     for n in range(g.rng.randint(1, 2)):
         rank = g.rng.choice((1, 2, 3, 4, 4, 4, 5))
         g.inputs.append(f"x{n}")
         g.live[f"x{n}"] = tuple(g.rng.randint(1, 3) if d < rank - 2 else g.rng.randint(1, 6) for d in range(rank))
     wanted = g.rng.randint(1, nodes)
-    draws, weights = zip(*OPERATORS, strict=True)
+    draws, weights = zip(*operators, strict=True)
     for _ in range(20 * wanted):
         if len(g.nodes) >= wanted:
             break
@@ -39,7 +44,7 @@ def random_graph(seed: int, nodes: int = 6) -> onnx.ModelProto:
     if not made:
         g.nodes.append(helper.make_node("Identity", [g.inputs[0]], ["same"], name="same"))
         g.live["same"], outputs = g.live[g.inputs[0]], ["same"]
-    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, g.live[n]) for n in (*g.inputs, *outputs)]
+    infos = [g.info(n) for n in (*g.inputs, *outputs)]
     graph = helper.make_graph(g.nodes, f"random{seed}", infos[: len(g.inputs)], infos[len(g.inputs) :], g.weights)
     return wrapped(graph, g.opset)
 

@@ -33,13 +33,14 @@ class Drawn(NamedTuple):
 
 
 class Graph:
-    """A graph under construction; `live` are its float values."""
+    """A graph under construction; `live` are its float values, `truths` its conditions."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.opset = self.rng.choice(OPSETS)
         self.live: dict[str, Shape] = {}
+        self.truths: dict[str, Shape] = {}
         self.inputs: list[str] = []
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
@@ -76,7 +77,7 @@ class Graph:
                 names.append(given or "")
         results = [f"v{number}_{n}" for n in range(fitted.outputs)]
         node = helper.make_node(fitted.op, names, results, name=f"n{number}", **fitted.attributes)
-        infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, self.live[n]) for n in dict.fromkeys(names) if n in self.live]
+        infos = [self.info(n) for n in dict.fromkeys(names) if n in self.live or n in self.truths]
         graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info(r) for r in results], weights)
         try:
             inferred = shape_inference.infer_shapes(wrapped(graph, self.opset), check_type=True, strict_mode=True, data_prop=True)
@@ -86,13 +87,20 @@ class Graph:
         except Exception:  # the checker's word for "no such node"
             return False
         shapes = {o.name: tuple(d.dim_value for d in o.type.tensor_type.shape.dim) for o in inferred.graph.output}
-        typed = all(o.type.tensor_type.elem_type == TensorProto.FLOAT and o.type.tensor_type.HasField("shape") for o in inferred.graph.output)
+        types = {o.type.tensor_type.elem_type for o in inferred.graph.output}
+        typed = len(types) == 1 and types <= {TensorProto.FLOAT, TensorProto.BOOL}
+        typed = typed and all(o.type.tensor_type.HasField("shape") for o in inferred.graph.output)
         if not typed or any(min(s, default=1) < 1 or prod(s) > MOST_ELEMENTS for s in shapes.values()):
             return False
         self.nodes.append(node)
         self.weights += weights
-        self.live.update(shapes)
+        (self.live if types == {TensorProto.FLOAT} else self.truths).update(shapes)
         return True
+
+    def info(self, name: str) -> onnx.ValueInfoProto:
+        """Type and shape of a value."""
+        kind, known = (TensorProto.FLOAT, self.live) if name in self.live else (TensorProto.BOOL, self.truths)
+        return helper.make_tensor_value_info(name, kind, known[name])
 
 
 Draw = Callable[[Graph], Drawn | None]
