@@ -87,20 +87,25 @@ class Graph:
         except Exception:  # the checker's word for "no such node"
             return False
         shapes = {o.name: tuple(d.dim_value for d in o.type.tensor_type.shape.dim) for o in inferred.graph.output}
-        types = {o.type.tensor_type.elem_type for o in inferred.graph.output}
-        typed = len(types) == 1 and types <= {TensorProto.FLOAT, TensorProto.BOOL}
-        typed = typed and all(o.type.tensor_type.HasField("shape") for o in inferred.graph.output)
-        if not typed or any(min(s, default=1) < 1 or prod(s) > MOST_ELEMENTS for s in shapes.values()):
+        kind = kind_of(inferred.graph)
+        if kind is None or any(min(s, default=1) < 1 or prod(s) > MOST_ELEMENTS for s in shapes.values()):
             return False
         self.nodes.append(node)
         self.weights += weights
-        (self.live if types == {TensorProto.FLOAT} else self.truths).update(shapes)
+        (self.live if kind == TensorProto.FLOAT else self.truths).update(shapes)
         return True
 
     def info(self, name: str) -> onnx.ValueInfoProto:
         """Type and shape of a value."""
         kind, known = (TensorProto.FLOAT, self.live) if name in self.live else (TensorProto.BOOL, self.truths)
         return helper.make_tensor_value_info(name, kind, known[name])
+
+
+def kind_of(graph: onnx.GraphProto) -> int | None:
+    """The type of all outputs, where it is one that graphs may have and their shapes are known."""
+    types = {o.type.tensor_type.elem_type for o in graph.output}
+    known = all(o.type.tensor_type.HasField("shape") for o in graph.output)
+    return next(iter(types)) if known and len(types) == 1 and types <= {TensorProto.FLOAT, TensorProto.BOOL} else None
 
 
 Draw = Callable[[Graph], Drawn | None]
