@@ -52,8 +52,8 @@ def results(group: Sequence[Matmul]) -> tuple[str, ...]:
 def groups(kernels: Sequence[Kernel], temporaries: Mapping[str, Buffer], weights: Weights) -> Iterator[list[Matmul]]:
     """Products that read one operand, each with weights of its own, and do the same to their results, by weights at most."""
     alike: dict[object, list[Matmul]] = {}
-    for k in kernels:
-        if isinstance(k, Matmul) and joins(k, temporaries, weights) and writes(k.c.buffer, kernels) == 1 and writes(k.a.buffer, kernels) < 2:
+    for n, k in enumerate(kernels):
+        if isinstance(k, Matmul) and joins(k, temporaries, weights) and writes(k.c.buffer, kernels) == 1 and not writes(k.a.buffer, kernels[n:]):
             alike.setdefault((k.a, tuple((p.kind, p.alpha, p.beta) for p in k.post)), []).append(k)
     yield from (group for group in alike.values() if len(group) > 1)
 

@@ -159,3 +159,12 @@ def test_what_a_view_of_weights_shows(data: st.DataObject) -> None:
     tensor = Tensor("W", shape, "f32", True)
     found = evaluate(shown(View("W", (m, n), (sm, sn), begin), tensor), {"W": values.reshape(shape)})
     np.testing.assert_array_equal(found, [[values[begin + sm * i + sn * j] for j in range(n)] for i in range(m)])
+
+
+def test_an_operand_that_is_written_between_is_another_one() -> None:
+    again = EOperator(parse("T : f32[5,7]\nL[m<5,k<7] 3*T[m,k]"), (("T", dense_view("Y", (5, 7))),), dense_view("X", (5, 7)))
+    first, second, *readers = product(A, "a"), product(B, "b"), twice("a", 4, "oa"), twice("b", 6, "ob")
+    made = temporaries(a=4, b=6)
+    assert joined([again, first, again, second, *readers], made, WEIGHTS) is None
+    assert joined([first, again, second, *readers], made, WEIGHTS) is None
+    assert joined([again, first, second, *readers], made, WEIGHTS) is not None
