@@ -15,7 +15,7 @@ import numpy as np
 from einnet.compile.run import Made, Run
 from einnet.compile.target import Optimization
 from einnet.evidence.certificate import Certificate
-from einnet.evidence.comparison.verify import TOLERANCE, compare_outputs
+from einnet.evidence.comparison.verify import compare_outputs
 from einnet.evidence.report.assemble import unmeasured
 from einnet.evidence.report.plain import plain
 from einnet.evidence.report.schema import Report
@@ -65,7 +65,7 @@ class NumpyTarget:
 
     def finish(self, run: Run, outcome: Outcome) -> Made:
         program = NumpyProgram(outcome.plan())
-        found = compare_outputs(program(run.trial.inputs), run.trial.expected, TOLERANCE[self.settings.allow])
+        found = compare_outputs(program(run.trial.inputs), run.trial.expected, self.settings.tolerance)
         return Made(outcome, program, found)
 
     def report(self, run: Run, made: Made, certificate: Certificate) -> Report:

@@ -26,7 +26,7 @@ from einnet.graph.program import Program
 from einnet.graph.split import anonymous, subprograms
 from einnet.records import as_json
 from einnet.runtime.ort import Session
-from einnet.search.settings import TOLERANCE, Settings
+from einnet.search.settings import Settings, tolerance
 
 if TYPE_CHECKING:
     from einnet.runtime.ort import Session
@@ -60,7 +60,7 @@ def audit_size(model: Any, stored: RangedProgram, program: Program, session: Ses
     plan = executable.plan
     types = {b.name: b.dtype for b in plan.buffers}
     values = random_values([(name, view.shape, types[view.buffer]) for name, view in plan.inputs], seed)
-    found = as_json(compare_outputs(executable(values), session(values), TOLERANCE[stored.record.settings.allow]))
+    found = as_json(compare_outputs(executable(values), session(values), tolerance(stored.record.settings.allow, stored.record.settings.max_error)))
     if is_whole(plan) and not is_node(program, plan):
         problems = [] if same_model(model, plan) else ["it hands another model to ONNX Runtime"]
         return {**found, "whole": True, "problems": problems, "passed": found["passed"] and not problems}
