@@ -143,6 +143,18 @@ def test_sums_beyond_what_float32_counts_stay_whole(weight: int, zero: int | Non
     assert f"and float32 counts to {EXACT_INTEGERS}" in left.why
 
 
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_what_is_added_to_a_sum_counts(beyond: int) -> None:
+    longest = EXACT_INTEGERS // (127 * 255)
+    scales = {"s": single(0.01), "z": np.array(0, np.uint8), "w": np.full((1, longest, 1), 127, np.int8), "ws": single(0.01),
+              "wz": np.array(0, np.int8), "ys": single(10), "yz": np.array(0, np.uint8)}  # fmt: skip
+    bias = np.array([longest * 127 * 255 - EXACT_INTEGERS - beyond], np.int32)
+    inputs = {"x": np.full((1, longest, 2), 255, np.uint8)}
+    model = build([node("QLinearConv", ["x", *scales, "b"])], inputs, constants=scales | {"b": bias}, opset=21)
+    assert bool(kept(load(model))) == bool(beyond)
+    compare(load(model), model, inputs)
+
+
 def test_the_bound_is_of_every_part_of_a_sum() -> None:
     weights = np.array([[3, -5], [-2, 1]])
     assert greatest(weights, (0,), ((1, 10),)) == max(3 * 10 + 2, 2 * 10 + 3, 5 * 10 + 1, 10 + 5)
