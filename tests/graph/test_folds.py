@@ -131,6 +131,13 @@ def test_axes(first: int, second: int, out: int) -> None:
     assert walks(imported(text, {n: values(s, k) for k, (n, s) in enumerate(shapes.items())}))
 
 
+@pytest.mark.parametrize("step", ["p = Mul (h, h) q = Mul (p, r)", "p = Transpose (h) q = Mul (p, r)", "p = Gather (h, turned) q = Mul (p, r)"])
+def test_what_is_not_linear_in_its_own_place_is_no_closed_sum(step: str) -> None:
+    text = f"""g (float[9,3,3] x, float[3,3] h0) => (float[3,3] hn) <float r = {{0.25}}, int64[3] turned = {{2, 1, 0}}> {{
+      hn = Scan <num_scan_inputs = 1, body = s (float[3,3] h, float[3,3] xt) => (float[3,3] h1) {{ {step} h1 = Add (q, xt) }}> (h0, x) }}"""
+    assert walks(imported(text, {"x": values((9, 3, 3)), "h0": values((3, 3), 1)})) == 0
+
+
 def test_states_that_follow_from_one_another_are_closed_each() -> None:
     text = """g (float[10,3] x, float[3] a0, float[3] b0) => (float[3] an, float[3] bn, float[10,3] y) <float r = {0.9}> {
       an, bn, y = Scan <num_scan_inputs = 1, body = s (float[3] a, float[3] b, float[3] xt) => (float[3] a1, float[3] b1, float[3] yt)
@@ -194,6 +201,13 @@ def test_a_loop_reads_at_places_that_count(kind: str) -> None:
 def test_a_counter_among_the_states_is_a_number_at_each_step() -> None:
     body = f"c1 = Identity (c) k1 = Sub (k, one) xt = Gather <axis = 0> (x, k) {STEP}"
     text = looped(body, constants=", int64 k0 = {8}", states="float[2,3] h, int64 k", after="float[2,3] h1, int64 k1", given="h0, k0")
+    assert walks(imported(text, BLOCKS)) == 1
+
+
+def test_a_counter_beside_a_state_that_begins_with_a_constant() -> None:
+    body = f"c1 = Identity (c) k1 = Sub (k, one) xt = Gather <axis = 0> (x, k) {STEP}"
+    constants = ", int64 k0 = {8}, float[2,3] b0 = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}"
+    text = looped(body, constants=constants, states="float[2,3] h, int64 k", after="float[2,3] h1, int64 k1", given="b0, k0")
     assert walks(imported(text, BLOCKS)) == 1
 
 
