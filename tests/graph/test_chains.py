@@ -136,6 +136,7 @@ def attention_by_decays(exponent: str) -> list[set[str]]:
     held = {"mask": np.tril(np.ones((64, 64), bool)), "least": np.array(-np.inf, np.float32)}
     nodes = [
         node("Unsqueeze", ["p", "last"], ["rows"]), node("Unsqueeze", ["p", "first"], ["columns"]), node("Sub", ["rows", "columns"], ["apart"]),
+        node("Add", ["rows", "e"], ["mixed"]),
         node("Where", ["mask", exponent, "least"], ["causal"]), node("Exp", ["causal"], ["decay"]), node("MatMul", ["c", "b"], ["scores"]),
         node("Mul", ["scores", "decay"], ["decayed"]), node("MatMul", ["decayed", "x"]),
     ]  # fmt: skip
@@ -152,4 +153,5 @@ def test_a_square_with_decays_that_are_data_is_one_piece() -> None:
 
 
 def test_an_exponent_that_does_not_separate_is_a_piece_of_its_own() -> None:
-    assert not any({"decay", "y"} <= piece for piece in attention_by_decays("e"))
+    for exponent in ("e", "mixed"):
+        assert not any({"decay", "y"} <= piece for piece in attention_by_decays(exponent))
