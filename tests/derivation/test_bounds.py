@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from einnet.derivation.checker.arguments import asked
 from einnet.derivation.checker.bounds import UNIT, error_bound, growth, program_bound, roundings
 from einnet.derivation.checker.check import check
 from einnet.derivation.rules.bilinear import bilinear
@@ -111,3 +112,14 @@ def test_growth_is_that_of_the_steps() -> None:
 ])  # fmt: skip
 def test_roundings(text: str, count: int) -> None:
     assert roundings(parse(text)) == count
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("select(h>=3, exp(A[h])/B[h], relu(A[h]))", "select(h>=3, exp(select(h>=3, A[h], 0)) / select(h>=3, B[h], 0), relu(A[h]))"),
+    ("select(h>=3, select(h>=5, exp(A[h]), 1), 0)", "select(h>=3, select(h>=5, exp(select(h>=3 & h>=5, A[h], 0)), 1), 0)"),
+    ("select(h>=3, 0, exp(A[h]))", "select(h>=3, 0, exp(A[h]))"), ("A[h]*B[h] + 2*A[h]/B[h]", "A[h]*B[h] + 2*A[h] / B[h]"),
+    ("2*{L[h<9] select(h>=3, exp(A[h]) + 1, 0)}[h]", "2*{L[h<9] select(h>=3, exp(select(h>=3, A[h], 0)) + 1, 0)}[h]"),
+])  # fmt: skip
+def test_arguments_count_where_they_are_asked_for(text: str, found: str) -> None:
+    declared = "A : f32[9]\nB : f32[9]\n"
+    assert asked(parse(f"{declared}L[h<9] {text}")).text() == parse(f"{declared}L[h<9] {found}").text()

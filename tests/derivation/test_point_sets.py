@@ -72,7 +72,8 @@ def test_a_place_that_is_reached_twice_is_no_place_of_a_union() -> None:
     once = parse(HEAD + "L[t<4] Σ[s<16] X[s]*A[t]")
     twice = parse(HEAD + "L[t<4] {L[t<4] Σ[s<8] X[s]*A[t]}[t] + {L[t<4] Σ[s<8,r<2] X[8+s]*A[t]}[t]")
     again = parse(HEAD + "L[t<4] {L[t<4] Σ[s<12] X[s]*A[t]}[t] + {L[t<4] Σ[s<8] X[8+s]*A[t]}[t]")
-    for wrong in (twice, again):
+    along = parse(HEAD + "L[t<4] {L[t<4] Σ[s<8] X[s]*A[t]}[t] + {L[t<4] Σ[s<7,r<2] X[8+s+r]*A[t]}[t]")
+    for wrong in (twice, again, along):
         assert equal_as_sets(once, wrong) is equal_as_sets(wrong, once) is False
 
 
