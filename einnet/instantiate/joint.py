@@ -11,7 +11,7 @@ from itertools import accumulate
 from math import prod
 
 from einnet.expr.index import combine, floor_div, simplify, var
-from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, indices, make_add
+from einnet.expr.nodes import Body, Cond, Iter, Read, Scope, Select, Tensor, indices
 from einnet.instantiate.kernels import Buffer, Kernel, Matmul, View, dense_strides, dense_view, loops_of
 from einnet.instantiate.stitch import Window
 
@@ -120,12 +120,16 @@ def wide(view: View | None, width: int) -> View | None:
 
 
 def beside(views: Sequence[View], weights: Weights) -> Scope:
-    """What matrices of weights hold, side by side: a sum of which each term is 0 outside of its columns."""
+    """What matrices of weights hold, side by side: of every column, the one matrix that it is of."""
     rows, widths = views[0].shape[0], [v.shape[1] for v in views]
     loops = loops_of((rows, sum(widths)))
     row, column = indices(loops)
-    terms: list[Body] = [Read(shown(v, weights[v.buffer]), (row, column - begin)) for v, begin in zip(views, [0, *accumulate(widths)])]
-    return Scope(loops, (), make_add(terms))
+    begins = [0, *accumulate(widths)]
+    reads: list[Body] = [Read(shown(v, weights[v.buffer]), (row, column - begin)) for v, begin in zip(views, begins)]
+    body = reads[0]
+    for read, begin in zip(reads[1:], begins[1:]):
+        body = Select((Cond(column - begin),), read, body)
+    return Scope(loops, (), body)
 
 
 def shown(view: View, held: Tensor | Scope) -> Scope:
