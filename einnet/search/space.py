@@ -150,7 +150,7 @@ class Space:
             for member in group.at(depth - offset):
                 complete = self._look(root, member, depth) and complete
         self._keep(root, depth, complete)
-        return complete
+        return root.layer == depth
 
     def _keep(self, root: Root, depth: int, complete: bool) -> None:
         """The best forms of a layer beside those of the layers before; and how long it took to find them, which grows with the states."""
