@@ -137,3 +137,26 @@ def test_one_side_with_an_order_is_enough_for_many_evaluations() -> None:
         for before, after in (sides, sides[::-1]):
             with pytest.raises(Difference, match="in other groups"):
                 check_exact(before, after, Proof("inline", ""))
+
+
+@pytest.mark.parametrize("value", ["1/u[h]", "log(u[h])", "1/(v[h] + u[h])"])
+def test_zero_times_what_both_sides_read_is_zero_only_where_that_is_a_number(value: str) -> None:
+    """What both read unchanged is cut away as a tensor, which is a number everywhere: 0/0 beyond the box of w is none."""
+    part = f"{{L[h<8] {value}}}[h]"
+    one, other = (parse(f"{DECLARED}L[h<8] {body}") for body in (f"{part}*w[h-1]", f"select(h-1>=0, {part}*w[h-1], 0)"))
+    with pytest.raises(Difference, match=r"differ at \[h=0\]: undefined before, 0 after"):
+        check_equal(one, other)
+
+
+@pytest.mark.parametrize("value", ["exp(u[h])", "1/(1 + exp(u[h]))", "u[h]*v[h]"])
+def test_zero_times_a_number_is_zero(value: str) -> None:
+    part = f"{{L[h<8] {value}}}[h]"
+    one, other = (parse(f"{DECLARED}L[h<8] {body}") for body in (f"{part}*w[h-1]", f"select(h-1>=0, {part}*w[h-1], 0)"))
+    assert check_equal(one, other).method == "inline"
+    assert [type(r.base).__name__ for r in reads(apart(one, other, numbers=True)[0].body)] == ["Tensor", "Tensor"]
+
+
+def test_what_is_not_cut_is_what_it_was() -> None:
+    one, other = (parse(f"{DECLARED}L[h<8] {{L[h<8] 1/u[h]}}[h]*w[h] + {body}") for body in ("v[h]", "w[h]"))
+    assert apart(one, other, numbers=True) == (one, other)
+    assert [type(r.base).__name__ for r in reads(apart(one, other)[0].body)][:1] == ["Tensor"]

@@ -80,6 +80,9 @@ def check_equal(before: Scope, after: Scope) -> Proof:
         raise CertificateError(beyond)
     if before.key == after.key:
         return Proof("inline", "equal but for names and order")
+    parts = apart(before, after, numbers=True)
+    if parts != (before, after) and _same_form(*parts):
+        return Proof("inline", "equal normal forms")
     try:
         forms = (inline(before), inline(after))
     except OutOfReach as error:
@@ -89,7 +92,7 @@ def check_equal(before: Scope, after: Scope) -> Proof:
     cases = equal_by_cases(before, after, forms)
     if cases:
         return Proof("inline", f"equal normal forms in each of {cases} cases")
-    if equal_as_sets(before, after) or equal_as_sets(*apart(before, after)):
+    if equal_as_sets(before, after) or equal_as_sets(*parts):
         return Proof("inline", "the same products, added up over the same places")
     if max(nature(before), nature(after)) == ORDERED and _bend_alike(before, after):
         return Proof("inline", "equal normal forms by where they bend")
@@ -99,10 +102,14 @@ def check_equal(before: Scope, after: Scope) -> Proof:
 def _bend_alike(before: Scope, after: Scope) -> bool:
     """The two have one normal form by where their maxima and comparisons bend."""
     with by_bends():
-        try:
-            return inline(before).key == inline(after).key
-        except OutOfReach:
-            return False
+        return _same_form(before, after)
+
+
+def _same_form(before: Scope, after: Scope) -> bool:
+    try:
+        return inline(before).key == inline(after).key
+    except OutOfReach:
+        return False
 
 
 def check(derivation: Derivation) -> list[Proof]:

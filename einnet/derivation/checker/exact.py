@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from einnet.expr.nodes import Add, Body, Call, Const, Mul, Read, Scope, Tensor, children, indices, make_mul, negate, rebuild, walk
+from einnet.expr.normal.totals import total
 
 SUM, PRODUCT = "erf", "tanh"
 """The functions, one for sums and one for products: any that are 0 at 0 and that normal forms and evaluation modulo a prime know no more of."""
@@ -21,10 +22,15 @@ SUM, PRODUCT = "erf", "tanh"
 ZERO, ONE = Const(Fraction(0)), Const(Fraction(1))
 
 
-def apart(before: Scope, after: Scope) -> tuple[Scope, Scope]:
-    """The two scopes with what both of them read, unchanged, as tensors: what is equal then is equal."""
+def apart(before: Scope, after: Scope, *, numbers: bool = False) -> tuple[Scope, Scope]:
+    """The two scopes with what both of them read, unchanged, as tensors: what is equal then is equal.
+
+    With `numbers` only what is a number at every place: a tensor is one, and 0 times what may not exist is not 0. Without, for scopes that are
+    known to be equal, and asked how they group.
+    """
     common = {s for s in walk(after) if s is not after} & {s for s in walk(before) if s is not before}
-    return _cut(before, frozenset(common)), _cut(after, frozenset(common))
+    cut = frozenset(s for s in common if not numbers or total(Read(s, indices(s.loops))))
+    return (_cut(before, cut), _cut(after, cut)) if cut else (before, after)
 
 
 def _cut(scope: Scope, common: frozenset[Scope]) -> Scope:

@@ -28,7 +28,6 @@ from einnet.expr.nodes import (
     make_add,
     make_mul,
     map_indices,
-    reads,
     rebuild,
     rename_apart,
     substitute_body,
@@ -52,7 +51,7 @@ def equal_as_sets(before: Scope, after: Scope) -> bool:
         sides = terms_of(before), terms_of(_named_alike(after, before.loops))
     except OutOfReach:
         return False
-    if any(len(terms) > MOST_TERMS for terms in sides) or not all(map(_readable, (*sides[0], *sides[1]))):
+    if any(len(terms) > MOST_TERMS for terms in sides):
         return False
     box = {i.name: i.range for i in before.loops}
     left, right = map(_grouped, sides)
@@ -66,11 +65,6 @@ def _named_alike(scope: Scope, loops: Sequence[Iter]) -> Scope:
     apart = rename_apart(scope, {i.name for i in loops})
     mapping = {old.name: var(new.name) for old, new in zip(apart.loops, loops, strict=True)}
     return Scope(tuple(loops), apart.sums, substitute_body(apart.body, mapping), apart.reduce)
-
-
-def _readable(term: Term) -> bool:
-    """All that the term reads are tensors: what a scope within a function adds up is not among the places."""
-    return term.absorbing == 0 and not any(isinstance(r.base, Scope) for f in term.factors for r in reads(f))
 
 
 def _ordered(term: Term) -> list[Body]:
