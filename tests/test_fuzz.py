@@ -23,12 +23,14 @@ from einnet.expr.notation.text import parse
 from einnet.graph.onnx.importer import load as load_onnx
 from einnet.graph.passes.prepare import prepare
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Matmul, Plan, dense_view
+from einnet.records import as_text
 from einnet.runtime import artifact, pool
 from einnet.runtime.cpu.program import Code
 from einnet.runtime.cuda import archive
 from einnet.runtime.cuda.convolutions import Plan as CudnnPlan
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.profiling import profile
+from einnet.runtime.cuda.profiling.card_files import Detail
 from einnet.runtime.cuda.profiling.profile import H200
 from einnet.runtime.cuda.tuning import Tuning
 from einnet.search.candidates import choose
@@ -158,8 +160,9 @@ def artifacts(count: int, seed: int, folder: Path) -> None:
 def profiles(count: int, seed: int, folder: Path) -> None:
     """Recorded times of a card, requests for such, and what a search is remembered by."""
     rng, path = Random(seed), folder / "p.json"
-    recorded = replace(H200, seconds={"ab": 1e-6}, details={"ab": {"kind": "Matmul", "hot": [1e-6, 0.0, 3]}}, failed={"cd": "why"})
-    sources = [(json.dumps(profile.profile_json(recorded)), profile.load), (json.dumps(requests_json(small_plan().kernels)), read_requests)]
+    detail = Detail(kind="Matmul", seconds=(1e-6, 0.0, 3), hot=(1e-6, 0.0, 3), calls=1)
+    recorded = replace(H200, seconds={"ab": 1e-6}, details={"ab": detail}, failed={"cd": "why"})
+    sources = [(as_text(profile.as_file(recorded)), profile.load), (json.dumps(requests_json(small_plan().kernels)), read_requests)]
     for _ in range(count):
         text, read = rng.choice(sources)
         path.write_text(mutated_json(rng, text), encoding="utf-8")

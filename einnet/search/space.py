@@ -166,6 +166,7 @@ class Space:
         else:
             root.partial = found
             self._ways.forget()
+            self.statistics.stopped = self.statistics.stopped or "time"
         self._keeping_s = (time.monotonic() - begin) / self.statistics.states
 
     def allowed(self, steps: Iterable[Step]) -> bool:

@@ -30,6 +30,7 @@ EXACT: dict[str, tuple[Callable[[float], float], np.ndarray]] = {
     "relu": (lambda x: max(x, 0.0), WIDE),
     "exp": (lambda x: math.exp(x) if x < 700 else INF, WIDE),
     "tanh": (math.tanh, WIDE),
+    "asinh": (math.asinh, WIDE),
     "sigmoid": (lambda x: 1 / (1 + math.exp(-x)) if x > -700 else 0.0, WIDE),
     "erf": (math.erf, WIDE),
     "softplus": (lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))), WIDE),
