@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from unittest import mock
 
 import pytest
 
 from einnet.derivation.checker.check import FEWEST_POINTS, Difference, Proof, check, check_equal, check_exact
-from einnet.derivation.checker.exact import apart, marked
+from einnet.derivation.checker.exact import apart, marked, partings
 from einnet.derivation.rules.forced.fold import fold
 from einnet.derivation.rules.forced.merge import merge
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import CertificateError
 from einnet.expr.index import var
-from einnet.expr.nodes import Add, Call, reads
+from einnet.expr.nodes import Add, Call, Tensor, reads
 from einnet.expr.notation.text import parse
 from einnet.expr.values.points import work
 
@@ -154,6 +155,20 @@ def test_zero_times_a_number_is_zero(value: str) -> None:
     one, other = (parse(f"{DECLARED}L[h<8] {body}") for body in (f"{part}*w[h-1]", f"select(h-1>=0, {part}*w[h-1], 0)"))
     assert check_equal(one, other).method == "inline"
     assert [type(r.base).__name__ for r in reads(apart(one, other, numbers=True)[0].body)] == ["Tensor", "Tensor"]
+
+
+def test_what_one_side_reads_once_more_is_what_the_other_reads_in_another_way() -> None:
+    """Without the scope that both read, what is left would differ: once as a tensor, once as it stands."""
+    inner = "{L[h<8] exp(u[h])}"
+    one, other = (parse(f"{DECLARED}L[h<8] {{L[h<8] {inner}[h]*v[h]}}[h]*{again}") for again in (
+        f"erf({{L[h<8,n<1] {inner}[h]*v[h]}}[h,0])", f"erf({{L[h<8] {inner}[h]*v[h]}}[h])"))
+    all_cut, evenly, whole = partings(one, other, numbers=True)
+    assert whole == (one, other)
+    assert all_cut[0].key != all_cut[1].key
+    assert [[r.base.name for r in reads(s.body) if isinstance(r.base, Tensor)] for s in all_cut] == [[mock.ANY], [mock.ANY, mock.ANY]]
+    assert not any("exp" in s.text() for s in evenly) and all("*v[h]" in s.text() for s in evenly)
+    assert check_equal(one, other).method == "inline"
+    assert partings(one, one) == (apart(one, one), (one, one))
 
 
 def test_what_is_not_cut_is_what_it_was() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from einnet.derivation.checker.arguments import asked
 from einnet.derivation.checker.cases import equal_by_cases
-from einnet.derivation.checker.exact import apart, marked
+from einnet.derivation.checker.exact import apart, marked, partings
 from einnet.derivation.checker.index_limits import overflow
 from einnet.derivation.checker.oracle import ORDERED, POLYNOMIAL, Points, Witness, nature, reproduced, witness
 from einnet.derivation.checker.point_sets import equal_as_sets
@@ -80,8 +80,8 @@ def check_equal(before: Scope, after: Scope) -> Proof:
         raise CertificateError(beyond)
     if before.key == after.key:
         return Proof("inline", "equal but for names and order")
-    parts = apart(before, after, numbers=True)
-    if parts != (before, after) and _same_form(*parts):
+    *cut, _ = partings(before, after, numbers=True)
+    if any(_same_form(*parts) for parts in cut):
         return Proof("inline", "equal normal forms")
     try:
         forms = (inline(before), inline(after))
@@ -92,7 +92,7 @@ def check_equal(before: Scope, after: Scope) -> Proof:
     cases = equal_by_cases(before, after, forms)
     if cases:
         return Proof("inline", f"equal normal forms in each of {cases} cases")
-    if equal_as_sets(before, after) or equal_as_sets(*parts):
+    if any(equal_as_sets(*parts) for parts in ((before, after), *cut)):
         return Proof("inline", "the same products, added up over the same places")
     if max(nature(before), nature(after)) == ORDERED and _bend_alike(before, after):
         return Proof("inline", "equal normal forms by where they bend")
@@ -160,15 +160,15 @@ def check_exact(before: Scope, after: Scope, proof: Proof) -> Proof:
     """
     if before.key == after.key:
         return replace(proof, kind="exact")
-    parts = apart(before, after)
-    for one, other in (parts, (before, after)):
+    ways = partings(before, after)
+    for one, other in ways:
         left, right = marked(one), marked(other)
         try:
             if left.key == right.key or inline(left).key == inline(right).key:
                 return replace(proof, details=f"{proof.details}; operations grouped alike", kind="exact")
         except OutOfReach:
             continue
-    for one, other in (parts, (before, after)):
+    for one, other in ways:
         left, right = marked(one, True), marked(other, True)
         least = BY_CHANCE if max(nature(one), nature(other)) == ORDERED else FEWEST_POINTS
         if max(work(left, least), work(right, least)) > _BUDGET:

@@ -8,6 +8,7 @@ equality, add and multiply the same numbers in the same groups. The order within
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -22,15 +23,26 @@ SUM, PRODUCT = "erf", "tanh"
 ZERO, ONE = Const(Fraction(0)), Const(Fraction(1))
 
 
-def apart(before: Scope, after: Scope, *, numbers: bool = False) -> tuple[Scope, Scope]:
+Pair = tuple[Scope, Scope]
+
+
+def apart(before: Scope, after: Scope, *, numbers: bool = False, evenly: bool = False) -> Pair:
     """The two scopes with what both of them read, unchanged, as tensors: what is equal then is equal.
 
     With `numbers` only what is a number at every place: a tensor is one, and 0 times what may not exist is not 0. Without, for scopes that are
-    known to be equal, and asked how they group.
+    known to be equal, and asked how they group. With `evenly` only what both read equally often: what one side reads more often, the other one may
+    read in another way.
     """
-    common = {s for s in walk(after) if s is not after} & {s for s in walk(before) if s is not before}
+    left, right = (Counter(s for s in walk(side) if s is not side) for side in (before, after))
+    common = (s for s, often in left.items() if (often == right[s] if evenly else right[s]))
     cut = frozenset(s for s in common if not numbers or total(Read(s, indices(s.loops))))
     return (_cut(before, cut), _cut(after, cut)) if cut else (before, after)
+
+
+def partings(before: Scope, after: Scope, *, numbers: bool = False) -> tuple[Pair, ...]:
+    """The two scopes with more and more of them left: without what both read, without what both read equally often, and as they are."""
+    cut = (apart(before, after, numbers=numbers, evenly=evenly) for evenly in (False, True))
+    return tuple(dict.fromkeys((*cut, (before, after))))
 
 
 def _cut(scope: Scope, common: frozenset[Scope]) -> Scope:
