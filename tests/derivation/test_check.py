@@ -162,6 +162,17 @@ def test_forms_of_too_many_terms_are_evaluated() -> None:
         check_equal(whole, wrong)
 
 
+def test_what_has_too_many_terms_is_proven_where_both_sides_only_read_it() -> None:
+    sums = ["(" + " + ".join(f"{x}[i+{n}]" for n in range(24)) + ")" for x in "AB"]
+    large, small = "*".join(sums), "{L[i<30] B[i]*B[i]}[i]"
+    sides = [f"2*{{L[i<30] {large}}}[i]*B[i]", f"{{L[i<30] {large}}}[i]*(B[i] + B[i])", f"{{L[i<30] {large}}}[i]*(B[i] + A[i])"]
+    one, other, wrong = (parse(f"A : f32[64]\nB : f32[64]\nL[i<30] {text}") for text in sides)
+    assert check_equal(one, other).method == "inline"
+    for left, right in ((one, wrong), *((parse(f"A : f32[64]\nB : f32[64]\nL[i<30] {small}*{n}*{large}") for n in (2, 3)),)):
+        with pytest.raises(Difference):
+            check_equal(left, right)
+
+
 def test_of_a_large_box_some_points_are_compared() -> None:
     """Half of a value rounded down, and half of it and a half, are the whole value rounded down: known by values alone."""
     before, after = (parse(f"A : f32[1000]\nL[i<1000] {text}") for text in ("floor(A[i]) + floor(1/2 + A[i])", "floor(2*A[i])"))
