@@ -126,12 +126,16 @@ class Space:
     def out_of_budget(self) -> bool:
         """Time or states are used up, the time that it takes to find the best forms set aside; what has been found stays valid."""
         s = self.statistics
-        if not s.stopped:
-            late = time.monotonic() + self._keeping_s * s.states > self.options.deadline
-            s.stopped = "time" if late else "states" if s.states >= self.options.states else ""
+        late = not s.stopped and time.monotonic() + self._keeping_s * s.states > self.options.deadline
+        self._stop(s.stopped or ("time" if late else "states" if s.states >= self.options.states else ""))
+        return bool(s.stopped)
+
+    def _stop(self, why: str) -> None:
+        """The first reason, and the states that there were then, are those that count."""
+        s = self.statistics
+        s.stopped = s.stopped or why
         if s.stopped and s.stopped_at is None:
             s.stopped_at = s.states
-        return bool(s.stopped)
 
     def _late(self) -> bool:
         """The time is over: what has many operators to join is left as it is."""
@@ -166,7 +170,7 @@ class Space:
         else:
             root.partial = found
             self._ways.forget()
-            self.statistics.stopped = self.statistics.stopped or "time"
+            self._stop("time")
         self._keeping_s = (time.monotonic() - begin) / self.statistics.states
 
     def allowed(self, steps: Iterable[Step]) -> bool:

@@ -58,4 +58,4 @@ def test_a_task_finds_what_a_search_finds(changes: dict[str, object]) -> None:
 
 def test_a_task_ends_in_time() -> None:
     forms, statistics = solution(solve(task(expression("convolutions: conv3x3"), Options(), 0.0)))
-    assert statistics.stopped == "time" and any(f.matches for f in forms)
+    assert statistics.stopped == "time" and statistics.stopped_at == statistics.states and any(f.matches for f in forms)
