@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from einnet.cli.colour import show
 from einnet.cli.files import write_json
+from einnet.cli.ranged import FAILED, finish
 from einnet.errors import UsageError
 
 if TYPE_CHECKING:
     from einnet.compile.grid.served import GridProgram
     from einnet.evidence.report.grid_schema import GridReport
-
-FAILED = 1
 
 
 def optimize(options: argparse.Namespace, chosen: Any) -> int:
@@ -27,14 +26,7 @@ def optimize(options: argparse.Namespace, chosen: Any) -> int:
         result = optimize_model(options.model, chosen, dynamic=options.dynamic, progress=report)
     assert isinstance(result, GridOptimization), "several dimensions have ranges"
     good = not any(failed(found.verification) for found in result.record.sizes.values())
-    if options.output and good:
-        result.save(options.output)
-    if options.json:
-        write_json(options.json, result.report)
-    if not options.quiet and options.json != "-":
-        saved = [f"saved to {options.output}"] if options.output and good else ["not saved; -o OUT.einnet does that"]
-        print("\n".join([*summary(result.record), *saved]))
-    return 0 if good else FAILED
+    return finish(options, result, good, summary(result.record))
 
 
 def summary(report: GridReport) -> list[str]:

@@ -12,7 +12,9 @@ from einnet.cli.files import write_json
 from einnet.errors import CertificateError, EinNetError, UsageError
 
 if TYPE_CHECKING:
+    from einnet.compile.grid.target import GridOptimization
     from einnet.compile.ranges.served import RangedProgram
+    from einnet.compile.ranges.target import DynamicOptimization
     from einnet.evidence.report.ranged_schema import RangedReport
 
 FAILED = 1
@@ -28,14 +30,18 @@ def optimize(options: argparse.Namespace, chosen: Any) -> int:
     with progress(options.quiet) as report:
         result = optimize_model(options.model, chosen, dynamic=options.dynamic, progress=report)
     assert isinstance(result, DynamicOptimization), "one dimension has a range"
-    good = passed(result.record)
+    return finish(options, result, passed(result.record), summary(result.record))
+
+
+def finish(options: argparse.Namespace, result: DynamicOptimization | GridOptimization, good: bool, told: list[str]) -> int:
+    """Save what passed, write the report and print what is told of it; exit code 1 where it did not pass."""
     if options.output and good:
         result.save(options.output)
     if options.json:
         write_json(options.json, result.report)
     if not options.quiet and options.json != "-":
         saved = [f"saved to {options.output}"] if options.output and good else ["not saved; -o OUT.einnet does that"]
-        print("\n".join([*summary(result.record), *saved]))
+        print("\n".join([*told, *saved]))
     return 0 if good else FAILED
 
 
