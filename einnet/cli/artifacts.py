@@ -282,6 +282,7 @@ def explain(options: argparse.Namespace) -> int:
     from einnet.evidence.certificate import Entry
     from einnet.evidence.pages import card, proof_text
     from einnet.evidence.pages.story_schema import CardStory
+    from einnet.evidence.pages.times import stage_table
     from einnet.evidence.pages.why import reasons
     from einnet.runtime.cpu.roofline import CONSTANTS
     from einnet.search.time_shares import table
@@ -291,7 +292,8 @@ def explain(options: argparse.Namespace) -> int:
         return grid.explain(options, stored)
     if options.limits:
         costs = [f"{name:<24} {value:<5} {meaning} ({source})" for name, value, meaning, source in CONSTANTS]
-        show("\n".join([*table(stored.record.settings.time_budget), "", "the processor's cost model", *costs]))
+        taken = ["", *stages] if (stages := stage_table(getattr(stored.record, "stages", None) or [])) else []
+        show("\n".join([*table(stored.record.settings.time_budget), *taken, "", "the processor's cost model", *costs]))
         return 0
     if isinstance(stored, RangedProgram):
         return ranged.explain(options, stored)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from einnet.evidence.pages.precision_lines import precision_line
 from einnet.evidence.pages.proof_text import ms, ratio, verdict_word
+from einnet.evidence.pages.times import stages_line
 from einnet.evidence.pages.verdict import opaque_line, reasons, verdict
 from einnet.evidence.report.schema import Report, SubprogramRow, Verification
 
@@ -103,7 +104,7 @@ def measurements(report: Report) -> list[str]:
     lines.append(f"verification {verification_line(v)}")
     lines += [precision_line(report.precision)] if report.precision else []
     lines.append(f"certificate: {c.derivations} derivations, {c.steps} steps" + (f" checked ({proofs})" if proofs else ""))
-    lines.append(f"{t.states} states in {t.search_s:.1f} s of search, {t.total_s:.1f} s in all")
+    lines.append(f"{t.states} states in {t.search_s:.1f} s of search, {t.total_s:.1f} s in all{stages_line(report.stages or [])}")
     if o := report.onnx_out:
         lines.append(
             f"as plain ONNX in ONNX Runtime: {ms(o.optimized_ms)}, {o.speedup:.2f}x the model's {ms(o.original_ms)}; "

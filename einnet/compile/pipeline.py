@@ -16,6 +16,7 @@ from einnet.evidence.certificate import Certificate, certify
 from einnet.evidence.comparison.verdicts import failed
 from einnet.search.outcome import Outcome
 from einnet.search.settings import tell
+from einnet.stages import recorded, stage
 
 
 def optimize(model: Any, target: Target[Any]) -> Optimization:
@@ -43,7 +44,10 @@ def optimize(model: Any, target: Target[Any]) -> Optimization:
 def read(model: Any, target: Target[Any], started: float) -> Optimization:
     """Read a model and go on with it."""
     tell(target.settings, "read the model", started)
-    return compiled(Run(model, target.read(model), target.settings, started, target.counted), target, target.history())
+    with recorded():
+        with stage("reading the model"):
+            program = target.read(model)
+        return compiled(Run(model, program, target.settings, started, target.counted), target, target.history())
 
 
 def compiled(run: Run, target: Target[M], known: Known | None) -> Optimization:
@@ -52,7 +56,8 @@ def compiled(run: Run, target: Target[M], known: Known | None) -> Optimization:
     outcome = search(run.program, run.settings, target.cost, run.searching, known) if run.program.nodes else nothing
     made = target.finish(run, outcome)
     run.tell("check the derivations")
-    certificate = Certificate(()) if made.outcome.whole else certify(made.outcome)
+    with stage("proving"):
+        certificate = Certificate(()) if made.outcome.whole else certify(made.outcome)
     if not run.counted:  # what is the same on every machine says nothing of this one
         made = replace(made, outcome=made.outcome.noting(*exceeded(run.used, run.settings)))
     report = target.report(run, made, certificate)

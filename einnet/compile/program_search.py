@@ -39,6 +39,7 @@ from einnet.search.time_shares import (
     MOST_BUNDLE_SHARES,
 )
 from einnet.search.work import flops
+from einnet.stages import stage
 
 RESUMED_STATES = 1 << 13
 """States of searches that are kept for another turn, all together: a search that is not kept begins anew."""
@@ -91,8 +92,9 @@ class _Search:
 
     def outcome(self) -> Outcome:
         begin = time.monotonic()
-        parts = subprograms(self.program)
-        expressions = {p.key: canonical(p.expression) for p in parts}
+        with stage("splitting"):
+            parts = subprograms(self.program)
+            expressions = {p.key: canonical(p.expression) for p in parts}
         uses = Counter(p.key for p in parts)
         recalled = self.known.recall(expressions, self.cost.estimates) if self.known else {}
         chosen = self.costed({key: e for key, e in expressions.items() if key not in recalled})
@@ -111,13 +113,15 @@ class _Search:
         outcome = Outcome(self.program, results, states, notes=tuple(notes), interrupted=self.interrupts.requested)
         if self.settings.derive and "join" in (self.settings.rules or EXPLORED):
             outcome = self.bundled(outcome, end, searching=len(recalled) < len(expressions))
-        outcome = keep_proven(outcome, self.settings)
+        with stage("proving"):
+            outcome = keep_proven(outcome, self.settings)
         outcome = keep_strict(outcome) if self.settings.strict_nan else outcome
         return replace(outcome, seconds=time.monotonic() - begin)
 
     def bundled(self, outcome: Outcome, end: float, searching: bool) -> Outcome:
         """The outcome with subprograms computed together where that is faster; without `searching`, as far as an earlier run has got."""
-        groups = attempts_of(outcome.program, outcome.results)
+        with stage("splitting"):
+            groups = attempts_of(outcome.program, outcome.results)
         joint = {alike[0].joint.key: canonical(alike[0].joint.expression) for alike in groups}
         choices = self.known.recall(joint, self.cost.estimates) if self.known else {}
         recalled = len(choices)
@@ -241,7 +245,8 @@ class _Search:
     def deepened(self, expression: Scope, chosen: Options, report: Callable[[Statistics], None]) -> Found:
         """What is found within the options, from where the turn before has ended."""
         space = self.spaces.pop(expression.key, None) or Space(chosen, report)
-        forms, statistics = deepen(expression, chosen, report, space)
+        with stage("searching"):
+            forms, statistics = deepen(expression, chosen, report, space)
         if statistics.stopped == "states" and sum(s.statistics.states for s in self.spaces.values()) + statistics.states <= RESUMED_STATES:
             self.spaces[expression.key] = space
         return forms, statistics

@@ -18,6 +18,7 @@ from einnet.runtime.cpu.program import Executable
 from einnet.runtime.whole import Whole
 from einnet.search.outcome import Outcome
 from einnet.search.settings import Settings, tell
+from einnet.stages import stage
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -39,7 +40,8 @@ class Run:
     def trial(self) -> Trial:
         """The model in ONNX Runtime on random inputs, run once."""
         given = [(self.program.names.get(t.name, t.name), t.shape, t.dtype) for t in self.program.inputs]
-        return Trial(self.model, self.program, self.settings, random_values(given, self.settings.seed))
+        with stage("running the model in ONNX Runtime"):
+            return Trial(self.model, self.program, self.settings, random_values(given, self.settings.seed))
 
     @cached_property
     def schedule(self) -> Schedule:

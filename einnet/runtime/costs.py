@@ -23,6 +23,7 @@ from einnet.runtime.cpu.objects import OBJECTS, Objects
 from einnet.runtime.cpu.threads import resolve_threads
 from einnet.runtime.database import ProfileDatabase, describe
 from einnet.runtime.timing import Timing
+from einnet.stages import stage
 
 RESTLESS = 8
 """After so many disturbed measurements in a row nothing is repeated in the hope of quiet, until one is quiet."""
@@ -134,9 +135,10 @@ class CpuCost:
     def _measure(self, kernels: Sequence[Kernel], until: float) -> list[Timing | Unmeasured]:
         """Run each kernel, as far as time and memory allow."""
         expected = [roofline.estimate(k, self.machine) for k in kernels]
-        return measure(
-            kernels, self.threads, self.constant, self._budget, objects=self.objects, expected=expected, until=until, patient=self.patient
-        )
+        with stage("timing kernels"):
+            return measure(
+                kernels, self.threads, self.constant, self._budget, objects=self.objects, expected=expected, until=until, patient=self.patient
+            )
 
     @property
     def patient(self) -> bool:

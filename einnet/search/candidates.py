@@ -16,6 +16,7 @@ from einnet.instantiate.build import Build, builds
 from einnet.instantiate.kernels import EOperator, Kernel, anchored
 from einnet.search.forms import Form, effort
 from einnet.search.time_shares import MAKING_SHARE
+from einnet.stages import stage
 
 Estimate = Callable[[Sequence[Kernel]], Sequence[float]]
 """Seconds of one run of each kernel, at least."""
@@ -195,7 +196,8 @@ def choose(
     """
     begin = time.monotonic()
     forms = forms if most else [f for f in forms if _unchanged(f)]
-    made, complete = _made(forms, estimate, learned, begin + MAKING_SHARE * max(until - begin, least_s) if until < inf else inf)
+    with stage("making candidates"):
+        made, complete = _made(forms, estimate, learned, begin + MAKING_SHARE * max(until - begin, least_s) if until < inf else inf)
     ranked = _beside(known_s, made)
     originals = [c for c in ranked if c.original]
     assert originals, "the plain form is always a candidate"

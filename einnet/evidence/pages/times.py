@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from einnet.evidence.report.card_schema import StepTime
-from einnet.evidence.report.schema import CostModelRow, KernelRow
+from einnet.evidence.report.schema import CostModelRow, KernelRow, StageRow
 
 WIDEST = 76
 """Characters of a kernel's description that a line has room for."""
@@ -51,6 +51,22 @@ def error_lines(model: CostModelRow | None) -> list[str]:
     if model.estimated:
         lines.append(f"  {model.estimated} of {model.kernels} were predicted by the roofline (~): nobody measured them alone")
     return lines
+
+
+def stages_line(stages: Sequence[StageRow], share: float = 0.1) -> str:
+    """The stages that took more than a share of the making, in parentheses; nothing where they were not recorded."""
+    total = sum(s.seconds for s in stages)
+    told = ", ".join(f"{s.stage} {s.seconds:.1f}" for s in stages if s.seconds > share * total)
+    return f" ({told})" if told else ""
+
+
+def stage_table(stages: Sequence[StageRow]) -> list[str]:
+    """A line for each stage of the making: seconds of the clock, and of the processor in all threads."""
+    if not stages:
+        return []
+    width = max(len(s.stage) for s in stages)
+    rows = [f"{s.stage:<{width}}  {s.seconds:>8.2f}  {s.processor_s:>9.2f}" for s in stages]
+    return ["what the making took, in seconds", f"{'':<{width}}  {'clock':>8}  {'processor':>9}", *rows]
 
 
 def shortened(kernel: str) -> str:

@@ -19,6 +19,7 @@ from einnet.evidence.report.schema import (
     KernelTime,
     OpaqueRow,
     Report,
+    StageRow,
     StepRow,
     SubprogramRow,
     Totals,
@@ -32,6 +33,7 @@ from einnet.records import changed
 from einnet.search.candidates import Candidate, Choice
 from einnet.search.outcome import Outcome, Result
 from einnet.search.settings import Settings
+from einnet.stages import spent
 
 PEAKS = "original and optimized: arena and constants; onnxruntime: growth of the process in the first run, its session included"
 """What the bytes of the report are."""
@@ -82,7 +84,14 @@ def unmeasured(
         kernels=[],
         cost_model=cost_model(()),
         notes=list(outcome.notes),
+        stages=stages(),
     )  # fmt: skip
+
+
+def stages() -> list[StageRow] | None:
+    """Where the time of the run at hand went, the longest stage first; None where nobody recorded that."""
+    ordered = sorted((spent() or {}).items(), key=lambda s: -s[1][0])
+    return [StageRow(stage=name, seconds=clock, processor_s=processor) for name, (clock, processor) in ordered] or None
 
 
 def build_report(

@@ -151,6 +151,14 @@ class Totals(Record):
     states: int
 
 
+class StageRow(Record):
+    """What a stage of the making took, of the clock and of the processor in all threads; what other processes did for it is not there."""
+
+    stage: str
+    seconds: float
+    processor_s: float
+
+
 class OpaqueRow(Record):
     """A node that is no expression, and why."""
 
@@ -252,3 +260,4 @@ class Report(Head):
     own_kernels: list[KernelRow] | None = None
     precision: PrecisionRow | None = None
     onnx_out: OnnxOut | None = None
+    stages: list[StageRow] | None = None

@@ -16,6 +16,7 @@ from einnet.instantiate.kernels import EOperator
 from einnet.runtime import machine
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu.levels import NATIVE
+from einnet.stages import stage
 
 FIRST_S = 0.1
 """Seconds that compiling a kernel is expected to take before any was compiled."""
@@ -125,9 +126,12 @@ class Objects:
         if name in self._failed:
             raise self._failed[name]
         if name not in self._compiled and not self._stored(name):
+            with stage("loading the compiler"):
+                codegen.available()
             start = time.monotonic()
             try:
-                self._compiled[name] = codegen.compile_operators({name: operator}, self.threads, self.cpu)
+                with stage("compiling kernels"):
+                    self._compiled[name] = codegen.compile_operators({name: operator}, self.threads, self.cpu)
             except BackendError as error:
                 self._failed[name] = error = codegen.NotGenerated(f"no code for {operator.scope.text()}: {error}")
                 raise error from None

@@ -36,6 +36,7 @@ from einnet.runtime.cpu.program import Executable
 from einnet.search.outcome import Outcome, is_constant
 from einnet.search.settings import Settings
 from einnet.search.time_shares import PROVING_SHARE
+from einnet.stages import stage
 
 HEAVY = 1.5
 """Times what ONNX Runtime takes: a program of more memory has a note that says what for."""
@@ -82,16 +83,21 @@ class CpuTarget:
         """Compile what was chosen, prove, verify and time it; keep the model's own operators, or ONNX Runtime, where they are faster."""
         run.tell("compile")
         outcome = outcome.noting(*self.cost.notes())
-        outcome, made = compiled(outcome, self.cost, run.schedule.stitched(time.monotonic()), self.settings.memory_limit)
+        with stage("building programs"):
+            outcome, made = compiled(outcome, self.cost, run.schedule.stitched(time.monotonic()), self.settings.memory_limit)
         run.tell("verify and time")
         tolerance = self.settings.tolerance
 
         def verify(outcome: Outcome, one: Executable) -> Verification:
-            found = run.trial.verify(one, tolerance)
+            with stage("verifying"):
+                found = run.trial.verify(one, tolerance)
             if outcome.whole:  # ONNX Runtime runs the model itself: there is nothing of ours to be lifted
                 return found
             beside = one is made.get("original") and len(made) > 1
-            return found if beside else with_evidence(found, assured(outcome, one, seconds_for_proofs(run)))
+            if beside:
+                return found
+            with stage("proving"):
+                return with_evidence(found, assured(outcome, one, seconds_for_proofs(run)))
 
         def rebuilt(outcome: Outcome) -> Executable:
             return built(outcome.plan(), self.cost, strict=True, program=outcome.program)
@@ -110,16 +116,18 @@ class CpuTarget:
         if not programs:
             outcome, programs = fallen_back(run, outcome, made, self.cost)
         contest = Contest(run.model, self.settings, self.cost, run.trial, programs, tolerance, rounded)
-        decision = contest.decide(outcome, run.schedule.timing_s(inf if outcome.interrupted else time.monotonic()))
+        with stage("timing programs"):
+            decision = contest.decide(outcome, run.schedule.timing_s(inf if outcome.interrupted else time.monotonic()))
         outcome, executable, times = decision.outcome, decision.executable, decision.times
         peaks = peak_bytes(programs, run.trial.peak)
         if times["runs"] not in programs or outcome.whole:
             peaks["optimized"] = run.trial.peak if outcome.whole else executable.nbytes
         verification = verified.get(times["runs"]) or verify(outcome, executable)
         notes = [*executable.notes, *([] if outcome.whole else heavy(executable, programs, run.trial.peak))]
-        kernels = kernel_profile(outcome, executable, self.cost, times["optimized"].median)
         own = OWN in programs and OWN in times
-        beside = tuple(kernel_profile(outcome, programs[OWN], self.cost, times[OWN].median)) if outcome.whole and own else None
+        with stage("profiling"):
+            kernels = kernel_profile(outcome, executable, self.cost, times["optimized"].median)
+            beside = tuple(kernel_profile(outcome, programs[OWN], self.cost, times[OWN].median)) if outcome.whole and own else None
         return Timed(outcome.noting(*notes), executable, verification, times, peaks, tuple(kernels), beside, rounding.told.get(executable))
 
     def report(self, run: Run, made: Timed, certificate: Certificate) -> Report:
