@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
-from einnet.expr.nodes import Iter, Read, Scope, Tensor, indices, reads
+from einnet.expr.nodes import Call, Const, Iter, Read, Scope, Tensor, indices, make_mul, reads
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
+from einnet.instantiate import fused_functions
 from einnet.instantiate.epilogue_kernels import applied, loses_nan
 from einnet.instantiate.fused_functions import fused
 from einnet.instantiate.kernels import Matmul, Post
@@ -92,3 +95,22 @@ def test_without_the_vendor(kind: str) -> None:
     arrays = {"a": A, "b": B, "c": np.zeros((5, 6), np.float32)}
     fallback.vendor_call(kernel, lambda view: arrays[view.buffer], 1)()
     np.testing.assert_allclose(arrays["c"], wanted(kernel, A.astype(np.float64) @ B.astype(np.float64)), rtol=2e-5, atol=2e-5)
+
+
+def test_functions_that_differ_somewhere_are_told_apart_without_normal_forms(monkeypatch):
+    """Normal forms of functions take long, and nearly all that is asked for is none of a vendor's."""
+    monkeypatch.setattr(fused_functions, "_keys", lambda function: pytest.fail("a normal form was made"))
+    fused_functions.recognised.cache_clear()
+    y = Read(Tensor("y", ()), ())
+    assert fused_functions.recognised(make_mul((y, Call("tanh", (make_mul((Const(Fraction(3)), y)),))))) is None
+
+
+def test_functions_that_agree_at_some_places_are_told_apart_by_normal_forms(monkeypatch):
+    """Values are a hint: what agrees in all of them and has another normal form is another function."""
+    monkeypatch.setattr(fused_functions, "_PLACES", np.array([0.25, 1.0, 3.0]))
+    fused_functions.recognised.cache_clear()
+    fused_functions._somewhere.cache_clear()
+    y = Read(Tensor("y", ()), ())
+    assert fused_functions.recognised(make_mul((y, Call("sigmoid", (Call("relu", (y,)),))))) is None
+    fused_functions._somewhere.cache_clear()
+    fused_functions.recognised.cache_clear()
