@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
+from einnet.derivation.rules.band import tidy
 from einnet.derivation.rules.forced.merge import merge_read
 from einnet.expr.index import Index, Range, bounds, simplify
 from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, map_indices, map_reads, reads
@@ -57,7 +58,10 @@ def _flat_read(r: Read) -> Body:
 
 @lru_cache(maxsize=1 << 10)
 def within_reach(scope: Scope) -> Scope:
-    """The scope with those that it reads, at any depth, over no more of their boxes than is read: what pads a tensor beyond that says nothing."""
+    """The scope with those that it reads, at any depth, over no more of their boxes than is read: what pads a tensor beyond that says nothing.
+
+    Nor does a choice that is made alike everywhere in what is left.
+    """
     hulls: dict[Scope, list[Range]] = {}
     for r in reads(scope.body):
         if isinstance(r.base, Scope):
@@ -67,4 +71,5 @@ def within_reach(scope: Scope) -> Scope:
             hulls[r.base] = [(min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(known, own, strict=True)]
     kept = {s: hull if all(lo < hi for lo, hi in hull) else list(s.box) for s, hull in hulls.items()}
     small = {s: within_reach(replace(s, loops=tuple(Iter(i.name, *h) for i, h in zip(s.loops, hull, strict=True)))) for s, hull in kept.items()}
-    return replace(scope, body=map_reads(scope.body, lambda r: Read(small[r.base], r.index, r.fill) if isinstance(r.base, Scope) else r))
+    body = map_reads(scope.body, lambda r: Read(small[r.base], r.index, r.fill) if isinstance(r.base, Scope) else r)
+    return replace(scope, body=tidy(body, dict(scope.ranges)))

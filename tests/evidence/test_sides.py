@@ -35,3 +35,25 @@ def test_another_tensor_is_none(old: str, new: str) -> None:
     head, _, tail = PADDED.rpartition(old)
     with pytest.raises(CertificateError):
         grouped(parse(HEAD + END), parse(HEAD + head + new + tail))
+
+
+CHUNKS = (
+    "L[b<4,i<8,m<64,n<64] {L[b<4,i<8,m<64,n<64] Σ[k<64] {L[b<4,i<8,m<64,k<64] A[8*b+i,m,k]*exp(0.25*val(m+1))}[b,i,m,k]"
+    "*{L[b<4,i<8,k<64,n<64] Σ[j<8] select(i-j-1>=0, exp(val(j-i))*V[8*b+j,k,n], 0)}[b,i,k,n]}[b,i,m,n]"
+)
+ROWS = (
+    "L[b<4,i<8,m<64,n<64] {L[c<32,i<65,n<64] Σ[k<64] {L[c<32,i<65,k<64] select(-i+63>=0, "
+    "{L[b<4,i<8,m<64,k<64] A[8*b+i,m,k]*exp(0.25*val(m+1))}[c//8,c%8,i,k], U[4160*c+64*i+k])}[c,i,k]"
+    "*{L[b<4,i<8,k<64,n<64] Σ[j<8] select(i-j-1>=0, exp(val(j-i))*V[8*b+j,k,n], 0)}[c//8,c%8,k,n]}[8*b+i,m,n]"
+)
+
+
+def test_what_depends_on_a_chunk_is_grouped_alike_where_chunks_and_batch_are_one_dimension() -> None:
+    assert grouped(parse(HEAD + CHUNKS), parse(HEAD + ROWS)).method == "inline"
+
+
+@pytest.mark.parametrize(("old", "new"), [("val(j-i)", "val(j-i-1)"), ("val(m+1)", "val(m+2)"), ("i-j-1>=0", "i-j>=0"), ("-i+63>=0", "-i+62>=0")])
+def test_another_decay_is_none(old: str, new: str) -> None:
+    head, _, tail = ROWS.rpartition(old)
+    with pytest.raises(CertificateError):
+        grouped(parse(HEAD + CHUNKS), parse(HEAD + head + new + tail))

@@ -92,6 +92,29 @@ def test_equal_expressions_have_equal_forms(left: str, right: str) -> None:
 @pytest.mark.parametrize(
     ("left", "right"),
     [
+        ("L[b<4,m<8] {L[i<32] val(i)*T[i]}[8*b+m]", "L[b<4,m<8] 8*val(b)*T[8*b+m] + val(m)*T[8*b+m]"),
+        ("L[b<4,m<8] {L[i<32] exp(val(i%8))*T[i]}[8*b+m]", "L[b<4,m<8] exp(val(m))*T[8*b+m]"),
+        (
+            "L[b<4,m<8] {L[i<32] tanh({L[i<32] Σ[k<8] exp(val(i%8)-val(k))*X[i//8,k]}[i])}[8*b+m]",
+            "L[b<4,m<8] tanh({L[b<4,m<8] Σ[k<8] exp(val(m-k))*X[b,k]}[b,m])",
+        ),
+        (
+            "L[b<4,m<8] {L[i<32] relu({L[i<32] max[k<8] val(i%8)*X[i//8,k]}[i])}[8*b+m]",
+            "L[b<4,m<8] relu({L[b<4,m<8] max[k<8] val(m)*X[b,k]}[b,m])",
+        ),
+    ],
+)
+def test_the_value_of_a_place_is_that_of_its_digits(left: str, right: str) -> None:
+    """Two dimensions read as one and one as two: numbers that depend on the place, in functions and in reductions inside them, are the same."""
+    head = "T : f32[32]\nX : f32[4,8]\n"
+    assert inline(parse(head + left)).key == inline(parse(head + right)).key
+    moved = left.replace("8*b+m", "8*b+7-m")
+    assert inline(parse(head + moved)).key != inline(parse(head + right)).key
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
         ("L[h<8] relu(A[h-1]+1)", "L[h<8] {L[h<8] relu(A[h]+1)}[h-1]"),
         ("L[h<8] Σ[r<3] B[h+r-1]*K[r]", "L[h<8] Σ[r<3] {L[t<8] B[t]}[h+r]*K[r]"),
         ("L[h<8] Σ[r<3] {L[t<8] B[t+1]}[h+r-2]*K[r]", "L[h<8] Σ[r<3] B[h+r-1]*K[r]"),

@@ -33,6 +33,7 @@ from einnet.expr.nodes import (
     Select,
     Tensor,
     Val,
+    children,
     fresh,
     indices,
     neutral,
@@ -441,7 +442,10 @@ def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float,
         for t in _open_terms(scope):
             named = _apart(t, taken)
             placed = named.substitute(mapping, named.sums)
-            inner.append(replace(placed, factors=tuple(_opaque(f, placed.ranges(box)) for f in placed.factors)) if narrow else placed)
+            if any(map(_joint, placed.factors)):
+                inner += _expanded(placed, box)
+            else:
+                inner.append(replace(placed, factors=tuple(_opaque(f, placed.ranges(box)) for f in placed.factors)) if narrow else placed)
     else:
         reduced = _reclosed(scope, index, box)
         inner = [Term(factors=(reduced,))] if isinstance(reduced.base, Scope) and reduced.base.reduce != "sum" else _expand(reduced, box)
@@ -452,6 +456,21 @@ def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float,
         return [Term(factors=(Select(where, _joined(_collected(inner, box), box), Const(fill)),))]
     guarded = [replace(t, conds=t.conds + conds, divisors=t.divisors + divisors) for t in inner]
     return guarded + ([Term(fill), Term(-fill, conds=conds, divisors=divisors)] if fill else [])
+
+
+def _joint(body: Body) -> bool:
+    """There is the value of a place that several iterators make, or a reduction read there: normal forms have a sum of values, and no such place."""
+    if isinstance(body, Val):
+        return len(body.index.terms) > 1
+    if isinstance(body, Read):
+        return isinstance(body.base, Scope) and any(len(ix.terms) > 1 for ix in body.index)
+    return any(map(_joint, children(body)))
+
+
+def _expanded(term: Term, box: Box) -> list[Term]:
+    """A term whose factors are no longer in normal form, as terms."""
+    ranges = term.ranges(box)
+    return reduce(lambda left, f: _product(left, _expand(f, ranges), ranges), term.factors, [replace(term, factors=())])
 
 
 def _reciprocal(den: Body, box: Box) -> list[Term]:
