@@ -20,13 +20,14 @@ from einnet.derivation.rules import EXPLORED, FORCED, RULES
 from einnet.evidence.comparison.finite import keep_strict
 from einnet.evidence.sound import keep_proven
 from einnet.expr.nodes import Scope
+from einnet.graph.bundle import Bundle
 from einnet.graph.program import Program
 from einnet.graph.split import subprograms
 from einnet.instantiate.kernels import Kernel
 from einnet.instantiate.registry import tables_for
 from einnet.search.candidates import Choice, Estimate, choose, draw
 from einnet.search.forms import Form
-from einnet.search.outcome import Outcome, canonical, result, taking
+from einnet.search.outcome import Outcome, Result, canonical, result, taking
 from einnet.search.remote import task
 from einnet.search.settings import Progress, Settings
 from einnet.search.space import Options, Space, Statistics, deepen
@@ -98,25 +99,29 @@ class _Search:
         uses = Counter(p.key for p in parts)
         recalled = self.known.recall(expressions, self.cost.estimates) if self.known else {}
         chosen = self.costed({key: e for key, e in expressions.items() if key not in recalled})
-        seconds = {key: uses[key] * s for key, choice in chosen.items() if (s := taking(choice.original)) < inf}
-        others = sum(uses[key] * s for key, choice in recalled.items() if (s := taking(choice.original)) < inf)
-        end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()) + others)
+        seconds, others = _seconds(chosen, uses), _seconds(recalled, uses)
+        end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()) + sum(others.values()))
         if self.settings.derive:
             self.explore(expressions, chosen, seconds, end)
         self.remember(*chosen.values())
         chosen |= recalled
-        notes = [INTERRUPTED] if self.interrupts.requested else []
-        if recalled and self.known and self.known.earlier:
-            notes.append(f"{len(recalled)} of {len(expressions)} subprograms recalled from an earlier search")
         states = sum(choice.states for choice in chosen.values())
         results = tuple(result(p, chosen[p.key]) for p in parts)
-        outcome = Outcome(self.program, results, states, notes=tuple(notes), interrupted=self.interrupts.requested)
+        notes = self.notes(len(recalled), len(expressions))
+        outcome = Outcome(self.program, results, states, notes=notes, interrupted=self.interrupts.requested)
         if self.settings.derive and "join" in (self.settings.rules or EXPLORED):
             outcome = self.bundled(outcome, end, searching=len(recalled) < len(expressions))
         with stage("proving"):
             outcome = keep_proven(outcome, self.settings)
         outcome = keep_strict(outcome) if self.settings.strict_nan else outcome
         return replace(outcome, seconds=time.monotonic() - begin)
+
+    def notes(self, recalled: int, expressions: int) -> tuple[str, ...]:
+        """What a user should know of how so many expressions were searched, of which so many were recalled."""
+        notes = [INTERRUPTED] if self.interrupts.requested else []
+        if recalled and self.known and self.known.earlier:
+            notes.append(f"{recalled} of {expressions} subprograms recalled from an earlier search")
+        return tuple(notes)
 
     def bundled(self, outcome: Outcome, end: float, searching: bool) -> Outcome:
         """The outcome with subprograms computed together where that is faster; without `searching`, as far as an earlier run has got."""
@@ -126,19 +131,28 @@ class _Search:
         choices = self.known.recall(joint, self.cost.estimates) if self.known else {}
         recalled = len(choices)
         for n, alike in enumerate(groups):
-            current = {r.subprogram.output.name: r for r in outcome.results}
+            current = _by_output(outcome)
             alike = [b for b in alike if b.names <= current.keys()]
             left, key = end - self.schedule.clock.now(), alike[0].joint.key if alike else ""
             if searching and key and key not in choices and left > 0 and not self.interrupts.requested:
                 share = left / min(len(groups) - n, MOST_BUNDLE_SHARES)
                 choices[key] = self.one(joint[key], share, (n, len(groups)), apart=apart(alike[0], current))
                 outcome = replace(outcome, states=outcome.states + choices[key].states)
-            for b in alike if key in choices else ():
-                found = attempt(b, choices[key], current, self.cost.measured, self.schedule.clock.until(end)) if b.names <= current.keys() else None
-                if found and (found.pays or (self.settings.force is not None and not found.choice.best.original)):
-                    outcome = outcome.together(b, found.choice)
-                    current = {r.subprogram.output.name: r for r in outcome.results}
+            if key in choices:
+                outcome = self.together(outcome, alike, choices[key], end)
         self.remember(*list(choices.values())[recalled:])
+        return outcome
+
+    def together(self, outcome: Outcome, alike: Sequence[Bundle], choice: Choice, end: float) -> Outcome:
+        """The outcome with each of these bundles, of which one is the other with other weights, computed together by a choice where that pays.
+
+        What one bundle has taken is no longer there for the next. A choice that is forced need not pay.
+        """
+        for b in alike:
+            current = _by_output(outcome)
+            found = attempt(b, choice, current, self.cost.measured, self.schedule.clock.until(end)) if b.names <= current.keys() else None
+            if found and (found.pays or (self.settings.force is not None and not found.choice.best.original)):
+                outcome = outcome.together(b, found.choice)
         return outcome
 
     def remember(self, *choices: Choice) -> None:
@@ -230,17 +244,21 @@ class _Search:
             choice = self.drawn(expression, forms)
         else:
             choice = choose(expression, forms, self.cost.estimates, self.cost.measured, most=most, until=until, least_s=least_s, known_s=apart)
-        choice.states, choice.seconds = statistics.states, time.monotonic() - begin
-        choice.depth, choice.stopped_at = options(self.settings, share, clock).max_depth, statistics.stopped_at
-        cut = bool(statistics.stopped) and statistics.states < Options.states
-        choice.hurried = self.settings.force is None and (choice.hurried or cut or (choice.unmeasured and level.kernels < MEASURED))
-        if statistics.stopped:
-            reason = clock.stops if cut and statistics.stopped == "states" else statistics.stopped
-            choice.notes.append(f"search stopped by the budget of {reason}")
+        choice.seconds, choice.depth = time.monotonic() - begin, options(self.settings, share, clock).max_depth
+        self.note(choice, statistics, level)
         collect()
         rate = choice.states / max(choice.seconds, 1e-9)
         self.tell(Progress("search", place[0] + 1, place[1], choice.states, rate, 1e3 * choice.best.cost, 1e3 * choice.original.cost))
         return choice
+
+    def note(self, choice: Choice, statistics: Statistics, level: Level) -> None:
+        """Say of a choice how far was explored before it, what ended that, and whether a longer search would have gone on."""
+        choice.states, choice.stopped_at = statistics.states, statistics.stopped_at
+        cut = bool(statistics.stopped) and statistics.states < Options.states
+        choice.hurried = self.settings.force is None and (choice.hurried or cut or (choice.unmeasured and level.kernels < MEASURED))
+        if statistics.stopped:
+            reason = self.schedule.clock.stops if cut and statistics.stopped == "states" else statistics.stopped
+            choice.notes.append(f"search stopped by the budget of {reason}")
 
     def deepened(self, expression: Scope, chosen: Options, report: Callable[[Statistics], None]) -> Found:
         """What is found within the options, from where the turn before has ended."""
@@ -271,6 +289,16 @@ class _Search:
         """Report progress with the time that is left."""
         if self.settings.progress:
             self.settings.progress(replace(progress, left=max(self.schedule.end - self.schedule.clock.now(), 0.0)))
+
+
+def _seconds(choices: Mapping[str, Choice], uses: Mapping[str, int]) -> dict[str, float]:
+    """The seconds that the model's own operators of each subprogram take, wherever it stands, as far as they are known."""
+    return {key: uses[key] * s for key, choice in choices.items() if (s := taking(choice.original)) < inf}
+
+
+def _by_output(outcome: Outcome) -> dict[str, Result]:
+    """What was decided for each subprogram, by the name of its result."""
+    return {r.subprogram.output.name: r for r in outcome.results}
 
 
 def _shares(form: Form) -> bool:
