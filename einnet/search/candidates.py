@@ -203,21 +203,11 @@ def choose(
     assert originals, "the plain form is always a candidate"
     until = max(until, time.monotonic() + least_s) if least_s else until
     trials = _Trials(ranked, measure, until)
-    for c in originals:
-        first = min(o.measured for o in originals)
-        if known_s == inf and trials.least(c) < first and (first == inf or not most):
-            trials.run(c, inf)
+    if known_s == inf:
+        trials.originals(originals, enough=bool(most))
     trials.refuse(originals)
-    original = best = _fastest(originals)
     end = trials.measured + most
-    while trials.measured < end and time.monotonic() < until:
-        limit = min(best.cost, known_s)
-        following = trials.next(limit)
-        if following is None:
-            break
-        trials.run(following, limit)
-        if following.measured < best.cost:
-            best = following
+    best = trials.fastest(_fastest(originals), known_s, end)
     unmeasured = bool(most) and trials.measured >= end and trials.next(min(best.cost, known_s)) is not None
     trials.refuse(ranked)
     original = _fastest(originals)
@@ -284,6 +274,25 @@ class _Trials:
         """The most promising candidate of those that can take less than `limit` seconds."""
         self._waiting = [c for c in self._waiting if not c.tried and self.least(c) < limit]
         return min(self._waiting, key=lambda c: sum(count * self._most[n] for n, count in self._places[id(c)].items()), default=None)
+
+    def originals(self, ways: Sequence[Candidate], enough: bool) -> None:
+        """Measure the ways to run the original that can be the fastest of them; the first that can be measured is `enough`, or is not."""
+        for c in ways:
+            first = min(o.measured for o in ways)
+            if self.least(c) < first and (first == inf or not enough):
+                self.run(c, inf)
+
+    def fastest(self, best: Candidate, known_s: float, end: int) -> Candidate:
+        """Measure what can be faster than the best, and than `known_s`, until `end` kernels are measured or time is out; the fastest then."""
+        while self.measured < end and time.monotonic() < self._until:
+            limit = min(best.cost, known_s)
+            following = self.next(limit)
+            if following is None:
+                break
+            self.run(following, limit)
+            if following.measured < best.cost:
+                best = following
+        return best
 
     def run(self, c: Candidate, limit: float) -> None:
         """Measure the candidate's kernels, until it is known to take `limit` seconds: libraries' first, as they need no compiler, and long ones."""
