@@ -79,31 +79,38 @@ class _Pass:
 
     def copies(self, kernel: EOperator) -> Iterator[Copy]:
         """A kernel that only copies, one part after the other; nothing for any other kernel and for one none of whose parts can be left out."""
-        views, out = dict(kernel.operands), kernel.out
-        found = []
+        found: list[Copy] = []
         for read, box in parts(kernel.scope):
-            source = views.get(read.base.name) if isinstance(read.base, Tensor) else None
-            if source is None or not self.dense(source):
+            copy = self.part(kernel, read, box)
+            if copy is None:
                 return
-            shape = tuple(hi - lo for lo, hi in box)
-            into = window(tuple(i.range for i in kernel.scope.loops), box)
-            shifts = [_shift(ix, i) or 0 for ix, i in zip(read.index, kernel.scope.loops)]
-            out_of = window(tuple((0, n) for n in source.shape), tuple((lo + s, hi + s) for s, (lo, hi) in zip(shifts, box)))
-            if into is None or out_of is None:
-                return
-            target = into.view(dense_view(source.buffer, shape), out.buffer) if self.dense(out) else None
-            origin = out_of.view(dense_view(source.buffer, shape), source.buffer)
-            if target is None or origin is None:
-                return
-            loops = tuple(Iter(i.name, 0, n) for i, n in zip(kernel.scope.loops, shape))
-            made = EOperator(Scope(loops, (), Read(Tensor("x", shape), tuple(var(i.name) for i in loops))), (("x", origin),), target)
-            if shape == source.shape and source.buffer in self.free:
-                found.append(Copy(source.buffer, shape, out.buffer, into, made))
-            elif shape == out.shape and out.buffer in self.free:
-                found.append(Copy(out.buffer, shape, source.buffer, out_of, made))
-            else:
-                found.append(Copy("", shape, "", into, made))
+            found.append(copy)
         yield from found if any(c.buffer for c in found) else ()
+
+    def part(self, kernel: EOperator, read: Read, box: Box) -> Copy | None:
+        """The copy of what a read takes into a box of the result, by a kernel of its own; None where either is no window of a dense buffer.
+
+        What is read as a whole can be written where it is copied to, what is written as a whole can be read where it is copied from; of another
+        part no buffer can be left out.
+        """
+        out, loops = kernel.out, kernel.scope.loops
+        source = dict(kernel.operands).get(read.base.name) if isinstance(read.base, Tensor) else None
+        if source is None or not self.dense(source) or not self.dense(out):
+            return None
+        shape = tuple(hi - lo for lo, hi in box)
+        into, out_of = window(tuple(i.range for i in loops), box), window(tuple((0, n) for n in source.shape), _taken(read, loops, box))
+        if into is None or out_of is None:
+            return None
+        dense = dense_view(source.buffer, shape)
+        target, origin = into.view(dense, out.buffer), out_of.view(dense, source.buffer)
+        if target is None or origin is None:
+            return None
+        made = _moved(loops, origin, target)
+        if shape == source.shape and source.buffer in self.free:
+            return Copy(source.buffer, shape, out.buffer, into, made)
+        if shape == out.shape and out.buffer in self.free:
+            return Copy(out.buffer, shape, source.buffer, out_of, made)
+        return Copy("", shape, "", into, made)
 
     def orders(self, kernel: EOperator) -> Iterator[Copy]:
         """A kernel that only copies in another order: what it reads could be written so, or what it writes be read so."""
@@ -119,14 +126,10 @@ class _Pass:
     def alias(self, copy: Copy) -> bool:
         """Let everything that touches the copied buffer use its place in the other one, if it can and gains by it."""
         touching = [k for k in self.kernels if k != copy.kernel and any(v.buffer == copy.buffer for v in views_of(k))]
-        if not touching or any(isinstance(k, OpaqueCall) for k in touching) or self.dtype[copy.buffer] != self.dtype[copy.other]:
+        views = self.places_of(copy, touching)
+        if views is None:
             return False
-        if self.changed_after(copy):
-            return False
-        views = {v: copy.window.view(v, copy.other) for k in touching for v in views_of(k) if v.buffer == copy.buffer}
-        if not all(views.values()):
-            return False
-        moved = {id(k): k.map_views(lambda v: views.get(v) or v) for k in touching}
+        moved = {id(k): k.map_views(lambda v: views.get(v, v)) for k in touching}
         if not self.gains([*touching, copy.kernel], list(moved.values())):
             return False
         self.kernels = [moved.get(id(k), k) for k in self.kernels if k != copy.kernel]
@@ -134,6 +137,20 @@ class _Pass:
         within = {name: copy.window.view(v, copy.other) if v.buffer == copy.buffer else v for name, v in known.items()}
         self.places = {name: v for name, v in within.items() if v is not None}
         return True
+
+    def places_of(self, copy: Copy, touching: Sequence[Kernel]) -> dict[View, View] | None:
+        """Where each view of the copied buffer lies in the other one; None where the copy has to stay.
+
+        It has to where a kernel asks for a buffer of its own, where the two hold other types, where the other one changes while the copy is in
+        use, and where a view is none in the window.
+        """
+        if not touching or any(isinstance(k, OpaqueCall) for k in touching) or self.dtype[copy.buffer] != self.dtype[copy.other]:
+            return None
+        if self.changed_after(copy):
+            return None
+        views = {v: copy.window.view(v, copy.other) for k in touching for v in views_of(k) if v.buffer == copy.buffer}
+        found = {v: place for v, place in views.items() if place}
+        return found if len(found) == len(views) else None
 
     def changed_after(self, copy: Copy) -> bool:
         """What is copied is written again after that, while the copy holds what was there before."""
@@ -148,6 +165,12 @@ class _Pass:
             return False
         known = [s for s in seconds if s is not None]
         return sum(known[len(old) :]) < (1 - GAIN) * sum(known[: len(old)])
+
+
+def _moved(loops: Sequence[Iter], origin: View, target: View) -> EOperator:
+    """The kernel that copies one view into another of the same shape, over loops of these names."""
+    own = tuple(Iter(i.name, 0, n) for i, n in zip(loops, origin.shape))
+    return EOperator(Scope(own, (), Read(Tensor("x", origin.shape), tuple(var(i.name) for i in own))), (("x", origin),), target)
 
 
 def same_result(a: Kernel, b: Kernel) -> bool:
@@ -199,6 +222,12 @@ def _inside(r: Read, scope: Scope, box: Box) -> bool:
         return False
     shifts = [_shift(ix, i) for ix, i in zip(r.index, scope.loops)]
     return all(s is not None and lo + s >= 0 and hi + s <= n for s, (lo, hi), n in zip(shifts, box, r.base.shape))
+
+
+def _taken(read: Read, loops: Sequence[Iter], box: Box) -> Box:
+    """The part of its tensor that a read takes over a box of the loops, each of which it takes plus a constant."""
+    shifts = [_shift(ix, i) or 0 for ix, i in zip(read.index, loops)]
+    return tuple((lo + s, hi + s) for s, (lo, hi) in zip(shifts, box))
 
 
 def _shift(index: Index, i: Iter) -> int | None:
