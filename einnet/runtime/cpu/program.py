@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from einnet.runtime.cpu.dnnl_kernels import Packed, Prepared, prepare
 from einnet.runtime.cpu.forked import on_live_pool, unlock_in_children
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.objects import Objects
+from einnet.runtime.cpu.segments import Segments
 from einnet.runtime.cpu.support import Native, Steps
 from einnet.runtime.cpu.threads import limited, resolve_threads
 from einnet.runtime.timing import Timing, summarize
@@ -175,49 +176,31 @@ class Executable:
     def _bind(self) -> None:
         types = {b.name: memory.storage_dtype(b.dtype) for b in self.plan.buffers}
         self._keep: list[tuple[dnnl.Primitive, dnnl.Arguments]] = []
-        self._segments: list[Steps | Callable[[], None]] = []
         self._labels: list[tuple[int, str]] = []
-        self._firsts: list[int] = []
-        steps = 0
-        pending: list[tuple[int, Sequence[int]]] = []
-        names: list[str] = []
+        segments = Segments(self.native, self.threads)
         operators = [k for k in self.plan.kernels if isinstance(k, EOperator)]
         alone = len(self.plan.kernels) == 1  # then ONNX Runtime's threads take no core from ours by waiting actively
         symbols = iter(codegen.operator_names(operators))
-
-        def flush() -> None:
-            if pending:
-                self._segments.append(Steps(self.native, pending, self.threads, names))
-                pending.clear()
-                names.clear()
-
         for n, kernel in enumerate(self.plan.kernels):
+            name = f"kernel {n} ({type(kernel).__name__})"
             match kernel:
                 case EOperator():
-                    symbol = codegen.entry_symbol(next(symbols))
-                    views = (*(v for _, v in kernel.operands), kernel.out)
-                    words = [self._address(v.buffer) + types[v.buffer].itemsize * (v.offset - v.offset % LINE) for v in views]
-                    pending.append((self.native.image.address(symbol), words))
+                    segments.native(name, [self._generated(kernel, next(symbols), types)])
                     label = "generated"
                 case OpaqueCall():
-                    flush()
                     inputs, outputs = ([self._array(v, types[v.buffer]) for v in views] for views in (kernel.inputs, kernel.outputs))
-                    self._segments.append(ort.OpaqueNode(kernel.model, inputs, outputs, self.threads, kernel.origin, spin=alone))
+                    segments.other(ort.OpaqueNode(kernel.model, inputs, outputs, self.threads, kernel.origin, spin=alone))
                     label = "onnxruntime"
                 case _ if n in self._prepared:
-                    pending.extend((self.native.vendor, words) for words in self._vendor_words(n))
+                    segments.native(name, [(self.native.vendor, words) for words in self._vendor_words(n)])
                     label = self._prepared[n].implementation
                 case VendorKernel():
-                    flush()
-                    self._segments.append(fallback.vendor_call(kernel, lambda v: self._array(v, types[v.buffer]), self.threads))
+                    segments.other(fallback.vendor_call(kernel, lambda v: self._array(v, types[v.buffer]), self.threads))
                     label = "onnxruntime" if fallback.engine(kernel) == fallback.ENGINE else "numpy"
                 case _:
                     raise TypeError(f"the processor has nothing to run {kernel.describe()}")
-            self._firsts.append(steps)
-            steps += len(pending) - len(names) if pending else 1
-            names.extend(f"kernel {n} ({type(kernel).__name__})" for _ in range(len(pending) - len(names)))
             self._labels.append((n, label))
-        flush()
+        self._segments, self._firsts = segments.all(), segments.firsts
         self._input_names, self._output_names = tuple(n for n, _ in self.plan.inputs), tuple(n for n, _ in self.plan.outputs)
         self._expected = set(self._input_names)
         self._direct = self._only_node()
@@ -234,6 +217,12 @@ class Executable:
         if any(v not in given for v in kernel.inputs) or any(v not in results for _, v in self.plan.outputs):
             return None
         return self._segments[0], [given.index(v) for v in kernel.inputs], [results.index(v) for _, v in self.plan.outputs]
+
+    def _generated(self, kernel: EOperator, name: str, types: Mapping[str, np.dtype[Any]]) -> tuple[int, Sequence[int]]:
+        """The entry of a generated kernel and what it is called with: its buffers from the line on in which each view begins."""
+        views = (*(v for _, v in kernel.operands), kernel.out)
+        words = [self._address(v.buffer) + types[v.buffer].itemsize * (v.offset - v.offset % LINE) for v in views]
+        return self.native.image.address(codegen.entry_symbol(name)), words
 
     def _vendor_words(self, n: int) -> Sequence[Sequence[int]]:
         """The words of the steps of a vendor kernel: operands in its arithmetic, where that is not float32, and the kernel itself."""
