@@ -53,15 +53,20 @@ def carried(source: Source, name: str) -> Carried:
     axes = {n: found for n, found in axes.items() if found}
     if axes:
         return Carried(model, axes, declared)
-    symbols = sorted({dim for shape in declared.values() for dim in shape if isinstance(dim, str)} - {"?"})
-    known = f"its dimensions are {', '.join(symbols)}" if symbols else "its shapes are static"
     leading = {shape[0] if shape else None for shape in declared.values()}
     (first,) = leading if len(leading) == 1 else (None,)
     if name != BATCH or not isinstance(first, int):
-        more = f"; {BATCH} may name the leading dimension where all inputs share it" if not symbols else ""
-        raise ModelError(f"{title}: no input has a dimension {name!r}; {known}{more}")
+        raise ModelError(f"{title}: no input has a dimension {name!r}; {_dimensions(declared)}")
     free_leading(model, first)
     return Carried(model, dict.fromkeys(declared, (0,)), {n: (name, *shape[1:]) for n, shape in declared.items()})
+
+
+def _dimensions(declared: Mapping[str, tuple[int | str, ...]]) -> str:
+    """What can be given a range instead."""
+    symbols = sorted({dim for shape in declared.values() for dim in shape if isinstance(dim, str)} - {"?"})
+    if symbols:
+        return f"its dimensions are {', '.join(symbols)}"
+    return f"its shapes are static; {BATCH} may name the leading dimension where all inputs share it"
 
 
 class Symbolic(NamedTuple):

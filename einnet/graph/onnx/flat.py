@@ -80,6 +80,12 @@ def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
                 yield from subgraphs(child)
 
 
+def _fill_empty(fact: Fact) -> None:
+    """Give a tensor without elements its value: there is none that could be anything else."""
+    if fact.elem is not None and fact.shape is not None and 0 in fact.shape and fact.crosses:
+        fact.value = np.zeros(fact.shape, fact.elem.numpy())
+
+
 class Flattener:
     """Walks the nodes in order and keeps a fact for every value."""
 
@@ -156,12 +162,7 @@ class Flattener:
 
     def keep(self, node: ir.Node) -> None:
         """Infer the types of a node's outputs; evaluate it if all that it reads is constant."""
-        reads = {str(v.name): self.facts[v] for v in node.inputs if v is not None}
-        reads |= {name: self.facts[v] for name, v in captured(node).items()}
-        proto = ir.serde.serialize_node(node)
-        if node.op_type == "CastLike" and node.domain in STANDARD and (like := self.fact(node, 1)) and like.elem is not None:
-            proto = onnx.helper.make_node("Cast", proto.input[:1], proto.output, proto.name, to=int(like.elem))  # to the other one's type
-            reads = {name: f for name, f in reads.items() if name in proto.input}
+        proto, reads = self.read(node)
         outputs = tuple(v if v.name else None for v in node.outputs)
         facts = self.types(node, proto, reads, outputs)
         if all(f.value is not None for f in reads.values()) and node.op_type not in _RANDOM:
@@ -169,10 +170,20 @@ class Flattener:
         for value, fact in zip(outputs, facts):
             if value is not None and fact is not None:
                 self.facts[value] = fact
-                if fact.elem is not None and fact.shape is not None and 0 in fact.shape and fact.crosses:
-                    fact.value = np.zeros(fact.shape, fact.elem.numpy())  # it has no element that could be anything else
+                _fill_empty(fact)
         if not all(f is None or f.value is not None for f in facts):
             self.nodes.append(FlatNode(node, reads, facts, proto))
+
+    def read(self, node: ir.Node) -> tuple[onnx.NodeProto, dict[str, Fact]]:
+        """The node with the facts that it and its subgraphs read; a cast to another one's type as the cast to that type, which reads no other."""
+        reads = {str(v.name): self.facts[v] for v in node.inputs if v is not None}
+        reads |= {name: self.facts[v] for name, v in captured(node).items()}
+        proto = ir.serde.serialize_node(node)
+        like = self.fact(node, 1) if node.op_type == "CastLike" and node.domain in STANDARD else None
+        if like is None or like.elem is None:
+            return proto, reads
+        cast = onnx.helper.make_node("Cast", proto.input[:1], proto.output, proto.name, to=int(like.elem))
+        return cast, {name: f for name, f in reads.items() if name in cast.input}
 
     def types(self, node: ir.Node, proto: onnx.NodeProto, reads: dict[str, Fact], outputs: Sequence[ir.Value | None]) -> tuple[Fact | None, ...]:
         """Types by ONNX shape inference on the one node, else as the model declares them."""
@@ -181,21 +192,22 @@ class Flattener:
         held = [(n, f) for n, f in reads.items() if n in small]
         model = build_model(self.model, [proto], given, held, [(str(v.name), None) for v in outputs if v is not None])
         types, failure = infer(model)
-        facts: list[Fact | None] = []
-        for value in outputs:
-            if value is None:
-                facts.append(None)
-                continue
-            fact = self.declared(value)
-            fact.refine(types.get(str(value.name)))
-            if fact.elem is not None and fact.shape is None:
-                fact.shape = self.carried(node, value, model, reads)
-            if fact.shape and min(fact.shape) < 0:  # inference does not survive an operator that reads this
-                raise NotStaticError(f"{self.title}: {node.op_type} {node.name or ''!r}: its result would have shape {list(fact.shape)}")
-            if failure and node.domain in STANDARD and all(f.crosses for f in reads.values()):
-                raise NotStaticError(f"{self.title}: {node.op_type} {node.name or ''!r}: {failure}")
-            facts.append(fact)
-        return tuple(facts)
+        failure = failure if node.domain in STANDARD and all(f.crosses for f in reads.values()) else ""
+        return tuple(None if v is None else self.typed(node, v, types.get(str(v.name)), failure, model, reads) for v in outputs)
+
+    def typed(
+        self, node: ir.Node, value: ir.Value, inferred: onnx.TypeProto | None, failure: str, model: onnx.ModelProto, reads: dict[str, Fact]
+    ) -> Fact:
+        """What is known of one output of a node. Raises NotStaticError where inference failed, or found a shape that there is not."""
+        fact = self.declared(value)
+        fact.refine(inferred)
+        if fact.elem is not None and fact.shape is None:
+            fact.shape = self.carried(node, value, model, reads)
+        if fact.shape and min(fact.shape) < 0:  # inference does not survive an operator that reads this
+            raise NotStaticError(f"{self.title}: {node.op_type} {node.name or ''!r}: its result would have shape {list(fact.shape)}")
+        if failure:
+            raise NotStaticError(f"{self.title}: {node.op_type} {node.name or ''!r}: {failure}")
+        return fact
 
     def carried(self, node: ir.Node, value: ir.Value, model: onnx.ModelProto, reads: dict[str, Fact]) -> tuple[int, ...] | None:
         """The shape of a loop's variable, where its body declares that it gives out the shape that comes in, or of a result of known steps."""
