@@ -6,6 +6,7 @@ Members whose results go different ways get a joint tensor, of which the results
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -94,12 +95,17 @@ def _gathered(graph: _Graph) -> Iterator[Bundle]:
         if len(group) < 2 or len(group) > MOST_PARTS:
             continue
         yield Bundle(tuple(group), graph.combined(group))
-        above = [graph.by_output.get(t.name) for p in group for t in graph.data(p)]
-        producers = [p for p in dict.fromkeys(above) if p is not None and p not in group and graph.used_within(p, group)]
-        shared = [t for t in dict.fromkeys(t for p in producers for t in graph.data(p)) if sum(t in graph.data(p) for p in producers) > 1]
-        more = [p for p in producers if any(t in graph.data(p) for t in shared)]
+        more = _producers(graph, group)
         if len(more) > 1 and len(group) + len(more) <= MOST_PARTS:
             yield Bundle((*more, *group), graph.combined((*more, *group)))
+
+
+def _producers(graph: _Graph, group: Sequence[Subprogram]) -> list[Subprogram]:
+    """What makes the data of a group for it alone, and reads a tensor that another one of these reads."""
+    above = [graph.by_output.get(t.name) for p in group for t in graph.data(p)]
+    found = [p for p in dict.fromkeys(above) if p is not None and p not in group and graph.used_within(p, group)]
+    readers = Counter(t for p in found for t in graph.data(p))
+    return [p for p in found if any(readers[t] > 1 for t in graph.data(p))]
 
 
 def _windowed(graph: _Graph) -> Iterator[Bundle]:

@@ -81,6 +81,16 @@ class Settings:
         if self.allow not in KINDS:
             raise UsageError(f"allow {self.allow!r} is not one of {', '.join(KINDS)}, {TESTED}, {FINITE}, or a class and these: 'precision,{TESTED}'")
         self._budget(self.max_error)
+        self._limits()
+        if self.force is not None and self.target != "native":
+            raise UsageError("force draws candidates for our own program; target 'onnx' keeps what is fastest in ONNX Runtime")
+        known = {r.name for r in RULES}
+        unknown = [r for r in self.rules or () if r not in known]
+        if unknown:
+            raise UsageError(f"no rule {unknown[0]!r}; `einnet rules` lists them: {', '.join(sorted(known))}")
+
+    def _limits(self) -> None:
+        """Raises UsageError for a count or an amount below what can be used."""
         if self.max_depth < 0:
             raise UsageError(f"max_depth must be 0 or more, not {self.max_depth}")
         if not self.time_budget > 0:
@@ -91,12 +101,6 @@ class Settings:
             raise UsageError(f"workers must be 1 or more, not {self.workers}")
         if self.memory_limit is not None and self.memory_limit < 1:
             raise UsageError(f"memory_limit must be a positive number of bytes, not {self.memory_limit}")
-        if self.force is not None and self.target != "native":
-            raise UsageError("force draws candidates for our own program; target 'onnx' keeps what is fastest in ONNX Runtime")
-        known = {r.name for r in RULES}
-        unknown = [r for r in self.rules or () if r not in known]
-        if unknown:
-            raise UsageError(f"no rule {unknown[0]!r}; `einnet rules` lists them: {', '.join(sorted(known))}")
 
     def _budget(self, error: float | None) -> None:
         """Let the default class be the worst one whose own limit is within a budget. Raises UsageError for a budget that nothing can keep."""

@@ -67,6 +67,12 @@ def place(axis: int, rank: int) -> int:
     return axis % rank
 
 
+def _length(op: Op, default: int) -> int:
+    """The number of points of a transform."""
+    known = op.integers_of(1, "dft_length")
+    return known[0] if known else default
+
+
 def dft(op: Op) -> Result:
     """Y[b, k, c] = Σ[n, d] X[b, n, d] T[n, d, k, c] along one axis; elements beyond the length are left out, missing ones are 0."""
     x = op.input(0).tensor
@@ -74,9 +80,8 @@ def dft(op: Op) -> Result:
     given = op.integers_of(2, "axis") if op.version >= 20 else (op.integer("axis", 1),)
     axis = place(given[0] if given else -2, rank)
     inverse, half = bool(op.integer("inverse", 0)), bool(op.integer("onesided", 0))
-    known = op.integers_of(1, "dft_length")
     real = inverse and half
-    length = known[0] if known else 2 * (x.shape[axis] - 1) if real else x.shape[axis]
+    length = _length(op, 2 * (x.shape[axis] - 1) if real else x.shape[axis])
     if parts not in (1, 2) or length < 1 or half and (parts == 1) == inverse:
         return Unsupported(f"{parts} parts of {length} points{', one-sided' if half else ''}{', inverse' if inverse else ''}")
     one_side = length // 2 + 1

@@ -179,16 +179,19 @@ def convolution_channels(scope: Scope) -> tuple[Tensor, int, int] | None:
     factors = [a for a in scope.body.args if isinstance(a, Read) and isinstance(a.base, Tensor)]
     if len(factors) != 2 or len(scope.body.args) != 2:
         return None
+    ways = (_channels_of(scope, data, kernel) for data, kernel in (factors, factors[::-1]))
+    return next((found for found in ways if found), None)
+
+
+def _channels_of(scope: Scope, data: Read, kernel: Read) -> tuple[Tensor, int, int] | None:
+    """`convolution_channels` of a sum of products of data and a filter: None where the data is not moved, or there are several channels."""
     loops, sums = {i.name for i in scope.loops}, {i.name for i in scope.sums}
-    for data, kernel in (factors, factors[::-1]):
-        shared = frozenset[str]().union(*(e.names() for e in kernel.index))
-        if not any(is_moved(e, loops - shared, sums) for e in data.index):
-            continue
-        source = [k for k, e in enumerate(data.index) if e.names() & sums and e.names() <= shared]
-        target = [k for k, i in enumerate(scope.loops) if i.name in shared]
-        if len(source) == 1 and len(target) == 1 and isinstance(data.base, Tensor):
-            return data.base, source[0], target[0]
-    return None
+    shared = frozenset[str]().union(*(e.names() for e in kernel.index))
+    if not any(is_moved(e, loops - shared, sums) for e in data.index):
+        return None
+    source = [k for k, e in enumerate(data.index) if e.names() & sums and e.names() <= shared]
+    target = [k for k, i in enumerate(scope.loops) if i.name in shared]
+    return (data.base, source[0], target[0]) if len(source) == len(target) == 1 and isinstance(data.base, Tensor) else None
 
 
 def is_moved(e: Index, positions: set[str], sums: set[str]) -> bool:

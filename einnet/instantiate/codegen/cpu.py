@@ -45,6 +45,13 @@ class LoweredKernel:
         return self.primfunc.with_attr("global_symbol", self.name)
 
 
+def known_tables(op: EOperator, constants: Mapping[str, NDArray[Any]]) -> dict[str, dict[int, float]]:
+    """The small operands whose elements are known at compile time, by `constants` or by the tensors themselves."""
+    views = dict(op.operands)
+    own = {t.name: np.array(t.values, dtype=np.float32).reshape(t.shape) for t in tensors(op.scope).values() if t.values is not None}
+    return {n: table(views[n], v) for n, v in {**constants, **own}.items() if n in views and v.size <= TABLE_SIZE}
+
+
 def lower(
     op: EOperator, name: str, threads: int = 1, aligned: bool = False, constants: Mapping[str, NDArray[Any]] | None = None
 ) -> LoweredKernel:
@@ -66,8 +73,7 @@ def lower(
         p: tirx.decl_buffer((max(1, sizes[p]),), types[p], handle.name + "_data", data=handle, data_alignment=alignment)
         for p, handle in handles.items()
     }
-    own = {t.name: np.array(t.values, dtype=np.float32).reshape(t.shape) for t in tensors(op.scope).values() if t.values is not None}
-    tables = {n: table(views[n], v) for n, v in {**(constants or {}), **own}.items() if n in views and v.size <= TABLE_SIZE}
+    tables = known_tables(op, constants or {})
     writer = RunningNests(arrays, tables, index_type)
     writer.threads, writer.halves = threads, halves(op.scope)
     with writer.frame():

@@ -121,15 +121,21 @@ def _pooling(scope: Scope, body: Read, table: Table, windows: Sequence[Window], 
     problem = _unfit(windows, body) or (outer if isinstance(outer, str) else "")
     if problem or isinstance(outer, str):
         return [NoFix(problem)]
+    spatial, taps = tuple(w.loop.name for w in windows if w.loop.name), tuple(w.tap.name for w in windows if w.tap)
+    groups = (("n, c", tuple(x for d in outer for x in d.names)), ("o", spatial), ("r", taps))
+    return Match(table.name, _kernel(windows, outer, out, offset), (body.base,), groups)
+
+
+def _kernel(windows: Sequence[Window], outer: Sequence[Dimension], out: Mapping[str, int], offset: int) -> MaxPool:
+    """The pooling of data that begins at an offset: the two outer dimensions, then those of the windows."""
     shape = tuple(d.extent for d in outer)
-    extents, moved = tuple(w.fitted()[0] for w in windows), [w.loop for w in windows]
-    kernel = MaxPool(
-        strided_view("0", (*shape, *extents), (*(d.strides[0] for d in outer), *(w.step for w in windows)), offset + sum(w.unread for w in windows)),
-        strided_view("out", (*shape, *(i.extent for i in moved)), (*(d.strides[1] for d in outer), *(out.get(i.name, 0) for i in moved))),
+    read = (*(d.strides[0] for d in outer), *(w.step for w in windows))
+    written = (*(d.strides[1] for d in outer), *(out.get(w.loop.name, 0) for w in windows))
+    return MaxPool(
+        strided_view("0", (*shape, *(w.fitted()[0] for w in windows)), read, offset + sum(w.unread for w in windows)),
+        strided_view("out", (*shape, *(w.loop.extent for w in windows)), written),
         tuple(w.taps for w in windows), tuple(w.stride for w in windows), tuple(w.dilation for w in windows), tuple(max(w.pad, 0) for w in windows),
     )  # fmt: skip
-    spatial, taps = tuple(i.name for i in moved if i.name), tuple(w.tap.name for w in windows if w.tap)
-    return Match(table.name, kernel, (body.base,), (("n, c", tuple(x for d in outer for x in d.names)), ("o", spatial), ("r", taps)))
 
 
 def _unfit(windows: Sequence[Window], body: Read) -> str:

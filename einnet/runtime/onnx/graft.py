@@ -41,6 +41,14 @@ def rewritten(
     return made
 
 
+def _import(model: onnx.ModelProto, writer: Writer) -> None:
+    """Let the model name the operator sets and hold the functions that its new nodes use."""
+    known = {o.domain for o in model.opset_import} | {""}
+    model.opset_import.extend(helper.make_opsetid(d, v) for d, v in writer.imports.items() if d not in known)
+    called = {node.op_type for node in model.graph.node if node.domain == DOMAIN}
+    model.functions.extend(f for f in writer.functions.values() if f.name in called)
+
+
 def graft(model: onnx.ModelProto, plan: Plan, metadata: Mapping[str, str]) -> onnx.ModelProto:
     """The model, changed so that the plan computes the values that its outputs name, from those that its inputs name.
 
@@ -58,10 +66,7 @@ def graft(model: onnx.ModelProto, plan: Plan, metadata: Mapping[str, str]) -> on
     for field, kept in ((graph.node, nodes), (graph.initializer, weights), (graph.value_info, [v for v in graph.value_info if v.name in used])):
         del field[:]
         field.extend(kept)
-    known = {o.domain for o in model.opset_import} | {""}
-    model.opset_import.extend(helper.make_opsetid(d, v) for d, v in writer.imports.items() if d not in known)
-    called = {node.op_type for node in nodes if node.domain == DOMAIN}
-    model.functions.extend(f for f in writer.functions.values() if f.name in called)
+    _import(model, writer)
     model.ir_version = max(model.ir_version, format_version(opset))
     helper.set_model_props(model, {**{p.key: p.value for p in model.metadata_props}, **metadata})
     return model

@@ -39,10 +39,7 @@ class Row:
 def row(nest: Nest) -> Row | None:
     """The rows of a normalised nest; None where its reductions depend on other loops, or rows are short or few and long."""
     whole = simplified(uses_expanded(nest.expr), nest.ranges)
-    found: dict[Reduce, Known] = {}
-    for e in inside_first(whole):
-        if isinstance(e, Reduce) and e not in found:
-            found[e] = Known(f"(reduction {len(found)})", frozenset())
+    found = reductions(whole)
     loops = {i.name for i in nest.loops}
     used = frozenset(n for e in found for n in names(e))
     outer, inner = (tuple(i for i in nest.loops if (i.name in used) == first) for first in (True, False))
@@ -51,6 +48,15 @@ def row(nest: Nest) -> Row | None:
     result = Row(outer, inner, tuple((k, replace(e, body=known(e.body, found))) for e, k in found.items()), known(whole, found))
     few = prod(i.extent for i in outer) < ROWS and result.length > LONG_ROW
     return None if few or prod(i.extent for i in inner) < WARP else result
+
+
+def reductions(e: Expr) -> dict[Reduce, Known]:
+    """The reductions of an expression in the order in which they are needed, each with a key for its value."""
+    found: dict[Reduce, Known] = {}
+    for part in inside_first(e):
+        if isinstance(part, Reduce) and part not in found:
+            found[part] = Known(f"(reduction {len(found)})", frozenset())
+    return found
 
 
 def walked(e: Reduce, tables: frozenset[str]) -> bool:
