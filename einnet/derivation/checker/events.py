@@ -75,9 +75,7 @@ def _events(
         match body:
             case Select(conds, then, other):
                 own = tuple(Cond(substitute(c.index, place.names), c.equal) for c in conds)
-                for n, c in enumerate(own):
-                    rest = (*given, *(o for k, o in enumerate(own) if k != n))
-                    yield from (((edge,), rest) for edge in _edges(c))
+                yield from _at_conditions(own, given)
                 yield from visit(then, (*given, *own))
                 yield from visit(other, given)
                 return
@@ -88,10 +86,7 @@ def _events(
             case Read(base, index, _):
                 image = tuple(substitute(e, place.names) for e in index)
                 inside = _inside(image, base.box, ranges)
-                for n, (e, (lo, hi)) in enumerate(zip(image, base.box, strict=True)):
-                    rest = (*given, *(c for k, c in inside if k != n))
-                    low, high = bounds(e, ranges)
-                    yield from (((Cond(e - at, True),), rest) for at in (lo - 1, lo, hi - 1, hi) if low <= at <= high)
+                yield from _at_box(image, base.box, inside, given, ranges)
                 if isinstance(base, Scope):
                     inner.append((base, _entered(base, image, (*given, *(c for _, c in inside)), ranges)))
                 elif base.values is not None and base not in tables:
@@ -102,6 +97,23 @@ def _events(
     yield from visit(scope.body, place.given)
     for below, where in inner:
         yield from _events(below, where, ranges, numbers, tables)
+
+
+def _at_conditions(own: tuple[Cond, ...], given: tuple[Cond, ...]) -> Iterator[Event]:
+    """The edges of each condition, where the others hold."""
+    for n, c in enumerate(own):
+        rest = (*given, *(o for k, o in enumerate(own) if k != n))
+        yield from (((edge,), rest) for edge in _edges(c))
+
+
+def _at_box(
+    image: tuple[Index, ...], box: tuple[Range, ...], inside: list[tuple[int, Cond]], given: tuple[Cond, ...], ranges: Mapping[str, Range]
+) -> Iterator[Event]:
+    """The ends of a box that is read, and what lies beside them, in each dimension, where the read is inside in the others."""
+    for n, (e, (lo, hi)) in enumerate(zip(image, box, strict=True)):
+        rest = (*given, *(c for k, c in inside if k != n))
+        low, high = bounds(e, ranges)
+        yield from (((Cond(e - at, True),), rest) for at in (lo - 1, lo, hi - 1, hi) if low <= at <= high)
 
 
 def _edges(c: Cond) -> tuple[Cond, ...]:
