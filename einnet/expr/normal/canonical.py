@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from itertools import islice, permutations, product
 
@@ -285,6 +285,15 @@ def _fused(term: Term, box: Box) -> Term | None:
     return None
 
 
+def _untied(term: Term, names: Set[str]) -> Set[str]:
+    """Those of the iterators that no condition of the term ties to others, even by way of each other."""
+    while True:
+        tied = [e for e in (*(c.index for c in term.conds), *(num for num, _ in term.divisors)) if e.names() & names and not e.names() <= names]
+        if not tied:
+            return names
+        names -= frozenset[str]().union(*(e.names() for e in tied))
+
+
 def _of_sums_alone(term: Term) -> list[Cond]:
     """What holds of sums wherever the factors that are numbers are not 0, though others need not be numbers.
 
@@ -295,12 +304,7 @@ def _of_sums_alone(term: Term) -> list[Cond]:
     if not loose or not term.sums:
         return []
     ranges = {i.name: i.range for i in term.sums}
-    free = ranges.keys() - frozenset[str]().union(*map(used_names, loose))
-    while True:
-        tied = [e for e in (*(c.index for c in term.conds), *(num for num, _ in term.divisors)) if e.names() & free and not e.names() <= free]
-        if not tied:
-            break
-        free -= frozenset[str]().union(*(e.names() for e in tied))
+    free = _untied(term, ranges.keys() - frozenset[str]().union(*map(used_names, loose)))
     conds, _ = supports([f for f in term.factors if f not in loose], 0)
     found = [c for c in conds if c.index.names() and c.index.names() <= free]
     own = [c for c in term.conds if c.index.names() <= free]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from einnet.expr.index import Index, bounds, var
-from einnet.expr.nodes import Body, Cond, Read, Tensor, index_functions
+from einnet.expr.nodes import Body, Cond, Iter, Read, Tensor, index_functions
 from einnet.expr.normal.terms import Term, inequality
 from einnet.expr.normal.totals import partial
 
@@ -70,31 +70,40 @@ def _number(term: Term) -> Term | None:
 def _contracted(term: Term) -> Term | None:
     """A sum whose iterator is a plain index of constants, and stands nowhere else, is done."""
     for i in term.sums:
-        plain, group = var(i.name), []
-        for f, t in _constants(term):
-            if plain in f.index:
-                group.append((f, t))
-        reads = [f for f, _ in group]
-        others = [*(e for f in _without(term.factors, reads) for e in index_functions(f)), *(c.index for c in term.conds)]
-        others += [*(num for num, _ in term.divisors), *(e for f in reads for e in f.index if e != plain)]
-        if not group or any(i.name in e.names() for e in others):
-            continue
-        axes: dict[Index, int] = {plain: 0}
-        for f in reads:
-            for e in f.index:
-                axes.setdefault(e, len(axes))
-        extents = {e: min(n for f, t in group for d, n in zip(f.index, t.shape, strict=True) if d == e) for e in axes}
-        if prod(extents.values()) > _LARGEST:
-            continue
-        operands: list[Any] = []
-        for f, t in group:
-            ends = [slice(max(i.lo, 0), max(0, min(i.hi, extents[e]))) if e == plain else slice(extents[e]) for e in f.index]
-            operands += [_table(t)[tuple(ends)], [axes[e] for e in f.index]]
-        kept = sorted((e for e in axes if e != plain), key=lambda e: axes[e])
-        table = np.einsum(*operands, [axes[e] for e in kept], optimize=False)
-        done = Read(_tensor(np.asarray(table, dtype=object)), tuple(kept))
-        return replace(term, sums=tuple(j for j in term.sums if j != i), factors=(*_without(term.factors, reads), done))
+        group = _indexed_alone(term, i)
+        done = _summed(i, group) if group else None
+        if done is not None:
+            factors = _without(term.factors, [f for f, _ in group])
+            return replace(term, sums=tuple(j for j in term.sums if j != i), factors=(*factors, done))
     return None
+
+
+def _indexed_alone(term: Term, i: Iter) -> list[tuple[Read, Tensor]]:
+    """The constants that an iterator indexes, where it is a plain index of them and stands nowhere else; else none."""
+    plain = var(i.name)
+    group = [(f, t) for f, t in _constants(term) if plain in f.index]
+    reads = [f for f, _ in group]
+    others = [*(e for f in _without(term.factors, reads) for e in index_functions(f)), *(c.index for c in term.conds)]
+    others += [*(num for num, _ in term.divisors), *(e for f in reads for e in f.index if e != plain)]
+    return [] if any(i.name in e.names() for e in others) else group
+
+
+def _summed(i: Iter, group: list[tuple[Read, Tensor]]) -> Read | None:
+    """The sum over an iterator of a product of constants, as one constant read at their other indices; None where that would be too large."""
+    plain = var(i.name)
+    axes: dict[Index, int] = {plain: 0}
+    for e in (e for f, _ in group for e in f.index):
+        axes.setdefault(e, len(axes))
+    extents = {e: min(n for f, t in group for d, n in zip(f.index, t.shape, strict=True) if d == e) for e in axes}
+    if prod(extents.values()) > _LARGEST:
+        return None
+    operands: list[Any] = []
+    for f, t in group:
+        ends = [slice(max(i.lo, 0), max(0, min(i.hi, extents[e]))) if e == plain else slice(extents[e]) for e in f.index]
+        operands += [_table(t)[tuple(ends)], [axes[e] for e in f.index]]
+    kept = [e for e in axes if e != plain]
+    table = np.einsum(*operands, [axes[e] for e in kept], optimize=False)
+    return Read(_tensor(np.asarray(table, dtype=object)), tuple(kept))
 
 
 def _tensor(table: Table) -> Tensor:

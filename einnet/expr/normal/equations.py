@@ -83,8 +83,7 @@ class Functions:
     def logarithm(self, x: Sum) -> list[Term] | None:
         """log(exp(y)·z) = y + log(z); log(1 + exp(y)) = softplus(y)."""
         if len(x) == 2:
-            ones, others = [t for t in x if number(t) and t.coefficient == 1], [t for t in x if not number(t)]
-            inner = self.exponent(others[0]) if ones and others else None
+            inner = self.beside_one(x)
             return None if inner is None else list(self.forms.expanded(Call("softplus", (self.forms.body(inner),))))
         if len(x) != 1:
             return None
@@ -92,6 +91,11 @@ class Functions:
         if not outside:
             return None
         return [*outside, *self.forms.expanded(Call("log", (self.forms.body(self.forms.collected((rest,))),)))]
+
+    def beside_one(self, x: Sum) -> Sum | None:
+        """y, of a sum 1 + exp(y)."""
+        ones, others = [t for t in x if number(t) and t.coefficient == 1], [t for t in x if not number(t)]
+        return self.exponent(others[0]) if ones and others else None
 
     def exponent(self, t: Term) -> Sum | None:
         """y, of a term exp(y)."""
@@ -118,15 +122,15 @@ class Functions:
         return tuple(outside), replace(t, factors=tuple(factors))
 
     def reciprocal(self, x: Sum) -> list[Term] | None:
-        """1/(exp(y)·c·z·Σ w) = exp(-y)/c · 1/z · 1/Σ w; 1/(1 + exp(y)) = sigmoid(-y)."""
+        """1/(1 + exp(y)) = sigmoid(-y), and `inverse` of one term."""
         if len(x) == 2:
-            ones, others = [t for t in x if number(t) and t.coefficient == 1], [t for t in x if not number(t)]
-            inner = self.exponent(others[0]) if ones and others else None
-            turned = None if inner is None else self.forms.body(scaled(inner, Fraction(-1)))
-            return None if turned is None else list(self.forms.expanded(Call("sigmoid", (turned,))))
-        if len(x) != 1 or not x[0].coefficient or x[0].conds or x[0].divisors:
-            return None
-        outside, rest = self.freed(x[0])
+            inner = self.beside_one(x)
+            return None if inner is None else list(self.forms.expanded(Call("sigmoid", (self.forms.body(scaled(inner, Fraction(-1))),))))
+        return self.inverse(x[0]) if len(x) == 1 and x[0].coefficient and not x[0].conds and not x[0].divisors else None
+
+    def inverse(self, t: Term) -> list[Term] | None:
+        """1/(exp(y)·c·z·Σ w) = exp(-y)/c · 1/z · 1/Σ w, where that says anything else than 1/t."""
+        outside, rest = self.freed(t)
         names = {i.name for i in rest.sums}
         free = [f for f in rest.factors if not used_names(f) & names]
         bound = replace(rest, coefficient=Fraction(1), factors=tuple(f for f in rest.factors if f not in free))

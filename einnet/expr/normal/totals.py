@@ -7,7 +7,7 @@ it; sums of squares, exponentials and what is made of them stay above 0. A value
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from math import inf, prod
@@ -180,6 +180,16 @@ def _weighted(args: Iterable[Body]) -> dict[Body, Fraction]:
     return found
 
 
+def _multiple(left: Mapping[Body, Fraction], own: Mapping[Body, Fraction]) -> Fraction:
+    """d where the first sum holds d times all terms of the other that are no numbers; 0 where it holds no such multiple."""
+    terms = {t: k for t, k in own.items() if t != Const(Fraction(1))}
+    first = next(iter(terms), None)
+    if first is None or not terms[first]:
+        return _ZERO
+    d = left.get(first, _ZERO) / terms[first]
+    return d if all(left.get(t, _ZERO) == d * k for t, k in terms.items()) else _ZERO
+
+
 def _bends(args: tuple[Body, ...]) -> tuple[Span, tuple[Body, ...]]:
     """c·relu(y) + d·y is 0 or more for -c <= d <= 0, and 0 or less for 0 <= d <= -c: a range for such parts, and the terms that are left."""
     found = Span(_ZERO, False, _ZERO)
@@ -187,9 +197,8 @@ def _bends(args: tuple[Body, ...]) -> tuple[Span, tuple[Body, ...]]:
     for bend in [f for f in left if isinstance(f, Call) and f.name == "relu"]:
         (inner,) = bend.args
         own = _weighted(inner.args if isinstance(inner, Add) else (inner,))
-        first = next((t for t in own if t != Const(Fraction(1))), None)
-        c, d = left[bend], left.get(first, _ZERO) / own[first] if first is not None and own[first] else _ZERO
-        if not d or any(left.get(t, _ZERO) != d * k for t, k in own.items() if t != Const(Fraction(1))) or not (-c <= d <= 0 or 0 <= d <= -c):
+        c, d = left[bend], _multiple(left, own)
+        if not d or not (-c <= d <= 0 or 0 <= d <= -c):
             continue
         for t, k in {**own, bend: c / d}.items():
             left[t] = left.get(t, _ZERO) - d * k
