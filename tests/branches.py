@@ -15,14 +15,6 @@ FOLDERS = ("einnet", "benchmarks", "tests", "docs")
 MOST = 20
 
 LEFT: dict[str, int] = {
-    "einnet/derivation/checker/events.py: _events.visit": 23,
-    "einnet/expr/normal/canonical.py: _of_sums_alone": 25,
-    "einnet/expr/normal/constant_sums.py: _contracted": 31,
-    "einnet/expr/normal/equations.py: Functions.reciprocal": 27,
-    "einnet/expr/normal/inline.py: _reduction_by": 21,
-    "einnet/expr/normal/inline.py: _outside": 25,
-    "einnet/expr/normal/inline.py: _expand_call": 39,
-    "einnet/expr/normal/totals.py: _bends": 21,
     "tests/docs/test_commands.py: test_commands_options_and_targets_exist": 24,
     "tests/expr/brute.py: Brute.body": 22,
     "tests/expr/test_functions.py: wrong_facts": 39,

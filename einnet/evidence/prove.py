@@ -15,7 +15,7 @@ from einnet.evidence.lift import Lifted, Lifting
 from einnet.evidence.normal import with_unit_reads
 from einnet.evidence.sides import MOST_TERMS, equal_by_parts, grouped, same_form
 from einnet.expr.nodes import Scope, nested, tensors
-from einnet.expr.normal.inline import at_most
+from einnet.expr.normal.limits import at_most
 from einnet.graph.rewrite import exchange_in
 from einnet.graph.split import anonymous
 

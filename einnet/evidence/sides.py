@@ -16,7 +16,8 @@ from einnet.derivation.checker.exact import marked
 from einnet.errors import CertificateError
 from einnet.evidence.normal import flat, within_reach
 from einnet.expr.nodes import Read, Scope, Tensor, map_reads, nested, tensors
-from einnet.expr.normal.inline import OutOfReach, at_most, inline
+from einnet.expr.normal.inline import inline
+from einnet.expr.normal.limits import OutOfReach, at_most
 from einnet.instantiate.kernels.generated import from_zero
 
 MOST_TERMS = 1 << 12

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from einnet.derivation.checker.exact import marked
 from einnet.expr.nodes import Body, Const, Read, Scope, Tensor, children, reads, rebuild, used_names
-from einnet.expr.normal.inline import OutOfReach, by_bends, inline
+from einnet.expr.normal.inline import inline
+from einnet.expr.normal.limits import OutOfReach, by_bends
 from einnet.expr.values.arithmetic import arithmetic
 from einnet.expr.values.bodies import values
 from einnet.instantiate.kernels.posts import ELEMENTWISE, ONE, ZERO

@@ -16,7 +16,8 @@ from einnet.derivation.checker.draws import GENERIC, SMALL, Choice, Draw
 from einnet.derivation.checker.oracle import Witness
 from einnet.errors import CertificateError
 from einnet.expr.nodes import Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, Tensor, children, rebuild, tensors, walk
-from einnet.expr.normal.inline import by_bends, inline
+from einnet.expr.normal.inline import inline
+from einnet.expr.normal.limits import by_bends
 from einnet.expr.notation.text import parse
 from einnet.expr.values.arithmetic import Machine, Strict
 from einnet.expr.values.points import values_at, work

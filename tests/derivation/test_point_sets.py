@@ -19,7 +19,8 @@ from einnet.derivation.rules.triangle import triangle
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import CertificateError
 from einnet.expr.nodes import Scope, tensors
-from einnet.expr.normal.inline import OutOfReach, terms_of
+from einnet.expr.normal.inline import terms_of
+from einnet.expr.normal.limits import OutOfReach
 from einnet.expr.normal.terms import Term
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate

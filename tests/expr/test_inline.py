@@ -11,7 +11,8 @@ from hypothesis import given
 
 from einnet.derivation.checker.draws import GENERIC, SMALL, Choice, Draw
 from einnet.expr.nodes import Scope, nested
-from einnet.expr.normal.inline import OutOfReach, inline
+from einnet.expr.normal.inline import inline
+from einnet.expr.normal.limits import OutOfReach
 from einnet.expr.notation.text import parse
 from einnet.expr.values.points import values_at
 from einnet.expr.values.rationals import Rationals

@@ -13,7 +13,8 @@ from math import lcm
 
 from einnet.expr.index import Floor, Index, simplify, var
 from einnet.expr.nodes import Body, Cond, Iter, Read, Scope, Select, children, index_functions, map_indices, nested, reads, substitute_body
-from einnet.expr.normal.inline import OutOfReach, inline
+from einnet.expr.normal.inline import inline
+from einnet.expr.normal.limits import OutOfReach
 
 MOST_CASES = 96
 _LARGEST_MODULUS = 24

@@ -23,7 +23,8 @@ from einnet.derivation.checker.suspects import every_point, points_to_compare
 from einnet.derivation.steps import KINDS, Derivation, Step, replace_at, subscope
 from einnet.errors import CertificateError
 from einnet.expr.nodes import Scope, nested, tensors
-from einnet.expr.normal.inline import OutOfReach, by_bends, inline
+from einnet.expr.normal.inline import inline
+from einnet.expr.normal.limits import OutOfReach, by_bends
 from einnet.expr.values.points import evaluate_at, magnitudes_at, work
 
 LEAST_SEEDS = 2

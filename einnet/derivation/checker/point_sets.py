@@ -33,7 +33,8 @@ from einnet.expr.nodes import (
     substitute_body,
 )  # fmt: skip
 from einnet.expr.normal.canonical import profile
-from einnet.expr.normal.inline import OutOfReach, terms_of
+from einnet.expr.normal.inline import terms_of
+from einnet.expr.normal.limits import OutOfReach
 from einnet.expr.normal.terms import Term, divisor_condition, supports
 
 ONE = Const(Fraction(1))

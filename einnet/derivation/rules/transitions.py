@@ -37,7 +37,8 @@ from einnet.expr.nodes import (
     substitute_body,
     used_names,
 )
-from einnet.expr.normal.inline import OutOfReach, inline
+from einnet.expr.normal.inline import inline
+from einnet.expr.normal.limits import OutOfReach
 
 ZERO, ONE = Const(Fraction(0)), Const(Fraction(1))
 

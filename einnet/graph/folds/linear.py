@@ -39,7 +39,8 @@ from einnet.expr.nodes import (
     tensors,
     used_names,
 )
-from einnet.expr.normal.inline import OutOfReach, inline
+from einnet.expr.normal.inline import inline
+from einnet.expr.normal.limits import OutOfReach
 
 ZERO, ONE = Const(Fraction(0)), Const(Fraction(1))
 

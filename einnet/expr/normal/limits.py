@@ -1,0 +1,67 @@
+"""How a normal form is made, and how much of it may be: what is out of reach, and which of two ways the order of numbers is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from einnet.expr.normal.terms import Term
+
+MOST_TERMS = 512
+
+
+class OutOfReach(Exception):
+    """The expression expands to more terms than the normal form handles."""
+
+
+_BENDS: ContextVar[bool] = ContextVar("bends", default=False)
+
+
+@contextmanager
+def by_bends() -> Iterator[None]:
+    """Within, normal forms have maxima, minima and comparisons by where they bend (`einnet.expr.normal.piecewise`), and not as lattices (`order`).
+
+    Each of the two proves what the other does not: common shifts and scales, compositions along one direction, and what leaves a reduction here,
+    maxima of minima there.
+    """
+    token = _BENDS.set(True)
+    try:
+        yield
+    finally:
+        _BENDS.reset(token)
+
+
+_LEFT: ContextVar[list[int] | None] = ContextVar("left", default=None)
+
+
+@contextmanager
+def at_most(terms: int) -> Iterator[None]:
+    """Within, what takes more canonical terms than so many, all together, is out of reach; what is known already takes none."""
+    token = _LEFT.set([terms])
+    try:
+        yield
+    finally:
+        _LEFT.reset(token)
+
+
+def one_less() -> None:
+    """Count a canonical term. Raises OutOfReach where no more are allowed."""
+    left = _LEFT.get()
+    if left is None:
+        return
+    left[0] -= 1
+    if left[0] < 0:
+        raise OutOfReach("too many terms on the way")
+
+
+def bending() -> bool:
+    """Whether normal forms are made by bends here."""
+    return _BENDS.get()
+
+
+def limited(terms: list[Term]) -> list[Term]:
+    """The same terms. Raises OutOfReach where they are too many."""
+    if len(terms) > MOST_TERMS:
+        raise OutOfReach(f"more than {MOST_TERMS} terms")
+    return terms
