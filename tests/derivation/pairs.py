@@ -157,6 +157,8 @@ def _partial() -> Iterator[Pair]:
     yield SCORES, "L[i<6] Σ[j<9] S[i,j]/S[0,j]", "L[i<6] Σ[j<7] S[i,j]/S[0,j]"
     yield SCORES, "L[i<7] Σ[j<7] S[i,j]/S[j%6,j]", "L[i<7] {L[i<6] Σ[j<7] S[i,j]/S[j%6,j]}[i]"
     yield SCORES, "L[i<6] Σ[j<7] 0/S[i,j]", "L[i<6] Σ[j<7] 0*S[i,j]"
+    quotient = "{L[i<9] 1/{L[i<8] exp(A[i])}[i]}"
+    yield line(f"0*{quotient}[i]+{quotient}[0]", f"{quotient}[0]")
 
 
 def _functions() -> Iterator[Pair]:

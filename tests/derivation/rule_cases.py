@@ -111,6 +111,7 @@ CASES: dict[str, Cases] = {
             ("L[m<4,k<6] choose(less(M[m,k],0), 1, M[m,k])", "depends on data"),
             ("L[m<4,k<6] choose(isnan(V[k]/M[m,k]), 0, V[k]/M[m,k])", "need not be a number"),
             ("L[m<4,k<6] choose(isnan(log(M[m,k])), 0, 1)", "need not be a number"),
+            ("L[m<4,k<6] choose({L[k<5] exp(V[k])}[k], 1, V[k])", "depends on data"),
         ),
         15,
     ),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
+from einnet.expr.index import Range
 from einnet.expr.nodes import Body, Call, Scope, children, rebuild
+from einnet.expr.normal.edges import explicit
 from einnet.expr.normal.totals import BROKEN, state
 from einnet.expr.normal.truths import known
 
@@ -18,7 +20,7 @@ def guard(e: Scope) -> Iterator[Outcome]:
     if not conditional:
         yield Refused("there is no choice by data")
         return
-    body = decided(e.body)
+    body = decided(e.body, e.ranges)
     if body != e.body:
         yield Rewrite(replace(e, body=body), "all")
     elif any(b.name == "isnan" and state(b.args[0]) == BROKEN for b in conditional):
@@ -27,16 +29,17 @@ def guard(e: Scope) -> Iterator[Outcome]:
         yield Refused("the condition depends on data")
 
 
-def decided(body: Body) -> Body:
-    """The body without the choices that are known, innermost first."""
+def decided(body: Body, ranges: Mapping[str, Range]) -> Body:
+    """The body without the choices that are known, innermost first, for iterators of these ranges."""
     args = children(body)
     if args:
-        new = tuple(map(decided, args))
+        new = tuple(decided(a, ranges) for a in args)
         body = body if all(a is b for a, b in zip(args, new)) else rebuild(body, new)
     if not isinstance(body, Call):
         return body
-    found = known(body.name, body.args)
-    return body if found is None else found
+    asked = tuple(explicit(a, ranges) for a in body.args)
+    found = known(body.name, asked)
+    return body if found is None else dict(zip(asked, body.args)).get(found, found)
 
 
 def _calls(body: Body) -> Iterator[Call]:

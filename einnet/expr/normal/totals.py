@@ -17,6 +17,7 @@ from einnet.expr.functions import FUNCTIONS
 from einnet.expr.functions.record import ABOVE_0, ANY, FROM_0, Span, hull
 from einnet.expr.index import Index
 from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Mul, Read, Scope, Select, Tensor, Val, children
+from einnet.expr.normal.edges import at_own_loops, explicit
 
 BROKEN, BELOW, FINITE = 0, 1, 2
 """A value may not exist, or be inf; it may be -inf; it is a number."""
@@ -26,7 +27,7 @@ _ZERO = Fraction(0)
 
 
 def total(body: Body) -> bool:
-    """The body is a number at every place, whatever the elements of tensors are."""
+    """The body is a number at every place, whatever the elements of tensors are; as for `span`, reads at a scope's own loops stay in its box."""
     if isinstance(body, Read) and isinstance(body.base, Tensor):
         return not isinstance(body.fill, float)
     return state(body) == FINITE
@@ -83,9 +84,10 @@ def _reached(where: Iterable[Cond], scope: Scope) -> bool:
 def _state_of(scope: Scope) -> int:
     if scope.reduce != "sum" and any(i.extent == 0 for i in scope.sums):
         return BELOW if scope.reduce == "max" else BROKEN
-    found = state(scope.body)
+    body = explicit(scope.body, scope.ranges)
+    found = state(body)
     if found == BELOW and scope.reduce == "max":
-        where = _finite_where(scope.body)
+        where = _finite_where(body)
         return FINITE if where is not None and _reached(where, scope) else BELOW
     return BROKEN if found == BELOW and scope.reduce == "min" else found
 
@@ -93,12 +95,13 @@ def _state_of(scope: Scope) -> int:
 @lru_cache(maxsize=1 << 12)
 def _span_of(scope: Scope) -> Span:
     """Of a sum of n terms n times the span of one; of greatest and least elements the span of all."""
-    found = span(scope.body)
+    body = explicit(scope.body, scope.ranges)
+    found = span(body)
     count = prod(i.extent for i in scope.sums)
     if scope.reduce != "sum":
         return found if count else ANY
     if count and found.lo == 0 and not found.lo_open:
-        where = _positive_where(scope.body)
+        where = _positive_where(body)
         if where is not None and _reached(where, scope):
             return ABOVE_0
     return _scaled(found, Fraction(count)) if count else Span(_ZERO, False, _ZERO)
@@ -140,13 +143,13 @@ def _scaled(s: Span, by: Fraction) -> Span:
 
 
 def span(body: Body) -> Span:
-    """A range that holds every value of the body that exists."""
+    """A range that holds every value of the body that exists; a read of a scope at its own loops is one that stays in its box (`edges.explicit`)."""
     match body:
         case Const(v):
             return Span(v, False, v)
         case Read(base, _, fill):
             if isinstance(base, Scope):
-                return hull(_span_of(base), Span(fill, False, fill)) if not _whole(body) else _span_of(base)
+                return hull(_span_of(base), Span(fill, False, fill)) if not at_own_loops(body) else _span_of(base)
             if base.values:
                 return hull(Span(min(base.values), False, max(base.values)), Span(fill, False, fill))
             return ANY
@@ -206,12 +209,6 @@ def _bends(args: tuple[Body, ...]) -> tuple[Span, tuple[Body, ...]]:
     if found == Span(_ZERO, False, _ZERO):
         return found, args
     return found, tuple(Mul((Const(k), t)) for t, k in left.items() if k)
-
-
-def _whole(read: Read) -> bool:
-    """A read of a scope at its own loops, as normal forms have it, never leaves the box."""
-    loops = read.base.loops if isinstance(read.base, Scope) else ()
-    return all(len(e.terms) == 1 and e.terms[0] == (i.name, 1) and not e.const and e.den == 1 for e, i in zip(read.index, loops, strict=True))
 
 
 def _product(args: tuple[Body, ...]) -> Span:
