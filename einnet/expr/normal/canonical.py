@@ -69,7 +69,6 @@ def _changed(term: Term, box: Box) -> Term | None:
         or _with_equations(term)
         or _of_single_elements(term)
         or without_constants(term)
-        or _equated(term)
         or _eliminated(term)
         or _divided(term)
         or _without_floors(term, box)
@@ -168,15 +167,6 @@ def _loose(e: Index, name: str) -> Index | None:
     """e without its linear part in `name`, or None where `name` is also inside a floor division."""
     rest = Index(tuple((a, c) for a, c in e.terms if a != name), e.const, 1)
     return None if name in rest.names() else rest
-
-
-def _equated(term: Term) -> Term | None:
-    """e >= 0 and -e >= 0 are e = 0."""
-    found = next((c for c in term.conds if not c.equal and c.index.terms and Cond(-c.index) in term.conds), None)
-    if found is None:
-        return None
-    others = tuple(c for c in term.conds if c not in (found, Cond(-found.index)))
-    return replace(term, conds=(*others, Cond(found.index, True)))
 
 
 def _eliminated(term: Term) -> Term | None:
