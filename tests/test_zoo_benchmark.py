@@ -32,6 +32,7 @@ def test_a_row_for_each_class_and_a_reason_for_what_failed(tmp_path: Path, monke
     assert set(rows) == {(n, c) for n in ("two", "torn") for c in CLASSES}
     assert all(rows["two", c]["verified"] and rows["two", c]["opaque"] == 0 and rows["two", c]["parts"] for c in CLASSES)
     assert not any(rows["torn", c]["verified"] for c in CLASSES)
+    assert {r["commit"] for r in rows.values()} == {zoo.commit()}
     assert all("einnet optimize ended with status 2" in rows["torn", c]["missing"][c] for c in CLASSES)
 
 

@@ -16,6 +16,7 @@ import hashlib
 import json
 import math
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,7 +31,7 @@ from benchmarks.contest.case import OURS
 from benchmarks.contest.compare import AGAIN, REFERENCE, Effort, Place, Result, compare, free_memory, noise, outputs_of
 from benchmarks.contest.engines import Arrays, version
 from benchmarks.contest.machine import description
-from benchmarks.contest.programs import Search, optimized
+from benchmarks.contest.programs import ROOT, Search, optimized
 from benchmarks.contest.results import text
 from benchmarks.contest.worker import Engine, EngineError
 from benchmarks.verified import RESULTS
@@ -49,7 +50,8 @@ def rows_of(path: Path, place: Place, options: argparse.Namespace, asked: Row) -
     """A row for each class. An engine that fails has no time, and `missing` says why."""
     with np.load(path.with_suffix(".npz")) as stored:
         inputs = {name: stored[name] for name in stored.files}
-    belongs = {"name": path.stem, "nodes": len(onnx.load(path, load_external_data=False).graph.node), "asked": asked, "digest": digest(path)}
+    belongs = {"name": path.stem, "nodes": len(onnx.load(path, load_external_data=False).graph.node), "asked": asked, "digest": digest(path),
+               "commit": commit()}  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder) / "model.onnx"
         here.symlink_to(path.resolve())
@@ -68,6 +70,12 @@ def digest(path: Path) -> str:
     """Of a model's file: what a row belongs to."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+
+
+def commit() -> str | None:
+    """The state of the project that a row was measured at; None where that is in no repository."""
+    found = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+    return found.stdout.strip() or None
 
 
 def in_order(names: Sequence[str], rows: Mapping[tuple[str, str], Row]) -> list[str]:

@@ -14,7 +14,7 @@ from einnet.compile.budget import Clock, Schedule
 from einnet.compile.bundling import apart, attempt, attempts_of
 from einnet.compile.garbage import collect, collection_on_demand
 from einnet.compile.interrupts import Interrupts, deferred_interrupts
-from einnet.compile.turns import LEVELS, MEASURED, Level, Turns, keeping
+from einnet.compile.turns import LEVELS, MEASURED, Level, Turns, keeping, saving
 from einnet.compile.workers import Crew, Found, crew, solve_all
 from einnet.derivation.rules import EXPLORED, FORCED, RULES
 from einnet.evidence.comparison.finite import keep_strict
@@ -102,7 +102,7 @@ class _Search:
         seconds, others = _seconds(chosen, uses), _seconds(recalled, uses)
         end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()) + sum(others.values()))
         if self.settings.derive:
-            self.explore(expressions, chosen, seconds, end)
+            self.explore(expressions, chosen, {key: self.saving(expressions[key], s, uses[key]) for key, s in seconds.items()}, end)
         self.remember(*chosen.values())
         chosen |= recalled
         states = sum(choice.states for choice in chosen.values())
@@ -185,6 +185,12 @@ class _Search:
             turns.took(key, clock.now() - begin, not chosen[key].hurried)
             if not chosen[key].hurried:
                 self.remember(chosen[key])
+
+    def saving(self, expression: Scope, seconds: float, uses: int) -> float:
+        """What could be saved of the seconds of equal subprograms: all, where the cost does not tell what the machine can do at best, and where the
+        search is to be the same on every machine."""
+        least = getattr(self.cost, "least", None)
+        return seconds if least is None or self.schedule.clock.certain >= 0 else uses * saving(expression, seconds / uses, least)
 
     def turn(self, key: str, expression: Scope, turns: Turns, end: float, known: Found | None, earlier: Choice) -> Choice:
         """What the next turn of a subprogram finds; in a first one measuring has a share of the time as large as the subprogram's."""

@@ -6,13 +6,15 @@ others took: a longer budget has the same turns and then more of them. So the ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from einnet.expr.nodes import Scope
 from einnet.search.candidates import Choice
 from einnet.search.space import Options
 from einnet.search.time_shares import LEAST_SHARE_S
+from einnet.search.work import BYTES, elements, flops
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,22 @@ LEVELS = (Level(48, 6), Level(192, 12), Level(768, 24), Level(3072, MEASURED), L
 too many states would be kept, it begins anew, which costs a third more."""
 
 
+PROMISING = 0.01
+"""A subprogram whose whole saving would be a smaller share of what all could save waits for no first turn of its own."""
+
+UNSAVED = 0.9
+"""Share of an expression's operations that a derivation is not expected to save. Some save more: this says who is tried first, and bounds nothing."""
+
+UNKNOWN = 0.05
+"""Share of its seconds that any subprogram counts as able to save, however near it is to what the machine can do."""
+
+
 @dataclass
 class Turns:
-    """The turns of subprograms, each of which takes so many seconds of the program as it is.
+    """The turns of subprograms, each of which could save about so many seconds of the program as it is.
 
-    Every subprogram has its first turn before any has its second, unless the clock reaches `first_until` before that.
+    Every subprogram that could save something to speak of has its first turn before any has its second, unless the clock reaches `first_until` before
+    that.
     """
 
     seconds: Mapping[str, float]
@@ -53,7 +66,8 @@ class Turns:
     def due(self, now: float, end: float) -> list[str]:
         """The subprograms that wait for a turn, the most promising first; none whose last turn took longer than is left: it would find no more."""
         waiting = [key for key in self.seconds if key not in self._finished and self._last.get(key, 0.0) < max(end - now, 1e-9)]
-        new = [key for key in waiting if self.new(key)] if now < self.first_until else []
+        enough = PROMISING * sum(self.seconds.values())
+        new = [key for key in waiting if self.new(key) and self.seconds[key] >= enough] if now < self.first_until else []
         return sorted(new or waiting, key=self._rank)
 
     def level(self, key: str) -> Level:
@@ -75,6 +89,13 @@ class Turns:
     def _rank(self, key: str) -> tuple[float, float, str]:
         """Least where most can be gained in a second of searching, as far as what a subprogram took tells of its next turn."""
         return -self.seconds[key] / max(self._spent.get(key, 0.0), LEAST_SHARE_S), -self.seconds[key], key
+
+
+def saving(expression: Scope, seconds: float, least: Callable[[float, float], float]) -> float:
+    """What could be saved of the seconds of a subprogram that reads its tensors and writes its result once; `least` tells how long so many operations
+    and bytes take at least."""
+    possible = least(UNSAVED * flops(expression), BYTES * elements(expression))
+    return max(seconds - possible, UNKNOWN * seconds)
 
 
 def keeping(found: Choice, earlier: Choice) -> Choice:

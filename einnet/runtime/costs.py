@@ -173,6 +173,13 @@ class CpuCost:
         self._look_up([*kernels, *(v for k in kernels for v in self._variants(k))])
         return [self._stored(k) if k in self._known else self._least(k) for k in kernels]
 
+    def least(self, operations: float, nbytes: float) -> float:
+        """Seconds that so many operations, and so many bytes that a cache may hold, take at least; 0 where no estimate has needed the machine so far,
+        as measuring it takes longer than this is worth."""
+        if self._machine is None:
+            return 0.0
+        return max(operations / self.machine.peak, nbytes / self.machine.bandwidth / roofline.CACHED)
+
     def known(self, kernels: Sequence[Kernel]) -> list[tuple[float | None, float]]:
         """Of each kernel the time, None where none was met so far, and the lower bound by computation and memory traffic."""
         self._bounds |= {k: self._least(k) for k in set(kernels) if k not in self._bounds}

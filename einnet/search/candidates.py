@@ -244,8 +244,14 @@ def _beside(known_s: float, made: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _fastest(originals: Sequence[Candidate]) -> Candidate:
-    """The fastest that was measured, else that which is predicted to be; none of which a kernel is refused, if there is another."""
-    return min(originals, key=lambda c: (c.measured, bool(c.refused), c.predicted))
+    """The fastest that was measured, else that which is predicted to be, generated code being as much slower as it may be faster; none of which a
+    kernel is refused, if there is another."""
+    return min(originals, key=lambda c: (c.measured, bool(c.refused), _cautiously(c), c.predicted))
+
+
+def _cautiously(c: Candidate) -> float:
+    """Seconds that a candidate which nobody could measure is to be taken for."""
+    return sum(s * (GENERATED_DOUBT if isinstance(k, EOperator) else 1.0) for k, s in zip(c.kernels, c.expected, strict=True))
 
 
 class _Trials:

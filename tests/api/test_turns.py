@@ -12,7 +12,7 @@ import pytest
 from einnet.compile import program_search
 from einnet.compile.budget import Schedule
 from einnet.compile.program_search import search
-from einnet.compile.turns import LEVELS, Turns, keeping
+from einnet.compile.turns import LEVELS, UNKNOWN, Turns, keeping, saving
 from einnet.expr.notation.text import parse
 from einnet.graph.onnx.importer import load
 from einnet.graph.program import Program
@@ -135,6 +135,28 @@ def test_the_next_turn_is_where_a_second_gains_most() -> None:
     for _ in LEVELS[1:]:
         turns.took("c", 0.0, finished=False)
     assert turns.due(0.0, 100.0) == ["a"], "the last level ends it"
+
+
+def test_what_could_save_next_to_nothing_has_no_first_turn_before_others() -> None:
+    turns = Turns({"a": 8.0, "b": 0.05, "c": 4.0}, first_until=10.0)
+    assert turns.due(0.0, 100.0) == ["a", "c"]
+    for key in ("a", "c"):
+        turns.took(key, 1.0, finished=False)
+    assert turns.due(0.0, 100.0) == ["a", "c", "b"]
+    for key in ("a", "c"):
+        turns.took(key, 1.0, finished=True)
+    assert turns.due(0.0, 100.0) == ["b"], "but a turn when the others are done"
+
+
+def test_what_could_be_saved_is_what_the_machine_could_do_without() -> None:
+    operations, read_and_written = 2 * 57 * 43 * 8 * 5 * 9, 4 * (57 * 43 * 5 + 9 * 40 + 57 * 43 * 8)
+
+    def least(work: float, nbytes: float) -> float:
+        assert (work, nbytes) == (pytest.approx(0.9 * operations), read_and_written)
+        return 3.0
+
+    assert saving(CONV, 10.0, least) == 7.0
+    assert saving(CONV, 3.01, least) == pytest.approx(UNKNOWN * 3.01), "nobody knows, but somebody else comes first"
 
 
 def test_the_faster_of_two_turns_is_kept_with_its_place() -> None:

@@ -9,7 +9,7 @@ import einnet
 from benchmarks.models.net import Net
 from einnet.compile.targets.cpu import acceptance as accept
 from einnet.compile.targets.cpu import contest as decide
-from einnet.compile.targets.cpu.acceptance import by_part, losers
+from einnet.compile.targets.cpu.acceptance import InPlace, Rounds, by_part, surely_gain, weighed
 from einnet.errors import BackendError
 from einnet.evidence.comparison.verify import Trial
 from einnet.instantiate.kernels import Conv, Matmul
@@ -46,7 +46,7 @@ def derived(tmp_path_factory: pytest.TempPathFactory):
         patch.setattr(CpuCost, "measured", liked)
         patch.setattr(CpuCost, "estimates", liked)
         patch.setattr(decide, "slower", lambda times: False)
-        patch.setattr(decide, "losers", lambda *_: set())
+        patch.setattr(decide, "weighed", lambda *_: InPlace())
         result = einnet.optimize(model, time_budget=4, max_depth=1, threads=1, fresh=True)
     assert len({r.subprogram.key for r in result.outcome.results if r.changed}) > 1
     return model, result, folder
@@ -64,17 +64,37 @@ def test_every_kernel_belongs_to_a_part(derived):
 def test_both_programs_run_and_each_part_is_weighed(derived, monkeypatch):
     outcome, objects = derived[1].outcome, Objects(1, derived[2] / OBJECTS)
     changed = {r.subprogram.key for r in outcome.results if r.changed}
-    assert losers(outcome, objects, 0.0) <= changed
-    monkeypatch.setattr(accept, "in_turns", lambda programs, until: [[2.0] * len(p.plan.kernels) for p in programs])
+    assert weighed(outcome, objects, 0.0).losers <= changed
+    monkeypatch.setattr(accept, "in_turns", lambda programs, until: [[[2.0] * len(p.plan.kernels)] * 8 for p in programs])
     counted = dict.fromkeys(changed, 0)
     for sign, original in ((1, False), (-1, True)):
         names = {r.subprogram.output.name: r.subprogram.key for r in outcome.results if r.changed}
         for owner in outcome.assemble(original)[1]:
             if owner in names:
                 counted[names[owner]] += sign
-    assert losers(outcome, objects, 0.0) == {key for key, more in counted.items() if more >= 0}
+    found = weighed(outcome, objects, 0.0)
+    assert found.losers == {key for key, more in counted.items() if more >= 0}
+    assert found.gains == any(more < 0 for more in counted.values())
     monkeypatch.setattr(capacity, "available_bytes", lambda: 0)
-    assert losers(outcome, objects, 0.0) == set(), "both do not fit into memory"
+    assert weighed(outcome, objects, 0.0) == InPlace(), "both do not fit into memory"
+
+
+def in_rounds(part: float, rest: float, noise: float, seed: int) -> Rounds:
+    """Twelve rounds of a program of three kernels: two of part `a`, and one that is noisy by so many times what it takes."""
+    rng = np.random.default_rng(seed)
+    return Rounds([(part / 2, part / 2 * (1 + 0.01 * rng.random()), rest * (1 + noise * rng.random())) for _ in range(12)], ["a", "a", "b"])
+
+
+def test_what_surely_gains_in_its_place_is_told_from_the_noise_of_the_rest():
+    own = in_rounds(1.0, 10.0, 3.0, 1)
+    assert surely_gain({"a"}, in_rounds(0.9, 10.0, 3.0, 1), own), "the whole is noisier than the gain, and the parts are not"
+    assert not surely_gain({"a"}, in_rounds(0.998, 10.0, 0.0, 1), in_rounds(1.0, 10.0, 0.0, 1)), "within a hundredth"
+    assert not surely_gain({"a"}, in_rounds(1.1, 10.0, 0.0, 1), in_rounds(1.0, 10.0, 0.0, 1))
+    assert not surely_gain({"a"}, in_rounds(0.9, 10.06, 0.0, 1), in_rounds(1.0, 10.0, 0.0, 1)), "the rest loses more than half of it"
+    assert surely_gain({"a"}, in_rounds(0.9, 10.04, 0.0, 1), in_rounds(1.0, 10.0, 0.0, 1))
+    assert not surely_gain(set(), own, own)
+    assert surely_gain({"a"}, Rounds([[1.0]] * 12, ["b"]), Rounds([[0.5, 1.0]] * 12, ["a", "b"])), "a part that became a view"
+    assert not surely_gain({"a"}, Rounds([[0.5, 1.0]] * 12, ["a", "b"]), Rounds([[1.0]] * 12, ["b"])), "a part that was one"
 
 
 def test_a_program_without_a_part_is_right_and_told_of(derived, tmp_path, monkeypatch):
@@ -83,7 +103,7 @@ def test_a_program_without_a_part_is_right_and_told_of(derived, tmp_path, monkey
     monkeypatch.setenv("EINNET_CACHE", str(cache))
     monkeypatch.setattr(CpuCost, "measured", liked)
     monkeypatch.setattr(CpuCost, "estimates", liked)
-    monkeypatch.setattr(decide, "losers", lambda *_: {victim})
+    monkeypatch.setattr(decide, "weighed", lambda *_: InPlace(frozenset({victim})))
     monkeypatch.setattr(decide, "CONTEST_RUNS", 0)
     monkeypatch.setattr(Trial, "compare", compared)
     result = einnet.optimize(model, time_budget=4, max_depth=1, threads=1, fresh=True)

@@ -9,7 +9,8 @@ import pytest
 
 import einnet
 from einnet.compile.targets.cpu import contest as decide
-from einnet.compile.targets.cpu.contest import best_of, slower_of
+from einnet.compile.targets.cpu.acceptance import InPlace
+from einnet.compile.targets.cpu.contest import best_of, gaining, slower_of
 from einnet.compile.targets.whole.one_kernel import whole_model
 from einnet.errors import UsageError
 from einnet.evidence.comparison.verify import WHOLE, Trial
@@ -49,6 +50,23 @@ def test_what_runs(runs: str, found: dict[str, object]) -> None:
     assert best_of([name for name in ("optimized", "mixed", WHOLE) if name in found], "optimized", found) == runs
 
 
+NOISY_WHOLE = times(0.3, original=1.0, mixed=0.99)
+
+
+def test_parts_that_surely_gain_are_not_lost_to_the_noise_of_the_whole() -> None:
+    names = ["original", "mixed"]
+    assert best_of(names, "original", NOISY_WHOLE) == "original"
+    assert best_of(names, "original", NOISY_WHOLE, gains=True) == "mixed"
+    assert best_of(names, "original", times(0.01, original=1.0, mixed=1.1), gains=True) == "original", "surely slower"
+    assert best_of(["original"], "original", times(original=1.0), gains=True) == "original"
+    assert best_of([*names, WHOLE], "original", times(0.01, original=1.0, mixed=0.99, whole=0.9), gains=True) == WHOLE
+    noisy = times(0.3, original=1.0, optimized=1.0)
+    assert gaining(InPlace(gains=True), noisy)
+    assert not gaining(InPlace(), noisy)
+    assert not gaining(InPlace(frozenset("a"), gains=True), noisy), "a program without what loses is made and timed"
+    assert not gaining(InPlace(gains=True), times(0.01, original=1.0, optimized=1.1))
+
+
 def test_what_onnx_runtime_takes_inside_a_program_is_no_less_than_what_it_takes() -> None:
     fast, slow = Timing(1.0, 0.1, 5), Timing(2.0, 0.1, 5)
     assert slower_of(fast, slow) is slower_of(slow, fast) is slow
@@ -63,7 +81,7 @@ def test_where_the_model_runs_whole_nothing_is_gained(tmp_path, monkeypatch: pyt
         return {**times(**{name: given[name] for name in ("onnxruntime", *programs)}), "once": False}
 
     monkeypatch.setattr(Trial, "compare", compared)
-    monkeypatch.setattr(decide, "losers", lambda *_: set())
+    monkeypatch.setattr(decide, "weighed", lambda *_: InPlace())
     monkeypatch.setattr(decide, "behind", BEHIND)  # the tests' own setting is that no program gives way to ONNX Runtime
     report = einnet.optimize(two_layers(), time_budget=20, max_depth=0, threads=1).report
     assert report["runs"] == "whole model", report["notes"]

@@ -20,6 +20,7 @@ from einnet.compile.ranges.served import RangedProgram
 from einnet.compile.ranges.sizes import Effort, dimension_of, measured_sizes, nearest
 from einnet.compile.ranges.target import DynamicOptimization, optimize_dynamic
 from einnet.compile.targets.cpu import contest as decide
+from einnet.compile.targets.cpu.acceptance import InPlace
 from einnet.compile.targets.stored import load
 from einnet.errors import ArtifactError, CertificateError, UsageError
 from einnet.evidence.report.ranged_schema import RangedReport
@@ -64,7 +65,7 @@ def liking(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CpuCost, "estimates", liked)
     patch.setattr(CpuCost, "known", lambda self, kernels: [(t, t) for t in liked(self, kernels)])
     patch.setattr(decide, "slower", lambda times: False)
-    patch.setattr(decide, "losers", lambda *_: set())
+    patch.setattr(decide, "weighed", lambda *_: InPlace())
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 import einnet
 from einnet.compile.targets.cpu import contest as decide
 from einnet.compile.targets.cpu import programs
+from einnet.compile.targets.cpu.acceptance import InPlace
 from einnet.errors import BackendError, CertificateError
 from einnet.evidence import sound
 from einnet.evidence.comparison.verify import Trial
@@ -49,7 +50,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EINNET_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setattr(Trial, "compare", compared)
-        patch.setattr(decide, "losers", lambda *_: set())
+        patch.setattr(decide, "weighed", lambda *_: InPlace())
         yield
 
 

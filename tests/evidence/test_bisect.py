@@ -76,12 +76,13 @@ def derived(tmp_path_factory: pytest.TempPathFactory):
         return [1e-6 if isinstance(k, Matmul) else 1.0 if isinstance(k, Conv) else 1e-9 * flops(k) for k in kernels]
 
     from einnet.compile.targets.cpu import contest as decide
+    from einnet.compile.targets.cpu.acceptance import InPlace
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CpuCost, "measured", liked)
         patch.setattr(CpuCost, "estimates", liked)
         patch.setattr(decide, "slower", lambda times: False)
-        patch.setattr(decide, "losers", lambda *_: set())
+        patch.setattr(decide, "weighed", lambda *_: InPlace())
         model = tiny("convtranspose")
         result = einnet.optimize(model, time_budget=4, max_depth=2, threads=1, fresh=True)
     assert result.report["runs"] == "derived"

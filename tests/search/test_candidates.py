@@ -189,3 +189,16 @@ def test_what_is_derived_must_gain_more_than_noise(forms: list[Form], share: flo
 
     assert choose(CONV, forms, seconds, seconds, most=10**6).best.original == original
     assert choose(CONV, forms, seconds, seconds, most=10**6, gain=0.0).best.original == (share >= 1)
+
+
+@pytest.mark.parametrize(("share", "generated"), [(0.9, True), (1.1, False)])
+def test_of_originals_that_nobody_could_measure_generated_code_is_doubted(forms: list[Form], share: float, generated: bool) -> None:
+    """It may be as much slower than predicted as it may be faster: a library's kernel that is predicted to take a little more is the safer one."""
+
+    def predicted(kernels: Sequence[Kernel]) -> list[float]:
+        return [1.0 if isinstance(k, EOperator) else GENERATED_DOUBT / share for k in kernels]
+
+    originals = [f for f in forms if all(s.rule in FORCED for s in f.steps)]
+    assert any(len(c.kernels) == 1 and isinstance(c.kernels[0], EOperator) for c in every(originals))
+    found = choose(CONV, originals, predicted, lambda ks, _: [None] * len(ks), most=0)
+    assert isinstance(found.best.kernels[0], EOperator) == generated

@@ -25,7 +25,8 @@ def verdict(report: Report) -> str:
     if report.verification.passed is False:
         return "the program that was found does not give the model's results: nothing of it is to be used"
     if report.runs == "whole model":
-        return "nothing was faster: ONNX Runtime is kept" if totals.noise <= NOISY else f"{UNSURE.format(totals.noise)}: ONNX Runtime is kept"
+        alone = f"; {changed} of {parts} parts are faster alone" if changed else ""
+        return f"{'nothing was faster' if totals.noise <= NOISY else UNSURE.format(totals.noise)}: ONNX Runtime is kept{alone}"
     derived = f"{changed} of {parts} parts changed" if report.runs == "derived" else "the model's own operators, no part changed"
     if totals.speedup is None:
         return f"ONNX Runtime was timed once: no ratio; {derived}"
@@ -38,14 +39,15 @@ def verdict(report: Report) -> str:
 
 def reasons(report: Report) -> list[str]:
     """Where little or nothing changed: what binds the time, and what could be tried."""
-    if report.kept_whole or any(s.changed for s in report.subprograms):
+    kept = report.runs == "whole model"
+    if report.kept_whole or (not kept and any(s.changed for s in report.subprograms)):
         return []
     asked = report.settings
     cut = any(s.stopped_at is not None for s in report.subprograms)
     tries = [] if asked.allow == "precision" else ["--allow precision"]
     tries += [f"--time-budget {2 * asked.time_budget:g}"] if cut and asked.derive else []
-    bound = binding(report.kernels if report.runs != "whole model" else report.own_kernels or [])
-    whose = "the model's own operators are" if report.runs == "whole model" else "the time is"
+    bound = binding(report.own_kernels or [] if kept else report.kernels)
+    whose = "the model's own operators are" if kept else "the time is"
     return [*([f"{whose} bound by {bound}"] if bound else []), *([f"to try: {' or '.join(tries)}"] if tries else [])]
 
 

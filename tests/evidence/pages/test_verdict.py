@@ -28,6 +28,7 @@ def report(runs: str = "derived", changed: int = 2, speedup: float = 1.34, noise
         (report("own operators", 0, 1.2), "1.20x faster than ONNX Runtime; the model's own operators, no part changed"),
         (report("own operators", 0, 1.005), "as fast as ONNX Runtime (1.00x, noise 1.0%); the model's own operators, no part changed"),
         (report("whole model", 0, 1.0), "nothing was faster: ONNX Runtime is kept"),
+        (report("whole model", 2, 1.0), "nothing was faster: ONNX Runtime is kept; 2 of 5 parts are faster alone"),
         (report("whole model", 0, 1.0, noise=NOISY + 0.01), "not measured well enough (noise 11%): ONNX Runtime is kept"),
         (report(verification={"passed": False}), "the program that was found does not give the model's results: nothing of it is to be used"),
     ],
@@ -47,7 +48,7 @@ def test_where_nothing_changed_the_reason_and_what_to_try_are_told():
     assert "nodes that ONNX Runtime executes (11%)" in found[0]
     assert found[1] == "to try: --allow precision"
     assert reasons(report(kernels=kernels)) == []
-    kept = report("whole model", 0, kernels=[kernel(9.0, None, 0.1)], own_kernels=kernels)
+    kept = report("whole model", 2, kernels=[kernel(9.0, None, 0.1)], own_kernels=kernels)
     assert reasons(kept)[0] == found[0].replace("the time is", "the model's own operators are"), "of ONNX Runtime's kernels nothing is known"
 
 

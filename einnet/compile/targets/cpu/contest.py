@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from einnet.compile.targets.cpu.acceptance import losers
+from einnet.compile.targets.cpu.acceptance import InPlace, weighed
 from einnet.compile.targets.cpu.programs import built
 from einnet.compile.targets.whole.one_kernel import whole_model
 from einnet.errors import BackendError
@@ -68,19 +68,19 @@ class Contest:
         times = self.trial.compare(self.programs, FIRST_SHARE * seconds)
         if times["once"]:
             outcome = outcome.noting(f"ONNX Runtime was timed once, with its session, which is no ratio: beside the programs, {times['once']}")
-        runs = next(iter(self.programs)) if len(self.programs) == 1 else OWN if slower(times) else DERIVED
+        in_place = weighed(outcome, self.cost.objects, time.monotonic() + PARTS_SHARE * seconds) if len(self.programs) == 2 else InPlace()
+        runs = next(iter(self.programs)) if len(self.programs) == 1 else OWN if slower(times) and not gaining(in_place, times) else DERIVED
         times = {**times, "runs": runs, "optimized": slower_of(times[runs], times["onnxruntime"]) if runs == WHOLE else times[runs]}
         candidates = {runs: self.programs[runs]}
-        parts = losers(outcome, self.cost.objects, time.monotonic() + PARTS_SHARE * seconds) if len(self.programs) == 2 else set()
-        without = outcome.keeping(outcome.kept | parts)
-        mixed = self.mixed(without, end) if parts else None
+        without = outcome.keeping(outcome.kept | in_place.losers)
+        mixed = self.mixed(without, end) if in_place.losers else None
         if mixed:
             candidates[MIXED] = mixed
         whole = self.whole(candidates[runs].plan) if runs != WHOLE and self.settings.derive and behind(times) else None
         if whole:
             candidates[WHOLE] = whole
         if len(candidates) > 1:
-            times = self.again(candidates, times, end)
+            times = self.again(candidates, times, end, in_place.gains)
         return Decision(settled(outcome, times["runs"], without), candidates[times["runs"]], times)
 
     def mixed(self, outcome: Outcome, until: float) -> Executable | None:
@@ -100,8 +100,9 @@ class Contest:
         plan = whole_model(self.model, ours, self.trial.order)
         return built(plan, self.cost) if plan else None
 
-    def again(self, candidates: Mapping[str, Executable], times: Mapping[str, Any], end: float) -> dict[str, Any]:
-        """All candidates compared where time suffices: what surely beats what led before runs.
+    def again(self, candidates: Mapping[str, Executable], times: Mapping[str, Any], end: float, gains: bool = False) -> dict[str, Any]:
+        """All candidates compared where time suffices: what surely beats what led before runs; where all parts but the losers `gains` in their
+        places, the program without these unless it is surely slower.
 
         ONNX Runtime with the whole model, which is what the user has already, runs in any case where what leads is not surely faster than it and its
         median is no better, or where the times are too noisy to tell.
@@ -112,14 +113,17 @@ class Contest:
             return {**times, "runs": WHOLE, "optimized": times["onnxruntime"]} if takes else dict(times)
         own = {OWN: self.programs[OWN]} if OWN in self.programs else {}
         found = self.trial.compare({**own, **candidates}, left)
-        name = best_of(list(candidates), led, found)
+        name = best_of(list(candidates), led, found, gains)
         return {**found, "runs": name, "optimized": slower_of(found[WHOLE], found["onnxruntime"]) if name == WHOLE else found[name]}
 
 
-def best_of(candidates: Sequence[str], led: str, found: Mapping[str, Any]) -> str:
-    """The candidate that runs, by interleaved times; `led` stays where nothing is surely faster by `NOISE`."""
+def best_of(candidates: Sequence[str], led: str, found: Mapping[str, Any], gains: bool = False) -> str:
+    """The candidate that runs, by interleaved times; `led` stays where nothing is surely faster by `NOISE`, but for the model's own operators where
+    the parts that were kept of a derived program are known to gain: there that is surely slower, or runs."""
     rounds = found["rounds"]
     surely = [name for name in candidates if name not in (led, WHOLE) and rounds.faster(name, led, NOISE)]
+    if led == OWN and gains and MIXED in candidates and not surely and not rounds.faster(OWN, MIXED):
+        led = MIXED
     ours = min([led, *surely], key=lambda name: found[name].median)
     if WHOLE not in candidates or rounds.faster(ours, WHOLE):
         return ours
@@ -147,6 +151,11 @@ def settled(outcome: Outcome, runs: str, without: Outcome) -> Outcome:
 def slower(times: Mapping[str, Any]) -> bool:
     """The derived program is not surely faster than the model's own operators."""
     return not times["rounds"].faster(DERIVED, OWN, NOISE)
+
+
+def gaining(in_place: InPlace, times: Mapping[str, Any]) -> bool:
+    """All that was derived surely gains in its places, and nothing says that the whole program is slower: only its noise hides that it is faster."""
+    return in_place.gains and not in_place.losers and not times["rounds"].faster(OWN, DERIVED)
 
 
 def behind(times: Mapping[str, Any]) -> bool:
