@@ -102,7 +102,7 @@ class _Search:
         seconds, others = _seconds(chosen, uses), _seconds(recalled, uses)
         end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()) + sum(others.values()))
         if self.settings.derive:
-            self.explore(expressions, chosen, {key: self.saving(expressions[key], s, uses[key]) for key, s in seconds.items()}, end)
+            self.explore(expressions, chosen, self.savings(expressions, seconds, uses), end)
         self.remember(*chosen.values())
         chosen |= recalled
         states = sum(choice.states for choice in chosen.values())
@@ -186,11 +186,13 @@ class _Search:
             if not chosen[key].hurried:
                 self.remember(chosen[key])
 
-    def saving(self, expression: Scope, seconds: float, uses: int) -> float:
+    def savings(self, expressions: Mapping[str, Scope], seconds: Mapping[str, float], uses: Mapping[str, int]) -> Mapping[str, float]:
         """What could be saved of the seconds of equal subprograms: all, where the cost does not tell what the machine can do at best, and where the
         search is to be the same on every machine."""
         least = getattr(self.cost, "least", None)
-        return seconds if least is None or self.schedule.clock.certain >= 0 else uses * saving(expression, seconds / uses, least)
+        if least is None or self.schedule.clock.certain >= 0:
+            return seconds
+        return {key: uses[key] * saving(expressions[key], s / uses[key], least) for key, s in seconds.items()}
 
     def turn(self, key: str, expression: Scope, turns: Turns, end: float, known: Found | None, earlier: Choice) -> Choice:
         """What the next turn of a subprogram finds; in a first one measuring has a share of the time as large as the subprogram's."""
