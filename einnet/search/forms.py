@@ -15,7 +15,7 @@ from einnet.expr.notation.markup import wrapped
 from einnet.expr.notation.picture import svg
 from einnet.instantiate.matching.types import Match
 from einnet.search.converge import Converged
-from einnet.search.work import flops, moved
+from einnet.search.work import BYTES, MACHINE, flops, moved, operations, points, streamed
 
 Matches = tuple[tuple[Scope, Match], ...]
 
@@ -129,13 +129,14 @@ def occurrences(root: Scope, wanted: Scope) -> Iterator[tuple[int, ...]]:
 
 
 def effort(form: Form) -> float:
-    """Operations, and bytes of intermediate tensors at a typical balance of 10 operations per byte."""
-    return _effort(form.tree)
+    """Operations, and bytes of intermediate tensors, at a typical balance; products that wait for their operands by what these are."""
+    waiting = sum(max(MACHINE.near * BYTES * streamed(s) - points(s) * (operations(s.body) + 1), 0.0) for s, _ in form.matches if s.sums)
+    return _effort(form.tree) + waiting
 
 
 @lru_cache(maxsize=1 << 14)
 def _effort(tree: Scope) -> float:
-    return flops(tree) + 10.0 * sum(moved(s) for s in dict.fromkeys(walk(tree)) if not is_weight(s))
+    return flops(tree) + MACHINE.balance * sum(moved(s) for s in dict.fromkeys(walk(tree)) if not is_weight(s))
 
 
 def distinct(forms: Iterable[Form]) -> list[Form]:

@@ -50,16 +50,30 @@ class Ways:
         late: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         self.most, self.few, self._only, self._combine, self._late = most, few, only, combine, late
-        self._known: dict[tuple[Group, int, int], list[Way]] = {}
+        self._known: dict[tuple[int, int], list[Way]] = {}
+        self._states: dict[tuple[Group, int], int] = {}
+        self._numbers: dict[tuple[object, ...], int] = {}
         self._built: dict[tuple[Group, str], Form] = {}
         self._combined: dict[tuple[str, ...], list[Base]] = {}
 
     def of(self, group: Group, left: int, most: int | None = None) -> list[Way]:
         """The ways that derivations of at most `left` explorative steps reach: a few of every structure, cheapest first."""
-        most = self.most if most is None else most
-        found = self._known.get((group, left, most))
+        key = self._state(group, left), self.most if most is None else most
+        found = self._known.get(key)
         if found is None:
-            found = self._known[group, left, most] = self._best(list(self._of_group(group, left, most)), most)
+            found = self._known[key] = self._best(list(self._of_group(group, left, key[1])), key[1])
+        return found
+
+    def _state(self, group: Group, left: int) -> int:
+        """A number for all that the ways of a group depend on: a group that has not grown, nor what it reads, has the ways that it had."""
+        found = self._states.get((group, left))
+        if found is None:
+            counts = [sum(1 for m in level if m.bases) for level in group.levels[: left + 1]]
+            while counts and not counts[-1]:
+                counts.pop()
+            opened = dict.fromkeys((o.group, m.depth) for m in group.within(left) for b in filter(self._only, m.bases) for o in b.openings)
+            inner = (self._state(g, left - depth) for g, depth in opened)
+            found = self._states[group, left] = self._numbers.setdefault((group, *counts, None, *inner), len(self._numbers))
         return found
 
     def _of_group(self, group: Group, left: int, most: int) -> Iterator[tuple[int, Way]]:
@@ -82,8 +96,8 @@ class Ways:
         return sorted(kept.values(), key=lambda w: w.order)
 
     def forget(self) -> None:
-        """Groups have changed at depths that were asked for."""
-        self._known.clear()
+        """Groups have changed at depths that were asked for: what they depend on is to be looked at anew."""
+        self._states.clear()
 
     def form(self, way: Way) -> Form:
         """The expression that a way stands for, with its derivation from the group's scope."""

@@ -8,7 +8,7 @@ from math import prod
 
 from einnet.derivation.facts import has_values, is_transform
 from einnet.derivation.rules.transitions import running
-from einnet.expr.nodes import Add, Body, Call, Div, Mul, Read, Scope, children, is_weight, nested, reads, tensors, walk
+from einnet.expr.nodes import Add, Body, Call, Div, Mul, Read, Scope, children, is_weight, nested, reads, tensors, used_names, walk
 from einnet.instantiate.address import is_alias
 
 BYTES = 4
@@ -64,6 +64,16 @@ def intensity(scope: Scope) -> float:
     return points(scope) * (operations(scope.body) + (1 if scope.sums else 0)) / max(touched, 1)
 
 
+@lru_cache(maxsize=1 << 14)
+def streamed(scope: Scope) -> int:
+    """Elements that a product takes from the nearest memory: what it reads is at hand again along the iterators that the read does not depend on.
+
+    Overlapping windows are as many elements as there are points, however few tensor elements these are: a row times a window uses each once.
+    """
+    extents = {i.name: i.extent for i in (*scope.loops, *scope.sums)}
+    return sum(prod(extents[n] for n in used_names(r)) for r in dict.fromkeys(reads(scope.body)))
+
+
 def applies_algorithm(scope: Scope) -> bool:
     """A factor is a constant matrix of a bilinear algorithm: what remains of the scope is that algorithm's own transform."""
     return any(has_values(r) for r in reads(scope.body))
@@ -71,10 +81,11 @@ def applies_algorithm(scope: Scope) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How costs of different kinds compare, in FLOPs: `balance` for a byte moved, `launch` for starting a kernel, `generated` for an operation
-    of a generated reduction (a vendor kernel's counts 1)."""
+    """How costs of different kinds compare, in FLOPs: `balance` for a byte moved, `near` for one that a vendor's kernel takes from a cache,
+    `launch` for starting a kernel, `generated` for an operation of a generated reduction (a vendor kernel's counts 1)."""
 
     balance: float = 10.0
+    near: float = 1.25
     launch: float = 5e5
     generated: float = 4.0
 
@@ -93,7 +104,8 @@ def cost(scope: Scope, vendor: bool, weights: Weights) -> int:
         return 0
     touched = prod(scope.shape) + sum(prod(b.shape) for b in {r.base for r in reads(scope.body)})
     arithmetic = _own_flops(scope) * (1.0 if vendor or not scope.sums or is_transform(scope) else weights.generated)
-    return int(max(arithmetic, weights.balance * BYTES * touched) + weights.launch)
+    near = weights.near * BYTES * streamed(scope) if vendor and scope.sums else 0.0
+    return int(max(arithmetic, weights.balance * BYTES * touched, near) + weights.launch)
 
 
 def _is_stitched(scope: Scope) -> bool:

@@ -240,3 +240,26 @@ def test_a_search_that_goes_on_finds_what_one_search_finds(name: str) -> None:
         found = parts.forms(scope)
     assert [(f.key, len(f.steps)) for f in found] == wanted and len(first) <= len(found)
     assert parts.statistics == whole.statistics
+
+
+def test_groups_that_have_not_grown_keep_their_ways() -> None:
+    space = Space(options(3))
+    space.forms(parse(OPERATORS["product of three"]))
+    (root,) = space.roots.values()
+    ways, depth = space._ways, sum(len(g.levels) for g in space.groups.values())
+    before = ways.of(root.group, depth)
+    assert ways.of(root.group, depth + 1) is before
+    ways.forget()
+    assert ways.of(root.group, depth) is before
+    assert len(ways.of(root.group, 0)) < len(before)
+
+
+def test_what_is_read_and_has_grown_gives_new_ways() -> None:
+    text = OPERATORS["product of three"]
+    whole, steps = Space(options(3)), Space(options(3))
+    for depth in range(4):
+        found = steps.forms(parse(text), depth)
+    assert keys(found) == keys(whole.forms(parse(text)))
+    for left in range(4):
+        ways, others = (s._ways.of(next(iter(s.roots.values())).group, left) for s in (steps, whole))
+        assert [w.order for w in ways] == [w.order for w in others]

@@ -1,0 +1,46 @@
+"""What a product waits for: rows times windows, one by one or in blocks."""
+
+from __future__ import annotations
+
+import pytest
+
+from einnet.expr.notation.text import parse
+from einnet.search.forms import Form, effort
+from einnet.search.space import Options, Space
+from einnet.search.work import MACHINE, cost, streamed
+from tests.search.goldens import BAND, BAND_SUM, BANDS, block_band, matmuls
+
+
+def test_a_row_times_its_window_takes_every_element_anew() -> None:
+    band = parse("Q : f32[57,43]\nK : f32[57,43]\nL[m<57,w<9] Σ[k<43] Q[m,k]*K[m+w-4,k]")
+    assert streamed(band) == 57 * 43 + 57 * 9 * 43
+
+
+def test_a_matrix_is_taken_once() -> None:
+    product = parse("A : f32[57,43]\nB : f32[43,8]\nL[m<57,n<8] Σ[k<43] A[m,k]*B[k,n]")
+    assert streamed(product) == 57 * 43 + 43 * 8
+    square = parse("A : f32[57,43]\nL[m<57,n<57] Σ[k<43] A[m,k]*A[n,k]")
+    assert streamed(square) == 2 * 57 * 43
+    power = parse("A : f32[57]\nL[b<1] Σ[k<57] A[k]*A[k]")
+    assert streamed(power) == 57
+
+
+def test_products_of_rows_cost_what_they_take_from_near_memory() -> None:
+    rows = parse("Q : f32[4096,64]\nK : f32[4096,64]\nL[m<4096,w<513] Σ[k<64] Q[m,k]*K[m+4*w-1024,k]")
+    assert cost(rows, True, MACHINE) == int(MACHINE.near * 4 * streamed(rows) + MACHINE.launch)
+    dense = parse("A : f32[512,512]\nB : f32[512,512]\nL[m<512,n<512] Σ[k<512] A[m,k]*B[k,n]")
+    assert cost(dense, True, MACHINE) == 2 * 512**3 + int(MACHINE.launch)
+
+
+def rows_only(form: Form) -> bool:
+    """One product, of as many rows as there are, each for itself."""
+    return len(form.matches) == 1 and all(1 in (m, n) for _, m, n, _ in matmuls(form)) and bool(matmuls(form))
+
+
+@pytest.mark.parametrize(("text", "kind"), [(BAND, "scores"), (BAND_SUM, "values")])
+@pytest.mark.parametrize("sizes", BANDS[1:])
+def test_blocks_of_a_band_promise_more_than_its_rows(text: str, kind: str, sizes: dict[str, int]) -> None:
+    forms = Space(Options(max_depth=2)).forms(parse(text.format(**sizes)))
+    blocks = [effort(f) for f in forms if block_band(kind)(f, sizes)]
+    rows = [effort(f) for f in forms if rows_only(f)]
+    assert blocks and rows and min(blocks) < min(rows)
