@@ -137,3 +137,29 @@ def test_integers_are_compared_bit_for_bit_as_far_as_the_arithmetic_has_them() -
     assert compared(PRODUCT, {"A": a, "B": b}, off, 256, 0, bf16)[0]
     problem, exact, _ = compared(PRODUCT, {"A": a, "B": b}, off, 257, 0, bf16)
     assert (problem, exact) == ("", False), "257 is no number of eight digits"
+
+
+def looked_up(place: str, index: list[float]) -> tuple[Array, Array]:
+    """Rows of a table at an index that is data, and how far they may be off."""
+    scope = parse(f"I : f32[4]\nW : f32[7,3]\nL[m<4,n<3] Σ[v<7] choose(equal({place}, val(v)), W[v,n], 0)")
+    held = {"I": np.array(index, np.float32), "W": np.arange(1.0, 22.0, dtype=np.float32).reshape(7, 3)}
+    value, error = bounded_at(scope, np.argwhere(np.ones((4, 3), bool)), held, {})
+    return value.reshape(4, 3), error.reshape(4, 3)
+
+
+def test_where_a_whole_number_points_is_certain() -> None:
+    """Whole numbers are added and multiplied without an error, so that a row of a table is no other one; of what was divided that is not known."""
+    value, error = looked_up("I[m] + 7*less(I[m], 0)", [2, -1, 6, 9])
+    assert value[:, 0].tolist() == [7.0, 19.0, 19.0, 0.0]
+    assert (error <= 1e-6 * np.abs(value)).all()
+    value, error = looked_up("3*(I[m] / 3)", [2, 0, 6, 2.4])
+    assert value[:3, 0].tolist() == [7.0, 1.0, 19.0]
+    assert (error[[0, 2]] >= value[[0, 2]]).all()
+
+
+def test_numbers_that_are_not_whole_or_too_large_err() -> None:
+    for one, other in ((0.5, 0.1), (2.0**23, 1.0), (1.0, 2.0**23)):
+        scope = parse("A : f32[1]\nB : f32[1]\nL[i<1] A[i] + B[i]")
+        held = {"A": np.array([one], np.float32), "B": np.array([other], np.float32)}
+        _, error = bounded_at(scope, np.zeros((1, 1), np.int64), held, {})
+        assert error[0] > 0

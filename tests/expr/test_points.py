@@ -10,11 +10,12 @@ import numpy as np
 from hypothesis import given
 
 from einnet.expr.functions.modular import P, add, inverse, multiply, random_function, seed_of
-from einnet.expr.nodes import Scope, tensors
+from einnet.expr.nodes import Scope, Tensor, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.values import points as module
+from einnet.expr.values.arithmetic import Machine
 from einnet.expr.values.evaluate import evaluate
-from einnet.expr.values.points import evaluate_at, work
+from einnet.expr.values.points import effort, evaluate_at, values_at, work
 from tests.strategies import repeatable, scopes
 
 MANY = repeatable(80)
@@ -62,3 +63,63 @@ def test_field_arithmetic() -> None:
     assert add(a, b).tolist() == [(int(x) + int(y)) % P for x, y in zip(a, b, strict=True)]
     assert not add(a, multiply(a, np.uint64(P - 1))).any()
     assert (multiply(a, inverse(a)) == (a != 0)).all()
+
+
+SQUARES = "{L[i<6] Σ[k<5] A[i,k]*A[i,k]}"
+PAIRS = f"{{L[i<6] {SQUARES}[i] + {SQUARES}[5-i]}}"
+CHAIN = f"A : f32[6,5]\nL[i<6] {PAIRS}[i]*{PAIRS}[5-i]"
+
+
+def test_what_is_read_in_several_places_is_evaluated_once_at_each_point() -> None:
+    """So many elements of A are asked for as the innermost sum has in all, and not again for each of the places where it is read."""
+    scope, asked = parse(CHAIN), 0
+    values = np.random.default_rng(0).integers(-3, 4, (6, 5)).astype(np.float64)
+
+    def element(t: object, address: np.ndarray) -> np.ndarray:
+        nonlocal asked
+        asked += np.size(address)
+        return values.reshape(-1)[address]
+
+    found = values_at(scope, np.arange(6).reshape(6, 1), Machine("float64"), element)
+    assert (found == evaluate(scope, {"A": values})).all()
+    assert asked == 2 * 6 * 5
+    assert effort(scope, 6) == 6 + 6 + 6 * 5 < work(scope, 6)
+    assert effort(scope, 1) == 1 + 2 + 4 * 5
+
+
+@MANY
+@given(scopes(depth=3))
+def test_no_effort_is_more_than_evaluating_all_anew(scope: Scope) -> None:
+    assert effort(scope, 3) <= work(scope, 3)
+
+
+def test_no_values_are_kept_of_what_is_too_large(monkeypatch) -> None:
+    scope = parse(CHAIN)
+    at = np.arange(6).reshape(6, 1)
+    whole = evaluate_at(scope, at, 1)
+    for limit in ("_LARGEST", "_MOST", "_SPARSE"):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, limit, 0)
+            assert (evaluate_at(scope, at, 1) == whole).all()
+
+
+CHOSEN = "I : f32[4]\nW : f32[7,3]\nL[m<4,n<3] Σ[v<7] choose(equal(I[m], val(v)), W[v,n], 0)"
+
+
+def test_of_a_selection_one_term_is_evaluated() -> None:
+    """Whole numbers in and beside the range, and others, of which none is taken."""
+    scope, asked = parse(CHOSEN), []
+    held = {"I": np.array([2.0, 9.0, -1.0, 3.5]), "W": np.arange(1.0, 22.0).reshape(7, 3)}
+
+    def element(t: Tensor, address: np.ndarray) -> np.ndarray:
+        asked.append((t.name, np.size(address)))
+        return held[t.name].reshape(-1)[address]
+
+    grid = np.asarray(list(product(range(4), range(3))))
+    found = values_at(scope, grid, Machine("float64"), element, lambda x: np.rint(x).astype(np.int64))
+    assert found.reshape(4, 3).tolist() == [[7.0, 8.0, 9.0], *[[0.0] * 3] * 3]
+    assert sum(n for name, n in asked if name == "W") == 12
+    assert (values_at(scope, grid, Machine("float64"), element) == found).all()
+    assert (values_at(scope, grid, Machine("float64"), element, lambda x: None) == found).all()
+    assert effort(scope, 12) == 12
+    assert work(scope, 12) == 12 * 7

@@ -2,7 +2,8 @@
 
 Modulo 2^61 - 1 these are pseudo-random; or it is seen how large sums may become, and which elements are read.
 
-Nothing is materialised: a nested scope is evaluated at the points that are read, so that expressions are compared at their real extents.
+Nothing is materialised: a nested scope is evaluated at the points that are read, once at each, so that expressions are compared at their real
+extents.
 """
 
 from __future__ import annotations
@@ -19,20 +20,34 @@ from numpy.typing import NDArray
 from einnet.expr.functions.modular import Residues, random_function, seed_of
 from einnet.expr.index import Range
 from einnet.expr.nodes import Read, Scope, Tensor, neutral, reads
+from einnet.expr.selection import selection
 from einnet.expr.values.arithmetic import Arithmetic, Array, Machine, Magnitudes, Modular
 from einnet.expr.values.bodies import Environment, Integers, flat_address, reduced, terms, values
 
 _CHUNK = 1 << 18
 """Elements of one intermediate array."""
 
+_LARGEST, _MOST = 1 << 22, 1 << 24
+"""Elements of a nested scope whose values are kept, and of all such scopes together."""
+
+_SPARSE = 1 << 10
+"""Of a nested scope that has so many times as many elements as are read at once, no values are kept: it is not read often."""
+
 Element = Callable[[Tensor, Integers], Array]
 """The elements of a tensor at flat addresses."""
 
 
-def values_at(scope: Scope, points: NDArray[np.int64], system: Arithmetic, element: Element) -> Array:
-    """Values in a number system at `points`, an array of shape (n, rank); 0 outside the scope's box. Raises UsageError as the system does."""
+Places = Callable[[Array], "Integers | None"]
+"""The whole numbers that alone `equal` can take values for, where that is told of all of them."""
+
+
+def values_at(scope: Scope, points: NDArray[np.int64], system: Arithmetic, element: Element, places: Places | None = None) -> Array:
+    """Values in a number system at `points`, an array of shape (n, rank); 0 outside the scope's box. Raises UsageError as the system does.
+
+    By `places`, only one term is evaluated of a sum of which one is taken.
+    """
     with np.errstate(all="ignore"):
-        return _Points(system, element).values(scope, points)
+        return _Points(system, element, places=places).values(scope, points)
 
 
 def elements_read(scope: Scope, point: tuple[int, ...]) -> frozenset[tuple[str, int]]:
@@ -72,13 +87,50 @@ def work(scope: Scope, points: int) -> int:
     return here + sum(work(r.base, min(here, prod(r.base.shape))) for r in reads(scope.body) if isinstance(r.base, Scope))
 
 
+def effort(scope: Scope, points: int) -> int:
+    """Body evaluations needed for some points where every distinct nested scope is evaluated once at a point, and one term of a selection."""
+    needed, total = {scope: points}, 0
+    for s in _outer_first(scope):
+        here = min(needed[s], prod(s.shape)) * (1 if selection(s) else prod(i.extent for i in s.sums))
+        total += here
+        for inner in s.nested:
+            needed[inner] = needed.get(inner, 0) + here
+    return total
+
+
+def _outer_first(scope: Scope) -> list[Scope]:
+    """The distinct scopes, each before those that it reads."""
+    done: dict[Scope, None] = {}
+
+    def visit(s: Scope) -> None:
+        for inner in s.nested:
+            if inner not in done:
+                visit(inner)
+        done[s] = None
+
+    visit(scope)
+    return list(reversed(done))
+
+
+class _Kept:
+    """Values of a scope at flat addresses, as far as they are `known`."""
+
+    def __init__(self, size: int, dtype: np.dtype[Any]) -> None:
+        self.values, self.known = np.empty(size, dtype), np.zeros(size, np.bool_)
+
+
 @dataclass(frozen=True)
 class _Points:
-    """A number system, and the elements of tensors at flat addresses; `whole` tensors have elements outside their boxes too."""
+    """A number system, and the elements of tensors at flat addresses; `whole` tensors have elements outside their boxes too.
+
+    `kept` are values of nested scopes: what is read in several places is evaluated once.
+    """
 
     system: Arithmetic
     element: Element
     whole: bool = False
+    places: Places | None = None
+    kept: dict[Scope, _Kept] = field(default_factory=dict)
 
     def values(self, scope: Scope, points: NDArray[np.int64]) -> Array:
         """The scope's values at points; 0 outside its box."""
@@ -93,11 +145,27 @@ class _Points:
     def at(self, s: Scope, points: NDArray[np.int64]) -> Array:
         if any(i.extent == 0 for i in s.sums):
             return np.full(len(points), self.system.number(neutral(s.reduce)), dtype=self.system.dtype)
+        found = self.selected(s, points)
+        if found is not None:
+            return found
         size = prod(i.extent for i in s.sums)
         step = max(1, _CHUNK // size)
         ranges = {i.name: i.range for i in s.sums}
         parts = [self.block(s, points[k : k + step], ranges) for k in range(0, len(points), step)]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=self.system.dtype)
+
+    def selected(self, s: Scope, points: NDArray[np.int64]) -> Array | None:
+        """The one term of a selection; None where the scope is none, or which term that is is not told."""
+        chosen = selection(s) if self.places else None
+        if chosen is None or self.places is None:
+            return None
+        env = {i.name: points[:, k] for k, i in enumerate(s.loops)}
+        places = self.places(values(chosen.place, env, self.system, self.read))
+        if places is None:
+            return None
+        lo, hi = chosen.over.range
+        at = {**env, chosen.over.name: np.broadcast_to(np.clip(places, lo, hi - 1), (len(points),))}
+        return np.broadcast_to(values(s.body, at, self.system, self.read), (len(points),))
 
     def block(self, s: Scope, points: NDArray[np.int64], ranges: dict[str, Range]) -> Array:
         """The reduction over a part of the sums, halved until intermediate arrays are small."""
@@ -133,15 +201,36 @@ class _Points:
         return found if inside is None else np.where(inside, found, self.system.number(r.fill))
 
     def read_scope(self, s: Scope, address: Integers, inside: NDArray[np.bool_] | None) -> Array:
-        """The scope's values at flat addresses; each distinct one is evaluated once, those outside not at all."""
+        """The scope's values at flat addresses; those outside are not evaluated."""
         if inside is None:
-            distinct, back = np.unique(address, return_inverse=True)
-            return self.at(s, _unravel(distinct, s))[back.reshape(-1)].reshape(address.shape)
+            return self.inside(s, address.reshape(-1)).reshape(address.shape)
         address, inside = np.broadcast_arrays(address, inside)
         found = np.zeros(address.shape, dtype=self.system.dtype)
-        distinct, back = np.unique(address[inside], return_inverse=True)
-        found[inside] = self.at(s, _unravel(distinct, s))[back]
+        found[inside] = self.inside(s, address[inside])
         return found
+
+    def inside(self, s: Scope, address: Integers) -> Array:
+        """The scope's values at flat addresses inside its box; at each it is evaluated once."""
+        kept = self.room(s, len(address))
+        if kept is None:
+            distinct, back = np.unique(address, return_inverse=True)
+            return self.at(s, _unravel(distinct, s))[back.reshape(-1)]
+        wanted = np.zeros(len(kept.known), np.bool_)
+        wanted[address] = True
+        new = np.flatnonzero(wanted > kept.known)
+        if len(new):
+            kept.values[new] = self.at(s, _unravel(new, s))
+            kept.known[new] = True
+        return kept.values[address]
+
+    def room(self, s: Scope, count: int) -> _Kept | None:
+        """Where the values of a scope are kept that is read at so many addresses; None where they are not."""
+        if s not in self.kept:
+            size = prod(s.shape)
+            if size > min(_LARGEST, _SPARSE * count) or size + sum(len(k.known) for k in self.kept.values()) > _MOST:
+                return None
+            self.kept[s] = _Kept(size, self.system.dtype)
+        return self.kept[s]
 
 
 @dataclass(frozen=True)

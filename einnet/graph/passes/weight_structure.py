@@ -29,6 +29,9 @@ MOST_FULL = 0.6
 ROUNDING = 4e-7
 """How far an element may be from the product, relative to the largest: that of three numbers rounded to float32."""
 
+FEW = 2
+"""Rows of a weight that are looked at first."""
+
 BLOCKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Blocks along a diagonal that are looked for."""
 
@@ -174,7 +177,8 @@ def factored(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     if not top.all():
         return None
     left, right = flat[every, :, s], flat[every, r, :] / top[:, None]
-    error = np.abs(left[:, :, None] * right[:, None, :] - flat).reshape(len(flat), -1).max(axis=1)
-    if (error > ROUNDING * np.abs(top)).any():
-        return None
+    for part in (slice(None, FEW), slice(FEW, None)):  # what is no product shows that in few rows
+        error = np.abs(left[:, part, None] * right[:, None, :] - flat[:, part]).reshape(len(flat), -1).max(axis=1, initial=0.0)
+        if (error > ROUNDING * np.abs(top)).any():
+            return None
     return left.reshape(*values.shape[:-2], rows), right.reshape(*values.shape[:-2], columns)
