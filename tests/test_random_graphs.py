@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from math import inf
 from random import Random
 
@@ -45,6 +46,12 @@ def plan_of(model: onnx.ModelProto, rng: Random, depth: int, cost: CpuCost) -> P
     return plan_of_any(prepare(load(model)), Options(max_depth=depth, states=20, intensity=0.0), draw)
 
 
+@cache
+def cost() -> CpuCost:
+    """Estimates of kernels, for all models."""
+    return CpuCost(1, measure=False)
+
+
 def opset(model: onnx.ModelProto) -> int:
     return int(model.opset_import[0].version)
 
@@ -74,7 +81,7 @@ def agree(seed: int, native: bool, kind: str = "") -> str:
     except (BackendError, UsageError):
         return ""  # the standard allows it, the reference does not run it
     try:
-        plan = plan_of(model, Random(seed), seed % 3, CpuCost(1, measure=False))
+        plan = plan_of(model, Random(seed), seed % 3, cost())
         got = (Executable(plan, 1) if native or not written(plan, model) else Session(as_onnx(plan, model), 1))(inputs)
     except Exception as error:  # any is a finding
         return f"seed {seed}: {type(error).__name__}: {error}".split("\n")[0]
@@ -141,6 +148,12 @@ def test_on_float16() -> None:
 
 def test_with_casts_and_quantisation_inside() -> None:
     assert [p for seed in range(400, 408) if (p := agree(seed, native=seed == 402, kind="rounded"))] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "first", "native"), [("truth", 0, 3), ("float16", 300, 4), ("rounded", 400, 8)])
+def test_many_of_each_kind(kind: str, first: int, native: int) -> None:
+    assert [p for seed in range(first, first + 120) if (p := agree(seed, native=seed % native == 0, kind=kind))] == []
 
 
 @pytest.mark.slow
