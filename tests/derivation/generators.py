@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
 from hypothesis import strategies as st
 
+from einnet.expr.functions.modular import Residues
 from einnet.expr.index import Index, bounds, var
 from einnet.expr.nodes import (
     INF,
@@ -44,10 +46,16 @@ def all_points(scope: Scope) -> np.ndarray:
 
 def same_tensor(before: Scope, after: Scope, seed: int = 0) -> bool:
     """Equal boxes, and equal values everywhere modulo 2^61 - 1; of exponentials, whose laws do not hold there, in double precision."""
-    points = all_points(before)
     if before.box != after.box:
         return False
-    return bool(np.array_equal(evaluate_at(before, points, seed), evaluate_at(after, points, seed))) or nearly_same(before, after, seed)
+    same = np.array_equal(values_everywhere(before, seed), evaluate_at(after, all_points(before), seed))
+    return bool(same) or nearly_same(before, after, seed)
+
+
+@lru_cache(maxsize=1 << 10)
+def values_everywhere(scope: Scope, seed: int) -> Residues:
+    """The values of a scope modulo 2^61 - 1, once for all that is compared with it."""
+    return evaluate_at(scope, all_points(scope), seed)
 
 
 def nearly_same(before: Scope, after: Scope, seed: int) -> bool:
