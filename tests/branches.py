@@ -14,15 +14,6 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("einnet", "benchmarks", "tests", "docs")
 MOST = 20
 
-LEFT: dict[str, int] = {
-    "tests/docs/test_commands.py: test_commands_options_and_targets_exist": 24,
-    "tests/expr/brute.py: Brute.body": 22,
-    "tests/expr/test_functions.py: wrong_facts": 39,
-    "tests/graph/standard.py: expanded": 22,
-    "tests/models/random_elements.py: movement": 39,
-}
-"""What has more, and how many, until it is split: then its line goes from here."""
-
 BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.IfExp, ast.match_case)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -67,8 +58,5 @@ def large(root: Path = ROOT) -> dict[str, int]:
 
 
 def problems(root: Path = ROOT) -> list[str]:
-    """Functions that decide too much, and what is named in `LEFT` and need not be."""
-    found = large(root)
-    most = {name: LEFT.get(name, MOST) for name in found}
-    more = [f"{name} has {n} branches, {most[name]} at most (LEFT of tests/branches.py)" for name, n in found.items() if n > most[name]]
-    return more + [f"{name} need not be named in LEFT of tests/branches.py" for name in LEFT if name not in found and root == ROOT]
+    """What is to be said of functions that decide too much."""
+    return [f"{name} has {n} branches, {MOST} at most" for name, n in large(root).items()]

@@ -40,21 +40,25 @@ class Brute:
             return sum(found, Fraction(0))
         return max(found, default=-INF) if scope.reduce == "max" else min(found, default=INF)
 
+    def read(self, r: Read, at: Mapping[str, int]) -> Number:
+        """The element, or the fill where the place is none of the box."""
+        place = [value(e, at) for e in r.index]
+        if any(x.denominator != 1 or not lo <= x < hi for x, (lo, hi) in zip(place, r.base.box, strict=True)):
+            return r.fill
+        key = tuple(int(x) for x in place)
+        if isinstance(r.base, Scope):
+            return self.table(r.base)[key]
+        found = self.values[r.base.name][key]
+        return found if isinstance(found, Fraction) else Fraction(int(found))
+
     def body(self, b: Body, at: Mapping[str, int]) -> Number:
         match b:
             case Const(v):
                 return v
             case Val(e):
                 return value(e, at)
-            case Read(base, index, fill):
-                place = [value(e, at) for e in index]
-                if any(x.denominator != 1 or not lo <= x < hi for x, (lo, hi) in zip(place, base.box, strict=True)):
-                    return fill
-                key = tuple(int(x) for x in place)
-                if isinstance(base, Scope):
-                    return self.table(base)[key]
-                found = self.values[base.name][key]
-                return found if isinstance(found, Fraction) else Fraction(int(found))
+            case Read():
+                return self.read(b, at)
             case Add(args):
                 return sum((self.body(a, at) for a in args), Fraction(0))
             case Mul(args):

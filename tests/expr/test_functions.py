@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -43,21 +43,37 @@ def wrong_facts(f: ScalarFunction) -> Iterator[str]:
     """The facts that do not hold on the grid."""
     args = arguments(f)
     y = value(f, *args)
-    points = [Span(Fraction(a), False, Fraction(a)) for a in GRID.tolist()]
     if f.arity == 1:
-        exists = np.array([f.total(p) for p in points])
-        if not np.array_equal(exists, np.isfinite(y)):
-            yield "exists"
-        if not all(within(f.range(p), v) for p, v, e in zip(points, y, exists, strict=True) if e):
-            yield "span"
-        if f.mirror is not None:
-            scale, constant, slope = f.mirror
-            if not np.allclose(y, scale * value(f, -args[0]) + constant + slope * args[0], atol=1e-12):
-                yield "mirror"
-        if f.nondecreasing and not (np.diff(y) >= 0).all():
-            yield "nondecreasing"
-        if f.keeps_zero != bool(value(f, np.array(0.0)) == 0) and f.name not in ("isnan",):
-            yield "keeps_zero"
+        yield from wrong_of_one(f, args[0], y)
+    yield from wrong_ranges(f, args, y)
+    single = [a.astype(np.float32) for a in args]
+    if f.accurate and not np.array_equal(value(f, *single), value(f, *(a.astype(np.float64) for a in single))):
+        yield "accurate"
+    below = value(f, *(np.array(1.0 if f.arity == 3 and n == 0 else -np.inf) for n in range(f.arity)))
+    if f.below == "finite" and not np.isfinite(below) or f.below in ("greatest", "least", "chosen") and below != -np.inf:
+        yield "below"
+
+
+def wrong_of_one(f: ScalarFunction, x: np.ndarray, y: np.ndarray) -> Iterator[str]:
+    """Facts of functions of one argument: where they exist, their ranges at single numbers, symmetry, order."""
+    points = [Span(Fraction(a), False, Fraction(a)) for a in GRID.tolist()]
+    exists = np.array([f.total(p) for p in points])
+    if not np.array_equal(exists, np.isfinite(y)):
+        yield "exists"
+    if not all(within(f.range(p), v) for p, v, e in zip(points, y, exists, strict=True) if e):
+        yield "span"
+    if f.mirror is not None and not np.allclose(y, f.mirror.scale * value(f, -x) + f.mirror.constant + f.mirror.slope * x, atol=1e-12):
+        yield "mirror"
+    if f.nondecreasing and not (np.diff(y) >= 0).all():
+        yield "nondecreasing"
+    if f.keeps_zero != bool(value(f, np.array(0.0)) == 0) and f.name not in ("isnan",):
+        yield "keeps_zero"
+    if f.strict and not f.truth and not np.isnan(value(f, np.array(np.nan))):
+        yield "strict"
+
+
+def wrong_ranges(f: ScalarFunction, args: Sequence[np.ndarray], y: np.ndarray) -> Iterator[str]:
+    """Facts of what values there are."""
     wide = [Span(Fraction(0), False, Fraction(1)) if f.arity == 3 and n == 0 else record.ANY for n in range(f.arity)]
     if not within(f.range(*wide), y[np.isfinite(y)]).all():
         yield "span of all"
@@ -67,14 +83,6 @@ def wrong_facts(f: ScalarFunction) -> Iterator[str]:
         yield "within"
     if f.whole and not (y == np.rint(y)).all():
         yield "whole"
-    if f.strict and f.arity == 1 and not f.truth and not np.isnan(value(f, np.array(np.nan))):
-        yield "strict"
-    single = [a.astype(np.float32) for a in args]
-    if f.accurate and not np.array_equal(value(f, *single), value(f, *(a.astype(np.float64) for a in single))):
-        yield "accurate"
-    below = value(f, *(np.array(1.0 if f.arity == 3 and n == 0 else -np.inf) for n in range(f.arity)))
-    if f.below == "finite" and not np.isfinite(below) or f.below in ("greatest", "least", "chosen") and below != -np.inf:
-        yield "below"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -189,14 +189,19 @@ def expanded(model: onnx.ModelProto) -> onnx.ModelProto | None:
     for imported in (*made.opset_import, *body.opset_import):
         if not imported.domain:
             imported.version = max(opset, version) if opset >= version else version
-    for n, inner in enumerate(body.node):
-        target = next((a.i for a in inner.attribute if a.name == "to"), TensorProto.FLOAT)
-        if inner.op_type == "CastLike" or (inner.op_type == "Cast" and target in FLOATS):
-            body.node[n].CopyFrom(helper.make_node("Identity", [inner.input[0]], list(inner.output)))
-        for a in inner.attribute:
-            if a.name == "value" and a.t.data_type in FLOATS:
-                a.t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(a.t).astype(np.float32), a.t.name))
+    for inner in body.node:
+        over_reals(inner)
     return made
+
+
+def over_reals(node: onnx.NodeProto) -> None:
+    """Let a node of a function body move what it only casts between float types, and hold constants of any of these as float32."""
+    target = next((a.i for a in node.attribute if a.name == "to"), TensorProto.FLOAT)
+    if node.op_type == "CastLike" or (node.op_type == "Cast" and target in FLOATS):
+        node.CopyFrom(helper.make_node("Identity", [node.input[0]], list(node.output)))
+    for a in node.attribute:
+        if a.name == "value" and a.t.data_type in FLOATS:
+            a.t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(a.t).astype(np.float32), a.t.name))
 
 
 def table() -> str:

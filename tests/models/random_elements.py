@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -129,9 +130,14 @@ def movement(g: Graph) -> Drawn | None:
     if x is None:
         return None
     shape = g.live[x]
-    rank = len(shape)
-    axis = g.rng.randrange(rank)
+    axis = g.rng.randrange(len(shape))
     kind = g.rng.choice(MOVES)
+    return reshaped(g, kind, x, shape) or part(g, kind, x, shape, axis) or copied(g, kind, x, shape, axis) or blocks(g)
+
+
+def reshaped(g: Graph, kind: str, x: str, shape: Sequence[int]) -> Drawn | None:
+    """The same elements in another order or under another shape; None where the kind is no such operator."""
+    rank = len(shape)
     match kind:
         case "Transpose":
             return Drawn(kind, [x], {"perm": g.rng.sample(range(rank), rank)} if g.rng.random() < 0.9 else {})
@@ -145,11 +151,32 @@ def movement(g: Graph) -> Drawn | None:
         case "Squeeze":
             ones = [a for a, n in enumerate(shape) if n == 1]
             return Drawn(kind, [x, np.array(g.rng.sample(ones, 1), np.int64)] if ones and g.rng.random() < 0.5 else [x])
+    return None
+
+
+def part(g: Graph, kind: str, x: str, shape: Sequence[int], axis: int) -> Drawn | None:
+    """Parts of a tensor along an axis; None where the kind is no such operator."""
+    match kind:
         case "Slice":
             step = g.rng.choice((1, 2, -1)) if g.opset >= 10 else 1
             start = g.rng.randrange(shape[axis]) if step > 0 else shape[axis]
             end = shape[axis] if step > 0 else -shape[axis] - 1
             return Drawn(kind, [x, *(np.array([n], np.int64) for n in (start, end, axis, step)[: 4 if g.opset >= 10 else 3])])
+        case "Split":
+            if g.opset >= 18 and shape[axis] > 1 and g.rng.random() < 0.3:
+                return Drawn(kind, [x], {"axis": axis, "num_outputs": 2}, 2)
+            first = g.rng.randint(1, max(shape[axis] - 1, 1))
+            return Drawn(kind, [x, np.array([first, shape[axis] - first], np.int64)], {"axis": axis}, 2)
+        case "Gather":
+            table = np.array(g.numbers.integers(-shape[axis] if g.opset >= 11 else 0, shape[axis], g.rng.choice(((), (2,), (2, 2)))), np.int64)
+            return Drawn(kind, [x, table], {"axis": axis})
+    return None
+
+
+def copied(g: Graph, kind: str, x: str, shape: Sequence[int], axis: int) -> Drawn | None:
+    """A tensor with more around it, several times, or beside others; None where the kind is no such operator."""
+    rank = len(shape)
+    match kind:
         case "Pad":
             mode = g.rng.choice(("constant", "edge", "reflect", "wrap"))
             pads = np.array([g.rng.randint(0, min(2, shape[a % rank] - 1) if mode != "constant" else 2) for a in range(2 * rank)], np.int64)
@@ -159,17 +186,9 @@ def movement(g: Graph) -> Drawn | None:
         case "Concat":
             fit = [n for n, s in g.live.items() if len(s) == rank and s[:axis] + s[axis + 1 :] == shape[:axis] + shape[axis + 1 :]]
             return Drawn(kind, [g.rng.choice(fit) for _ in range(g.rng.randint(1, 3))], {"axis": axis})
-        case "Split":
-            if g.opset >= 18 and shape[axis] > 1 and g.rng.random() < 0.3:
-                return Drawn(kind, [x], {"axis": axis, "num_outputs": 2}, 2)
-            first = g.rng.randint(1, max(shape[axis] - 1, 1))
-            return Drawn(kind, [x, np.array([first, shape[axis] - first], np.int64)], {"axis": axis}, 2)
-        case "Gather":
-            table = np.array(g.numbers.integers(-shape[axis] if g.opset >= 11 else 0, shape[axis], g.rng.choice(((), (2,), (2, 2)))), np.int64)
-            return Drawn(kind, [x, table], {"axis": axis})
         case "Tile":
             return Drawn(kind, [x, np.array([g.rng.randint(1, 2) for _ in shape], np.int64)])
-    return blocks(g)
+    return None
 
 
 def blocks(g: Graph) -> Drawn | None:
