@@ -116,11 +116,12 @@ def test_the_number_of_states_is_bounded_and_what_was_found_stays() -> None:
 
 
 def test_the_deadline_is_kept() -> None:
-    start = time.monotonic()
-    space = Space(options(7, deadline=start + 0.2))
+    """What is computed after it does not depend on what else the machine does."""
+    start = time.process_time()
+    space = Space(options(7, deadline=time.monotonic() + 0.2))
     forms = space.forms(parse("A : f32[8,9,5]\nK : weight f32[4,4,5,8]\nL[h<16,w<18,f<8] Σ[c<5,r<4,s<4] A[(h+1-r)/2,(w+1-s)/2,c]*K[r,s,c,f]"))
     assert space.statistics.stopped == "time" and forms
-    assert time.monotonic() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_time_to_find_the_best_forms_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
