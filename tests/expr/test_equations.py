@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from einnet.expr.nodes import Scope
-from einnet.expr.normal.inline import by_bends, inline
+from einnet.expr.normal.inline import inline
+from einnet.expr.normal.limits import by_bends
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 

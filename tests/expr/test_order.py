@@ -29,7 +29,8 @@ SAME = (
     ("4*relu(1/2*A+3/2*B)", "2*relu(A+3*B)"), ("abs(0-3*A)", "3*abs(A)"), ("sign(7*A)", "sign(A)"), ("less(relu(A),B)", "less(A,B)*less(0,B)"),
     ("max(A,min(B,A+abs(C)))", "min(max(A,B),A+abs(C))"), ("max(A,A+2)", "A+2"), ("min(A,A+B*B)", "min(A+B*B,A)"), ("min(A+relu(B),A)", "A"),
     ("max(A+exp(B)+C,A+C)", "A+exp(B)+C"), ("max(0,abs(A))", "abs(A)"), ("relu(less(A,B))", "less(A,B)"),
-    ("exp(A)*exp(B)*exp(C)", "exp(A+B+C)"), ("(exp(A)+1)*exp(B)", "exp(B)+exp(A+B)"),
+    ("exp(A+2*select(i-3>=0,1/2*B,-inf))", "select(i-3>=0,exp(A+B),0)"), ("exp(A)*exp(B)*exp(C)", "exp(A+B+C)"),
+    ("(exp(A)+1)*exp(B)", "exp(B)+exp(A+B)"),
 )  # fmt: skip
 OTHER = (
     ("max(A,min(B,C))", "min(max(A,B),C)"), ("relu(0-2*A)", "2*relu(A)"), ("min(max(A,0),6)", "max(min(A,6),1)"), ("min(A,1)", "1"),
