@@ -187,7 +187,8 @@ def prepared(model: Any, stored: Stored) -> Program:
     from einnet.graph.onnx.importer import load
     from einnet.graph.passes.prepare import prepare
 
-    return prepare(load(model, shapes=shapes(stored)), permuted=permuted(stored.record.settings), tables=stored.record.settings.tables)
+    asked = stored.record.settings
+    return prepare(load(model, shapes=shapes(stored)), permuted=permuted(asked), tables=asked.tables, in_bytes=asked.in_bytes)
 
 
 def permuted(settings: Asked) -> bool:

@@ -28,6 +28,7 @@ from einnet.evidence.report.schema import (
 from einnet.evidence.report.versions import versions
 from einnet.expr.nodes import tensors
 from einnet.expr.notation.printing import print_declaration
+from einnet.graph.passes.as_bytes import keeps_bytes
 from einnet.graph.program import Opaque, Program
 from einnet.records import changed
 from einnet.search.candidates import Candidate, Choice
@@ -70,7 +71,7 @@ def unmeasured(
         backend=settings.backend,
         threads=settings.threads,
         versions=versions(),
-        settings=asked(settings),
+        settings=changed(asked(settings), in_bytes=keeps_bytes(program)),
         digest=model_digest(model),
         runs=runs(outcome),
         subprograms=[subprogram_report(r) for r in outcome.results],

@@ -191,6 +191,8 @@ class Asked(Record):
     """For a card: in which order the data of the search was."""
     tables: bool = False
     """Weights were read as products of smaller tables."""
+    in_bytes: bool = added(False)
+    """Tensors of few integers were kept as bytes."""
 
 
 class RoundedRow(Record):

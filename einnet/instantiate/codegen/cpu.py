@@ -21,7 +21,7 @@ from einnet.instantiate.codegen.nests import sequence
 from einnet.instantiate.codegen.operation_counts import flops, moved_bytes
 from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, TABLE_SIZE, resolve
 from einnet.instantiate.codegen.running import RunningNests, resolved
-from einnet.instantiate.kernels import EOperator, View
+from einnet.instantiate.kernels import LINE, EOperator, View
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,15 @@ def lower(
     """
     views = dict(op.operands)
     params = (*views, OUT)
-    types = {**dict.fromkeys(params, "float32"), **element_types(op.scope)}
+    types = {**dict.fromkeys(params, "float32"), **element_types(op.scope), OUT: ELEMENTS[op.dtype]}
     handles = {p: tirx.Var("out" if p == OUT else f"operand{n}", PointerType(PrimType(types[p]))) for n, p in enumerate(params)}
     sizes = {p: reach(op.out if p == OUT else views[p]) for p in params}
     index_type = "int32" if max(sizes.values()) < 1 << 30 else "int64"
-    alignment = 64 if aligned else 4
+    items = {p: np.dtype(kind).itemsize for p, kind in types.items()}
     arrays = {
-        p: tirx.decl_buffer((max(1, sizes[p]),), types[p], handle.name + "_data", data=handle, data_alignment=alignment)
+        p: tirx.decl_buffer(
+            (max(1, sizes[p]),), types[p], handle.name + "_data", data=handle, data_alignment=min(64, LINE * items[p]) if aligned else items[p]
+        )
         for p, handle in handles.items()
     }
     tables = known_tables(op, constants or {})

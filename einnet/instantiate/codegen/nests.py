@@ -237,7 +237,7 @@ class Nesting(Reducing):
                 mask = vectors.broadcast(vectors.conjunction([self.condition(c, lanes) for c in group[0].guards]), width)
                 self.statements.append(vectors.masked_store(self.arrays[array], base, mask, v))
             else:
-                self.statements.append(tirx.BufferStore(self.arrays[array], v, [tirx.Ramp(base, 1, width)]))
+                self.statements.append(vectors.stored(self.arrays[array], v, tirx.Ramp(base, 1, width)))
 
     def store(self, array: str, s: Store) -> None:
         """One store: scalar, contiguous, masked, or lane by lane."""
@@ -251,7 +251,7 @@ class Nesting(Reducing):
         with self.block() as inner:
             if lane not in s.address.names():
                 assert not masks
-                inner.append(tirx.BufferStore(buffer, self.tir(s.value), [self.scalar(s.address)]))
+                inner.append(vectors.stored(buffer, self.tir(s.value), self.scalar(s.address)))
             else:
                 self.store_vector(buffer, s, masks)
         statement = sequence(inner)
@@ -274,7 +274,7 @@ class Nesting(Reducing):
         value = self.tir(s.value, width)
         rest, contiguous = self.without_lane(s.address), self.contiguous(s.address)
         if contiguous and not masks:
-            self.statements.append(tirx.BufferStore(buffer, value, [tirx.Ramp(self.scalar(rest), 1, width)]))
+            self.statements.append(vectors.stored(buffer, value, tirx.Ramp(self.scalar(rest), 1, width)))
         elif contiguous:
             mask = vectors.conjunction([self.condition(c) for c in masks])
             self.statements.append(vectors.masked_store(buffer, self.scalar(rest), mask, value))
@@ -290,7 +290,7 @@ class Nesting(Reducing):
 
         def one() -> None:
             where = self.scalar(address)
-            statement = tirx.BufferStore(buffer, tirx.BufferLoad(spill, [self.variables[lane.name]]), [where])
+            statement = vectors.stored(buffer, tirx.BufferLoad(spill, [self.variables[lane.name]]), where)
             conds = [self.condition(c) for c in masks]
             self.statements.append(tirx.IfThenElse(vectors.conjunction(conds), statement, None) if conds else statement)
 

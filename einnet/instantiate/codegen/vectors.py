@@ -38,7 +38,20 @@ def masked_load(buffer: Buffer, base: Expr, mask: Expr, fill: Expr) -> Expr:
 def masked_store(buffer: Buffer, base: Expr, mask: Expr, value: Expr) -> Stmt:
     """Store the lanes where the mask holds."""
     where = tirx.address_of(tirx.BufferLoad(buffer, [base]))
-    return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.masked.store", value, where, mask))
+    return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.masked.store", as_element(buffer, value), where, mask))
+
+
+def stored(buffer: Buffer, value: Expr, place: Expr) -> Stmt:
+    """Store a value, or one in each lane."""
+    return tirx.BufferStore(buffer, as_element(buffer, value), [place])
+
+
+def as_element(buffer: Buffer, value: Expr) -> Expr:
+    """The value as an element of the buffer: of integers, those that the type has."""
+    if buffer.dtype == "float32":
+        return value
+    width = lanes(value)
+    return value.astype(f"int32x{width}" if width > 1 else "int32").astype(f"{buffer.dtype}x{width}" if width > 1 else buffer.dtype)
 
 
 def strided(pieces: Sequence[Expr], stride: int) -> Expr:

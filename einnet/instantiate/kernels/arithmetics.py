@@ -1,4 +1,7 @@
-"""Arithmetics of products: what operands are rounded to before they are multiplied. Products are added up in float32, which the result is, too."""
+"""Arithmetics of products: what operands are rounded to before they are multiplied, or the integers that they are.
+
+Products of floats are added up in float32, products of bytes in 32-bit integers, which is exact; the result is float32.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ class Arithmetic:
     """Numbers of so many significant binary `digits`, normal ones from `least` to `largest`, in so many bytes of memory.
 
     A processor computes with them that has all of the `instructions`, which have the names of the system's list; None where no processor does.
+    `elements` are the types of both factors in memory: where these are integers, nothing is rounded.
     """
 
     name: str
@@ -19,11 +23,22 @@ class Arithmetic:
     largest: float
     nbytes: int
     instructions: frozenset[str] | None = frozenset()
+    elements: tuple[str, str] = ("f32", "f32")
+
+    @property
+    def whole(self) -> bool:
+        """The factors are integers in memory."""
+        return self.elements != ("f32", "f32")
+
+    @property
+    def rounds(self) -> bool:
+        """Factors that are float32 in memory are rounded to other numbers."""
+        return not self.whole and self.digits < F32.digits
 
     @property
     def roundoff(self) -> float:
-        """How far rounding a normal number may move it, relative to it. Float32 operands are not rounded at all."""
-        return 0.0 if self == F32 else 2.0**-self.digits
+        """How far rounding a normal number may move it, relative to it. Operands that are kept as they are in memory have none."""
+        return 2.0**-self.digits if self.rounds else 0.0
 
     @property
     def integers(self) -> int:
@@ -36,6 +51,10 @@ class Arithmetic:
 
 
 F32 = Arithmetic("f32", 24, 2.0**-126, (2.0 - 2.0**-23) * 2.0**127, 4)
+VNNI = frozenset({"avx512_vnni"})
+"""Instructions that add four products of bytes to a 32-bit integer. What processors without them have instead saturates 16 bits, and is not exact."""
+U8I8 = Arithmetic("u8i8", 7, 1.0, 127.0, 1, VNNI, ("u8", "i8"))
+I8U8 = Arithmetic("i8u8", 7, 1.0, 127.0, 1, VNNI, ("i8", "u8"))
 
 ARITHMETICS: Mapping[str, Arithmetic] = {
     a.name: a
@@ -44,11 +63,13 @@ ARITHMETICS: Mapping[str, Arithmetic] = {
         Arithmetic("tf32", 11, 2.0**-126, (2.0 - 2.0**-10) * 2.0**127, 4, None),
         Arithmetic("f16", 11, 2.0**-14, (2.0 - 2.0**-10) * 2.0**15, 2, frozenset({"avx512_fp16"})),
         Arithmetic("bf16", 8, 2.0**-126, (2.0 - 2.0**-7) * 2.0**127, 2, frozenset({"avx512_bf16"})),
+        U8I8,
+        I8U8,
     )
 }
-"""All arithmetics by name, the finest first."""
+"""All arithmetics by name: those of floats, the finest first, then those of bytes."""
 
 
 def coarsest(arithmetics: Collection[Arithmetic]) -> Arithmetic:
-    """That of the fewest digits; float32 where there is none."""
-    return min(arithmetics, key=lambda a: (a.digits, -a.least), default=F32)
+    """That of the fewest digits among those that round; float32 where none does."""
+    return min((a for a in arithmetics if a.rounds), key=lambda a: (a.digits, -a.least), default=F32)

@@ -9,21 +9,28 @@ from typing import ClassVar, Self
 
 from einnet.expr.nodes import Read, Scope, Tensor, indices, tensors
 from einnet.expr.notation.text import parse
+from einnet.expr.whole import holds
 from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.kernels.kernel import Kernel, NotLifted, ReadModel, Shown, StoreModel, Value, VendorKernel, loops_of
 from einnet.instantiate.kernels.views import Json, View, read_view, view_json
+
+F32 = "f32"
+STORED = (F32, "u8", "i8")
+"""Element types that generated kernels write."""
 
 
 @dataclass(frozen=True, slots=True)
 class EOperator(Kernel):
     """A generated kernel: `out[loops] = scope`. Operand views follow the dimensions of the scope's tensors, out those of its loops.
 
-    Scopes nested in `scope` are computed inside the kernel, not stored in a buffer of the program.
+    Scopes nested in `scope` are computed inside the kernel, not stored in a buffer of the program. The result is stored as elements of `dtype`; of
+    integers the expression has to show that it is never another number.
     """
 
     scope: Scope
     operands: tuple[tuple[str, View], ...]
     out: View
+    dtype: str = F32
     kind: ClassVar[str] = "eoperator"
 
     @property
@@ -43,6 +50,8 @@ class EOperator(Kernel):
         views = dict(self.operands)
         if declared.keys() - views.keys() or self.scope.shape != self.out.shape:
             raise NotLifted("a generated kernel without a view for each tensor, or with a result of another shape")
+        if self.dtype != F32 and not holds(self.dtype, self.scope):
+            raise NotLifted(f"a generated kernel that stores as {self.dtype} what may be another number")
         given: dict[str, Value] = {}
         for name, tensor in declared.items():
             if tensor.shape != views[name].shape:
@@ -52,13 +61,17 @@ class EOperator(Kernel):
         return from_zero(exchange_in(self.scope, given))
 
     def json(self, store: StoreModel) -> dict[str, Json]:
-        return {"scope": _text(self.scope), "operands": [[n, view_json(v)] for n, v in self.operands], "out": view_json(self.out)}
+        kind: dict[str, Json] = {} if self.dtype == F32 else {"dtype": self.dtype}
+        return {"scope": _text(self.scope), "operands": [[n, view_json(v)] for n, v in self.operands], "out": view_json(self.out), **kind}
 
     @classmethod
     def read(cls, value: Json, model: ReadModel) -> Self:
         if not isinstance(value["scope"], str):
             raise ValueError(f"expected an expression, found {value['scope']!r}")
-        return cls(parse(value["scope"]), tuple((str(n), read_view(v)) for n, v in value["operands"]), read_view(value["out"]))
+        dtype = value.get("dtype", F32)
+        if dtype not in STORED:
+            raise ValueError(f"a generated kernel that stores elements of type {dtype!r}")
+        return cls(parse(value["scope"]), tuple((str(n), read_view(v)) for n, v in value["operands"]), read_view(value["out"]), dtype)
 
     def describe(self) -> str:
         return f"eOperator {self.scope.text()}"

@@ -7,8 +7,9 @@ own matcher, which knows its kind of operator.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 from typing import ClassVar
 
 from einnet.derivation.moves.rule import Rewrite
@@ -17,8 +18,11 @@ from einnet.expr.nodes import Scope, Tensor
 from einnet.expr.notation.latex import name_latex
 from einnet.expr.notation.markup import name_html, wrapped
 from einnet.expr.remember import Hashed, hashed_once
+from einnet.expr.whole import MOST_TERMS
 from einnet.instantiate.address import single
-from einnet.instantiate.kernels import VendorKernel
+from einnet.instantiate.kernels import Conv, VendorKernel
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS
+from einnet.instantiate.kernels.contractions import Contraction
 
 Group = tuple[bool, ...]
 """Membership in the operands, in order, and in the result."""
@@ -126,8 +130,18 @@ def _matched(scope: Scope, table: Table) -> Match | tuple[Mismatch, ...]:
     """What the row's own matcher says, once: a search comes by the same scope on many ways."""
     found = table.matcher(scope, table)
     if isinstance(found, Match) and not all(map(single, found.operands)):
-        return (NoFix("an operand has elements of another type than float32"),)
+        return in_bytes(found) or (NoFix("an operand has elements of another type than float32"),)
     return tuple(found) if isinstance(found, list) else found
+
+
+def in_bytes(found: Match) -> Match | None:
+    """The match of a contraction whose factors are integers in memory as an arithmetic has them: a product of bytes."""
+    kinds = tuple("f32" if isinstance(o, Scope) else o.dtype for o in found.operands)
+    arithmetic = next((a for a in ARITHMETICS.values() if a.elements == kinds), None)
+    if arithmetic is None or not isinstance(found.kernel, Contraction) or (isinstance(found.kernel, Conv) and found.kernel.transposed):
+        return None
+    terms = found.kernel.flops // (2 * prod(found.kernel.result.shape))
+    return replace(found, kernel=found.kernel.in_arithmetic(arithmetic)) if terms <= MOST_TERMS else None
 
 
 Matcher = Callable[[Scope, Table], Match | list[Mismatch]]

@@ -148,7 +148,7 @@ def _nameless(op: EOperator) -> EOperator:
     def view(v: View) -> View:
         return replace(v, buffer=buffers.setdefault(v.buffer, f"b{len(buffers)}"), offset=v.offset % LINE)
 
-    return EOperator(scope, tuple((names[name], view(v)) for name, v in op.operands), view(op.out))
+    return replace(op, scope=scope, operands=tuple((names[name], view(v)) for name, v in op.operands), out=view(op.out))
 
 
 def _no_blob(_: bytes) -> int:

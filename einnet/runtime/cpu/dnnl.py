@@ -26,8 +26,10 @@ from einnet.errors import BackendError
 _MAX_DIMS = 12
 _CPU, _FORMAT_ANY, _INFERENCE, _CONV_DIRECT, _DECONV_DIRECT, _IN_ORDER, _SCRATCHPAD_USER = 1, 1, 96, 1, 10, 1, 1
 F32 = "f32"
-TYPES = {"f16": 1, "bf16": 2, F32: 3}
-"""Element types of tensors, as arithmetics are called."""
+TYPES = {"f16": 1, "bf16": 2, F32: 3, "i8": 5, "u8": 6}
+"""Element types of tensors, as arithmetics and the notation call them."""
+ITEM = {"f16": 2, "bf16": 2, F32: 4, "i8": 1, "u8": 1}
+"""Bytes of an element."""
 _QUERY_IMPLEMENTATION = 8
 QUERY_SOURCE, QUERY_WEIGHTS, QUERY_SCRATCHPAD = 129, 131, 136
 ARG_SRC, ARG_DST, ARG_WEIGHTS, ARG_BIAS, ARG_SCRATCHPAD = 1, 17, 33, 41, 80
@@ -211,13 +213,17 @@ class Desc(_Owned):
     """Shape, layout and element type of a tensor; sizes and strides in elements."""
 
     kind = "memory_desc"
+    item = ITEM[F32]
+    """Bytes of an element, where the description was made here."""
 
     @classmethod
-    def strided(cls, shape: Sequence[int], strides: Sequence[int]) -> Desc:
-        """A tensor of float32."""
+    def strided(cls, shape: Sequence[int], strides: Sequence[int], dtype: str = F32) -> Desc:
+        """A tensor where it stands in memory."""
         if len(shape) > _MAX_DIMS:
             raise Refused(f"a tensor of {len(shape)} dimensions; oneDNN has at most {_MAX_DIMS}")
-        return cls(library().make("memory_desc_create_with_strides", len(shape), _dims(shape), TYPES[F32], _dims(strides)))
+        found = cls(library().make("memory_desc_create_with_strides", len(shape), _dims(shape), TYPES[dtype], _dims(strides)))
+        found.item = ITEM[dtype]
+        return found
 
     @classmethod
     def any(cls, shape: Sequence[int], dtype: str = F32) -> Desc:

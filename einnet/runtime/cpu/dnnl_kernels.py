@@ -13,7 +13,7 @@ from itertools import accumulate, product
 import numpy as np
 
 from einnet.instantiate.kernels import Conv, Matmul, Post, VendorKernel, View
-from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, I8U8, U8I8, Arithmetic
 from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.instantiate.kernels.primitive import Primitive
 from einnet.runtime import machine
@@ -22,11 +22,11 @@ from einnet.runtime.cpu.dnnl import Desc, Refused
 from einnet.runtime.cpu.layouts import agree, broadcast, canonical_image, canonical_matrix, overlaps, permuted_strides, swapped
 from einnet.runtime.cpu.threads import current_threads, limited
 
-ITEM = 4
-"""Bytes of an element; what vendor kernels read and write is float32."""
-
 MOST_REPEATS = 4096
 """Most products that one batch is taken apart into."""
+
+TURNED = {**ARITHMETICS, U8I8.name: I8U8, I8U8.name: U8I8}
+"""The arithmetic of a product whose factors change places, by its name."""
 
 _Create = Callable[[Desc, Desc, Desc | None, Desc, Sequence[dnnl.PostOp]], dnnl.PrimitiveDesc]
 _Posts = tuple[tuple[dnnl.PostOp, View | None], ...]
@@ -42,7 +42,7 @@ class Packed:
 
     def bind(self, source: int, target: int) -> list[tuple[int, Desc, int]]:
         """The arguments of a copy to the address `target`, from the buffer that starts at the address `source`."""
-        return [(dnnl.ARG_SRC, self.source, source + ITEM * self.view.offset), (dnnl.ARG_DST, self.target, target)]
+        return [(dnnl.ARG_SRC, self.source, source + self.source.item * self.view.offset), (dnnl.ARG_DST, self.target, target)]
 
     def fill(self, source: int, target: int) -> None:
         """Write the packed copy at the address `target`, from the buffer that starts at the address `source`."""
@@ -100,7 +100,7 @@ class Prepared:
         every = (self.operands, *self.repeats)
         bound = []
         for n, operands in enumerate(every):
-            one = [(arg, desc, address(view.buffer) + ITEM * view.offset) for arg, desc, view in operands]
+            one = [(arg, desc, address(view.buffer) + desc.item * view.offset) for arg, desc, view in operands]
             one += [(argument, p.target, at) for (argument, p), at in zip(self.rounded, self._copies(scratch))]
             if self.packed:
                 one.append((dnnl.ARG_WEIGHTS, self.packed.target, packed))
@@ -211,16 +211,17 @@ def refusal(kernel: VendorKernel, constants: Collection[str] = ()) -> str | None
     return None
 
 
-def _desc(view: View) -> Desc:
+def _desc(view: View, dtype: str = dnnl.F32) -> Desc:
     if any(s == 0 and n > 1 for s, n in zip(view.strides, view.shape, strict=True)):
         raise Refused(f"stride 0 in a dimension that does not broadcast: shape {view.shape} strides {view.strides}")
-    return Desc.strided(view.shape, view.strides)
+    return Desc.strided(view.shape, view.strides, dtype)
 
 
 def _build(request: _Request, reference: bool) -> Prepared:
-    x, w, y = _desc(request.x), _desc(request.w), _desc(request.y)
-    bias, rounds = _desc(request.bias) if request.bias else None, request.arithmetic != F32
-    free_x, free_w = (Desc.any(v.shape, request.arithmetic.name) for v in (request.x, request.w))
+    kinds = request.arithmetic.elements
+    x, w, y = _desc(request.x, kinds[0]), _desc(request.w, kinds[1]), _desc(request.y)
+    bias, rounds = _desc(request.bias) if request.bias else None, request.arithmetic.rounds
+    free_x, free_w = (Desc.any(v.shape, request.arithmetic.name if rounds else kind) for v, kind in zip((request.x, request.w), kinds, strict=True))
     pd = request.create(free_x if rounds else x, free_w if rounds or request.pack else w, bias, y, [p for p, _ in request.posts])
     while why := _unfit(pd.implementation, request, reference):
         if not reference:
@@ -248,6 +249,8 @@ def _unfit(name: str, request: _Request, reference: bool) -> str | None:
     if "ref" in name and not reference:
         layouts = ", ".join(f"{n} {v.shape} strides {v.strides}" for n, v in (("x", request.x), ("w", request.w), ("y", request.y)))
         return f"oneDNN has only its reference code {name} for {layouts}"
+    if request.arithmetic.whole and not any(word in name for word in ("vnni", "amx", "ref")):
+        return f"oneDNN's {name} may add up products of bytes in 16 bits"
     if name.startswith("gemm") and len(binary) > 1:
         return f"oneDNN's {name} reads past its operands with several binary post-operations"
     if name.startswith("gemm") and any(_varies_with_batch(v, request.y) for _, v in binary):
@@ -306,7 +309,8 @@ def _matmul_forms(kernel: Matmul, constants: Collection[str]) -> Iterator[_Reque
         if bias:
             ones = (1,) * (len(y.shape) - 1)
             bias = replace(bias, shape=(*ones, *bias.shape), strides=(*(bias.shape[0] for _ in ones), 1))
-        yield _Request(x, w, y, bias, _posts(rest, y, lambda v: v), pack, dnnl.matmul, kernel.arithmetic)
+        arithmetic = kernel.arithmetic if arrange is canonical_matrix else TURNED[kernel.arithmetic.name]
+        yield _Request(x, w, y, bias, _posts(rest, y, lambda v: v), pack, dnnl.matmul, arithmetic)
 
 
 def _per_row(kernel: Matmul) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 from einnet.expr.nodes import tensors
 from einnet.graph.dtypes import dtype_name
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, OpaqueCall, Plan, VendorKernel, View
+from einnet.instantiate.kernels.contractions import Contraction
 from einnet.runtime.arena import fill_random, span, storage_dtype
 from einnet.runtime.capacity import fits
 from einnet.runtime.contention import waited
@@ -161,7 +162,9 @@ def _types(kernel: Kernel, threads: int) -> dict[str, str]:
     """Element types of a kernel's buffers: of what generated code reads, and of an opaque node as its model declares them."""
     if isinstance(kernel, EOperator):
         views = dict(kernel.operands)
-        return {views[t.name].buffer: t.dtype for t in tensors(kernel.scope).values()}
+        return {**{views[t.name].buffer: t.dtype for t in tensors(kernel.scope).values()}, kernel.out.buffer: kernel.dtype}
+    if isinstance(kernel, Contraction):
+        return {view.buffer: kind for view, kind in zip(kernel.inputs, kernel.arithmetic.elements, strict=True)}
     if not isinstance(kernel, OpaqueCall):
         return {}
     session = Session(kernel.model, threads, title=kernel.origin)

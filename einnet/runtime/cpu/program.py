@@ -160,7 +160,7 @@ class Executable:
             values = self.plan.constants[name].reshape(-1)
             self._array(View(name, (values.size,), (1,)), types[name])[...] = values
         for n, p in enumerate(packed):
-            source = np.ascontiguousarray(self.plan.constants[p.view.buffer], np.float32).reshape(-1)
+            source = np.ascontiguousarray(self.plan.constants[p.view.buffer], types[p.view.buffer]).reshape(-1)
             p.fill(source.ctypes.data, self._address(f"packed:{n}"))
 
     def _address(self, name: str) -> int:

@@ -189,7 +189,7 @@ class Rounding:
 
     def rows(self, plan: Plan, until: float) -> dict[int, RoundedRow]:
         """Every product with its times, by its place in the plan; those that are faster in another arithmetic have no reason yet."""
-        products = {n: k for n, k in enumerate(plan.kernels) if isinstance(k, Contraction)}
+        products = {n: k for n, k in enumerate(plan.kernels) if isinstance(k, Contraction) and not k.arithmetic.whole}
         known, own = available(self.settings), self.seconds(plan, list(products.values()), until)
         tried = {k: self.cost.rounded(k, known, s) for k, s in own.items() if s is not None}
         times = self.seconds(plan, [k for some in tried.values() for k in some], until)
@@ -206,8 +206,8 @@ class Rounding:
 
 
 def available(settings: Settings) -> list[Arithmetic]:
-    """The arithmetics of the processors that a program is for, other than float32."""
-    return [a for a in ARITHMETICS.values() if a != F32 and not a.missing(features(settings.cpu))]
+    """The arithmetics of the processors that a program is for, that round."""
+    return [a for a in ARITHMETICS.values() if a.rounds and not a.missing(features(settings.cpu))]
 
 
 def likely(settings: Settings) -> list[Arithmetic]:

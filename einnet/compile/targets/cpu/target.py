@@ -20,6 +20,7 @@ from einnet.compile.targets.cpu.rounding import Rounding, likely
 from einnet.compile.targets.processor import Timed, resolved, store, timed_report
 from einnet.compile.targets.whole.one_kernel import whole_model
 from einnet.compile.targets.whole.target import WholeTarget
+from einnet.derivation.steps import KINDS
 from einnet.errors import BackendError
 from einnet.evidence.assured import assured, with_evidence
 from einnet.evidence.certificate import Certificate
@@ -30,8 +31,10 @@ from einnet.evidence.sound import agreeing
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
+from einnet.instantiate.kernels.arithmetics import U8I8
 from einnet.runtime.costs import CpuCost
-from einnet.runtime.cpu.levels import require
+from einnet.runtime.cpu import dnnl
+from einnet.runtime.cpu.levels import features, require
 from einnet.runtime.cpu.program import Executable
 from einnet.search.outcome import Outcome, is_constant
 from einnet.search.settings import Settings
@@ -55,9 +58,15 @@ class CpuTarget:
         return self.settings.force is not None
 
     def read(self, model: Any) -> Program:
-        """The model, its data in the order that oneDNN's convolutions want."""
+        """The model, its data in the order that oneDNN's convolutions want; integers as bytes where the processor has products of these."""
         require(self.settings.cpu)
-        return prepare(load(model, shapes=self.settings.shapes or None), tables=self.settings.tables)
+        return prepare(load(model, shapes=self.settings.shapes or None), tables=self.settings.tables, in_bytes=self.in_bytes)
+
+    @property
+    def in_bytes(self) -> bool:
+        """Products of bytes are for programs that may add up in another order, on processors that have them, and where no NaN is to be kept."""
+        missing = U8I8.missing(features(self.settings.cpu)) or dnnl.available() or dnnl.limit()
+        return not missing and self.settings.allow != KINDS[0] and not self.settings.strict_nan
 
     def otherwise(self, reason: str) -> WholeTarget:
         """The model as it is."""

@@ -1,0 +1,61 @@
+"""Arrays of numbers that are integers but for a scale, as quantised weights are: found by their values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+GREATEST = 127
+"""The greatest integer that is looked for."""
+
+NEAR = 2.0**-21
+"""How far a number may be from its multiple of the scale, relative to it: float32 has that product, and the greatest one, within 2^-24."""
+
+SAMPLE = 64
+"""Numbers of a row on which every scale is tried."""
+
+
+def on_grid(values: NDArray[Any], kept: Sequence[int]) -> tuple[NDArray[np.int8], NDArray[np.float64]] | None:
+    """Integers from -127 to 127, and a scale for each place along the dimensions `kept`, whose products are the values; None where there are none.
+
+    The scales are the greatest that do; where all of a place is 0, it is 1.
+    """
+    if values.dtype != np.float32 or not values.size or not np.isfinite(values).all():
+        return None
+    order = [*kept, *(d for d in range(values.ndim) if d not in kept)]
+    shape = tuple(values.shape[d] for d in order)
+    rows = values.transpose(order).reshape(prod(shape[: len(kept)]), -1).astype(np.float64)
+    scales = _scales(rows)
+    if scales is None:
+        return None
+    whole = np.rint(rows / scales[:, None]).astype(np.int8).reshape(shape)
+    return np.ascontiguousarray(whole.transpose(np.argsort(order))), scales.reshape(shape[: len(kept)])
+
+
+def _scales(rows: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """A scale for each row; None where one has none."""
+    most = np.abs(rows).max(axis=1)
+    largest = np.where(most > 0, most, 1.0)
+    sample = rows[:, np.linspace(0, rows.shape[1] - 1, min(SAMPLE, rows.shape[1])).astype(int)]
+    likely = np.stack([_fits(sample, largest / count) for count in range(1, GREATEST + 1)])
+    scales, waiting = np.ones(len(rows)), most > 0
+    while waiting.any():
+        if not likely[:, waiting].any(axis=0).all():
+            return None
+        first = likely.argmax(axis=0)
+        tried = largest / (first + 1)
+        found = waiting & _fits(rows, tried)
+        scales[found] = tried[found]
+        likely[first, np.arange(len(rows))] = False
+        waiting &= ~found
+    return scales
+
+
+def _fits(rows: NDArray[np.float64], scales: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """The rows that are multiples of their scales."""
+    nearest = np.rint(rows / scales[:, None]) * scales[:, None]
+    return np.asarray((np.abs(rows - nearest) <= NEAR * np.abs(rows)).all(axis=1))
