@@ -105,7 +105,9 @@ def buffers(plan: Plan, kernel: Kernel, draw: tuple[int, int], seed: int) -> dic
     for view in (*kernel.operand_views, *kernel.result_views):
         if view.buffer not in found:
             buffer = sizes[view.buffer]
-            found[view.buffer] = generator.integers(draw[0], draw[1] + 1, buffer.size).astype(storage_dtype(buffer.dtype))
+            dtype = storage_dtype(buffer.dtype)
+            least = max(draw[0], 0) if dtype.kind == "u" else draw[0]
+            found[view.buffer] = generator.integers(least, draw[1] + 1, buffer.size).astype(dtype)
     if isinstance(kernel, EOperator):
         views = dict(kernel.operands)
         for name, tensor in tensors(kernel.scope).items():

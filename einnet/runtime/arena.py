@@ -128,8 +128,14 @@ def sizes(plan: Plan) -> dict[str, int]:
     return {b.name: b.size * storage_dtype(b.dtype).itemsize for b in plan.buffers}
 
 
+BYTES = frozenset({"u8", "i8"})
+"""Types of integers that programs compute with: a kernel that takes one for another type reads other numbers."""
+
+
 def check_plan(plan: Plan) -> None:
-    """Raise UsageError unless views lie inside their buffers, nothing is read before it is written, and constants have values."""
+    """Raise UsageError unless views lie inside their buffers, bytes are taken for what they are, nothing is read before it is written, and constants
+    have values.
+    """
     buffers = {b.name: b for b in plan.buffers}
     if len(buffers) != len(plan.buffers):
         raise UsageError("two buffers of the plan have one name")
@@ -141,6 +147,9 @@ def check_plan(plan: Plan) -> None:
         what = f"kernel {n} ({type(kernel).__name__})"
         for view in (*kernel.operand_views, *kernel.result_views):
             _check_view(view, buffers.get(view.buffer), what)
+        for view, kind in kernel.elements:
+            if kind != (own := buffers[view.buffer].dtype) and not BYTES.isdisjoint((kind, own)):
+                raise UsageError(f"{what} takes buffer {view.buffer} of {own} for one of {kind}")
         for view in kernel.operand_views:
             if view.buffer not in known:
                 raise UsageError(f"{what} reads buffer {view.buffer} before anything is written to it")

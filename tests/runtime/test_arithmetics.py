@@ -29,7 +29,7 @@ from einnet.runtime.timing import Timing
 from tests.runtime.plans import NHWC, finish, residual_block, two_layers
 from tests.runtime.reference import compute, layout
 
-HERE = [a for a in ARITHMETICS.values() if a != F32 and not a.missing(machine.cpu_features())]
+HERE = [a for a in ARITHMETICS.values() if a.rounds and not a.missing(machine.cpu_features())]
 ROUNDED = pytest.mark.parametrize("arithmetic", HERE or [pytest.param(F32, marks=pytest.mark.skip("no instructions"))], ids=lambda a: a.name)
 needs_library = pytest.mark.skipif(dnnl.available() is not None, reason=str(dnnl.available()))
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from einnet.errors import ArtifactError
+from einnet.errors import ArtifactError, UsageError
 from einnet.evidence.meaning import meaning
 from einnet.expr.nodes import Tensor, tensors
 from einnet.expr.notation.text import parse
@@ -22,6 +22,7 @@ from einnet.instantiate.kernels.contractions import Contraction
 from einnet.instantiate.matching.types import Match
 from einnet.instantiate.registry import TABLES
 from einnet.runtime import artifact, machine
+from einnet.runtime.arena import check_plan
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.dnnl_kernels import prepare
@@ -128,6 +129,17 @@ def test_code_that_adds_up_in_16_bits_is_never_taken(monkeypatch: pytest.MonkeyP
     with pytest.raises(Refused, match="16 bits"):
         prepare(kernel, ("w",))
     prepare(kernel.in_arithmetic(F32), ("w",))
+
+
+@pytest.mark.parametrize("buffer", ["x", "w", "y"])
+def test_a_buffer_of_another_type_is_refused(buffer: str) -> None:
+    plan = plan_of(KERNELS["product"], None, np.zeros(0))
+    check_plan(plan)
+    for kind in ("f32", "i8", "u8"):
+        changed = replace(plan, buffers=tuple(replace(b, dtype=kind) if b.name == buffer else b for b in plan.buffers))
+        if changed.buffers != plan.buffers:
+            with pytest.raises(UsageError, match=f"{buffer} of {kind} for one of"):
+                check_plan(changed)
 
 
 def test_integers_round_nothing() -> None:

@@ -40,6 +40,11 @@ class Contraction(VendorKernel):
     def posts(self) -> tuple[Post, ...]:
         return self.post
 
+    @property
+    def elements(self) -> tuple[tuple[View, str], ...]:
+        factors = tuple(zip(self.inputs, self.arithmetic.elements, strict=True))
+        return (*factors, *((p.operand, "f32") for p in self.post if p.operand), (self.result, "f32"))
+
     @abstractmethod
     def in_arithmetic(self, arithmetic: Arithmetic) -> Self:
         """The same product of factors that are rounded to numbers of another arithmetic."""

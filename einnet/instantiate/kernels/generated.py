@@ -41,6 +41,11 @@ class EOperator(Kernel):
     def result_views(self) -> tuple[View, ...]:
         return (self.out,)
 
+    @property
+    def elements(self) -> tuple[tuple[View, str], ...]:
+        declared = tensors(self.scope)
+        return (*((v, declared[n].dtype) for n, v in self.operands if n in declared), (self.out, self.dtype))
+
     def map_views(self, change: Callable[[View], View]) -> Self:
         return replace(self, operands=tuple((n, change(v)) for n, v in self.operands), out=change(self.out))
 
@@ -107,6 +112,10 @@ class OpaqueCall(Kernel):
     @property
     def result_views(self) -> tuple[View, ...]:
         return self.outputs
+
+    @property
+    def elements(self) -> tuple[tuple[View, str], ...]:
+        return ()
 
     def map_views(self, change: Callable[[View], View]) -> Self:
         return replace(self, inputs=tuple(map(change, self.inputs)), outputs=tuple(map(change, self.outputs)))

@@ -109,6 +109,11 @@ class Kernel(ABC):
         """What the kernel does to its result."""
         return ()
 
+    @property
+    def elements(self) -> tuple[tuple[View, str], ...]:
+        """The element type as which the kernel reads or writes a view, as far as it says so."""
+        return tuple((v, "f32") for v in (*self.operand_views, *self.result_views))
+
 
 class VendorKernel(Kernel):
     """A kernel that a library has. It has one result, to which it may apply posts."""

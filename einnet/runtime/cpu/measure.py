@@ -18,7 +18,6 @@ import numpy as np
 from einnet.expr.nodes import tensors
 from einnet.graph.dtypes import dtype_name
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, OpaqueCall, Plan, VendorKernel, View
-from einnet.instantiate.kernels.contractions import Contraction
 from einnet.runtime.arena import fill_random, span, storage_dtype
 from einnet.runtime.capacity import fits
 from einnet.runtime.contention import waited
@@ -159,14 +158,9 @@ def _time(kernel: Kernel, threads: int, constants: frozenset[str], objects: Obje
 
 
 def _types(kernel: Kernel, threads: int) -> dict[str, str]:
-    """Element types of a kernel's buffers: of what generated code reads, and of an opaque node as its model declares them."""
-    if isinstance(kernel, EOperator):
-        views = dict(kernel.operands)
-        return {**{views[t.name].buffer: t.dtype for t in tensors(kernel.scope).values()}, kernel.out.buffer: kernel.dtype}
-    if isinstance(kernel, Contraction):
-        return {view.buffer: kind for view, kind in zip(kernel.inputs, kernel.arithmetic.elements, strict=True)}
+    """Element types of a kernel's buffers: as it reads and writes them, and of an opaque node as its model declares them."""
     if not isinstance(kernel, OpaqueCall):
-        return {}
+        return {view.buffer: kind for view, kind in kernel.elements}
     session = Session(kernel.model, threads, title=kernel.origin)
     pairs = zip((*session.inputs, *session.outputs), (*kernel.inputs, *kernel.outputs), strict=True)
     return {view.buffer: dtype_name(a.dtype) or "f32" for a, view in pairs if a.dtype is not None}
