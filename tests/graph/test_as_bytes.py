@@ -16,8 +16,9 @@ from einnet.graph.onnx.importer import load
 from einnet.graph.passes.as_bytes import as_bytes, keeps_bytes
 from einnet.graph.passes.grid import GREATEST, on_grid
 from einnet.graph.passes.prepare import prepare
-from einnet.graph.program import Node, Program
+from einnet.graph.program import Node
 from tests.graph.cases import build, node, values
+from tests.graph.quantised_networks import network, quantised
 
 RNG = np.random.default_rng(3)
 
@@ -63,38 +64,13 @@ def test_a_number_off_the_grid_that_no_sample_holds_is_seen() -> None:
 # programs
 
 
-def quantised(x: str, y: str, scale: str, zero: str) -> list[object]:
-    return [node("QuantizeLinear", [x, scale, zero], [f"{y}_q"]), node("DequantizeLinear", [f"{y}_q", scale, zero], [y])]
-
-
-def network(kind: str, zeros: tuple[int, int], pads: int, groups: int = 1) -> Program:
-    """Two convolutions, a maximum, a sum and a product, quantised between: scales are powers of two."""
-    low, high = np.iinfo(kind).min, np.iinfo(kind).max
-    constants = {
-        "sx": np.array(2.0**-5, np.float32), "zx": np.array(zeros[0], kind), "sy": np.array(2.0**-3, np.float32), "zy": np.array(zeros[1], kind),
-        "w": RNG.integers(-127, 128, (8, 4 // groups, 3, 3)).astype(np.int8), "sw": (2.0 ** -RNG.integers(4, 7, 8)).astype(np.float32),
-        "b": RNG.integers(-40, 40, 8).astype(np.float32), "zw": np.zeros(8, np.int8), "flat": np.array([2, -1]),
-        "v": RNG.integers(-127, 128, (128, 5)).astype(np.int8), "sv": (2.0 ** -RNG.integers(5, 9, 5)).astype(np.float32), "zv": np.zeros(5, np.int8),
-    }  # fmt: skip
-    assert low <= min(zeros) <= max(zeros) <= high
-    nodes = [
-        *quantised("x", "qx", "sx", "zx"), node("DequantizeLinear", ["w", "sw", "zw"], ["dw"], axis=0),
-        node("Conv", ["qx", "dw", "b"], ["c"], pads=[pads] * 4, group=groups), *quantised("c", "qc", "sy", "zy"),
-        node("MaxPool", ["qc"], ["m"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
-        node("Relu", ["m"], ["r"]), *quantised("r", "qr", "sy", "zy"), node("Add", ["qr", "m"], ["a"]), *quantised("a", "qa", "sy", "zy"),
-        node("Reshape", ["qa", "flat"], ["f"]), node("DequantizeLinear", ["v", "sv", "zv"], ["dv"], axis=1), node("MatMul", ["f", "dv"], ["p"]),
-    ]  # fmt: skip
-    size = 8 if pads else 10
-    return load(build(nodes, {"x": values((2, 4, size, size), 0, -5, 5)}, outputs=("p",), constants=constants, opset=21))
-
-
 CASES = [("uint8", (128, 0), 1), ("uint8", (3, 117), 1), ("int8", (-128, -128), 1), ("int8", (0, 5), 0), ("uint8", (0, 255), 1)]
 
 
 @pytest.mark.parametrize(("kind", "zeros", "pads"), CASES)
 @pytest.mark.parametrize("groups", [1, 2])
 def test_the_numbers_are_the_same(kind: str, zeros: tuple[int, int], pads: int, groups: int) -> None:
-    program = network(kind, zeros, pads, groups)
+    program = load(network(kind, zeros, pads, groups))
     own, found = prepare(program), prepare(program, in_bytes=True)
     assert keeps_bytes(found)
     assert not keeps_bytes(own)
@@ -113,7 +89,7 @@ def tensors_of(one: Node) -> list[Tensor]:
 
 def test_stored_bytes_are_bytes() -> None:
     """Every value of a tensor of type u8 is one."""
-    found = prepare(network("uint8", (3, 117), 1), in_bytes=True)
+    found = prepare(load(network("uint8", (3, 117), 1)), in_bytes=True)
     held: dict[str, np.ndarray] = dict(found.weights)
     held["x"] = RNG.uniform(-90, 90, (2, 4, 8, 8))
     kinds = []
@@ -128,7 +104,7 @@ def test_stored_bytes_are_bytes() -> None:
 
 def test_what_stands_outside_is_the_zero_point() -> None:
     """A convolution reads beyond its data, whose zero point is not 0: bytes around it are that zero point."""
-    found = prepare(network("uint8", (3, 117), 1), in_bytes=True)
+    found = prepare(load(network("uint8", (3, 117), 1)), in_bytes=True)
     padded = [n for n in found.expression_nodes() if "padded" in n.output.name]
     assert [n.scope.body.fill for n in padded] == [Fraction(3)]  # type: ignore[union-attr]
 
