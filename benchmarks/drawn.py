@@ -35,9 +35,9 @@ def drawn(expression: Scope, generator: random.Random, depth: int, states: int) 
     return form, generator.choice(ways)
 
 
-def forced(model: Any, seed: int, depth: int = 3, states: int = 300, in_bytes: bool = False) -> tuple[Program, Plan, list[Form]]:
+def forced(model: Any, seed: int, depth: int = 3, states: int = 300) -> tuple[Program, Plan, list[Form]]:
     """The prepared program of a model, a plan of drawn candidates for it, and the forms that were drawn, by distinct subprogram."""
-    program, generator = prepare(load(model), in_bytes=in_bytes), random.Random(seed)
+    program, generator = prepare(load(model)), random.Random(seed)
     parts = {p.output.name: p for p in subprograms(program)}
     chosen: dict[str, tuple[Form, Build]] = {}
     assembly = Assembly(program)

@@ -60,7 +60,7 @@ class _Chains:
     def find_users(self) -> None:
         owner = {k: last for last, group in self.members.items() for k in group}
         last = {self.program.nodes[g].outputs[0].name: g for g in self.members}
-        given_out = {tensor for _, tensor in self.program.outputs}
+        given_out = self.program.stored()
         self.users = {g: None if name in given_out else set() for name, g in last.items()}
         for k, node in enumerate(self.program.nodes):
             for name in node.inputs:

@@ -11,6 +11,9 @@ import numpy as np
 from einnet.expr.nodes import Scope, Tensor, tensors
 from einnet.graph.dtypes import dtype_name
 
+BYTES = frozenset({"u8", "i8"})
+"""Types of integers of which programs multiply stored ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -93,6 +96,10 @@ class Program:
                 found.update(tensors(node.scope))
             found.update({t.name: t for t in node.outputs})
         return found
+
+    def stored(self) -> set[str]:
+        """Tensors that stand in memory, whatever reads them: those that are given out, and bytes."""
+        return {tensor for _, tensor in self.outputs} | {node.output.name for node in self.expression_nodes() if node.output.dtype in BYTES}
 
     def users(self) -> dict[str, list[ProgramNode]]:
         """Which nodes read a tensor, each once, in order."""

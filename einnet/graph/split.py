@@ -141,7 +141,7 @@ class _Grouping:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.outputs = {tensor for _, tensor in program.outputs}
+        self.outputs = program.stored()
         self.position = {t.name: k for k, node in enumerate(program.nodes) for t in node.outputs}
         self.users: dict[str, list[int]] = {}
         for k, node in enumerate(program.nodes):

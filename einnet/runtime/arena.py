@@ -12,6 +12,7 @@ import numpy as np
 
 from einnet.errors import UsageError
 from einnet.graph.dtypes import NUMPY
+from einnet.graph.program import BYTES
 from einnet.instantiate.kernels import Plan, View
 from einnet.runtime.stored_constants import count
 
@@ -126,10 +127,6 @@ def storage_dtype(name: str) -> np.dtype[Any]:
 def sizes(plan: Plan) -> dict[str, int]:
     """Bytes of every buffer."""
     return {b.name: b.size * storage_dtype(b.dtype).itemsize for b in plan.buffers}
-
-
-BYTES = frozenset({"u8", "i8"})
-"""Types of integers that programs compute with: a kernel that takes one for another type reads other numbers."""
 
 
 def check_plan(plan: Plan) -> None:
