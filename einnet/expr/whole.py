@@ -74,19 +74,23 @@ def of(body: Body, ranges: Mapping[str, Range]) -> Ends | None:
                 return found
             return _hull((found, _number(fill)))
         case Add(args):
-            parts = [of(a, ranges) for a in args]
-            return None if None in parts else (sum(p[0] for p in parts if p), sum(p[1] for p in parts if p))
+            return _sum([of(a, ranges) for a in args])
         case Mul(args):
             return _product([of(a, ranges) for a in args])
         case Select(_, then, other):
             return _hull((of(then, ranges), of(other, ranges)))
-        case Call(name, (arg,)) if name in ROUNDS:
-            return of(arg, ranges) or (-inf, inf)
-        case Call("relu", (arg,)):
-            return _extreme("max", (of(arg, ranges), (0, 0)))
-        case Call(("min" | "max") as name, args):
-            return _extreme(name, [of(a, ranges) for a in args])
+        case Call(name, args):
+            return _called(name, [of(a, ranges) for a in args])
     return None
+
+
+def _called(name: str, args: list[Ends | None]) -> Ends | None:
+    """A function of arguments that are integers, or None."""
+    if name in ROUNDS:
+        return args[0] or (-inf, inf)
+    if name == "relu":
+        return _extreme("max", [*args, (0, 0)])
+    return _extreme(name, args) if name in ("min", "max") else None
 
 
 def inside(index: Iterable[Index], read: Read, ranges: Mapping[str, Range]) -> bool:
@@ -116,6 +120,10 @@ def _extreme(name: str, parts: Iterable[Ends | None]) -> Ends | None:
     found = list(parts)
     pick = max if name == "max" else min
     return None if None in found else (pick(p[0] for p in found if p), pick(p[1] for p in found if p))
+
+
+def _sum(parts: list[Ends | None]) -> Ends | None:
+    return None if None in parts else (sum(p[0] for p in parts if p), sum(p[1] for p in parts if p))
 
 
 def _product(parts: list[Ends | None]) -> Ends | None:

@@ -13,7 +13,7 @@ import numpy as np
 from einnet.errors import UsageError
 from einnet.graph.dtypes import NUMPY
 from einnet.graph.program import BYTES
-from einnet.instantiate.kernels import Plan, View
+from einnet.instantiate.kernels import Buffer, Kernel, Plan, View
 from einnet.runtime.stored_constants import count
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -144,9 +144,7 @@ def check_plan(plan: Plan) -> None:
         what = f"kernel {n} ({type(kernel).__name__})"
         for view in (*kernel.operand_views, *kernel.result_views):
             _check_view(view, buffers.get(view.buffer), what)
-        for view, kind in kernel.elements:
-            if kind != (own := buffers[view.buffer].dtype) and not BYTES.isdisjoint((kind, own)):
-                raise UsageError(f"{what} takes buffer {view.buffer} of {own} for one of {kind}")
+        _check_types(kernel, buffers, what)
         for view in kernel.operand_views:
             if view.buffer not in known:
                 raise UsageError(f"{what} reads buffer {view.buffer} before anything is written to it")
@@ -159,6 +157,13 @@ def check_plan(plan: Plan) -> None:
     for name, view in plan.outputs:
         if view.buffer not in known:
             raise UsageError(f"output {name} is buffer {view.buffer}, to which nothing is written")
+
+
+def _check_types(kernel: Kernel, buffers: Mapping[str, Buffer], what: str) -> None:
+    for view, kind in kernel.elements:
+        own = buffers[view.buffer].dtype
+        if kind != own and not BYTES.isdisjoint((kind, own)):
+            raise UsageError(f"{what} takes buffer {view.buffer} of {own} for one of {kind}")
 
 
 def _check_view(view: View, buffer: Any, what: str) -> None:

@@ -31,6 +31,11 @@ class Arithmetic:
         return self.elements != ("f32", "f32")
 
     @property
+    def operands(self) -> tuple[str, str]:
+        """The types of both factors as they are multiplied."""
+        return (self.name, self.name) if self.rounds else self.elements
+
+    @property
     def rounds(self) -> bool:
         """Factors that are float32 in memory are rounded to other numbers."""
         return not self.whole and self.digits < F32.digits

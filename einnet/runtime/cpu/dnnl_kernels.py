@@ -218,10 +218,9 @@ def _desc(view: View, dtype: str = dnnl.F32) -> Desc:
 
 
 def _build(request: _Request, reference: bool) -> Prepared:
-    kinds = request.arithmetic.elements
-    x, w, y = _desc(request.x, kinds[0]), _desc(request.w, kinds[1]), _desc(request.y)
+    (x, w), y = map(_desc, (request.x, request.w), request.arithmetic.elements), _desc(request.y)
     bias, rounds = _desc(request.bias) if request.bias else None, request.arithmetic.rounds
-    free_x, free_w = (Desc.any(v.shape, request.arithmetic.name if rounds else kind) for v, kind in zip((request.x, request.w), kinds, strict=True))
+    free_x, free_w = map(Desc.any, (request.x.shape, request.w.shape), request.arithmetic.operands)
     pd = request.create(free_x if rounds else x, free_w if rounds or request.pack else w, bias, y, [p for p, _ in request.posts])
     while why := _unfit(pd.implementation, request, reference):
         if not reference:
