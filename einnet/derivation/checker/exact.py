@@ -9,6 +9,7 @@ equality, add and multiply the same numbers in the same groups. The order within
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -33,10 +34,16 @@ def apart(before: Scope, after: Scope, *, numbers: bool = False, evenly: bool = 
     known to be equal, and asked how they group. With `evenly` only what both read equally often: what one side reads more often, the other one may
     read in another way.
     """
-    left, right = (Counter(s for s in walk(side) if s is not side) for side in (before, after))
-    common = (s for s, often in left.items() if (often == right[s] if evenly else right[s]))
+    left, right = _read_within(before), _read_within(after)
+    common = (s for s, often in left.items() if (often == right.get(s) if evenly else s in right))
     cut = frozenset(s for s in common if not numbers or total(Read(s, indices(s.loops))))
     return (_cut(before, cut), _cut(after, cut)) if cut else (before, after)
+
+
+@lru_cache(maxsize=1 << 8)
+def _read_within(scope: Scope) -> Mapping[Scope, int]:
+    """How often each scope is read inside a scope."""
+    return Counter(s for s in walk(scope) if s is not scope)
 
 
 def partings(before: Scope, after: Scope, *, numbers: bool = False) -> tuple[Pair, ...]:
