@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from einnet.evidence.report.schema import Report
+from einnet.evidence.report.schema import Report, Searching
 from einnet.records import Record
 
 
@@ -14,22 +14,11 @@ class Ranging(Record):
     highest: int
 
 
-class Making(Record):
+class Making(Searching):
     """What a plan that is made later needs to know of the settings: those of the others, and seconds for one plan."""
 
     seconds: float
-    max_depth: int
     threads: int
-    cpu: str
-    allow: str
-    tested: bool
-    finite: bool
-    strict_nan: bool
-    derive: bool
-    converge: bool
-    fingerprint: bool
-    rules: list[str] | None
-    seed: int
     memory_limit: int | None
 
 

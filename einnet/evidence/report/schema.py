@@ -166,16 +166,12 @@ class OpaqueRow(Record):
     why: str
 
 
-class Asked(Record):
-    """The settings that a report repeats."""
+class Searching(Record):
+    """The settings that decide what a search can find."""
 
     max_depth: int
-    time_budget: float
-    target: str
     cpu: str
     allow: str
-    max_error: float | None = None
-    """The budget of error that stood in place of the class's own limit."""
     tested: bool
     finite: bool
     strict_nan: bool
@@ -184,6 +180,15 @@ class Asked(Record):
     fingerprint: bool
     rules: list[str] | None
     seed: int
+
+
+class Asked(Searching):
+    """The settings that a report repeats."""
+
+    time_budget: float
+    target: str
+    max_error: float | None = None
+    """The budget of error that stood in place of the class's own limit."""
     workers: int
     scheduler: str | None
     force: int | None
