@@ -15,8 +15,6 @@ from typing import Any, Literal, NamedTuple, Union
 import numpy as np
 from numpy.typing import NDArray
 
-from einnet.errors import UsageError
-
 Array = NDArray[Any]
 Exact = Union[Fraction, float]
 """A rational, an infinity, or NaN where there is no value."""
@@ -75,15 +73,6 @@ ODD, EVEN = Mirror(-1), Mirror(1)
 
 Below = Literal["none", "finite", "greatest", "least", "chosen"]
 """What the value is where an argument may be -inf: perhaps none, a number, -inf where all arguments are, where one is, where the chosen one is."""
-
-
-def irrational(name: str) -> Callable[..., Exact]:
-    """A function of which no rational value is known."""
-
-    def apply(*_: Exact) -> Exact:
-        raise UsageError(f"{name} is irrational")
-
-    return apply
 
 
 @dataclass(frozen=True)
