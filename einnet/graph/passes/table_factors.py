@@ -94,10 +94,10 @@ def small(table: np.ndarray, found: list[Way], most: list[int], limit: float) ->
     k, c, n, d = table.shape
     rows, columns = [], []
     for way in found:
-        (_, rest), (summed, left) = _digits(k, way.rows, way.low_row), _digits(n, way.columns, way.low_column)
-        (k2, part), (n1, other) = _few(rest, c), _few(summed, d)
+        (_, rest), (summed, _) = _digits(k, way.rows, way.low_row), _digits(n, way.columns, way.low_column)
+        (k2, part), (n1, other), n2 = _few(rest, c), _few(summed, d), _filled(n, way) // 2
         row = way.rows * k2 if way.low_row else k2
-        column = n1 + way.columns * (left // 2) if way.low_column else left // 2 + way.columns * n1
+        column = n1 + way.columns * n2 if way.low_column else n2 + way.columns * n1
         rows.append((np.where(row < k, row, 0), part))
         columns.append((np.where(column < n, column, column[0]), other))
     at, along = np.array(rows), np.array(columns)
@@ -113,9 +113,9 @@ def _few(extent: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ways(k: int, n: int) -> Iterator[Way]:
-    """Digits for rows and columns: rows by what divides them, the columns or twice the columns, columns by what divides them."""
+    """Digits for rows and columns, of each by what divides it, the other or twice the other: a table may have no more than half of its rows or columns."""
     rows = [m for m in range(2, k) if k % m == 0 or 2 * n % m == 0]
-    columns = [m for m in range(2, n) if n % m == 0]
+    columns = [m for m in range(2, n) if n % m == 0 or 2 * k % m == 0]
     for r in rows:
         for m in columns:
             for low_row in (True, False):
@@ -129,13 +129,18 @@ def _digits(extent: int, size: int, low: bool) -> tuple[int, int]:
     return (size, blocks) if low else (blocks, size)
 
 
+def _filled(extent: int, way: Way) -> int:
+    """Values of n2 that have all values of n1 beside them, or all but one: where few are, a rank is small for want of columns."""
+    return max(1, extent // way.columns) if way.low_column else way.columns
+
+
 def sampled_rank(table: np.ndarray, way: Way, most: int, limit: float) -> int | None:
     """The rank of a few rows and columns at three places (k1,n2); None where it is greater than `most`."""
     k, c, n, d = table.shape
     first, rest = _digits(k, way.rows, way.low_row)
-    summed, left = _digits(n, way.columns, way.low_column)
-    rank = 0
-    for k1, n2 in ((0, left // 2), (first // 2, left // 2), (min(1, first - 1), left - 1)):
+    summed, _ = _digits(n, way.columns, way.low_column)
+    rank, filled = 0, _filled(n, way)
+    for k1, n2 in ((0, filled // 2), (first // 2, filled // 2), (min(1, first - 1), filled - 1)):
         k2, n1 = _spread(rest), _spread(summed)
         rows = k1 + way.rows * k2 if way.low_row else k2 + way.rows * k1
         columns = n1 + way.columns * n2 if way.low_column else n2 + way.columns * n1
@@ -164,15 +169,15 @@ def arranged(table: np.ndarray, way: Way) -> np.ndarray:
 
 
 def split(parts: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray] | None:
-    """A[g,n2,k1,r,n1,d] and B[g,k1,n2,r,k2,c]: A without n2 where there is one, else B without k1, else both with all; None where there are none."""
+    """A[g,n2,k1,r,n1,d] and B[g,k1,n2,r,k2,c] with the fewest terms: A without n2 where there is one, else B without k1, else both with all; or None."""
     g, k1, n2, k2, c, n1, d = parts.shape
-    first = skeleton(parts.reshape(g * k1, n2 * k2 * c, n1 * d), limit)
-    if first is not None:
-        left, right = first
-        return right.reshape(g, 1, k1, -1, n1, d), left.reshape(g, k1, n2, k2, c, -1).transpose(0, 1, 2, 5, 3, 4)
     each = skeleton(parts.reshape(g * k1 * n2, k2 * c, n1 * d), limit)
     if each is None:
         return None
+    first = skeleton(parts.reshape(g * k1, n2 * k2 * c, n1 * d), limit)
+    if first is not None and first[0].shape[-1] == each[0].shape[-1]:
+        left, right = first
+        return right.reshape(g, 1, k1, -1, n1, d), left.reshape(g, k1, n2, k2, c, -1).transpose(0, 1, 2, 5, 3, 4)
     turned = skeleton(parts.transpose(0, 2, 3, 4, 1, 5, 6).reshape(g * n2, k2 * c, k1 * n1 * d), limit)
     if turned is not None and turned[0].shape[-1] == each[0].shape[-1]:
         left, right = turned
