@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from math import prod
 
@@ -178,6 +179,38 @@ def test_operations_grow_as_n_log_n(bits: int, most: int) -> None:
     n = 1 << bits
     assert flops(scope) == 2 * n * n
     assert fewest(scope) <= most * n * bits, f"{fewest(scope)} operations for {n}"
+
+
+def of_places(f: Callable[[np.ndarray, np.ndarray, int], np.ndarray], n: int) -> np.ndarray:
+    """A square table by rows k and columns m."""
+    return f(np.arange(n)[:, None], np.arange(n)[None, :], n)
+
+
+VARIANTS: dict[str, Callable[[np.ndarray, np.ndarray, int], np.ndarray]] = {
+    "half samples of half frequencies": lambda k, m, n: np.cos(np.pi * (k + 0.5) * (m + 0.5) / n),
+    "sines between the bins": lambda k, m, n: np.sin(2 * np.pi * (k + 0.25) * m / n),
+    "waves that fade": lambda k, m, n: np.exp(-2.0 * m / n) * np.cos(2 * np.pi * k * m / n),
+    "three times as fast": lambda k, m, n: np.cos(6 * np.pi * k * m / n),
+    "at half the speed, with a phase": lambda k, m, n: np.cos(np.pi * k * m / n + 1),
+    "windowed, and scaled by rows": lambda k, m, n: (1 + k / n) * np.hamming(n)[m] * np.cos(2 * np.pi * k * m / n),
+    "both backwards": lambda k, m, n: np.cos(2 * np.pi * (n - 1 - k) * (n - 1 - m) / n),
+    "two shifts": lambda k, m, n: np.cos(2 * np.pi * (k + 3) * m / n) + np.sin(2 * np.pi * k * (m + 5) / n),
+}
+"""Transforms without a name."""
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_transforms_that_have_no_name_are_done_in_stages(name: str) -> None:
+    """At four times the size the dense product costs sixteen times as much, stages cost half of that at most."""
+    counts = []
+    for n in (64, 256):
+        matrix = of_places(VARIANTS[name], n).T
+        program, x, wanted = multiplied(matrix, 1)
+        (scope,) = (q.scope for q in program.expression_nodes())
+        counts.append(fewest(scope))
+        np.testing.assert_allclose(interpret(program, x, run_opaque)["y"], wanted, atol=4e-6 * np.abs(matrix).max() * n**0.5)
+        assert n == 64 or 2 * counts[1] <= flops(scope)
+    assert counts[1] <= 8 * counts[0]
 
 
 def test_one_dimension_more_costs_no_more() -> None:

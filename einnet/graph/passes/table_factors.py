@@ -113,7 +113,7 @@ def _few(extent: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ways(k: int, n: int) -> Iterator[Way]:
-    """Digits for rows and columns, of each by what divides it, the other or twice the other: a table may have no more than half of its rows or columns."""
+    """Digits for rows and columns, of each by what divides it, the other or twice the other: a table may have half of its rows or columns."""
     rows = [m for m in range(2, k) if k % m == 0 or 2 * n % m == 0]
     columns = [m for m in range(2, n) if n % m == 0 or 2 * k % m == 0]
     for r in rows:
@@ -169,7 +169,7 @@ def arranged(table: np.ndarray, way: Way) -> np.ndarray:
 
 
 def split(parts: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray] | None:
-    """A[g,n2,k1,r,n1,d] and B[g,k1,n2,r,k2,c] with the fewest terms: A without n2 where there is one, else B without k1, else both with all; or None."""
+    """A[g,n2,k1,r,n1,d] and B[g,k1,n2,r,k2,c] with the fewest terms: A without n2 where there is one, else B without k1, else both; or None."""
     g, k1, n2, k2, c, n1, d = parts.shape
     each = skeleton(parts.reshape(g * k1 * n2, k2 * c, n1 * d), limit)
     if each is None:
