@@ -79,6 +79,14 @@ CASES: dict[str, Cases] = {
                 "{L[j<9,c<35] Σ[b<4] exp((val(-b+3)*(-1)) / 8)*S[4*j+b,c]}[j,c], 0)}[i,c]}[t//4,t%4,c]",
             ),
             (
+                "L[t<19] Σ[s<19] select(t-s-2>=0, exp(val(t-s)*(-1)/8)*W[s], 0)",
+                "t=4*i+a",
+                "L[t<19] {L[i<5,a<4] Σ[b<4] {L[a<4,b<4] select(a-b>=0, exp((val(a-b)*(-1)) / 8), 0)}[a,b]*"
+                "select(4*i+b-2>=0, exp((val(2)*(-1)) / 8)*W[4*i+b-2], 0)}[t//4,t%4] + {L[i<5,a<4] {L[a<4] exp((val(a+1)*(-1)) / 8)}[a]*"
+                "{L[i<5] Σ[j<5] select(i-j-1>=0, exp((val(4*i-4*j-4)*(-1)) / 8)*{L[j<5] Σ[b<4] exp((val(-b+3)*(-1)) / 8)*"
+                "select(4*j+b-2>=0, exp((val(2)*(-1)) / 8)*W[4*j+b-2], 0)}[j], 0)}[i]}[t//4,t%4]",
+            ),
+            (
                 "L[t<36,p<2] Σ[s<36,c<5] select(t-s>=0, exp(T2[t,0]-T2[s,0])*T2[t,c+1]*T2[s,c+6]*S2[p,s], 0)",
                 "t=4*i+a",
                 "L[t<36,p<2] {L[i<9,a<4,p<2] Σ[b<4] {L[i<9,a<4,b<4] select(a-b>=0, exp(T2[4*i+a,0] + (-1)*T2[4*i+b,0])*"
@@ -95,7 +103,7 @@ CASES: dict[str, Cases] = {
             ("L[t<9] Σ[s<9] select(t-s>=0, exp(Y[t,0]+Y[s,0])*Y[0,s], 0)", "no product over the times between"),
             ("L[t<9] Σ[s<9] select(t-s>=0 & s-t+3>=0, Y[0,s], 0)", "more is asked of s"),
             ("L[t<3] Σ[s<3] select(t-s>=0, w3[s], 0)", "cheaper in chunks"),
-            ("L[t<19] Σ[s<19] select(t-s-2>=0, W[s], 0)", "cheaper in chunks"),
+            ("L[t<19] Σ[s<19] select(t-s+2>=0, W[s], 0)", "cheaper in chunks"),
         ),
         15,
     ),
@@ -331,6 +339,12 @@ CASES: dict[str, Cases] = {
                 "L[m<4,n<8] {L[m<4,n<8] Σ[k<6] M[m,k]*N[k,n]}[m,n] + {L[m<4,n<8] Σ[k<6] M[m,k]*R[k,n-5]}[m,n]",
             ),
             ("L[m<4,n<5] Σ[k<6] V[m]*M[m,k]", "free", "L[m<4,n<5] V[m]*{L[m<4] Σ[k<6] M[m,k]}[m]"),
+            (
+                "L[m<4,n<8] Σ[k<6] select(m-k>=0, M[m,k]*(N[k,n] + R[k,n-5]), 0)",
+                "factor=1",
+                "L[m<4,n<8] {L[m<4,n<8] Σ[k<6] select(m-k>=0, M[m,k]*N[k,n], 0)}[m,n] + "
+                "{L[m<4,n<8] Σ[k<6] select(m-k>=0, M[m,k]*R[k,n-5], 0)}[m,n]",
+            ),
         ),
         (
             ("L[m<4] max[k<6] V[m]*M[m,k]", "it is no sum"),

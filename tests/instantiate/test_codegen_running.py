@@ -39,6 +39,11 @@ RUNNING = {
     "late decays backwards": "L[t<37,c<21] Σ[s<37] select(s-t-1>=0, exp(R[t,c]-R[s,c])*Y[s,c], 0)",
     "a large state": "L[h<3,t<37,d<19] Σ[s<37,c<6] select(t-s>=0, q[h,t,c]*k[h,c,s]*v[h,s,d], 0)",
     "a selective scan": "L[t<37,c<21] Σ[s<37,n<3] select(t-s>=0, exp(R[t,c]-R[s,c])*A[t,n]*B[s,n]*Y[s,c], 0)",
+    "three times late": "L[t<37,c<21] Σ[s<37] select(t-s-3>=0, Y[s,c], 0)",
+    "late by more than a chunk, backwards": "L[t<37,c<21] Σ[s<37] select(s-t-9>=0, exp(R[t,c]-R[s,c])*Y[s,c], 0)",
+    "greatest until two before": "L[t<37,c<21] max[s<37] select(t-s-2>=0, Y[s,c], -inf)",
+    "fewer come than are asked": "L[t<37,c<21] Σ[3<=s<31] select(t-s-2>=0, exp((-1/9)*val(t-s))*Y[s,c], 0)",
+    "more come than are asked": "L[3<=t<31,c<21] Σ[3<=s<37] select(t-s>=0, exp((-1/9)*val(t-s))*Y[s,c], 0)",
     "a shifted box": "L[2<=t<30,c<21] Σ[2<=s<30] select(t-s>=0, Y[s,c], 0)",
     "what reads beyond": "L[t<40,c<21] Σ[s<40] select(t-s>=0, Y[s-2,c]*V[s], 0)",
 }
@@ -56,8 +61,8 @@ def test_a_walk_along_time_gives_the_sum(threads: int) -> None:
     [
         "L[t<37] Σ[s<37] select(t-s>=0, Y[t,s], 0)",
         "L[t<37] Σ[s<37] select(t-s>=0 & s-t+5>=0, P[s], 0)",
-        "L[t<37] Σ[s<37] select(t-s-2>=0, P[s], 0)",
-        "L[t<37] Σ[s<36] select(t-s>=0, P[s], 0)",
+        "L[t<37] Σ[s<37] select(t-s+2>=0, P[s], 0)",
+        "L[2<=t<37] Σ[s<37] select(t-s>=0, P[s], 0)",
         "L[t<37] Σ[s<37] select(2*t-s>=0, P[s], 0)",
         "L[t<37] Σ[s<37] select(t-s==0, P[s], 0)",
         "L[t<37] max[s<37] select(t-s>=0, P[s], 0)",

@@ -6,24 +6,29 @@ from collections.abc import Iterator
 
 from einnet.derivation.facts import factors
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
-from einnet.expr.nodes import Add, Body, Iter, Read, Scope, indices, make_add, make_mul, used_names
+from einnet.derivation.rules.transitions import ZERO, masked
+from einnet.expr.nodes import Add, Body, Iter, Read, Scope, Select, indices, make_add, make_mul, used_names
 
 
 @rule("distribute", order=150, guard="a factor of a sum is a sum of terms, or does not depend on what is summed", kind="reassociation")
 def distribute(e: Scope) -> Iterator[Outcome]:
-    """L[x] Σ[y] u*(f + g) = {L[x] Σ[y] u*f}[x] + {L[x] Σ[y] u*g}[x];  L[x] Σ[y] u(x)*f = L[x] u(x)*{L[x] Σ[y] f}[x]"""
+    """L[x] Σ[y] u*(f + g) = {L[x] Σ[y] u*f}[x] + {L[x] Σ[y] u*g}[x];  L[x] Σ[y] u(x)*f = L[x] u(x)*{L[x] Σ[y] f}[x]
+
+    Terms within one region, select(c, u*(f + g), 0), are terms of which each has it.
+    """
     if e.reduce != "sum" or not e.sums:
         yield Refused("it is no sum")
         return
     found = False
-    parts = factors(e.body)
+    conds, body = (e.body.conds, e.body.then) if isinstance(e.body, Select) and e.body.other == ZERO else ((), e.body)
+    parts = factors(body)
     for n, f in enumerate(parts):
         if isinstance(f, Add):
             found = True
-            terms = (make_mul((*parts[:n], term, *parts[n + 1 :])) for term in f.args)
+            terms = (masked(conds, make_mul((*parts[:n], term, *parts[n + 1 :]))) for term in f.args)
             yield Rewrite(Scope(e.loops, (), make_add(_closed(e, term) for term in terms)), f"factor={n}", "reassociation")
     summed = {i.name for i in e.sums}
-    free = [f for f in parts if not used_names(f) & summed]
+    free = [] if conds else [f for f in parts if not used_names(f) & summed]
     if free and len(free) < len(parts):
         found = True
         rest = make_mul(f for f in parts if used_names(f) & summed)

@@ -6,7 +6,7 @@ time, what is asked for at a time, and D are told apart by the iterators that th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -15,7 +15,7 @@ from einnet.derivation.facts import factors
 from einnet.derivation.moves.rule import Refused
 from einnet.derivation.rules.forced.merge import merge_read
 from einnet.derivation.rules.triangle import chooses
-from einnet.expr.index import Index, var
+from einnet.expr.index import Index, bounds, var
 from einnet.expr.nodes import (
     INF,
     Add,
@@ -50,7 +50,8 @@ SHORTEST = 8
 class Recurrence:
     """L[.. t ..] Σ[.. s ..] select(forward*(t - s) - late >= 0, Π asked(t) * Π between(t,s) * Π coming(s), 0), t and s over one range.
 
-    `late` is 1 where what comes in at a time is not yet part of the state, else 0. The product of `between` is 1 where there is none.
+    `late` is 1 where what comes in at a time is not yet part of the state, else 0: what comes in later still is part of `coming`, as what is late
+    comes in at a later time. The product of `between` is 1 where there is none.
     """
 
     t: Iter
@@ -180,7 +181,7 @@ def _recurrence(e: Scope, c: Cond, conds: tuple[Cond, ...], parts: tuple[Body, .
     forward = c.index.coefficient(t.name)
     late = -c.index.const
     plain = c.index == (var(t.name) - var(s.name)) * forward - late
-    if c.equal or forward not in (1, -1) or late not in (0, 1) or not plain or t.range != s.range or t.extent < 2:
+    if c.equal or forward not in (1, -1) or not plain or not reaches(t, s, forward, late) or t.extent < 2:
         return None
     if len(conds) > 1:
         return Refused(f"more is asked of {s.name} than to come before {t.name}")
@@ -189,7 +190,25 @@ def _recurrence(e: Scope, c: Cond, conds: tuple[Cond, ...], parts: tuple[Body, .
         return Refused(f"what depends on {t.name} and {s.name} is no product over the times between them")
     asked = tuple(f for f in parts if s.name not in used_names(f))
     coming = tuple(f for f in parts if s.name in used_names(f) and t.name not in used_names(f))
-    return Recurrence(t, s, forward, late, asked, tuple(both), coming, tuple(i for i in e.sums if i != s))
+    sums = tuple(i for i in e.sums if i != s)
+    if late in (0, 1) and t.range == s.range:
+        return Recurrence(t, s, forward, late, asked, tuple(both), coming, sums)
+    late_coming = delayed(e, both, coming, t, s, forward * late)
+    return Recurrence(t, Iter(s.name, *t.range), forward, 0, asked, tuple(both), late_coming, sums)
+
+
+def reaches(t: Iter, s: Iter, forward: int, late: int) -> bool:
+    """What comes in is part of the state at no time before the first."""
+    return s.lo + late >= t.lo if forward > 0 else s.hi - late <= t.hi
+
+
+def delayed(e: Scope, between: Sequence[Body], coming: Sequence[Body], t: Iter, s: Iter, delay: int) -> tuple[Body, ...]:
+    """D(s,s-d)*k(s-d) where s-d is one of the times of k, else what reduces to nothing: what comes in d times late, as what comes in at s."""
+    early = var(s.name) - delay
+    decays = (substitute_body(f, {t.name: var(s.name), s.name: early}) for f in between) if delay else ()
+    parts = make_mul((*decays, *(substitute_body(f, {s.name: early}) for f in coming)))
+    asked = tuple(Cond(c) for c in (early - s.lo, s.hi - 1 - early) if bounds(c, {s.name: t.range})[0] < 0)
+    return (Select(asked, parts, Const(neutral(e.reduce))),) if asked else factors(parts)
 
 
 def splits(e: Scope, between: list[Body], t: Iter, s: Iter) -> bool:
