@@ -5,6 +5,7 @@ from __future__ import annotations
 from einnet.graph.onnx.opaque_joins import join_opaque
 from einnet.graph.passes.as_bytes import as_bytes
 from einnet.graph.passes.factor_tables import factor_tables
+from einnet.graph.passes.long_filters import long_filters
 from einnet.graph.passes.simplify import simplify
 from einnet.graph.passes.storage_order import channels_last, permute
 from einnet.graph.passes.weight_structure import recover_structure
@@ -12,13 +13,14 @@ from einnet.graph.program import Program
 
 
 def prepare(program: Program, permuted: bool = True, tables: bool = False, in_bytes: bool = False) -> Program:
-    """Simplification, and if `permuted` data in the dimension order that its convolutions want; with `tables` weights as products of tables.
+    """Simplification, and if `permuted` data in the dimension order that its convolutions want.
 
-    That changes numbers by the tables' distance from the products: it is for derivations of class precision. With `in_bytes` tensors of few integers
-    are kept as bytes, and products of these added up as integers.
+    With `tables` long filters are computed by waves, and weights read as products of tables. That changes numbers by the tables' rounding and by
+    their distance from the products: it is for derivations of class precision. With `in_bytes` tensors of few integers are kept as bytes, and
+    products of these added up as integers.
     """
     program = simplify(program)
     order = channels_last(program) if permuted else {}
     program = recover_structure(join_opaque(simplify(permute(program, order)) if order else program))
-    program = factor_tables(program) if tables else program
+    program = factor_tables(long_filters(program)) if tables else program
     return as_bytes(program) if in_bytes else program
