@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from einnet.compile.targets.cuda.target import CudaOptimization
+from einnet.compile.targets.cuda.target import CudaOptimization, OnCard
 from einnet.expr.nodes import Scope
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
@@ -51,7 +51,9 @@ def write(path: Path, found: CudaOptimization, filters_last: bool) -> None:
     """
     outcome = replace(found.outcome, evaluated=Remembered(found.outcome.program))
     assert isinstance(outcome.evaluated, Remembered)
-    program = lower(outcome.plan(), filters_last)
+    assert isinstance(found.executable, OnCard)
+    whole_plan, plan = outcome.plan(), found.executable.made.plan
+    program = lower(replace(plan, constants={name: whole_plan.constants[name] for name in plan.constants}), filters_last)
     assert program.steps == found.program.steps, "lowered as before"
     recipes: dict[str, Recipe] = {}
     constants = dict(program.constants)

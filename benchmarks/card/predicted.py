@@ -40,15 +40,15 @@ def predict(name: str, batch: int, math: str, seconds: float, depth: int) -> Row
     known = shipped(math)
     cost = CudaCost(known)
     program, last = in_order(load(build(name, batch)), settings, cost, cost.channels_last)
-    outcome, _, cost = searched(program, settings, known)
+    made, cost = searched(program, settings, known)
     steps = [
         {"kernel": s.kernel, "us": round((s.predicted_ms or 0.0) * 1e3, 2), "from": "law" if s.estimated else "record"}
-        for s in step_reports(outcome, cost)
+        for s in step_reports(made, cost)
     ]
     total = round(sum(s["us"] for s in steps), 1)
     return {
         "model": name, "batch": batch, "math": math, "predicted_us": total, "measured_us": measured(name, batch, math), "steps": steps,
-        "settings": {"time_budget": seconds, "max_depth": depth}, "states": outcome.states, "channels_last": last,
+        "settings": {"time_budget": seconds, "max_depth": depth}, "states": made.outcome.states, "channels_last": last,
     }  # fmt: skip
 
 

@@ -36,7 +36,12 @@ class Copy:
 
 def in_place(plan: Plan, measured: Measured) -> Plan:
     """The same plan with fewer copies. What it computes is the same whatever `measured` says; a kernel without a time stays as it is."""
-    pass_ = _Pass(plan, measured)
+    return in_place_owned(plan, [""] * len(plan.kernels), measured)[0]
+
+
+def in_place_owned(plan: Plan, owners: Sequence[str], measured: Measured) -> tuple[Plan, list[str]]:
+    """The same, and who owns each kernel that is left, given who owned each of the plan's."""
+    pass_ = _Pass(plan, owners, measured)
     for kernel in plan.kernels:
         pass_.visit(kernel)
     used = {v.buffer for k in pass_.kernels for v in views_of(k)} | {v.buffer for _, v in (*plan.inputs, *plan.outputs)}
@@ -44,7 +49,8 @@ def in_place(plan: Plan, measured: Measured) -> Plan:
     constants = {name: value for name, value in plan.constants.items() if name in used}
     expressions = {name: scope for name, scope in plan.expressions.items() if name in used}
     places = {name: view for name, view in pass_.places.items() if view.buffer in used and name not in used}
-    return replace(plan, buffers=buffers, kernels=tuple(pass_.kernels), constants=constants, expressions=expressions, places=places)
+    made = replace(plan, buffers=buffers, kernels=tuple(pass_.kernels), constants=constants, expressions=expressions, places=places)
+    return made, pass_.owners
 
 
 def views_of(kernel: Kernel) -> tuple[View, ...]:
@@ -53,9 +59,10 @@ def views_of(kernel: Kernel) -> tuple[View, ...]:
 
 
 class _Pass:
-    def __init__(self, plan: Plan, measured: Measured) -> None:
+    def __init__(self, plan: Plan, owners: Sequence[str], measured: Measured) -> None:
         self.measured = measured
         self.kernels: list[Kernel] = list(plan.kernels)
+        self.owners = list(owners)
         self.places: dict[str, View] = dict(plan.places)
         given = {v.buffer for _, v in (*plan.inputs, *plan.outputs)}
         self.free = {b.name for b in plan.buffers if b.role == "temporary"} - given
@@ -71,11 +78,12 @@ class _Pass:
         if not copies:
             next((copy for copy in self.orders(now) if self.alias(copy)), None)
             return
-        before, places, place = list(self.kernels), self.places, self.kernels.index(now)
+        before, owners, places, place = list(self.kernels), list(self.owners), self.places, self.kernels.index(now)
         self.kernels[place : place + 1] = [c.kernel for c in copies]
+        self.owners[place : place + 1] = [self.owners[place]] * len(copies)
         left_out = [self.alias(copy) for copy in copies]
         if not any(left_out) or not self.gains([k for k in before if k not in self.kernels], [k for k in self.kernels if k not in before]):
-            self.kernels, self.places = before, places
+            self.kernels, self.owners, self.places = before, owners, places
 
     def copies(self, kernel: EOperator) -> Iterator[Copy]:
         """A kernel that only copies, one part after the other; nothing for any other kernel and for one none of whose parts can be left out."""
@@ -132,6 +140,7 @@ class _Pass:
         moved = {id(k): k.map_views(lambda v: views.get(v, v)) for k in touching}
         if not self.gains([*touching, copy.kernel], list(moved.values())):
             return False
+        self.owners = [owner for k, owner in zip(self.kernels, self.owners, strict=True) if k != copy.kernel]
         self.kernels = [moved.get(id(k), k) for k in self.kernels if k != copy.kernel]
         known = {**self.places, copy.buffer: dense_view(copy.buffer, copy.shape)}
         within = {name: copy.window.view(v, copy.other) if v.buffer == copy.buffer else v for name, v in known.items()}

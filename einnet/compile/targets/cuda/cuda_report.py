@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from einnet.compile.targets.cuda.lowering import without_copies
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.finite import assumptions
 from einnet.evidence.comparison.verdicts import model_digest
@@ -15,20 +16,19 @@ from einnet.evidence.report.versions import versions
 from einnet.instantiate.kernels import Kernel
 from einnet.records import changed, fields_of
 from einnet.runtime.cuda.fit import fitted_one_by_one
-from einnet.search.outcome import Outcome, Result
+from einnet.search.outcome import Result
 from einnet.search.settings import Settings
 
 if TYPE_CHECKING:
+    from einnet.compile.targets.cuda.lowering import Lowered
     from einnet.runtime.cuda.profiling.costs import CudaCost
-    from einnet.runtime.cuda.program import CudaProgram
     from einnet.search.candidates import Candidate
 
 
 def build_report(
     model: object,
     settings: Settings,
-    outcome: Outcome,
-    made: CudaProgram,
+    made: Lowered,
     cost: CudaCost,
     certificate: Certificate,
     verification: Verification,
@@ -40,9 +40,10 @@ def build_report(
     `channels_last` is the order in which data was searched; `measured_ms` are times that the profile has recorded, `predicted_ms` what was
     reckoned with: recorded or estimated.
     """
-    predicted = {name: sum(cost.estimates(outcome.plan(original=name == "original").kernels)) * 1e3 for name in ("original", "optimized")}
-    steps = step_reports(outcome, cost)
-    assert len(steps) == len(made.steps), "every step of the program is told of"
+    outcome, own = made.outcome, without_copies(made.outcome, cost, original=True)[0]
+    predicted = {name: sum(cost.estimates(plan.kernels)) * 1e3 for name, plan in (("original", own), ("optimized", made.plan))}
+    steps = step_reports(made, cost)
+    assert len(steps) == len(made.program.steps), "every step of the program is told of"
     return CudaReport(
         model=called(model, outcome.program),
         digest=model_digest(model),
@@ -56,11 +57,11 @@ def build_report(
         subprograms=[subprogram(r, cost) for r in outcome.results],
         changed=sum(r.changed for r in outcome.results),
         totals=CudaTotals(
-            original_predicted_ms=predicted["original"], optimized_predicted_ms=predicted["optimized"], launches=made.launches,
+            original_predicted_ms=predicted["original"], optimized_predicted_ms=predicted["optimized"], launches=made.program.launches,
             unmeasured=sum(bool(k.estimated) for k in steps),
         ),
         kernels=steps,
-        memory=OnDevice(arena=made.arena_bytes, constants=made.constant_bytes),
+        memory=OnDevice(arena=made.program.arena_bytes, constants=made.program.constant_bytes),
         certificate=changed(told(certificate), classes=None),
         verification=changed(verification, bound=bound(outcome)),
         assumes_finite=assumptions(outcome),
@@ -70,12 +71,11 @@ def build_report(
     )  # fmt: skip
 
 
-def step_reports(outcome: Outcome, cost: CudaCost) -> list[StepTime]:
+def step_reports(made: Lowered, cost: CudaCost) -> list[StepTime]:
     """Each step of the program: its kernel, what is reckoned for it, and the subprogram that it is of."""
-    plan, owners = outcome.assemble()
-    parts = {r.subprogram.output.name: r.subprogram for r in outcome.results}
+    parts = {r.subprogram.output.name: r.subprogram for r in made.outcome.results}
     found: list[StepTime] = []
-    for kernels, owner in zip(fitted_one_by_one(plan, cost.channels_last), owners, strict=True):
+    for kernels, owner in zip(fitted_one_by_one(made.plan, cost.channels_last), made.owners, strict=True):
         key, nodes = (parts[owner].key, list(parts[owner].origin)) if owner in parts else ("", [])
         found += [StepTime(**fields_of(kernel_report(k, cost)), key=key, nodes=nodes) for k in kernels]
     return found

@@ -54,13 +54,14 @@ def requests(model: Any, settings: Settings, profile: Profile) -> list[Kernel]:
     First those of the program that is chosen and of the model's own operators, then those of candidates that were compared at last, then all others.
     """
     from einnet.compile.targets.cuda.layout import in_order
+    from einnet.compile.targets.cuda.lowering import without_copies
     from einnet.compile.targets.cuda.target import search_counted
     from einnet.graph.onnx.importer import load
 
     asked = Asked(CudaCost(profile))
     program, _ = in_order(load(model, shapes=settings.shapes or None), settings, asked, asked.cost.channels_last)
     outcome = search_counted(program, settings, asked)
-    chosen = [*outcome.plan().kernels, *outcome.plan(original=True).kernels]
+    chosen = [k for original in (False, True) for k in without_copies(outcome, asked.cost, original=original)[0].kernels]
     order = dict.fromkeys(map(asked.cost.as_run, (*chosen, *asked.close, *asked.cost.unmeasured)))
     return [k for k in order if not isinstance(k, OpaqueCall) and profile.time(k) is None]
 

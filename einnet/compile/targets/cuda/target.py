@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from einnet.compile.target import Optimization
 from einnet.compile.targets.cuda.cuda_report import build_report, stored_report
 from einnet.compile.targets.cuda.launches import steps
 from einnet.compile.targets.cuda.layout import in_order
+from einnet.compile.targets.cuda.lowering import Lowered, lowered
 from einnet.errors import UsageError
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.verify import compare_outputs, stepped
@@ -34,16 +34,13 @@ from einnet.graph.onnx.importer import load
 from einnet.graph.program import Program
 from einnet.records import changed
 from einnet.runtime.cpu.threads import resolve_threads
-from einnet.runtime.cuda import nvrtc
 from einnet.runtime.cuda.archive import Kept, write
 from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.host import Host
-from einnet.runtime.cuda.lower import Refusal, lower
 from einnet.runtime.cuda.profiling.costs import CudaCost
-from einnet.runtime.cuda.profiling.profile import MATHS, Profile, key, shipped
+from einnet.runtime.cuda.profiling.profile import MATHS, Profile, shipped
 from einnet.runtime.cuda.profiling.profile import load as load_profile
-from einnet.runtime.cuda.program import CudaProgram, Generated
-from einnet.search.candidates import Candidate, Choice
+from einnet.runtime.cuda.program import CudaProgram
 from einnet.search.outcome import Outcome
 from einnet.search.settings import Settings
 
@@ -54,8 +51,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class OnCard:
     """A program for a card, which is bound to it when it is first called."""
 
-    program: CudaProgram
+    made: Lowered
     math: str
+
+    @property
+    def program(self) -> CudaProgram:
+        """What runs."""
+        return self.made.program
 
     @property
     def input_names(self) -> list[str]:
@@ -147,9 +149,9 @@ class CudaTarget:
 
     def finish(self, run: Run, outcome: Outcome) -> Made:
         """Lower and compile what was chosen, and compare it on the host with ONNX Runtime."""
-        outcome, program = lowered(outcome, self.cost)
+        made = lowered(outcome, self.cost)
         run.tell("verify")
-        return Made(outcome, OnCard(program, self.math), self.verify(run, program))
+        return Made(made.outcome, OnCard(made, self.math), self.verify(run, made.program))
 
     def verify(self, run: Run, program: CudaProgram) -> Verification:
         """The program on the host against ONNX Runtime; "generated" says what ran the generated kernels."""
@@ -160,8 +162,8 @@ class CudaTarget:
     def report(self, run: Run, made: Made, certificate: Certificate) -> CudaReport:
         """What was decided, with the times that were reckoned with."""
         assert isinstance(made.executable, OnCard)
-        program = made.executable.program
-        return build_report(run.model, self.settings, made.outcome, program, self.cost, certificate, made.verification, run.used, self.channels_last)
+        found = made.executable.made
+        return build_report(run.model, self.settings, found, self.cost, certificate, made.verification, run.used, self.channels_last)
 
     def store(self, optimization: Optimization, path: Path) -> None:
         """The program with its derivations and the report, without the times that its making took. Raises ArtifactError."""
@@ -187,52 +189,7 @@ def search_counted(program: Program, settings: Settings, cost: Cost) -> Outcome:
     return search(program, settings, cost, Schedule(0.0, settings.time_budget, clock=CountedClock()))
 
 
-def searched(program: Program, settings: Settings, known: Profile) -> tuple[Outcome, CudaProgram, CudaCost]:
-    """What a search finds that can be lowered, its program, and the costs that it went by. Raises Refusal as `lowered` does."""
+def searched(program: Program, settings: Settings, known: Profile) -> tuple[Lowered, CudaCost]:
+    """What a search finds that can be lowered, and the costs that it went by. Raises Refusal as `lowered` does."""
     cost = CudaCost(known)
-    return *lowered(search_counted(program, settings, cost), cost), cost
-
-
-def lowered(outcome: Outcome, cost: CudaCost) -> tuple[Outcome, CudaProgram]:
-    """The program of an outcome, lowered and, where there is a compiler for cards, compiled.
-
-    For a kernel for which that cannot be done the next best way is taken that does without it. Raises Refusal where there is none.
-    """
-    refused: set[str] = set()
-    while True:
-        try:
-            made = lower(outcome.plan(), cost.channels_last)
-            compile_all(made)
-            return outcome, made
-        except Refusal as e:
-            refused |= {key(k) for k in e.reasons}
-            others = without(outcome, refused)
-            if not others:
-                raise
-            outcome = outcome.choosing(others)
-
-
-def without(outcome: Outcome, refused: Set[str]) -> dict[str, Choice]:
-    """The choices, by subprogram, of the best candidates that have no kernel of these keys, where others were chosen."""
-
-    def runs(candidate: Candidate) -> bool:
-        return not any(key(k) in refused for k in candidate.kernels)
-
-    found: dict[str, Choice] = {}
-    for r in outcome.results:
-        left = [] if runs(r.choice.best) else [c for c in r.choice.candidates if c.cost < inf and runs(c)]
-        if left:
-            found[r.key] = replace(r.choice, best=min(left, key=lambda c: c.cost))
-    return found
-
-
-def compile_all(made: CudaProgram) -> None:
-    """Compile every text of a program, where there is a compiler for cards. Raises Refusal for those that it does not compile.
-
-    One that takes too long is no reason for another program: how long it takes is the machine's affair, and what is chosen is not.
-    """
-    if nvrtc.available():
-        return
-    refused = {text: str(code) for text, code in nvrtc.compiled_or_refused(made.texts) if not isinstance(code, (bytes, nvrtc.TooSlow))}
-    if refused:
-        raise Refusal({s.operator: refused[s.text] for s in made.steps if isinstance(s, Generated) and s.text in refused})
+    return lowered(search_counted(program, settings, cost), cost), cost
