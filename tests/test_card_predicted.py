@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.card.predicted import MATHS, MODELS, measured, place, table
+from benchmarks.card.predicted import ARCHITECTURES, MATHS, MODELS, compiled_for, measured, place, table
+from einnet.runtime.cuda import nvrtc
 
 RESULT = Path(__file__).parents[1] / "benchmarks/results/cuda-predicted.json"
 DATA = json.loads(RESULT.read_text())
@@ -32,6 +33,20 @@ def test_no_row_is_slower_than_what_was_measured():
     for row in ROWS:
         assert row["measured_us"] == measured(row["model"], row["batch"], row["math"])
         assert row["measured_us"] is None or row["predicted_us"] <= row["measured_us"], row["model"]
+
+
+def test_a_row_tells_for_which_cards_its_program_compiles(monkeypatch):
+    assert all(row.get("compiled_for") in (None, [], list(ARCHITECTURES)) for row in ROWS)
+
+    def compiled(texts, architecture):
+        return [(name, b"code" if text == "good" or architecture == "sm_90" else ValueError(text)) for name, text in texts.items()]
+
+    monkeypatch.setattr(nvrtc, "available", lambda: None)
+    monkeypatch.setattr(nvrtc, "compiled_or_refused", compiled)
+    assert compiled_for({"a": "good", "b": "new"}) == ["sm_90"]
+    assert compiled_for({"a": "good"}) == ["sm_90", "sm_100"]
+    monkeypatch.setattr(nvrtc, "available", lambda: "not here")
+    assert compiled_for({"a": "good"}) == []
 
 
 def test_the_table_is_of_the_same_rows():

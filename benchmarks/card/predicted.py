@@ -4,7 +4,8 @@
 
 Each model is searched in both arithmetics, each row in a process of its own; the same search gives the same row. `measured_us` is what the
 program that an earlier search found took on the card: another program, measured; it is there to be compared, and null where nothing was.
-A row that is there already by the same settings is left out unless `--fresh`. Beside the JSON stands a table that itemises every row.
+A row that is there already by the same settings is left out unless `--fresh`. Where NVRTC is, a row says for which architectures it compiles all
+texts of the program. Beside the JSON stands a table that itemises every row.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from benchmarks.rows import Row
 
 MODELS = ("infogan", "dcgan", "fsrcnn", "gcn", "resnet18", "csrnet", "longformer")
 MATHS = ("fp32", "tf32")
+ARCHITECTURES = ("sm_90", "sm_100")
 
 
 def predict(name: str, batch: int, math: str, seconds: float, depth: int) -> Row:
@@ -49,7 +51,17 @@ def predict(name: str, batch: int, math: str, seconds: float, depth: int) -> Row
     return {
         "model": name, "batch": batch, "math": math, "predicted_us": total, "measured_us": measured(name, batch, math), "steps": steps,
         "settings": {"time_budget": seconds, "max_depth": depth}, "states": made.outcome.states, "channels_last": last,
+        "compiled_for": compiled_for(made.program.texts),
     }  # fmt: skip
+
+
+def compiled_for(texts: Mapping[str, str]) -> list[str]:
+    """The architectures for which NVRTC compiles every text; none where it is not there."""
+    from einnet.runtime.cuda import nvrtc
+
+    if nvrtc.available():
+        return []
+    return [a for a in ARCHITECTURES if all(isinstance(code, bytes) for _, code in nvrtc.compiled_or_refused(texts, a))]
 
 
 def measured(name: str, batch: int, math: str) -> float | None:
