@@ -1,0 +1,167 @@
+"""Number systems one by one: intervals that hold every value, rationals that need not exist, magnitudes; and dense evaluation beside the meaning."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+from math import inf, isnan, nan, nextafter
+
+import numpy as np
+import pytest
+
+from einnet.expr.functions.ends import MAYBE, UNDEFINED, interval
+from einnet.expr.nodes import Tensor
+from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
+from einnet.expr.values.intervals import Enclosures, apart, enclosure
+from einnet.expr.values.points import magnitudes_at, values_at, work
+from einnet.expr.values.rationals import Rationals, folded
+from tests.expr.brute import Brute
+
+DECLARED = "A : f32[5]\nB : f32[5]\nX : f32[5,4]\n"
+VALUES = {n: np.vectorize(Fraction)(np.arange(1, 1 + np.prod(s)).reshape(s) ** 2 % 23 - 7) for n, s in {"A": (5,), "B": (5,), "X": (5, 4)}.items()}
+SYSTEM = Enclosures()
+
+
+def kind(x: complex) -> object:
+    """The ends, or what is known of a value's existence."""
+    if not isnan(x.real):
+        return x.real, x.imag
+    return "undefined" if isnan(x.imag) else "maybe"
+
+
+@pytest.mark.parametrize("value", [Fraction(1, 3), Fraction(-1, 3), Fraction(3), Fraction(0), Fraction(2**60 + 1), Fraction(1, 10), Fraction(7, 5)])
+def test_the_least_interval_around_a_number(value: Fraction) -> None:
+    found = enclosure(value)
+    low, high = Fraction(found.real), Fraction(found.imag)
+    assert low <= value <= high and (low == high == value or found.imag == nextafter(found.real, inf))
+    assert low < value < high or low == high, "what is a double has no width"
+
+
+def test_numbers_beyond_doubles() -> None:
+    assert enclosure(Fraction(10**400)) == complex(1.7e308, inf) and enclosure(Fraction(-(10**400))) == complex(-inf, -1.7e308)
+    assert enclosure(inf) == complex(inf, inf)
+
+
+@pytest.mark.parametrize("extent", range(1, 9))
+def test_sums_of_intervals(extent: int) -> None:
+    """Of whole numbers exactly, along any axes, whatever their number."""
+    lows = np.arange(2 * extent * 3).reshape(2, extent, 3) ** 2 % 11 - 4
+    given = interval(lows, lows + 2)
+    for axes in ((1,), (0, 1), (1, 2), (0, 1, 2), ()):
+        found = SYSTEM.reduce("sum", given, axes)
+        count = int(np.prod([given.shape[a] for a in axes]))
+        assert found.shape == lows.sum(axis=axes).shape if axes else found.shape == given.shape
+        np.testing.assert_array_equal(found.real, lows.sum(axis=axes) if axes else lows)
+        np.testing.assert_array_equal(found.imag, lows.sum(axis=axes) + 2 * count if axes else lows + 2)
+
+
+@pytest.mark.parametrize(("values", "most", "total"), [
+    ([complex(1, 2), complex(0, 5)], (1.0, 5.0), (1.0, 7.0)), ([complex(1, 2), UNDEFINED], "undefined", "undefined"),
+    ([complex(1, 2), MAYBE], "maybe", "maybe"),
+    ([MAYBE, UNDEFINED], "undefined", "undefined"), ([UNDEFINED, complex(1, 1), MAYBE], "undefined", "undefined"),
+    ([MAYBE, complex(0, 0), MAYBE], "maybe", "maybe"),
+])  # fmt: skip
+def test_what_may_not_exist_in_a_reduction(values: list[complex], most: object, total: object) -> None:
+    given = np.asarray(values)
+    assert kind(complex(SYSTEM.reduce("max", given, (0,)))) == most
+    assert kind(complex(SYSTEM.reduce("sum", given, (0,)))) == total
+    if isinstance(most, tuple):
+        assert kind(complex(SYSTEM.reduce("min", given, (0,)))) == (0.0, 2.0)
+
+
+A, B = complex(1, 2), complex(2, 3)
+
+
+@pytest.mark.parametrize(("left", "right", "found"), [
+    (A, B, (2.0, 3.0)), (A, UNDEFINED, "undefined"), (UNDEFINED, A, "undefined"), (MAYBE, A, "maybe"), (A, MAYBE, "maybe"),
+    (MAYBE, UNDEFINED, "undefined"),
+    (UNDEFINED, MAYBE, "undefined"), (MAYBE, MAYBE, "maybe"),
+])  # fmt: skip
+def test_functions_of_what_may_not_exist(left: complex, right: complex, found: object) -> None:
+    assert kind(complex(SYSTEM.call("max", (np.asarray(left), np.asarray(right))))) == found
+
+
+@pytest.mark.parametrize(("left", "right", "differ"), [
+    (A, A, False), (A, B, False), (A, complex(2.5, 3), True), (complex(2.5, 3), A, True), (A, UNDEFINED, True), (UNDEFINED, A, True),
+    (UNDEFINED, UNDEFINED, False), (A, MAYBE, False), (MAYBE, A, False), (MAYBE, UNDEFINED, False), (UNDEFINED, MAYBE, False), (MAYBE, MAYBE, False),
+])  # fmt: skip
+def test_where_two_values_differ_for_sure(left: complex, right: complex, differ: bool) -> None:
+    assert bool(apart(np.asarray(left), np.asarray(right))) == differ
+
+
+@pytest.mark.parametrize(("name", "args", "value"), [
+    ("max", (1, 2), 2), ("relu", (-3,), 0), ("less", (1, 2), 1), ("exp", (0,), 1), ("exp", (1,), None), ("log", (0,), None), ("log", (1,), 0),
+    ("sqrt", (4,), 2), ("sqrt", (2,), None),
+    ("choose", (1, 5, 7), 5), ("choose", (0, 5, 7), 7), ("erf", (1,), None), ("floor", (Fraction(-1, 2),), -1), ("no function", (1,), None),
+])  # fmt: skip
+def test_values_that_are_rational(name: str, args: tuple[Fraction, ...], value: int | None) -> None:
+    assert folded(name, tuple(map(Fraction, args))) == value
+
+
+@pytest.mark.parametrize(("name", "args", "value"), [
+    ("relu", (nan,), nan), ("less", (nan, Fraction(1)), nan), ("max", (Fraction(1), nan), nan), ("choose", (Fraction(0), nan, Fraction(2)), 2),
+    ("choose", (Fraction(1), nan, Fraction(2)), nan), ("choose", (nan, Fraction(2), Fraction(2)), nan), ("less", (Fraction(1), Fraction(2)), 1),
+])  # fmt: skip
+def test_rationals_that_do_not_exist(name: str, args: tuple[Fraction | float, ...], value: float) -> None:
+    found = Rationals().call(name, tuple(np.asarray(a, dtype=object) for a in args))
+    assert found == value or (isnan(value) and isnan(found))
+
+
+TEXTS = (
+    "L[i<5] val(i/2)*A[i]", "L[i<5] val(i/3)", "L[i<5] Σ[r<5] A[i]", "L[i<5] Σ[r<5,k<4] A[i]+X[i,k]", "L[i<5] Σ[r<3] relu(A[i])",
+    "L[i<5] max[r<3] A[i]*B[r]+A[r]*B[i]",
+    "L[i<5] max[r<3] A[r]+B[r]", "L[i<5] min[r<3] A[r]+(-1)*B[r]+X[i,r]", "L[i<3] {L[2<=j<5] A[j]*B[j]}[i+1]", "L[i<7] {L[2<=j<5] A[j]}[i]",
+    "L[-2<=i<3] {L[-1<=j<2] A[j+1]}[i]|7",
+    "L[i<5] X[i,i]*X[4-i,i//2]", "L[i<5] A[i//2]+A[i/2]+A[i%3]", "L[i<5] max[r<0] A[r]", "L[i<5,j<4] X[i,j]*A[i]*B[i]", "L[] Σ[i<5,j<4] X[i,j]*A[i]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("system", ["int", "float64", "points", "intervals"])
+def test_evaluation_is_the_meaning(text: str, system: str) -> None:
+    """Densely and at points, in rationals, doubles, and intervals, which have no width where all numbers are whole."""
+    scope = parse(DECLARED + text)
+    wanted = [v for _, v in sorted(Brute(VALUES).table(scope).items())]
+    grid = np.asarray(list(product(*(range(lo, hi) for lo, hi in scope.box))), dtype=np.int64).reshape(len(wanted), len(scope.loops))
+
+    def element(t: Tensor, address: np.ndarray) -> np.ndarray:
+        return VALUES[t.name].reshape(-1)[address]
+
+    if system == "intervals":
+        found = values_at(scope, grid, Enclosures(), lambda t, at: interval(*2 * (element(t, at).astype(float),)))
+        assert all(f.real <= w <= f.imag and f.imag - f.real < 1e-9 or f.real == f.imag == w for f, w in zip(found.tolist(), wanted, strict=True))
+        return
+    given = VALUES if system == "int" else {n: v.astype(float) for n, v in VALUES.items()}
+    dense = values_at(scope, grid, Rationals(), element) if system == "points" else evaluate(scope, given, system).reshape(-1)
+    assert all(f == w if system != "float64" else abs(f - w) < 1e-9 or f == w for f, w in zip(dense.tolist(), wanted, strict=True))
+
+
+def test_rationals_stay_rational() -> None:
+    """Doubles too become fractions; what is infinite is not."""
+    found = evaluate(parse(f"{DECLARED}L[i<5] A[i]*1/3"), {"A": np.array([0.5, 1.0, 0.25, 2.0, -4.0])}, "int")
+    assert all(isinstance(v, Fraction) for v in found) and found.tolist() == [
+        Fraction(1, 6),
+        Fraction(1, 3),
+        Fraction(1, 12),
+        Fraction(2, 3),
+        Fraction(-4, 3),
+    ]
+    assert evaluate(parse(f"{DECLARED}L[] max[r<0] A[r]"), {"A": np.zeros(5)}, "int") == -inf
+
+
+@pytest.mark.parametrize(("text", "size", "arguments"), [
+    ("2*A[i]-3*B[i]", 5, {}), ("max(A[i],-inf)", 1, {}), ("relu(2*A[i])", 2, {}), ("exp(2*A[i])", 1, {"exp": 2.0}),
+    ("choose(9*A[i],2*A[i],3*B[i])", 3, {}),
+    ("{L[i<5] Σ[k<4] X[i,k]}[i]", 4, {}), ("A[i]/(5*B[i])", 1, {"/": 5.0}), ("exp(2*A[i])*exp(7*B[i])", 1, {"exp": 7.0}), ("val(3*i-6)*A[i]", 3, {}),
+])  # fmt: skip
+def test_magnitudes(text: str, size: float, arguments: dict[str, float]) -> None:
+    """Of what is added up at i = 1, where no element is greater than 1."""
+    found, asked = magnitudes_at(parse(f"{DECLARED}L[i<5] {text}"), np.asarray([[1]]))
+    assert found.tolist() == [size] and asked == arguments
+
+
+def test_work_at_points() -> None:
+    """A nested scope is evaluated at no more points than it has, and at no more than are asked for."""
+    scope = parse(f"{DECLARED}L[i<5,j<4] {{L[i<5] Σ[k<4] X[i,k]}}[i]*A[j]")
+    assert work(scope, 2) == 2 + 2 * 4 and work(scope, 20) == 20 + 5 * 4
