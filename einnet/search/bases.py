@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
-from einnet.derivation.facts import is_copy, product_reads
-from einnet.expr.nodes import Read, Scope, is_weight
+from einnet.derivation.facts import product_reads
+from einnet.expr.nodes import Scope, is_weight
 from einnet.instantiate.matching.types import Table
 from einnet.search.converge import Converged, converge
-from einnet.search.forms import Form, converged_form
+from einnet.search.forms import Form, converged_form, reads_through, spent
 from einnet.search.groups import Base, Group, Opening
 from einnet.search.together import kind_of
 from einnet.search.trace import Observer
@@ -52,21 +52,15 @@ def closed_base(form: Form, weights: Weights) -> Base:
 def _base(form: Form, openings: tuple[Opening, ...], inside: Set[Scope], weights: Weights) -> Base:
     vendor = {s for s, _ in form.matches}
     own = [s for s in dict.fromkeys(form.computed) if s not in inside]
-    paid = [s for s in own if s is form.tree or s in form.stored or not reads_through(s)]
     generated = [f"Σ{sorted(i.extent for i in s.sums)}" for s in own if s.sums and s not in vendor and not is_weight(s)]
     return Base(
         form,
         openings,
-        cost=sum(cost(s, s in vendor, weights) for s in paid),
+        cost=spent(form, inside, weights),
         spare=cost(form.tree, False, weights) if reads_through(form.tree) else 0,
         kind=kind_of(form),
         structure=(*(f"{m.table} {m.kernel}" for _, m in form.matches), *generated),
     )
-
-
-def reads_through(scope: Scope) -> bool:
-    """A copy of a scope: a generated reader reads what it copies."""
-    return is_copy(scope) and isinstance(scope.body, Read) and isinstance(scope.body.base, Scope)
 
 
 def opened(form: Form, shared: bool = True) -> tuple[dict[Scope, bool], set[Scope]]:

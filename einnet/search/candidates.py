@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import nsmallest
 from math import inf
 from random import Random
 
@@ -30,7 +31,10 @@ Learned = Callable[["Candidate"], tuple[Sequence[float], Sequence[float]] | None
 OUT = "out"
 
 MOST_FORMS = 400
-"""Forms that are made into kernels; of more, those that compute and move least."""
+"""Derived forms that are made into kernels; of more, those that cost least."""
+
+AT_ONCE = 32
+"""Forms that are made one after the other: where none of so many is among the fastest, those that promise less are not made."""
 
 MOST_DIVIDED = 32
 """Candidates of a subprogram that are tried part by part, beside the originals."""
@@ -89,8 +93,8 @@ class Candidate:
 class Choice:
     """What was found for one subprogram: the candidates by cost, best first, the original among them.
 
-    `hurried`: more time would have found more, or measured more of it; `unmeasured`: more would have been measured of what may be faster, had
-    not enough been measured. `depth` is how far was searched, `stopped_at` the number of states at which
+    `hurried`: more time would have found more, or measured more of it; `unmeasured`: more would have been made or measured of what may be faster,
+    had not enough been measured. `depth` is how far was searched, `stopped_at` the number of states at which
     a budget ended that.
     """
 
@@ -117,46 +121,86 @@ def candidates(forms: Sequence[Form], estimate: Estimate, learned: Learned | Non
     return _made(forms, estimate, learned, inf)[0]
 
 
-def _made(forms: Sequence[Form], estimate: Estimate, learned: Learned | None, until: float) -> tuple[list[Candidate], bool]:
-    """The candidates, and whether all forms are among them: where time.monotonic() reaches `until`, those that promise least are left out."""
-    found: dict[tuple[object, ...], Candidate] = {}
-    whole: dict[tuple[object, ...], tuple[Form, bool, Iterator[Build]]] = {}
-    if len(forms) > MOST_FORMS:
-        forms = [*filter(_unchanged, forms), *_promising(forms)[:MOST_FORMS]]
-    elif until < inf:
-        forms = [*filter(_unchanged, forms), *_promising(forms)]
+def _made(
+    forms: Sequence[Form], estimate: Estimate, learned: Learned | None, until: float, most: float = inf
+) -> tuple[list[Candidate], bool, bool]:  # fmt: skip
+    """The candidates; whether there was time for all, which there is not when time.monotonic() reaches `until`; and whether all were wanted.
 
-    def rank(form: Form) -> tuple[bool, int]:
-        return not _unchanged(form), len(form.steps)
+    Forms that promise less than others of which none is among the `most` fastest are not.
+    """
+    making, complete, wanted = _Making(estimate, learned), True, True
+    for kind in (_own(forms), _promising(forms)[:MOST_FORMS]):
+        before: list[float] = []
+        for n, form in enumerate(kind):
+            if time.monotonic() >= until and not _unchanged(form):
+                complete = False
+                break
+            making.add(form)
+            if most < inf and n % AT_ONCE == AT_ONCE - 1:
+                fastest = making.fastest(int(most))
+                if fastest == before:
+                    wanted = wanted and n == len(kind) - 1
+                    break
+                before = fastest
+    making.divide()
+    return sorted(making.found.values(), key=lambda c: c.predicted), complete, wanted
 
-    def note(form: Form, made: Build, way: tuple[bool, int]) -> tuple[object, ...]:
-        key = (*made.kernels, *sorted(made.weights))
-        if key not in found or rank(found[key].form) > rank(form):
-            found[key] = Candidate(form, made, way)
-        return key
 
-    complete = True
-    for form in forms:
-        if time.monotonic() >= until and not _unchanged(form):
-            complete = False
-            break
+@dataclass
+class _Making:
+    """Candidates by their kernels and weights, and of the forms that they are of what gives more ways to run them."""
+
+    estimate: Estimate
+    learned: Learned | None
+    found: dict[tuple[object, ...], Candidate] = field(default_factory=dict)
+    whole: dict[tuple[object, ...], tuple[Form, bool, Iterator[Build]]] = field(default_factory=dict)
+
+    def add(self, form: Form) -> None:
+        """The first way to run a form, with and without epilogues."""
         for epilogues in (True, False) if form.matches else (True,):
             ways = builds(form.tree, dict(form.matches), OUT, epilogues)
-            key = note(form, next(ways), (epilogues, 0))
-            if found[key].form is form:
-                whole[key] = form, epilogues, ways
-    _predict(found.values(), estimate, learned)
-    ranked = sorted(whole, key=lambda key: (not found[key].original, found[key].predicted))
-    originals = sum(c.original for c in found.values())
-    for form, epilogues, ways in [whole[key] for key in ranked[: originals + MOST_DIVIDED]]:
-        for n, made in enumerate(ways, 1):
-            note(form, made, (epilogues, n))
-    _predict((c for c in found.values() if not c.expected), estimate, learned)
-    return sorted(found.values(), key=lambda c: c.predicted), complete
+            key = self.note(form, next(ways), (epilogues, 0))
+            if self.found[key].form is form:
+                self.whole[key] = form, epilogues, ways
+
+    def note(self, form: Form, made: Build, way: tuple[bool, int]) -> tuple[object, ...]:
+        """A candidate, if none has the same kernels that is an original or derived in fewer steps."""
+        key = (*made.kernels, *sorted(made.weights))
+        if key not in self.found or _rank(self.found[key].form) > _rank(form):
+            self.found[key] = Candidate(form, made, way)
+        return key
+
+    def predict(self) -> None:
+        """Say what those take of which that was not said yet."""
+        _predict((c for c in self.found.values() if not c.expected), self.estimate, self.learned)
+
+    def fastest(self, most: int) -> list[float]:
+        """What the fastest are predicted to take: of the originals and of the others, as one is measured in any case."""
+        self.predict()
+        return [c for own in (True, False) for c in nsmallest(max(most, 1), (f.predicted for f in self.found.values() if f.original == own))]
+
+    def divide(self) -> None:
+        """The originals, and those that are predicted to be fastest, part by part."""
+        self.predict()
+        ranked = sorted(self.whole, key=lambda key: (not self.found[key].original, self.found[key].predicted))
+        originals = sum(c.original for c in self.found.values())
+        for form, epilogues, ways in [self.whole[key] for key in ranked[: originals + MOST_DIVIDED]]:
+            for n, made in enumerate(ways, 1):
+                self.note(form, made, (epilogues, n))
+        self.predict()
+
+
+def _rank(form: Form) -> tuple[bool, int]:
+    return not _unchanged(form), len(form.steps)
+
+
+def _own(forms: Iterable[Form]) -> list[Form]:
+    """The forms that nothing was derived for, generated code first, which can always run, then those that cost least."""
+    return sorted(filter(_unchanged, forms), key=lambda f: (bool(f.matches), effort(f)))
 
 
 def _promising(forms: Iterable[Form]) -> list[Form]:
-    """The forms that some derivation led to, those that compute and move least first."""
+    """The forms that some derivation led to, those that cost least first."""
     return sorted((f for f in forms if not _unchanged(f)), key=effort)
 
 
@@ -197,7 +241,7 @@ def choose(
     begin = time.monotonic()
     forms = forms if most else [f for f in forms if _unchanged(f)]
     with stage("making candidates"):
-        made, complete = _made(forms, estimate, learned, begin + MAKING_SHARE * max(until - begin, least_s) if until < inf else inf)
+        made, complete, wanted = _made(forms, estimate, learned, begin + MAKING_SHARE * max(until - begin, least_s) if until < inf else inf, most)
     ranked = _beside(known_s, made)
     originals = [c for c in ranked if c.original]
     assert originals, "the plain form is always a candidate"
@@ -208,7 +252,7 @@ def choose(
     trials.refuse(originals)
     end = trials.measured + most
     best = trials.fastest(_fastest(originals), known_s, end)
-    unmeasured = bool(most) and trials.measured >= end and trials.next(min(best.cost, known_s)) is not None
+    unmeasured = bool(most) and (not wanted or (trials.measured >= end and trials.next(min(best.cost, known_s)) is not None))
     trials.refuse(ranked)
     original = _fastest(originals)
     if best.refused or best.cost > original.cost * (1 - gain):

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from einnet.derivation.facts import is_copy
 from einnet.derivation.markup import derivation_html
 from einnet.derivation.normalise import normalise
 from einnet.derivation.rules.join import exchanged
 from einnet.derivation.steps import Derivation, Step
-from einnet.expr.nodes import Scope, is_weight, nested, walk
+from einnet.expr.nodes import Read, Scope, nested, walk
 from einnet.expr.notation.markup import wrapped
 from einnet.expr.notation.picture import svg
 from einnet.instantiate.matching.types import Match
 from einnet.search.converge import Converged
-from einnet.search.work import BYTES, MACHINE, flops, moved, operations, points, streamed
+from einnet.search.work import MACHINE, Weights, cost
 
 Matches = tuple[tuple[Scope, Match], ...]
 
@@ -128,15 +129,21 @@ def occurrences(root: Scope, wanted: Scope) -> Iterator[tuple[int, ...]]:
             yield from ((n, *p) for p in occurrences(s, wanted))
 
 
-def effort(form: Form) -> float:
-    """Operations, and bytes of intermediate tensors, at a typical balance; products that wait for their operands by what these are."""
-    waiting = sum(max(MACHINE.near * BYTES * streamed(s) - points(s) * (operations(s.body) + 1), 0.0) for s, _ in form.matches if s.sums)
-    return _effort(form.tree) + waiting
+def effort(form: Form) -> int:
+    """What the form costs in all, as the search counts."""
+    return spent(form, frozenset(), MACHINE)
 
 
-@lru_cache(maxsize=1 << 14)
-def _effort(tree: Scope) -> float:
-    return flops(tree) + MACHINE.balance * sum(moved(s) for s in dict.fromkeys(walk(tree)) if not is_weight(s))
+def spent(form: Form, inside: Set[Scope], weights: Weights) -> int:
+    """What all scopes of a form cost but those `inside` others, in FLOPs; a generated reader reads through copies, which are then not made."""
+    vendor = {s for s, _ in form.matches}
+    own = (s for s in dict.fromkeys(form.computed) if s not in inside)
+    return sum(cost(s, s in vendor, weights) for s in own if s is form.tree or s in form.stored or not reads_through(s))
+
+
+def reads_through(scope: Scope) -> bool:
+    """A copy of a scope: a generated reader reads what it copies."""
+    return is_copy(scope) and isinstance(scope.body, Read) and isinstance(scope.body.base, Scope)
 
 
 def distinct(forms: Iterable[Form]) -> list[Form]:

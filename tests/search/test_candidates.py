@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -125,7 +125,7 @@ def test_the_most_promising_forms_are_made_first(monkeypatch: pytest.MonkeyPatch
     """A clock that stands still until a few forms are made."""
     now = iter([0.0] * 8)
     monkeypatch.setattr(module.time, "monotonic", lambda: next(now, 1e9))
-    made, complete = module._made(forms, lambda ks: [1.0] * len(ks), None, 1.0)
+    made, complete, _ = module._made(forms, lambda ks: [1.0] * len(ks), None, 1.0)
     monkeypatch.undo()
     assert not complete
     derived = [c.form for c in made if not c.original]
@@ -202,3 +202,43 @@ def test_of_originals_that_nobody_could_measure_generated_code_is_doubted(forms:
     assert any(len(c.kernels) == 1 and isinstance(c.kernels[0], EOperator) for c in every(originals))
     found = choose(CONV, originals, predicted, lambda ks, _: [None] * len(ks), most=0)
     assert isinstance(found.best.kernels[0], EOperator) == generated
+
+
+def made_and_predicted(forms: Sequence[Form], seconds: Callable[[Kernel], float], most: float) -> tuple[list[Candidate], bool]:
+    made, complete, wanted = module._made(forms, lambda ks: [*map(seconds, ks)], None, math.inf, most)
+    assert complete
+    return made, wanted
+
+
+def test_forms_that_promise_less_are_not_made_where_none_would_be_among_the_fastest(monkeypatch: pytest.MonkeyPatch, forms: list[Form]) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", 2)
+    made, wanted = made_and_predicted(forms, lambda k: 1.0 + effort_of(k), 1)
+    whole, all_wanted = made_and_predicted(forms, lambda k: 1.0 + effort_of(k), math.inf)
+    assert all_wanted and not wanted
+    assert len({c.form.key for c in made}) < len({c.form.key for c in whole})
+    assert any(not c.form.matches for c in made if c.original), "generated code can always run"
+    left = [c.form for c in whole if c.form.key not in {d.form.key for d in made} and not c.original]
+    assert left and max(effort(c.form) for c in made if not c.original) <= min(map(effort, left))
+
+
+def test_forms_are_made_as_long_as_faster_ones_come(monkeypatch: pytest.MonkeyPatch, forms: list[Form]) -> None:
+    """What promises least is the fastest: whatever new kernels some forms bring, all before took longer."""
+    monkeypatch.setattr(module, "AT_ONCE", 8)
+    turn = iter(range(10**6))
+    made, wanted = made_and_predicted(forms, lambda k: 0.5 ** (2 * next(turn)), 1)
+    whole, _ = made_and_predicted(forms, lambda k: 1.0, math.inf)
+    assert wanted and {c.form.key for c in made} == {c.form.key for c in whole}
+
+
+def effort_of(kernel: Kernel) -> float:
+    """More for a generated kernel than for a vendor's, whatever they compute."""
+    return 1e-3 * (2 if isinstance(kernel, EOperator) else 1)
+
+
+def test_what_was_not_wanted_asks_for_another_turn(monkeypatch: pytest.MonkeyPatch, forms: list[Form]) -> None:
+    def chosen(at_once: int) -> Choice:
+        monkeypatch.setattr(module, "AT_ONCE", at_once)
+        return choose(CONV, forms, lambda ks: [1.0] * len(ks), lambda ks, _: [1.0] * len(ks), most=8)
+
+    assert chosen(2).unmeasured and not chosen(2).hurried
+    assert len(chosen(2).candidates) < len(chosen(10**6).candidates)
