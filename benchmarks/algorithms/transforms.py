@@ -44,9 +44,28 @@ def waves(rows: int, length: int) -> onnx.ModelProto:
     return product(rows, np.cos(angle) + np.sin(angle))
 
 
+def half_spectrum(rows: int, length: int) -> onnx.ModelProto:
+    """A real signal from half of its spectrum, real and imaginary parts in turns."""
+    bins = np.arange(length // 2 + 1)
+    angle = 2 * np.pi * np.outer(bins, np.arange(length)) / length
+    twice = np.where((bins == 0) | (2 * bins == length), 1.0, 2.0)[:, None] / length
+    return product(rows, np.stack([twice * np.cos(angle), -twice * np.sin(angle)], 1).reshape(2 * len(bins), length))
+
+
+def long_filter(channels: int, length: int) -> onnx.ModelProto:
+    """A causal filter for each channel, as long as the data."""
+    net = Net("long_filter", 0)
+    x = net.input("x", (1, channels, length))
+    fading = np.exp(-np.arange(length) / 100)
+    taps = net.constant("taps", (np.random.default_rng(0).standard_normal((channels, 1, length)) * fading).astype(np.float32))
+    return net.finish(net.node("Conv", "y", [x, taps], (1, channels, length), group=channels, pads=[length - 1, 0]))
+
+
 TRANSFORMS: tuple[Case, ...] = (
     Case("STFT 128 x 8 x 1024", "stages of n log n operations", partial(stft, 8, 128, 1024), "precision"),
     Case("STFT 100 x 10 x 1000", "stages of n log n operations", partial(stft, 10, 100, 1000), "precision"),
+    Case("from a half spectrum 512", "stages of n log n operations", partial(half_spectrum, 256, 512), "precision"),
+    Case("long filter 256 x 2048", "waves, by stages of n log n operations", partial(long_filter, 256, 2048), "precision"),
     Case("cosine transform 512", "stages of n log n operations", partial(cosines, 256, 512), "precision"),
     Case("Hartley transform 960", "stages of n log n operations", partial(waves, 256, 960), "precision"),
     Case("Hadamard transform 1024", "stages of n log n operations", partial(signs, 256, 10), "precision"),
