@@ -101,18 +101,19 @@ def needed_only(e: Expr, rest: Cond, halves: tuple[Iter, Iter]) -> Expr:
 
 def split_divisor(i: Iter, nest: Nest) -> int:
     """The factor by which i has to be split for it to leave every floor division that it stands in, 1 if none."""
-    found = {m for e in index_functions(nest) for m in _divisors(e, i.name)}
+    found = {m for e in index_functions(nest) for m in divisors(e, i.name)}
     together = lcm(*found) if found else 1
     return together if together <= LARGEST_SPLIT else max((m for m in found if m <= LARGEST_SPLIT), default=1)
 
 
-def _divisors(e: Index, name: str) -> Iterator[int]:
+def divisors(e: Index, name: str) -> Iterator[int]:
+    """Factors of splits of an iterator that take it out of floor divisions."""
     for atom, _ in e.terms:
         if isinstance(atom, Floor):
             c = atom.num.coefficient(name)
             if c:
                 yield atom.den // gcd(c, atom.den)
-            yield from _divisors(atom.num, name)
+            yield from divisors(atom.num, name)
 
 
 def index_functions(nest: Nest) -> Iterator[Index]:
@@ -165,11 +166,12 @@ def adjacent_pairs(iters: Sequence[Iter], used: Iterable[Index]) -> Iterator[tup
     involved = list(dict.fromkeys(used))
     for outer in iters:
         for inner in iters:
-            if outer is not inner and all(_nested(e, outer, inner) for e in involved):
+            if outer is not inner and all(walks_as_one(e, outer, inner) for e in involved):
                 yield outer, inner
 
 
-def _nested(e: Index, outer: Iter, inner: Iter) -> bool:
+def walks_as_one(e: Index, outer: Iter, inner: Iter) -> bool:
+    """The index function walks both as one iterator: stride(outer) = extent(inner)·stride(inner)."""
     if any(isinstance(a, Floor) and not {outer.name, inner.name}.isdisjoint(a.num.names()) for a, _ in e.terms):
         return False
     return e.coefficient(outer.name) == inner.extent * e.coefficient(inner.name)

@@ -17,6 +17,7 @@ from tvm.target import Target
 from einnet.derivation.rules.transitions import running
 from einnet.expr.nodes import Scope, Tensor, reads, tensors
 from einnet.graph.dtypes import HALVES
+from einnet.instantiate.codegen.beforehand import beforehand
 from einnet.instantiate.codegen.nests import sequence
 from einnet.instantiate.codegen.operation_counts import flops, moved_bytes
 from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, TABLE_SIZE, resolve
@@ -81,7 +82,11 @@ def lower(
     with writer.frame():
         recurrence = running(op.scope) if all(isinstance(r.base, Tensor) for r in reads(op.scope.body)) else None
         if recurrence is None:
-            writer.nest(resolve(op, tables.keys()))
+            fills, nest = beforehand(resolve(op, tables.keys()))
+            for fill in fills:
+                writer.arrays[fill.array] = writer.local(fill.size, fill.array)
+                writer.nest(fill.nest)
+            writer.nest(nest)
         else:
             writer.run(resolved(op, recurrence, tables.keys()))
         writer.release()

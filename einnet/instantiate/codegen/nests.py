@@ -15,13 +15,12 @@ from tvm.tirx import Expr as Tir
 from einnet.expr.index import Index, Range, simplify
 from einnet.expr.nodes import Cond
 from einnet.instantiate.codegen import vectors
-from einnet.instantiate.codegen.borders import interior, unguarded
 from einnet.instantiate.codegen.buffering import kept_arrays, replaced
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.context import Value
 from einnet.instantiate.codegen.ir import Expr, Known, Nest, Ranges, Use, children, decide, names, pruned, rebuild, simplified
 from einnet.instantiate.codegen.operation_counts import operations
-from einnet.instantiate.codegen.pieces import located, pieces
+from einnet.instantiate.codegen.pieces import interior, located, pieces, unguarded
 from einnet.instantiate.codegen.reductions import Reducing
 from einnet.instantiate.codegen.schedule import Plan, every_use, schedule
 from einnet.instantiate.codegen.values import Point, at
