@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import NoReturn
 
-from einnet.cli import artifacts, bench, explore, inspect, optimize, profile, system
+from einnet.cli import artifacts, bench, explore, inspect, optimize, profile, quantize, system
 
 
 class Parser(argparse.ArgumentParser):
@@ -32,6 +32,6 @@ def build_parser() -> Parser:
     parser = Parser(prog="einnet", description="Derive, verify and run faster tensor programs.", allow_abbrev=False)
     parser.add_argument("--version", action=Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for family in (optimize, artifacts, bench, profile, explore, inspect, system):
+    for family in (optimize, quantize, artifacts, bench, profile, explore, inspect, system):
         family.register(commands)
     return parser

@@ -6,6 +6,7 @@ Sessions use as many threads as they are told and do not spin while they wait, s
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,6 +127,41 @@ class Session:
             run(binding)
 
         return call
+
+
+CALIBRATIONS = ("MinMax", "Percentile", "Entropy")
+"""How ONNX Runtime's quantiser takes ranges from draws, the plainest first."""
+
+
+def quantise(model: Path, target: Path, draws: Sequence[Mapping[str, Array]], calibration: str) -> None:
+    """Write a model with tensors of 8 bits, in QDQ form: activations by tensor, with the ranges of these draws of inputs, and weights by channel.
+
+    Raises BackendError where the quantiser fails or is missing.
+    """
+    try:
+        import onnxruntime.quantization as library
+        from onnxruntime.quantization.shape_inference import quant_pre_process
+    except Exception as e:  # it imports much that a broken installation lacks
+        raise BackendError(f"ONNX Runtime's quantiser cannot be imported ({e}): `pip install onnxruntime onnx sympy`") from e
+
+    class Draws(library.CalibrationDataReader):  # type: ignore[misc]
+        """The draws, one after the other."""
+
+        def __init__(self) -> None:
+            self.left = iter(draws)
+
+        def get_next(self) -> Mapping[str, Array] | None:
+            return next(self.left, None)
+
+    kinds = {"activation_type": library.QuantType.QUInt8, "weight_type": library.QuantType.QInt8, "per_channel": True}
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            prepared = Path(folder) / "prepared.onnx"
+            quant_pre_process(str(model), str(prepared), skip_symbolic_shape=True)
+            method = getattr(library.CalibrationMethod, calibration)
+            library.quantize_static(str(prepared), str(target), Draws(), calibrate_method=method, quant_format=library.QuantFormat.QDQ, **kinds)
+    except Exception as e:
+        raise BackendError(f"ONNX Runtime's quantiser does not take {model}: {e}") from e
 
 
 class OpaqueNode:
