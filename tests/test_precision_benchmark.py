@@ -8,7 +8,12 @@ from pathlib import Path
 import onnx
 import pytest
 
+from benchmarks.models import build
 from benchmarks.precision.__main__ import against, cells, main, markdown, row
+from benchmarks.precision.quantised import in_bytes
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.as_bytes import keeps_bytes
+from einnet.graph.passes.prepare import prepare
 from tests.models import two_layers
 
 
@@ -26,6 +31,17 @@ def test_a_row_for_each_error_of_a_model(tmp_path: Path, monkeypatch: pytest.Mon
     assert found["error"]["einnet"] <= 0.1
     assert "| two | 0.1 |" in out.with_suffix(".md").read_text()
     assert "arithmetics" in data["machine"]
+
+
+def test_models_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EINNET_CACHE", str(tmp_path / "cache"))
+    out = tmp_path / "precision.json"
+    short = ["--time-budget", "2", "--threads", "1", "--draws", "2", "--rounds", "1", "--seconds", "0.01", "--patience", "0.1"]
+    main(["mlp", "--int8", "--quick", *short, "-o", str(out)])
+    (found,) = json.loads(out.read_text())["models"]
+    assert (found["name"], found["max_error"]) == ("mlp", 0.02)
+    assert {"onnxruntime", "einnet_f32"} <= found["ms"].keys()
+    assert keeps_bytes(prepare(load(in_bytes(build("mlp"), 0)), in_bytes=True))
 
 
 def test_the_figures_of_a_row() -> None:

@@ -3,10 +3,12 @@
     python -m benchmarks.precision                    four models at two errors, into benchmarks/results/precision.json: under eight minutes
     python -m benchmarks.precision --all              the paper's seven and more, at three errors
     python -m benchmarks.precision model.onnx ...     other models of fixed shapes
+    python -m benchmarks.precision --int8             models of bytes, into benchmarks/results/precision-int8.json: under eight minutes
     python -m benchmarks.precision --quick            small sizes, into build/bench
 
 A row for each model and error. `ms` are medians of interleaved rounds, `error` the greatest over fresh draws of inputs, relative to max|y|, against
-ONNX Runtime in float32; `bound` is the greatest a-priori bound of a product that rounds, `noise` what ONNX Runtime shows against itself.
+ONNX Runtime in float32, or with `--int8` on the same model of bytes, of which `einnet_f32` is the program without a budget; `bound` is the greatest
+a-priori bound of a product that rounds, `noise` what ONNX Runtime shows against itself.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,7 @@ from benchmarks.contest.programs import ROOT, Search, optimized
 from benchmarks.contest.results import text
 from benchmarks.contest.worker import Engine, EngineError, Worker
 from benchmarks.models import SEVEN, build
+from benchmarks.precision.quantised import in_bytes
 from benchmarks.verified import RESULTS
 from einnet.runtime import machine
 
@@ -39,8 +43,14 @@ MODELS: dict[str, dict[str, int]] = {
 }  # fmt: skip
 """What runs by default, with sizes other than the generator's; `bert` is two of its layers."""
 
+BYTES = ("resnet18", "depthwise", "bert", "mlp")
+"""What runs as models of bytes."""
+
+STEPS = (2e-2,)
+"""Of models of bytes: engines that are equally right differ by a step of 8 bits, and seldom by two."""
+
 GENERATOR = {"bert": "transformer"}
-QUICK: dict[str, dict[str, int]] = {"resnet18": {"size": 32}, "bert": {}, "fsrcnn": {"size": 8}, "mlp": {}}
+QUICK: dict[str, dict[str, int]] = {"resnet18": {"size": 32}, "bert": {}, "fsrcnn": {"size": 8}, "mlp": {}, "depthwise": {"size": 32}}
 OTHERS = {"openvino_f32": ("openvino", "openvino"), "openvino_default": ("openvino", "benchmarks.precision.engines:openvino_default"),
           "torch_bf16": ("torch", "benchmarks.precision.engines:torch_bf16")}  # fmt: skip
 """Columns of other engines: the package that they need, and the kind of engine."""
@@ -157,12 +167,13 @@ def instructions(found: Mapping[str, Any]) -> str:
 def chosen(options: argparse.Namespace) -> dict[str, Callable[[], onnx.ModelProto]]:
     """Models by name: those that are named, or all, or the default."""
     sizes = QUICK if options.quick else MODELS
-    names = options.models or ([*SEVEN, *(n for n in MODELS if n not in SEVEN)] if options.all else list(MODELS))
+    usual = BYTES if options.int8 else [*SEVEN, *(n for n in MODELS if n not in SEVEN)] if options.all else list(MODELS)
 
-    def make(name: str) -> Callable[[], onnx.ModelProto]:
-        return lambda: onnx.load(name) if name.endswith(".onnx") else build(GENERATOR.get(name, name), seed=options.seed, **sizes.get(name, {}))
+    def make(name: str) -> onnx.ModelProto:
+        found = onnx.load(name) if name.endswith(".onnx") else build(GENERATOR.get(name, name), seed=options.seed, **sizes.get(name, {}))
+        return in_bytes(found, options.seed) if options.int8 else found
 
-    return {Path(name).stem: make(name) for name in names}
+    return {Path(name).stem: partial(make, name) for name in options.models or usual}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -171,6 +182,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"names or files (default: {', '.join(MODELS)})")
     parser.add_argument("--all", action="store_true", help="the paper's seven, too, at errors 1e-5, 1e-3 and 1e-2")
     parser.add_argument("--quick", action="store_true", help="small sizes, into build/bench")
+    parser.add_argument("--int8", action="store_true", help="the models quantised to bytes, at an error of 2e-2")
     parser.add_argument("--errors", type=float, nargs="+", help="budgets (default: 1e-3 1e-2)")
     parser.add_argument("--time-budget", type=float, default=18.0, help="seconds for each of our optimizations (default: 18)")
     parser.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
@@ -181,8 +193,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--patience", type=float, default=9.0, help="seconds of rounds for a model")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args(arguments)
-    options.errors = options.errors or (ALL_ERRORS if options.all else ERRORS)
-    output = options.output or (ROOT / "build" / "bench" if options.quick else RESULTS) / "precision.json"
+    options.errors = options.errors or (STEPS if options.int8 else ALL_ERRORS if options.all else ERRORS)
+    name = "precision-int8.json" if options.int8 else "precision.json"
+    output = options.output or (ROOT / "build" / "bench" if options.quick else RESULTS) / name
     output.parent.mkdir(parents=True, exist_ok=True)
     place, began = Place(options.threads, tuple(sorted(os.sched_getaffinity(0))[: options.threads])), time.monotonic()
     about = {**description(), "arithmetics": sorted(f for f in machine.cpu_features() if f in ("avx512_bf16", "avx512_fp16") or f.startswith("amx"))}
