@@ -44,7 +44,7 @@ KERNELS: dict[str, Contraction] = {
         dense_view("x", (10, 96)), dense_view("w", (96, 24)), dense_view("y", (10, 24)),
         (Post("add", dense_view("b", (1, 24))), Post("mul", dense_view("b", (1, 24))), Post("relu")), U8I8,
     ),
-    "a part of a buffer": Matmul(View("x", (10, 96), (96, 1), 5), View("w", (96, 24), (24, 1), 7), View("y", (10, 24), (24, 1), 3), arithmetic=U8I8),
+    "a part of a buffer": Matmul(View("x", (10, 96), (100, 1), 5), View("w", (96, 24), (30, 1), 7), View("y", (10, 24), (24, 1), 3), arithmetic=U8I8),
     "convolution": Conv(
         layout("x", (1, 16, 9, 9), NHWC), layout("w", (1, 8, 16, 3, 3)), layout("y", (1, 8, 9, 9), NHWC), (1, 1), (1, 1), (1, 1), (1, 1),
         arithmetic=U8I8,

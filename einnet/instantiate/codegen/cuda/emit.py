@@ -41,6 +41,8 @@ def lower_cuda(op: EOperator, name: str) -> CudaOperator:
 
     Raises BackendError for views that do not fit the expression, tensors of types that are not read, or what takes more than `LONGEST` characters.
     """
+    if op.dtype != "f32":
+        raise BackendError(f"generated kernels for a card write no {op.dtype}: {op.scope.text()}")
     views = dict(op.operands)
     own = {t.name: np.array(t.values, dtype=np.float32).reshape(t.shape) for t in tensors(op.scope).values() if t.values is not None}
     tables = {n: table(views[n], v) for n, v in own.items() if n in views and v.size <= TABLE_SIZE}
