@@ -150,6 +150,7 @@ def output_files(folder: Path, names: list[str]) -> dict[str, Path]:
 def verify(options: argparse.Namespace) -> int:
     """Print the verdict; exit code 1 where it is not "passed"."""
     from einnet.api.load import load_told
+    from einnet.cli.progress import checks
     from einnet.compile.grid.served import GridProgram
     from einnet.compile.ranges.served import RangedProgram
     from einnet.evidence.audit import audit
@@ -159,7 +160,8 @@ def verify(options: argparse.Namespace) -> int:
         return grid.verify(options, stored)
     if isinstance(stored, RangedProgram):
         return ranged.verify(options, stored)
-    verdict = audit(options.model, stored, options.seed)
+    with checks() as tell:
+        verdict = audit(options.model, stored, options.seed, tell)
     if options.json:
         write_json(options.json, verdict)
     if options.json != "-":

@@ -46,9 +46,11 @@ def summary(report: GridReport) -> list[str]:
 
 def verify(options: argparse.Namespace, stored: GridProgram) -> int:
     """Print the verdict; exit code 1 where it is not "passed"."""
+    from einnet.cli.progress import checks
     from einnet.compile.grid.audit_grid import audit_grid
 
-    verdict = audit_grid(options.model, stored, options.seed)
+    with checks() as tell:
+        verdict = audit_grid(options.model, stored, options.seed, tell)
     if options.json:
         write_json(options.json, verdict)
     if options.json != "-":

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from einnet.evidence.report.told import Tell
 from einnet.search.settings import Progress
 
 Report = Callable[[Progress], None]
@@ -60,6 +61,42 @@ def lines(clock: Callable[[], float]) -> Report:
             print(f"einnet: {p.phase}: {detail(p)}", file=sys.stderr, flush=True)
 
     return report
+
+
+@contextmanager
+def checks() -> Iterator[Tell]:
+    """A function that shows what is being checked, as `progress` does."""
+    if not sys.stderr.isatty():
+        yield seldom(time.monotonic)
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+    from rich.progress import SpinnerColumn, TextColumn
+
+    with Bar(SpinnerColumn(), TextColumn("{task.description}"), console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+        task, shown = bar.add_task(""), 0.0
+
+        def tell(what: str) -> None:
+            nonlocal shown
+            bar.update(task, description=f"verify: {what}")
+            if time.monotonic() - shown > INTERVAL_S:
+                bar.refresh()
+                shown = time.monotonic()
+
+        yield tell
+
+
+def seldom(clock: Callable[[], float]) -> Tell:
+    """A function that writes what is being checked to the error stream, at most one line in LINE_S by the clock."""
+    last = clock()
+
+    def tell(what: str) -> None:
+        nonlocal last
+        if clock() - last >= LINE_S:
+            last = clock()
+            print(f"einnet: verify: {what}", file=sys.stderr, flush=True)
+
+    return tell
 
 
 def finding(p: Progress) -> str | None:

@@ -115,9 +115,11 @@ def check(options: argparse.Namespace, text: str, title: str) -> int:
 
 def verify(options: argparse.Namespace, stored: RangedProgram) -> int:
     """Print the verdict; exit code 1 where it is not "passed"."""
+    from einnet.cli.progress import checks
     from einnet.compile.ranges.audit_ranged import audit_ranged
 
-    verdict = audit_ranged(options.model, stored, options.seed)
+    with checks() as tell:
+        verdict = audit_ranged(options.model, stored, options.seed, tell)
     if options.json:
         write_json(options.json, verdict)
     if options.json != "-":

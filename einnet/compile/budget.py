@@ -16,6 +16,7 @@ from einnet.search.time_shares import (
     FINISHING_PART_S,
     FINISHING_RUNS,
     FINISHING_S,
+    KEEPING_SHARE,
     LATE,
     LEAST_RACE_S,
     LEAST_SEARCH_SHARE,
@@ -105,6 +106,10 @@ class Schedule:
         finishing = FINISHING_S + FINISHING_PART_S * parts + weights / FINISHING_BYTES_PER_S + FINISHING_RUNS * run_s + RELOADED * self.reference_s
         timing = min(TIMING_SHARE * self.budget, MOST_TIMING_S)
         return max(self.end - finishing - timing, self.started + LEAST_SEARCH_SHARE * self.budget)
+
+    def kept(self, now: float) -> float:
+        """When what is not proven by then is given up: a share of what is left goes into proofs."""
+        return now + KEEPING_SHARE * max(self.end - now, 0.0)
 
     def stitched(self, now: float) -> float:
         """When copies are to be left out: a share of what is left may go into measuring whether that gains."""

@@ -35,6 +35,7 @@ from einnet.search.time_shares import (
     BUNDLING_SHARE,
     CERTAIN_SHARE_S,
     FIRST_TURNS_SHARE,
+    LEAST_KEEPING_S,
     LEAST_SHARE_S,
     MEASURED_BETWEEN_SHARE,
     MOST_BUNDLE_SHARES,
@@ -112,9 +113,15 @@ class _Search:
         if self.settings.derive and "join" in (self.settings.rules or EXPLORED):
             outcome = self.bundled(outcome, end, searching=len(recalled) < len(expressions))
         with stage("proving"):
-            outcome = keep_proven(outcome, self.settings)
+            outcome = keep_proven(outcome, self.settings, late=self.proofs_end())
         outcome = keep_strict(outcome) if self.settings.strict_nan else outcome
         return replace(outcome, seconds=time.monotonic() - begin)
+
+    def proofs_end(self) -> Callable[[], bool]:
+        """Tells when what is not proven yet is given up; what is forced has all the time that it takes."""
+        clock, begin = self.schedule.clock, time.process_time()
+        until = clock.until(self.schedule.kept(clock.now())) if self.settings.force is None else inf
+        return lambda: time.monotonic() >= until and time.process_time() - begin >= LEAST_KEEPING_S
 
     def notes(self, recalled: int, expressions: int) -> tuple[str, ...]:
         """What a user should know of how so many expressions were searched, of which so many were recalled."""

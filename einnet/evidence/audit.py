@@ -16,6 +16,7 @@ from einnet.evidence.comparison.verdicts import other_model
 from einnet.evidence.examine import Proven, checked, proven, told_constants, told_kernels, told_lifting, told_numbers, trusted
 from einnet.evidence.numbers import SPECIAL, Observed, drawn, unlike
 from einnet.evidence.report.schema import Asked, Report
+from einnet.evidence.report.told import Tell, each, silent
 from einnet.evidence.report.verdict_schema import Derivations, Evidence, Outputs, Verdict
 from einnet.evidence.stored_proofs import Stored
 from einnet.graph.program import Opaque, Program
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def audit(model: Any, stored: Stored, seed: int = 0) -> Verdict:
-    """Verdict as plain data; `passed` where nothing in it is a problem.
+def audit(model: Any, stored: Stored, seed: int = 0, tell: Tell = silent) -> Verdict:
+    """Verdict as plain data; `passed` where nothing in it is a problem. While it works, `tell` is told what is being checked.
 
     `certificate`: derivations proven again, and that they start from the model. `lifting`: the plan's kernels as expressions, proven equal to the
     model's without the derivations, and computed as these say. `constants`: computed again. `kernels`: run alone and compared with their
@@ -42,10 +43,11 @@ def audit(model: Any, stored: Stored, seed: int = 0) -> Verdict:
     """
     if isinstance(stored.record, Report) and stored.record.kept_whole:
         return audit_whole(model, stored)
+    tell("the model")
     session = same_signature(model, stored)
     program = prepared(model, stored)
     plan = stored.plan
-    certificate = audit_certificate(program, stored)
+    certificate = audit_certificate(program, stored, tell)
     certificate["problems"] = other_model(model, stored.path, stored.record.digest) + certificate["problems"]
     reference = beside(session, stored, seed)
     del session  # what both take together may be more memory than there is
@@ -54,11 +56,11 @@ def audit(model: Any, stored: Stored, seed: int = 0) -> Verdict:
         certificate["problems"] += problems
         numbers["bound"] = 0.0
     else:
-        found = proven(program, plan, [entry.derivation for entry in stored.certificate.entries])
+        found = proven(program, plan, [entry.derivation for entry in stored.certificate.entries], tell)
         evidence = of_plan(program, found)
         evidence["lifting"]["problems"] += stored.overlaps()
-        evidence["kernels"] = told_kernels(plan, stored.runner, seed=seed)
-        numbers, trust = audit_numbers(program, stored, reference, found, seed), trusted(program, plan, stored.vendor)
+        evidence["kernels"] = told_kernels(plan, stored.runner, seed=seed, tell=tell)
+        numbers, trust = audit_numbers(program, stored, reference, found, seed, tell=tell), trusted(program, plan, stored.vendor)
     told = (certificate, evidence.get("lifting"), evidence.get("constants"), evidence.get("kernels"))
     passed = numbers["passed"] and not any(part["problems"] for part in told if part is not None)
     return {
@@ -154,13 +156,13 @@ def is_window(derivation: Derivation) -> bool:
     return any(s.rule == "bundle" for s in derivation.steps)
 
 
-def audit_certificate(program: Program, stored: Stored) -> Derivations:
+def audit_certificate(program: Program, stored: Stored, tell: Tell = silent) -> Derivations:
     """Prove every step again, look for every start among the model's own expressions, and for a derivation of each changed subprogram."""
     expressions = {part.key for part in subprograms(program)} | bundle_keys(program)
     problems: list[str] = []
     entries, proven = stored.certificate.entries, []
     starts = [anonymous(entry.derivation.start).key for entry in entries]
-    for number, (start, entry) in enumerate(zip(starts, entries, strict=True), 1):
+    for number, (start, entry) in enumerate(zip(starts, each(entries, "derivation", tell), strict=True), 1):
         if start not in expressions:
             problems.append(f"derivation {number} starts from an expression that the model does not have: {entry.derivation.start.text()}")
         try:
@@ -237,7 +239,8 @@ def beside(session: Session, stored: Stored, seed: int) -> Reference:
 
 
 def audit_numbers(
-    program: Program, stored: Stored, reference: Reference, found: Proven | None, seed: int, observed: Observed | None = None
+    program: Program, stored: Stored, reference: Reference, found: Proven | None, seed: int, observed: Observed | None = None,
+    tell: Tell = silent,
 ) -> Outputs:
     """Run the program beside ONNX Runtime; and, where it was lifted, every subprogram beside its expression."""
     from einnet.evidence.comparison.verify import compare_outputs, stepped
@@ -257,7 +260,7 @@ def audit_numbers(
             problems.append(f"outputs on {draw} inputs are {compared.max_rel:.3g} of max|y| from ONNX Runtime's; allowed is {limit:g}")
     if found is not None:
         engine = CUT_OFF if observed else 0.0
-        told["subprograms"] = numbers = told_numbers(program, found, observed or stored.observing(found.lifting), inputs, seed, engine)
+        told["subprograms"] = numbers = told_numbers(program, found, observed or stored.observing(found.lifting), inputs, seed, engine, tell)
         problems += numbers["problems"]
     special = {draw: unlike(stored.tried(drawn(inputs, draw))[0], expected[draw]) for draw in SPECIAL}
     return {**told, "draws": list(BESIDE), "special": special, "problems": problems, "passed": told["passed"] and not problems}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from einnet.evidence.report.told import Tell, each, silent
 from einnet.expr.nodes import Scope, Tensor, is_weight, tensors
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.program import Program
@@ -34,7 +35,7 @@ class Recomputed:
         return self.same + self.computed + self.tables
 
 
-def recomputed(program: Program, plan: Plan) -> Recomputed:
+def recomputed(program: Program, plan: Plan, tell: Tell = silent) -> Recomputed:
     """Every constant of the plan beside what it is said to be: a weight of the model, or the value of an expression over such.
 
     A constant of a bilinear algorithm, whose values stand in the expressions of the kernels that read it, is compared where these are lifted.
@@ -42,9 +43,7 @@ def recomputed(program: Program, plan: Plan) -> Recomputed:
     known = program.tensors()
     found = Recomputed()
     carried = {view.buffer for k in plan.kernels if isinstance(k, EOperator) for view in valued_views(k)}
-    for buffer in plan.buffers:
-        if buffer.role != "constant":
-            continue
+    for buffer in each([b for b in plan.buffers if b.role == "constant"], "constant", tell):
         name, held = buffer.name, np.asarray(plan.constants[buffer.name]).reshape(-1)
         if name in plan.expressions:
             problem = differs(plan.expressions[name], held, program.weights, known, plan.constants)

@@ -18,6 +18,7 @@ from einnet.evidence.exercise import Runner, distinct, exercise
 from einnet.evidence.lift import Lifting, lift
 from einnet.evidence.numbers import DRAWS, Observed, compare
 from einnet.evidence.prove import CHAIN, NORMAL, POINTS, Known, Verdict, prove
+from einnet.evidence.report.told import Tell, silent
 from einnet.evidence.report.verdict_schema import Constants, Kernels, Lifted, Numbers
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.nodes import Call, Scope, children, walk
@@ -42,11 +43,11 @@ class Proven:
     verdicts: tuple[Verdict, ...]
 
 
-def proven(program: Program, plan: Plan, derivations: Sequence[Derivation]) -> Proven:
+def proven(program: Program, plan: Plan, derivations: Sequence[Derivation], tell: Tell = silent) -> Proven:
     """A plan lifted and proven to be the model, by way of no derivation, and to be computed as the derivations say."""
-    constants = recomputed(program, plan)
+    constants = recomputed(program, plan, tell)
     lifting = lift(program, plan, constants.values)
-    return Proven(constants, lifting, tuple(prove(lifting, known(derivations))))
+    return Proven(constants, lifting, tuple(prove(lifting, known(derivations), tell=tell)))
 
 
 def known(derivations: Sequence[Derivation]) -> dict[str, Known]:
@@ -105,10 +106,10 @@ def told_constants(result: Recomputed) -> Constants:
     return {"constants": count, "weights": result.same, "computed": result.computed, "tables": result.tables, "problems": result.problems}
 
 
-def told_kernels(plan: Plan, runner: Runner, places: Sequence[int] | None = None, seed: int = 0) -> Kernels:
+def told_kernels(plan: Plan, runner: Runner, places: Sequence[int] | None = None, seed: int = 0, tell: Tell = silent) -> Kernels:
     """Distinct kernels that were run alone, by kind, and how many of them bit for bit."""
     chosen = list(distinct(plan)) if places is None else places
-    found = exercise(plan, runner, chosen, seed)
+    found = exercise(plan, runner, chosen, seed, tell)
     problems = [f"kernel {e.place} ({type(plan.kernels[e.place]).__name__}) {e.problem}" for e in found if e.problem]
     kinds = Counter(e.kind for e in found)
     exact = sum(e.exact and not e.problem for e in found)
@@ -125,10 +126,10 @@ def told_kernels(plan: Plan, runner: Runner, places: Sequence[int] | None = None
 
 
 def told_numbers(
-    program: Program, result: Proven, observed: Observed, inputs: Mapping[str, Array], seed: int = 0, cut_off: float = 0.0
+    program: Program, result: Proven, observed: Observed, inputs: Mapping[str, Array], seed: int = 0, cut_off: float = 0.0, tell: Tell = silent
 ) -> Numbers:
     """Every subprogram's numbers within its own bound, draw by draw; `cut_off` as in `limits.Bounded`."""
-    found = [compare(program, result.lifting, observed, inputs, draw, seed, cut_off) for draw in DRAWS]
+    found = [compare(program, result.lifting, observed, inputs, draw, seed, cut_off, tell) for draw in DRAWS]
     problems = [p for c in found for p in c.problems]
     return {
         "draws": [c.draw for c in found],

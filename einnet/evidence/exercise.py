@@ -16,6 +16,7 @@ import numpy as np
 from einnet.evidence.contents import part
 from einnet.evidence.limits import bounded_at, some_points
 from einnet.evidence.meaning import meaning
+from einnet.evidence.report.told import Tell, each, silent
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.index import bounds
 from einnet.expr.nodes import Add, Body, Call, Const, Mul, Read, Scope, Select, Tensor, Val, tensors
@@ -59,10 +60,10 @@ class Exercised:
     problem: str = ""
 
 
-def exercise(plan: Plan, runner: Runner, places: Sequence[int] | None = None, seed: int = 0) -> list[Exercised]:
+def exercise(plan: Plan, runner: Runner, places: Sequence[int] | None = None, seed: int = 0, tell: Tell = silent) -> list[Exercised]:
     """Every kernel that has an expression, run alone and compared; `places` in the plan if not all."""
     chosen = range(len(plan.kernels)) if places is None else places
-    return [exercise_one(plan, n, runner, seed) for n in chosen if not isinstance(plan.kernels[n], OpaqueCall)]
+    return [exercise_one(plan, n, runner, seed) for n in each(chosen, "kernel", tell) if not isinstance(plan.kernels[n], OpaqueCall)]
 
 
 def exercise_one(plan: Plan, place: int, runner: Runner, seed: int) -> Exercised:

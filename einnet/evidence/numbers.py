@@ -15,6 +15,7 @@ import numpy as np
 from einnet.evidence.exercise import within
 from einnet.evidence.lift import Claim, Lifted, Lifting
 from einnet.evidence.limits import bounded_at, some_points
+from einnet.evidence.report.told import Tell, each, silent
 from einnet.expr.nodes import tensors
 from einnet.expr.values.bodies import numerator
 from einnet.graph.program import Program
@@ -83,7 +84,8 @@ def same(what: Callable[[Array], Array], one: Array, other: Array) -> bool:
 
 
 def compare(
-    program: Program, lifting: Lifting, observed: Observed, inputs: Mapping[str, Array], draw: str, seed: int = 0, cut_off: float = 0.0
+    program: Program, lifting: Lifting, observed: Observed, inputs: Mapping[str, Array], draw: str, seed: int = 0, cut_off: float = 0.0,
+    tell: Tell = silent,
 ) -> Compared:
     """Every lifted subprogram beside its expression, on inputs by their names in the model. A part of a model reads what it `observed`, too."""
     given = drawn(inputs, draw)
@@ -92,7 +94,7 @@ def compare(
     own = {tensor: given[name] for tensor, name in names.items() if name in given}
     arrays = {**{name: np.asarray(w) for name, w in program.weights.items()}, **own, **held}
     found = Compared(draw)
-    for lifted in lifting.computed():
+    for lifted in each(lifting.computed(), f"numbers of {draw} inputs, subprogram", tell):
         if lifted.output not in held or not lifted.claims:
             found.not_compared.append(lifted.output)
             continue

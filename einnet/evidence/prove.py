@@ -13,6 +13,7 @@ from einnet.derivation.steps import Derivation, replace_at
 from einnet.errors import CertificateError
 from einnet.evidence.lift import Lifted, Lifting
 from einnet.evidence.normal import with_unit_reads
+from einnet.evidence.report.told import Tell, each, silent
 from einnet.evidence.sides import MOST_TERMS, equal_by_parts, grouped, same_form
 from einnet.expr.nodes import Scope, nested, tensors
 from einnet.expr.normal.limits import at_most
@@ -50,12 +51,12 @@ class Verdict:
     details: str = ""
 
 
-def prove(lifting: Lifting, known: Mapping[str, Known], until: float = inf) -> list[Verdict]:
+def prove(lifting: Lifting, known: Mapping[str, Known], until: float = inf, tell: Tell = silent) -> list[Verdict]:
     """A verdict for each lifted tensor, as far as time.monotonic() is `until` then.
 
     `known` are the derivations by the key of what they start from, its tensors named by occurrence.
     """
-    return [verdict(lifted, known) for lifted in lifting.found.values() if time.monotonic() < until]
+    return [verdict(lifted, known) for lifted in each([*lifting.found.values()], "subprogram", tell) if time.monotonic() < until]
 
 
 def verdict(lifted: Lifted, known: Mapping[str, Known]) -> Verdict:

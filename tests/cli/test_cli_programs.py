@@ -25,6 +25,7 @@ from einnet.compile.targets import stored
 from einnet.derivation.checker.check import check
 from einnet.evidence.pages.verdict import verdict
 from einnet.evidence.report.schema import Report
+from einnet.evidence.report.told import each
 from einnet.records import read_text
 from tests.models import dynamic_batch, random_inputs, tiny, two_layers
 
@@ -187,6 +188,17 @@ def test_progress_line():
     assert progress.finding(progress.Progress("search", 2, 17, 300)) is None
     with progress.progress(quiet=True) as report:
         assert report is None
+
+
+def test_what_is_being_verified_is_a_line_now_and_then(capsys):
+    """A kernel a second: a line every ten of them."""
+    now = 0.0
+    tell = progress.seldom(lambda: now)
+    for n in each(range(25), "kernel", tell):
+        now = float(n)
+    with progress.checks() as quiet:
+        quiet("kernel 1 of 1")
+    assert capsys.readouterr().err.splitlines() == [f"einnet: verify: kernel {n} of 25" for n in (12, 22)]
 
 
 def test_progress_without_a_terminal_is_a_line_now_and_then(capsys):

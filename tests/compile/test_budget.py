@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
+from unittest.mock import Mock
 
 import pytest
 
 from einnet.compile import program_search as pipeline
-from einnet.compile.budget import Schedule
+from einnet.compile.budget import Clock, CountedClock, Schedule
 from einnet.compile.program_search import search
 from einnet.expr.notation.text import parse
 from einnet.graph.onnx.importer import load
@@ -62,10 +63,30 @@ def test_the_end_takes_longer_for_more_parts_weights_and_slower_models() -> None
     assert schedule.searched(program, 100, 0.001) < quick
     assert schedule.searched(program, 3, 1.0) < quick
     assert schedule.searched(program, 3, 1e6) == 130, "half of the time is for the search in any case"
+    assert (schedule.kept(110.0), schedule.kept(170.0)) == (140, 170)
     assert schedule.timing_s(115.0) == 20
     assert schedule.timing_s(150.0) == pytest.approx(7)
     assert schedule.timing_s(170.0) == 2.5
     assert Schedule(100.0, 60.0, reference_s=2.0).race_s > 16 > schedule.race_s > 0.5
+
+
+def test_proofs_end_by_the_clock_and_after_some_work_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the processor has worked little when time is over; states that are counted are no time, and what is forced has no end."""
+    passed, worked = 100.0, 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: passed)
+    monkeypatch.setattr(time, "process_time", lambda: worked)
+
+    def end(settings: Settings, clock: Clock) -> Callable[[], bool]:
+        return pipeline._Search(Mock(), settings, Mock(), Schedule(clock.now() - 90.0, 100.0, clock=clock), Mock()).proofs_end()
+
+    late, counted, forced = end(Settings(), Clock()), end(Settings(), CountedClock()), end(Settings(force=0), Clock())
+    assert not late()
+    passed, worked = 106.5, 1.0
+    assert not late()
+    worked = 6.0
+    assert late() and not counted() and not forced()
+    passed = 105.0
+    assert not late()
 
 
 def test_an_original_that_was_not_measured_is_beaten_only_by_what_was() -> None:

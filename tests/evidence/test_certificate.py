@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -14,6 +15,7 @@ from einnet.evidence.certificate import Certificate, Entry, everywhere, proofs, 
 from einnet.evidence.sound import keep_proven
 from einnet.expr.notation.text import parse
 from einnet.expr.resize import Resize
+from einnet.search.candidates import Choice
 from einnet.search.forms import Form
 from einnet.search.outcome import Outcome, Result
 from einnet.search.resize import resized_form, resized_step
@@ -77,12 +79,18 @@ def test_a_form_that_is_taken_to_another_size_is_not_proven_again():
     assert "the two sides differ" in str(at.disproven(wrong, form))
 
 
-def outcome_of(*steps: Step, key: str = "part"):  # type: ignore[no-untyped-def]
-    """An outcome with one changed subprogram whose derivation has some steps."""
+def part_of(*steps: Step, key: str = "part", gain: float = 1.0) -> Result:
+    """A changed subprogram whose derivation has some steps, and which is so many seconds faster by it."""
     form = Mock(derivation=Derivation(steps[0].before, steps), steps=steps, matches=())
-    best, original = Mock(form=form), Mock(form=Mock(steps=(), derivation=Derivation(steps[0].before)))
-    part = Result(Mock(key=key), {}, Mock(best=best, original=original))
-    return Outcome(Mock(), (part,))
+    best, original = Mock(form=form, cost=1.0), Mock(form=Mock(steps=(), derivation=Derivation(steps[0].before)), cost=1.0 + gain)
+    found = Mock(key=key)
+    found.output.name = key
+    return Result(found, {}, Mock(best=best, original=original))
+
+
+def outcome_of(*steps: Step, key: str = "part") -> Outcome:
+    """An outcome with one changed subprogram whose derivation has some steps."""
+    return Outcome(Mock(), (part_of(*steps, key=key),))
 
 
 def step(before: str, after: str, kind: str = "reassociation", bound: float | None = None) -> Step:
@@ -108,6 +116,41 @@ def test_only_what_is_proven_and_of_an_allowed_class_is_used(steps: list[Step], 
     (part,) = outcome.results
     assert part.use_original == bool(why)
     assert (why in " ".join(outcome.notes)) if why else not outcome.notes
+
+
+def after(count: int) -> Callable[[], bool]:
+    """A clock that goes on by a second whenever it is asked: late after so many."""
+    seconds = iter(range(100))
+    return lambda: next(seconds) >= count
+
+
+def test_what_is_not_proven_in_time_is_not_used() -> None:
+    """There is time for two derivations: what gains most is proven, the rest falls back."""
+    gains = {"little": 1.0, "most": 5.0, "none": 0.0, "much": 4.0, "twice": 3.0}
+    parts = [part_of(PROVEN, key=key, gain=gain) for key, gain in gains.items()]
+    outcome = Outcome(Mock(), (*parts, parts[-1]))
+    kept = keep_proven(outcome, Settings(), late=after(2))
+    assert set(kept.changed) == {"twice", "most"} and kept.kept == {"little", "none", "much"}
+    assert kept.notes == ("there was no time to prove what was derived for much, little, none: the model's own operators are kept",)
+    assert keep_proven(outcome, Settings()).changed == outcome.changed
+    assert not keep_proven(outcome, Settings(), late=after(0)).changed
+
+
+def test_what_fails_in_time_is_told_as_before() -> None:
+    outcome = Outcome(Mock(), (part_of(FALSE, key="false", gain=2.0), part_of(PROVEN, key="right")))
+    kept = keep_proven(outcome, Settings(), late=after(2))
+    assert set(kept.changed) == {"right"}
+    assert len(kept.notes) == 1 and "false: what was derived is not proven" in kept.notes[0]
+
+
+def test_own_operators_are_proven_however_late_it_is() -> None:
+    """They are what is fallen back on: an expression whose simplification does not hold runs as it is written."""
+    original = Mock(form=Mock(derivation=Derivation(FALSE.before, (FALSE,)), steps=(FALSE,)), cost=1.0)
+    part = Result(Mock(key="part"), {}, Choice(FALSE.before, [original], original, original))
+    kept = keep_proven(Outcome(Mock(), (part,)), Settings(), late=after(0))
+    (found,) = kept.results
+    assert found.choice.original is not original and not found.changed
+    assert "it runs as it is written" in kept.notes[0]
 
 
 def test_classes_that_the_checker_found_are_counted() -> None:

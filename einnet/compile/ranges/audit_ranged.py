@@ -18,6 +18,7 @@ from einnet.evidence.certificate import proofs
 from einnet.evidence.comparison.verdicts import other_model
 from einnet.evidence.comparison.verify import compare_outputs, random_values
 from einnet.evidence.examine import proven, told_constants, told_kernels, told_lifting, told_numbers
+from einnet.evidence.report.told import Tell, silent
 from einnet.evidence.running import OnProcessor
 from einnet.graph.bundle import bundles
 from einnet.graph.dimension import Dimension
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from einnet.runtime.ort import Session
 
 
-def audit_ranged(model: Any, stored: RangedProgram, seed: int = 0) -> dict[str, Any]:
+def audit_ranged(model: Any, stored: RangedProgram, seed: int = 0, tell: Tell = silent) -> dict[str, Any]:
     """Verdict as plain data: `certificate`, `sizes` (by size: errors, and the evidence for its plan, or that it runs whole) and `passed`.
 
     A derivation is a problem where a step of it does not hold at a size, and where it starts from an expression that the model does not have there.
@@ -49,12 +50,12 @@ def audit_ranged(model: Any, stored: RangedProgram, seed: int = 0) -> dict[str, 
     certificate = audit_certificate(stored, family)
     measured = [found.report for found in stored.record.sizes.values() if found.report]
     certificate["problems"] += other_model(source.model, stored.path, measured[0].digest if measured else None)
-    sizes = {str(size): audit_size(source.model, stored, family.at(size).program, session, size, seed) for size in stored.sizes}
+    sizes = {str(size): audit_size(source.model, stored, family.at(size).program, session, size, seed, tell) for size in stored.sizes}
     passed = not certificate["problems"] and all(found["passed"] for found in sizes.values())
     return {"model": str(model), "program": str(stored.path), "certificate": certificate, "sizes": sizes, "passed": passed}
 
 
-def audit_size(model: Any, stored: RangedProgram, program: Program, session: Session, size: int, seed: int) -> dict[str, Any]:
+def audit_size(model: Any, stored: RangedProgram, program: Program, session: Session, size: int, seed: int, tell: Tell) -> dict[str, Any]:
     """The errors of the program for one size, and the evidence for its plan."""
     executable = stored.ranged.executable(size)
     plan = executable.plan
@@ -73,8 +74,8 @@ def audit_size(model: Any, stored: RangedProgram, program: Program, session: Ses
     parts: dict[str, Any] = {
         "lifting": told_lifting(program, lifted),
         "constants": told_constants(lifted.constants),
-        "kernels": told_kernels(plan, runner, seed=seed),
-        "subprograms": told_numbers(program, lifted, runner.observing(places), values, seed),
+        "kernels": told_kernels(plan, runner, seed=seed, tell=tell),
+        "subprograms": told_numbers(program, lifted, runner.observing(places), values, seed, tell=tell),
     }
     problems = [p for part in parts.values() for p in part["problems"]] + without_derivation(stored, derivations, size)
     return {**found, "whole": False, **parts, "problems": problems, "passed": found["passed"] and not problems}
