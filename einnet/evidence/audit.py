@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from einnet.evidence.report.told import Tell, each, silent
 from einnet.evidence.report.verdict_schema import Derivations, Evidence, Outputs, Verdict
 from einnet.evidence.stored_proofs import Stored
 from einnet.graph.program import Opaque, Program
-from einnet.graph.split import anonymous, subprograms
+from einnet.graph.split import Piece, Subprogram, anonymous, pieces
 from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.records import as_json, changed
 from einnet.search.settings import tolerance
@@ -47,7 +48,8 @@ def audit(model: Any, stored: Stored, seed: int = 0, tell: Tell = silent) -> Ver
     session = same_signature(model, stored)
     program = prepared(model, stored)
     plan = stored.plan
-    certificate = audit_certificate(program, stored, tell)
+    parts = pieces(program)
+    certificate = audit_certificate(program, parts, stored, tell)
     certificate["problems"] = other_model(model, stored.path, stored.record.digest) + certificate["problems"]
     reference = beside(session, stored, seed)
     del session  # what both take together may be more memory than there is
@@ -56,7 +58,7 @@ def audit(model: Any, stored: Stored, seed: int = 0, tell: Tell = silent) -> Ver
         certificate["problems"] += problems
         numbers["bound"] = 0.0
     else:
-        found = proven(program, plan, [entry.derivation for entry in stored.certificate.entries], tell)
+        found = proven(program, plan, [entry.derivation for entry in stored.certificate.entries], tell, parts)
         evidence = of_plan(program, found)
         evidence["lifting"]["problems"] += stored.overlaps()
         evidence["kernels"] = told_kernels(plan, stored.runner, seed=seed, tell=tell)
@@ -156,9 +158,10 @@ def is_window(derivation: Derivation) -> bool:
     return any(s.rule == "bundle" for s in derivation.steps)
 
 
-def audit_certificate(program: Program, stored: Stored, tell: Tell = silent) -> Derivations:
+def audit_certificate(program: Program, parts: Sequence[Piece], stored: Stored, tell: Tell = silent) -> Derivations:
     """Prove every step again, look for every start among the model's own expressions, and for a derivation of each changed subprogram."""
-    expressions = {part.key for part in subprograms(program)} | bundle_keys(program)
+    own = [part for part in parts if isinstance(part, Subprogram)]
+    expressions = {part.key for part in own} | bundle_keys(program, own)
     problems: list[str] = []
     entries, proven = stored.certificate.entries, []
     starts = [anonymous(entry.derivation.start).key for entry in entries]

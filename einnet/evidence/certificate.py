@@ -17,7 +17,7 @@ from einnet.expr.resize import Resize
 from einnet.graph.bundle import Bundle, bundles
 from einnet.graph.program import Program
 from einnet.graph.rewrite import exchange_in
-from einnet.graph.split import subprograms
+from einnet.graph.split import Subprogram
 
 if TYPE_CHECKING:
     from einnet.search.outcome import Outcome
@@ -125,6 +125,6 @@ def window_derivations(bundle: Bundle) -> list[Derivation]:
     return found
 
 
-def bundle_keys(program: Program) -> set[str]:
-    """Keys of the expressions of all bundles that a program has."""
-    return {b.joint.key for b in bundles(program, subprograms(program))}
+def bundle_keys(program: Program, parts: list[Subprogram]) -> set[str]:
+    """Keys of the expressions of all bundles that a program of these subprograms has."""
+    return {b.joint.key for b in bundles(program, parts)}

@@ -23,7 +23,7 @@ from einnet.evidence.report.verdict_schema import Constants, Kernels, Lifted, Nu
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.nodes import Call, Scope, children, walk
 from einnet.graph.program import Opaque, Program
-from einnet.graph.split import Subprogram, anonymous
+from einnet.graph.split import Piece, Subprogram, anonymous
 from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall, Plan, VendorKernel
 from einnet.instantiate.kernels.arithmetics import F32
 from einnet.instantiate.kernels.contractions import arithmetic_of
@@ -43,10 +43,12 @@ class Proven:
     verdicts: tuple[Verdict, ...]
 
 
-def proven(program: Program, plan: Plan, derivations: Sequence[Derivation], tell: Tell = silent) -> Proven:
-    """A plan lifted and proven to be the model, by way of no derivation, and to be computed as the derivations say."""
+def proven(
+    program: Program, plan: Plan, derivations: Sequence[Derivation], tell: Tell = silent, parts: Sequence[Piece] | None = None
+) -> Proven:
+    """A plan lifted and proven to be the model, by way of no derivation, and to be computed as the derivations say; `parts` as `lift` takes them."""
     constants = recomputed(program, plan, tell)
-    lifting = lift(program, plan, constants.values)
+    lifting = lift(program, plan, constants.values, parts)
     return Proven(constants, lifting, tuple(prove(lifting, known(derivations), tell=tell)))
 
 
