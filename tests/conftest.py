@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections import Counter
 from typing import Any
@@ -36,6 +37,25 @@ def _no_takeover():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("einnet.compile.targets.cpu.contest.behind", lambda times: False)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def measure_machine():
+    """The function that measures the machine. In its place stands one machine, about a core of today: estimates depend on none, and no database
+    begins with a measurement."""
+    from einnet.runtime.cpu import roofline
+
+    one = roofline.Machine(peak=6e10, bandwidth=8e9, launch=2e-6)
+    with pytest.MonkeyPatch.context() as patch:
+        measure = roofline.measure_machine
+        patch.setattr(roofline, "measure_machine", lambda threads: (one, True))
+        yield measure
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now lives as long as the run: the garbage collector need not go through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

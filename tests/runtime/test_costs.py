@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,12 @@ def test_without_measuring_everything_is_estimated(database: ProfileDatabase, mo
     assert not [d for d, _ in database.rows() if "eoperator" in d], "estimates are not stored"
     monkeypatch.setattr(roofline, "measure_machine", lambda threads: pytest.fail("measured again"))
     assert CpuCost(1, database, measure=False).machine == machine
+
+
+def test_the_machine_is_measured_by_three_products(measure_machine: Callable[[int], tuple[roofline.Machine, bool]]) -> None:
+    """A core does between a tenth of a thousand million operations in a second and ten thousand times as many, and starts a kernel within 10 ms."""
+    found, _ = measure_machine(1)
+    assert 1e8 < found.peak < 1e12 and 1e7 < found.bandwidth < 1e12 and 0 < found.launch < 1e-2
 
 
 def test_a_product_that_beats_the_peak_corrects_it(database: ProfileDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
