@@ -125,8 +125,8 @@ class Settings:
 
     @property
     def tables(self) -> bool:
-        """Weights may be read as products of smaller tables, which are not quite they: with derivations of class precision."""
-        return self.derive and self.target == "native" and self.allow == KINDS[-1]
+        """Weights may be read as products of smaller tables, which are not quite they: with derivations of class precision, where NaN may spread."""
+        return self.derive and self.target == "native" and self.allow == KINDS[-1] and not self.strict_nan
 
 
 class Arguments(TypedDict, total=False):

@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from einnet.evidence.comparison.finite import assumptions
 from einnet.expr.nodes import Scope, reads
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.long_filters import SAMPLE, filter_of, long_filters
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
+from einnet.search.outcome import Outcome
+from einnet.search.settings import Settings
 from einnet.search.work import flops
 from tests.graph.cases import build, node, reference, run_opaque, values
 
@@ -75,6 +78,17 @@ def test_what_does_not_pay_or_skips_places_stays(data: tuple[int, ...], taps: tu
 
 def test_without_leave_nothing_is_changed() -> None:
     assert not changed(prepare(load(model("shorter than the data")[0])))
+
+
+def test_that_nan_reaches_further_is_told_and_excluded() -> None:
+    given, x = model("shorter than the data")
+    program = prepare(load(given), tables=True)
+    assert program.spreads == ("Conv 'Conv_y'",)
+    x["x"][0, 0, 0] = np.nan
+    found, wanted = (interpret(prepare(load(given), tables=t), x, run_opaque)["y"] for t in (True, False))
+    assert np.isnan(found[0, 0]).all() and np.isnan(wanted[0, 0]).sum() == 1 and not np.isnan(found[0, 1]).any()
+    assert any("by waves: Conv 'Conv_y'" in line for line in assumptions(Outcome(program, ())))
+    assert Settings(allow="precision").tables and not Settings(allow="precision", strict_nan=True).tables
 
 
 def test_products_grow_little_faster_than_the_length() -> None:

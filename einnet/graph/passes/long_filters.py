@@ -4,7 +4,7 @@ A sum that reads its data at a place that a loop and a sum move alike has in the
 t further is e(f,t)*e(f,u). So Σ[u] x[u]*e(f,u), once for all t and for all filters, times the filter's number h(f), and Σ[f] e(f,t) of that, is the
 sum. The tables are dense here: that they are products of smaller ones is found from their values (`factor_tables`), as of any other.
 
-Numbers change by the rounding of the tables, so this is done where steps of the class `precision` are allowed.
+Numbers change by the rounding of the tables, so this is done where steps of the class `precision` are allowed; and a NaN reaches all of a row.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ def long_filters(program: Program) -> Program:
     """Nodes that are such sums, where that takes fewer products, as three: what the waves are of the data, of the results, and the results."""
     fresh_name, weights = Fresh(program), dict(program.weights)
     nodes: list[ProgramNode] = []
+    spreads = list(program.spreads)
     for node in program.nodes:
         found = filter_of(node.scope, program.weights) if isinstance(node, Node) else None
         made = in_waves(node, found, program.weights, fresh_name) if isinstance(node, Node) and found else None
@@ -90,7 +91,8 @@ def long_filters(program: Program) -> Program:
         else:
             nodes += made[0]
             weights |= made[1]
-    return replace(program, nodes=tuple(nodes), weights=weights)
+            spreads += node.origin[:1]
+    return replace(program, nodes=tuple(nodes), weights=weights, spreads=tuple(spreads))
 
 
 def filter_of(scope: Scope, weights: Mapping[str, np.ndarray]) -> Filter | None:
