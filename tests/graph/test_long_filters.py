@@ -69,6 +69,7 @@ def test_tables_of_waves_are_products_of_smaller_ones() -> None:
 @pytest.mark.parametrize(("data", "taps", "told"), [
     ((1, 2, 700), (2, 1, 100), {"group": 2}), ((1, 2, 900), (2, 1, 400), {"group": 2, "strides": [2]}),
     ((1, 2, 900), (2, 1, 300), {"group": 2, "dilations": [2]}), ((1, 2, 260), (2, 1, 256), {"group": 2}),
+    ((1, 1, 6000), (1, 1, 6000), {"pads": [5999, 0]}),
 ])  # fmt: skip
 def test_what_does_not_pay_or_skips_places_stays(data: tuple[int, ...], taps: tuple[int, ...], told: dict[str, Any]) -> None:
     x = {"x": values(data)}

@@ -18,6 +18,7 @@ import numpy as np
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Iter, Mul, Read, Scope, Tensor, fresh, indices, make_mul
 from einnet.graph.operators.fourier import waves
+from einnet.graph.passes.factor_tables import MOST_ELEMENTS
 from einnet.graph.passes.table_factors import ROUNDING
 from einnet.graph.program import Node, Program, ProgramNode
 from einnet.graph.rewrite import Fresh
@@ -132,7 +133,10 @@ def filters(scope: Scope, x: Read, k: Read) -> Iterator[Filter]:
 
 
 def pays(scope: Scope, f: Filter) -> bool:
-    """There are far fewer products, if the tables of waves are sums of a few, a logarithm often."""
+    """There are far fewer products, if the tables of waves are sums of a few, a logarithm often; and no table is too large to be looked at."""
+    filters = prod(f.k.base.shape) // f.s.extent if isinstance(f.k.base, Tensor) else 1
+    if (f.circle + 2) * max(f.width, f.t.extent, 2 * filters) > MOST_ELEMENTS:
+        return False
     direct = prod(i.extent for i in (*scope.loops, *scope.sums))
     rows = prod(f.shape) // f.length + prod(scope.shape) // f.t.extent
     between = 2 * f.circle * (direct // (f.t.extent * f.s.extent))
