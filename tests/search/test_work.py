@@ -8,7 +8,8 @@ from einnet.expr.notation.text import parse
 from einnet.search.forms import Form, effort
 from einnet.search.space import Options, Space
 from einnet.search.work import MACHINE, cost, streamed
-from tests.search.goldens import BAND, BAND_SUM, BANDS, block_band, matmuls
+from tests.search.goldens import BAND, BAND_SUM, BANDS, LIMIT, MASKED, MASKS, ROOM, block_band, both_banded, matmuls
+from tests.search.test_space import OPERATORS, options
 
 
 def test_a_row_times_its_window_takes_every_element_anew() -> None:
@@ -44,3 +45,16 @@ def test_blocks_of_a_band_promise_more_than_its_rows(text: str, kind: str, sizes
     blocks = [effort(f) for f in forms if block_band(kind)(f, sizes)]
     rows = [effort(f) for f in forms if rows_only(f)]
     assert blocks and rows and min(blocks) < min(rows)
+
+
+def test_blocks_of_masked_attention_are_among_the_first_to_be_made() -> None:
+    sizes = MASKS[1]
+    forms = Space(Options(max_depth=6, states=LIMIT - ROOM)).forms(parse(MASKED.format(**sizes)))
+    assert len(forms) > 100
+    assert any(both_banded(f, sizes) for f in sorted(forms, key=effort)[:16])
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_what_some_states_find_twice_as_many_find_too(name: str) -> None:
+    best = [min(map(effort, Space(options(7, states=states)).forms(parse(OPERATORS[name])))) for states in (5, 10, 20, 40, 80)]
+    assert best == sorted(best, reverse=True)
