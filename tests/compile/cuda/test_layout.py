@@ -60,7 +60,7 @@ def test_nothing_is_searched_where_there_is_one_order(monkeypatch):
     assert in_order(load(upwards()), Settings(backend="cuda", derive=False), cost, False)[1] is False
 
 
-def test_what_a_search_one_step_deep_finds_decides():
+def test_what_a_search_in_a_share_of_the_budget_finds_decides():
     """The order that is taken is predicted to take no longer than the other one, and costs less than its own operators."""
     program, cost = load(upwards()), CudaCost(shipped())
     taken = {last: layout.seconds(prepare(program, permuted=last), SETTINGS, cost) for last in (False, True)}

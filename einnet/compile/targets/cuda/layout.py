@@ -15,15 +15,15 @@ from einnet.search.settings import Settings
 GAIN = 0.03
 """Share of the predicted time by which the other order has to be faster."""
 
-LEAST_S = 1e-6
-"""A budget in which every subprogram is searched one step deep, and no further."""
+SHARE = 0.25
+"""Share of the budget in which each order is searched: what one step finds tells little of what several do."""
 
 
 def in_order(program: Program, settings: Settings, cost: Cost, wanted: bool) -> tuple[Program, bool]:
     """The program in the order in which it is faster, and whether that has its channels last; `wanted` is what the card's convolutions want.
 
     Where nothing is run as a convolution, but as products, the order of the data decides only how these lie, and no law says which is better:
-    both are searched one step deep.
+    both are searched, in a share of the budget.
     """
     first = prepare(program, permuted=wanted)
     if not settings.derive or settings.force is not None or not channels_last(program):
@@ -34,7 +34,7 @@ def in_order(program: Program, settings: Settings, cost: Cost, wanted: bool) -> 
 
 
 def seconds(program: Program, settings: Settings, cost: Cost) -> float:
-    """What the best program that a search one step deep finds is predicted to take; infinite where nothing is found."""
-    brief = replace(settings, time_budget=LEAST_S, progress=None)
-    found = search(program, brief, cost, Schedule(0.0, LEAST_S, clock=CountedClock())) if program.nodes else None
+    """What the best program that a search in a share of the budget finds is predicted to take; infinite where nothing is found."""
+    brief = replace(settings, time_budget=SHARE * settings.time_budget, progress=None)
+    found = search(program, brief, cost, Schedule(0.0, brief.time_budget, clock=CountedClock())) if program.nodes else None
     return sum(cost.estimates(found.plan().kernels)) if found else inf
