@@ -14,9 +14,10 @@ from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tens
 
 @lru_cache(maxsize=1 << 12)
 def with_unit_reads(scope: Scope) -> Scope:
-    """The scope with 0 as the index of every unit dimension of a tensor, under the condition that what stood there is 0.
+    """The scope with 0 as the index of every unit dimension of a tensor, under the condition that what stood there is 0; and without what reads
+    give outside a box that they do not leave.
 
-    Views forget where in a unit dimension something was read, as it moves nothing; the model's expressions know.
+    Views forget where in a unit dimension something was read, as it moves nothing, and what padding there would be; the model's expressions know.
     """
     ranges = scope.ranges
     body = map_indices(scope.body, lambda e: simplify(e, ranges))
@@ -24,6 +25,8 @@ def with_unit_reads(scope: Scope) -> Scope:
 
 
 def _unit_read(r: Read, ranges: Mapping[str, Range]) -> Body:
+    if r.fill and _stays(r, ranges):
+        r = Read(r.base, r.index)
     if isinstance(r.base, Scope):
         return Read(with_unit_reads(r.base), r.index, r.fill)
     moved = [n == 1 and e != Index() for e, n in zip(r.index, r.base.shape)]
@@ -32,6 +35,12 @@ def _unit_read(r: Read, ranges: Mapping[str, Range]) -> Body:
     found = Read(r.base, tuple(Index() if m else e for e, m in zip(r.index, moved)), r.fill)
     conds = tuple(Cond(e, True) for e, m in zip(r.index, moved) if m and bounds(e, ranges) != (0, 0))
     return Select(conds, found, Const(r.fill)) if conds else found
+
+
+def _stays(r: Read, ranges: Mapping[str, Range]) -> bool:
+    """Every index is a whole number within the box of what is read."""
+    reached = (bounds(e, ranges) if e.den == 1 else (lo - 1, hi) for e, (lo, hi) in zip(r.index, r.base.box, strict=True))
+    return all(lo <= least and most < hi for (least, most), (lo, hi) in zip(reached, r.base.box, strict=True))
 
 
 @lru_cache(maxsize=1 << 12)

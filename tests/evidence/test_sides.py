@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from einnet.errors import CertificateError
-from einnet.evidence.normal import within_reach
+from einnet.evidence.normal import with_unit_reads, within_reach
+from einnet.evidence.prove import compared
 from einnet.evidence.sides import grouped
 from einnet.expr.nodes import walk
 from einnet.expr.notation.text import parse
@@ -57,3 +58,29 @@ def test_another_decay_is_none(old: str, new: str) -> None:
     head, _, tail = ROWS.rpartition(old)
     with pytest.raises(CertificateError):
         grouped(parse(HEAD + CHUNKS), parse(HEAD + head + new + tail))
+
+
+IMAGE = "A : f32[1,2,4,4,32]\nW : f32[64,32,3,3]\nB : f32[64]\n"
+CONVOLVED = "L[f<64] Σ[h<2,w<2] relu({{L[h<2,w<2,f<64] Σ[c<32,r<3,s<3] {}[0,0,h+r-1,w+s-1,c]*W[f,c,r,s]}}[h,w,f] + B[f])"
+POOLED = CONVOLVED.format("{L[n<1,d<1,h<2,w<2,c<32] max[q<2,r<2,s<2] A[0,q,2*h+r,2*w+s,c]|-inf}")
+VIEWED = CONVOLVED.format(
+    "{L[i0<1,i1<1,i2<2,i3<2,i4<32] {L[i0<1,i1<32,i2<1,i3<2,i4<2] max[r0<2,r1<2,r2<2] "
+    "{L[i0<1,i1<32,i2<2,i3<4,i4<4] A[0,i2,i3,i4,i1]}[i0,i1,i2+r0,2*i3+r1,2*i4+r2]|-inf}[0,i4,0,i2,i3]}"
+)
+
+
+def test_padding_that_is_not_reached_says_nothing() -> None:
+    """A convolution of a maximum over windows that lie inside: views give -inf beyond them, or nothing, or have another order of dimensions."""
+    end, plan = parse(IMAGE + POOLED), parse(IMAGE + VIEWED)
+    method, _, problem = compared(end, end, plan, True)
+    assert (method, problem) == ("normal form", "")
+    for old, new in (("2*i3+r1", "2*i3+r1-1"), ("h+r-1", "h+r-2"), ("i2,i3,i4,i1]}", "i2,i4,i3,i1]}"), ("max[", "min[")):
+        other = parse(IMAGE + VIEWED.replace(old, new))
+        assert compared(end, end, other, True)[2], (old, new)
+
+
+def test_padding_that_is_reached_stays() -> None:
+    inside, beyond, below = (f"A : f32[{n}]\nL[i<4] max[r<2] A[{at}]" for n, at in ((8, "2*i+r"), (7, "2*i+r"), (8, "2*i+r-1")))
+    assert with_unit_reads(parse(inside + "|-inf")) == parse(inside)
+    for text in (beyond, below, "A : f32[8]\nL[i<8] A[i/2]"):
+        assert with_unit_reads(parse(text + "|-inf")) == parse(text + "|-inf") != parse(text)
