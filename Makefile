@@ -38,7 +38,7 @@ demo: .venv/stamp-core
 	$(BIN)/einnet optimize $(DEMO)/resnet18.onnx -o $(DEMO)/resnet18.einnet --allow precision --threads $(THREADS) --json $(DEMO)/report.json
 
 test: lint
-	@echo "Left out here: slow (make test-slow), gpu (make gpu, on a CUDA machine), bench (pytest -m bench, on a quiet machine)."
+	@echo "Left out here: slow (make test-slow), gpu (make gpu, on a CUDA machine)."
 	$(BIN)/python -m pytest -q $(SHARED)
 
 lint: .venv/stamp-dev

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-OPTIONAL = ("slow", "gpu", "bench")
+OPTIONAL = ("slow", "gpu")
 LEFT_OUT: pytest.StashKey[Counter[str]] = pytest.StashKey()
 
 settings.register_profile("einnet", deadline=None, derandomize=True)
