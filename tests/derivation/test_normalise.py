@@ -22,6 +22,13 @@ FORMS = (
     ("L[h<8,n<5] Σ[k<9] {L[k<9,h<8] A[h,k]}[k,h]*{L[k<9,n<5] {L[n<5,k<9] B[k,n]}[n,k]}[k,n]",
      "L[h<8,n<5] Σ[k<9] {L[k<9,h<8] A[h,k]}[k,h]*{L[n<5,k<9] B[k,n]}[n,k]", "merge/exact"),
     ("L[h<8] Σ[k<9] A[h,k]", "L[h<8] Σ[k<9] A[h,k]", ""),
+    ("L[h<8] 0*u[h] + u[h]", "L[h<8] u[h]", "fold/exact"), ("L[h<8] 0*(1/u[h])", "L[h<8] 0*(1/u[h])", ""), ("L[h<8] 0*log(u[h])",
+    "L[h<8] 0*log(u[h])", ""),
+    ("L[h<8] u[h]*0*log(u[h])", "L[h<8] 0*log(u[h])", "fold/exact"), ("L[h<8] 0*exp(u[h])", "L[h<8] 0", "fold/exact"),
+    ("L[h<8] relu(relu(u[h]))", "L[h<8] relu(u[h])", "fold/exact"), ("L[h<8] relu(abs(u[h]))", "L[h<8] relu(abs(u[h]))", ""),
+    ("L[h<8] abs(floor(u[h]))", "L[h<8] abs(floor(u[h]))", ""), ("L[h<8] sin(sin(u[h]))", "L[h<8] sin(sin(u[h]))", ""),
+    ("L[h<8] {L[h<8,k<9] exp(u[h])}[h,2] + {L[h<8,k<9] exp(u[h])}[h,h+3]",
+    "L[h<8] {L[h<8,2<=k<9] exp(u[h])}[h,2] + {L[h<8,2<=k<9] exp(u[h])}[h,h+3]", "tighten/exact"),
 )  # fmt: skip
 
 

@@ -31,11 +31,12 @@ from einnet.expr.nodes import (
     substitute_body,
     used_names,
 )  # fmt: skip
+from einnet.expr.normal.totals import partial
 
 
 @rule("fold", order=240, guard="exact arithmetic on constants; extent-1 sums; iterators that the body does not use", roles=("forced",))
 def fold(e: Scope) -> Iterator[Outcome]:
-    """0*f = 0, 1*f = f, f+0 = f, A[i] = 0 for i outside A, Σ[y<1] f(y) = f(0), f(f) = f for idempotent functions"""
+    """0*f = 0 for a number f, 1*f = f, f+0 = f, A[i] = 0 for i outside A, Σ[y<1] f(y) = f(0), f(f) = f for idempotent functions"""
     result = folded(e)
     yield Refused("nothing to fold") if result == e else Rewrite(result, "all", fold_kind(e))
 
@@ -129,6 +130,6 @@ def _product(args: tuple[Body, ...]) -> Body:
     total = Fraction(1)
     for v in constants:
         total *= v
-    if total == 0:
-        return Const(Fraction(0))
+    if total == 0:  # 0 times what need not be a number is no number where that is none
+        return make_mul((Const(total), *partial(rest)))
     return make_mul((Const(total), *rest)) if total != 1 or not rest else make_mul(rest)
