@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from math import inf, prod
 
 from einnet.expr.index import Floor, Index, bounds
@@ -271,6 +271,7 @@ def ordered(term: Term, extents: Mapping[str, int]) -> float:
     if n == 0 or n > MOST_FACTORS:
         return inf if n else 0.0
 
+    @cache
     def size(over: Names, mask: int) -> float:
         """Points of some iterators, as a product of the factors in the mask has them: windows that none of them opens are dimensions."""
         points = prod(extents[x] for x in over) / prod(fewer for tied, fewer in term.equations if tied <= over)
@@ -298,7 +299,9 @@ def ordered(term: Term, extents: Mapping[str, int]) -> float:
         best, part = inf, (mask - 1) & mask
         while part > mask ^ part:
             rest = mask ^ part
-            best = min(best, cost[part] + cost[rest] + 2.0 * size(needed[part] | needed[rest], mask))
+            apart = cost[part] + cost[rest]
+            if apart < best:
+                best = min(best, apart + 2.0 * size(needed[part] | needed[rest], mask))
             part = (part - 1) & mask
         cost[mask] = best
     return cost[full]
