@@ -28,11 +28,12 @@ def test_an_expression(einnet: Run, tmp_path: Path) -> None:
 
 
 def test_a_stored_program(einnet: Run, optimized: Path, tmp_path: Path) -> None:
-    result = einnet("explore", optimized / "small.einnet", "-o", tmp_path / "page.html", "--max-depth", 1)
+    result = einnet("explore", optimized / "small.einnet", "-o", tmp_path / "page.html", "--max-depth", 0)
     assert result.code == 0, result.err
     found = data(tmp_path / "page.html")
     report = json.loads((optimized / "report.json").read_text())
     assert {g["key"] for g in found["graphs"]} <= {s["key"] for s in report["subprograms"]}
+    assert {g["depth"] for g in found["graphs"]} == {0}, "its own depth, not that of the search"
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert all(f'data-open-key="{s["key"]}"' in text for s in report["subprograms"])
 
