@@ -57,6 +57,7 @@ FINISHING_S = Limit(2.0, SECONDS, "that compiling, proving, verifying and profil
 FINISHING_PART_S = Limit(0.05, SECONDS, "that they take for each distinct subprogram")
 FINISHING_BYTES_PER_S = Limit(1e8, "bytes in a second", "of weights that they get through")
 FINISHING_RUNS = Limit(12, "runs", "of the model that they take")
+ORDER_SHARE = Limit(0.25, BUDGET, "in which each order of a card's data is searched: what one step finds tells little of what several do")
 RANGE_SEARCH_SHARE = Limit(0.4, BUDGET, "for the search at the representative size of a range")
 RANGE_FOLLOWING_SHARE = Limit(0.5, LEFT, "after that search, for the sizes that are not measured, at most")
 RANGE_CHOOSING_SHARE = Limit(0.6, "of a measured size's time", "in which candidates are measured; the rest is for whole programs")

@@ -33,5 +33,6 @@ def test_the_table_is_told_for_the_budget_of_a_program(tmp_path: Path, capsys) -
     assert row.split()[2:6] == ["0.4", "of", "the", "budget"] and "1.2 s" in row
     end = lines.index("")
     assert end == 1 + sum(isinstance(value, time_shares.Limit) for value in vars(time_shares).values())
-    assert len(lines[end + 2 :]) == len(roofline.CONSTANTS)
+    assert lines[end + 1] == "what the making took, in seconds" and any(line.startswith("building programs ") for line in lines)
+    assert len(lines[lines.index("the processor's cost model") + 1 :]) == len(roofline.CONSTANTS)
     assert any(line.split()[:3] == ["vendor", "share", str(roofline.VENDOR_SHARE)] for line in lines)

@@ -11,12 +11,10 @@ from einnet.graph.passes.prepare import prepare
 from einnet.graph.passes.storage_order import channels_last
 from einnet.graph.program import Program
 from einnet.search.settings import Settings
+from einnet.search.time_shares import ORDER_SHARE
 
 GAIN = 0.03
 """Share of the predicted time by which the other order has to be faster."""
-
-SHARE = 0.25
-"""Share of the budget in which each order is searched: what one step finds tells little of what several do."""
 
 
 def in_order(program: Program, settings: Settings, cost: Cost, wanted: bool) -> tuple[Program, bool]:
@@ -35,6 +33,6 @@ def in_order(program: Program, settings: Settings, cost: Cost, wanted: bool) -> 
 
 def seconds(program: Program, settings: Settings, cost: Cost) -> float:
     """What the best program that a search in a share of the budget finds is predicted to take; infinite where nothing is found."""
-    brief = replace(settings, time_budget=SHARE * settings.time_budget, progress=None)
+    brief = replace(settings, time_budget=ORDER_SHARE * settings.time_budget, progress=None)
     found = search(program, brief, cost, Schedule(0.0, brief.time_budget, clock=CountedClock())) if program.nodes else None
     return sum(cost.estimates(found.plan().kernels)) if found else inf
