@@ -92,7 +92,7 @@ def shares(arithmetic: Arithmetic, rounding: Callable[[Array], Array], draw: Cal
     return np.array([np.abs(found.reshape(-1) - exact) / error for found in sums(ra, rb)])
 
 
-@pytest.mark.parametrize("name", ARITHMETICS)
+@pytest.mark.parametrize("name", [n for n, a in ARITHMETICS.items() if not a.whole])
 def test_no_sum_is_further_away_than_its_bound(name: str) -> None:
     """Nor is the bound empty: some sum comes within a third of it, and in bfloat16 one of numbers halfway between two within a half."""
     arithmetic, worst = ARITHMETICS[name], {}
