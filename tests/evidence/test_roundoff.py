@@ -163,3 +163,12 @@ def test_numbers_that_are_not_whole_or_too_large_err() -> None:
         held = {"A": np.array([one], np.float32), "B": np.array([other], np.float32)}
         _, error = bounded_at(scope, np.zeros((1, 1), np.int64), held, {})
         assert error[0] > 0
+
+
+def test_where_an_index_is_uncertain_every_row_within_reach_counts() -> None:
+    scope = parse("I : f32[1]\nW : f32[7]\nL[m<1] Σ[v<7] choose(equal(I[m], val(v)), W[v], 0)")
+    held = {"I": np.array([3.0], np.float32), "W": 10.0 ** np.arange(7, dtype=np.float32)}
+    for reach, least in ((0.4, 1e3), (1.2, 1.11e4)):
+        value, error = bounded_at(scope, np.zeros((1, 1), np.int64), held, {"I": reach})
+        assert value[0] == 1e3
+        assert least <= error[0] <= 1.01 * least
