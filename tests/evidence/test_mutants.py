@@ -51,7 +51,9 @@ def outcome(model: Any, program: StoredProgram, mutant: Mutant) -> tuple[bool, b
 
 
 def apart(wanted: Any, got: Any, share: float) -> bool:
-    """Some element differs by more than a share of the greatest."""
+    """The shapes differ, or some element does by more than a share of the greatest."""
+    if np.shape(wanted) != np.shape(got):
+        return True
     limit = share * float(np.abs(wanted).max(initial=0.0))
     return not np.allclose(got, wanted, rtol=0.0, atol=limit, equal_nan=True)
 
