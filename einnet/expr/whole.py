@@ -16,6 +16,9 @@ Ends = tuple[float, float]
 ENDS: Mapping[str, Ends] = {"u8": (0, 255), "i8": (-128, 127), "u16": (0, 65535), "i16": (-32768, 32767), "bool": (0, 1)}
 """Types of integers all of which float32 has."""
 
+BYTES = ("u8", "i8")
+"""Of these the ones that programs store."""
+
 ROUNDS = ("round", "floor", "ceil")
 MOST_TERMS = ((1 << 31) - 1) // (255 * 128)
 """So many products of two bytes have a sum, and all parts of it, that 32 bits hold."""

@@ -13,6 +13,7 @@ from random import Random
 
 from einnet.derivation.rules import FORCED
 from einnet.expr.nodes import Scope
+from einnet.expr.whole import BYTES, holds
 from einnet.instantiate.build import Build, builds
 from einnet.instantiate.kernels import EOperator, Kernel, anchored
 from einnet.search.forms import Form, effort
@@ -143,7 +144,7 @@ def _made(
                     break
                 before = fastest
     making.divide()
-    return sorted(making.found.values(), key=lambda c: c.predicted), complete, wanted
+    return sorted(filter(_shown_whole, making.found.values()), key=lambda c: c.predicted), complete, wanted
 
 
 @dataclass
@@ -188,6 +189,13 @@ class _Making:
             for n, made in enumerate(ways, 1):
                 self.note(form, made, (epilogues, n))
         self.predict()
+
+
+def _shown_whole(c: Candidate) -> bool:
+    """What may be stored as bytes is shown to be by the kernels that write it, each by itself: of what others left, none knows that it is whole."""
+    dtype = next((name for name in BYTES if holds(name, c.form.start)), None)
+    last = (k for k in c.build.kernels if any(v.buffer == OUT for v in k.result_views))
+    return c.original or dtype is None or all(isinstance(k, EOperator) and holds(dtype, k.scope) for k in last)
 
 
 def _rank(form: Form) -> tuple[bool, int]:

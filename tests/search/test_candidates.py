@@ -41,6 +41,15 @@ def test_the_fastest_is_chosen_where_predictions_are_not_too_doubtful(forms: lis
     assert choice.best.measured == pytest.approx(min(sum(seconds[k] for k in c.kernels) for c in found))
 
 
+@pytest.mark.parametrize(("dtype", "apart"), [("u8", False), ("f32", True)])
+def test_what_may_be_stored_as_bytes_is_shown_whole_by_the_kernel_that_writes_it(dtype: str, apart: bool) -> None:
+    """A maximum along rows of a maximum along columns reads what may be -inf, for all that its own kernel knows."""
+    source = parse(f"A : {dtype}[10,10,4]\nL[h<10,w<10,c<4] max[r<3,s<3] A[h+r-1,w+s-1,c]|-inf")
+    found = every(Space(Options(max_depth=2)).forms(source))
+    assert any(c.original for c in found)
+    assert any(len(c.kernels) == 2 for c in found) == apart
+
+
 @pytest.mark.parametrize(("share", "chosen"), [(0.3 * GENERATED_DOUBT, True), (1.2 * GENERATED_DOUBT, False)])
 def test_generated_code_may_be_much_faster_than_predicted(share: float, chosen: bool) -> None:
     """Loops over what a cache holds are: a form that computes less is not left out for a prediction that is three times too high."""

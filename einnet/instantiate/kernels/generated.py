@@ -9,13 +9,13 @@ from typing import ClassVar, Self
 
 from einnet.expr.nodes import Read, Scope, Tensor, indices, tensors
 from einnet.expr.notation.text import parse
-from einnet.expr.whole import holds
+from einnet.expr.whole import BYTES, holds
 from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.kernels.kernel import Kernel, NotLifted, ReadModel, Shown, StoreModel, Value, VendorKernel, loops_of
 from einnet.instantiate.kernels.views import Json, View, read_view, view_json
 
 F32 = "f32"
-STORED = (F32, "u8", "i8")
+STORED = (F32, *BYTES)
 """Element types that generated kernels write."""
 
 
