@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,7 @@ def audit(model: Any, stored: Stored, seed: int = 0, tell: Tell = silent) -> Ver
     parts = pieces(program)
     certificate = audit_certificate(program, parts, stored, tell)
     certificate["problems"] = other_model(model, stored.path, stored.record.digest) + certificate["problems"]
-    reference = beside(session, stored, seed)
+    reference = beside(session, model, program, stored, seed)
     del session  # what both take together may be more memory than there is
     if is_whole(plan) and not is_node(program, plan):
         problems, evidence, numbers, trust = audit_one_kernel(model, program, stored, reference, seed)
@@ -229,16 +229,24 @@ BESIDE = ("normal", "negative", "zero")
 """Draws of inputs on which a program is compared with ONNX Runtime; larger and smaller ones are compared with expressions only."""
 
 
-Reference = tuple[dict[str, Array], dict[str, dict[str, Array]]]
-"""Inputs, and by draw what ONNX Runtime gives for those made of them."""
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Random inputs; by draw what ONNX Runtime gives for those made of them; and how far it is from itself where the model rounds."""
+
+    inputs: dict[str, Array]
+    expected: dict[str, dict[str, Array]]
+    apart: dict[str, float]
 
 
-def beside(session: Session, stored: Stored, seed: int) -> Reference:
-    """Random inputs, and what ONNX Runtime gives for each of the draws made of them."""
-    from einnet.evidence.comparison.verify import random_values
+def beside(session: Session, model: Any, program: Program, stored: Stored, seed: int) -> Reference:
+    """What the program is compared with."""
+    from einnet.evidence.comparison.verify import apart_from_itself, random_values
+    from einnet.graph.onnx.read import runnable
 
     inputs = random_values([(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items()], seed)
-    return inputs, {draw: session(drawn(inputs, draw)) for draw in (*BESIDE, *SPECIAL)}
+    expected = {draw: session(drawn(inputs, draw)) for draw in (*BESIDE, *SPECIAL)}
+    draws = {draw: (drawn(inputs, draw), expected[draw]) for draw in BESIDE}
+    return Reference(inputs, expected, apart_from_itself(program, runnable(model), draws))
 
 
 def audit_numbers(
@@ -248,13 +256,13 @@ def audit_numbers(
     """Run the program beside ONNX Runtime; and, where it was lifted, every subprogram beside its expression."""
     from einnet.evidence.comparison.verify import compare_outputs, stepped
 
-    inputs, expected = reference
+    inputs, expected = reference.inputs, reference.expected
     problems: list[str] = []
     asked = stored.record.settings
-    limit = stepped(program, tolerance(asked.allow, asked.max_error))
     told: Outputs = {"passed": True}
     for draw in BESIDE:
         got, on = stored.tried(drawn(inputs, draw))
+        limit = stepped(program, tolerance(asked.allow, asked.max_error), reference.apart[draw])
         compared = compare_outputs(got, expected[draw], limit)
         if draw == "normal":
             told = as_json(changed(compared, on=on))

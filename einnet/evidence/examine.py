@@ -25,7 +25,6 @@ from einnet.expr.nodes import Call, Scope, children, walk
 from einnet.graph.program import Opaque, Program
 from einnet.graph.split import Piece, Subprogram, anonymous
 from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall, Plan, VendorKernel
-from einnet.instantiate.kernels.arithmetics import F32
 from einnet.instantiate.kernels.contractions import arithmetic_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -152,7 +151,7 @@ def trusted(program: Program, plan: Plan, vendor: str) -> list[str]:
     found = ["the importer: that the expressions are what the ONNX nodes mean"]
     if any(isinstance(k, VendorKernel) for k in plan.kernels):
         found.append(f"{vendor}: products and convolutions beyond the integers on which they were run")
-    for name, count in Counter(a.name for a in map(arithmetic_of, plan.kernels) if a != F32).items():
+    for name, count in Counter(a.name for a in map(arithmetic_of, plan.kernels) if a.rounds).items():
         found.append(f"{count} products and convolutions round their factors to {name}: numbers are held against that")
     if any(isinstance(k, EOperator) for k in plan.kernels):
         found.append("the code generator: rounding of generated kernels beyond the values on which they were run")

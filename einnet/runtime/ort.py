@@ -74,11 +74,12 @@ class Session:
     """A model in ONNX Runtime, on the CPU.
 
     `spin` lets its threads wait actively, as its own defaults do: for baselines. A `frugal` session does not plan all memory of a run as one
-    block, which it would take beside what the first run took.
+    block, which it would take beside what the first run took. An `as_written` one runs the model's nodes as they stand, joining none.
     """
 
     def __init__(
-        self, model: bytes | str | Path, threads: int, *, spin: bool = False, frugal: bool = False, title: str = "the model"
+        self, model: bytes | str | Path, threads: int, *, spin: bool = False, frugal: bool = False, as_written: bool = False,
+        title: str = "the model",
     ) -> None:  # fmt: skip
         reason = available()
         if reason:
@@ -89,6 +90,8 @@ class Session:
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 3
         options.enable_mem_pattern = not frugal
+        if as_written:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
         source = model if isinstance(model, bytes) else str(model)
         try:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from einnet.evidence.comparison.verify import compare_outputs, stepped
+from einnet.evidence.comparison.verify import apart_from_itself, compare_outputs, stepped
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.interpret import interpret
@@ -16,6 +16,7 @@ from einnet.graph.onnx.importer import GIVEN_OUT, load
 from einnet.graph.operators.op import EXACT_INTEGERS
 from einnet.graph.operators.quantised import greatest
 from einnet.graph.program import Node, Opaque, Program
+from einnet.runtime.ort import Session
 from tests.graph.cases import build, check, compare, node, run_opaque, values
 
 RNG = np.random.default_rng(7)
@@ -187,6 +188,18 @@ def test_an_output_may_be_a_step_away_where_the_model_rounds() -> None:
     y = {"y": np.array([1.0, -0.5], np.float32)}
     for program, passed in zip(programs, (True, False, False), strict=True):
         assert compare_outputs({"y": y["y"] + np.float32(0.005)}, y, stepped(program, 1e-4)).passed == passed
+
+
+def test_what_the_reference_is_apart_from_itself_counts_twice_where_the_model_rounds() -> None:
+    x, constants = values((3, 5), 0, -8, 8), {"s": single(0.5), "z": np.array(2, np.uint8)}
+    pair = [node("QuantizeLinear", ["x", "s", "z"], ["q"]), node("DequantizeLinear", ["q", "s", "z"])]
+    for nodes, rounds in ((pair, True), ([node("Floor", ["x"])], False)):
+        model = build(nodes, {"x": x}, constants=constants if rounds else {}, opset=21)
+        program, right = load(model), Session(model.SerializeToString(), 1)({"x": x})
+        other = {"y": right["y"] + np.float32(0.25) * np.abs(right["y"]).max()}
+        found = apart_from_itself(program, model.SerializeToString(), {"same": ({"x": x}, right), "other": ({"x": x}, other)})
+        assert found["same"] == 0 and (0.1 < found["other"] <= 0.25) == rounds, found
+        assert stepped(program, 1e-4, 0.2) == (0.4 if rounds else 1e-4)
 
 
 def test_the_expression_of_a_pair() -> None:

@@ -27,15 +27,45 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+Draw = tuple[Mapping[str, Array], Mapping[str, Array]]
+"""Inputs by name, and what ONNX Runtime gives for them."""
+
 
 STEPS = {"round": 2.0**-7, "as_f16": 2.0**-10, "as_bf16": 2.0**-7}
 """How far a result may move, relative to max|y|, where a rounding of the model meets the middle of two numbers: a step of 8 bits, or of the type."""
 
 
-def stepped(program: Program, tolerance: float) -> float:
-    """The tolerance, no less than a step of the roundings that the model does: engines that are equally right take different sides of a middle."""
+def roundings(program: Program) -> frozenset[str]:
+    """The roundings that the model itself does, by the names of `STEPS`."""
     found = {name for node in program.expression_nodes() for scope in walk(node.scope) for name in functions(scope.body)}
-    return max([tolerance, *(STEPS[name] for name in found & STEPS.keys())])
+    return frozenset(found & STEPS.keys())
+
+
+def stepped(program: Program, tolerance: float, apart: float = 0.0) -> float:
+    """The tolerance, no less than a step of the roundings that the model does: engines that are equally right take different sides of a middle.
+
+    Nor less than twice what ONNX Runtime is `apart` from itself (`apart_from_itself`): each of two right ones may be as far from a third.
+    """
+    found = roundings(program)
+    return max([tolerance, 2 * apart if found else 0.0, *(STEPS[name] for name in found)])
+
+
+def apart_from_itself(program: Program, model: bytes | str, draws: Mapping[str, Draw]) -> dict[str, float]:
+    """How far ONNX Runtime's results are from those of the same nodes one by one, relative to max|y|, by draw: of inputs, with their outputs.
+
+    0 where the model rounds nothing. One rounding that goes the other way is a step of that tensor, which later nodes may make larger; how much
+    so is a property of the model, and is measured where two sides are equally right.
+    """
+    if not roundings(program):
+        return dict.fromkeys(draws, 0.0)
+    session = Session(model, 1, as_written=True)
+    return {name: _distance(session(inputs), outputs) for name, (inputs, outputs) in draws.items()}
+
+
+def _distance(got: Mapping[str, Array], wanted: Mapping[str, Array]) -> float:
+    """The greatest difference over outputs of numbers that are finite on both sides, relative to max|y|."""
+    found = [e.max_rel for name, e in errors(got, wanted).items() if wanted[name].dtype.kind == "f"]
+    return max((e for e in found if np.isfinite(e)), default=0.0)
 
 
 def functions(body: Body) -> set[str]:
@@ -135,7 +165,7 @@ class Trial:
 
     `expected` are ONNX Runtime's outputs, `order` the names of its inputs, `peak` the bytes by which the process grew while it made its
     session and ran once (None where the system does not tell), `seconds` how long that took. The session is gone by then: it and our programs
-    are never in memory together unless there is room for all.
+    are never in memory together unless there is room for all. `apart` is how far ONNX Runtime is from itself there, where the model rounds.
     """
 
     def __init__(self, model: Any, program: Program, settings: Settings, inputs: Mapping[str, Array]) -> None:
@@ -150,12 +180,18 @@ class Trial:
             self.expected = session(inputs)
         self.order = [a.name for a in session.inputs]
         self.peak, self.seconds = grown.nbytes, time.monotonic() - begin
+        del session
+        self.apart = apart_from_itself(program, self.model, {"": (inputs, self.expected)})[""]
+
+    def stepped(self, tolerance: float) -> float:
+        """The tolerance for this model and these inputs."""
+        return stepped(self.program, tolerance, self.apart)
 
     def verify(self, executable: Executable, tolerance: float) -> Verification:
         """Run the program and compare: passed if every output's error is within tolerance of max|y|."""
         got = executable(dict(self.inputs))
         executable.release()
-        return compare_outputs(got, self.expected, stepped(self.program, tolerance))
+        return compare_outputs(got, self.expected, self.stepped(tolerance))
 
     def compare(self, programs: Mapping[str, Executable], seconds: float) -> dict[str, Any]:
         """Interleaved timings of ONNX Runtime and of the programs; "noise" is an A-against-A ratio, "rounds" the whole comparison.

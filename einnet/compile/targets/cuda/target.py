@@ -22,7 +22,7 @@ from einnet.compile.targets.cuda.layout import in_order
 from einnet.compile.targets.cuda.lowering import Lowered, lowered
 from einnet.errors import UsageError
 from einnet.evidence.certificate import Certificate
-from einnet.evidence.comparison.verify import compare_outputs, stepped
+from einnet.evidence.comparison.verify import compare_outputs
 from einnet.evidence.pages.card import program_html
 from einnet.evidence.pages.report_page import fragment, whole_page
 from einnet.evidence.pages.story import card_story
@@ -156,7 +156,7 @@ class CudaTarget:
     def verify(self, run: Run, program: CudaProgram) -> Verification:
         """The program on the host against ONNX Runtime; "generated" says what ran the generated kernels."""
         expected, begin, host = run.trial.expected, time.monotonic(), Host(program)
-        compared = compare_outputs(host(run.trial.inputs), expected, stepped(run.program, self.settings.tolerance))
+        compared = compare_outputs(host(run.trial.inputs), expected, run.trial.stepped(self.settings.tolerance))
         return changed(compared, on="host", generated=host.generated, seconds=time.monotonic() - begin)
 
     def report(self, run: Run, made: Made, certificate: Certificate) -> CudaReport:

@@ -25,7 +25,7 @@ from einnet.compile.targets.whole.target import WholeTarget
 from einnet.errors import ModelError, UsageError
 from einnet.evidence.certificate import Certificate
 from einnet.evidence.comparison.verdicts import not_compared
-from einnet.evidence.comparison.verify import NOISE, Array, compare_outputs, stepped
+from einnet.evidence.comparison.verify import NOISE, Array, compare_outputs
 from einnet.evidence.report.schema import Report, Verification
 from einnet.graph.onnx.importer import load
 from einnet.graph.onnx.read import runnable
@@ -113,7 +113,7 @@ class OnnxTarget:
         self, run: Run, outcome: Outcome, written: onnx.ModelProto | None
     ) -> tuple[Outcome, onnx.ModelProto | None, Mapping[str, Any], Verification]:
         """The written model where it is right and faster, else None; times and verification of what runs."""
-        trial, tolerance = run.trial, stepped(run.program, self.settings.tolerance)
+        trial, tolerance = run.trial, run.trial.stepped(self.settings.tolerance)
         runs = runnable(written) if written else trial.model
         seconds = run.schedule.timing_s(inf if outcome.interrupted else time.monotonic())
         times = in_turn(trial.model, runs, trial.inputs, trial.threads, seconds, trial.peak)
