@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from einnet.derivation.rules.band import tidy
 from einnet.derivation.rules.forced.merge import merge_read
 from einnet.expr.index import Index, Range, bounds, simplify
-from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, map_indices, map_reads, reads
+from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, children, map_indices, map_reads, reads, rebuild
 
 
 @lru_cache(maxsize=1 << 12)
@@ -82,3 +82,43 @@ def within_reach(scope: Scope) -> Scope:
     small = {s: within_reach(replace(s, loops=tuple(Iter(i.name, *h) for i, h in zip(s.loops, hull, strict=True)))) for s, hull in kept.items()}
     body = map_reads(scope.body, lambda r: Read(small[r.base], r.index, r.fill) if isinstance(r.base, Scope) else r)
     return replace(scope, body=tidy(body, dict(scope.ranges)))
+
+
+def narrowed(scope: Scope, box: Sequence[Range]) -> Scope:
+    """The scope over a part of its box, without choices that are made alike everywhere there."""
+    small = replace(scope, loops=tuple(Iter(i.name, *r) for i, r in zip(scope.loops, box, strict=True)))
+    return replace(small, body=tidy(_chosen(small.body, small.ranges), dict(small.ranges)))
+
+
+def _chosen(body: Body, ranges: Mapping[str, Range]) -> Body:
+    """The body without what is chosen nowhere in these ranges."""
+    if isinstance(body, Select) and any(_fails(c, ranges) for c in body.conds):
+        return _chosen(body.other, ranges)
+    args = children(body)
+    return rebuild(body, tuple(_chosen(a, ranges) for a in args)) if args else body
+
+
+def _fails(c: Cond, ranges: Mapping[str, Range]) -> bool:
+    low, high = bounds(Index(c.index.terms, c.index.const), ranges)
+    return high < 0 or (c.equal and low > 0)
+
+
+def changes(scope: Scope) -> Iterator[tuple[int, int]]:
+    """Where choices that depend on one loop alone change inside its range: the loop's place, and the first value after."""
+    axes = {i.name: (n, i) for n, i in enumerate(scope.loops)}
+    for c in conditions(scope.body):
+        (name, k), *others = c.index.terms or (("", 0),)
+        if others or not isinstance(name, str) or name not in axes:
+            continue
+        axis, loop = axes[name]
+        below, above = -(c.index.const // k), -c.index.const // k + 1  # the least of the whole numbers from -const/k on, and of those above it
+        places = {below, above} if c.equal else {below} if k > 0 else {above}
+        yield from ((axis, place) for place in sorted(places) if loop.lo < place < loop.hi)
+
+
+def conditions(body: Body) -> Iterator[Cond]:
+    """The conditions of the choices in a body, not those of what it reads."""
+    if isinstance(body, Select):
+        yield from body.conds
+    for a in children(body):
+        yield from conditions(a)

@@ -7,14 +7,17 @@ and however often they stand. Where a cut hides what makes the two equal, what w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise, product
+from math import prod
 
 from einnet.derivation.checker.check import Proof, check_exact
 from einnet.derivation.checker.exact import marked
 from einnet.errors import CertificateError
-from einnet.evidence.normal import flat, within_reach
+from einnet.evidence.normal import changes, flat, narrowed, within_reach
+from einnet.expr.index import Range
 from einnet.expr.nodes import Read, Scope, Tensor, map_reads, nested, tensors
 from einnet.expr.normal.inline import inline
 from einnet.expr.normal.limits import OutOfReach, at_most
@@ -26,7 +29,11 @@ MOST_TERMS = 1 << 12
 LEVELS = 4
 """How often what was cut is put back, before the two are compared as they are."""
 
+MOST_CELLS = 32
+"""Cells of one box at most; a tensor that would have more is compared as a whole."""
+
 Form = Callable[[Scope], Scope]
+Key = Callable[[Scope], str]
 
 
 def plain(scope: Scope) -> Scope:
@@ -43,14 +50,16 @@ def grouped(one: Scope, other: Scope) -> Proof:
     """
     if one.key == other.key:
         return Proof("inline", "equal but for names and order")
-    one, other = flat(one), flat(other)
-    if one.key == other.key or matched(one, other, marked):
+    merged = flat(one), flat(other)
+    if merged[0].key == merged[1].key or matched(*merged, marked):
         return Proof("inline", "operations grouped alike, part by part")
-    near = flat(within_reach(one)), flat(within_reach(other))
-    if near != (one, other) and matched(*near, marked):
+    near = flat(within_reach(merged[0])), flat(within_reach(merged[1]))
+    if near != merged and matched(*near, marked):
         return Proof("inline", "operations grouped alike, part by part, of what is read")
+    if matched_by_cells(one, other, marked):
+        return Proof("inline", "operations grouped alike, cell by cell")
     with at_most(MOST_TERMS):
-        found = check_exact(one, other, Proof("random", "evaluated"))
+        found = check_exact(*merged, Proof("random", "evaluated"))
     if found.kind != "exact":
         raise CertificateError("whether operations are grouped alike is not told: too many to evaluate")
     return found
@@ -64,7 +73,28 @@ def equal_by_parts(one: Scope, other: Scope) -> bool:
 
 def matched(one: Scope, other: Scope, form: Form) -> bool:
     """The two are alike in a form, with as much of them cut out as can be, or with less."""
-    return any(same_form(form(left), form(right)) for left, right in levels(one, other, form))
+    return any(same_form(form(left), form(right)) for left, right in levels(one, other, lambda s: key_of(form(s))))
+
+
+def matched_by_cells(one: Scope, other: Scope, form: Form) -> bool:
+    """The two are alike in a form on each cell of their box, parts of them on the cells of theirs; one of these is not the whole box."""
+    cells = partitions([one, other, *inside(one), *inside(other)])
+
+    def key(scope: Scope) -> str:
+        return "\n".join(key_of(form(flat(within_reach(narrowed(scope, cell))))) for cell in cells.get(scope.shape, [scope.box]))
+
+    return bool(cells) and one.box == other.box and any(key(from_zero(a)) == key(from_zero(b)) for a, b in levels(one, other, key))
+
+
+def partitions(scopes: Iterable[Scope]) -> dict[tuple[int, ...], list[tuple[Range, ...]]]:
+    """Cells for each shape of which a scope makes choices along dimensions: they end where the choices of any scope of that shape change."""
+    ends: dict[tuple[int, ...], list[set[int]]] = {}
+    for scope in scopes:
+        known = ends.setdefault(scope.shape, [{0, n} for n in scope.shape])
+        for axis, place in changes(flat(from_zero(scope))):
+            known[axis].add(place)
+    found = {shape: [list(pairwise(sorted(places))) for places in axes] for shape, axes in ends.items()}
+    return {shape: list(product(*axes)) for shape, axes in found.items() if 1 < prod(map(len, axes)) <= MOST_CELLS}
 
 
 @lru_cache(maxsize=1 << 12)
@@ -82,9 +112,9 @@ def key_of(scope: Scope) -> str:
         return scope.key
 
 
-def levels(one: Scope, other: Scope, form: Form) -> Iterator[tuple[Scope, Scope]]:
+def levels(one: Scope, other: Scope, key: Key) -> Iterator[tuple[Scope, Scope]]:
     """The two with what is alike inside both as tensors; then with less and less of that; at last as they are."""
-    cut = common(one, other, form)
+    cut = common(one, other, key)
     for _ in range(LEVELS):
         if not cut:
             break
@@ -95,14 +125,13 @@ def levels(one: Scope, other: Scope, form: Form) -> Iterator[tuple[Scope, Scope]
     yield one, other
 
 
-def common(one: Scope, other: Scope, form: Form) -> dict[Scope, Tensor]:
-    """A tensor for each scope inside that the other side has, too: one for all that are alike in a form, those inside them cut out."""
+def common(one: Scope, other: Scope, key: Key) -> dict[Scope, Tensor]:
+    """A tensor for each scope inside that the other side has, too: one for all of one key, those inside them cut out."""
     sides = (inside(one), inside(other))
     known: dict[tuple[tuple[int, ...], str], tuple[list[Scope], set[int]]] = {}
     cut: dict[Scope, Tensor] = {}
     for scope in sorted({**sides[0], **sides[1]}, key=lambda s: max(side.get(s, 0) for side in sides)):
-        key = key_of(form(from_zero(replaced(scope, cut))))
-        members, seen = known.setdefault((scope.shape, key), ([], set()))
+        members, seen = known.setdefault((scope.shape, key(from_zero(replaced(scope, cut)))), ([], set()))
         members.append(scope)
         seen.update(n for n, side in enumerate(sides) if scope in side)
         if len(seen) == len(sides):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from itertools import pairwise, product
+
 import pytest
 
+from einnet.derivation.checker.exact import marked
 from einnet.errors import CertificateError
-from einnet.evidence.normal import with_unit_reads, within_reach
+from einnet.evidence.normal import changes, narrowed, with_unit_reads, within_reach
 from einnet.evidence.prove import compared
-from einnet.evidence.sides import grouped
-from einnet.expr.nodes import walk
+from einnet.evidence.sides import grouped, matched_by_cells
+from einnet.expr.index import Index
+from einnet.expr.nodes import Cond, Const, Iter, Scope, Select, used_names, walk
 from einnet.expr.notation.text import parse
 
 HEAD = "A : f32[32,64,64]\nU : f32[200000]\nV : f32[32,64,64]\n"
@@ -84,3 +89,89 @@ def test_padding_that_is_reached_stays() -> None:
     assert with_unit_reads(parse(inside + "|-inf")) == parse(inside)
     for text in (beyond, below, "A : f32[8]\nL[i<8] A[i/2]"):
         assert with_unit_reads(parse(text + "|-inf")) == parse(text + "|-inf") != parse(text)
+
+
+JOINED = "A : f32[4,4,9]\nU : f32[3,9]\nV : f32[4,9]\nW : f32[2,9]\n"
+CHOSEN = (
+    "L[f<9] Σ[h<4,w<4] {L[h<4,w<4,f<9] select(f-7>=0, {L[h<4,w<4,f<2] relu({L[h<4,w<4,f<2] Σ[c<9] A[h,w,c]*W[f,c]}[h,w,f] + 1)}[h,w,f-7], "
+    "select(f-3>=0, {L[h<4,w<4,f<4] tanh({L[h<4,w<4,f<4] Σ[c<9] A[h,w,c]*V[f,c]}[h,w,f] + 2)}[h,w,f-3], "
+    "{L[h<4,w<4,f<3] relu({L[h<4,w<4,f<3] Σ[c<9] A[h,w,c]*U[f,c]}[h,w,f] + 3)}[h,w,f]))}[h,w,f]"
+)
+ROWWISE = (
+    "L[f<9] Σ[h<4,w<4] select(f-7>=0, relu({L[i<16,f<2] Σ[c<9] A[i//4,i%4,c]*W[f,c]}[4*h+w,f-7] + 1), "
+    "select(f-3>=0, tanh({L[i<16,f<4] Σ[c<9] A[i//4,i%4,c]*V[f,c]}[4*h+w,f-3] + 2), relu({L[i<16,f<3] Σ[c<9] A[i//4,i%4,c]*U[f,c]}[4*h+w,f] + 3)))"
+)
+
+PARTS = "A : f32[6,8,9]\nB : f32[6,9,3,5]\nC : f32[5]\n"
+WHOLE = "L[h<8,f<5] relu({L[h<8,f<5] Σ[c<6] {L[c<6,h<8,f<5] Σ[s<3] {L[c<6,h<8,s<3,f<5] Σ[k<9] A[c,h,k]*B[c,k,s,f]}[c,h+s-1,s,f]}[c,h,f]}[h,f] + C[f])"
+CHUNK = "{{L[c<2,h<8,f<5] Σ[s<3] {{L[c<2,h<8,j<15] Σ[k<9] A[c+{0},h,k]*B[c+{0},k,j//5,j%5]}}[c,h+s-1,5*s+f]}}[i-{0},h,f]"
+CHUNKED = (
+    f"L[h<8,f<5] relu({{L[h<8,f<5] Σ[c<6] {{L[i<6,h<8,f<5] select(i-4>=0, {CHUNK.format(4)}, select(i-2>=0 & -i+3>=0, {CHUNK.format(2)}, "
+    f"{CHUNK.format(0)}))}}[c,h,f]}}[h,f] + C[f])"
+)
+
+
+def test_what_is_computed_in_chunks_is_grouped_alike() -> None:
+    """Joined tensors under a sum, where only one side has the choice inside functions; and a sum whose parts come in chunks."""
+    for head, one, other in ((JOINED, CHOSEN, ROWWISE), (PARTS, WHOLE, CHUNKED)):
+        for pair in ((one, other), (other, one)):
+            assert matched_by_cells(*(parse(head + text) for text in pair), marked)
+    assert grouped(parse(PARTS + WHOLE), parse(PARTS + CHUNKED)).details == "operations grouped alike, cell by cell"
+
+
+OTHERS = (("f-7>=0", "f-6>=0"), ("f-3>=0", "f-4>=0"), ("W[f,c]", "W[f-1,c]"), ("V[f,c]", "V[f,c+1]"), ("U[f,c]", "U[c,f]"), ("+ 1", "+ 2"))
+PLACES = (("[4*h+w,f-7]", "[5*h,f-7]"), ("[4*h+w,f-3]", "[4*h+w,f-2]"), ("tanh", "exp"), ("+ 3", "- 3"), ("Σ[h<4,w<4]", "Σ[h<4,w<3]"))
+
+
+@pytest.mark.parametrize(("old", "new"), OTHERS + PLACES)
+def test_another_joined_tensor_is_none(old: str, new: str) -> None:
+    assert old in ROWWISE
+    assert not matched_by_cells(parse(JOINED + CHOSEN), parse(JOINED + ROWWISE.replace(old, new)), marked)
+
+
+WITHIN = (("A[c+{0},", "A[c+{0}+1,"), ("h+s-1", "h+s"), ("j//5,j%5", "j%3,j//3"), ("[i-{0},", "[i-{0}+1,"), ("Σ[k<9]", "Σ[k<8]"))
+
+
+@pytest.mark.parametrize("start", [0, 2, 4])
+@pytest.mark.parametrize(("old", "new"), WITHIN)
+def test_another_chunk_is_none(start: int, old: str, new: str) -> None:
+    wrong = CHUNKED.replace(CHUNK.format(start), CHUNK.replace(old, new).format(start))
+    assert wrong != CHUNKED
+    assert not matched_by_cells(parse(PARTS + WHOLE), parse(PARTS + wrong), marked)
+
+
+def test_another_box_is_none() -> None:
+    """The same numbers at other places."""
+    assert matched_by_cells(parse(JOINED + CHOSEN), parse(f"{JOINED}L[g<9] {{{ROWWISE}}}[g]"), marked)
+    assert not matched_by_cells(parse(JOINED + CHOSEN), parse(f"{JOINED}L[1<=g<10] {{{ROWWISE}}}[g-1]"), marked)
+
+
+def test_of_several_conditions_one_that_fails_is_enough() -> None:
+    scope = parse("A : f32[6]\nL[i<6,j<2] select(i-2>=0 & -i+3>=0, A[i], A[j])")
+    assert list(changes(scope)) == [(0, 2), (0, 4)]
+    assert [used_names(narrowed(scope, (cell, (0, 2))).body) for cell in ((0, 2), (2, 4), (4, 6))] == [{"j"}, {"i"}, {"j"}]
+
+
+def test_sums_in_other_groups_are_not_alike_by_cells() -> None:
+    """The same tensor, its channels added up two by two: equal, and computed otherwise."""
+    pairs = CHUNKED.replace("Σ[c<6] {", "Σ[a<3] {L[a<3,h<8,f<5] Σ[b<2] {").replace("}[c,h,f]}[h,f]", "}[2*a+b,h,f]}[a,h,f]}[h,f]")
+    assert not matched_by_cells(parse(PARTS + WHOLE), parse(PARTS + pairs), marked)
+
+
+ONE, TWO = Const(Fraction(1)), Const(Fraction(2))
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_choices_change_where_they_are_said_to(equal: bool) -> None:
+    """Between two neighbours along a loop a condition changes at places that are told, and within a cell never."""
+    for k, const, lo in product((-3, -2, -1, 1, 2, 3), range(-7, 8), (-2, 0)):
+        choice = Select((Cond(Index((("i", k),), const), equal),), ONE, TWO)
+        scope = Scope((Iter("a", 0, 2), Iter("i", lo, 6)), (), choice)
+        truth = [k * i + const == 0 if equal else k * i + const >= 0 for i in range(lo, 6)]
+        seen = {(1, lo + n) for n in range(1, len(truth)) if truth[n] != truth[n - 1]}
+        assert seen <= set(changes(scope)) <= {(1, n) for n in range(lo + 1, 6)}
+        assert equal or seen == set(changes(scope))
+        ends = sorted({lo, 6, *(place for _, place in changes(scope))})
+        for low, high in pairwise(ends):
+            left = narrowed(scope, ((0, 2), (low, high))).body
+            assert left == (ONE if truth[low - lo] else TWO) or (left == choice and equal and const % k)
