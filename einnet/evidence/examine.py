@@ -149,6 +149,9 @@ def trusted(program: Program, plan: Plan, vendor: str) -> list[str]:
     used = {name for kernel in plan.kernels for name in functions(kernel)} - EXACT
     opaque = sum(isinstance(k, OpaqueCall) for k in plan.kernels)
     found = ["the importer: that the expressions are what the ONNX nodes mean"]
+    if program.spreads:
+        named = ", ".join(program.spreads)
+        found.append(f"tables of waves, by which long filters are computed ({named}): they give the filters at the places tried")
     if any(isinstance(k, VendorKernel) for k in plan.kernels):
         found.append(f"{vendor}: products and convolutions beyond the integers on which they were run")
     for name, count in Counter(a.name for a in map(arithmetic_of, plan.kernels) if a.rounds).items():

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from einnet.evidence.comparison.finite import assumptions
+from einnet.evidence.examine import trusted
 from einnet.expr.nodes import Scope, reads
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.long_filters import SAMPLE, filter_of, long_filters
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
+from einnet.instantiate.kernels import Plan
 from einnet.search.outcome import Outcome
 from einnet.search.settings import Settings
 from einnet.search.work import flops
@@ -89,6 +91,9 @@ def test_that_nan_reaches_further_is_told_and_excluded() -> None:
     found, wanted = (interpret(prepare(load(given), tables=t), x, run_opaque)["y"] for t in (True, False))
     assert np.isnan(found[0, 0]).all() and np.isnan(wanted[0, 0]).sum() == 1 and not np.isnan(found[0, 1]).any()
     assert any("by waves: Conv 'Conv_y'" in line for line in assumptions(Outcome(program, ())))
+    nothing = Plan((), (), (), (), {}, {})
+    assert ["tables of waves" in line for line in trusted(program, nothing, "a library")] == [False, True]
+    assert len(trusted(prepare(load(given)), nothing, "a library")) == 1
     assert Settings(allow="precision").tables and not Settings(allow="precision", strict_nan=True).tables
 
 
