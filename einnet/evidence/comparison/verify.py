@@ -46,8 +46,7 @@ def stepped(program: Program, tolerance: float, apart: float = 0.0) -> float:
 
     Nor less than twice what ONNX Runtime is `apart` from itself (`apart_from_itself`): each of two right ones may be as far from a third.
     """
-    found = roundings(program)
-    return max([tolerance, 2 * apart if found else 0.0, *(STEPS[name] for name in found)])
+    return max([tolerance, *(max(STEPS[name], 2 * apart) for name in roundings(program))])
 
 
 def apart_from_itself(program: Program, model: bytes | str, draws: Mapping[str, Draw]) -> dict[str, float]:
