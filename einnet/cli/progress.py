@@ -52,15 +52,27 @@ def progress(quiet: bool) -> Iterator[Report | None]:
 
 def lines(clock: Callable[[], float]) -> Report:
     """A function that writes where an optimization stands to the error stream, at most one line in LINE_S by the clock."""
-    last = clock()
+    due = now_and_then(clock)
 
     def report(p: Progress) -> None:
-        nonlocal last
-        if clock() - last >= LINE_S:
-            last = clock()
+        if due():
             print(f"einnet: {p.phase}: {detail(p)}", file=sys.stderr, flush=True)
 
     return report
+
+
+def now_and_then(clock: Callable[[], float]) -> Callable[[], bool]:
+    """A function that says whether LINE_S have passed since it last said so, or since now."""
+    last = clock()
+
+    def due() -> bool:
+        nonlocal last
+        if clock() - last < LINE_S:
+            return False
+        last = clock()
+        return True
+
+    return due
 
 
 @contextmanager
@@ -88,12 +100,10 @@ def checks() -> Iterator[Tell]:
 
 def seldom(clock: Callable[[], float]) -> Tell:
     """A function that writes what is being checked to the error stream, at most one line in LINE_S by the clock."""
-    last = clock()
+    due = now_and_then(clock)
 
     def tell(what: str) -> None:
-        nonlocal last
-        if clock() - last >= LINE_S:
-            last = clock()
+        if due():
             print(f"einnet: verify: {what}", file=sys.stderr, flush=True)
 
     return tell
