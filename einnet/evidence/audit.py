@@ -241,12 +241,11 @@ class Reference:
 def beside(session: Session, model: Any, program: Program, stored: Stored, seed: int) -> Reference:
     """What the program is compared with."""
     from einnet.evidence.comparison.verify import apart_from_itself, random_values
-    from einnet.graph.onnx.read import runnable
 
     inputs = random_values([(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items()], seed)
     expected = {draw: session(drawn(inputs, draw)) for draw in (*BESIDE, *SPECIAL)}
     draws = {draw: (drawn(inputs, draw), expected[draw]) for draw in BESIDE}
-    return Reference(inputs, expected, apart_from_itself(program, runnable(model), draws))
+    return Reference(inputs, expected, apart_from_itself(program, model, draws))
 
 
 def audit_numbers(

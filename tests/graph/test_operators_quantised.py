@@ -197,7 +197,7 @@ def test_what_the_reference_is_apart_from_itself_counts_twice_where_the_model_ro
         model = build(nodes, {"x": x}, constants=constants if rounds else {}, opset=21)
         program, right = load(model), Session(model.SerializeToString(), 1)({"x": x})
         other = {"y": right["y"] + np.float32(0.25) * np.abs(right["y"]).max()}
-        found = apart_from_itself(program, model.SerializeToString(), {"same": ({"x": x}, right), "other": ({"x": x}, other)})
+        found = apart_from_itself(program, model, {"same": ({"x": x}, right), "other": ({"x": x}, other)})
         assert found["same"] == 0 and (0.1 < found["other"] <= 0.25) == rounds, found
         assert stepped(program, 1e-4, 0.2) == (0.4 if rounds else 1e-4)
 

@@ -49,7 +49,7 @@ def stepped(program: Program, tolerance: float, apart: float = 0.0) -> float:
     return max([tolerance, *(max(STEPS[name], 2 * apart) for name in roundings(program))])
 
 
-def apart_from_itself(program: Program, model: bytes | str, draws: Mapping[str, Draw]) -> dict[str, float]:
+def apart_from_itself(program: Program, model: Any, draws: Mapping[str, Draw]) -> dict[str, float]:
     """How far ONNX Runtime's results are from those of the same nodes one by one, relative to max|y|, by draw: of inputs, with their outputs.
 
     0 where the model rounds nothing. One rounding that goes the other way is a step of that tensor, which later nodes may make larger; how much
@@ -57,7 +57,9 @@ def apart_from_itself(program: Program, model: bytes | str, draws: Mapping[str, 
     """
     if not roundings(program):
         return dict.fromkeys(draws, 0.0)
-    session = Session(model, 1, as_written=True)
+    from einnet.graph.onnx.read import runnable
+
+    session = Session(runnable(model), 1, as_written=True)
     return {name: _distance(session(inputs), outputs) for name, (inputs, outputs) in draws.items()}
 
 
@@ -180,7 +182,7 @@ class Trial:
         self.order = [a.name for a in session.inputs]
         self.peak, self.seconds = grown.nbytes, time.monotonic() - begin
         del session
-        self.apart = apart_from_itself(program, self.model, {"": (inputs, self.expected)})[""]
+        self.apart = apart_from_itself(program, model, {"": (inputs, self.expected)})[""]
 
     def stepped(self, tolerance: float) -> float:
         """The tolerance for this model and these inputs."""
