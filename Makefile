@@ -14,7 +14,7 @@
 # make algorithms  algorithms derived from naive models: operations, states, proof, times beside other engines, into benchmarks/results/algorithms.json
 # make bench   the seven models against other engines (hours; goes on where it stopped)
 # make bench-short   three of them, in under five minutes      make bench-operators, make bench-topologies   see benchmarks/
-# make bench-precision   programs within an error beside OpenVINO as it comes and PyTorch in bfloat16: under eight minutes
+# make bench-precision   programs within an error beside OpenVINO as it comes and PyTorch in bfloat16: three minutes a model; goes on where it ended
 # make clean   forget everything that was built
 
 SHELL := /bin/bash
@@ -103,7 +103,7 @@ bench-topologies: .venv/stamp-bench
 	$(BIN)/python benchmarks/topologies.py
 
 bench-precision: .venv/stamp-bench
-	$(BIN)/python -m benchmarks.precision
+	$(BIN)/python -m benchmarks.precision $(if $(wildcard build/zoo),--zoo build/zoo)
 
 bench-short: .venv/stamp-bench
 	$(BIN)/python benchmarks/models.py --short

@@ -1,47 +1,179 @@
-"""The benchmark of programs within an error: rows, what is missing, and a table that follows from the rows."""
+"""The benchmark of programs within an error: rows, what is missing, a run that goes on where it ended, and a table that follows from the rows."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Self
 
+import numpy as np
 import onnx
 import pytest
 
+from benchmarks.contest import compare
+from benchmarks.contest.compare import Place, difference
+from benchmarks.contest.engines import engine
+from benchmarks.contest.programs import Search, optimized
+from benchmarks.contest.worker import Engine, EngineError
 from benchmarks.models import build
-from benchmarks.precision.__main__ import against, cells, main, markdown, row
+from benchmarks.precision import __main__ as precision
+from benchmarks.precision.__main__ import main, parsed, rows_of
+from benchmarks.precision.cases import BYTES, MODELS, Case, chosen, like
 from benchmarks.precision.quantised import in_bytes
+from benchmarks.precision.table import against, cells, markdown, row
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.as_bytes import keeps_bytes
 from einnet.graph.passes.prepare import prepare
-from tests.models import two_layers
+from tests.models import random_inputs, two_layers
+
+Arrays = Mapping[str, np.ndarray]
+SHORT = ["--time-budget", "2", "--threads", "1", "--draws", "2", "--rounds", "1", "--seconds", "0.01", "--patience", "0.1"]
 
 
-def test_a_row_for_each_error_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def doubled(path: Path, threads: int) -> Callable[[Arrays], list[np.ndarray]]:
+    """An engine that is off by an eighth on inputs that are mostly negative, and right on others."""
+    del path, threads
+    return lambda inputs: [inputs["x"] * (1.125 if inputs["x"].sum() < 0 else 1.0)]
+
+
+def same(path: Path, threads: int) -> Callable[[Arrays], list[np.ndarray]]:
+    del path, threads
+    return lambda inputs: [inputs["x"]]
+
+
+def program(monkeypatch: pytest.MonkeyPatch, kinds: Mapping[str, str]) -> None:
+    """Our programs are these functions of this module, by their names; the reference gives its input."""
+
+    def found(path: Path, name: str, derive: bool, search: Search, place: Place) -> tuple[Engine, dict[str, object]]:
+        assert search.max_error == (None if name == "einnet_f32" else float(name))
+        if name not in kinds:
+            raise EngineError("it has none")
+        return Engine(name, f"{__name__}:{kinds[name]}", path), {"runs": "derived"}
+
+    monkeypatch.setattr(precision, "optimized", found)
+
+
+def identity() -> onnx.ModelProto:
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [4])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [4])
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+
+
+class Within:
+    """An engine in this process, in place of one in a process of its own."""
+
+    def __init__(self, kind: str, path: Path, threads: int, cpus: object, limit: int = 0) -> None:
+        del cpus, limit
+        self.run = engine(kind)(path, threads)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+    def close(self) -> None: ...
+    def ready(self) -> None: ...
+    def memory(self, inputs: Arrays) -> int:
+        return len(inputs)
+
+    def time(self, inputs: Arrays, seconds: float) -> tuple[list[float], float]:
+        return [1.0 * len(inputs)], seconds
+
+
+def test_the_error_of_a_row_is_the_greatest_of_fresh_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is right on the inputs that are timed, and not on others, is not within its budget."""
+    monkeypatch.setattr(compare, "Worker", Within)
+    monkeypatch.setattr(compare, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(precision, "Worker", Within)
+    program(monkeypatch, {"einnet_f32": "same", "0.1": "doubled", "0.2": "doubled"})
+    options = parsed([*SHORT, "--errors", "0.1", "0.2", "0.3"])
+
+    def draw(seed: int) -> dict[str, np.ndarray]:
+        return {"x": np.array([3, 2, 1, 4], np.float32) * (-1 if seed == 2 else 1)}
+
+    narrow, wide, absent = rows_of("m", identity(), draw, Place(1, (0,)), options, {})
+    assert (narrow["error"]["einnet"], narrow["within"]) == (0.125, False)
+    assert (wide["error"]["einnet"], wide["within"]) == (0.125, True)
+    assert (narrow["error"]["einnet_f32"], narrow["error"]["onnxruntime"]) == (0, 0)
+    assert {"onnxruntime", "einnet_f32", "einnet"} == narrow["ms"].keys() != absent["ms"].keys()
+    assert absent["missing"]["einnet"] == "it has none" and not absent["within"]
+    assert wide["missing"] == {c: f"{p} is not installed" for c, p in
+                               (("openvino_f32", "openvino"), ("openvino_default", "openvino"), ("torch_bf16", "torch"))}  # fmt: skip
+
+
+def test_a_model_that_nobody_can_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    program(monkeypatch, {})
+    (found,) = rows_of("m", onnx.ModelProto(), lambda seed: {}, Place(1, (0,)), parsed([*SHORT, "--errors", "0.1"]), {})
+    assert found["missing"]["onnxruntime"] and not found["within"] and not found["ms"]
+
+
+def test_a_budget_reaches_the_optimization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EINNET_CACHE", str(tmp_path / "cache"))
-    onnx.save(two_layers(), tmp_path / "two.onnx")
-    out = tmp_path / "precision.json"
-    short = ["--time-budget", "2", "--threads", "1", "--draws", "2", "--rounds", "1", "--seconds", "0.01", "--patience", "0.1"]
-    assert main([str(tmp_path / "two.onnx"), "--errors", "0.1", *short, "-o", str(out)]) == 0
+    onnx.save(model := two_layers(), tmp_path / "two.onnx")
+    ours, report = optimized(tmp_path / "two.onnx", "0.1", False, Search(1, "reassociation", 0, max_error=0.1), Place(1, (0,)))
+    assert report["settings"]["max_error"] == report["verification"]["tolerance"] == 0.1
+    assert report["precision"] is None or report["precision"]["max_error"] == 0.1
+    inputs = random_inputs(model, 0)
+    (got,), (wanted,) = (precision.answers(e, [inputs], Place(1, (0,))) for e in (ours, Engine("r", "onnxruntime", tmp_path / "two.onnx")))
+    assert difference(got, wanted) <= 0.1
+
+
+def test_a_run_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    models, ran, engines = {n: two_layers() for n in "abc"}, [], {"openvino": "1"}
+    apart = {"0.01": 4e-3, "0.1": 4e-3}
+
+    def measured(name: str, model: object, draw: object, place: object, options: object, others: object) -> list[dict[str, object]]:
+        ran.append(name)
+        return [row(name, float(e), {}, apart, None, None, {}) for e in apart]
+
+    monkeypatch.setattr(precision, "rows_of", measured)
+    monkeypatch.setattr(precision, "chosen", lambda options: [Case(n, lambda n=n: (models[n], dict)) for n in models])
+    monkeypatch.setattr(precision, "installed", lambda: dict(engines))
+    out = tmp_path / "results" / "precision.json"
+    arguments = ["--errors", "0.01", "0.1", "-o", str(out)]
+    assert main([*arguments, "--seconds-left", "9"]) == 1
+    assert "3 models are left" in capsys.readouterr().err and not ran
+    assert main(arguments) == 0 and ran == ["a", "b", "c"]
+    assert main([*arguments, "--seconds-left", "9"]) == 0 and len(ran) == 3, "nothing is measured twice"
+    assert main(["--errors", "0.1", "-o", str(out)]) == 0 and len(ran) == 3
+    models["b"].doc_string = "another"
+    assert main(arguments) == 0 and ran[3:] == ["b"], "a changed model is measured anew"
+    engines["openvino"] = "2"
+    apart["0.01"] = 2e-2
+    assert main([*arguments, "--seconds-left", "9"]) == 1 and ran[4:] == [], "other engines are another question, for which there is no time"
+    assert {r["within"] for r in json.loads(out.read_text())["models"]} == {True}
+    assert main(arguments) == 1 and ran[4:] == ["a", "b", "c"], "an error beyond its budget is a fault"
+    assert main(arguments) == 1 and len(ran) == 7, "it stays one that is told, without being measured again"
+    assert main([*arguments, "--again"]) == 1 and len(ran) == 10
     data = json.loads(out.read_text())
-    (found,) = data["models"]
-    assert (found["name"], found["max_error"]) == ("two", 0.1)
-    assert {"onnxruntime", "einnet_f32", "einnet"} <= found["ms"].keys()
-    assert found["error"]["einnet_f32"] < 1e-5
-    assert found["error"]["einnet"] <= 0.1
-    assert "| two | 0.1 |" in out.with_suffix(".md").read_text()
-    assert "arithmetics" in data["machine"]
+    assert [(r["name"], r["max_error"], r["within"]) for r in data["models"]] == [(n, e, e > 0.02) for n in "abc" for e in (0.01, 0.1)]
+    assert data["machine"]["engines"] == {"openvino": "2"} and "| a | 0.01 |" in out.with_suffix(".md").read_text()
 
 
-def test_models_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EINNET_CACHE", str(tmp_path / "cache"))
-    out = tmp_path / "precision.json"
-    short = ["--time-budget", "2", "--threads", "1", "--draws", "2", "--rounds", "1", "--seconds", "0.01", "--patience", "0.1"]
-    main(["mlp", "--int8", "--quick", *short, "-o", str(out)])
-    (found,) = json.loads(out.read_text())["models"]
-    assert (found["name"], found["max_error"]) == ("mlp", 0.02)
-    assert {"onnxruntime", "einnet_f32"} <= found["ms"].keys()
-    assert keeps_bytes(prepare(load(in_bytes(build("mlp"), 0)), in_bytes=True))
+def test_what_runs(tmp_path: Path) -> None:
+    assert [c.name for c in chosen(parsed([]))] == list(MODELS)
+    assert [c.name for c in chosen(parsed(["--int8"]))] == list(BYTES)
+    onnx.save(model := two_layers(), tmp_path / "edsr.onnx")
+    np.savez(tmp_path / "edsr.npz", **random_inputs(model, 0))
+    (*_, zoo) = chosen(parsed(["--zoo", str(tmp_path)]))
+    assert zoo.name == "zoo/edsr"
+    made, draw = zoo.made()
+    assert made == model and {n: x.shape for n, x in draw(1).items()} == {n: x.shape for n, x in random_inputs(model, 0).items()}
+    (named,) = chosen(parsed([str(tmp_path / "edsr.onnx")]))
+    assert named.name == "edsr" and named.made()[0] == model
+
+
+def test_draws_are_of_the_kind_of_the_inputs() -> None:
+    inputs = {"x": np.random.default_rng(0).normal(5, 2, 4000).astype(np.float32), "ids": np.arange(9), "mask": np.ones(9, bool)}
+    first, again, other = like(inputs, 1), like(inputs, 1), like(inputs, 2)
+    assert all(np.array_equal(first[n], again[n]) for n in inputs) and not np.array_equal(first["x"], other["x"])
+    assert abs(first["x"].mean() - 5) < 0.2 and abs(first["x"].std() - 2) < 0.2 and first["x"].dtype == np.float32
+    assert sorted(first["ids"]) == list(range(9)) and first["mask"].all()
+
+
+def test_models_of_bytes() -> None:
+    assert keeps_bytes(prepare(load(in_bytes(build("mlp", size=32, classes=8), 0)), in_bytes=True))
 
 
 def test_the_figures_of_a_row() -> None:
@@ -54,15 +186,16 @@ def test_the_figures_of_a_row() -> None:
     assert (found["bound"], found["rounded"], found["products"], found["missing"]) == (0.02, 2, 3, {"torch_bf16": "no torch"})
     assert against(found) == 1.5
     assert cells(found)[:2] == ["m", "0.01"]
-    assert cells(found)[-4:] == ["1.50x", "2 of 3", "0.02", "2.0%"]
-    slow = {**found, "ms": {"openvino_default": 1.0, "einnet": 2.0}, "name": "n"}
+    assert cells(found)[-5:] == ["1.50x", "2 of 3", "0.02", "2.0%", "yes"]
+    slow = {**found, "ms": {"openvino_default": 1.0, "einnet": 2.0}, "name": "n", "error": {"einnet": 4e-3, "openvino_default": 3e-3}}
     text = markdown({"machine": {"cpu": "a processor", "arithmetics": ["avx512_bf16"]}, "threads": 2, "models": [found, slow]})
-    assert "Error 0.01: 0.87x of OpenVINO's default in the geometric mean of 2 models, least 0.50x." in text
+    assert "Error 0.01: 0.87x of OpenVINO's default in the geometric mean of 2 models, least 0.50x; our error is no larger in 1." in text
     assert "Instructions for other arithmetics: avx512_bf16." in text
+    assert "- m, torch_bf16: no torch" in text
     assert against({**found, "ms": {"einnet": 2.0}}) is None
 
 
-def test_a_program_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_a_program_that_is_missing_is_told() -> None:
     found = row("m", 0.01, {}, {}, None, None, {"0.01": "einnet optimize ended with status 2"})
     assert (found["ms"], found["runs"], found["missing"]) == ({}, None, {"einnet": "einnet optimize ended with status 2"})
-    assert cells(found)[2:9] == ["–"] * 7
+    assert (cells(found)[2:9], cells(found)[-1], found["within"]) == (["–"] * 7, "NO", False)

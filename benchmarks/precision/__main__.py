@@ -1,26 +1,30 @@
 """Programs within an error, timed beside ONNX Runtime, OpenVINO in float32 and as it comes, and PyTorch in bfloat16.
 
-    python -m benchmarks.precision                    four models at two errors, into benchmarks/results/precision.json: under eight minutes
-    python -m benchmarks.precision --all              the paper's seven and more, at three errors
-    python -m benchmarks.precision model.onnx ...     other models of fixed shapes
-    python -m benchmarks.precision --int8             models of bytes, into benchmarks/results/precision-int8.json: under eight minutes
+    python -m benchmarks.precision                    the paper's seven and more at three errors, into benchmarks/results/precision.json
+    python -m benchmarks.precision --zoo build/zoo    some of the zoo, too (`python -m benchmarks.zoo.export` makes it)
+    python -m benchmarks.precision resnet18 m.onnx    these models, by name or from files of fixed shapes
+    python -m benchmarks.precision --int8             models of bytes, into benchmarks/results/precision-int8.json
     python -m benchmarks.precision --quick            small sizes, into build/bench
 
 A row for each model and error. `ms` are medians of interleaved rounds, `error` the greatest over fresh draws of inputs, relative to max|y|, against
 ONNX Runtime in float32, or with `--int8` on the same model of bytes, of which `einnet_f32` is the program without a budget; `bound` is the greatest
-a-priori bound of a product that rounds, `noise` what ONNX Runtime shows against itself.
+a-priori bound of a product that rounds, `noise` what ONNX Runtime shows against itself, `missing` why an engine has no time.
+
+A model takes three minutes at most. The file is written after each, and the same command goes on where it was ended: rows of other models stay, and
+what was measured with the same settings and engines is not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from importlib.util import find_spec
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -28,74 +32,52 @@ import numpy as np
 import onnx
 
 from benchmarks.contest.compare import AGAIN, REFERENCE, Effort, Place, compare, difference, noise
-from benchmarks.contest.machine import description, random_inputs
+from benchmarks.contest.machine import description
 from benchmarks.contest.programs import ROOT, Search, optimized
-from benchmarks.contest.results import text
+from benchmarks.contest.results import text, write_whole
 from benchmarks.contest.worker import Engine, EngineError, Worker
-from benchmarks.models import SEVEN, build
-from benchmarks.precision.quantised import in_bytes
+from benchmarks.precision.cases import MODELS, ZOO, Case, Draw, chosen, digest
+from benchmarks.precision.table import OTHERS, Row, cells, markdown, row
 from benchmarks.verified import RESULTS
 from einnet.runtime import machine
 
-ERRORS, ALL_ERRORS = (1e-3, 1e-2), (1e-5, 1e-3, 1e-2)
-MODELS: dict[str, dict[str, int]] = {
-    "resnet18": {}, "bert": {"sequence": 128, "hidden": 768, "heads": 12, "layers": 2}, "fsrcnn": {}, "mlp": {"size": 4096, "classes": 1000}
-}  # fmt: skip
-"""What runs by default, with sizes other than the generator's; `bert` is two of its layers."""
-
-BYTES = ("resnet18", "depthwise", "bert", "mlp")
-"""What runs as models of bytes."""
-
+ERRORS = (1e-5, 1e-3, 1e-2)
 STEPS = (2e-2,)
 """Of models of bytes: engines that are equally right differ by a step of 8 bits, and seldom by two."""
 
-GENERATOR = {"bert": "transformer"}
-QUICK: dict[str, dict[str, int]] = {"resnet18": {"size": 32}, "bert": {}, "fsrcnn": {"size": 8}, "mlp": {}, "depthwise": {"size": 32}}
-OTHERS = {"openvino_f32": ("openvino", "openvino"), "openvino_default": ("openvino", "benchmarks.precision.engines:openvino_default"),
-          "torch_bf16": ("torch", "benchmarks.precision.engines:torch_bf16")}  # fmt: skip
-"""Columns of other engines: the package that they need, and the kind of engine."""
+ASKED = ("threads", "time_budget", "seed", "draws", "rounds", "seconds", "patience")
+"""Settings that a row belongs to, beside its error and the other engines."""
 
-COLUMNS = (REFERENCE, *OTHERS, "einnet_f32", "einnet")
 WIDEST = 0.5
 """A time counts up to this error, which stands beside it: what errs more computes something else."""
 
-Row = dict[str, Any]
+LATE, START_S = 2.0, 20.0
+"""An optimization is ended after so many times its budget, and so many seconds beside it."""
+
+BESIDE_S = 40.0
+"""Seconds that engines take to load and to give their answers, beside searching and timing."""
 
 
-def rows_of(name: str, model: onnx.ModelProto, place: Place, options: argparse.Namespace) -> list[Row]:
+def rows_of(name: str, model: onnx.ModelProto, draw: Draw, place: Place, options: argparse.Namespace, others: Mapping[str, str]) -> list[Row]:
     """A row for each error. An engine that fails has no time, and `missing` says why."""
     with tempfile.TemporaryDirectory() as folder:
-        path, inputs = Path(folder) / "model.onnx", random_inputs(model, options.seed)
+        path, inputs = Path(folder) / "model.onnx", draw(options.seed)
         onnx.save(model, path)
         engines = [Engine(REFERENCE, REFERENCE, path)]
-        engines += [Engine(column, kind, path) for column, (package, kind) in OTHERS.items() if find_spec(package)]
+        engines += [Engine(column, kind, path) for column, (package, kind) in OTHERS.items() if package in others]
         ours, reports, missing = programs(path, place, options)
-        fresh = [random_inputs(model, options.seed + 1 + n) for n in range(options.draws)]
-        wanted = answers(engines[0], [inputs, *fresh], place)
+        fresh = [draw(options.seed + 1 + n) for n in range(options.draws)]
+        try:
+            wanted = answers(engines[0], [inputs, *fresh], place)
+        except EngineError as why:
+            return [row(name, error, {}, {}, None, None, {REFERENCE: str(why)}) for error in options.errors]
         results = compare([*engines, *ours.values()], inputs, wanted[0], place, Effort(options.rounds, options.seconds, options.patience), WIDEST)
-        apart = {e.name: worst(e, fresh, wanted[1:], place) for e in (*engines, *ours.values())}
+        apart = {e.name: worst(e, fresh, wanted[1:], place) for e in (*engines, *ours.values()) if "times_ms" in results[e.name]}
     times = {n: r["times_ms"] for n, r in results.items() if "times_ms" in r}
     noisy = noise(times[REFERENCE], times[AGAIN]) if REFERENCE in times and AGAIN in times else None
-    absent = {**missing, **{n: r["status"] for n, r in results.items() if "times_ms" not in r}}
+    absent = {column: f"{package} is not installed" for column, (package, _) in OTHERS.items() if package not in others}
+    absent |= {**missing, **{n: r["status"] for n, r in results.items() if "times_ms" not in r}}
     return [row(name, error, results, apart, reports.get(f"{error:g}"), noisy, absent) for error in options.errors]
-
-
-def row(
-    name: str, error: float, results: Mapping[str, Any], apart: Mapping[str, float | None], report: Mapping[str, Any] | None, noisy: float | None,
-    missing: Mapping[str, str],
-) -> Row:  # fmt: skip
-    """The figures of one model at one error."""
-    own = {column: f"{error:g}" if column == "einnet" else column for column in COLUMNS}
-    precision = (report or {}).get("precision") or {"products": []}
-    rounded = [p for p in precision["products"] if p["runs"]]
-    return {
-        "name": name, "max_error": error,
-        "ms": {column: results[n]["median_ms"] for column, n in own.items() if "median_ms" in results.get(n, {})},
-        "error": {column: apart[n] for column, n in own.items() if apart.get(n) is not None},
-        "bound": max((p["bound"] for p in rounded if p.get("bound") is not None), default=None),
-        "rounded": len(rounded), "products": len(precision["products"]), "runs": (report or {}).get("runs"),
-        "noise": noisy, "missing": {column: missing[n] for column, n in own.items() if n in missing},
-    }  # fmt: skip
 
 
 def programs(path: Path, place: Place, options: argparse.Namespace) -> tuple[dict[str, Engine], dict[str, Any], dict[str, str]]:
@@ -105,7 +87,7 @@ def programs(path: Path, place: Place, options: argparse.Namespace) -> tuple[dic
     missing: dict[str, str] = {}
     for name, error in {"einnet_f32": None, **{f"{e:g}": e for e in options.errors}}.items():
         try:
-            search = Search(options.time_budget, "reassociation", options.seed, max_error=error)
+            search = Search(options.time_budget, "reassociation", options.seed, LATE * options.time_budget + START_S, max_error=error)
             engines[name], reports[name] = optimized(path, name, True, search, place)
         except EngineError as why:
             missing[name] = str(why)
@@ -127,88 +109,84 @@ def worst(engine: Engine, draws: Sequence[Mapping[str, np.ndarray]], wanted: Seq
         return None
 
 
-def cells(found: Row) -> list[str]:
-    """One row of the table: each time with its error."""
-    figures = [f"{ms:.3g} ({found['error'].get(c, float('nan')):.1g})" if (ms := found["ms"].get(c)) else "–" for c in COLUMNS]
-    ratio = against(found)
-    bound = "–" if found["bound"] is None else f"{found['bound']:.1g}"
-    noisy = "–" if found["noise"] is None else f"{found['noise']:.1%}"
-    rounded = f"{found['rounded']} of {found['products']}"
-    return [found["name"], f"{found['max_error']:g}", *figures, f"{ratio:.2f}x" if ratio else "–", rounded, bound, noisy]
+def installed() -> dict[str, str]:
+    """The versions of the other engines' packages."""
+    found = {}
+    for package, _ in OTHERS.values():
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
-def against(found: Row) -> float | None:
-    """The time of OpenVINO as it comes over ours."""
-    ms = found["ms"]
-    return ms["openvino_default"] / ms["einnet"] if {"openvino_default", "einnet"} <= ms.keys() else None
+def longest(options: argparse.Namespace) -> float:
+    """The seconds that a model is expected to take at most, where budgets are kept."""
+    return (len(options.errors) + 1) * options.time_budget + options.patience + BESIDE_S
 
 
-def markdown(data: Mapping[str, Any]) -> str:
-    """The table, with the machine above it and geometric means below."""
-    titles = ("model", "max error", *COLUMNS, "of OpenVINO's default", "rounded", "bound", "noise")
-    found = data["machine"]
-    about = f"{found['cpu']}, {data['threads']} threads, batch 1. {instructions(found)}"
-    lines = [f"Medians in ms, and in brackets the error on fresh inputs; {about}", ""]
-    lines += ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|", *("| " + " | ".join(cells(r)) + " |" for r in data["models"])]
-    for error in sorted({r["max_error"] for r in data["models"]}):
-        ratios = [r for one in data["models"] if one["max_error"] == error and (r := against(one))]
-        if ratios:
-            mean = float(np.exp(np.mean(np.log(ratios))))
-            told = f"{mean:.2f}x of OpenVINO's default in the geometric mean of {len(ratios)} models, least {min(ratios):.2f}x"
-            lines += ["", f"Error {error:g}: {told}."]
-    return "\n".join(lines) + "\n"
-
-
-def instructions(found: Mapping[str, Any]) -> str:
-    """What the processor has for arithmetics other than float32."""
-    return f"Instructions for other arithmetics: {', '.join(found['arithmetics']) or 'none'}."
-
-
-def chosen(options: argparse.Namespace) -> dict[str, Callable[[], onnx.ModelProto]]:
-    """Models by name: those that are named, or all, or the default."""
-    sizes = QUICK if options.quick else MODELS
-    usual = BYTES if options.int8 else [*SEVEN, *(n for n in MODELS if n not in SEVEN)] if options.all else list(MODELS)
-
-    def make(name: str) -> onnx.ModelProto:
-        found = onnx.load(name) if name.endswith(".onnx") else build(GENERATOR.get(name, name), seed=options.seed, **sizes.get(name, {}))
-        return in_bytes(found, options.seed) if options.int8 else found
-
-    return {Path(name).stem: partial(make, name) for name in options.models or usual}
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """The command; exit code 1 where a program of ours errs by more than its budget on fresh inputs, or is missing."""
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command's options."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.precision", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"names or files (default: {', '.join(MODELS)})")
-    parser.add_argument("--all", action="store_true", help="the paper's seven, too, at errors 1e-5, 1e-3 and 1e-2")
+    parser.add_argument("--zoo", type=Path, metavar="FOLDER", help=f"of exported models: {', '.join(ZOO)}, too")
     parser.add_argument("--quick", action="store_true", help="small sizes, into build/bench")
     parser.add_argument("--int8", action="store_true", help="the models quantised to bytes, at an error of 2e-2")
-    parser.add_argument("--errors", type=float, nargs="+", help="budgets (default: 1e-3 1e-2)")
-    parser.add_argument("--time-budget", type=float, default=18.0, help="seconds for each of our optimizations (default: 18)")
+    parser.add_argument("--errors", type=float, nargs="+", help="budgets (default: 1e-5 1e-3 1e-2)")
+    parser.add_argument("--time-budget", type=float, default=24.0, help="seconds for each of our optimizations (default: 24)")
     parser.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--draws", type=int, default=20, help="fresh inputs on which errors are measured (default: 20)")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.25, help="for each engine in each round")
-    parser.add_argument("--patience", type=float, default=9.0, help="seconds of rounds for a model")
+    parser.add_argument("--patience", type=float, default=20.0, help="seconds of rounds for a model")
+    parser.add_argument("--seconds-left", type=float, default=math.inf, metavar="S", help="begin no model that would not end in so many seconds")
+    parser.add_argument("--again", action="store_true", help="measure again what the file has by the same settings")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args(arguments)
-    options.errors = options.errors or (STEPS if options.int8 else ALL_ERRORS if options.all else ERRORS)
+    options.errors = options.errors or (STEPS if options.int8 else ERRORS)
     name = "precision-int8.json" if options.int8 else "precision.json"
-    output = options.output or (ROOT / "build" / "bench" if options.quick else RESULTS) / name
-    output.parent.mkdir(parents=True, exist_ok=True)
-    place, began = Place(options.threads, tuple(sorted(os.sched_getaffinity(0))[: options.threads])), time.monotonic()
-    about = {**description(), "arithmetics": sorted(f for f in machine.cpu_features() if f in ("avx512_bf16", "avx512_fp16") or f.startswith("amx"))}
-    found: list[Row] = []
-    for name, model in chosen(options).items():
-        found += rows_of(name, model(), place, options)
-        for one in found[-len(options.errors) :]:
+    options.output = options.output or (ROOT / "build" / "bench" if options.quick else RESULTS) / name
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; exit code 1 where a program of ours errs by more than its budget on fresh inputs, or is missing, or was not measured."""
+    options = parsed(arguments)
+    place, end = Place(options.threads, tuple(sorted(os.sched_getaffinity(0))[: options.threads])), time.monotonic() + options.seconds_left
+    arithmetics = sorted(f for f in machine.cpu_features() if f in ("avx512_bf16", "avx512_fp16") or f.startswith("amx"))
+    others = installed()
+    about = {**description(), "arithmetics": arithmetics, "engines": others}
+    asked = {name: getattr(options, name) for name in ASKED} | {"cpu": about["cpu"], "engines": others}
+    rows = earlier(options.output)
+    cases = chosen(options)
+    for n, case in enumerate(cases):
+        model, draw = case.made()
+        belongs = {"asked": asked, "digest": digest(model)}
+        if not options.again and known(case, rows, belongs, options.errors):
+            continue
+        if time.monotonic() + longest(options) > end:
+            print(f"{len(cases) - n} models are left for want of time: the same command goes on with {case.name}", file=sys.stderr)
+            return 1
+        for one in rows_of(case.name, model, draw, place, options, others):
+            rows[case.name, one["max_error"]] = {**one, **belongs}
             print("  ".join(cells(one)), *one["missing"].values(), flush=True)
-        settings = {"time_budget": options.time_budget, "seed": options.seed, "draws": options.draws, "seconds": round(time.monotonic() - began)}
-        data = {"machine": about, "threads": options.threads, "settings": settings, "models": found}
-        output.write_text(text(data), encoding="utf-8")
-        output.with_suffix(".md").write_text(markdown(data), encoding="utf-8")
-    return 0 if all(r["error"].get("einnet", float("inf")) <= r["max_error"] for r in found) else 1
+        data = {"machine": about, "threads": options.threads, "models": list(rows.values())}
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(options.output, text(data))
+        write_whole(options.output.with_suffix(".md"), markdown(data))
+    return 0 if all(rows[case.name, error]["within"] for case in cases for error in options.errors) else 1
+
+
+def earlier(path: Path) -> dict[tuple[str, float], Row]:
+    """The rows of an earlier run, by model and error."""
+    found = json.loads(path.read_text())["models"] if path.exists() else []
+    return {(one["name"], one["max_error"]): one for one in found}
+
+
+def known(case: Case, rows: Mapping[tuple[str, float], Row], belongs: Row, errors: Sequence[float]) -> bool:
+    """The rows of a model are there: of this model, with these settings and engines."""
+    return all(rows.get((case.name, error), {}).get(key) == value for error in errors for key, value in belongs.items())
 
 
 if __name__ == "__main__":
