@@ -28,6 +28,7 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 
 import pytest
 
+from tests.derivation.test_rules import sources
 from tests.mutation import verdicts
 from tests.mutation.changes import Change, changes
 
@@ -105,6 +106,7 @@ class Plugin:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         for item in session.items[:1]:
             self.run(item)  # what fixtures import is imported once, before any child
+        sources(400)
         self.image = Image()
         items = {item.nodeid: item for item in session.items}
         traced = {name: t for name, t in self.baseline(items).items() if name in items and t.seconds <= SLOWEST}
@@ -269,11 +271,12 @@ def in_child(work: object, seconds: float) -> bytes | None:
 
 
 class Image:
-    """The functions of einnet and the stores of results, found once."""
+    """The functions of einnet and the stores of results, found once. The random scopes that rules are tried on are drawn once for all children."""
 
     def __init__(self) -> None:
+        gc.unfreeze()  # the collection of tests freezes what is imported, which is then not listed
         things = gc.get_objects()
-        self.stores = [t for t in things if isinstance(t, functools._lru_cache_wrapper)]
+        self.stores = [t for t in things if isinstance(t, functools._lru_cache_wrapper) and t is not sources]
         self.functions: defaultdict[CodeType, list[FunctionType]] = defaultdict(list)
         for t in things:
             if isinstance(t, FunctionType) and "/einnet/" in t.__code__.co_filename:

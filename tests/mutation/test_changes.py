@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from types import FunctionType, ModuleType
 
@@ -10,7 +11,7 @@ import pytest
 from einnet.derivation.checker import draws, events, oracle
 from tests.mutation.__main__ import EXPLAINED, explained, modules_of
 from tests.mutation.changes import changes
-from tests.mutation.runner import TooSlow, in_child, no_longer_than
+from tests.mutation.runner import Image, TooSlow, in_child, no_longer_than
 
 SOURCE = '''
 LIMIT = 3 * 4
@@ -84,6 +85,12 @@ def test_what_is_changed_is_the_code_that_a_module_has(module: ModuleType) -> No
     functions = {f.__code__ for f in vars(module).values() if isinstance(f, FunctionType)}
     found = {c.codes[0] for c in changes(Path(path).read_text(encoding="utf-8"), path) if c.codes is not None and "." not in c.function}
     assert found and found <= functions | {getattr(f, "__wrapped__", f).__code__ for f in vars(module).values() if hasattr(f, "__wrapped__")}
+
+
+def test_functions_are_found_though_the_collection_of_tests_has_frozen_them() -> None:
+    """Else every change is told to be one that no test enters."""
+    gc.freeze()
+    assert {draws.draws.__code__, events.points_of_events.__code__} <= Image().functions.keys()
 
 
 def test_children_answer_or_are_ended() -> None:
