@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from einnet.derivation.checker.check import check_equal
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Iter, Read, Scope, reads
 from einnet.expr.notation.text import parse
@@ -15,7 +16,7 @@ from einnet.instantiate.kernels import Buffer, View, dense_view
 from einnet.instantiate.matching.contraction import ALL, form_problems
 from einnet.instantiate.matching.convolution import Window
 from einnet.instantiate.matching.matmul import _separates, group_of, relayout_order, skew_problems
-from einnet.instantiate.matching.mismatches import Digits, Permute, Reflect, Relayout, Split, SumSplit, Taps, counts
+from einnet.instantiate.matching.mismatches import Digits, Permute, Reflect, Relayout, Skew, Split, SumSplit, Taps, counts
 from einnet.instantiate.matching.tables import CONV, CONV3, MATMUL
 from einnet.instantiate.matching.types import Match, Mismatch, NoFix
 from einnet.instantiate.matching.windows import leading, match_conv
@@ -113,6 +114,33 @@ def test_a_step_tells_what_led_to_it() -> None:
     assert step is not None and step.rule == Reflect.rule and step.before is scope and step.path == ()
     assert Reflect("", "r").led_to(step) and not Reflect("", "h").led_to(step) and not Relayout("", 0, ("r",)).led_to(step)
     assert Permute("", ("r",)).mend(scope) is None and NoFix("").mend(scope) is None
+
+
+MENDED: dict[type[Mismatch], tuple[str, str]] = {
+    Taps: ("L[h<30,f<4] Σ[r<9,c<3] A[h+r,c]*K[r,0,c,f]", "r=3*r'+r''"), SumSplit: ("L[h<30,f<4] Σ[r<3,s<2,c<3] A[h+3*s+r,c]*K[r,s,c,f]", "outside=s"),
+    Reflect: ("L[h<30,f<4] Σ[r<3,c<3] A[h+8-r,c]*K[r,0,c,f]", "r=2-r"), Skew: ("L[h<20,f<4] Σ[r<3,c<3] A[h+3*f+r,c]*K[r,0,c,f]", "t=h+3*f"),
+    Split: ("L[h<12,f<4] Σ[c<3] A[h//3,c]*K[h%3,0,c,f]", "h=3*h'+h''"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MENDED, ids=lambda k: k.name)
+def test_what_a_mismatch_names_is_a_step_that_the_checker_proves(kind: type[Mismatch]) -> None:
+    text, parameters = MENDED[kind]
+    scope = parse(f"A : f32[40,3]\nK : weight f32[9,2,3,4]\n{text}")
+    found = next(m for table in (CONV3, MATMUL) for m in table.match(scope) if isinstance(m, kind))  # type: ignore[union-attr]
+    step = found.mend(scope)
+    assert step is not None
+    assert (step.rule, step.parameters) == (kind.rule, parameters)
+    assert check_equal(scope, step.after).method
+
+
+def test_a_copy_has_groups_before_channels() -> None:
+    """As the operator nests them: with the channels in front, a group's would not be adjacent."""
+    scope = parse("A : f32[44,2]\nK : weight f32[3,4,3,2]\nL[h<8,g<2,f<3] Σ[r<3,c<4] A[4*h+4*r+c,g]*K[r,c,f,g]")
+    found = next(m for m in CONV.match(scope) if isinstance(m, Digits))  # type: ignore[union-attr]
+    assert found.added == (var("h") + var("r"), var("g"), var("c"))
+    step = found.mend(scope)
+    assert step is not None and check_equal(scope, step.after).method == "inline"
 
 
 def test_stacks_of_matrices() -> None:

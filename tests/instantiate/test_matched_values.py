@@ -74,7 +74,7 @@ WINDOWS = (
     ("2*x+r-1", 7, 3, 4), ("3*x+r", 14, 2, 4), ("3*x+r+1", 14, 2, 4), ("2*x+2*r-2", 9, 3, 4), ("x+2*r-2", 5, 3, 5), ("2*x+3*r-3", 9, 2, 5),
     ("x+r-3", 3, 3, 7), ("x+r-1", 9, 3, 5), ("2*x", 9, 1, 5), ("2*x+1", 9, 1, 4), ("x-1", 4, 1, 6), ("(x-r)/2", 4, 3, 9), ("(x-r+1)/2", 4, 3, 7),
     ("(x-r+1)/2", 4, 4, 8), ("(x-2*r+2)/3", 4, 2, 10), ("x-r+2", 5, 3, 5), ("x-r", 5, 3, 7), ("(x-r-1)/2", 4, 3, 9), ("(x+1)/2", 4, 1, 7),
-    ("x/2", 4, 1, 7), ("x-2*r+4", 5, 3, 4), ("(x-r+3)/2", 5, 3, 7),
+    ("x/2", 4, 1, 7), ("x-2*r+4", 5, 3, 4), ("(x-r+3)/2", 5, 3, 7), ("x-r+1", 6, 1, 5), ("x-r-1", 5, 1, 6),
 )  # fmt: skip
 
 
@@ -87,6 +87,21 @@ def test_windows_of_all_kinds(data: str, window: tuple[str, int, int, int], lo: 
     source = convolution(data, "gfcr", "ngfx", SIZES[0], index, extent, taps, loop, lo)
     found = [checked(source, table) for table in (CONV, CONV3)]
     assert found[0] is not None or "-r" in index or "-2*r" in index
+
+
+@pytest.mark.parametrize(("down", "across", "matched"), [
+    ("(h-r+1)/2", "w", True), ("(h-r+1)/2", "w+1", True), ("(h-r+1)/2", "w-1", False), ("(h-r+1)/2", "2*w", False), ("h+r-1", "w-s+1", True),
+    ("h+r-1", "w-s-1", True), ("2*h+r", "(w-s)/2", False),
+])  # fmt: skip
+def test_windows_of_two_directions(down: str, across: str, matched: bool) -> None:
+    """A dimension that no tap moves walks with the others, transposed or not; what it leaves out at the front is padding taken away."""
+    source = parse(f"A : f32[4,5,2]\nK : weight f32[3,1,2,3]\nL[h<6,w<4,f<3] Σ[r<3,s<1,c<2] A[{down},{across},c]*K[r,s,c,f]")
+    assert (checked(source, CONV) is not None) == matched
+
+
+def test_one_tap_has_no_direction() -> None:
+    found = checked(parse("A : f32[6,2]\nK : weight f32[1,2,3]\nL[h<5,f<3] Σ[r<1,c<2] A[h-r+1,c]*K[r,c,f]"), CONV)
+    assert found is not None and found.table == "Conv"
 
 
 FORWARD = (
