@@ -77,6 +77,39 @@ def test_parts_that_surely_gain_are_not_lost_to_the_noise_of_the_whole() -> None
     assert not gaining(InPlace(gains=True), times(0.01, original=1.0, optimized=1.1))
 
 
+def rounds(count: int, **seconds: float) -> Comparison:
+    """So many rounds, of which every third is a fifth slower for all but ONNX Runtime."""
+    theirs = ("onnxruntime", WHOLE)
+    samples = {name: tuple(s * (1.2 if n % 3 == 2 and name not in theirs else 1.0) for n in range(count)) for name, s in seconds.items()}
+    return Comparison(samples, tuple(seconds["onnxruntime"] * (1.3 if n % 2 else 1.0) for n in range(count)))
+
+
+def told(found: Comparison) -> dict[str, object]:
+    return {**found.timings, "noise": found.noise, "rounds": found}
+
+
+def test_the_rounds_of_both_comparisons_tell_together_what_two_rounds_do_not() -> None:
+    names = ["optimized", WHOLE]
+    last = told(rounds(2, onnxruntime=1.0, whole=1.01, optimized=0.85))
+    before = rounds(6, onnxruntime=1.0, optimized=0.85, original=1.1)
+    assert best_of(names, "optimized", last) == WHOLE, "two rounds have no spread"
+    assert best_of(names, "optimized", last, earlier=before) == "optimized"
+    assert best_of(names, "optimized", last, earlier=rounds(6, onnxruntime=1.0, optimized=0.99, original=1.1)) == WHOLE
+    slow = told(rounds(2, onnxruntime=1.0, whole=0.7, optimized=0.85))
+    assert best_of(names, "optimized", slow, earlier=rounds(2, onnxruntime=0.9, optimized=0.85)) == WHOLE
+    assert best_of(names, "optimized", last, earlier=rounds(6, onnxruntime=1.0, original=1.1)) == WHOLE, "it was not there"
+    faster = told(rounds(2, onnxruntime=1.0, whole=1.01, optimized=0.9, mixed=0.6))
+    assert best_of([*names, "mixed"], "optimized", faster, earlier=rounds(6, onnxruntime=1.0, optimized=0.85)) == "mixed", "what led stands for it"
+
+
+def test_of_two_that_are_one_thing_the_faster_sample_of_each_round_counts() -> None:
+    found = Comparison({"a": (1.0, 4.0), "b": (3.0, 2.0), "c": (5.0, 6.0)}, (1.0, 1.0))
+    merged = found.merged(("a", "b"), "b")
+    assert dict(merged.samples) == {"b": (1.0, 2.0), "c": (5.0, 6.0)}
+    both = merged.after(Comparison({"c": (7.0,), "d": (8.0,), "b": (9.0,)}, (2.0,), clean=False))
+    assert (dict(both.samples), both.again, both.clean) == ({"b": (9.0, 1.0, 2.0), "c": (7.0, 5.0, 6.0)}, (2.0, 1.0, 1.0), False)
+
+
 def test_what_onnx_runtime_takes_inside_a_program_is_no_less_than_what_it_takes() -> None:
     fast, slow = Timing(1.0, 0.1, 5), Timing(2.0, 0.1, 5)
     assert slower_of(fast, slow) is slower_of(slow, fast) is slow

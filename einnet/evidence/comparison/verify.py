@@ -99,6 +99,9 @@ SETTLE_S = 0.15
 WARM_S = 0.05
 """Seconds in which threads that slept find a core each."""
 
+SAMPLE_S = 0.05
+"""Seconds of a sample: as much is measured as is warmed up. The median of its calls counts, so that a round is worth what it takes."""
+
 
 def random_inputs(plan: Plan, seed: int) -> dict[str, Array]:
     """`random_values` for the inputs of a plan."""
@@ -224,7 +227,7 @@ class Trial:
 def taking_turns(calls: Mapping[str, Callable[[], object]], seconds: float, rest: Mapping[str, Callable[[], None]] | None) -> Comparison:
     """Programs and ONNX Runtime, whose threads wait actively after a run, compared in turns."""
     awake = dict.fromkeys(("onnxruntime", WHOLE), SETTLE_S)
-    return compare(calls, seconds, least=3, warm_s=WARM_S, sample_s=0.01, rest=rest, awake_s=awake)
+    return compare(calls, seconds, least=3, warm_s=WARM_S, sample_s=SAMPLE_S, rest=rest, awake_s=awake)
 
 
 def caller(executable: Executable, inputs: Mapping[str, Array]) -> Any:

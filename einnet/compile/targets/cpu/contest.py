@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from einnet.instantiate.kernels import Plan
     from einnet.runtime.costs import CpuCost
     from einnet.runtime.cpu.program import Executable
-    from einnet.runtime.timing import Timing
+    from einnet.runtime.timing import Comparison, Timing
     from einnet.search.outcome import Outcome
     from einnet.search.settings import Settings
 
@@ -113,13 +113,14 @@ class Contest:
             return {**times, "runs": WHOLE, "optimized": times["onnxruntime"]} if takes else dict(times)
         own = {OWN: self.programs[OWN]} if OWN in self.programs else {}
         found = self.trial.compare({**own, **candidates}, left)
-        name = best_of(list(candidates), led, found, gains)
+        name = best_of(list(candidates), led, found, gains, times["rounds"])
         return {**found, "runs": name, "optimized": slower_of(found[WHOLE], found["onnxruntime"]) if name == WHOLE else found[name]}
 
 
-def best_of(candidates: Sequence[str], led: str, found: Mapping[str, Any], gains: bool = False) -> str:
+def best_of(candidates: Sequence[str], led: str, found: Mapping[str, Any], gains: bool = False, earlier: Comparison | None = None) -> str:
     """The candidate that runs, by interleaved times; `led` stays where nothing is surely faster by `NOISE`, but for the model's own operators where
-    the parts that were kept of a derived program are known to gain: there that is surely slower, or runs."""
+    the parts that were kept of a derived program are known to gain: there that is surely slower, or runs. What an `earlier` comparison of the same
+    programs has seen of ONNX Runtime counts, too."""
     rounds = found["rounds"]
     surely = [name for name in candidates if name not in (led, WHOLE) and rounds.faster(name, led, NOISE)]
     if led == OWN and gains and MIXED in candidates and not surely and not rounds.faster(OWN, MIXED):
@@ -128,7 +129,18 @@ def best_of(candidates: Sequence[str], led: str, found: Mapping[str, Any], gains
     theirs = (WHOLE, "onnxruntime")  # one thing, of which a program that is kept has to beat the faster samples
     if WHOLE not in candidates or all(rounds.faster(ours, name) for name in theirs):
         return ours
+    if surely_ahead(ours, led, rounds.merged(theirs, theirs[1]), earlier):
+        return ours
     return WHOLE if found["noise"] > NOISY or min(found[name].median for name in theirs) <= found[ours].median else ours
+
+
+def surely_ahead(ours: str, led: str, rounds: Comparison, earlier: Comparison | None) -> bool:
+    """A program is surely faster than ONNX Runtime in the rounds of both comparisons together: one alone may have too few to tell. In earlier rounds
+    what `led` stands for a program that was not there and is surely faster."""
+    if earlier is None or not {led, "onnxruntime"} <= earlier.samples.keys():
+        return False
+    before = replace(earlier, samples={ours: earlier.samples[led], **earlier.samples})
+    return rounds.after(before).faster(ours, "onnxruntime")
 
 
 def slower_of(one: Timing, other: Timing) -> Timing:
