@@ -12,9 +12,9 @@ from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.build import builds
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.ir import Load, walk
-from einnet.instantiate.codegen.panels import packed
+from einnet.instantiate.codegen.blocking.panels import packed
 from einnet.instantiate.codegen.resolve import resolve
-from einnet.instantiate.codegen.rows import rows
+from einnet.instantiate.codegen.blocking.rows import rows
 from einnet.instantiate.kernels import EOperator
 from tests.instantiate.compiled import build, call, check, dense, lower, random_values, scattered
 

@@ -27,7 +27,7 @@ from einnet.instantiate.codegen.ir import (
     substitute_expr,
     walk,
 )  # fmt: skip
-from einnet.instantiate.codegen.rows import Fill
+from einnet.instantiate.codegen.blocking.rows import Fill
 from einnet.instantiate.codegen.schedule import LANES
 from einnet.instantiate.kernels import dense_strides
 

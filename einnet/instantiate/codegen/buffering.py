@@ -45,12 +45,22 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """function(base + i) for 0 <= i < extents, in a row-major array."""
+    """function(base + i) for 0 <= i < extents, in a row-major array; the dimension `near`, if there is one, is the last there."""
 
     function: Function
     base: tuple[Index, ...]
     extents: tuple[int, ...]
     ranges: Ranges
+    near: int | None = None
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of the array's dimensions, in elements."""
+        if self.near is None:
+            return dense_strides(self.extents)
+        width = self.extents[self.near]
+        others = dense_strides(tuple(1 if n == self.near else e for n, e in enumerate(self.extents)))
+        return tuple(1 if n == self.near else width * s for n, s in enumerate(others))
 
     def filling(self, array: str) -> Nest:
         """The nest that computes the array; points outside the function's box are 0."""
@@ -61,7 +71,7 @@ class Kept:
         left = pruned(conds, ranges)
         assert left is not None, "a use whose guards hold nowhere was not removed"
         value = substitute_expr(self.function.expr, {i.name: e for i, e in zip(self.function.loops, index)})
-        address = combine(*((var(i.name), s) for i, s in zip(loops, dense_strides(self.extents))))
+        address = combine(*((var(i.name), s) for i, s in zip(loops, self.strides)))
         kept = tuple(i for i in loops if i.extent > 1)
         unit = {i.name: as_index(0) for i in loops if i.extent == 1}
         carrier = substitute_expr(Load("", address), unit)
@@ -69,7 +79,7 @@ class Kept:
         return Nest(kept, array, carrier.address, simplified(substitute_expr(guarded(value, left, 0.0), unit), ranges))
 
     def load(self, use: Use, array: str) -> Load:
-        parts = zip(dense_strides(self.extents), use.index, self.base)
+        parts = zip(self.strides, use.index, self.base)
         return Load(array, combine(*((e - b, s) for s, e, b in parts)), use.guards)
 
 

@@ -19,7 +19,7 @@ from tvm.tirx import Expr as Tir
 from einnet.derivation.rules.transitions import Recurrence
 from einnet.expr.index import Index, Range, combine, simplify, var
 from einnet.expr.nodes import Body, Iter, Scope
-from einnet.instantiate.codegen.blocks import Blocking
+from einnet.instantiate.codegen.blocking.blocks import Blocking
 from einnet.instantiate.codegen.canonicalise import split
 from einnet.instantiate.codegen.context import Value
 from einnet.instantiate.codegen.ir import Apply, Expr, Nest, Ranges, pruned, simplified

@@ -120,6 +120,12 @@ def every_use(e: Expr) -> Iterator[Use]:
 
 def choose_lane(nest: Nest, loads: tuple[Access, ...]) -> Iter | None:
     """The loop whose vectors cost least; None where lanes over a summation iterator (or none at all) are better."""
+    costs = lane_costs(nest, loads)
+    return min(costs, key=lambda i: (costs[i], i is None))
+
+
+def lane_costs(nest: Nest, loads: tuple[Access, ...]) -> dict[Iter | None, float]:
+    """What an element takes with each loop in vector lanes, in contiguous loads; under None with lanes over a summation iterator or none at all."""
     costs: dict[Iter | None, float] = {None: 1.0 + sum(a.count for a in loads)}
     in_floor = floor_names(nest)
     placing = {n for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Reduce) and picks(e) for n in names(picked(e)[0])}
@@ -134,7 +140,7 @@ def choose_lane(nest: Nest, loads: tuple[Access, ...]) -> Iter | None:
         if lanes > 1:
             inside = sum(a.count * load_cost(a.address, s, nest) for a in loads if s in a.sums) * -(-s.extent // lanes) / s.extent
             costs[None] = min(costs[None], inside + 12.0 + sum(a.count for a in loads if s not in a.sums))
-    return min(costs, key=lambda i: (costs[i], i is None))
+    return costs
 
 
 def load_cost(address: Index, i: Iter, nest: Nest) -> float:

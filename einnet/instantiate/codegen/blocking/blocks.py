@@ -12,8 +12,8 @@ from einnet.expr.nodes import Iter
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.ir import Nest
 from einnet.instantiate.codegen.nests import Nesting, sequence
-from einnet.instantiate.codegen.panels import packed
-from einnet.instantiate.codegen.rows import Rows, rows
+from einnet.instantiate.codegen.blocking.panels import packed
+from einnet.instantiate.codegen.blocking.rows import Rows, rows
 
 
 class Blocking(Nesting):

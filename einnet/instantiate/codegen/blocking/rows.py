@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from einnet.expr.index import Range, substitute, var
 from einnet.expr.nodes import Iter
+from einnet.instantiate.codegen.blocking.turned import Turning, effort, turned, written_across
 from einnet.instantiate.codegen.buffering import LARGEST, Kept, Place, places, window
 from einnet.instantiate.codegen.canonicalise import uses_within
 from einnet.instantiate.codegen.ir import (
@@ -24,13 +25,14 @@ from einnet.instantiate.codegen.ir import (
     Reduce,
     Use,
     children,
+    expanded,
     names,
     rebuild,
     simplified,
     substitute_expr,
     walk,
 )  # fmt: skip
-from einnet.instantiate.codegen.schedule import SMALL
+from einnet.instantiate.codegen.schedule import LANES, SMALL
 
 ROWS = 8
 """Rows of a block: what all rows share is loaded once for as many accumulators as fit the registers."""
@@ -59,16 +61,30 @@ class Rows:
 
 
 def rows(nest: Nest) -> list[Rows] | None:
-    """A normalised nest in blocks of rows, whole blocks and the rest; None where its functions share no loop that some operand lacks."""
+    """A normalised nest in blocks of rows, whole blocks and the rest; None where its functions share no loop that some operand lacks.
+
+    The rows of a block stand in vector lanes where that takes less.
+    """
     row = row_loop(nest)
     if row is None:
         return None
-    size = block(row)
+    found = [in_blocks(nest, row, across) for across in (False, True)]
+    return min((f for f in found if f is not None), key=all_effort, default=None)
+
+
+def in_blocks(nest: Nest, row: Iter, across: bool) -> list[Rows] | None:
+    """All blocks of rows; None where functions are not read in windows, or if `across` rows cannot stand in lanes."""
+    size = block(row, LANES if across else ROWS)
     whole = row.extent // size
-    found = [blocked(nest, row, size, 0, whole)] if whole else []
+    found = [blocked(nest, row, size, 0, whole, across)] if whole else []
     if row.extent % size:
-        found.append(blocked(nest, row, row.extent % size, whole * size, 1))
+        found.append(blocked(nest, row, row.extent % size, whole * size, 1, across))
     return None if None in found else [f for f in found if f is not None]
+
+
+def all_effort(found: Sequence[Rows]) -> float:
+    """What all blocks take, in contiguous loads."""
+    return sum(prod(i.extent for i in (*f.around, *f.blocks)) * sum(effort(n) for n in (*(s.nest for s in f.steps), f.last)) for f in found)
 
 
 def row_loop(nest: Nest) -> Iter | None:
@@ -76,8 +92,9 @@ def row_loop(nest: Nest) -> Iter | None:
     uses = [frozenset(n for i in u.index for n in i.names()) for u in direct_uses(nest.expr)]
     shared = frozenset.intersection(*uses) if uses else frozenset[str]()
     reduced = [u for r in walk(nest.expr) if isinstance(r, Reduce) for u in direct_uses(r.body)]
-    fitting = [i for i in nest.loops if i.name in shared and i.extent >= ROWS and any(multiplies(u, i.name) for u in reduced)]
-    return max(fitting, key=lambda i: i.extent, default=None) if not nest.guards else None
+    free = shared - {n for c in nest.guards for n in c.index.names()}
+    fitting = [i for i in nest.loops if i.name in free and i.extent >= ROWS and any(multiplies(u, i.name) for u in reduced)]
+    return max(fitting, key=lambda i: i.extent, default=None)
 
 
 def multiplies(use: Use, row: str) -> bool:
@@ -101,30 +118,37 @@ def direct_uses(e: Expr) -> Iterator[Use]:
     return (x for x in walk(e) if isinstance(x, Use))
 
 
-def block(row: Iter) -> int:
-    """Rows of a block: `ROWS`, or a divisor of all rows that is little smaller."""
-    most = min(row.extent, ROWS)
+def block(row: Iter, most: int = ROWS) -> int:
+    """Rows of a block: so many, or a divisor of all rows that is little smaller."""
+    most = min(row.extent, most)
     return next((n for n in range(most, most * 2 // 3, -1) if row.extent % n == 0), most)
 
 
-def shared_names(nest: Nest) -> frozenset[str]:
-    """Loops that all uses of the nest depend on."""
-    uses = [frozenset(n for i in u.index for n in i.names()) for u in direct_uses(nest.expr)]
+def shared_names(nest: Nest, row: Iter | None = None) -> frozenset[str]:
+    """Loops that all functions depend on, those included that others use: none is computed again for each step of such a loop.
+
+    If a `row` is given, these are loops on which all depends that moves with it.
+    """
+    uses = [frozenset(n for i in u.index for n in i.names()) for u in uses_within(nest.expr)]
+    if row is not None:
+        every = (x for x, _ in expanded(nest.expr, nest.ranges) if isinstance(x, Load))
+        uses += [names for names in (x.address.names() for x in every) if row.name in names]
     return frozenset.intersection(*uses) if uses else frozenset()
 
 
-def blocked(nest: Nest, row: Iter, size: int, first: int, count: int) -> Rows | None:
-    """Blocks of `size` rows from the row `first` on; None where functions are not read in windows."""
+def blocked(nest: Nest, row: Iter, size: int, first: int, count: int, across: bool = False) -> Rows | None:
+    """Blocks of `size` rows from the row `first` on; None where functions are not read in windows, or if `across` rows cannot stand in lanes."""
     outer, inner = Iter(row.name + ".b", 0, count), Iter(row.name + ".i", 0, size)
     place = size * var(outer.name) + var(inner.name) + first if count > 1 else var(inner.name) + first
-    around = [i for i in nest.loops if i != row and i.name in shared_names(nest)]
+    shared = shared_names(nest, row if across else None)
+    around = [i for i in nest.loops if i != row and i.name in shared]
     around.sort(key=lambda i: -abs(nest.address.coefficient(i.name)))
     blocks = (outer,) if count > 1 else ()
     bound = (*around, *blocks)
     inside = (inner, *(i for i in nest.loops if i != row and i not in around))
     ranges: Ranges = {i.name: i.range for i in (*bound, *inside)}
     expr = simplified(substitute_expr(nest.expr, {row.name: place}), ranges)
-    steps = filled(expr, bound, ranges, nest)
+    steps = filled(expr, bound, ranges, nest, inner if across else None)
     if steps is None:
         return None
     arrays = {kept.function: (kept, name) for kept, name in steps}
@@ -133,11 +157,29 @@ def blocked(nest: Nest, row: Iter, size: int, first: int, count: int) -> Rows | 
     given = ranges_of(bound)
     address = substitute(nest.address, {row.name: place})
     last = replace(nest, loops=inside, address=address, expr=loaded(expr, arrays), outer=(*nest.outer, *given))
-    return Rows(tuple(around), early, blocks, fills, last)
+    made = Rows(tuple(around), early, blocks, fills, last)
+    return in_lanes(made, inner) if across else made
 
 
-def filled(expr: Expr, bound: tuple[Iter, ...], ranges: Ranges, nest: Nest) -> list[tuple[Kept, str]] | None:
-    """Every function with the window of it that a block reads and the name of its array, those first that others read."""
+def in_lanes(rows: Rows, row: Iter) -> Rows:
+    """The same where all that is read or written across rows is turned."""
+    steps, last = rows.steps, rows.last
+    if abs(last.address.coefficient(row.name)) != 1:
+        result, last = written_across(last, row, "result")
+        steps = (*steps, Fill("result", prod(i.extent for i in result.loops), result))
+    turning = Turning(row.extent, frozenset(i.name for i in (*rows.around, *rows.blocks)))
+    for step in steps:
+        turning.note(step.nest)
+    names = turning.worth()
+    fills = tuple(Fill(name, turning.elements(key), turning.fill(key, name, last)) for key, name in names.items())
+    return replace(rows, steps=(*fills, *(s._replace(nest=turning.loaded(s.nest, names)) for s in steps)), last=last)
+
+
+def filled(expr: Expr, bound: tuple[Iter, ...], ranges: Ranges, nest: Nest, row: Iter | None) -> list[tuple[Kept, str]] | None:
+    """Every function with the window of it that a block reads and the name of its array, those first that others read.
+
+    The rows are side by side if a `row` is given; None where they cannot be, or a function is not read in windows.
+    """
     groups: dict[Function, list[Place]] = {}
     for found in places(expr, ranges, ()):
         groups.setdefault(found.use.function, []).append(found)
@@ -145,7 +187,10 @@ def filled(expr: Expr, bound: tuple[Iter, ...], ranges: Ranges, nest: Nest) -> l
     around = dict((*nest.outer, *ranges_of(bound)))
     result: list[tuple[Kept, str]] = []
     for function in ordered(groups):
-        kept = window(function, list({p.use: p for p in groups[function]}.values()), fixed, ranges)
+        group = list({p.use: p for p in groups[function]}.values())
+        kept = window(function, group, fixed, ranges)
+        if kept is not None and row is not None:
+            kept = turned(kept, group, row)
         if kept is None or prod(kept.extents) > LARGEST or wasteful(kept, bound):
             return None
         result.append((replace(kept, ranges=around), f"rows of {function.name}"))

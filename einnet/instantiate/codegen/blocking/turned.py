@@ -1,0 +1,151 @@
+"""Blocks of rows with the rows in vector lanes: every array of a block has its rows side by side, so that no other order matters.
+
+What rows share is then one number for a vector of rows, at whatever place it stands, and no stage of a transform moves anything between lanes: what
+comes in is turned once, and so is what goes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import NamedTuple
+
+from einnet.expr.index import Floor, Index, bounds, combine, var
+from einnet.expr.nodes import Cond, Iter
+from einnet.instantiate.codegen.buffering import LARGEST, Kept, Place, split_index
+from einnet.instantiate.codegen.canonicalise import normalise
+from einnet.instantiate.codegen.ir import Expr, Load, Nest, Ranges, Reduce, children, rebuild
+from einnet.instantiate.codegen.schedule import accesses, lane_costs
+from einnet.instantiate.kernels import dense_strides
+
+
+class Key(NamedTuple):
+    """The array of a load, what of its address is fixed while a block is computed, its step from row to row, and where it is 0 instead.
+
+    A limit (sign, c) holds where sign*place + c >= 0, for the place that is neither fixed nor of a row.
+    """
+
+    array: str
+    fixed: Index
+    step: int
+    limits: tuple[tuple[int, int], ...]
+    fill: float
+
+    def place(self, load: Load, row: str) -> Index:
+        """Of a load, as far as it moves within a row."""
+        return load.address - self.fixed - self.step * var(row)
+
+
+def turned(kept: Kept, group: Sequence[Place], row: Iter) -> Kept | None:
+    """The array with its rows side by side; itself where it has none, None where they are no dimension of it."""
+    moving = {n for p in group for n, ix in enumerate(p.use.index) if row.name in ix.names()}
+    if not moving:
+        return kept
+    near = min(moving)
+    plain = all(p.use.index[near].coefficient(row.name) == 1 and row.name not in floored(p.use.index[near]) for p in group)
+    return replace(kept, near=near) if len(moving) == 1 and plain and kept.extents[near] == row.extent else None
+
+
+def floored(ix: Index) -> frozenset[str]:
+    """The iterators inside of floor divisions."""
+    return frozenset(n for a, _ in ix.terms if isinstance(a, Floor) for n in a.num.names())
+
+
+def written_across(last: Nest, row: Iter, name: str) -> tuple[Nest, Nest]:
+    """The last nest into an array with rows side by side, and the one that turns that into where it belongs."""
+    others = [i for i in last.loops if i.name != row.name]
+    strides = dense_strides(tuple(i.extent for i in others))
+    address = combine(*((var(i.name), row.extent * s) for i, s in zip(others, strides)), (var(row.name), 1))
+    return replace(last, array=name, address=address), replace(last, expr=Load(name, address))
+
+
+@dataclass
+class Turning:
+    """What a block reads of operands across its rows, each array with the places from the least to the greatest that are read, and how often.
+
+    The row of a nest is the loop along which it writes.
+    """
+
+    size: int
+    bound: frozenset[str]
+    places: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    count: dict[Key, int] = field(default_factory=dict)
+
+    def note(self, nest: Nest) -> None:
+        """Add what a nest of the block reads."""
+        row = row_of(nest)
+        for load, ranges in located(nest.expr, nest.ranges):
+            key = self.key(load, row, nest)
+            if key is not None:
+                low, high = bounds(key.place(load, row), ranges)
+                before = self.places.get(key, (low, high))
+                self.places[key] = min(low, before[0]), max(high, before[1])
+                self.count[key] = self.count.get(key, 0) + prod(hi - lo for n, (lo, hi) in ranges.items() if n not in self.bound and n != row)
+
+    def worth(self) -> dict[Key, str]:
+        """The arrays to turn, those that are read more than once, by their names."""
+        kept = [key for key in self.places if self.count[key] * self.size > self.elements(key) <= LARGEST]
+        return {key: f"turned {n}" for n, key in enumerate(kept)}
+
+    def elements(self, key: Key) -> int:
+        """Of a turned array."""
+        low, high = self.places[key]
+        return self.size * (high - low + 1)
+
+    def key(self, load: Load, row: str, nest: Nest) -> Key | None:
+        """None where there is nothing to turn: rows lie side by side, or are no rows of the array."""
+        step = load.address.coefficient(row)
+        if abs(step) <= 1 or row in floored(load.address) or load.array in nest.tables:
+            return None
+        fixed, _ = split_index(load.address, self.bound)
+        limits = [limit(c, load.address - fixed - step * var(row)) for c in load.guards]
+        return None if None in limits else Key(load.array, fixed, int(step), tuple(t for t in limits if t), load.fill)
+
+    def fill(self, key: Key, name: str, last: Nest) -> Nest:
+        """The nest that puts the rows of an array side by side."""
+        low, high = self.places[key]
+        row, place = Iter(f"{name}.m", 0, self.size), Iter(f"{name}.n", 0, high - low + 1)
+        at = var(place.name) + low
+        guards = tuple(Cond(sign * at + c) for sign, c in key.limits)
+        load = Load(key.array, key.fixed + key.step * var(row.name) + at, guards, key.fill)
+        return Nest((row, place), name, self.size * var(place.name) + var(row.name), load, outer=last.outer, tables=last.tables)
+
+    def loaded(self, nest: Nest, names: Mapping[Key, str]) -> Nest:
+        """A nest with loads from turned arrays."""
+        row = row_of(nest)
+
+        def exchanged(e: Expr) -> Expr:
+            if isinstance(e, Load):
+                key = self.key(e, row, nest)
+                return e if key is None or key not in names else Load(names[key], self.size * (key.place(e, row) - self.places[key][0]) + var(row))
+            args = children(e)
+            return rebuild(e, tuple(map(exchanged, args))) if args else e
+
+        return replace(nest, expr=exchanged(nest.expr))
+
+
+def row_of(nest: Nest) -> str:
+    """The loop along which a nest writes side by side."""
+    return next(i.name for i in nest.loops if abs(nest.address.coefficient(i.name)) == 1)
+
+
+def limit(c: Cond, place: Index) -> tuple[int, int] | None:
+    """The condition on a place, by its sign and constant; None where it is none on that alone."""
+    left = [(sign, c.index - sign * place) for sign in (1, -1)]
+    return next(((sign, int(rest.const)) for sign, rest in left if rest.is_const and not c.equal and rest.den == 1), None)
+
+
+def located(e: Expr, ranges: Ranges) -> Iterator[tuple[Load, Ranges]]:
+    """All loads with the ranges that hold there."""
+    if isinstance(e, Load):
+        yield e, ranges
+    inner = {**ranges, **{i.name: i.range for i in e.sums}} if isinstance(e, Reduce) else ranges
+    for a in children(e):
+        yield from located(a, inner)
+
+
+def effort(nest: Nest) -> float:
+    """What a nest takes, in contiguous loads."""
+    nest = normalise(nest)
+    return prod(i.extent for i in nest.loops) * min(lane_costs(nest, tuple(accesses(nest.expr))).values())
