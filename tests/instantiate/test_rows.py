@@ -10,11 +10,11 @@ from einnet.expr.normal.inline import inline
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.build import builds
+from einnet.instantiate.codegen.blocking.panels import packed
+from einnet.instantiate.codegen.blocking.rows import rows
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.ir import Load, walk
-from einnet.instantiate.codegen.blocking.panels import packed
 from einnet.instantiate.codegen.resolve import resolve
-from einnet.instantiate.codegen.blocking.rows import rows
 from einnet.instantiate.kernels import EOperator
 from tests.instantiate.compiled import build, call, check, dense, lower, random_values, scattered
 

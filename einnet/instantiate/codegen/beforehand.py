@@ -11,6 +11,7 @@ from math import prod
 
 from einnet.expr.index import ZERO, Index, combine, floor_div, substitute, var
 from einnet.expr.nodes import Iter
+from einnet.instantiate.codegen.blocking.rows import Fill
 from einnet.instantiate.codegen.canonicalise import collapsed_sums, divisors, own_index_functions, walks_as_one
 from einnet.instantiate.codegen.ir import (
     Expr,
@@ -27,7 +28,6 @@ from einnet.instantiate.codegen.ir import (
     substitute_expr,
     walk,
 )  # fmt: skip
-from einnet.instantiate.codegen.blocking.rows import Fill
 from einnet.instantiate.codegen.schedule import LANES
 from einnet.instantiate.kernels import dense_strides
 

@@ -7,8 +7,8 @@ from math import prod
 
 from einnet.expr.index import combine, simplify, substitute, var
 from einnet.expr.nodes import Iter
-from einnet.instantiate.codegen.ir import Expr, Load, Nest, Reduce, children, rebuild, substitute_expr, walk
 from einnet.instantiate.codegen.blocking.rows import Fill, Rows
+from einnet.instantiate.codegen.ir import Expr, Load, Nest, Reduce, children, rebuild, substitute_expr, walk
 from einnet.instantiate.codegen.schedule import LANES
 
 FEWEST_BLOCKS = 4

@@ -60,20 +60,14 @@ class Rows:
     last: Nest
 
 
-def rows(nest: Nest) -> list[Rows] | None:
+def rows(nest: Nest, across: bool = False) -> list[Rows] | None:
     """A normalised nest in blocks of rows, whole blocks and the rest; None where its functions share no loop that some operand lacks.
 
-    The rows of a block stand in vector lanes where that takes less.
+    The rows of a block stand in vector lanes if `across`; None where they cannot.
     """
     row = row_loop(nest)
     if row is None:
         return None
-    found = [in_blocks(nest, row, across) for across in (False, True)]
-    return min((f for f in found if f is not None), key=all_effort, default=None)
-
-
-def in_blocks(nest: Nest, row: Iter, across: bool) -> list[Rows] | None:
-    """All blocks of rows; None where functions are not read in windows, or if `across` rows cannot stand in lanes."""
     size = block(row, LANES if across else ROWS)
     whole = row.extent // size
     found = [blocked(nest, row, size, 0, whole, across)] if whole else []

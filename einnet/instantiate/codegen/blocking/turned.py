@@ -71,6 +71,8 @@ class Turning:
     bound: frozenset[str]
     places: dict[Key, tuple[int, int]] = field(default_factory=dict)
     count: dict[Key, int] = field(default_factory=dict)
+    gaps: set[Key] = field(default_factory=set)
+    """Those of which not every place between is read, as far as is known: what is not read may not be there."""
 
     def note(self, nest: Nest) -> None:
         """Add what a nest of the block reads."""
@@ -80,12 +82,14 @@ class Turning:
             if key is not None:
                 low, high = bounds(key.place(load, row), ranges)
                 before = self.places.get(key, (low, high))
+                if not gapless(key.place(load, row), ranges) or low > before[1] + 1 or before[0] > high + 1:
+                    self.gaps.add(key)
                 self.places[key] = min(low, before[0]), max(high, before[1])
                 self.count[key] = self.count.get(key, 0) + prod(hi - lo for n, (lo, hi) in ranges.items() if n not in self.bound and n != row)
 
     def worth(self) -> dict[Key, str]:
         """The arrays to turn, those that are read more than once, by their names."""
-        kept = [key for key in self.places if self.count[key] * self.size > self.elements(key) <= LARGEST]
+        kept = [key for key in self.places if key not in self.gaps and self.count[key] * self.size > self.elements(key) <= LARGEST]
         return {key: f"turned {n}" for n, key in enumerate(kept)}
 
     def elements(self, key: Key) -> int:
@@ -128,6 +132,16 @@ class Turning:
 def row_of(nest: Nest) -> str:
     """The loop along which a nest writes side by side."""
     return next(i.name for i in nest.loops if abs(nest.address.coefficient(i.name)) == 1)
+
+
+def gapless(place: Index, ranges: Ranges) -> bool:
+    """Every whole number from the least to the greatest value of an affine index is one of its values."""
+    reach = 0
+    for name, step in sorted(place.terms, key=lambda term: abs(term[1])):
+        if not isinstance(name, str) or abs(step) > reach + 1:
+            return False
+        reach += abs(step) * (ranges[name][1] - ranges[name][0] - 1)
+    return place.den == 1
 
 
 def limit(c: Cond, place: Index) -> tuple[int, int] | None:

@@ -1,0 +1,110 @@
+"""Sums inside sums with their rows in vector lanes: numbers, what is turned, what is not, and that nothing is computed twice."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pytest
+
+from einnet.expr.nodes import Scope
+from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
+from einnet.instantiate.codegen.blocking.blocks import chosen
+from einnet.instantiate.codegen.blocking.rows import rows
+from einnet.instantiate.codegen.canonicalise import normalise
+from einnet.instantiate.codegen.ir import Load, Nest, walk
+from einnet.instantiate.codegen.resolve import resolve
+from tests.instantiate.compiled import build, call, check, dense, lower, random_values, scattered
+from tests.instantiate.test_rows import attention
+
+
+def stages(frames: int, hop: int = 64, columns: int = 64, read: int = 64) -> Scope:
+    """Frames of a signal by a table in two stages, 8 times 8 columns; from the column `read` on there is nothing."""
+    first = f"{{L[r<2,b<3,m<{frames},d<8,k<8] Σ[n<8] X[b,{hop}*m+8*n+d]*A[d,k,r,n]}}"
+    if read < 64:
+        first = f"{{L[r<2,b<3,m<{frames},d<8,k<8] Σ[n<8] select({read - 1}-8*n-d>=0, X[b,{hop}*m+8*n+d], 0)*A[d,k,r,n]}}"
+    size = hop * (frames - 1) + 64
+    return parse(
+        f"X : f32[3,{size}]\nA : weight f32[8,8,2,8]\nB : weight f32[8,8,8,2]\n"
+        f"L[b<3,m<{frames},k<{columns}] {{L[b<3,m<{frames},h<8,k<8] Σ[d<8,r<2] {first}[r,b,m,d,k]*B[k,h,d,r]}}[b,m,k//8,k%8]"
+    )
+
+
+def nest_of(scope: Scope) -> Nest:
+    return normalise(resolve(dense(scope)))
+
+
+CASES = {
+    "rows of a matrix": stages(32),
+    "windows that overlap": stages(48, hop=16),
+    "rows that are no multiple": stages(37),
+    "columns that are no multiple": stages(32, columns=61),
+    "places that are not there": stages(32, hop=59, read=59),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_in_lanes_compute_the_expression(name: str) -> None:
+    (blocks, *_) = chosen(nest_of(CASES[name])) or ()
+    assert any(fill.array.startswith("turned") for fill in blocks.steps)
+    check([dense(CASES[name])])
+
+
+def test_few_rows_compute_the_expression() -> None:
+    check([dense(stages(9))])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_other_orders_of_data_compute_the_same(seed: int) -> None:
+    check([scattered(stages(32, columns=61), seed)])
+
+
+def test_threads_share_the_blocks() -> None:
+    (kernel,) = check([dense(stages(64))], threads=2)
+    assert kernel.parallel
+
+
+def test_rows_lie_side_by_side_in_every_array() -> None:
+    (blocks,) = rows(nest_of(stages(32)), across=True)
+    for fill in blocks.steps:
+        assert any(fill.nest.address.coefficient(i.name) == 1 and i.extent == 16 for i in fill.nest.loops)
+    for fill in blocks.steps[1:]:
+        assert not any(x.array == "X" for x in walk(fill.nest.expr) if isinstance(x, Load))
+
+
+def test_every_stage_is_computed_once() -> None:
+    """A stage that the columns of the last one do not all share stands inside no loop over these."""
+    for across in (False, True):
+        for blocks in rows(nest_of(stages(32)), across) or ():
+            steps = prod(i.extent for i in (*blocks.around, *blocks.blocks))
+            sizes = [steps * prod(i.extent for i in fill.nest.loops) for fill in blocks.steps if fill.array.startswith("rows")]
+            assert sizes == [3 * 32 * 2 * 8 * 8]
+
+
+def test_places_between_those_that_are_read_are_not() -> None:
+    """Where every other number is read, those between may be no numbers of the operand."""
+    apart = parse(
+        "X : f32[32,15]\nA : weight f32[8,8]\nB : weight f32[8,8]\n"
+        "L[m<32,h<8] Σ[k<8] {L[m<32,k<8] Σ[n<8] X[m,2*n]*A[k,n]}[m,k]*B[h,k]"
+    )
+    (blocks,) = rows(nest_of(apart), across=True)
+    assert not any(fill.array.startswith("turned") for fill in blocks.steps)
+    check([dense(apart)])
+
+
+def test_attention_keeps_its_rows_apart() -> None:
+    """What rows share is packed there, and then nothing is gained by lanes of rows."""
+    nest = nest_of(attention(2, 64, 64, 16))
+    assert rows(nest, across=True) and not any(fill.array.startswith("turned") for blocks in chosen(nest) or () for fill in blocks.steps)
+
+
+def test_a_nan_stays_in_its_row() -> None:
+    scope = stages(32)
+    op = dense(scope)
+    kernel = lower(op, "rows")
+    values = random_values(op)
+    values["X"][1, 64 * 7 + 3] = np.nan
+    got = call(build([kernel]), kernel, op, values)
+    assert np.isnan(got[1, 7]).all() and np.isnan(got).sum() == 64
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(evaluate(scope, values, dtype="float32")))
