@@ -8,7 +8,7 @@ from einnet.expr.index import Index
 from einnet.expr.nodes import Body, Const, Number, Read, Scope, indices, make_add, make_mul
 from einnet.instantiate.kernels import Kernel, NotLifted, Post, Shown
 from einnet.instantiate.kernels.contractions import broadcast
-from einnet.instantiate.kernels.posts import ELEMENTWISE
+from einnet.instantiate.kernels.posts import WITHOUT_OPERAND
 
 Rational = Callable[[float], Number]
 """The number of the model that a kernel's parameter stands for."""
@@ -38,6 +38,6 @@ def applied(post: Post, y: Body, index: tuple[Index, ...], shown: Shown, rationa
             raise NotLifted(f"{post.kind} takes no operand")
         return make_add((y, operand)) if post.kind == "add" else make_mul((y, operand))
     alpha, beta = (Const(rational(x)) for x in (post.alpha, post.beta))
-    if post.kind not in ELEMENTWISE:
+    if post.kind not in WITHOUT_OPERAND:
         raise NotLifted(f"{post.kind} on a result has no expression")
-    return ELEMENTWISE[post.kind].meaning(y, alpha, beta)
+    return WITHOUT_OPERAND[post.kind].meaning(y, alpha, beta)

@@ -17,6 +17,7 @@ from einnet.instantiate.chunks import chunked
 from einnet.instantiate.epilogues import absorb
 from einnet.instantiate.joint import joined
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Post, View, dense_view
+from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.instantiate.matching.types import Match
 from einnet.instantiate.padding import padded
 from einnet.instantiate.row_fusion import along, in_rows
@@ -48,13 +49,13 @@ def builds(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: boo
 
     Whether there is a second way depends on no size: programs for many sizes know ways by their number.
     """
-    builder = _Builder(matches, epilogues)
+    builder = _Builder(matches, epilogues, out)
     builder.emit(tree, out)
     result = builder.result
     kernels, temporaries = padded(result.kernels, result.temporaries)
     yield replace(result, kernels=kernels, temporaries=temporaries)
     if not matches and in_rows(tree) and not any(running(s) for s in walk(tree)):
-        whole = _Builder({}, False, whole=True)
+        whole = _Builder({}, False, out, whole=True)
         whole.generated(tree, out)
         yield whole.result
     joint = joined(result.kernels, result.temporaries, {**{t.name: t for t in tensors(tree).values() if t.weight}, **result.weights})
@@ -66,10 +67,11 @@ def builds(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: boo
 
 
 class _Builder:
-    """`whole` keeps reductions inside the kernel that reads them."""
+    """`whole` keeps reductions inside the kernel that reads them. What goes `out` may be stored as bytes, temporary buffers hold floats."""
 
-    def __init__(self, matches: Mapping[Scope, Match], epilogues: bool, whole: bool = False) -> None:
+    def __init__(self, matches: Mapping[Scope, Match], epilogues: bool, out: str, whole: bool = False) -> None:
         self.matches = dict(matches)
+        self.out = out
         self.epilogues = epilogues
         self.whole = whole
         self.result = Build()
@@ -108,7 +110,8 @@ class _Builder:
         for r in reads(scope.body) if self.epilogues else ():
             if isinstance(r.base, Scope) and r.base in self.matches:
                 match = self.matches[r.base]
-                posts = absorb(scope, r.base, match.kernel.result, self.buffer_of) if match.kernel.takes_posts else None
+                whole = out == self.out and arithmetic_of(match.kernel).whole
+                posts = absorb(scope, r.base, match.kernel.result, self.buffer_of, whole) if match.kernel.takes_posts else None
                 if posts is not None:
                     self.vendor(match, out, posts)
                     return

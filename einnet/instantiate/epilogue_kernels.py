@@ -10,7 +10,7 @@ from einnet.expr.index import as_index, var
 from einnet.expr.nodes import Body, Const, Iter, Read, Scope, Tensor, make_add, make_mul
 from einnet.instantiate.kernels import EOperator, Kernel, Post, VendorKernel, View
 from einnet.instantiate.kernels.generated import expressed
-from einnet.instantiate.kernels.posts import ELEMENTWISE
+from einnet.instantiate.kernels.posts import WITHOUT_OPERAND
 
 
 def loses_nan(post: Post) -> bool:
@@ -58,7 +58,7 @@ def applied(post: Post, y: Body, operand: Read | None) -> Body:
     """The expression of a post."""
     if operand is not None:
         return make_add((y, operand)) if post.kind == "add" else make_mul((y, operand))
-    return ELEMENTWISE[post.kind].meaning(y, number(post.alpha), number(post.beta))
+    return WITHOUT_OPERAND[post.kind].meaning(y, number(post.alpha), number(post.beta))
 
 
 def number(value: float) -> Const:

@@ -8,19 +8,21 @@ from fractions import Fraction
 
 from einnet.derivation.facts import in_range
 from einnet.expr.index import var
-from einnet.expr.nodes import Add, Body, Call, Const, Mul, Read, Scope, Tensor, reads
+from einnet.expr.nodes import Add, Body, Call, Const, Div, Mul, Read, Scope, Tensor, reads
 from einnet.instantiate.address import address_of, flat_index, single
 from einnet.instantiate.fused_functions import fused
 from einnet.instantiate.kernels import Post, View, dense_strides
+from einnet.instantiate.kernels.posts import U8
 
 ELEMENT_FUNCTIONS = ("relu", "tanh", "sigmoid")
 BufferOf = Callable[[Tensor | Scope], str]
 
 
-def absorb(scope: Scope, vendor: Scope, result: View, buffer_of: BufferOf) -> tuple[Post, ...] | None:
+def absorb(scope: Scope, vendor: Scope, result: View, buffer_of: BufferOf, whole: bool = False) -> tuple[Post, ...] | None:
     """The posts that turn the vendor scope's result into `scope`, or None where the vendor cannot.
 
-    `result` is the vendor kernel's result view over the dense box of its scope; `buffer_of` names the buffer of a post's operand.
+    With `whole` the last of them may round to bytes. `result` is the vendor kernel's result view over the dense box of its scope; `buffer_of` names
+    the buffer of a post's operand.
     """
     found = {r for r in reads(scope.body) if r.base == vendor}
     if scope.sums or len(found) != 1:
@@ -30,7 +32,7 @@ def absorb(scope: Scope, vendor: Scope, result: View, buffer_of: BufferOf) -> tu
     inside = all(in_range(ix, box, scope.ranges) for ix, box in zip(read.index, vendor.box))
     if not inside or _size(scope) != _size(vendor) or flat_index(read.index, vendor.box, scope.ranges) != here:
         return None
-    steps = _chain(scope.body, read)
+    steps = (_quantised(scope.body, read) if whole else None) or _chain(scope.body, read)
     if steps is None:
         return None
     windows: list[tuple[Read, View] | None] = []
@@ -51,6 +53,21 @@ def _size(scope: Scope) -> int:
 
 
 _Step = tuple[str, "Read | None", float, float]
+
+
+def _quantised(body: Body, read: Read) -> list[_Step] | None:
+    """The operations where the last one rounds to integers from 0 to 255: min(max(round(y/scale) + zero, 0), 255)."""
+    match body:
+        case Call("min", (Call("max", (Add((Call("round", (y,)), Const(zero))), Const(low))), Const(high))):
+            pass
+        case Call("min", (Call("max", (Call("round", (y,)), Const(low))), Const(high))):
+            zero = Fraction(0)
+        case _:
+            return None
+    inner, scale = (y.num, y.den.value) if isinstance(y, Div) and isinstance(y.den, Const) else (y, Fraction(1))
+    steps = _chain(inner, read)
+    told = (low, high) == (0, 255) and scale > 0 and float(zero).is_integer()
+    return [*steps, (U8, None, float(scale), float(zero))] if told and steps is not None else None
 
 
 def _chain(body: Body, read: Read) -> list[_Step] | None:

@@ -16,6 +16,7 @@ from einnet.expr.nodes import Scope
 from einnet.expr.whole import BYTES, holds
 from einnet.instantiate.build import Build, builds
 from einnet.instantiate.kernels import EOperator, Kernel, anchored
+from einnet.instantiate.kernels.posts import QUANTISED
 from einnet.search.forms import Form, effort
 from einnet.search.time_shares import MAKING_SHARE
 from einnet.stages import stage
@@ -195,7 +196,12 @@ def _shown_whole(c: Candidate) -> bool:
     """What may be stored as bytes is shown to be by the kernels that write it, each by itself: of what others left, none knows that it is whole."""
     dtype = next((name for name in BYTES if holds(name, c.form.start)), None)
     last = (k for k in c.build.kernels if any(v.buffer == OUT for v in k.result_views))
-    return c.original or dtype is None or all(isinstance(k, EOperator) and holds(dtype, k.scope) for k in last)
+    return c.original or dtype is None or all(_writes_whole(k, dtype) for k in last)
+
+
+def _writes_whole(kernel: Kernel, dtype: str) -> bool:
+    """The kernel's own expression shows that it writes numbers of a type of integers."""
+    return holds(dtype, kernel.scope) if isinstance(kernel, EOperator) else any(p.kind in QUANTISED for p in kernel.posts[-1:])
 
 
 def _rank(form: Form) -> tuple[bool, int]:

@@ -15,7 +15,6 @@ from einnet.graph.program import Opaque, Program
 from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.build import Build
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, OpaqueCall, Plan, View, dense_view
-from einnet.instantiate.kernels.generated import STORED
 from einnet.instantiate.stitch import Window
 
 
@@ -59,9 +58,9 @@ class Assembly:
         self.kernels += [self.stored(rebind(k, mapping)) for k in build.kernels]
 
     def stored(self, kernel: Kernel) -> Kernel:
-        """The kernel, writing elements of the type that the tensor has: generated code alone writes other ones than float32."""
+        """The kernel, writing elements of the type that the tensor has."""
         tensor = self.tensors.get(kernel.result_views[0].buffer)
-        return replace(kernel, dtype=tensor.dtype) if isinstance(kernel, EOperator) and tensor is not None and tensor.dtype in STORED else kernel
+        return kernel if tensor is None else kernel.storing(tensor.dtype)
 
     def algorithm_constants(self, build: Build) -> dict[str, str]:
         """Constant buffers for the tensors that carry their own values, under names that no tensor of the program has."""

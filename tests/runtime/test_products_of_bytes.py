@@ -11,10 +11,11 @@ import pytest
 
 from einnet.errors import ArtifactError, UsageError
 from einnet.evidence.meaning import meaning
-from einnet.expr.nodes import Tensor, tensors
+from einnet.expr.nodes import Scope, Tensor, reads, tensors, walk
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.expr.whole import MOST_TERMS
+from einnet.instantiate.build import build as build_kernels
 from einnet.instantiate.codegen import build, lower
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, NotLifted, Plan, Post, Shown, View, dense_view
 from einnet.instantiate.kernels.arithmetics import F32, I8U8, U8I8, VNNI, coarsest
@@ -57,6 +58,28 @@ KERNELS: dict[str, Contraction] = {
         layout("x", (1, 32, 9, 9), NHWC), layout("w", (32, 1, 1, 3, 3)), layout("y", (1, 32, 9, 9), NHWC), (1, 1), (1, 1), (1, 1), (1, 1),
         arithmetic=U8I8,
     ),
+    "bytes of a product": Matmul(
+        dense_view("x", (10, 96)), dense_view("w", (96, 24)), dense_view("y", (10, 24)),
+        (Post("mul", dense_view("b", (1, 24))), Post("add", dense_view("b", (1, 24))), Post("u8", None, 512.0, 3.0)), U8I8,
+    ),
+    "bytes of one row": Matmul(
+        dense_view("x", (1, 300)), dense_view("w", (300, 24)), dense_view("y", (1, 24)), (Post("u8", None, 4096.0),), U8I8
+    ),
+    "bytes of a convolution": Conv(
+        layout("x", (1, 16, 9, 9), NHWC), layout("w", (1, 8, 16, 3, 3)), layout("y", (1, 8, 9, 9), NHWC), (1, 1), (1, 1), (1, 1), (1, 1),
+        post=(Post("add", layout("b", (1, 8, 1, 1), NHWC)), Post("u8", None, 1024.0, 117.0)), arithmetic=U8I8,
+    ),
+    "bytes of each channel": Conv(
+        layout("x", (1, 32, 9, 9), NHWC), layout("w", (32, 1, 1, 3, 3)), layout("y", (1, 32, 9, 9), NHWC), (1, 1), (1, 1), (1, 1), (1, 1),
+        post=(Post("u8", None, 256.0, 5.0),), arithmetic=U8I8,
+    ),
+    "integers as floats": Matmul(
+        dense_view("x", (10, 96)), dense_view("w", (96, 24)), dense_view("y", (10, 24)), (Post("u8_in_f32", None, 2048.0, 8.0),), U8I8,
+    ),
+    "integers in between": Matmul(
+        dense_view("x", (10, 96)), dense_view("w", (96, 24)), dense_view("y", (10, 24)),
+        (Post("u8", None, 2048.0), Post("linear", None, 0.5, 0.25)), U8I8,
+    ),
 }  # fmt: skip
 
 DRAWS = {"any": (None, None), "most": (255, 127), "least": (255, -128), "both ends": ((0, 255), (-128, 127))}
@@ -67,8 +90,8 @@ def plan_of(kernel: Contraction, weights: np.ndarray | None, posts: np.ndarray) 
     for v in (*kernel.operand_views, *kernel.result_views):
         sizes[v.buffer] = max(sizes.get(v.buffer, 0), v.offset + 1 + sum(s * (n - 1) for n, s in zip(v.shape, v.strides)))
     constants = {} if weights is None else {"w": weights[: sizes["w"]]}
-    constants |= {"b": posts} if "b" in sizes else {}
-    kinds = {"x": "u8", "w": "i8"}
+    constants |= {"b": posts[: sizes["b"]]} if "b" in sizes else {}
+    kinds = {"x": "u8", "w": "i8", "y": kernel.stored}
     roles = {n: "constant" if n in constants else "output" if n == "y" else "input" for n in sizes}
     buffers = tuple(Buffer(n, size, kinds.get(n, "f32"), roles[n]) for n, size in sizes.items())
     flat = {n: View(n, (size,), (1,)) for n, size in sizes.items()}
@@ -109,6 +132,34 @@ def test_sums_of_integers_are_exact(name: str, constant: bool, draw: str) -> Non
     sizes = {b.name: b.size for b in plan.buffers}
     y = program({n: held[n][: sizes[n]] for n in program.input_names})["y"]
     assert np.array_equal(taken(kernel.result, y), wanted(kernel, held))
+
+
+TIES = Matmul(dense_view("x", (256, 4)), dense_view("w", (4, 24)), dense_view("y", (256, 24)), arithmetic=U8I8)
+
+
+@here
+@pytest.mark.parametrize("zero", [0, 1, 2, 116])
+@pytest.mark.parametrize("kind", ["u8", "u8_in_f32"])
+def test_the_middle_of_two_integers_goes_to_the_even_one_before_the_zero_point_is_added(kind: str, zero: int) -> None:
+    """Also next to the middle, where a number and a zero point added first would meet it, and far beyond both ends."""
+    row = dense_view("b", (1, 24))
+    for post, b, scale, most in ((Post("add", row), 0.0, 2.0, 256), (Post("add", row), 0.5 - 2.0**-20, 1.0, 8), (Post("mul", row), 1e9, 2.0, 256)):
+        kernel = TIES.with_posts((post, Post(kind, None, scale, zero)))
+        x, w = np.zeros((256, 4), np.uint8), np.zeros((4, 24), np.int8)
+        x[:, 0], w[0] = np.arange(256) % most, 1 - 2 * (np.arange(24) % 2)
+        held = {"x": x.reshape(-1), "w": w.reshape(-1), "b": np.full(24, b, np.float32)}
+        y = Executable(plan_of(kernel, held["w"], held["b"]), 1, strict=True)({"x": held["x"]})["y"]
+        assert y.dtype == (np.uint8 if kind == "u8" else np.float32)
+        assert np.array_equal(taken(kernel.result, y), wanted(kernel, held))
+
+
+def test_what_a_buffer_has_is_stored() -> None:
+    """Integers go into a buffer of bytes as bytes, and into one of floats as floats; what is not rounded last stays."""
+    kernel = KERNELS["bytes of a product"]
+    floats = kernel.storing("f32")
+    assert (kernel.stored, floats.stored, floats.post[-1].kind, floats.storing("u8")) == ("u8", "f32", "u8_in_f32", kernel)
+    assert all(k.storing(kind) == k for k in (KERNELS["posts"], KERNELS["product"], KERNELS["integers in between"]) for kind in ("u8", "f32"))
+    assert {k.stored for n, k in KERNELS.items() if "bytes" not in n} == {"f32"}
 
 
 def test_a_processor_without_the_instructions_is_told_which(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,3 +287,48 @@ def test_the_type_of_a_result_is_stored() -> None:
     value["kernels"][0]["dtype"] = "i64"
     with pytest.raises(ArtifactError, match="i64"):
         plan_from_json(value, lambda _: b"", {})
+
+
+# what a product of bytes is rounded to
+
+ROUNDED = {
+    "min(max(round({P}[i,j] / 0.023) + 7, 0), 255)": ("u8", 0.023, 7.0),
+    "min(max(round({P}[i,j]), 0), 255)": ("u8", 1.0, 0.0),
+    "min(max(round(({P}[i,j]*S[j] + S[j]) / 3), 0), 255)": ("mul", "add", "u8"),
+    "min(max(round(min(max({P}[i,j], 0), 6) / 0.0235), 0), 255)": ("clip", "u8"),
+    "min(max(round({P}[i,j] / 3) + 7, 0), 127)": (),
+    "min(max(round({P}[i,j] / 3) + 7, -128), 127)": (),
+    "min(max(round({P}[i,j] / 3) + 0.5, 0), 255)": (),
+    "min(max(round({P}[i,j] / S[j]) + 7, 0), 255)": (),
+    "min(max(round({P}[i,j] / -3) + 7, 0), 255)": (),
+    "min(max(floor({P}[i,j] / 3), 0), 255)": (),
+}
+
+
+@pytest.mark.parametrize("text", ROUNDED)
+@pytest.mark.parametrize("kinds", [("u8", "i8"), ("f32", "f32")])
+def test_where_a_sum_of_bytes_is_rounded_last_bytes_are_stored(text: str, kinds: tuple[str, str]) -> None:
+    product = "{L[i<9,j<8] Σ[k<16] U[i,k]*W[k,j]}"
+    scope = parse(f"U : {kinds[0]}[9,16]\nW : weight {kinds[1]}[16,8]\nS : weight f32[8]\nL[i<9,j<8] {text.replace('{P}', product)}".replace(
+        "S : weight f32[8]\n", "S : weight f32[8]\n" if "S[" in text else ""))  # fmt: skip
+    (sum_,) = {r.base for r in reads(scope.body) if isinstance(r.base, Scope)}
+    match = next(m for table in TABLES if isinstance(m := table.match(sum_), Match))
+    kernels = build_kernels(scope, {sum_: match}, "out").kernels
+    expected = ROUNDED[text] if kinds == ("u8", "i8") else ()
+    if not expected:
+        assert [k.posts for k in kernels if isinstance(k, Contraction)] == [()] and isinstance(kernels[-1], EOperator)
+        return
+    (kernel,) = kernels
+    found = kernel.posts[-1]
+    assert expected in ((found.kind, found.alpha, found.beta), tuple(p.kind for p in kernel.posts))
+    assert (kernel.storing("u8").elements[-1], kernel.storing("f32").elements[-1]) == ((kernel.result, "u8"), (kernel.result, "f32"))
+
+
+def test_what_stays_inside_a_subprogram_is_stored_as_floats() -> None:
+    """Temporary buffers hold floats."""
+    text = "U : u8[9,16]\nW : weight i8[16,8]\nL[i<9,j<8] {L[i<9,j<8] min(max(round({L[i<9,j<8] Σ[k<16] U[i,k]*W[k,j]}[i,j] / 3), 0), 255)}[i,7-j]"
+    scope = parse(text)
+    (inner,) = (s for s in walk(scope) if s.sums)
+    match = next(m for table in TABLES if isinstance(m := table.match(inner), Match))
+    built = build_kernels(scope, {inner: match}, "out")
+    assert all(v.buffer == "out" or kind == "f32" for k in built.kernels for v, kind in k.elements if v in k.result_views)

@@ -230,7 +230,10 @@ def scaled(scale: Fraction, body: Body) -> Body:
 
 
 def shifted(body: Body, by: int) -> Body:
-    """The body and a number, as one number where one is added already."""
+    """The body and a number, as one number where one is added already, within the ends that the body is cut off at."""
+    match body:
+        case Call("min", (Call("max", (inner, Const(low))), Const(high))):
+            return Call("min", (Call("max", (shifted(inner, by), Const(low + by))), Const(high + by)))
     terms = body.args if isinstance(body, Add) else (body,)
     numbers = [t.value for t in terms if isinstance(t, Const) and isinstance(t.value, Fraction)]
     rest = [t for t in terms if not (isinstance(t, Const) and isinstance(t.value, Fraction))]

@@ -25,6 +25,7 @@ from einnet.instantiate.kernels.kernel import (
     read_posts,
     told_posts,
 )
+from einnet.instantiate.kernels.posts import QUANTISED, U8, U8_IN_F32
 from einnet.instantiate.kernels.views import Json, View, integers, read_view, view_json
 
 
@@ -43,7 +44,18 @@ class Contraction(VendorKernel):
     @property
     def elements(self) -> tuple[tuple[View, str], ...]:
         factors = tuple(zip(self.inputs, self.arithmetic.elements, strict=True))
-        return (*factors, *((p.operand, "f32") for p in self.post if p.operand), (self.result, "f32"))
+        return (*factors, *((p.operand, "f32") for p in self.post if p.operand), (self.result, self.stored))
+
+    @property
+    def stored(self) -> str:
+        """The element type of the result in memory."""
+        return U8 if self.post and self.post[-1].kind == U8 else F32.name
+
+    def storing(self, dtype: str) -> Contraction:
+        """Integers that were rounded last are stored as bytes, or where the buffer has none as floats."""
+        if not self.post or self.post[-1].kind not in QUANTISED:
+            return self
+        return self.with_posts((*self.post[:-1], replace(self.post[-1], kind=U8 if dtype == U8 else U8_IN_F32)))
 
     @abstractmethod
     def in_arithmetic(self, arithmetic: Arithmetic) -> Self:
@@ -195,7 +207,9 @@ class Conv(Contraction):
 
     @property
     def filters(self) -> int | None:
-        return self.w.shape[1]
+        """Of groups of one channel each libraries compute many side by side."""
+        groups, outer, inner = self.w.shape[:3]
+        return groups if outer == inner == 1 else outer
 
     def along(self, dimension: int) -> tuple[int | None, ...] | None:
         return (0, None) if dimension == 0 else None

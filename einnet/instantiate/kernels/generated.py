@@ -78,6 +78,9 @@ class EOperator(Kernel):
             raise ValueError(f"a generated kernel that stores elements of type {dtype!r}")
         return cls(parse(value["scope"]), tuple((str(n), read_view(v)) for n, v in value["operands"]), read_view(value["out"]), dtype)
 
+    def storing(self, dtype: str) -> EOperator:
+        return replace(self, dtype=dtype) if dtype in STORED else self
+
     def describe(self) -> str:
         return f"eOperator {self.scope.text()}"
 

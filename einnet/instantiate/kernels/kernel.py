@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self, TypeVar
 
 from einnet.expr.nodes import Iter, Scope, Tensor
-from einnet.instantiate.kernels.posts import ELEMENTWISE
+from einnet.instantiate.kernels.posts import WITHOUT_OPERAND
 from einnet.instantiate.kernels.primitive import Primitive
 from einnet.instantiate.kernels.views import LINE, Json, View, read_view, view_json
 
@@ -47,7 +47,7 @@ class Post:
     """One operation on a vendor kernel's result, applied in order.
 
     `add` and `mul` take an operand that broadcasts to the result (extent 1 where it does not vary); the rest are element functions:
-    relu (alpha = slope below 0), tanh, sigmoid, clip(alpha, beta), linear (alpha·y + beta).
+    relu (alpha = slope below 0), tanh, sigmoid, clip(alpha, beta), linear (alpha·y + beta), u8 (bytes: y/alpha rounded, and beta).
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Post:
     beta: float = 0.0
 
 
-POSTS = ("add", "mul", *ELEMENTWISE)
+POSTS = ("add", "mul", *WITHOUT_OPERAND)
 
 StoreModel = Callable[[bytes], int | str]
 """Stores the model of an opaque node and gives what stands for it."""
@@ -108,6 +108,11 @@ class Kernel(ABC):
     def posts(self) -> tuple[Post, ...]:
         """What the kernel does to its result."""
         return ()
+
+    def storing(self, dtype: str) -> Kernel:
+        """The kernel, writing elements of a type that its result's buffer has, where it can write several."""
+        del dtype
+        return self
 
     @property
     def elements(self) -> tuple[tuple[View, str], ...]:

@@ -83,3 +83,16 @@ ELEMENTWISE: dict[str, PostKind] = {
     "gelu_tanh": PostKind(_gelu_tanh, 2, (sqrt(2 / pi), 0.044715)),
 }
 """Kinds without an operand by name, with what they mean of a result y and two parameters."""
+
+
+def _quantised(y: Body, scale: Const, zero: Const) -> Body:
+    steps = Call("round", (y if scale == ONE else make_div(y, scale),))
+    return _clip(steps if zero == ZERO else make_add((steps, zero)), ZERO, Const(Fraction(255)))
+
+
+U8, U8_IN_F32 = "u8", "u8_in_f32"
+QUANTISED: dict[str, PostKind] = {kind: PostKind(_quantised, 2) for kind in (U8, U8_IN_F32)}
+"""Rounding to integers from 0 to 255, by a scale and a zero point, which are stored as bytes or as floats: the last operation on a sum of bytes."""
+
+WITHOUT_OPERAND = {**ELEMENTWISE, **QUANTISED}
+"""All kinds without an operand."""

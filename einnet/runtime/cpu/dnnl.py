@@ -35,7 +35,7 @@ QUERY_SOURCE, QUERY_WEIGHTS, QUERY_SCRATCHPAD = 129, 131, 136
 ARG_SRC, ARG_DST, ARG_WEIGHTS, ARG_BIAS, ARG_SCRATCHPAD = 1, 17, 33, 41, 80
 ELTWISE = {
     "relu": 0x20, "tanh": 0x21, "elu": 0x22, "linear": 0x26, "sigmoid": 0x29, "gelu_tanh": 0x2B, "swish": 0x2C, "clip": 0x2F, "gelu": 0x31,
-    "gelu_divided": 0x31, "mish": 0x33, "hardswish": 0x34,
+    "gelu_divided": 0x31, "round": 0x32, "mish": 0x33, "hardswish": 0x34,
 }  # fmt: skip
 BINARY = {"add": 0x1FFF0, "mul": 0x1FFF1}
 _STATUS = {1: "out of memory", 2: "invalid arguments", 3: "not implemented", 4: "last implementation reached", 5: "runtime error", 6: "not required"}

@@ -15,6 +15,7 @@ import numpy as np
 from einnet.instantiate.kernels import Conv, Matmul, Post, VendorKernel, View
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, I8U8, U8I8, Arithmetic
 from einnet.instantiate.kernels.contractions import arithmetic_of
+from einnet.instantiate.kernels.posts import QUANTISED, U8
 from einnet.instantiate.kernels.primitive import Primitive
 from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl
@@ -128,6 +129,7 @@ class _Request:
     pack: bool
     create: _Create
     arithmetic: Arithmetic = F32
+    stored: str = dnnl.F32
 
 
 def prepare(kernel: VendorKernel, constants: Collection[str] = (), reference: bool = False) -> Prepared:
@@ -218,7 +220,7 @@ def _desc(view: View, dtype: str = dnnl.F32) -> Desc:
 
 
 def _build(request: _Request, reference: bool) -> Prepared:
-    (x, w), y = map(_desc, (request.x, request.w), request.arithmetic.elements), _desc(request.y)
+    (x, w), y = map(_desc, (request.x, request.w), request.arithmetic.elements), _desc(request.y, request.stored)
     bias, rounds = _desc(request.bias) if request.bias else None, request.arithmetic.rounds
     free_x, free_w = map(Desc.any, (request.x.shape, request.w.shape), request.arithmetic.operands)
     pd = request.create(free_x if rounds else x, free_w if rounds or request.pack else w, bias, y, [p for p, _ in request.posts])
@@ -265,7 +267,10 @@ def _adds_in_32_bits(name: str) -> bool:
 def _posts(posts: Sequence[Post], result: View, arrange: Callable[[View], View]) -> _Posts:
     """Post-ops for a result view; operands (views with the kernel's result dimensions) go through `arrange`."""
     found: list[tuple[dnnl.PostOp, View | None]] = []
-    for post in posts:
+    for n, post in enumerate(posts, 1):
+        if post.kind in QUANTISED:
+            found += [(one, None) for one in _quantised(post, stored=post.kind == U8 and n == len(posts))]
+            continue
         if post.operand is None:
             found.append((dnnl.Eltwise(post.kind, post.alpha, post.beta), None))
             continue
@@ -278,6 +283,21 @@ def _posts(posts: Sequence[Post], result: View, arrange: Callable[[View], View])
         else:
             found.append((dnnl.Binary(post.kind, _desc(view)), view))
     return tuple(found)
+
+
+def _quantised(post: Post, stored: bool) -> Iterator[dnnl.Eltwise]:
+    """Rounding to integers from 0 to 255: the scale by its inverse, which may move what is next to the middle of two integers to the other one.
+
+    Where bytes are `stored`, that rounds to the nearest integer, half to even, and saturates: what is rounded before is what is added to.
+    """
+    if post.alpha != 1:
+        yield dnnl.Eltwise("linear", 1 / float(np.float32(post.alpha)))
+    if post.beta or not stored:
+        yield dnnl.Eltwise("round")
+    if post.beta:
+        yield dnnl.Eltwise("linear", 1.0, post.beta)
+    if not stored:
+        yield dnnl.Eltwise("clip", 0.0, 255.0)
 
 
 def _varies_with_batch(operand: View, result: View) -> bool:
@@ -314,7 +334,7 @@ def _matmul_forms(kernel: Matmul, constants: Collection[str]) -> Iterator[_Reque
             ones = (1,) * (len(y.shape) - 1)
             bias = replace(bias, shape=(*ones, *bias.shape), strides=(*(bias.shape[0] for _ in ones), 1))
         arithmetic = kernel.arithmetic if arrange is canonical_matrix else TURNED[kernel.arithmetic.name]
-        yield _Request(x, w, y, bias, _posts(rest, y, lambda v: v), pack, dnnl.matmul, arithmetic)
+        yield _Request(x, w, y, bias, _posts(rest, y, lambda v: v), pack, dnnl.matmul, arithmetic, kernel.stored)
 
 
 def _per_row(kernel: Matmul) -> bool:
@@ -346,7 +366,7 @@ def _conv_forms(kernel: Conv, constants: Collection[str]) -> Iterator[_Request]:
     bias, rest = _split_bias(kernel.post, 1)
     posts = _posts(rest, y, lambda v: _like(v, y))
     for pack in (True, False) if kernel.w.buffer in constants else (False,):
-        yield _Request(x, w, y, bias, posts, pack, create, kernel.arithmetic)
+        yield _Request(x, w, y, bias, posts, pack, create, kernel.arithmetic, kernel.stored)
 
 
 def _like(view: View, result: View) -> View:

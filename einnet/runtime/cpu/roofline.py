@@ -12,6 +12,7 @@ from einnet.instantiate.codegen.operation_counts import flops as scope_flops
 from einnet.instantiate.codegen.operation_counts import moved_bytes
 from einnet.instantiate.kernels import EOperator, Kernel, Matmul, VendorKernel, View, dense_view
 from einnet.instantiate.kernels.contractions import Contraction
+from einnet.instantiate.kernels.posts import U8
 from einnet.instantiate.row_fusion import in_rows
 from einnet.runtime.cpu.measure import last_level_cache, measure
 from einnet.runtime.timing import Timing
@@ -25,6 +26,8 @@ CACHED = 2.0
 """How many times faster than from memory operands come that a cache holds from one run to the next."""
 ROWS_SHARE = 0.4
 """Share of the peak that products reach which are computed row by row inside each other."""
+BYTES_AT_ONCE = 4
+"""Products of bytes that the instructions add up where they multiply one pair of floats."""
 NARROW = 8
 """Output channels below which vendor convolutions lose in proportion."""
 
@@ -38,6 +41,7 @@ CONSTANTS = (
     ("generated share", f"{GENERATED_SHARE}", "of the peak, of all else", BY_HAND),
     ("rows share", f"{ROWS_SHARE}", "of the peak, of products inside products, row by row", BY_HAND),
     ("cached", f"{CACHED}", "times as fast as from memory, for what a cache holds", BY_HAND),
+    ("bytes at once", f"{BYTES_AT_ONCE}", "products of bytes in the place of one of floats", BY_HAND),
     ("narrow", f"{NARROW}", "output channels below which vendor convolutions lose in proportion", BY_HAND),
 )
 """The constants of the model: name, value, what it is, and where it is from."""
@@ -87,7 +91,9 @@ def moved(kernel: Kernel) -> int:
     """Bytes that are read and written at least."""
     if isinstance(kernel, EOperator):
         return moved_bytes(kernel.scope)
-    saved = (4 - kernel.arithmetic.nbytes) * sum(map(_elements, kernel.inputs)) if isinstance(kernel, Contraction) else 0
+    saved = 0
+    if isinstance(kernel, Contraction):
+        saved = (4 - kernel.arithmetic.nbytes) * sum(map(_elements, kernel.inputs)) + (3 * _elements(kernel.result) if kernel.stored == U8 else 0)
     return 4 * sum(_elements(v) for v in (*kernel.operand_views, *kernel.result_views)) - saved
 
 
@@ -109,6 +115,8 @@ def estimate(kernel: Kernel, machine: Machine) -> float:
         return max(machine.launch, nbytes / machine.bandwidth / (CACHED if nbytes <= last_level_cache() else 1.0))
     rows = isinstance(kernel, EOperator) and in_rows(kernel.scope)
     share = VENDOR_SHARE if isinstance(kernel, Contraction) else ROWS_SHARE if rows else GENERATED_SHARE
+    if isinstance(kernel, Contraction) and kernel.arithmetic.whole:
+        share *= BYTES_AT_ONCE
     if isinstance(kernel, VendorKernel) and kernel.filters is not None:
         share *= min(1.0, kernel.filters / NARROW)
     return max(machine.launch, flops(kernel) / (share * machine.peak), moved(kernel) / machine.bandwidth)
