@@ -28,9 +28,7 @@ def absorb(scope: Scope, vendor: Scope, result: View, buffer_of: BufferOf, whole
     if scope.sums or len(found) != 1:
         return None
     (read,) = found
-    here = flat_index([var(i.name) for i in scope.loops], scope.box, scope.ranges)
-    inside = all(in_range(ix, box, scope.ranges) for ix, box in zip(read.index, vendor.box))
-    if not inside or _size(scope) != _size(vendor) or flat_index(read.index, vendor.box, scope.ranges) != here:
+    if not _in_place(scope, vendor, read):
         return None
     steps = (_quantised(scope.body, read) if whole else None) or _chain(scope.body, read)
     if steps is None:
@@ -43,6 +41,13 @@ def absorb(scope: Scope, vendor: Scope, result: View, buffer_of: BufferOf, whole
         windows.append((operand, view) if operand and view else None)
     bound = [replace(w[1], buffer=buffer_of(w[0].base)) if w else None for w in windows]
     return tuple(Post(kind, view, alpha, beta) for (kind, _, alpha, beta), view in zip(steps, bound))
+
+
+def _in_place(scope: Scope, vendor: Scope, read: Read) -> bool:
+    """Each element of the vendor's dense box is read where it stands."""
+    here = flat_index([var(i.name) for i in scope.loops], scope.box, scope.ranges)
+    inside = all(in_range(ix, box, scope.ranges) for ix, box in zip(read.index, vendor.box))
+    return inside and _size(scope) == _size(vendor) and flat_index(read.index, vendor.box, scope.ranges) == here
 
 
 def _size(scope: Scope) -> int:
