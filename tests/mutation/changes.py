@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import copy
 import inspect
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+import pickle
+from collections import Counter, deque
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import CodeType
@@ -33,16 +33,21 @@ class Change:
     value: int | float | None = None
 
 
-def changes(source: str, path: str) -> Iterator[Change]:
+def changes(source: str, path: str, within: Container[str] | None = None) -> Iterator[Change]:
     """All changes of the functions of a module, in the order of its lines, and of its constants that are numbers.
 
-    What is the same text again in a function is told apart by a number.
+    What is the same text again in a function is told apart by a number. Where only some functions and classes matter, `within` has their names:
+    the others are passed over, since most of the time goes into compiling them.
     """
     seen: Counter[tuple[str, str]] = Counter()
     tree = ast.parse(source)
     known = iter(_codes(compile(source, path, "exec")))
     for top in tree.body:
-        for node, what, pair in _changes(ast.Module([top], []), path, known):
+        part = ast.Module([top], [])
+        if within is not None and isinstance(top, (ast.FunctionDef, ast.ClassDef)) and top.name not in within:
+            deque(islice(known, len(_codes(compile(part, path, "exec")))), 0)
+            continue
+        for node, what, pair in _changes(part, path, known):
             name = pair[0].co_qualname
             seen[name, what] += 1
             yield Change(node.lineno, what if seen[name, what] == 1 else f"{what} ({seen[name, what]})", name, pair)
@@ -60,8 +65,10 @@ def _changes(part: ast.Module, path: str, known: Iterator[CodeType]) -> Iterator
     """
     before = _codes(compile(part, path, "exec"))
     own = list(islice(known, len(before)))
-    for number, (node, what, _) in enumerate(_sites(part)):
-        changed = copy.deepcopy(part)
+    stored = pickle.dumps(part)
+    for number, (node, told, _) in enumerate(_sites(part)):
+        what = told()
+        changed = pickle.loads(stored)
         next(change for n, (_, _, change) in enumerate(_sites(changed)) if n == number)()
         pair = _pair(own, before, _codes(compile(ast.fix_missing_locations(changed), path, "exec")))
         if pair is not None:
@@ -76,11 +83,11 @@ def _number(node: ast.expr) -> int | float | None:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-Site = tuple[ast.expr | ast.stmt, str, Callable[[], None]]
+Site = tuple[ast.expr | ast.stmt, Callable[[], str], Callable[[], None]]
 
 
 def _sites(node: ast.AST) -> Iterator[Site]:
-    """What can be changed within functions, methods, and lambdas outside of them: a node, words, and the change itself."""
+    """What can be changed within functions, methods, and lambdas outside of them: a node, words (made when asked), and the change itself."""
     if isinstance(node, ast.FunctionDef):
         for statement in node.body:
             yield from _of(statement, node)
@@ -108,40 +115,42 @@ def _of(node: ast.AST, parent: ast.AST) -> Iterator[Site]:
 def _statement(node: ast.stmt, parent: ast.AST) -> Iterator[Site]:
     match node:
         case ast.Return(value=ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
-            yield node, f"return {ast.unparse(value)} -> return None", lambda: setattr(node, "value", ast.Constant(None))
+            yield node, lambda: f"return {ast.unparse(value)} -> return None", lambda: setattr(node, "value", ast.Constant(None))
         case ast.AugAssign() | ast.Continue() | ast.Break():
-            yield node, f"{ast.unparse(node)} -> pass", lambda: _replace(parent, node, ast.Pass())
+            yield node, lambda: f"{ast.unparse(node)} -> pass", lambda: _replace(parent, node, ast.Pass())
         case ast.Expr(value=ast.Call()):
-            yield node, f"{ast.unparse(node)} -> pass", lambda: _replace(parent, node, ast.Pass())
+            yield node, lambda: f"{ast.unparse(node)} -> pass", lambda: _replace(parent, node, ast.Pass())
         case ast.If(test=test) if not isinstance(test, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
-            yield node, f"if {ast.unparse(test)} -> if not", lambda: setattr(node, "test", ast.UnaryOp(ast.Not(), test))
+            yield node, lambda: f"if {ast.unparse(test)} -> if not", lambda: setattr(node, "test", ast.UnaryOp(ast.Not(), test))
 
 
 def _expression(node: ast.expr, parent: ast.AST) -> Iterator[Site]:
-    text = ast.unparse(node)
+    def text() -> str:
+        return ast.unparse(node)
+
     match node:
         case ast.Compare(ops=ops):
             for n, op in enumerate(ops):
                 new = _COMPARISONS[type(op)]
-                yield node, f"{text}: {type(op).__name__} -> {new.__name__}", lambda n=n, new=new: ops.__setitem__(n, new())
+                yield node, lambda op=op, new=new: f"{text()}: {type(op).__name__} -> {new.__name__}", lambda n=n, new=new: ops.__setitem__(n, new())
         case ast.BoolOp(op=op):
             other = ast.Or if isinstance(op, ast.And) else ast.And
-            yield node, f"{text} -> {other.__name__.lower()}", lambda: setattr(node, "op", other())
+            yield node, lambda: f"{text()} -> {other.__name__.lower()}", lambda: setattr(node, "op", other())
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            yield node, f"{text} -> without not", lambda: _replace(parent, node, operand)
+            yield node, lambda: f"{text()} -> without not", lambda: _replace(parent, node, operand)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            yield node, f"{text} -> without sign", lambda: _replace(parent, node, operand)
+            yield node, lambda: f"{text()} -> without sign", lambda: _replace(parent, node, operand)
         case ast.BinOp(op=op) if type(op) in _OPERATORS:
             changed = _OPERATORS[type(op)]
-            yield node, f"{text}: {type(op).__name__} -> {changed.__name__}", lambda: setattr(node, "op", changed())
+            yield node, lambda: f"{text()}: {type(op).__name__} -> {changed.__name__}", lambda: setattr(node, "op", changed())
         case ast.Constant(value=bool() as value):
-            yield node, f"{value} -> {not value}", lambda: setattr(node, "value", not value)
+            yield node, lambda: f"{value} -> {not value}", lambda: setattr(node, "value", not value)
         case ast.Constant(value=int() as value):
-            yield node, f"{value} -> {value + 1}", lambda: setattr(node, "value", value + 1)
+            yield node, lambda: f"{value} -> {value + 1}", lambda: setattr(node, "value", value + 1)
         case ast.IfExp(test=test):
-            yield node, f"{text} -> not", lambda: setattr(node, "test", ast.UnaryOp(ast.Not(), test))
+            yield node, lambda: f"{text()} -> not", lambda: setattr(node, "test", ast.UnaryOp(ast.Not(), test))
         case ast.Call(func=ast.Name(id=name) as function) if name in _NAMES:
-            yield node, f"{text} -> {_NAMES[name]}", lambda: setattr(function, "id", _NAMES[name])
+            yield node, lambda: f"{text()} -> {_NAMES[name]}", lambda: setattr(function, "id", _NAMES[name])
 
 
 def _replace(parent: ast.AST, old: ast.AST, new: ast.AST) -> None:
