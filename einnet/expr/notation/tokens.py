@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from einnet.errors import ParseError
 from einnet.expr.index import Index, Range, as_index, var
 
 _TOKEN = re.compile(
-    r"(?P<space>[ \t\r\n]+|#[^\n]*)|(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)|(?P<name>[^\W\d]\w*'*)|"
+    r"(?:[ \t\r\n]+|#[^\n]*)|(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)|(?P<name>[^\W\d]\w*'*)|"
     r"(?P<op><=|>=|==|//|[-+*/%()\[\]{},<|&:=])"
 )
 _DEPTH = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     kind: str
     text: str
     at: int
@@ -31,15 +29,20 @@ class Tokens:
     def __init__(self, text: str) -> None:
         self.source = text
         self.tokens: list[Token] = []
-        at = 0
-        while at < len(text):
-            m = _TOKEN.match(text, at)
-            if m is None:
-                raise self.error(f"unexpected character {text[at]!r}", at)
-            if m.lastgroup != "space":
-                self.tokens.append(Token(str(m.lastgroup), m.group(), at))
-            at = m.end()
+        self.words: list[str] = []  # what `peek` compares: operators and names, and nothing for the others
+        end = 0
+        for m in _TOKEN.finditer(text):
+            at = m.start()
+            if at != end:
+                break
+            end, kind = m.end(), m.lastgroup
+            if kind is not None:
+                self.tokens.append(Token(kind, m.group(), at))
+                self.words.append("" if kind == "number" else m.group())
+        if end != len(text):
+            raise self.error(f"unexpected character {text[end]!r}", end)
         self.tokens.append(Token("end", "end of text", len(text)))
+        self.words.append("")
         self.pos = 0
         self.depth = 0
 
@@ -58,11 +61,10 @@ class Tokens:
         return self.tokens[min(self.pos + 1, len(self.tokens) - 1)].text
 
     def peek(self, *texts: str) -> bool:
-        token = self.tokens[self.pos]
-        return token.kind in ("op", "name") and token.text in texts
+        return self.words[self.pos] in texts
 
     def take(self, *texts: str) -> bool:
-        if self.peek(*texts):
+        if self.words[self.pos] in texts:
             self.pos += 1
             return True
         return False
