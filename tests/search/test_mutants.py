@@ -65,7 +65,7 @@ def test_wrong_steps_are_rejected() -> None:
             by_rule.setdefault(step.rule, []).append(step)
         for found in by_rule.values():
             for step in dict.fromkeys((found[0], found[len(found) // 2], found[-1])):
-                reject(step, 10, seen)
+                reject(step, 5, seen)
     assert sum(n for kind, n in seen.items() if kind in KINDS) >= 200, seen
     assert {k for k in seen if not k.startswith("rule ")} >= KINDS - {"term dropped"}, seen
     rules = ("sum-split", "substitute", "merge", "tighten", "relayout", "reorder", "tile", "band", "bilinear")
