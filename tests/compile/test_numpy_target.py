@@ -26,8 +26,8 @@ def test_the_folder_is_small() -> None:
     assert sum(len(path.read_text().splitlines()) for path in folder.glob("*.py")) < 300
 
 
-LARGE = ("dcgan", "gcn")
-"""Models that numpy takes many seconds for. Their layers are those of infogan and resnet18, and longer ones."""
+LARGE = ("dcgan", "gcn", "csrnet_full")
+"""Models that numpy takes many seconds for. Their layers are those of infogan, resnet18 and csrnet, and longer ones."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LARGE else n for n in SEVEN])

@@ -278,8 +278,22 @@ LARGE = ("gcn", "csrnet_full", "resnet18", "squeeze")
 """Of whose kinds of layers there are smaller models."""
 
 
-@pytest.mark.parametrize("name", [*(n if n not in LARGE else pytest.param(n, marks=pytest.mark.slow) for n in TINY), "with_opaque", "two_outputs"])
-@pytest.mark.parametrize("depth", [0, 2])
+AS_THEY_ARE = ("small", "csrnet", "transformer", "two_outputs")
+"""Models whose own operators are written too: what is derived of a model leaves most of them as they are."""
+
+
+def by_default(name: str, depth: int) -> bool:
+    return name not in LARGE and (depth > 0 or name in AS_THEY_ARE)
+
+
+@pytest.mark.parametrize(
+    ("name", "depth"),
+    [
+        pytest.param(name, depth, marks=() if by_default(name, depth) else pytest.mark.slow)
+        for name in (*TINY, "with_opaque", "two_outputs")
+        for depth in (0, 2)
+    ],
+)
 def test_programs(name: str, depth: int) -> None:
     """Some candidate of every subprogram, chosen by chance: the whole model gives what it gave."""
     model = {"with_opaque": with_opaque, "two_outputs": two_outputs}[name]() if name not in TINY else tiny(name)

@@ -52,14 +52,16 @@ def rows_of(made: pack.Pack, tmp_path: Path, seconds: float = 1e9):
     return measure.read_times(tmp_path / "t")
 
 
-@pytest.fixture
-def requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a search of a small model asks for, written without a card."""
-    with monkeypatch.context() as without:
+@pytest.fixture(scope="module")
+def requests(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a search of a small model asks for, written without a card; the model is beside it."""
+    folder = tmp_path_factory.mktemp("asked")
+    with pytest.MonkeyPatch.context() as without:
         without.setitem(sys.modules, "cupy", None)
-        onnx.save(two_layers(), tmp_path / "m.onnx")
-        path = tmp_path / "requests.json"
-        assert main(["profile", "--requests", str(tmp_path / "m.onnx"), "-o", str(path), "--list", "--max-depth", "1", "--time-budget", "2"]) == 0
+        without.setenv("EINNET_CACHE", str(folder / "cache"))
+        onnx.save(two_layers(), folder / "m.onnx")
+        path = folder / "requests.json"
+        assert main(["profile", "--requests", str(folder / "m.onnx"), "-o", str(path), "--list", "--max-depth", "1", "--time-budget", "2"]) == 0
     return path
 
 
@@ -100,7 +102,7 @@ def test_a_search_reads_what_was_recorded(requests, tmp_path, card):
     out = tmp_path / "p.json"
     main(["profile", "--requests", str(requests), "-o", str(out), "--workers", "1"])
     report = tmp_path / "r.json"
-    command = ["optimize", str(tmp_path / "m.onnx"), "--backend", "cuda", "--profile", str(out), "--no-derive", "--json", str(report)]
+    command = ["optimize", str(requests.with_name("m.onnx")), "--backend", "cuda", "--profile", str(out), "--no-derive", "--json", str(report)]
     assert main(command) == 0
     assert json.loads(report.read_text())["profile"] == "measured"
     assert not any(k["estimated"] for k in json.loads(report.read_text())["kernels"])
