@@ -27,11 +27,10 @@ _BEYOND = re.compile(r"__shfl(?!_xor_sync)|__ballot|atomic|extern __shared__|__s
 """What the host cannot play."""
 
 TURNS = """
-#include <csetjmp>
-#include <memory>
+#include <setjmp.h>
 #include <ucontext.h>
 namespace einnet {
-struct Fiber { ucontext_t context; jmp_buf jump; std::unique_ptr<char[]> stack; bool started, done, second; };
+struct Fiber { ucontext_t context; jmp_buf jump; char* stack; bool started, done, second; };
 constexpr int SIZE = 1 << 16;
 jmp_buf scheduler; Fiber fibers[1024]; int now, count; void (*body)(float**); float** given;
 __attribute__((noinline)) void barrier() {
@@ -49,9 +48,9 @@ __attribute__((noinline)) void resume(int t) {
   setcontext(&fibers[t].context);
 }
 void create(Fiber& f) {
-  if (!f.stack) f.stack.reset(new char[SIZE]);
+  if (!f.stack) f.stack = new char[SIZE];
   getcontext(&f.context);
-  f.context.uc_stack.ss_sp = f.stack.get(); f.context.uc_stack.ss_size = SIZE; f.context.uc_link = nullptr;
+  f.context.uc_stack.ss_sp = f.stack; f.context.uc_stack.ss_size = SIZE; f.context.uc_link = nullptr;
   makecontext(&f.context, entry, 0);
 }
 int block_of(int threads) {
@@ -92,7 +91,11 @@ OPTIONS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-pthread", "-U_FORTIF
 ARRAY = "struct Array { void* at; template <class T> operator T*() const { return static_cast<T*>(at); } };"
 """A pointer to elements of whatever type a function reads there."""
 
-ALONE = "std::lock_guard<std::mutex> alone(running);"
+ALONE = """#include <pthread.h>
+static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
+struct Alone { Alone() { pthread_mutex_lock(&running); } ~Alone() { pthread_mutex_unlock(&running); } };
+"""
+"""One launch at a time, without the C++ library: reading its headers takes a compiler longer than most kernels."""
 
 
 def compiler() -> str | None:
@@ -139,19 +142,19 @@ def source(texts: Mapping[str, str], arguments: Mapping[str, int]) -> str:
         if _MEETING.search(bodies[function]):
             runs.append(
                 f"static void body_{function}(float** pointers) {{ {function}({given}); }}\n"
-                f'extern "C" int run_{function}(float** pointers, int grid, int block) {{\n  {ALONE}\n'
+                f'extern "C" int run_{function}(float** pointers, int grid, int block) {{\n  Alone alone;\n'
                 f"  einnet::body = body_{function}; einnet::given = pointers;\n"
                 "  for (int b = 0; b < grid; ++b) { blockIdx = {b, 0, 0}; if (einnet::block_of(block)) return 1; }\n  return 0;\n}\n"
             )
         else:
             runs.append(
-                f'extern "C" int run_{function}(float** pointers, int grid, int block) {{\n  {ALONE}\n'
+                f'extern "C" int run_{function}(float** pointers, int grid, int block) {{\n  Alone alone;\n'
                 "  for (int b = 0; b < grid; ++b) for (int t = 0; t < block; ++t) {\n"
                 f"    blockIdx = {{b, 0, 0}}; threadIdx = {{t, 0, 0}}; {function}({given});\n  }}\n  return 0;\n}}\n"
             )
     meeting = any(_MEETING.search(text) for text in texts.values())
     played = (_SHARED.sub(r"\1 static", text) for text in texts.values())
-    return "\n".join((PRELUDE, "#include <mutex>\nstatic std::mutex running;", ARRAY, TURNS if meeting else "", *played, *runs))
+    return "\n".join((PRELUDE, ALONE, ARRAY, TURNS if meeting else "", *played, *runs))
 
 
 def functions(text: str) -> dict[str, str]:
