@@ -28,7 +28,7 @@ def expressions(model: onnx.ModelProto, searched: bool) -> Iterator[Scope]:
         yield anonymous(part.expression)
         yield canonical(part.expression)
         if searched:
-            for form in Space(Options(max_depth=2, states=12, intensity=0.0)).forms(canonical(part.expression)):
+            for form in Space(Options(max_depth=2, states=6, intensity=0.0)).forms(canonical(part.expression)):
                 yield form.tree
                 for step in form.steps:
                     yield from (step.before, step.after)
