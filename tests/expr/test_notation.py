@@ -33,11 +33,11 @@ from einnet.expr.notation.latex import latex
 from einnet.expr.notation.text import parse
 from tests.strategies import repeatable, scopes
 
-THOUSAND = repeatable(1000)
-HUNDREDS = repeatable(400)
+MANY = repeatable(400)
+SOME = repeatable(200)
 
 
-@THOUSAND
+@MANY
 @given(scopes(depth=2))
 def test_what_is_printed_is_read_back(scope: Scope) -> None:
     assert parse(str(scope)) == scope
@@ -72,7 +72,7 @@ def with_numbers(body: Body, generator: random.Random) -> Body:
     return own
 
 
-@HUNDREDS
+@SOME
 @given(scopes(depth=2), st.integers(0, 1 << 32))
 def test_numbers_of_all_kinds_are_read_back(scope: Scope, seed: int) -> None:
     given = replace(scope, body=with_numbers(scope.body, random.Random(seed)))
@@ -100,7 +100,7 @@ def renamed(scope: Scope, generator: random.Random) -> Scope:
     return Scope(loops, tuple(sums), shuffled(body, generator), scope.reduce)
 
 
-@THOUSAND
+@MANY
 @given(scopes(depth=2))
 def test_the_key_forgets_names_and_order(scope: Scope) -> None:
     assert renamed(scope, random.Random(scope.text())).key == scope.key
