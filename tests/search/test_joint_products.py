@@ -13,7 +13,7 @@ from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Matmul, Plan, View, dense_view
 from einnet.runtime.cpu.program import Executable
 from einnet.search.copy_elimination import Measured
-from einnet.search.joint_products import together
+from einnet.search.joint_products import gains, together
 from tests.runtime.plans import opaque
 
 RNG = np.random.default_rng(0)
@@ -84,6 +84,13 @@ def reads_slowly(kernels: Sequence[Kernel]) -> list[float | None]:
 def test_nothing_changes_without_a_measured_gain(measured: Measured) -> None:
     before = three()
     assert joined(before, measured) is before
+
+
+@pytest.mark.parametrize(("seconds", "gained"), [(0.98, True), (0.995, False), (1.0, False)])
+def test_a_gain_is_more_than_a_hundredth(seconds: float, gained: bool) -> None:
+    """Of what changes: the kernels that both have count on neither side."""
+    old, new, both = product("q", "pq", 6), product("k", "pk", 4), reading("pq", 6, "oq")
+    assert gains(lambda kernels: [{old: 1.0, new: seconds}[k] for k in kernels], [old, both], [both, new]) == gained
 
 
 def test_what_is_computed_of_weights_alone_is_joined_too() -> None:
