@@ -46,9 +46,10 @@ def window(view: View, memory: np.ndarray) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(memory[view.offset :], view.shape, [memory.itemsize * s for s in view.strides])
 
 
-def memory_for(view: View, fill: float) -> np.ndarray:
+def memory_for(view: View, fill: float, room: int = 0) -> np.ndarray:
+    """Memory that ends with the view's last element, or so many elements behind it."""
     last = view.offset + sum(s * (n - 1) for s, n in zip(view.strides, view.shape, strict=True))
-    memory = fenced(last + 20, at_end=len(view.shape) % 2 == 1)
+    memory = fenced(last + 1 + room, at_end=len(view.shape) % 2 == 1)
     memory[...] = fill
     return memory
 
@@ -61,7 +62,7 @@ def fenced(count: int, at_end: bool) -> np.ndarray:
     base = ctypes.addressof(ctypes.c_char.from_buffer(region))
     for place in (base, base + page + inside):
         assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(place), ctypes.c_size_t(page), 0) == 0
-    start = page + (inside - 4 * count) // 64 * 64 if at_end else page
+    start = page + (inside - 4 * count) if at_end else page
     return np.frombuffer(region, np.float32, count, start)
 
 
@@ -80,7 +81,7 @@ def call(module: object, kernel: LoweredKernel, op: EOperator, values: Mapping[s
     for name, view in op.operands:
         held[name] = memory_for(view, np.nan)
         window(view, held[name])[...] = values[name]
-    out = memory_for(op.out, GUARD)
+    out = memory_for(op.out, GUARD, room=19)
     addresses = [held[n].ctypes.data for n in kernel.params[:-1]] + [out.ctypes.data]
     module[kernel.name](*(ctypes.c_void_p(a) for a in addresses))  # type: ignore[index]
     result = window(op.out, out).copy()

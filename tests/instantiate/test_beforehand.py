@@ -57,6 +57,7 @@ OTHERS = {
     "groups that lie apart": "A : f32[99,24]\nL[h<99,g<6,c<4] A[h,6*c+g] + {L[g<6] Σ[h<99,c<4] A[h,6*c+g]}[g]",
     "a bias in another order": "A : f32[99,24]\nB : f32[24]\nL[g<6] Σ[h<99,c<4] A[h,4*g+c]*exp(B[6*c+g])",
     "a product": "A : f32[99,24]\nW : f32[99,24]\nL[g<6] Σ[h<99,c<4] A[h,4*g+c]*W[h,4*g+c]",
+    "a product with itself elsewhere": "A : f32[99,24]\nL[g<6] Σ[h<99,c<4] A[h,4*g+c]*A[h,g]",
     "too few for a vector": "A : f32[99,12]\nL[h<99,g<3,c<4] A[h,4*g+c] + {L[g<3] Σ[h<99,c<4] A[h,4*g+c]}[g]",
 }  # fmt: skip
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(shim.compiler() is None, reason="there is no C++
 
 def launched(library: ctypes.CDLL, made: CudaOperator, op: EOperator, values: dict[str, np.ndarray]) -> np.ndarray:
     """The result; fails where anything was written outside of it."""
-    held = {OUT: memory_for(op.out, float(GUARD)), **{name: np.full(size, np.nan, np.float32) for name, size in made.stages}}
+    held = {OUT: memory_for(op.out, float(GUARD), room=19), **{name: np.full(size, np.nan, np.float32) for name, size in made.stages}}
     for n, (name, view) in enumerate(op.operands):
         held[f"operand {n}"] = memory_for(view, np.nan)
         window(view, held[f"operand {n}"])[...] = values[name]
