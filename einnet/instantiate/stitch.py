@@ -92,7 +92,7 @@ def window_of(scope: Scope) -> Window | None:
         return Window(base.shape, 0, index[0].const, 1) if _whole(index[1:], scope, base.shape[1:]) else None
     if len(index) != len(shape):
         return None
-    begins = [ix.const + i.lo for ix, i in zip(index, scope.loops)]
+    begins = [ix.const + (i.lo if ix.terms else 0) for ix, i in zip(index, scope.loops)]
     cut = [k for k, (n, size, begin) in enumerate(zip(shape, base.shape, begins)) if n != size or begin]
     if len(cut) > 1 or not all(map(_along, index, scope.loops)):
         return None

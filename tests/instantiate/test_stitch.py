@@ -9,7 +9,7 @@ from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.build import build
 from einnet.instantiate.kernels import EOperator, Matmul
-from einnet.instantiate.stitch import pieces
+from einnet.instantiate.stitch import Window, pieces, window_of
 from einnet.search.forms import Form
 from einnet.search.space import Options, Space
 from tests.instantiate.numpy_kernels import integers, run
@@ -64,3 +64,25 @@ def test_what_strides_cannot_say_is_copied() -> None:
     form = two_matmuls(MIDDLE)
     made = build(form.tree, dict(form.matches), "out")
     assert [type(k) for k in made.kernels] == [Matmul, EOperator, Matmul, EOperator]
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("L[h<2,w<7,f<5] D[h,w,f]", Window((2, 7, 5), 0, 0, 2)), ("L[h<2,w<3,f<5] D[h,w+2,f]", Window((2, 7, 5), 1, 2, 3)),
+    ("L[h<2,w<7,f<2] D[h,w,f+3]", Window((2, 7, 5), 2, 3, 2)), ("L[h<2,2<=w<6,f<5] D[h,w+1,f]", Window((2, 7, 5), 1, 3, 4)),
+    ("L[h<1,w<7,f<5] D[1,w,f]", Window((2, 7, 5), 0, 1, 1)), ("L[h<1,w<7,f<5] D[h+1,w,f]", Window((2, 7, 5), 0, 1, 1)),
+    ("L[w<7,f<5] D[1,w,f]", Window((2, 7, 5), 0, 1, 1)), ("L[2<=h<3,w<7,f<5] D[1,w,f]", Window((2, 7, 5), 0, 1, 1)),
+    ("L[1<=h<2,w<7,f<5] D[0,w,f]", Window((2, 7, 5), 0, 0, 1)),
+    ("L[2<=h<3,w<7,f<5] D[h-1,w,f]", Window((2, 7, 5), 0, 1, 1)), ("L[h<2,w<1,f<5] D[h,6,f]", Window((2, 7, 5), 1, 6, 1)),
+    ("L[h<2,w<3,f<4] D[h,w,f]", None), ("L[h<2,w<3,f<5] D[h,w+5,f]", None), ("L[h<2,w<3,f<5] D[h,w-1,f]", None), ("L[h<2,w<3,f<5] D[h,2*w,f]", None),
+    ("L[h<2,w<7,f<5] D[h,6-w,f]", None), ("L[w<7,h<2,f<5] D[h,w,f]", None), ("L[w<3,f<5] D[1,w,f]", None), ("L[1<=w<8,f<5] D[1,w-1,f]", None),
+    ("L[h<2,f<5] D[h,3,f]", None), ("L[h<2,w<7,f<5] 2*D[h,w,f]", None), ("L[h<2,w<7] Σ[f<5] D[h,w,f]", None), ("L[w<7,f<5] D[1/2,w,f]", None),
+])  # fmt: skip
+def test_windows_of_a_tensor(text: str, found: Window | None) -> None:
+    """Every window holds what the scope reads; what is none is never taken for one."""
+    scope = parse(DECLARED + text)
+    window = window_of(scope)
+    assert window == found
+    if window is not None:
+        values = integers(scope)
+        taken = values["D"].take(range(window.begin, window.begin + window.extent), window.axis)
+        np.testing.assert_array_equal(taken.reshape(scope.shape), evaluate(scope, values))
