@@ -11,13 +11,13 @@ pytest.importorskip("tvm")
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Iter
 from einnet.expr.notation.text import parse
+from einnet.instantiate.codegen.blocking.rows import block
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cpu import reach
 from einnet.instantiate.codegen.ir import Nest
 from einnet.instantiate.codegen.nests import parallel_loops
 from einnet.instantiate.codegen.operation_counts import operations
 from einnet.instantiate.codegen.resolve import resolve
-from einnet.instantiate.codegen.rows import block
 from einnet.instantiate.codegen.schedule import ACCUMULATORS, Tiling, grown, load_cost, schedule
 from einnet.instantiate.kernels import View
 from tests.instantiate.compiled import dense
