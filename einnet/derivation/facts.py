@@ -178,7 +178,7 @@ def _divided(low: int, high: int, c: int) -> Range:
 
 
 def zero_outside(body: Body, name: str, wanted: Range, ranges: Mapping[str, Range]) -> bool:
-    """The body is 0 wherever `name` leaves `wanted`."""
+    """The body is 0 wherever `name` leaves `wanted`, be that within its own range or not: of `ranges` those of the others are asked."""
     lo, hi = support(body, name, ranges)
     return lo >= hi or (wanted[0] <= lo and hi <= wanted[1])
 

@@ -186,12 +186,19 @@ CASES: dict[str, Cases] = {
                 "h=4*h'+h'', r=t+h''",
                 "L[h<9,c<5] {L[h'<3,h''<4,c<5] Σ[-3<=t<5] B[4*h'+h'',h''+t]*D[4*h'-t+2,c]}[h//4,h%4,c]",
             ),
+            (
+                "L[h<9,r<5] Σ[t<5] D[h,t]*D[h+r-2,t]",
+                "h=4*h'+h'', r=t'-h''",
+                "L[h<9,r<5] {L[h'<3,h''<4,t'<8] Σ[t<5] D[4*h'+h'',t]*D[4*h'+t'-2,t]}[h//4,h%4,h%4+r]",
+            ),
         ),
         (
             ("L[h<8] Σ[r<3] V[h+r]*w3[r]", "of which another has one alone"),
             ("L[h<4] max[k<6] M[h,k]*V[h+k]", "of which another has one alone"),
             ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "of which another has one alone"),
             ("L[h<8,c<2] Σ[r<5] V[h]*D[h+r,c]", "not provably 0 outside its range"),
+            ("L[h<9,r<5] Σ[c<5] D[h,c]*B[r,c]*D[h+r-2,c]", "of which another has one alone"),
+            ("L[h<9] Σ[r<5] D[h,r]*Y[h+r-2,r]", "of which another has one alone"),
         ),
         8,
     ),
@@ -211,6 +218,19 @@ CASES: dict[str, Cases] = {
                 "L[m<9,c<5] Σ[k<9] {L[m<9,k<9] exp({L[m<9,k<9] Σ[x<5] D[m,x]*B[k,x]}[m,k] + select(k-m+2>=0 & m-k>=0, 0, -inf))}[m,k]*D[k,c]",
                 "k=k+m-2",
                 "L[m<9,c<5] Σ[k<3] {L[m<9,k<3] select(m+k-2>=0, exp({L[m<9,k<3] Σ[x<5] D[m,x]*B[m+k-2,x]}[m,k]), 0)}[m,k]*D[m+k-2,c]",
+            ),
+            (
+                "L[m<9] Σ[k<9] select(k-m+2>=0 & m-k+2>=0, exp(Y[m,k]), 0)",
+                "k=k+m-2",
+                "L[m<9] Σ[k<5] select(m+k-2>=0 & -m-k+10>=0, exp(Y[m,m+k-2]), 0)",
+            ),
+            ("L[m<9] Σ[k<9] select(k-m+2>=0 & m-k+1>=0, Y[m,k], 0)", "k=k+m-2", "L[m<9] Σ[k<4] Y[m,m+k-2]"),
+            (
+                "L[m<9,c<5] Σ[k<9] {L[m<9,k<9] select(k-m+2>=0 & m-k>=0, {L[m<9,k<9] exp({L[m<9,k<9] tanh(Y[m,k]) + 1}[m,k])}[m,k], 0)}[m,k]*"
+                "D[k,c]",
+                "k=k+m-2",
+                "L[m<9,c<5] Σ[k<3] {L[m<9,k<3] {L[m<9,k<3] select(m+k-2>=0, exp({L[m<9,k<3] tanh(Y[m,m+k-2]) + 1}[m,k]), 0)}[m,k]}[m,k]*"
+                "D[m+k-2,c]",
             ),
         ),
         (
@@ -232,6 +252,7 @@ CASES: dict[str, Cases] = {
             ("L[h<4] max[r<3] {L[x<8] max[k<2] V[x+k]}[h+r]", "scope=0", "L[h<4] max[r<3,k<2] V[h+r+k]"),
             ("L[h<10] relu({L[x<8] V[x]}[h-1])", "scope=0", "L[h<10] relu(V[h-1])"),
             ("L[h<8,w<4] {L[x<4,y<2] M[x+y,0]*V[x]}[h/2,w/2]", "scope=0", "L[h<8,w<4] M[(h+w)/2,0]*V[h/2]"),
+            ("L[h<8] V[h]*{L[x<8] 3}[h]", "scope=0", "L[h<8] V[h]*3"),
         ),
         (
             ("L[h<8] V[h]", "no scope is read"),
@@ -262,6 +283,7 @@ CASES: dict[str, Cases] = {
             ("L[h<4] max[r<11] V[h+r]", "tight already"),
             ("L[h<3] {L[x<8] V[x] + 1}[h]|1", "tight already"),
             ("L[h<4] Σ[r<11] V[h+r] + 1", "tight already"),
+            ("L[h<3] V[h] + {L[x<1] V[x] + 1}[h+20]", "tight already"),
         ),
         30,
     ),
@@ -286,6 +308,7 @@ CASES: dict[str, Cases] = {
             ),
             ("L[h<4] Σ[r'<2,r''<2] V[2*h+2*r'+r''-1]", "V[h+r'-1,r'']", "L[h<4] Σ[r'<2,r''<2] {L[-1<=u<4,r''<2] V[2*u+r''+1]}[h+r'-1,r'']"),
             ("L[m<4] Σ[n<6] M[m,n]*N[n,m]|2", "N[m,n]", "L[m<4] Σ[n<6] M[m,n]*{L[m<4,n<6] N[n,m]|2}[m,n]"),
+            ("L[h<3] Σ[r<2,q<2] W[4*h+4*r+3*q]*w3[r]*w3[q]", "W[h+r,q]", "L[h<3] Σ[r<2,q<2] {L[u<4,q<2] W[4*u+3*q]}[h+r,q]*w3[r]*w3[q]"),
         ),
         (
             ("L[m<4] Σ[n<6] M[m,n]", "in the iterators' order already"),
@@ -396,6 +419,26 @@ CASES: dict[str, Cases] = {
                 "pair=0 end-to-end",
                 "L[m<4,n<5] {L[m<4,n<5] Σ[k'<8] {L[m<4,k'<8] M[m,k'] + P[m,k'-6]}[m,k']*{L[n<5,k'<8] N[k',n] + Z[k'-6,n]}[n,k']}[m,n]",
             ),
+            (
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + M[m,2]*Q[2,n]",
+                "pair=0 within",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*(N[k,n] + select(k-2==0, Q[2,n], 0))}[m,n]",
+            ),
+            (
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + 3*{L[m<4,n<5] Σ[j<3] M[m,j+1]*Z[j,n]}[m,n]",
+                "pair=0 within",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*(N[k,n] + select(k-1>=0 & -k+3>=0, 3*Z[k-1,n], 0))}[m,n]",
+            ),
+            (
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,5-k]*N[k,n]}[m,n] + {L[m<4,n<5] Σ[j<3] M[m,2-j]*Z[j,n]}[m,n]",
+                "pair=0 within",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,-k+5]*(N[k,n] + select(k-3>=0, Z[k-3,n], 0))}[m,n]",
+            ),
+            (
+                "L[m<4,n<5] 2*{L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + {L[m<4,n<5] Σ[j<3] {L[m<4,j<3] Σ[c<2] M[m,c]*Y[c,j]}[m,j]*Z[j,n]}[m,n]",
+                "pair=0 within",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*(2*N[k,n] + select(-k+1>=0, {L[n<5,k<6] Σ[j<3] Z[j,n]*Y[k,j]}[n,k], 0))}[m,n]",
+            ),
         ),
         (
             ("L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + Q[m,n]", "neither a factor nor their form"),
@@ -438,8 +481,14 @@ CASES: dict[str, Cases] = {
             ("L[h<8] 0*V[h] + V[h]*3*2", "all", "L[h<8] 6*V[h]"),
             ("L[h<8] Σ[4<=r<5] V[h+r]", "all", "L[h<8] V[h+4]"),
             ("L[h<8] V[h] + V[h-8] + V[h+9]|3", "all", "L[h<8] V[h] + 3"),
+            ("L[h<8] abs(abs(V[h]))", "all", "L[h<8] abs(V[h])"),
         ),
-        (("L[h<8] V[h]", "nothing to fold"), ("L[h<8] max[r<3] V[h+r]|-inf", "nothing to fold")),
+        (
+            ("L[h<8] V[h]", "nothing to fold"),
+            ("L[h<8] max[r<3] V[h+r]|-inf", "nothing to fold"),
+            ("L[h<8] abs(sign(V[h]))", "nothing to fold"),
+            ("L[h<8] exp(exp(V[h]))", "nothing to fold"),
+        ),
         40,
     ),
     "bilinear": Cases(
@@ -469,6 +518,18 @@ CASES: dict[str, Cases] = {
                 "L[h<6] Σ[p<4] AT_2_3[h%2,p]*{L[p<4,h'<3] Σ[q<2,c<5] {L[p<4,h'<3,q<2,c<5] Σ[a<4] BT_2_3[p,a]*A[2*h'+a-1,q,c]}[p,h',q,c]*"
                 "{L[p<4] Σ[r<3] G_2_3[p,r]*w3[r]}[p]}[p,h//2]",
             ),
+            (
+                "L[h<6] Σ[r<2] V[h+r]*w5[r]",
+                "F(2,2):h+r",
+                "L[h<6] Σ[p<3] AT_2_2[h%2,p]*{L[p<3,h'<3] {L[p<3,h'<3] Σ[a<3] BT_2_2[p,a]*V[2*h'+a]}[p,h']*{L[p<3] Σ[r<2] G_2_2[p,r]*"
+                "w5[r]}[p]}[p,h//2]",
+            ),
+            (
+                "L[h<6] Σ[r<3] V[h-r+2]*w3[r]",
+                "F(2,3):h+r",
+                "L[h<6] Σ[p<4] AT_2_3[h%2,p]*{L[p<4,h'<3] {L[p<4,h'<3] Σ[a<4] BT_2_3[p,a]*V[2*h'+a]}[p,h']*{L[p<4] Σ[r<3] G_2_3[p,r]*"
+                "w3[-r+2]}[p]}[p,h//2]",
+            ),
         ),
         (
             ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "smaller than 32"),
@@ -497,6 +558,7 @@ CASES: dict[str, Cases] = {
             ("L[m<4] Σ[k<6] M[m,k]", "every loop is used"),
             ("L[m<8] {L[x<2,m<4] Σ[k<6] M[m,k]}[m-1,m//2]", "may be read outside its range"),
             ("L[m<4,n<2] M[m,0]", "every loop is used"),
+            ("L[m<8] {L[x<2,m<4] Σ[k<6] M[m,k]}[0,m//2]*{L[x<2,m<4] Σ[k<6] M[m,k]}[m-1,m//2]", "may be read outside"),
         ),
         30,
     ),
@@ -539,6 +601,12 @@ CASES: dict[str, Cases] = {
                 f"L[m<4] Σ[t<2] exp({_TOP}[m,t] + (-1)*{{L[m<4] max[j<6] O[m,j]}}[m])"
                 f"*{{L[m<4,t<2] Σ[j<3] exp(M[m,3*t+j] + (-1)*{_TOP}[m,t])}}[m,t]",
             ),
+            (
+                "L[m<4] Σ[k<6] exp(M[m,k] + (-1)*{L[m<3] max[k<6] M[m,k]}[m])",
+                "k=3*t+j",
+                f"L[m<4] Σ[t<2] exp({_TOP}[m,t] + (-1)*{{L[m<3] max[k<6] M[m,k]}}[m])"
+                f"*{{L[m<4,t<2] Σ[j<3] exp(M[m,3*t+j] + (-1)*{_TOP}[m,t])}}[m,t]",
+            ),
         ),
         (
             ("L[m<4] Σ[k<6] exp(M[m,k])", "less a maximum"),
@@ -574,6 +642,7 @@ CASES: dict[str, Cases] = {
             ("L[m<4,n<5] Σ[k<6] (M[m,k]/V[k])*N[k,n]", "depends on what is summed"),
             ("L[m<5,n<5] Σ[k<6] {L[m<4,k<6] M[m,k]/V[m]}[m,k]*N[k,n]", "depends on what is summed"),
             ("L[m<4] max[k<6] M[m,k]/V[m]", "it is no sum"),
+            ("L[m<4,n<5] Σ[k<6] {L[m<4,k<6] V[m]}[m,k]*N[k,n]", "depends on what is summed"),
         ),
         10,
     ),
@@ -591,6 +660,7 @@ CASES: dict[str, Cases] = {
                 "all",
                 "L[h<9,c<2] Σ[r<3] {L[h<9,c<2,r<3] relu(D[h+r-1,c])}[h,c,r]*w3[r]",
             ),
+            ("L[h<7,c<2] Σ[r<3] relu(D[h+r,c] + val(h))*w3[r]", "all", "L[h<7,c<2] Σ[r<3] {L[h<7,c<2,r<3] relu(D[h+r,c] + val(h))}[h,c,r]*w3[r]"),
         ),
         (
             ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "every factor is a read"),
@@ -623,6 +693,18 @@ CASES: dict[str, Cases] = {
                 "m in 2",
                 "L[m<8,c<5] {L[m<4,c<5] Σ[k<4] {L[m<4,k<4] exp(Y[m,k] + select(m-k>=0, 0, -inf))}[m,k]*D[k,c]}[m,c]"
                 " + {L[4<=m<8,c<5] Σ[k<8] {L[4<=m<8,k<8] exp(Y[m,k] + select(m-k>=0, 0, -inf))}[m,k]*D[k,c]}[m,c]",
+            ),
+            (
+                "L[m<6,n<5] Σ[k<6] select(m-k>=0, Y[m,k], 0)*{L[x<3] V[x] + 1}[k+8]*N[k,n]",
+                "m in 2",
+                "L[m<6,n<5] {L[m<3,n<5] Σ[k<3] select(m-k>=0, Y[m,k], 0)*{L[x<1] V[0] + 1}[k+8]*N[k,n]}[m,n] + {L[3<=m<6,n<5] Σ[k<6] "
+                "select(m-k>=0, Y[m,k], 0)*{L[x<1] V[0] + 1}[k+8]*N[k,n]}[m,n]",
+            ),
+            (
+                "L[m<6,n<5] Σ[k<6] select(m-k>=0, Y[m,k], 0)*{L[x<3] V[x] + 1}[k-1]*{L[x<3] V[x] + 1}[k]",
+                "m in 2",
+                "L[m<6,n<5] {L[m<3,n<5] Σ[k<3] select(m-k>=0, Y[m,k], 0)*{L[x<3] V[x] + 1}[k-1]*{L[x<3] V[x] + 1}[k]}[m,n] + {L[3<=m<6,n<5] "
+                "Σ[k<6] select(m-k>=0, Y[m,k], 0)*{L[x<3] V[x] + 1}[k-1]*{L[x<3] V[x] + 1}[k]}[m,n]",
             ),
         ),
         (

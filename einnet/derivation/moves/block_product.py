@@ -44,8 +44,7 @@ def roles(e: Scope) -> tuple[Read, Read, Iter, Iter, Iter] | Refused:
     m, n, k = (max(group, key=lambda i: i.extent) for group in groups)
     if min(i.extent for i in (m, n, k)) < LEAST:
         return Refused(f"the matrices are smaller than {LEAST}")
-    wide = (k.lo, k.lo + 2 * -(-k.extent // 2))
-    if not zero_outside(e.body, k.name, k.range, {**e.ranges, k.name: wide}):
+    if k.extent % 2 and not zero_outside(e.body, k.name, k.range, e.ranges):
         return Refused("what is summed has an odd extent, and the operands are not 0 beyond it")
     return x, y, m, n, k
 

@@ -169,8 +169,7 @@ def _narrowed(e: Scope, i: Iter, place: Index, extent: int) -> Scope:
     ranges = {**e.ranges, i.name: (0, extent)}
     least, most = bounds(place, ranges)
     body = substitute_body(e.body, {i.name: place})
-    wide = {**e.ranges, i.name: (min(least, i.lo), max(most + 1, i.hi))}
-    if e.reduce != "sum" or not zero_outside(e.body, i.name, i.range, wide):
+    if e.reduce != "sum" or not zero_outside(e.body, i.name, i.range, e.ranges):
         body = guarded(body, place, i.range, (least, most), neutral(e.reduce))
     return replace(e, sums=sums, body=tidy(body, ranges))
 

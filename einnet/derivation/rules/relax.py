@@ -20,7 +20,7 @@ def relax(e: Scope) -> Iterator[Outcome]:
         return
     for i in e.sums:
         for hi in sorted({i.lo + -(-i.extent // d) * d for d in divisors(e, i.name) if d < i.extent} - {i.hi}):
-            if zero_outside(e.body, i.name, i.range, {**e.ranges, i.name: (i.lo, hi)}):
+            if zero_outside(e.body, i.name, i.range, e.ranges):
                 found = True
                 wide = Iter(i.name, i.lo, hi)
                 yield Rewrite(replace(e, sums=tuple(wide if k == i else k for k in e.sums)), f"{i.name}<{hi}")

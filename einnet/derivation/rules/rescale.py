@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from einnet.derivation.facts import factors
+from einnet.derivation.facts import factors, inside
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import Index, simplify, var
 from einnet.expr.nodes import (
@@ -110,11 +110,11 @@ def _over(e: Scope, tiles: tuple[Iter, ...], body: Body, j: Iter, reduce: str) -
 
 
 def _greatest(e: Scope, raised: Raised, n: Iter, top: Read, t: Iter) -> Read:
-    """The maximum of all as that of the tiles' maxima, where it is the maximum of the scores."""
+    """The maximum of all as that of the tiles' maxima, where it is the maximum of the scores at every place."""
     base = raised.greatest.base
     assert isinstance(base, Scope)
     place: dict[str, Index] = {i.name: ix for i, ix in zip(base.loops, raised.greatest.index)}
-    if len(base.sums) != 1 or base.sums[0].range != n.range:
+    if len(base.sums) != 1 or base.sums[0].range != n.range or not inside(raised.greatest, e.ranges):
         return raised.greatest
     if substitute_body(base.body, {**place, base.sums[0].name: var(n.name)}) != raised.score:
         return raised.greatest

@@ -273,10 +273,8 @@ def split_all_sums(e: Scope, sums: list[Iter], d: int) -> Outcome:
 def split_sum_iterator(e: Scope, i: Iter, d: int) -> Outcome:
     """r = d·r' + r'' + lo in place."""
     blocks = -(-i.extent // d)
-    if blocks * d != i.extent:
-        wide = {**e.ranges, i.name: (i.lo, i.lo + blocks * d)}
-        if e.reduce != "sum" or not zero_outside(e.body, i.name, i.range, wide):
-            return Refused(f"{d} does not divide the extent {i.extent} of {i.name}, and the body is not 0 beyond it")
+    if blocks * d != i.extent and (e.reduce != "sum" or not zero_outside(e.body, i.name, i.range, e.ranges)):
+        return Refused(f"{d} does not divide the extent {i.extent} of {i.name}, and the body is not 0 beyond it")
     used = {k.name for k in (*e.loops, *e.sums)}
     outer = fresh(i.name + "'", used)
     inner = fresh(i.name + "''", used | {outer})

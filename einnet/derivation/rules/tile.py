@@ -25,7 +25,7 @@ def tile(e: Scope) -> Iterator[Outcome]:
     """
     found = False
     for m, w, sign in bands(e):
-        if w in e.sums and not zero_outside(e.body, w.name, w.range, {**e.ranges, w.name: (w.lo - m.extent, w.hi + m.extent)}):
+        if w in e.sums and not zero_outside(e.body, w.name, w.range, e.ranges):
             yield Refused(f"{w.name} is summed and the body is not provably 0 outside its range")
             continue
         for size in sizes(m, w):

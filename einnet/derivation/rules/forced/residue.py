@@ -58,7 +58,7 @@ def _term(e: Scope, i: Iter) -> Index | None:
             if d == 1 or i.extent > d or not a or i.name in rest.names() or not _invertible(a, d):
                 continue
             value = (-pow(a, -1, d) * rest) % d
-            if i.extent == d or zero_outside(e.body, i.name, i.range, {**e.ranges, i.name: (0, d)}):
+            if i.extent == d or zero_outside(e.body, i.name, i.range, e.ranges):
                 return value
     return None
 
