@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import TypeVar
 
-from einnet.expr.functions import KEEPS_ZERO, PARTIAL
+from einnet.expr.functions import KEEPS_ZERO
 from einnet.expr.index import Index, Range, bounds
 from einnet.expr.nodes import (
     Add,
@@ -24,7 +24,7 @@ from einnet.expr.nodes import (
     reads,
     used_names,
 )  # fmt: skip
-from einnet.expr.normal.totals import BROKEN, state, total
+from einnet.expr.normal.totals import total
 
 B = TypeVar("B", bound=Body)
 
@@ -78,7 +78,7 @@ def support(body: Body, name: str, ranges: Mapping[str, Range]) -> Range:
                     found = _meet(found, _solve(e, box, name, ranges))
             return found
         case Mul(args):
-            loose = [a for a in args if not finite(a, name)]
+            loose = [a for a in args if not total(a)]
             if loose:  # where all of them are read outside their boxes they are numbers, and 0
                 return _join(support(a, name, ranges) for a in loose) if all(isinstance(a, Read) for a in loose) else EVERYWHERE
             found = EVERYWHERE
@@ -132,22 +132,6 @@ def _between(e: Index, box: Range, c: int, reach: tuple[int, int], own: Range) -
     return _divided(box[0] * e.den - hi, (box[1] - 1) * e.den - lo, c)
 
 
-def finite(body: Body, name: str) -> bool:
-    """The body is a number whatever is read and wherever `name` goes, beyond the ranges too: 0 times it is 0."""
-    if total(body):
-        return True
-    match body:
-        case Const(v):
-            return not isinstance(v, float)
-        case Read(_, _, fill):
-            return (not isinstance(fill, float) or name not in used_names(body)) and state(Read(body.base, body.index)) != BROKEN
-        case Div():
-            return False
-        case Call(function, _) if function in PARTIAL:
-            return False
-    return all(finite(a, name) for a in children(body))
-
-
 def _meet(a: Range, b: Range) -> Range:
     lo, hi = a[0] if a[0] > b[0] else b[0], a[1] if a[1] < b[1] else b[1]
     return (lo, hi) if lo < hi else NOWHERE
@@ -190,15 +174,16 @@ def fractions_left(body: Body, names: Collection[str]) -> list[str]:
     integer, so an iterator counts beside another only once that other is known to be an integer.
     """
     found = factors(body)
-    left = [n for n in names if all(finite(f, n) for f in found)]
-    kept = [n for n in names if n not in left]
+    left = list(names)
+    if not all(map(total, found)):
+        return left
     exact = [e for f in found if isinstance(f, Read) and f.fill == 0 for e in f.index if e.den == 1]
     while left:
-        settled = next((n for n in left if any(_alone(e, n, (*left, *kept)) for e in exact)), None)
+        settled = next((n for n in left if any(_alone(e, n, left) for e in exact)), None)
         if settled is None:
             break
         left.remove(settled)
-    return [n for n in names if n in left or n in kept]
+    return left
 
 
 def _alone(e: Index, name: str, fractional: Collection[str]) -> bool:

@@ -295,6 +295,7 @@ CASES: dict[str, Cases] = {
             ("L[h<4] Σ[r<5] W[2*h+r]/w5[r]", "not provably 0"),
             ("L[h<4] Σ[r<5] w5[r]*W[2*h+r]/w5[r]", "not provably 0"),
             ("L[h<6] Σ[r<3] V[h+r]", "has a wider multiple"),
+            ("L[m<4] Σ[k<5] w5[k]*W[2*m+k]*M[m-2,0]|-inf", "not provably 0"),
         ),
         2,
     ),

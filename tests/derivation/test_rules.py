@@ -89,7 +89,9 @@ def test_a_rule_says_what_it_is(rule: Rule) -> None:
 def test_golden(rule_name: str, golden: tuple[str, str, str]) -> None:
     before, parameters, after = golden
     source = expression(before)
-    found = {r.parameters: r for r in BY_NAME[rule_name].rewrites(source)}
+    outcomes = list(BY_NAME[rule_name](source))
+    found = {r.parameters: r for r in outcomes if isinstance(r, Rewrite)}
+    assert rule_name in ("relayout", "bilinear") or len(found) == len(outcomes), "what applies is not refused as well"
     assert parameters in found, sorted(found)
     result = found[parameters].scope
     assert result.text() == after

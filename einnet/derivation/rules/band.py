@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from einnet.derivation.facts import finite, in_range, zero_outside
+from einnet.derivation.facts import in_range, zero_outside
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.moves.spread import conditions, spread, within
 from einnet.derivation.rules.forced.fold import simplify_body
@@ -35,6 +35,7 @@ from einnet.expr.nodes import (
     substitute_body,
     used_names,
 )  # fmt: skip
+from einnet.expr.normal.totals import total
 from einnet.expr.notation.printing import print_index
 
 
@@ -114,7 +115,7 @@ def needed(body: Body, value: Number, name: str, ranges: dict[str, Range]) -> tu
             return (*conds, *needed(then, value, name, ranges))
         case Read(Scope() as s, index, fill) if fill == value or all(in_range(ix, own, ranges) for ix, own in zip(index, s.box)):
             return _needed_inside(s, index, value, name)
-        case Mul(args) if value == 0 and all(finite(a, name) or needed(a, 0, name, ranges) for a in args):
+        case Mul(args) if value == 0 and all(total(a) or needed(a, 0, name, ranges) for a in args):
             return tuple(c for a in args for c in needed(a, value, name, ranges))
         case Div(num, den) if value == 0 and name not in used_names(den):
             return needed(num, value, name, ranges)
