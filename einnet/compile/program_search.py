@@ -16,7 +16,7 @@ from einnet.compile.garbage import collect, collection_on_demand
 from einnet.compile.interrupts import Interrupts, deferred_interrupts
 from einnet.compile.turns import LEVELS, MEASURED, Level, Turns, keeping, saving
 from einnet.compile.workers import Crew, Found, crew, solve_all
-from einnet.derivation.rules import EXPLORED, FORCED, RULES
+from einnet.derivation.rules import EXPLORED, FORCED, PARALLEL, RULES
 from einnet.evidence.comparison.finite import keep_strict
 from einnet.evidence.sound import keep_proven
 from einnet.expr.nodes import Scope
@@ -110,7 +110,7 @@ class _Search:
         results = tuple(result(p, chosen[p.key]) for p in parts)
         notes = self.notes(len(recalled), len(expressions))
         outcome = Outcome(self.program, results, states, notes=notes, interrupted=self.interrupts.requested)
-        if self.settings.derive and "join" in (self.settings.rules or EXPLORED):
+        if self.settings.derive and "join" in (self.settings.rules or explored(self.settings.backend)):
             outcome = self.bundled(outcome, end, searching=len(recalled) < len(expressions))
         with stage("proving"):
             outcome = keep_proven(outcome, self.settings, late=self.proofs_end())
@@ -322,6 +322,11 @@ def _shares(form: Form) -> bool:
     return used <= set(FORCED) or bool(used & {r.name for r in RULES if r.family == "inter"})
 
 
+def explored(backend: str) -> tuple[str, ...]:
+    """The rules that are choices of a search for a backend."""
+    return PARALLEL if backend == "cuda" else EXPLORED
+
+
 def options(settings: Settings, share: float, clock: Clock, most: float = inf) -> Options:
     """Search options for one subprogram with `share` seconds of the clock, and `most` states; with none, only the model's own operators."""
     explore = settings.derive and share > 0
@@ -331,7 +336,7 @@ def options(settings: Settings, share: float, clock: Clock, most: float = inf) -
         states = min(states, FORCED_STATES)
     return Options(
         max_depth=settings.max_depth if explore else 0,
-        rules=(settings.rules or EXPLORED) if explore else (),  # to join operators is to derive something
+        rules=(settings.rules or explored(settings.backend)) if explore else (),  # to join operators is to derive something
         tables=tables_for("onnx" if settings.target == "onnx" else settings.backend, settings.finite),
         converge=settings.converge and explore,
         fingerprint=settings.fingerprint,

@@ -381,3 +381,37 @@ def recurrences(draw: st.DrawFn) -> Scope:
         parts.append(Read(Tensor("N", (length, length)), (var("t"), var("s"))))
     body = Select((Cond((var("t") - var("s")) * forward - late),), make_mul(draw(st.permutations(parts))), Const(Fraction(0)))
     return Scope(tuple(draw(st.permutations(loops))), tuple(draw(st.permutations(sums))), body)
+
+
+@st.composite
+def long_sums(draw: st.DrawFn) -> Scope:
+    """Sums and maxima over one iterator of many values, which operands read at places of it."""
+    low = draw(st.sampled_from((0, 0, 2, -3)))
+    k = Iter("k", low, low + draw(st.sampled_from((15, 16, 18, 24, 32, 40))))
+    loops = tuple(Iter(name, 0, draw(st.integers(1, 3))) for name in draw(st.sampled_from(((), ("m",), ("m", "n")))))
+    ranges = {i.name: i.range for i in (*loops, k)}
+
+    def operand(name: str, own: Sequence[Iter]) -> Read:
+        along = draw(st.sampled_from((var("k") - low, var("k") // 2, 2 * var("k") - 3, var("k") + sum((var(i.name) for i in loops), Index(())))))
+        places = (*(var(i.name) for i in own), along)
+        return Read(Tensor(name, tuple(max(1, bounds(ix, ranges)[1]) for ix in places)), places)
+
+    parts = [operand("A", loops[:1]), *([operand("B", loops[1:])] if draw(st.booleans()) else [])]
+    return Scope(loops, (k,), make_mul(parts), draw(st.sampled_from(("sum", "sum", "max"))))
+
+
+@st.composite
+def pixels(draw: st.DrawFn) -> Scope:
+    """Transposed and other windows over operands that have one element along some dimensions."""
+    loops, sums = [Iter("f", 0, 2)], [Iter("c", 0, 2)]
+    data, shape = [var("c")], [2]
+    for n in range(draw(st.integers(1, 2))):
+        h, r = f"h{n}", f"r{n}"
+        loops.append(Iter(h, draw(st.sampled_from((0, 0, -1))), draw(st.integers(2, 5))))
+        sums.append(Iter(r, draw(st.sampled_from((0, 0, 1))), draw(st.integers(2, 4))))
+        stride, sign = draw(st.sampled_from((1, 1, 2))), draw(st.sampled_from((1, -1)))
+        data.append((stride * var(h) + sign * var(r) + draw(st.integers(-1, 1))) / draw(st.sampled_from((1, 1, 2))))
+        shape.append(draw(st.sampled_from((1, 1, 1, 2))))
+    weight = Read(Tensor("K", tuple(max(1, i.hi) for i in (loops[0], *sums)), weight=True), tuple(var(i.name) for i in (loops[0], *sums)))
+    parts = [Read(Tensor("A", tuple(shape)), tuple(data)), weight]
+    return Scope(tuple(draw(st.permutations(loops))), tuple(draw(st.permutations(sums))), make_mul(draw(st.permutations(parts))))

@@ -34,6 +34,7 @@ X3 : f32[3,16]
 Ta : weight f32[4,2,4]
 Tb : weight f32[4,4,4,2]
 Tc : weight f32[4,4]
+E : f32[5,1]
 """
 
 
@@ -738,6 +739,47 @@ CASES: dict[str, Cases] = {
             (f"L[m<3] Σ[n<16] X3[m,n]*{TABLE}[5,n]", "no operand is a product of tables"),
         ),
         10,
+    ),
+    "share-sum": Cases(
+        (
+            (
+                "L[m<36] Σ[k<40] T2[m,k]",
+                "k=4",
+                "L[m<36] Σ[p<4] {L[p<4,m<36] Σ[k'<10] T2[m,10*p+k']}[p,m]",
+            ),
+            (
+                "L[m<3,h<2] Σ[1<=k<17] X3[m,k-1]*S[h+k,k]",
+                "k=2",
+                "L[m<3,h<2] Σ[p<2] {L[p<2,m<3,h<2] Σ[k'<8] X3[m,8*p+k']*S[8*p+h+k'+1,8*p+k'+1]}[p,m,h]",
+            ),
+            ("L[] max[p<16] X3[0,p]", "p=2", "L[] max[p'<2] {L[p'<2] max[p''<8] X3[0,8*p'+p'']}[p']"),
+        ),
+        (
+            ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "too short"),
+            ("L[m<3] Σ[k<15] X3[m,k]", "too short"),
+            ("L[m<4] Σ[k<6,n<5] M[m,k]*N[k,n]", "not reduced over one iterator"),
+            ("L[m<4,k<6] M[m,k]", "not reduced over one iterator"),
+            ("L[m<33,n<33] Σ[k<36] S2[m,k]*S2[n,k]", "more elements than what is read"),
+        ),
+        20,
+    ),
+    "determine": Cases(
+        (
+            ("L[h<3,f<8] Σ[c<5,r<3] E[c,h-r]*K[r,0,c,f]", "r=h", "L[h<3,f<8] Σ[c<5] E[c,0]*K[h,0,c,f]"),
+            ("L[h<5,f<8] Σ[c<5,r<3] E[c,(h-r)/2]*K[r,0,c,f]", "r=h", "L[h<5,f<8] Σ[c<5] select(-h+2>=0, E[c,0]*K[h,0,c,f], 0)"),
+            (
+                "L[h<3,w<3,f<8] Σ[c<5,r<3,s<3] E[c,h+r-1]*E[c,s-w+1]*K[r,s,c,f]",
+                "r=-h+1, s=w-1",
+                "L[h<3,w<3,f<8] Σ[c<5] select(-h+1>=0 & w-1>=0, E[c,0]*E[c,0]*K[-h+1,w-1,c,f], 0)",
+            ),
+        ),
+        (
+            (CONV, "no operand with one element"),
+            ("L[h<5] Σ[c<5,r<3] E[c,h-2*r]*w3[r]", "no operand with one element"),
+            ("L[h<5] max[c<5,r<3] E[c,h-r]*w3[r]", "no operand with one element"),
+            ("L[h<5,r<3] E[4,h-r]*w3[r]", "no operand with one element"),
+        ),
+        20,
     ),
     "taps": Cases(
         (

@@ -23,7 +23,9 @@ from tests.derivation.generators import (
     choices,
     correlations,
     equations,
+    long_sums,
     masked_reductions,
+    pixels,
     raised,
     readers,
     recurrences,
@@ -153,6 +155,11 @@ def sources(count: int) -> tuple[Scope, ...]:
     def draw_tables(source: Scope) -> None:
         found.append(source)
 
+    @settings(max_examples=count // 8, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+    @given(st.one_of(long_sums(), pixels()))
+    def draw_long_sums_and_pixels(source: Scope) -> None:
+        found.append(source)
+
     draw()
     draw_moves()
     draw_equations()
@@ -160,6 +167,7 @@ def sources(count: int) -> tuple[Scope, ...]:
     draw_recurrences()
     draw_raised()
     draw_tables()
+    draw_long_sums_and_pixels()
     return tuple(found)
 
 

@@ -31,8 +31,9 @@ Outcome = Rewrite | Refused
 Apply = Callable[[Scope], Iterator[Outcome]]
 
 
-Role = Literal["explored", "forced", "converging"]
-"""What applies a rule: the search, as a choice; normalisation, always; the derivation towards a vendor operator, where one asks for it."""
+Role = Literal["explored", "parallel", "forced", "converging"]
+"""What applies a rule: the search, as a choice, for all devices or for those of many processors; normalisation, always;
+the derivation towards a vendor operator, where one asks for it."""
 
 
 @dataclass(frozen=True, slots=True)

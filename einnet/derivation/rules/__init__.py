@@ -20,5 +20,8 @@ RULES: tuple[Rule, ...] = _found()
 EXPLORED: tuple[str, ...] = tuple(r.name for r in RULES if "explored" in r.roles)
 """Rules that are a choice of the search."""
 
+PARALLEL: tuple[str, ...] = tuple(r.name for r in RULES if {"explored", "parallel"} & set(r.roles))
+"""The same for a device with more processors than most results have parts."""
+
 FORCED: tuple[str, ...] = tuple(r.name for r in RULES if "forced" in r.roles)
 """The rules that normalisation applies. A derivation of these alone changes how an expression is written, not what is computed."""

@@ -7,11 +7,14 @@ import onnx
 import pytest
 
 from benchmarks.models.net import Net
+from einnet.compile.budget import CountedClock
+from einnet.compile.program_search import explored, options
 from einnet.compile.targets.cuda.target import optimize_cuda
 from einnet.instantiate.kernels import Conv, Plan
 from einnet.runtime.cuda.fit import filters_last, fitted
 from einnet.runtime.cuda.host import Host
 from einnet.runtime.cuda.lower import lower
+from einnet.runtime.cuda.program import Gemm
 from einnet.search.settings import Settings
 from tests.models import random_inputs
 from tests.runtime.cuda.programs import own_plan, reference, worst
@@ -32,6 +35,23 @@ def test_every_convolution_is_proposed_as_a_product_without_a_budget():
     assert found.report["verification"]["passed"]
     assert not any(isinstance(s, Conv) for s in found.program.steps)
     assert found.report["totals"]["optimized_predicted_ms"] < 0.7 * found.report["totals"]["original_predicted_ms"]
+
+
+def test_a_long_sum_with_few_results_is_shared_by_several_products():
+    net = Net("deep", 0)
+    model = net.finish(net.conv(net.input("x", (1, 512, 4, 4)), "wide", 4096, 1))
+    found = optimize_cuda(model, Settings(backend="cuda", time_budget=1e-6, allow="precision"))
+    assert found.report["verification"]["passed"]
+    assert [s.batches[0].count for s in found.program.steps if isinstance(s, Gemm) and s.batches] == [4]
+    (result,) = found.outcome.results
+    assert "share-sum" in {s.rule for s in result.choice.best.form.steps}
+
+
+def test_sums_are_shared_for_cards_alone():
+    assert set(explored("cuda")) - set(explored("cpu")) == {"share-sum"}
+    for backend in ("cpu", "cuda"):
+        assert ("share-sum" in options(Settings(backend=backend), 1.0, CountedClock()).rules) == (backend == "cuda")
+    assert options(Settings(backend="cuda", rules=("merge",)), 1.0, CountedClock()).rules == ("merge",)
 
 
 @pytest.mark.parametrize("math", ["fp32", "tf32"])

@@ -1,0 +1,51 @@
+"""share-sum: a long sum in equal parts, which are computed side by side and added at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
+from einnet.expr.index import simplify, var
+from einnet.expr.nodes import Iter, Read, Scope, fresh, indices, map_indices, reads, substitute_body
+
+PARTS = (2, 4, 8)
+"""Into how many parts a sum is cut: more of them move more partial sums than their shortness gains."""
+
+FEWEST = 8
+"""Terms of a part at least."""
+
+
+@rule(
+    "share-sum", order=15, guard="one iterator is summed, the parts divide its range and hold together no more elements than what is read",
+    kind="reassociation", roles=("parallel",),
+)  # fmt: skip
+def share_sum(e: Scope) -> Iterator[Outcome]:
+    """L[x] Σ[k<K] f(k) = L[x] Σ[p<P] {L[p,x] Σ[j<K/P] f(K/P*p+j)}[p,x]
+
+    A device with more processors than a result has tiles waits for the sum, one term after the other: the parts are a batch of shorter ones.
+    """
+    room = sum(prod(hi - lo for lo, hi in box) for box in {r.base: r.base.box for r in reads(e.body)}.values())
+    if len(e.sums) != 1:
+        yield Refused("it is not reduced over one iterator")
+        return
+    (k,) = e.sums
+    cuts = [parts for parts in PARTS if k.extent % parts == 0 and k.extent >= FEWEST * parts]
+    if not cuts:
+        yield Refused("the sum is too short, or no number of parts divides it")
+        return
+    for parts in cuts:
+        fits = parts * prod(e.shape) <= room
+        yield Rewrite(shared(e, k, parts), f"{k.name}={parts}") if fits else Refused(f"{parts} parts would hold more elements than what is read")
+
+
+def shared(e: Scope, k: Iter, parts: int) -> Scope:
+    """The right-hand side: the iterator k in so many parts."""
+    used = {i.name for i in (*e.loops, k)}
+    part = Iter(fresh("p", used), 0, parts)
+    term = Iter(fresh(k.name + "'", used | {part.name}), 0, k.extent // parts)
+    loops = (part, *e.loops)
+    ranges = {i.name: i.range for i in (*loops, term)}
+    place = {k.name: term.extent * var(part.name) + var(term.name) + k.lo}
+    body = map_indices(substitute_body(e.body, place), lambda ix: simplify(ix, ranges))
+    return Scope(e.loops, (part,), Read(Scope(loops, (term,), body, e.reduce), indices(loops)), e.reduce)
