@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import prod
 
 from einnet.derivation.facts import in_range
 from einnet.expr.index import var
-from einnet.expr.nodes import Add, Body, Call, Const, Div, Mul, Read, Scope, Tensor, reads
+from einnet.expr.nodes import Add, Body, Call, Const, Div, Mul, Read, Scope, Tensor, indices, is_weight, reads, used_names
 from einnet.instantiate.address import address_of, flat_index, single
 from einnet.instantiate.fused_functions import fused
 from einnet.instantiate.kernels import Post, View, dense_strides
@@ -37,7 +38,10 @@ def absorb(scope: Scope, vendor: Scope, result: View, buffer_of: BufferOf, whole
     for _, operand, _, _ in steps:
         view = operand_view(scope, operand, result, "") if operand else None
         if operand and not view:
-            return None
+            operand = spread(scope, operand, vendor, result)
+            view = operand_view(scope, operand, result, "") if operand else None
+            if not view:
+                return None
         windows.append((operand, view) if operand and view else None)
     bound = [replace(w[1], buffer=buffer_of(w[0].base)) if w else None for w in windows]
     return tuple(Post(kind, view, alpha, beta) for (kind, _, alpha, beta), view in zip(steps, bound))
@@ -148,6 +152,23 @@ def operand_view(scope: Scope, operand: Read, result: View, buffer: str) -> View
         shape.append(extent if q else 1)
         strides.append(int(q) if q else 1)
     return View(buffer, tuple(shape), tuple(strides), found.offset)
+
+
+def spread(scope: Scope, operand: Read, vendor: Scope, result: View) -> Read | None:
+    """A constant operand, repeated along the dimensions of the result in which it varies with a part of the loops alone.
+
+    That is worth a constant as large as what the vendor kernel has of weights, and no larger one. None where that would not do.
+    """
+    if not is_weight(operand) or operand.fill:
+        return None
+    stride = dict(zip((i.name for i in scope.loops), dense_strides(scope.shape)))
+    used: set[str] = set()
+    for extent, step in zip(result.shape, result.strides):
+        covering = {i.name for i in scope.loops if i.extent > 1 and step <= stride[i.name] and stride[i.name] * i.extent <= step * extent}
+        used |= covering if covering & used_names(operand) else set()
+    kept = tuple(i for i in scope.loops if i.name in used | used_names(operand))
+    weights = sum(prod(r.base.shape) for r in reads(vendor.body) if is_weight(r))
+    return Read(Scope(kept, (), operand), indices(kept)) if prod(i.extent for i in kept) <= weights else None
 
 
 def _nested(loops: Sequence[tuple[int, int]], dimension: tuple[int, int]) -> bool:

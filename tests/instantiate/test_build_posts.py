@@ -13,7 +13,10 @@ from einnet.instantiate.matching.tables import MATMUL
 from einnet.instantiate.matching.types import Match
 from tests.instantiate.numpy_kernels import integers, run
 
-DECLARED = "A : f32[4,3]\nB : weight f32[3,6]\nR : f32[4,6]\nT : f32[6,4]\nb : f32[6]\nc : f32[4]\nz : f32[24]\n"
+DECLARED = (
+    "A : f32[4,3]\nB : weight f32[3,6]\nR : f32[4,6]\nT : f32[6,4]\nb : f32[6]\nc : f32[4]\nz : f32[24]\n"
+    "w : weight f32[3]\nV : weight f32[2,6]\n"
+)
 PRODUCT = "{L[m<4,n<6] Σ[k<3] A[m,k]*B[k,n]}"
 SEPARATE = None
 
@@ -47,6 +50,12 @@ TAILS: dict[str, tuple[str, ...] | None] = {
     "L[m<4,n<6] max(min(@[m,n], 2), -1)": ("clip",),
     "L[m<4,n<6] exp(@[m,n])": SEPARATE,
     "L[n<6,m<4] relu(@[m,n])": SEPARATE,
+    "L[m<4,f<3,h<2] relu(@[m,2*f+h] + w[f])": ("add", "relu"),
+    "L[m<4,n<6] @[m,n]*w[n//2]": ("mul",),
+    "L[m<4,n<6] @[m,n] + w[n-2]": ("add",),
+    "L[m<4,n<6] @[m,n] + w[n//2]|1": SEPARATE,
+    "L[m<4,n<6] @[m,n] + b[n//2]": SEPARATE,
+    "L[m<4,n<6] @[m,n] + V[m//2,n]": SEPARATE,
 }
 
 
