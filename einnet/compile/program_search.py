@@ -16,7 +16,7 @@ from einnet.compile.garbage import collect, collection_on_demand
 from einnet.compile.interrupts import Interrupts, deferred_interrupts
 from einnet.compile.turns import LEVELS, MEASURED, Level, Turns, keeping, saving
 from einnet.compile.workers import Crew, Found, crew, solve_all
-from einnet.derivation.rules import EXPLORED, FORCED, PARALLEL, RULES
+from einnet.derivation.rules import FORCED, RULES
 from einnet.evidence.comparison.finite import keep_strict
 from einnet.evidence.sound import keep_proven
 from einnet.expr.nodes import Scope
@@ -29,7 +29,7 @@ from einnet.search.candidates import Choice, Estimate, choose, draw
 from einnet.search.forms import Form
 from einnet.search.outcome import Outcome, Result, canonical, result, taking
 from einnet.search.remote import task
-from einnet.search.settings import Progress, Settings
+from einnet.search.settings import Progress, Settings, explored
 from einnet.search.space import Options, Space, Statistics, deepen
 from einnet.search.time_shares import (
     BUNDLING_SHARE,
@@ -320,11 +320,6 @@ def _shares(form: Form) -> bool:
     """The form is the plain one, or a rule that looks at several scopes made it."""
     used = {s.rule for s in form.steps}
     return used <= set(FORCED) or bool(used & {r.name for r in RULES if r.family == "inter"})
-
-
-def explored(backend: str) -> tuple[str, ...]:
-    """The rules that are choices of a search for a backend."""
-    return PARALLEL if backend == "cuda" else EXPLORED
 
 
 def options(settings: Settings, share: float, clock: Clock, most: float = inf) -> Options:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import TypedDict
 
-from einnet.derivation.rules import RULES
+from einnet.derivation.rules import EXPLORED, PARALLEL, RULES
 from einnet.derivation.steps import KINDS
 from einnet.errors import UsageError
 
@@ -38,6 +38,11 @@ class Progress:
     original: float | None = None
     left: float = 0.0
     detail: str = ""
+
+
+def explored(backend: str) -> tuple[str, ...]:
+    """The rules that are choices of a search for a backend."""
+    return PARALLEL if backend == "cuda" else EXPLORED
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from einnet.expr.notation.text import parse
 from einnet.records import as_json
 from einnet.search.converge import Converged
 from einnet.search.forms import Form
+from einnet.search.settings import explored
 from einnet.search.space import Options, Space
 from einnet.search.trace import AGAIN, CUT, NEW, Trace
 from einnet.search.work import BYTES, flops, moved
@@ -84,17 +85,17 @@ def explore_program(stored: Stored, max_depth: int | None = None, states: int | 
     for n, (key, scope) in enumerate(wanted.items()):
         share = max((end - time.monotonic()) / (len(wanted) - n), 0.1)
         asked = Options(max_depth=2 if max_depth is None else max_depth, states=2000 if states is None else states, deadline=share)
-        found = repeated(scope, report.settings, distinct[key], share) if again else graph(scope, asked)
+        found = repeated(scope, report.settings, distinct[key], share, report.backend) if again else graph(scope, asked)
         graphs.append({**found, "key": key, "title": ", ".join(distinct[key].nodes) or scope.text()})
     return {"title": str(stored.path.name), "rules": rule_data(), "graphs": graphs, "program": stored.story(considered), "report": report}
 
 
-def repeated(scope: Scope, asked: Asked, subprogram: SubprogramRow, seconds: float) -> Data:
+def repeated(scope: Scope, asked: Asked, subprogram: SubprogramRow, seconds: float, backend: str) -> Data:
     """The search that the optimizer made from an expression of the model, once more."""
     stopped, depth = subprogram.stopped_at, subprogram.depth or 0
     options = Options(
         max_depth=depth,
-        rules=tuple(asked.rules or EXPLORED),
+        rules=tuple(asked.rules or explored(backend)),
         converge=asked.converge and asked.derive and depth == asked.max_depth,
         fingerprint=asked.fingerprint,
         kinds=KINDS[: KINDS.index(asked.allow) + 1],

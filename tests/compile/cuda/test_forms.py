@@ -8,14 +8,14 @@ import pytest
 
 from benchmarks.models.net import Net
 from einnet.compile.budget import CountedClock
-from einnet.compile.program_search import explored, options
+from einnet.compile.program_search import options
 from einnet.compile.targets.cuda.target import optimize_cuda
 from einnet.instantiate.kernels import Conv, Plan
 from einnet.runtime.cuda.fit import filters_last, fitted
 from einnet.runtime.cuda.host import Host
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.program import Gemm
-from einnet.search.settings import Settings
+from einnet.search.settings import Settings, explored
 from tests.models import random_inputs
 from tests.runtime.cuda.programs import own_plan, reference, worst
 
