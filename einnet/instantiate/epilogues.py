@@ -159,7 +159,7 @@ def spread(scope: Scope, operand: Read, vendor: Scope, result: View) -> Read | N
 
     That is worth a constant as large as what the vendor kernel has of weights, and no larger one. None where that would not do.
     """
-    if not is_weight(operand) or operand.fill:
+    if not is_weight(operand) or operand.fill or not single(operand.base):
         return None
     stride = dict(zip((i.name for i in scope.loops), dense_strides(scope.shape)))
     used: set[str] = set()
