@@ -1,0 +1,1 @@
+"""Rules of sums: what is summed is determined, or shared out."""
