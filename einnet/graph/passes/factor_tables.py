@@ -5,21 +5,24 @@ It changes an element by what it is further from the product, so this is done wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from einnet.expr.index import ZERO, Index, simplify, var
-from einnet.expr.nodes import Body, Iter, Mul, Read, Scope, Tensor, make_mul, map_reads, tensors, used_names
+from einnet.expr.nodes import Body, Iter, Mul, Read, Scope, Tensor, index_functions, make_mul, map_reads, tensors, used_names
 from einnet.expr.values.evaluate import evaluate
-from einnet.graph.passes.table_factors import ROUNDING, Factored, factored
+from einnet.graph.passes.table_factors import ROUNDING, Factored, factored, fewest_products
 from einnet.graph.program import Node, Program
 from einnet.graph.rewrite import Fresh, prune
 
 MOST_ELEMENTS = 1 << 25
 """Of a table that is looked at."""
+
+PARTS_GAIN = 1.2
+"""How many times fewer products a table has to take in parts than whole."""
 
 NAMES = "gkcnd"
 """Loops over a table: one for each g, rows k with parts c, columns n with parts d."""
@@ -43,18 +46,22 @@ def factor_tables(program: Program) -> Program:
     return prune(replace(program, nodes=tuple(nodes), weights={**program.weights, **finder.made})) if finder.made else program
 
 
-def roles(r: Read, scope: Scope) -> tuple[int, ...] | None:
-    """The dimensions of a weight as rows k, parts c of them, columns n, parts d of them; None where a sum has no such table.
+def roles(r: Read, scope: Scope) -> tuple[tuple[int, ...], int] | None:
+    """The dimensions of a weight as rows k, parts c of them, columns n, parts d of them, and the place of n; None where a sum has no such table.
 
-    Loops are rows and sums are columns, the longest of each is what is counted by digits.
+    Loops are rows and sums are columns, the longest of each is what is counted by digits. Where a weight has no rows, sums that other operands add
+    to loops stand for them: what is summed over the others is such a table's, and is added up along these afterwards.
     """
     summed, looped = {i.name for i in scope.sums}, {i.name for i in scope.loops}
+    if all(ix.names() <= summed for ix, extent in zip(r.index, r.base.shape) if extent > 1):
+        moved = {n for ix in index_functions(scope.body) if ix.names() & looped for n in ix.names() & summed}
+        summed, looped = summed - moved, looped | moved
     rows = [p for p, ix in enumerate(r.index) if ix.names() <= looped]
     columns = [p for p, ix in enumerate(r.index) if ix.names() <= summed and ix.names()]
     if not columns or not rows or len(rows) + len(columns) < len(r.index):
         return None
     k, n = (max(group, key=lambda p: r.base.shape[p]) for group in (rows, columns))
-    return k, *(p for p in rows if p != k), n, *(p for p in columns if p != n)
+    return (k, *(p for p in rows if p != k), n, *(p for p in columns if p != n)), len(rows)
 
 
 def walked(r: Read, scope: Scope) -> bool:
@@ -63,6 +70,40 @@ def walked(r: Read, scope: Scope) -> bool:
     wide = [n for n, extent in zip(names, r.base.shape) if extent > 1]
     plain = all(ix == (var(n) if n else ZERO) and (not n or scope.ranges[n] == (0, extent)) for ix, n, extent in zip(r.index, names, r.base.shape))
     return plain and all(wide) and len(set(filter(None, names))) == len(list(filter(None, names)))
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """A weight's elements and where each dimension is read: first k and its parts, from `split` on n and its parts."""
+
+    values: np.ndarray
+    places: tuple[Index, ...]
+    split: int
+
+    def table(self) -> np.ndarray:
+        """W[1,k,c,n,d]."""
+        shape = self.values.shape
+        return self.values.reshape(1, shape[0], prod(shape[1 : self.split]), shape[self.split], prod(shape[self.split + 1 :]))
+
+    def index(self) -> tuple[Index, ...]:
+        """Where g, k, c, n and d are read."""
+        shape, at, split = self.values.shape, self.places, self.split
+        return ZERO, at[0], flat(at[1:split], shape[1:split]), at[split], flat(at[split + 1 :], shape[split + 1 :])
+
+    def in_parts(self) -> Iterator[Arranged]:
+        """The same with rows or columns as two parts of half as many, side by side or in turns; none where one of them has parts already."""
+        shape = self.values.shape
+        if prod(shape) > shape[0] * shape[self.split]:
+            return
+        for place in (0, self.split):
+            extent = shape[place]
+            for turns in (False, True) if extent % 2 == 0 and extent > 2 else ():
+                halves = (extent // 2, 2) if turns else (2, extent // 2)
+                values = self.values.reshape(*shape[:place], *halves, *shape[place + 1 :])
+                i = self.places[place]
+                pair = (i // 2, i % 2) if turns else (i % (extent // 2), i // (extent // 2))
+                places = (*self.places[:place], *pair, *self.places[place + 1 :])
+                yield Arranged(values if turns else values.swapaxes(place, place + 1), places, self.split + (place < self.split))
 
 
 class _Finder:
@@ -85,10 +126,9 @@ class _Finder:
             order = roles(r, scope)
             if order is None or prod(r.base.shape) > MOST_ELEMENTS or self.weights[r.base.name].dtype != np.float32:
                 return r
-            split = next(place for place, p in enumerate(order) if r.index[p].names() <= {i.name for i in scope.sums} and r.index[p].names())
-            key = r.base.name, order, split
+            key = r.base.name, *order
             if key not in self._known:
-                self._known[key] = self._structure(r.base, order, split)
+                self._known[key] = self._structure(r.base, *order)
             found = self._known[key]
             return r if found is None else Read(found, r.index, r.fill)
 
@@ -97,21 +137,22 @@ class _Finder:
 
     def _structure(self, tensor: Tensor, order: tuple[int, ...], split: int) -> Scope | None:
         """The weight as a sum of products; its dimensions in `order` are k and its parts, and from `split` on n and its parts."""
-        extents = [tensor.shape[p] for p in order]
-        values = self.weights[tensor.name].transpose(order)
-        parts, others = prod(extents[1:split]), prod(extents[split + 1 :])
-        found = factored(values.reshape(1, extents[0], parts, extents[split], others))
+        loops = tuple(Iter(f"i{p}", 0, extent) for p, extent in enumerate(tensor.shape))
+        values = self.weights[tensor.name]
+        arranged = Arranged(values.transpose(order), tuple(var(loops[p].name) for p in order), split)
+        found = factored(arranged.table())
         if found is None:
             return None
-        loops = tuple(Iter(f"i{p}", 0, extent) for p, extent in enumerate(tensor.shape))
-        at = [var(loops[p].name) for p in order]
-        index = (ZERO, at[0], flat(at[1:split], extents[1:split]), at[split], flat(at[split + 1 :], extents[split + 1 :]))
+        for other in arranged.in_parts():
+            if PARTS_GAIN * fewest_products(other.table()) < found.products:
+                better = factored(other.table())
+                found, arranged = (found, arranged) if better is None or better.products >= found.products else (better, other)
         limit = ROUNDING * float(np.abs(values).max())
         for nested in (True, False):  # errors add up from stage to stage
-            body, sums = self._body(found, index, tensor.name, {i.name: i.range for i in loops}, nested)
+            body, sums = self._body(found, arranged.index(), tensor.name, {i.name: i.range for i in loops}, nested)
             whole = Scope(loops, sums, body)
             held = {name: self.made[name] for name in tensors(whole)}
-            if np.abs(evaluate(whole, held, "float64") - self.weights[tensor.name]).max() <= limit:
+            if np.abs(evaluate(whole, held, "float64") - values).max() <= limit:
                 return whole
         return None
 

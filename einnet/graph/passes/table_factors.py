@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
@@ -55,6 +55,8 @@ class Factored:
     way: Way
     first: np.ndarray
     second: np.ndarray
+    products: int
+    """Multiplications that both sums take for a column of data."""
     error: float
     """The greatest distance of an element from the product, relative to the largest element."""
 
@@ -70,6 +72,11 @@ def factored(table: np.ndarray) -> Factored | None:
         if pair is not None:
             return _rounded(exact, way, *pair)
     return None
+
+
+def fewest_products(table: np.ndarray) -> float:
+    """Multiplications that the table takes in factors, as far as samples tell; infinite where it has none."""
+    return min((products for _, (products, _) in promising(table.astype(np.float64))), default=inf)
 
 
 def promising(table: np.ndarray) -> Iterator[tuple[Way, tuple[int, int]]]:
@@ -249,7 +256,13 @@ def _rounded(table: np.ndarray, way: Way, first: np.ndarray, second: np.ndarray)
     top = float(np.abs(table).max())
     error = float(np.abs(product(way, x, y, table.shape) - table).max()) / top
     growth = float(product(way, np.abs(x), np.abs(y), table.shape).max()) / top
-    return Factored(way, a, b, error) if error <= ROUNDING and growth <= GROWTH else None
+    return Factored(way, a, b, products(first, second), error) if error <= ROUNDING and growth <= GROWTH else None
+
+
+def products(first: np.ndarray, second: np.ndarray) -> int:
+    """Multiplications with A[g,n2,k1,r,n1,d] and then B[g,k1,n2,r,k2,c] for a column of data and one g."""
+    n1, d = first.shape[4:]
+    return int(prod(second.shape[1:4]) * (n1 * d + prod(second.shape[4:])))
 
 
 def _thin(factor: np.ndarray) -> np.ndarray:

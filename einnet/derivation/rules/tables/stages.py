@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from math import prod
 
 from einnet.derivation.facts import factors, without
@@ -35,9 +35,9 @@ def stages(e: Scope) -> Iterator[Outcome]:
 
 def in_stages(e: Scope, table: Read) -> Iterator[tuple[Scope, str]]:
     """The ways to sum over what only a part of the table's factors has before the rest, those that take no more products."""
-    sizes = digit_sizes(table)
     merged = merge_read(e, table)
-    found = None if not sizes or isinstance(merged, Refused) else in_digits(merged, sizes)
+    walked = {n for ix in table.index for n in ix.names()}
+    found = None if isinstance(merged, Refused) or not digit_sizes(merged, walked) else in_digits(merged, walked)
     if found is None:
         return
     inner, forward = found
@@ -51,35 +51,36 @@ def in_stages(e: Scope, table: Read) -> Iterator[tuple[Scope, str]]:
                 yield Scope(e.loops, (), Read(staged, forward)), f"first={names}"
 
 
-def in_digits(merged: Scope, sizes: Mapping[str, int]) -> tuple[Scope, tuple[Index, ...]] | None:
-    """The scope with its iterators as digits of the sizes, and where it is read then; None where a sum has no such digits."""
-    inner, forward = merged, tuple(var(i.name) for i in merged.loops)
-    for i in merged.sums:
-        if i.name in sizes:
-            outcome = split_sum_iterator(inner, i, sizes[i.name])
-            if not isinstance(outcome, Rewrite):
-                return None
-            inner = outcome.scope
-    for i in merged.loops:
-        if i.name in sizes and i.lo == 0:
-            wrapped = split(inner, i, sizes[i.name]).scope.body
-            assert isinstance(wrapped, Read) and isinstance(wrapped.base, Scope)
-            mapping = dict(zip((k.name for k in inner.loops), forward))
-            inner, forward = wrapped.base, tuple(substitute(ix, mapping) for ix in wrapped.index)
+def in_digits(merged: Scope, walked: Collection[str]) -> tuple[Scope, tuple[Index, ...]] | None:
+    """The scope with the iterators at which a table was read as digits, and digits of these, and where it is read then; None where a sum has none."""
+    inner, forward, left = merged, tuple(var(i.name) for i in merged.loops), set(walked)
+    while sizes := digit_sizes(inner, left):
+        before = {i.name for i in (*inner.loops, *inner.sums)}
+        for i in inner.sums:
+            if i.name in sizes:
+                outcome = split_sum_iterator(inner, i, sizes[i.name])
+                if not isinstance(outcome, Rewrite):
+                    return None
+                inner = outcome.scope
+        for i in inner.loops:
+            if i.name in sizes and i.lo == 0:
+                wrapped = split(inner, i, sizes[i.name]).scope.body
+                assert isinstance(wrapped, Read) and isinstance(wrapped.base, Scope)
+                mapping = dict(zip((k.name for k in inner.loops), forward))
+                inner, forward = wrapped.base, tuple(substitute(ix, mapping) for ix in wrapped.index)
+        left = {i.name for i in (*inner.loops, *inner.sums)} - before
     return inner, forward
 
 
-def digit_sizes(table: Read) -> dict[str, int]:
-    """By what the product of tables divides the iterators at which it is read, for each the smallest."""
-    assert isinstance(table.base, Scope)
-    at = {i.name: ix for i, ix in zip(table.base.loops, table.index)}
+def digit_sizes(merged: Scope, walked: Collection[str]) -> dict[str, int]:
+    """By what weights divide the iterators at which a table was read, for each the smallest."""
     found: dict[str, int] = {}
-    for ix in index_functions(table.base.body):
-        for atom, _ in ix.terms:
-            own = single(atom.num) if isinstance(atom, Floor) else None
-            outer = single(at[own]) if own in at else None
-            if isinstance(atom, Floor) and outer is not None:
-                found[outer] = min(atom.den, found.get(outer, atom.den))
+    for weight in filter(is_weight, factors(merged.body)):
+        for ix in index_functions(weight):
+            for atom, _ in ix.terms:
+                name = single(atom.num) if isinstance(atom, Floor) else None
+                if isinstance(atom, Floor) and name is not None and name in walked:
+                    found[name] = min(atom.den, found.get(name, atom.den))
     return found
 
 
