@@ -4,13 +4,17 @@
     python -m benchmarks.algorithms retention --budget 10  those with a word in their names, printed only
     python -m benchmarks.algorithms --search               nothing is timed beside other engines
 
-Times are taken in turns, each engine in a process of its own. Exit code 1 where a case fails, or its program is not verified.
+Times are taken in turns, each engine in a process of its own; those of OpenVINO, torch and scipy where they are installed. The file is written
+after each case, and the same command goes on where it was ended: rows of the same settings are not measured again. Exit code 1 where a case fails,
+its program is not verified, or there was no time for it.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +22,18 @@ from benchmarks.algorithms import CASES
 from benchmarks.algorithms.measure import Found, found
 from benchmarks.contest.compare import Effort
 from benchmarks.contest.machine import description
+from benchmarks.contest.programs import commit
 from benchmarks.contest.results import read, text, write_whole
 from einnet.errors import EinNetError
 from einnet.runtime.cpu.threads import resolve_threads
 
 ROOT = Path(__file__).resolve().parents[2]
+
+PATIENCE_S = 30.0
+"""Of the rounds in which engines take turns."""
+
+BESIDE_S = PATIENCE_S + 30.0
+"""What a case takes beside its budget: rounds, engines that start, and a last kernel that is compiled."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,15 +44,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--search", action="store_true", help="time nothing beside other engines")
     parser.add_argument("--loaded", action="store_true", help="say in the file that other programs ran on the machine")
+    parser.add_argument("--seconds-left", type=float, default=math.inf, metavar="S", help="begin no case that would not end in so many seconds")
+    parser.add_argument("--again", action="store_true", help="measure again what the file has by the same settings")
     parser.add_argument("-o", "--output", type=Path, help="the JSON; by default benchmarks/results/algorithms.json for all cases, none for some")
     given = parser.parse_args(arguments)
     output = given.output or (None if given.words else ROOT / "benchmarks/results/algorithms.json")
     threads = resolve_threads(given.threads)
-    machine = {**description(), "threads": threads, "budget_s": given.budget, "loaded": given.loaded}
+    machine, end = description(), time.monotonic() + given.seconds_left
+    asked = {"budget_s": given.budget, "threads": threads, "loaded": given.loaded, "timed": not given.search, "cpu": machine["cpu"]}
     failed = 0
     for case in (c for c in CASES if not given.words or any(w in c.name for w in given.words)):
+        if output and not given.again and known(output, case.name, asked):
+            continue
+        if time.monotonic() + given.budget + BESIDE_S > end:
+            print(f"no time is left for {case.name}: the same command goes on with it", file=sys.stderr)
+            return 1
         try:
-            one = found(case, given.budget, threads, None if given.search else Effort(rounds=7, patience=30.0))
+            one = found(case, given.budget, threads, None if given.search else Effort(rounds=7, patience=PATIENCE_S))
         except EinNetError as error:
             print(f"{case.name}: {error}", flush=True)
             failed += 1
@@ -49,8 +68,13 @@ def main(arguments: list[str] | None = None) -> int:
         failed += not one.verified
         print(line(one), flush=True)
         if output:
-            keep(output, machine, one.row())
+            keep(output, machine, {**one.row(), "asked": asked, "commit": commit()})
     return int(failed > 0)
+
+
+def known(path: Path, name: str, asked: dict[str, Any]) -> bool:
+    """The file has the case by these settings."""
+    return path.exists() and any(row["name"] == name and row.get("asked") == asked for row in read(path)["cases"])
 
 
 def keep(path: Path, machine: dict[str, Any], row: dict[str, Any]) -> None:

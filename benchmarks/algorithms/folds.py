@@ -66,6 +66,7 @@ FOLDS: tuple[Case, ...] = (
     Case("selective scan 512", "a walk along time with its state in registers", partial(selective_scan, 512, 64, 16)),
     Case("selective scan 2048", "the same, at four times the length", partial(selective_scan, 2048, 64, 16)),
     Case("state space by a loop 512", "chunks, or a walk", partial(state_space, 512, 4, 64, 32)),
+    Case("state space by a loop 2048", "the same, at four times the length", partial(state_space, 2048, 4, 64, 32)),
     Case("gated mean 1024", "a walk along time", partial(gated_mean, 1024, 1, 256)),
     Case("LSTM 16 x 128", "one product with the inputs of all times", partial(recurrent, "LSTM", 4, 16, 1, 128)),
     Case("GRU 16 x 128", "one product with the inputs of all times", partial(recurrent, "GRU", 3, 16, 1, 128)),

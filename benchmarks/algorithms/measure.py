@@ -23,7 +23,7 @@ from einnet.graph.program import Node
 from einnet.search.work import flops
 
 MAKES = ("onnxruntime", "openvino", "torch")
-"""Engines that run a case's model as it is, where they are installed."""
+"""Engines that run a case's model as it is, where they are installed; a case may name a function that computes the same in their place."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ def times(case: Case, made: Any, threads: int, effort: Effort) -> tuple[dict[str
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(case.model(), path)
-        engines = [Engine(name, name, path) for name in MAKES if version(name)]
-        engines += [Engine(name, kind, path) for name, kind in case.others.items() if version(name)]
+        kinds = {**{name: name for name in MAKES}, **case.others}
+        engines = [Engine(name, kind, path) for name, kind in kinds.items() if version(name)]
         engines.append(Engine("einnet", "einnet", made.save(Path(folder) / "program.einnet")))
         reference = outputs_of(next(e for e in engines if e.name == REFERENCE), case.inputs(), place)
         results = compare(engines, case.inputs(), reference, place, effort)

@@ -52,6 +52,18 @@ def half_spectrum(rows: int, length: int) -> onnx.ModelProto:
     return product(rows, np.stack([twice * np.cos(angle), -twice * np.sin(angle)], 1).reshape(2 * len(bins), length))
 
 
+def overlapping(frames: int, length: int) -> onnx.ModelProto:
+    """A signal from half spectra of its frames, real parts before imaginary ones, windowed and added up at a hop of a quarter."""
+    net, hop = Net("overlapping", 0), length // 4
+    bins = np.arange(length // 2 + 1)
+    angle = 2 * np.pi * np.outer(bins, np.arange(length)) / length
+    twice = np.where((bins == 0) | (2 * bins == length), 1.0, 2.0)[:, None] / length
+    table = np.concatenate([twice * np.cos(angle), -twice * np.sin(angle)]) * np.hanning(length)
+    x = net.input("x", (1, 2 * len(bins), frames))
+    weight = net.constant("table", table[:, None].astype(np.float32))
+    return net.finish(net.node("ConvTranspose", "y", [x, weight], (1, 1, (frames - 1) * hop + length), strides=[hop]))
+
+
 def long_filter(channels: int, length: int) -> onnx.ModelProto:
     """A causal filter for each channel, as long as the data."""
     net = Net("long_filter", 0)
@@ -61,12 +73,23 @@ def long_filter(channels: int, length: int) -> onnx.ModelProto:
     return net.finish(net.node("Conv", "y", [x, taps], (1, channels, length), group=channels, pads=[length - 1, 0]))
 
 
+def by(**functions: str) -> dict[str, str]:
+    """Columns of engines that compute the same without the model, by functions of `others`."""
+    return {name: f"benchmarks.algorithms.others:{function}" for name, function in functions.items()}
+
+
+STAGES = "stages of n log n operations"
+ADDED_UP = "stages, added up where they overlap"
+FRAMES = by(scipy="scipy_frames", torch="torch_frames")
+
 TRANSFORMS: tuple[Case, ...] = (
-    Case("STFT 128 x 8 x 1024", "stages of n log n operations", partial(stft, 8, 128, 1024), "precision"),
-    Case("STFT 100 x 10 x 1000", "stages of n log n operations", partial(stft, 10, 100, 1000), "precision"),
-    Case("from a half spectrum 512", "stages of n log n operations", partial(half_spectrum, 256, 512), "precision"),
-    Case("long filter 256 x 2048", "waves, by stages of n log n operations", partial(long_filter, 256, 2048), "precision"),
-    Case("cosine transform 512", "stages of n log n operations", partial(cosines, 256, 512), "precision"),
-    Case("Hartley transform 960", "stages of n log n operations", partial(waves, 256, 960), "precision"),
-    Case("Hadamard transform 1024", "stages of n log n operations", partial(signs, 256, 10), "precision"),
+    Case("STFT 128 x 8 x 1024", STAGES, partial(stft, 8, 128, 1024), "precision", FRAMES),
+    Case("STFT 100 x 10 x 1000", STAGES, partial(stft, 10, 100, 1000), "precision", FRAMES),
+    Case("inverse STFT 128 x 2048", ADDED_UP, partial(overlapping, 128, 2048), "precision", by(scipy="scipy_overlapping")),
+    Case("from a half spectrum 512", STAGES, partial(half_spectrum, 256, 512), "precision", by(scipy="scipy_half")),
+    Case("from a half spectrum 2048", STAGES, partial(half_spectrum, 256, 2048), "precision", by(scipy="scipy_half")),
+    Case("long filter 256 x 2048", "waves, by stages of n log n operations", partial(long_filter, 256, 2048), "precision", by(scipy="scipy_filter")),
+    Case("cosine transform 512", STAGES, partial(cosines, 256, 512), "precision", by(scipy="scipy_cosines")),
+    Case("Hartley transform 960", STAGES, partial(waves, 256, 960), "precision", by(scipy="scipy_hartley")),
+    Case("Hadamard transform 1024", STAGES, partial(signs, 256, 10), "precision"),
 )

@@ -54,6 +54,12 @@ def optimized(model: Path, name: str, derive: bool, search: Search, place: Place
     return Engine(name, "einnet", program), excerpt(json.loads(report.read_text()))
 
 
+def commit() -> str | None:
+    """The state of the project that a row was measured at; None where that is in no repository."""
+    found = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+    return found.stdout.strip() or None
+
+
 def excerpt(report: dict[str, Any]) -> dict[str, Any]:
     """What the results keep of a report: totals, proofs, and the subprograms that were changed."""
     kept = {key: report[key] for key in KEPT if key in report}

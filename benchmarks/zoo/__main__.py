@@ -16,7 +16,6 @@ import hashlib
 import json
 import math
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,7 +30,7 @@ from benchmarks.contest.case import OURS
 from benchmarks.contest.compare import AGAIN, REFERENCE, Effort, Place, Result, compare, free_memory, noise, outputs_of
 from benchmarks.contest.engines import Arrays, version
 from benchmarks.contest.machine import description
-from benchmarks.contest.programs import ROOT, Search, optimized
+from benchmarks.contest.programs import Search, commit, optimized
 from benchmarks.contest.results import text
 from benchmarks.contest.worker import Engine, EngineError
 from benchmarks.verified import RESULTS
@@ -70,12 +69,6 @@ def digest(path: Path) -> str:
     """Of a model's file: what a row belongs to."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
-
-
-def commit() -> str | None:
-    """The state of the project that a row was measured at; None where that is in no repository."""
-    found = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
-    return found.stdout.strip() or None
 
 
 def in_order(names: Sequence[str], rows: Mapping[tuple[str, str], Row]) -> list[str]:

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from einnet.expr.index import ZERO, Index, simplify, var
-from einnet.expr.nodes import Body, Iter, Mul, Read, Scope, Tensor, index_functions, make_mul, map_reads, tensors, used_names
+from einnet.expr.nodes import Body, Iter, Mul, Read, Scope, Tensor, make_mul, map_reads, tensors, used_names
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.passes.table_factors import ROUNDING, Factored, factored, fewest_products
 from einnet.graph.program import Node, Program
@@ -49,13 +49,9 @@ def factor_tables(program: Program) -> Program:
 def roles(r: Read, scope: Scope) -> tuple[tuple[int, ...], int] | None:
     """The dimensions of a weight as rows k, parts c of them, columns n, parts d of them, and the place of n; None where a sum has no such table.
 
-    Loops are rows and sums are columns, the longest of each is what is counted by digits. Where a weight has no rows, sums that other operands add
-    to loops stand for them: what is summed over the others is such a table's, and is added up along these afterwards.
+    Loops are rows and sums are columns, the longest of each is what is counted by digits.
     """
     summed, looped = {i.name for i in scope.sums}, {i.name for i in scope.loops}
-    if all(ix.names() <= summed for ix, extent in zip(r.index, r.base.shape) if extent > 1):
-        moved = {n for ix in index_functions(scope.body) if ix.names() & looped for n in ix.names() & summed}
-        summed, looped = summed - moved, looped | moved
     rows = [p for p, ix in enumerate(r.index) if ix.names() <= looped]
     columns = [p for p, ix in enumerate(r.index) if ix.names() <= summed and ix.names()]
     if not columns or not rows or len(rows) + len(columns) < len(r.index):
