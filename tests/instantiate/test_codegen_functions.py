@@ -80,6 +80,17 @@ def test_what_underflows_in_an_exponential_is_0_exactly() -> None:
     np.testing.assert_array_equal(got, np.array([1.4e-45, 0, 0, 0, 0, math.nan, 1], np.float32))
 
 
+def test_an_exponential_around_the_ends_of_the_normal_numbers() -> None:
+    """The last finite values and infinity, both sides of 0, the least normal numbers and those below, and NaN beside all of them."""
+    ends = [88.0, 88.7228, 88.72283, 88.72285, 89.0, 1e9, 3e38, 0.0, -0.0, 1e-45, -1e-45, 1e-8, -1e-8, -87.33654, -87.33655, -87.4, -95.0, -103.0]
+    x = np.array([value for end in ends for value in (end, math.nan)], np.float32)
+    op = dense(f"X : f32[{len(x)}]\nL[i<{len(x)}] exp(X[i])")
+    kernel = lower(op, "exponential")
+    with np.errstate(over="ignore"):
+        expected = np.exp(x.astype(np.float64)).astype(np.float32)
+    np.testing.assert_allclose(call(build([kernel]), kernel, op, {"X": x}), expected, rtol=3e-7, atol=1.5e-45)
+
+
 def test_log_of_a_negative_number() -> None:
     op = dense("X : f32[16]\nL[i<16] log(X[i])")
     kernel = lower(op, "function")

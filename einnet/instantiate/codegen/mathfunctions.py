@@ -29,6 +29,8 @@ _ERF = (
     (1.1283791397694327, 0.19352557964599867, 0.053098881956556675, 0.003882416513875287, 0.0002845304034155143, 1.9867521234451834e-06),
     (1.0, 0.5048401417148587, 0.1153416838067789, 0.015205422173682292, 0.0011853177748593505, 3.741797557580737e-05),
 )  # fmt: skip
+_ROUNDING = 1.5 * 2.0**23
+"""The sum with a number below 2^22 is a whole number, of which the last bits are those of the sum."""
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440054690583e-4
 """ln 2 in two parts; multiples of the first by integers up to 2^9 are exact."""
 
@@ -61,11 +63,6 @@ def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
     return result
 
 
-def _power_of_two(n: Expr) -> Expr:
-    """2ⁿ for an int32 -126 <= n <= 127."""
-    return tirx.reinterpret(_type("float32", n), (n + _integer(127, n)) << _integer(23, n))
-
-
 def negative(x: Expr) -> Expr:
     return x * number(-1.0, x)
 
@@ -86,19 +83,22 @@ def between(low: float, x: Expr, high: float, bind: Bind) -> Expr:
 
 
 def exp(x: Expr, bind: Bind) -> Expr:
-    """2ⁿ·e^r with n = round(x/ln 2); e^r - 1 - r fitted on |r| <= 0.35. Scaling in two steps reaches denormals and infinity.
+    """2ⁿ·e^r with n = round(x/ln 2); e^r - 1 - r fitted on |r| <= 0.35. A factor of 2^±64 of its own reaches denormals and infinity.
 
-    n is an integer also where x is NaN; r is NaN there, and so is the result. Where the result is 0, e^0 is computed and not taken: a product
-    that underflows costs a processor as much as a hundred others, and behind a mask most do.
+    What is added to x/ln 2 leaves no place for digits behind the point: the last bits of the sum are n. r is NaN where x is, and so is the result.
+    Where the result is 0, e^0 is computed and not taken: a product that underflows costs a processor as much as a hundred others, and behind a mask
+    most do.
     """
     none = x < number(-104.0, x)
     clamped = bind(tirx.Select(none, number(0.0, x), at_most(x, number(88.8, x))))
-    n = bind(tirx.nearbyint(tirx.max(clamped, number(-104.0, x)) * number(1.44269504088896341, x)))
+    shifted = bind(clamped * number(1.44269504088896341, x) + number(_ROUNDING, x))
+    n = bind(shifted - number(_ROUNDING, x))
     r = bind(clamped - n * number(_LN2_HIGH, x) - n * number(_LN2_LOW, x))
-    value = polynomial(_EXP, r) * (r * r) + r + number(1.0, x)
-    whole = bind(n.astype(_type("int32", x)))
-    half = bind(whole >> _integer(1, x))
-    return tirx.Select(none, number(0.0, x), value * _power_of_two(half) * _power_of_two(whole - half))
+    value = polynomial((1.0, 1.0, *_EXP), r)
+    below = clamped < number(0.0, x)
+    exponent = tirx.reinterpret(_type("int32", x), shifted) + tirx.Select(below, _integer(127 + 64, x), _integer(127 - 64, x))
+    power = tirx.reinterpret(_type("float32", x), exponent << _integer(23, x))
+    return tirx.Select(none, number(0.0, x), value * power * tirx.Select(below, number(2.0**-64, x), number(2.0**64, x)))
 
 
 def log(x: Expr, bind: Bind) -> Expr:
