@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 FAILED = 1
 ALLOW = "worst class of step: exact, reassociation (default), precision; precision,tested: unproven steps; finite: vendor softmax and pooling"
 MAX_ERROR = "most that an output may err, of its max|y|: products may round their factors (bf16), and with 1e-3 or more steps be of class precision"
+CERTIFIED = "with --max-error: factors round only where a certified bound of the outputs, for one set of inputs, stays within it"
 PROGRAM = ".einnet"
 
 
@@ -35,6 +36,7 @@ def register(commands: Any) -> None:
     one.add_argument("--cpu", default="native", metavar="LEVEL", help="code for native (default) or any x86-64-v2, x86-64-v3 or x86-64-v4 processor")
     one.add_argument("--allow", default="reassociation", metavar="CLASS", help=ALLOW)
     one.add_argument("--max-error", type=float, metavar="E", help=MAX_ERROR)
+    one.add_argument("--certified", action="store_true", help=CERTIFIED)
     one.add_argument("--strict-nan", action="store_true", help="nothing that is true for finite numbers only: NaN goes where the model has it")
     one.add_argument("--no-derive", dest="derive", action="store_false", help="the model's own operators only")
     one.add_argument("--no-converge", dest="converge", action="store_false", help="no converging derivation towards vendor operators")
@@ -169,5 +171,5 @@ def settings(options: argparse.Namespace) -> Any:
         given = [name for name, _ in options.shapes]
         raise UsageError(f"--shape {next(n for n in given if given.count(n) > 1)} is given twice")
     searching = ("max_depth", "time_budget", "threads", "target", "cpu", "strict_nan", "derive", "converge", "fingerprint", "rules")
-    fields = (*searching, "allow", "max_error", "fresh", "seed", "workers", "scheduler", "memory_limit", "force")
+    fields = (*searching, "allow", "max_error", "certified", "fresh", "seed", "workers", "scheduler", "memory_limit", "force")
     return Settings(**{name: getattr(options, name) for name in fields}, backend=options.backend or backend(), shapes=shapes)

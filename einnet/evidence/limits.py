@@ -95,7 +95,7 @@ class Bounded(Machine):
 
     def factor(self, a: Array) -> Array:
         """A factor as the arithmetic has it."""
-        if self.arithmetic == F32:
+        if not self.arithmetic.rounds:
             return a
         v, e = parts(a)
         reach = np.abs(v) + e
@@ -103,7 +103,7 @@ class Bounded(Machine):
         return pair(v, np.where(beyond, np.inf, e + self.arithmetic.roundoff * reach + np.where(reach > 0, self.arithmetic.least, 0.0)))
 
     def multiply(self, a: Array, b: Array) -> Array:
-        if self.arithmetic == F32 and whole(a, b) and whole(product := np.asarray(a * b)):
+        if not self.arithmetic.rounds and whole(a, b) and whole(product := np.asarray(a * b)):
             return product
         (v, e), (w, f) = parts(self.factor(a)), parts(self.factor(b))
         return rounded(v * w, _times(np.abs(v), f) + _times(np.abs(w), e) + _times(e, f))

@@ -57,6 +57,7 @@ class Settings:
     cpu: str = "native"
     allow: str = "reassociation"
     max_error: float | None = None
+    certified: bool = False
     tested: bool = False
     finite: bool = False
     strict_nan: bool = False
@@ -110,6 +111,8 @@ class Settings:
     def _budget(self, error: float | None) -> None:
         """Let the default class be the worst one whose own limit is within a budget. Raises UsageError for a budget that nothing can keep."""
         if error is None:
+            if self.certified:
+                raise UsageError("certified is about a budget of error: it goes with max_error")
             return
         if not 0 < error < 1:
             raise UsageError(f"max_error must be between 0 and 1, a part of max|y|, not {error}")
@@ -145,6 +148,7 @@ class Arguments(TypedDict, total=False):
     cpu: str
     allow: str
     max_error: float | None
+    certified: bool
     tested: bool
     finite: bool
     strict_nan: bool

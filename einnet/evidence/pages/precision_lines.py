@@ -12,7 +12,8 @@ def precision_line(told: PrecisionRow) -> str:
     count = Counter(p.arithmetic for p in told.products if p.runs)
     rounded = ", ".join(f"{n} in {name}" for name, n in count.items()) or "none rounded"
     errs = f"error {told.error:.2g} of max|y| on {told.draws} draws of inputs, {told.float32_error:.2g} in float32"
-    return f"precision: of {len(told.products)} products {rounded}; {errs}; budget {told.max_error:g}"
+    certified = f"; certified bound {told.certified:.2g}" if told.certified is not None else ""
+    return f"precision: of {len(told.products)} products {rounded}; {errs}; budget {told.max_error:g}{certified}"
 
 
 def precision_lines(told: PrecisionRow) -> list[str]:

@@ -189,6 +189,8 @@ class Asked(Searching):
     target: str
     max_error: float | None = None
     """The budget of error that stood in place of the class's own limit."""
+    certified: bool = added(False)
+    """Products round only where a certified bound of the outputs stays within that budget."""
     workers: int
     scheduler: str | None
     force: int | None
@@ -226,6 +228,8 @@ class PrecisionRow(Record):
     float32_error: float
     draws: int
     products: list[RoundedRow]
+    certified: float | None = None
+    """A bound of the outputs' error for the first of the inputs, against exact values, where one was asked for and found."""
 
 
 class OnnxOut(Record):

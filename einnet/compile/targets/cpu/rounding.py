@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from einnet.compile.targets.cpu.certified import certified
 from einnet.compile.targets.cpu.roundoff import bounds
 from einnet.errors import BackendError
 from einnet.evidence.comparison.verify import NOISE, WARM_S, caller, errors, random_values
@@ -77,12 +78,17 @@ class Offer:
 
 @dataclass
 class Tried:
-    """Programs of one plan with factors rounded, beside the one in float32, on some inputs; nothing is tried after `until`."""
+    """Programs of one plan with factors rounded, beside the one in float32, on some inputs; nothing is tried after `until`.
+
+    Where there is a `budget`, no program will do whose certified bound on the first of the inputs is beyond it, or not known.
+    """
 
     executable: Executable
     draws: Sequence[Values]
     until: float
+    budget: float | None = None
     alone: dict[Offer, float] = field(default_factory=dict)
+    bounds: dict[tuple[Offer, ...], float | None] = field(default_factory=dict)
 
     @cached_property
     def wanted(self) -> list[Values]:
@@ -95,13 +101,16 @@ class Tried:
 
     def program(self, offers: Sequence[Offer]) -> Executable:
         """The program in which these products round. Raises BackendError where the library refuses one after all."""
+        return Executable(self.plan(offers), self.executable.threads, code=self.executable.code, native=self.executable.native, strict=True)
+
+    def plan(self, offers: Sequence[Offer]) -> Plan:
+        """The plan in which these products round."""
         kernels = list(self.executable.plan.kernels)
         for o in offers:
             product = kernels[o.place]
             assert isinstance(product, Contraction)
             kernels[o.place] = product.in_arithmetic(o.arithmetic)
-        plan = replace(self.executable.plan, kernels=tuple(kernels))
-        return Executable(plan, self.executable.threads, code=self.executable.code, native=self.executable.native, strict=True)
+        return replace(self.executable.plan, kernels=tuple(kernels))
 
     def error(self, offers: Sequence[Offer]) -> float:
         """The greatest difference from float32, relative to max|y| of an output, over all draws; infinite where there is no such program."""
@@ -111,7 +120,19 @@ class Tried:
             return float("inf")
         found = [worst(program(dict(inputs)), wanted) for inputs, wanted in zip(self.draws, self.wanted, strict=True)]
         program.release()
-        return max(found, default=0.0)
+        return max(found, default=0.0) if self.budget is None or self.holds(offers, self.budget) else inf
+
+    def holds(self, offers: Sequence[Offer], budget: float) -> bool:
+        """The certified bound is known, and within a budget."""
+        bound = self.bound(offers)
+        return bound is not None and bound <= budget
+
+    def bound(self, offers: Sequence[Offer]) -> float | None:
+        """The certified bound of the program in which these products round; None where there is none, or no time for it."""
+        key = tuple(sorted(offers, key=lambda o: o.place))
+        if key not in self.bounds:
+            self.bounds[key] = certified(self.plan(key), self.draws[0], self.until)
+        return self.bounds[key]
 
     def within(self, offers: Sequence[Offer], limit: float) -> tuple[list[Offer], float]:
         """The offers that are taken, with their error together: all, or as many as the limit allows of those with little error for their gain.
@@ -161,7 +182,8 @@ class Rounding:
         limit = SPENT * self.settings.max_error - known.max_rel
         rows = self.rows(executable.plan, until)
         offers = [Offer(r.place, ARITHMETICS[r.arithmetic], r.float32_ms, r.ms) for r in rows.values() if not r.why and r.float32_ms and r.ms]
-        tried = Tried(executable, inputs_like(self.trial.inputs, self.settings.seed), until)
+        budget = self.settings.max_error if self.settings.certified else None
+        tried = Tried(executable, inputs_like(self.trial.inputs, self.settings.seed), until, budget)
         room = bool(offers) and fits(2 * executable.nbytes)
         taken, apart = tried.within(offers, limit) if room else ([], 0.0)
         found, verification = self.accepted(executable, tried, taken, known)
@@ -169,10 +191,13 @@ class Rounding:
         certain = bounds(executable, {o.place: o.arithmetic for o in offers}, self.trial.inputs) if room and not tried.late else {}
         for o in offers:
             alone, why = tried.alone.get(o), reason(o in runs, o in taken, tried.alone.get(o), limit)
+            if budget is not None and alone == inf:
+                alone, why = None, uncertified(tried.bounds.get((o,)), budget)
             rows[o.place] = changed(rows[o.place], runs=o in runs, why=why, error=alone, bound=certain.get(o.place))
+        whole = tried.bound(runs) if budget is not None else None
         self.told[found] = PrecisionRow(
             max_error=self.settings.max_error, error=known.max_rel + (apart if runs else 0.0), float32_error=known.max_rel,
-            draws=len(tried.draws), products=[rows[n] for n in sorted(rows)],
+            draws=len(tried.draws), products=[rows[n] for n in sorted(rows)], certified=whole if whole is None or whole < inf else None,
         )  # fmt: skip
         return found, verification
 
@@ -250,3 +275,10 @@ def reason(runs: bool, taken: bool, alone: float | None, limit: float) -> str:
     if alone > limit:
         return f"alone it errs by {alone:.2g}, and {max(limit, 0.0):.2g} are left by the budget"
     return "others gain more time for their error"
+
+
+def uncertified(bound: float | None, budget: float) -> str:
+    """Why a product was refused whose rounding alone has no certified bound within the budget."""
+    if bound is None:
+        return f"refused: a certified bound of {budget:g} was asked for, and none was found in time"
+    return f"refused: alone its certified bound is {bound:.2g}, and {budget:g} is allowed"
