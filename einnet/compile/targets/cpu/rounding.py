@@ -134,6 +134,16 @@ class Tried:
             self.bounds[key] = certified(self.plan(key), self.draws[0], self.until)
         return self.bounds[key]
 
+    def told(self, offer: Offer, why: str) -> tuple[float | None, str]:
+        """What a product errs by alone, and why it rounds or not: `why`, or that it was refused for its certified bound."""
+        alone = self.alone.get(offer)
+        return (None, uncertified(self.bounds.get((offer,)), self.budget)) if self.budget is not None and alone == inf else (alone, why)
+
+    def certain(self, offers: Sequence[Offer]) -> float | None:
+        """The certified bound that is told of a program, where one was asked for and there is one."""
+        bound = self.bound(offers) if self.budget is not None else None
+        return bound if bound is not None and bound < inf else None
+
     def within(self, offers: Sequence[Offer], limit: float) -> tuple[list[Offer], float]:
         """The offers that are taken, with their error together: all, or as many as the limit allows of those with little error for their gain.
 
@@ -190,14 +200,11 @@ class Rounding:
         runs = taken if found is not executable else []
         certain = bounds(executable, {o.place: o.arithmetic for o in offers}, self.trial.inputs) if room and not tried.late else {}
         for o in offers:
-            alone, why = tried.alone.get(o), reason(o in runs, o in taken, tried.alone.get(o), limit)
-            if budget is not None and alone == inf:
-                alone, why = None, uncertified(tried.bounds.get((o,)), budget)
+            alone, why = tried.told(o, reason(o in runs, o in taken, tried.alone.get(o), limit))
             rows[o.place] = changed(rows[o.place], runs=o in runs, why=why, error=alone, bound=certain.get(o.place))
-        whole = tried.bound(runs) if budget is not None else None
         self.told[found] = PrecisionRow(
             max_error=self.settings.max_error, error=known.max_rel + (apart if runs else 0.0), float32_error=known.max_rel,
-            draws=len(tried.draws), products=[rows[n] for n in sorted(rows)], certified=whole if whole is None or whole < inf else None,
+            draws=len(tried.draws), products=[rows[n] for n in sorted(rows)], certified=tried.certain(runs),
         )  # fmt: skip
         return found, verification
 
