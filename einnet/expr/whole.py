@@ -9,6 +9,7 @@ from math import inf, prod
 
 from einnet.expr.index import Index, Range, bounds, substitute
 from einnet.expr.nodes import Add, Body, Call, Const, Mul, Number, Read, Scope, Select, Val
+from einnet.expr.selection import selection
 
 Ends = tuple[float, float]
 """The least and the greatest number, both infinite where that is not known."""
@@ -39,6 +40,9 @@ def within(inner: Ends, outer: Ends) -> bool:
 
 def integers(scope: Scope) -> Ends | None:
     """The ends of a scope all of whose elements are integers; None where one may be another number."""
+    chosen = selection(scope)
+    if chosen is not None:
+        return _hull((of(chosen.term, scope.ranges), (0, 0)))
     if scope.sums and scope.reduce in ("max", "min"):
         body = _padded(scope) if isinstance(scope.body, Read) else scope.body
         return of(body, scope.ranges)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from einnet.graph.onnx.opaque_joins import join_opaque
 from einnet.graph.passes.as_bytes import as_bytes
+from einnet.graph.passes.byte_tables import byte_tables
 from einnet.graph.passes.factor_tables import factor_tables
 from einnet.graph.passes.long_filters import long_filters
 from einnet.graph.passes.simplify import simplify
@@ -17,10 +18,10 @@ def prepare(program: Program, permuted: bool = True, tables: bool = False, in_by
 
     With `tables` long filters are computed by waves, and weights read as products of tables. That changes numbers by the tables' rounding and by
     their distance from the products: it is for derivations of class precision. With `in_bytes` tensors of few integers are kept as bytes, and
-    products of these added up as integers.
+    products of these added up as integers; what is made of one byte is looked up.
     """
     program = simplify(program)
     order = channels_last(program) if permuted else {}
     program = recover_structure(join_opaque(simplify(permute(program, order)) if order else program))
     program = factor_tables(long_filters(program)) if tables else program
-    return as_bytes(program) if in_bytes else program
+    return byte_tables(as_bytes(program)) if in_bytes else program
