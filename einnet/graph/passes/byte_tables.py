@@ -68,33 +68,34 @@ class _Finder:
 
     def table(self, scope: Scope) -> Table | None:
         """The scope as a table of one tensor of bytes; None where it is another."""
-        here, read = indices(scope.loops), list(dict.fromkeys(reads(scope.body)))
-        data = [r for r in read if not self.number(r)]
-        if scope.sums or not data or not all(isinstance(r.base, Tensor) and r.index == here and r.base.box == scope.box for r in data):
+        data = self.data(scope)
+        tables = [t for r in data if (t := self.of(r, scope))]
+        if len({t.source for t in tables}) != 1 or len(tables) < len(data):
             return None
-        tables = [self.of(r.base) for r in data if isinstance(r.base, Tensor)]
-        sources = {t.source for t in tables if t}
-        if None in tables or len(sources) != 1:
-            return None
-        arrays = {f"t{n}": t.values for n, t in enumerate(tables) if t}
-        places = {r: Read(Tensor(f"t{n}", (VALUES,)), (var(OVER.name),)) for n, r in enumerate(data)}
+        held = {self.fresh("byte"): t.values for t in tables}
+        places = {r: Read(Tensor(name, (VALUES,)), (var(OVER.name),)) for r, name in zip(data, held, strict=True)}
         body = map_reads(scope.body, lambda r: places.get(r, r))
         if used_names(body) - {OVER.name}:
             return None
-        weights = {r.base.name: self.program.weights[r.base.name] for r in read if r not in places and isinstance(r.base, Tensor)}
-        values = evaluate(Scope((OVER,), (), body), {**weights, **arrays}, "float64")
-        costly = any(t.costly for t in tables if t) or any(FUNCTIONS[name].costly for name in called(scope.body))
-        return Table(sources.pop(), values, max(t.stages for t in tables if t), costly)
+        values = evaluate(Scope((OVER,), (), body), {**self.program.weights, **held}, "float64")
+        costly = any(t.costly for t in tables) or any(FUNCTIONS[name].costly for name in called(scope.body))
+        return Table(tables[0].source, values, max(t.stages for t in tables), costly)
+
+    def data(self, scope: Scope) -> list[Read]:
+        """What a scope without sums reads beside weights that are the same everywhere."""
+        return [] if scope.sums else [r for r in dict.fromkeys(reads(scope.body)) if not self.number(r)]
 
     def number(self, r: Read) -> bool:
         """The read of a weight that is the same everywhere."""
         return isinstance(r.base, Tensor) and r.base.name in self.program.weights and not any(e.names() for e in r.index)
 
-    def of(self, tensor: Tensor) -> Table | None:
-        """A tensor as a table: bytes are one of themselves."""
-        found = self.known.get(tensor.name)
+    def of(self, r: Read, scope: Scope) -> Table | None:
+        """What is read at the scope's own places as a table: bytes are one of themselves."""
+        tensor = r.base
+        if not isinstance(tensor, Tensor) or r.index != indices(scope.loops) or tensor.box != scope.box:
+            return None
         own = tensor.dtype == BYTE and not tensor.weight
-        return found or (Table(tensor, np.arange(VALUES, dtype=np.float64), 0, False) if own else None)
+        return self.known.get(tensor.name) or (Table(tensor, np.arange(VALUES, dtype=np.float64), 0, False) if own else None)
 
     def looked_up(self, node: Node, table: Table) -> Scope:
         """Σ[v] choose(equal(x, v), T[v], 0)."""
