@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from einnet.expr.nodes import Tensor, tensors
+from einnet.expr.selection import selection
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
@@ -74,7 +75,7 @@ def test_the_numbers_are_the_same(kind: str, zeros: tuple[int, int], pads: int, 
     own, found = prepare(program), prepare(program, in_bytes=True)
     assert keeps_bytes(found)
     assert not keeps_bytes(own)
-    products = [n for n in found.expression_nodes() if n.scope.sums and n.scope.reduce == "sum"]
+    products = [n for n in found.expression_nodes() if n.scope.sums and n.scope.reduce == "sum" and not selection(n.scope)]
     assert [{r.dtype for r in tensors_of(n)} for n in products] == [{"u8", "i8"}] * 2
     size = 8 if pads else 10
     for scale in (0.5, 1000):
