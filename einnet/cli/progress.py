@@ -6,9 +6,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from einnet.evidence.report.told import Tell
 from einnet.search.settings import Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import ProgressColumn
 
 Report = Callable[[Progress], None]
 INTERVAL_S = 0.1
@@ -28,26 +33,37 @@ def progress(quiet: bool) -> Iterator[Report | None]:
     if not sys.stderr.isatty():
         yield lines(time.monotonic)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, SpinnerColumn, TextColumn
-    from rich.progress import Progress as Bar
+    from rich.progress import BarColumn, TextColumn
 
-    # No refreshing thread: it would run beside what is being timed.
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[detail]}"))
-    with Bar(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-        task = bar.add_task("", total=None, detail="")
-        shown = 0.0
+    with _line(BarColumn(bar_width=24), TextColumn("{task.fields[detail]}"), detail="") as (console, show):
 
         def report(p: Progress) -> None:
-            nonlocal shown
             if (line := finding(p)) is not None:
-                bar.console.print(line, highlight=False)
-            bar.update(task, description=p.phase, total=p.total or None, completed=p.done, detail=detail(p))
-            if p.phase != "search" or time.monotonic() - shown > INTERVAL_S:
+                console.print(line, highlight=False)
+            show(p.phase != "search", description=p.phase, total=p.total or None, completed=p.done, detail=detail(p))
+
+        yield report
+
+
+@contextmanager
+def _line(*columns: ProgressColumn, **fields: Any) -> Iterator[tuple[Console, Callable[..., None]]]:
+    """A line of a terminal that vanishes at the end: its console, and a function that changes it and draws it again, seldom or `at_once`."""
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+    from rich.progress import SpinnerColumn, TextColumn
+
+    # No refreshing thread: it would run beside what is being timed.
+    with Bar(SpinnerColumn(), TextColumn("{task.description}"), *columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+        task, shown = bar.add_task("", total=None, **fields), 0.0
+
+        def show(at_once: bool = False, **changed: Any) -> None:
+            nonlocal shown
+            bar.update(task, **changed)
+            if at_once or time.monotonic() - shown > INTERVAL_S:
                 bar.refresh()
                 shown = time.monotonic()
 
-        yield report
+        yield bar.console, show
 
 
 def lines(clock: Callable[[], float]) -> Report:
@@ -81,21 +97,8 @@ def checks() -> Iterator[Tell]:
     if not sys.stderr.isatty():
         yield seldom(time.monotonic)
         return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-    from rich.progress import SpinnerColumn, TextColumn
-
-    with Bar(SpinnerColumn(), TextColumn("{task.description}"), console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-        task, shown = bar.add_task(""), 0.0
-
-        def tell(what: str) -> None:
-            nonlocal shown
-            bar.update(task, description=f"verify: {what}")
-            if time.monotonic() - shown > INTERVAL_S:
-                bar.refresh()
-                shown = time.monotonic()
-
-        yield tell
+    with _line() as (_, show):
+        yield lambda what: show(description=f"verify: {what}")
 
 
 def seldom(clock: Callable[[], float]) -> Tell:
