@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from math import inf
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,7 +15,7 @@ import pytest
 
 from benchmarks.models.net import Net
 from einnet.compile.budget import Schedule
-from einnet.compile.bundling import attempt
+from einnet.compile.bundling import Attempt, attempt
 from einnet.compile.program_search import search
 from einnet.evidence.certificate import certify
 from einnet.expr.nodes import walk
@@ -122,6 +124,14 @@ def test_a_window_that_a_clock_finds_faster_gains_nothing() -> None:
     choice = next(r.choice for r in found.results if r.subprogram is bundle.joint)
     tried = [attempt(bundle, choice, before, CallsCount(strided).measured, inf).together for strided in (0.0, -0.9)]
     assert tried[0] == tried[1] == choice.best.measured
+
+
+@pytest.mark.parametrize(("together", "derived", "pays"), [(0.96, True, True), (0.98, True, False), (1.0, True, False), (0.5, False, False)])
+def test_a_bundle_pays_by_more_than_three_hundredths(together: float, derived: bool, pays: bool) -> None:
+    """And only where something was derived for the whole."""
+    choice: Any = SimpleNamespace(best=SimpleNamespace(original=not derived))
+    bundle: Any = None
+    assert Attempt(bundle, choice, 1.0, together).pays == pays
 
 
 def test_without_the_rule_nothing_is_bundled() -> None:

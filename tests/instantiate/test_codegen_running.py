@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from einnet.derivation.rules.transitions import running
 from einnet.expr.nodes import Scope
 from einnet.expr.notation.text import parse
+from einnet.instantiate.codegen import lower
 from einnet.instantiate.codegen.operation_counts import flops
 from tests.derivation.generators import recurrences
 from tests.instantiate.compiled import check, dense, scattered
@@ -55,6 +56,11 @@ def test_a_walk_along_time_gives_the_sum(threads: int, part: int) -> None:
     scopes = [parse(HEAD + text) for text in list(RUNNING.values())[part::5]]
     assert all(running(scope) is not None for scope in scopes)
     check([scattered(scope, seed) for scope in scopes for seed in range(threads, threads + 2)] + [dense(scope) for scope in scopes], threads)
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_a_walk_carries_a_state(name: str) -> None:
+    assert "state" in lower(dense(parse(HEAD + RUNNING[name])), "walk").primfunc.script()
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,18 @@ def test_given_constants_become_literals() -> None:
     np.testing.assert_allclose(call(build([kernel]), kernel, op, values), evaluate(op.scope, values), rtol=1e-5, atol=1e-5)
 
 
+def test_operations_on_known_numbers() -> None:
+    """Those that are not computed beforehand are written, with numbers as operands."""
+    pairs = ("W[r]+V[r]", "W[r]*V[r]", "max(W[r],V[r])", "min(W[r],V[r])", "W[r]/V[r]", "pow(V[r],W[r])", "less(W[r],V[r])", "equal(W[r],V[r])")
+    ops = [dense(f"A : f32[50]\nW : weight f32[3]\nV : weight f32[3]\nL[i<48] Σ[r<3] A[i+r]*({pair})") for pair in pairs]
+    known = {"W": np.array([1, 4, -2], dtype=np.float32), "V": np.array([2, 4, 8], dtype=np.float32)}
+    kernels = [lower(op, f"k{n}", constants=known) for n, op in enumerate(ops)]
+    module = build(kernels)
+    for kernel, op in zip(kernels, ops, strict=True):
+        values = {"A": np.round(4 * random_values(op)["A"]), **known}
+        np.testing.assert_allclose(call(module, kernel, op, values), evaluate(op.scope, values), rtol=1e-6, atol=1e-6)
+
+
 def test_counts() -> None:
     kernel = lower(dense(OFFSET_REDUCE), "k")
     assert kernel.flops == 20 * 20 * 64 * 8

@@ -40,6 +40,31 @@ have a test since. Where fewer were tried than there are, these were drawn at ra
 an open change there may be found by another test. Modules that are not here: `mutants-earlier.md`.
 """
 
+NAMED = """
+## Changes that once went unnoticed
+
+Made by hand; the test that fails.
+
+| change | found by |
+|---|---|
+| what is derived is taken for any gain (`search.candidates.choose`) | \
+`tests/search/test_candidates.py::test_what_is_derived_must_gain_more_than_noise` |
+| copies are left out for any gain (`search.copy_elimination`) | `tests/search/test_inplace.py::test_a_gain_is_more_than_three_hundredths` |
+| subprograms are bundled for any gain (`compile.bundling`) | `tests/compile/test_bundling.py::test_a_bundle_pays_by_more_than_three_hundredths` |
+| a card's other layout is taken for any gain (`targets.cuda.layout`) | \
+`tests/compile/cuda/test_layout.py::test_the_faster_order_is_taken_and_the_wanted_one_where_they_are_alike` |
+| products are joined for any gain (`search.joint_products.gains`) | `tests/search/test_joint_products.py::test_a_gain_is_more_than_a_hundredth` |
+| padding behind the data is one more, or data that no window reads are kept (`matching.convolution.Window.fitted`) | \
+`tests/instantiate/test_matched_values.py::test_windows_of_all_kinds` |
+| matrices of a batch lie two rows apart where their buffer has one more, or the other way round (`padding`) | \
+`tests/instantiate/test_padding.py::test_a_row_is_added_to_both_sides` |
+| tiles may be as long as the loop, not as long as the window, no shorter than 8, or of five sizes (`rules.tile.sizes`) | \
+`tests/derivation/test_bands_and_tiles.py::test_sizes_of_tiles` |
+| a band has one element less, or one more (`rules.band.band_of`) | `tests/derivation/test_rules.py::test_golden[band-...]` |
+| a step starts from another scope of the same shape (`checker.check._check_step`) | \
+`tests/derivation/test_check.py::test_a_step_that_starts_from_something_else_of_one_shape_is_refused` |
+"""
+
 
 def explained() -> dict[tuple[str, str, str], str]:
     """Reasons by module, function and change."""
@@ -116,6 +141,7 @@ def tell(rows: Sequence[dict[str, str | int]], pairs: int) -> None:
     lines = [PAGE.format(pairs=pairs, most=MOST)]
     lines += ["| module | changes | tried | " + " | ".join(STATUS) + " |", "|---" + "|---:" * (2 + len(STATUS)) + "|"]
     lines += [f"| {name.removeprefix('einnet.')} | " + " | ".join(str(n) for n in counts.values()) + " |" for name, counts in told.items()]
+    lines.append(NAMED.rstrip())
     for s in ("open", "cautious", "slower", "alike"):
         those = [r for r in alive if r["status"] == s]
         lines += [f"\n## {s.capitalize()}\n"] if those else []
