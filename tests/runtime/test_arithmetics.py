@@ -154,6 +154,7 @@ def test_records_say_what_numbers_are() -> None:
     assert (half.largest, half.least, half.roundoff) == (float(numpys.max), float(numpys.tiny), numpys.eps / 2)
     assert (F32.largest, F32.least, F32.digits, F32.roundoff) == (float(single.max), float(single.tiny), single.nmant + 1, 0.0)
     assert np.float16(half.integers) - 1 == np.float16(half.integers - 1)
+    assert int(np.float16(half.integers + 1)) == half.integers, "the first integer that it lacks"
     assert ARITHMETICS["tf32"].missing(machine.cpu_features())
 
 
