@@ -20,7 +20,7 @@ from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Post, View, de
 from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.instantiate.matching.types import Match
 from einnet.instantiate.padding import padded
-from einnet.instantiate.row_fusion import along, in_rows
+from einnet.instantiate.row_fusion import along, in_one_kernel
 from einnet.instantiate.stitch import Piece, pieces
 
 
@@ -54,7 +54,7 @@ def builds(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: boo
     result = builder.result
     kernels, temporaries = padded(result.kernels, result.temporaries)
     yield replace(result, kernels=kernels, temporaries=temporaries)
-    if not matches and in_rows(tree) and not any(running(s) for s in walk(tree)):
+    if in_one_kernel(tree, bool(matches)):
         whole = _Builder({}, False, out, whole=True)
         whole.generated(tree, out)
         yield whole.result

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from einnet.derivation.facts import in_range, is_transform, product_reads
+from einnet.derivation.rules.transitions import running
 from einnet.expr.index import simplify
 from einnet.expr.nodes import Read, Scope, indices, map_indices, rename_apart, substitute_body, used_names
 
@@ -28,6 +29,11 @@ def in_rows(scope: Scope) -> bool:
     handed on in cache."""
     products = [s for s in dict.fromkeys(scope.walk) if is_product(s)]
     return any(is_product(t) for s in products for t in s.inside) and bool(scope.loops)
+
+
+def in_one_kernel(tree: Scope, matched: bool) -> bool:
+    """The tree may be one kernel that stores nothing between its sums: no library is asked, and nothing walks along time."""
+    return not matched and in_rows(tree) and not any(running(s) for s in tree.walk)
 
 
 def is_product(s: Scope) -> bool:

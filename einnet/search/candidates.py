@@ -17,6 +17,7 @@ from einnet.expr.whole import BYTES, holds
 from einnet.instantiate.build import Build, builds
 from einnet.instantiate.kernels import EOperator, Kernel, anchored
 from einnet.instantiate.kernels.posts import QUANTISED
+from einnet.instantiate.row_fusion import in_one_kernel
 from einnet.search.forms import Form, effort
 from einnet.search.time_shares import MAKING_SHARE
 from einnet.stages import stage
@@ -155,15 +156,18 @@ class _Making:
     estimate: Estimate
     learned: Learned | None
     found: dict[tuple[object, ...], Candidate] = field(default_factory=dict)
-    whole: dict[tuple[object, ...], tuple[Form, bool, Iterator[Build]]] = field(default_factory=dict)
+    whole: dict[tuple[object, ...], tuple[Form, bool, Iterator[tuple[int, Build]]]] = field(default_factory=dict)
 
     def add(self, form: Form) -> None:
-        """The first way to run a form, with and without epilogues."""
+        """The first way to run a form, with and without epilogues; and the one in one kernel, which says nothing of the first."""
         for epilogues in (True, False) if form.matches else (True,):
-            ways = builds(form.tree, dict(form.matches), OUT, epilogues)
-            key = self.note(form, next(ways), (epilogues, 0))
+            ways = enumerate(builds(form.tree, dict(form.matches), OUT, epilogues))
+            key = self.note(form, next(ways)[1], (epilogues, 0))
             if self.found[key].form is form:
                 self.whole[key] = form, epilogues, ways
+                if in_one_kernel(form.tree, bool(form.matches)):
+                    number, made = next(ways)
+                    self.note(form, made, (epilogues, number))
 
     def note(self, form: Form, made: Build, way: tuple[bool, int]) -> tuple[object, ...]:
         """A candidate, if none has the same kernels that is an original or derived in fewer steps."""
@@ -187,7 +191,7 @@ class _Making:
         ranked = sorted(self.whole, key=lambda key: (not self.found[key].original, self.found[key].predicted))
         originals = sum(c.original for c in self.found.values())
         for form, epilogues, ways in [self.whole[key] for key in ranked[: originals + MOST_DIVIDED]]:
-            for n, made in enumerate(ways, 1):
+            for n, made in ways:
                 self.note(form, made, (epilogues, n))
         self.predict()
 

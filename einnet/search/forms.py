@@ -15,8 +15,9 @@ from einnet.expr.nodes import Read, Scope, nested, walk
 from einnet.expr.notation.markup import wrapped
 from einnet.expr.notation.picture import svg
 from einnet.instantiate.matching.types import Match
+from einnet.instantiate.row_fusion import in_one_kernel
 from einnet.search.converge import Converged
-from einnet.search.work import MACHINE, Weights, cost
+from einnet.search.work import MACHINE, Weights, cost, in_one
 
 Matches = tuple[tuple[Scope, Match], ...]
 
@@ -130,8 +131,9 @@ def occurrences(root: Scope, wanted: Scope) -> Iterator[tuple[int, ...]]:
 
 
 def effort(form: Form) -> int:
-    """What the form costs in all, as the search counts."""
-    return spent(form, frozenset(), MACHINE)
+    """What the form costs in all, as the search counts: as one kernel, where it may be one that stores nothing between its sums."""
+    apart = spent(form, frozenset(), MACHINE)
+    return min(apart, in_one(form.tree, MACHINE)) if in_one_kernel(form.tree, bool(form.matches)) else apart
 
 
 def spent(form: Form, inside: Set[Scope], weights: Weights) -> int:

@@ -82,12 +82,14 @@ def applies_algorithm(scope: Scope) -> bool:
 @dataclass(frozen=True, slots=True)
 class Weights:
     """How costs of different kinds compare, in FLOPs: `balance` for a byte moved, `near` for one that a vendor's kernel takes from a cache,
-    `launch` for starting a kernel, `generated` for an operation of a generated reduction (a vendor kernel's counts 1)."""
+    `launch` for starting a kernel, `generated` for an operation of a generated reduction, `rows` for one of sums that are computed row by row inside
+    each other (a vendor kernel's counts 1)."""
 
     balance: float = 10.0
     near: float = 1.25
     launch: float = 5e5
     generated: float = 4.0
+    rows: float = 2.0
 
 
 MACHINE = Weights()
@@ -106,6 +108,12 @@ def cost(scope: Scope, vendor: bool, weights: Weights) -> int:
     arithmetic = _own_flops(scope) * (1.0 if vendor or not scope.sums or is_transform(scope) else weights.generated)
     near = weights.near * BYTES * streamed(scope) if vendor and scope.sums else 0.0
     return int(max(arithmetic, weights.balance * BYTES * touched, near) + weights.launch)
+
+
+def in_one(tree: Scope, weights: Weights) -> int:
+    """What a scope costs as one kernel whose rows hand on their sums in cache: all arithmetic, or what goes in and out, and a launch."""
+    touched = prod(tree.shape) + sum(prod(t.shape) for t in tensors(tree).values() if not t.weight)
+    return int(max(flops(tree) * weights.rows, weights.balance * BYTES * touched) + weights.launch)
 
 
 def _is_stitched(scope: Scope) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from einnet.expr.notation.text import parse
-from einnet.search.forms import Form, effort
+from einnet.search.candidates import candidates
+from einnet.search.forms import Form, effort, plain
 from einnet.search.space import Options, Space
-from einnet.search.work import MACHINE, cost, streamed
+from einnet.search.work import MACHINE, cost, in_one, streamed
 from tests.search.goldens import BAND, BAND_SUM, BANDS, LIMIT, MASKED, MASKS, ROOM, block_band, both_banded, matmuls
 from tests.search.test_space import OPERATORS, options
 
@@ -58,3 +59,22 @@ def test_blocks_of_masked_attention_are_among_the_first_to_be_made() -> None:
 def test_what_some_states_find_twice_as_many_find_too(name: str) -> None:
     best = [min(map(effort, Space(options(7, states=states)).forms(parse(OPERATORS[name])))) for states in (5, 10, 20, 40, 80)]
     assert best == sorted(best, reverse=True)
+
+
+CHAIN = (
+    "X : f32[512,64]\nA : weight f32[64,8,8]\nB : weight f32[8,8,8]\n"
+    "L[m<512,h<8,k<8] Σ[d<8] {L[d<8,m<512,k<8] Σ[n<8] X[m,8*n+d]*A[8*d+n,k,d]}[d,m,k]*B[k,h,d]"
+)
+
+
+def test_sums_in_one_kernel_cost_no_traffic_between_them() -> None:
+    """As two kernels they write and read the inner one; as one they take all operations, row by row, and what goes in and out."""
+    scope = parse(CHAIN)
+    operations, moved = 2 * (2 * 512 * 8 * 8 * 8), 4 * (2 * 512 * 64)
+    assert in_one(scope, MACHINE) == int(max(operations * MACHINE.rows, MACHINE.balance * moved) + MACHINE.launch)
+    assert effort(plain(scope)) == in_one(scope, MACHINE) < sum(cost(s, False, MACHINE) for s in scope.walk)
+
+
+def test_what_may_be_one_kernel_is_among_the_candidates_whatever_it_takes_as_two() -> None:
+    found = candidates([plain(parse(CHAIN))], lambda kernels: [1.0] * len(kernels))
+    assert sorted(len(c.kernels) for c in found) == [1, 2] and len({c.way for c in found}) == 2
