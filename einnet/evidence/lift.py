@@ -237,6 +237,7 @@ class _Lift:
             return
         for tensor, view in zip(node.outputs, kernel.outputs):
             self.contents.write(view, self.tensors[tensor.name])
+            self.contents.name(view, self.tensors[tensor.name])
 
     def expression(self, name: str) -> tuple[Scope, tuple[str, ...]]:
         """The model's expression of a tensor, with what the plan nowhere holds written into it; and the names of that."""

@@ -92,6 +92,32 @@ def test_parts_of_an_input_that_are_read_where_they_lie() -> None:
     assert all(any(x.output in y.aliases for y in found.lifting.computed()) for x in halves)
 
 
+def test_what_onnx_runtime_gives_out_is_itself_also_where_it_is_read_turned() -> None:
+    """A result of an opaque node is an output, and is read with its axes exchanged where it lies: both names are of what is there."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    axes = {"outer": [0, 2], "all": [0, 1, 2]}
+    weights = [numpy_helper.from_array(np.array(a, np.int64), name) for name, a in axes.items()]
+    nodes = [helper.make_node("LpNormalization", ["x"], ["y"], axis=0), helper.make_node("Transpose", ["y"], ["t"], perm=[0, 2, 1])]
+    nodes += [helper.make_node("ReduceMax", ["t", name], [f"t_{name}"], keepdims=0) for name in axes]
+    ends = [[helper.make_tensor_value_info("x", TensorProto.FLOAT, (4, 5, 6))]]
+    ends += [[helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "t_outer", "t_all")]]
+    model = helper.make_model(helper.make_graph(nodes, "turned", *ends, weights), opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    program, plan, forms = forced(model, 0)
+    turned = View("y", (4, 6, 5), (30, 1, 6))
+
+    def there(view: View) -> View:
+        assert view.buffer != "t" or view == dense_view("t", turned.shape)
+        return turned if view.buffer == "t" else view
+
+    kernels = tuple(k.map_views(there) for k in plan.kernels if all(v.buffer != "t" for v in k.result_views))
+    assert kernels != plan.kernels
+    shared = replace(plan, kernels=kernels, buffers=tuple(b for b in plan.buffers if b.name != "t"), places={"t": turned})
+    assert problems(program, shared, forms) == []
+    wrong = replace(shared, places={"t": View("y", (4, 6, 5), (30, 5, 1))})
+    assert problems(program, wrong, forms) != []
+
+
 def test_a_clip_that_is_taken_out_of_the_plan_is_missed() -> None:
     from onnx import helper
 
