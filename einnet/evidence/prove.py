@@ -11,6 +11,7 @@ from math import inf
 from einnet.derivation.checker.check import check_equal
 from einnet.derivation.steps import Derivation, replace_at
 from einnet.errors import CertificateError
+from einnet.evidence.comparison.refute import refuted
 from einnet.evidence.lift import Lifted, Lifting
 from einnet.evidence.normal import with_unit_reads
 from einnet.evidence.report.told import Tell, each, silent
@@ -27,6 +28,7 @@ BUNDLE = "bundle"
 """The rule of the step that says of a part of a bundle where in the joint tensor it stands."""
 
 
+OTHER = "is not what the model has"
 ELSEWHERE = "is computed otherwise than where its derivation ends"
 UNTOLD = "is computed otherwise than in the model, and no derivation says how"
 
@@ -100,6 +102,9 @@ def compared(model: Scope, end: Scope, plan: Scope, proven: bool) -> tuple[str, 
     Else a problem, the third: it is another tensor, or it is computed otherwise than where its derivation ends.
     """
     model, end, plan = map(with_unit_reads, (model, end, plan))
+    differing = refuted(model, plan)
+    if differing:
+        return "", "", f"{OTHER}: {differing}"
     try:
         alike = grouped(end, plan).method == "inline"
         problem = ""
@@ -115,7 +120,7 @@ def compared(model: Scope, end: Scope, plan: Scope, proven: bool) -> tuple[str, 
         with at_most(MOST_TERMS):
             proof = check_equal(model, plan)
     except CertificateError as error:
-        return "", "", f"is not what the model has: {shortened(error)}"
+        return "", "", f"{OTHER}: {shortened(error)}"
     return NORMAL if proof.method == "inline" else POINTS, proof.details, problem
 
 

@@ -195,6 +195,7 @@ def _integers(scope: Scope) -> Iterator[int]:
             visit(body.base.body)
 
     visit(scope.body)
-    for c in found:
+    distinct = dict.fromkeys(found)
+    for c in distinct:
         yield c.numerator // c.denominator
-        yield from ((c / d).numerator // (c / d).denominator for d in found if d not in (0, 1))
+        yield from ((c / d).numerator // (c / d).denominator for d in distinct if d not in (0, 1))

@@ -1,1 +1,1 @@
-"""Numbers beside those of ONNX Runtime: outputs, times, and what is not finite."""
+"""Values side by side: outputs and times beside those of ONNX Runtime, what is not finite, and two expressions at a few points."""
