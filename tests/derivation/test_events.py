@@ -50,7 +50,7 @@ def test_an_edge_counts_where_all_other_indices_are_inside(body: str, expected: 
 
 def test_an_event_has_its_own_loops_alone_and_comes_once() -> None:
     apart = parse(f"{DECLARED}L[h<900,w<900] select(h>=100 & w>=5, 2, 3)")
-    assert list(points_of_events(apart, apart)) == [{"h": 99}, {"h": 100}, {"w": 4}, {"w": 5}]
+    assert list(points_of_events(apart, apart)) == [{"h": 99}, {"h": 100}, {"w": 4}, {"w": 5}, {"h": 100, "w": 5}]
     twice = parse(f"{DECLARED}L[h<900] A[h-100]*A[h-100]")
     assert len(list(points_of_events(twice, twice))) == 4
     summed = parse(f"{DECLARED}L[h<900] Σ[r<5] A[r+497]")
@@ -69,6 +69,14 @@ def test_conditions_around_hold() -> None:
     """An edge that lies where nothing is computed is none."""
     assert places("select(h>=200, select(h>=100, 2, 3), 4)") == {199, 200}
     assert places("select(h>=200, {L[x<900] A[x]}[h], 4)") == {199, 200, 499, 500, 899}
+
+
+@pytest.mark.parametrize("body", [
+    "select(h==77 & w==5, 2, 3)", "select(h==77, select(w==5, 2, 3), 3)", "select(h==77, {L[x<900] select(x==5, 2, 3)}[w], 3)",
+])  # fmt: skip
+def test_all_conditions_that_stand_together_hold_in_one_place(body: str) -> None:
+    scope = parse(f"{DECLARED}L[h<900,w<900] {body}")
+    assert {"h": 77, "w": 5} in list(points_of_events(scope, scope))
 
 
 def test_entries_of_tables_that_differ() -> None:

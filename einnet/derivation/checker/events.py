@@ -100,10 +100,13 @@ def _events(
 
 
 def _at_conditions(own: tuple[Cond, ...], given: tuple[Cond, ...]) -> Iterator[Event]:
-    """The edges of each condition, where the others hold."""
+    """The edges of each condition, where the others hold; and a place where all hold, though they be about different loops."""
     for n, c in enumerate(own):
         rest = (*given, *(o for k, o in enumerate(own) if k != n))
         yield from (((edge,), rest) for edge in _edges(c))
+    together = (*given, *own)
+    if len(together) > 1:
+        yield together, ()
 
 
 def _at_box(
