@@ -18,7 +18,7 @@ from einnet.expr.nodes import Const, Div, Scope, Tensor, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.values.points import work
 
-DECLARED = "A : f32[9]\nB : f32[9]\nL : f32[9]\nX : f32[9,4]\nM : weight f32[3] = [1,2,3]\n"
+DECLARED = "A : f32[9]\nB : f32[9]\nL : f32[9]\nT : bool[9]\nX : f32[9,4]\nM : weight f32[3] = [1,2,3]\n"
 
 
 def of(text: str) -> Scope:
@@ -33,7 +33,8 @@ def points(*rows: tuple[int, ...]) -> Points:
     ("L[i<9] A[i]*B[i] + val(i) - 2", POLYNOMIAL), ("L[i<9] Σ[k<4] X[i,k]", POLYNOMIAL), ("L[i<9] A[i]/3", POLYNOMIAL),
     ("L[i<9] A[i]/B[i]", QUOTIENT), ("L[i<9] {L[i<9] A[i]/B[i]}[i]", QUOTIENT), ("L[i<9] relu(A[i])", ORDERED), ("L[i<9] relu(A[i])/3", ORDERED),
     ("L[i<9] max[k<4] X[i,k]", ORDERED), ("L[i<9] Σ[k<4] relu(X[i,k])", ORDERED), ("L[i<9] A[i-1]|-inf", ORDERED), ("L[i<9] A[i-1]|2", POLYNOMIAL),
-    ("L[i<9] A[i]*inf", ORDERED), ("L[i<9] {L[i<9] max[k<4] X[i,k]}[i]", ORDERED), ("L[i<9] relu(A[i])/B[i]", QUOTIENT),
+    ("L[i<9] A[i]*inf", ORDERED), ("L[i<9] {L[i<9] max[k<4] X[i,k]}[i]", ORDERED), ("L[i<9] relu(A[i])/B[i]", ORDERED),
+    ("L[i<9] 1/exp(A[i])", ORDERED), ("L[i<9] A[i]/2/B[i]", QUOTIENT), ("L[i<9] A[i]/B[i]/2", QUOTIENT), ("L[i<9] T[i]*A[i]", ORDERED),
 ])  # fmt: skip
 def test_what_decides_about_an_expression(text: str, found: int) -> None:
     assert nature(of(text)) == found

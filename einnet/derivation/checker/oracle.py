@@ -68,7 +68,7 @@ class Witness:
 
 @lru_cache(maxsize=1 << 12)
 def nature(scope: Scope) -> int:
-    """What decides about a scope: POLYNOMIAL where it is built of sums and products, QUOTIENT with divisions, ORDERED with any function."""
+    """What decides about a scope: POLYNOMIAL where it is sums and products, QUOTIENT with divisions, ORDERED with functions or truth values."""
     own = ORDERED if scope.reduce != "sum" else _nature(scope.body)
     return max((own, *map(nature, nested(scope))))
 
@@ -79,8 +79,11 @@ def _nature(body: Body) -> int:
             return ORDERED
         case Const(v) | Read(_, _, v) if isinstance(v, float):
             return ORDERED
+        case Read(Tensor(dtype="bool")):  # a power of what is 0 or 1 is that itself
+            return ORDERED
         case Div(_, den):
-            return QUOTIENT if not isinstance(den, Const) or not den.value else max(map(_nature, children(body)))
+            own = QUOTIENT if not isinstance(den, Const) or not den.value else POLYNOMIAL
+            return max((own, *map(_nature, children(body))))
     return max(map(_nature, children(body)), default=POLYNOMIAL)
 
 
