@@ -21,10 +21,12 @@ from einnet.expr.normal.limits import by_bends
 from einnet.expr.notation.text import parse
 from einnet.expr.values.arithmetic import Machine, Strict
 from einnet.expr.values.points import values_at, work
+from tests.derivation.further_pairs import further_false_pairs, further_true_pairs
 from tests.derivation.pairs import Pair, false_pairs, proven_pairs, true_pairs
 from tests.expr.brute import FUNCTIONS, Brute
 
-FALSE, TRUE, PROVEN = dict(false_pairs()), dict(true_pairs()), dict(proven_pairs())
+FALSE, TRUE = {**dict(false_pairs()), **dict(further_false_pairs())}, {**dict(true_pairs()), **dict(further_true_pairs())}
+PROVEN = dict(proven_pairs())
 FEW, MANY = range(48), range(48, 1000)
 FEW_POINTS = 4000
 
@@ -35,7 +37,7 @@ def sides(pair: Pair) -> tuple[Scope, Scope]:
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(set(FALSE.values())) >= 100 and len(set(TRUE.values())) >= 50
+    assert len(set(FALSE.values())) >= 200 and len(set(TRUE.values())) >= 100
 
 
 @pytest.mark.parametrize("name", FALSE)

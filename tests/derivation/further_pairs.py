@@ -1,0 +1,214 @@
+"""More pairs of the kinds of `pairs`, written after the checker: what is false differs at few values, what is true looks false.
+
+Each is (declarations, one side, the other). Tensors of truth values and of whole numbers are among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.derivation.pairs import LONG, PLANE, SCORES, Pair, line, numbered
+
+TRUTHS = "P : bool[9]\nQ : bool[9]\nA : f32[9]\n"
+WHOLE = "N : i64[9]\nK : i64[9]\n"
+LARGE = "A : f32[5000,6000]\n"
+
+
+def truths(before: str, after: str) -> Pair:
+    return TRUTHS, f"L[i<9] {before}", f"L[i<9] {after}"
+
+
+def whole(before: str, after: str) -> Pair:
+    return WHOLE, f"L[i<9] {before}", f"L[i<9] {after}"
+
+
+def large(before: str, after: str) -> Pair:
+    return LARGE, f"L[x<5000,y<6000] {before}", f"L[x<5000,y<6000] {after}"
+
+
+def further_false_pairs() -> Iterator[tuple[str, Pair]]:
+    """Names and pairs; none is an identity."""
+    families = {"other bend": _bends(), "other tie": _ties(), "other step": _steps(), "other function": _functions(), "other window": _windows()}
+    yield from numbered({**families, "other score": _scores(), "other place": _places(), "other table": _tables(), "other domain": _domains()})
+
+
+def _bends() -> Iterator[Pair]:
+    yield line("max(0,min(1,A[i]/6+1/2))", "min(1,relu(A[i])/6+1/2)")
+    yield line("min(max(A[i],-1),1)", "max(min(A[i],1),-4095/4096)")
+    yield line("max(A[i],A[i]/100)", "relu(A[i])-relu(-1*A[i])/64")
+    yield line("relu(A[i])+B[i]*min(A[i],0)", "max(A[i],A[i]*B[i])")
+    yield line("relu(A[i]*B[i])", "relu(A[i])*relu(B[i])+relu(-1*A[i])*relu(B[i])")
+    yield line("abs(A[i]-B[i])", "relu(A[i]-B[i])")
+    yield line("max(A[i],B[i])/M[i]", "max(A[i]/M[i],B[i]/M[i])")
+    yield line("relu(A[i]/B[i])", "relu(A[i])/B[i]")
+    yield line("max(A[i],min(B[i],M[i]))", "min(max(A[i],B[i]),M[i])")
+    yield line("max(A[i]*A[i],A[i])", "A[i]*A[i]")
+    yield line("min(A[i]*A[i],1/64)", "1/64*less(0,abs(A[i]))")
+
+
+def _ties() -> Iterator[Pair]:
+    yield line("less(A[i],B[i])+less(B[i],A[i])", "1+0*A[i]*B[i]")
+    yield line("less(A[i],B[i])*less(B[i],M[i])", "less(A[i],M[i])*less(B[i],M[i])")
+    yield line("not(A[i]*B[i])", "not(A[i])*not(B[i])")
+    yield line("not(less(A[i],B[i]))", "less(B[i],A[i])")
+    yield line("equal(A[i],B[i])*equal(B[i],M[i])", "equal(A[i]+B[i],2*M[i])")
+    yield line("A[i]*(1-not(M[i]))", "A[i]+0*M[i]")
+    yield line("equal(max(A[i],B[i]),A[i])", "less(B[i],A[i])")
+    yield line("equal(A[i]*A[i],B[i]*B[i])", "equal(A[i],B[i])")
+    yield line("less(A[i]*A[i],B[i]*B[i])", "less(A[i],B[i])")
+    yield SCORES, "L[i<6] Σ[j<7] equal(S[i,j],{L[i<6] max[j<7] S[i,j]}[i])", "L[i<6] 1+0*S[i,0]"
+    yield SCORES, "L[i<6] Σ[j<7] equal(S[i,j],S[i,(j+1)%7])", "L[i<6] Σ[j<7] equal(S[i,j],S[i,(j+2)%7])"
+
+
+def _steps() -> Iterator[Pair]:
+    yield line("floor(A[i])+floor(-1*A[i])", "0*A[i]")
+    yield line("floor(2*floor(A[i]))", "floor(2*A[i])")
+    yield line("ceil(A[i]/2)", "floor(A[i]/2)+1")
+    yield line("floor(A[i])*floor(A[i])", "floor(A[i]*A[i])")
+    yield line("floor(abs(A[i]))", "abs(floor(A[i]))")
+    yield line("floor(max(A[i],0)/4)*4", "max(floor(A[i]),0)")
+    yield line("sign(A[i]+B[i])", "sign(A[i])+sign(B[i])")
+    yield line("round(2*A[i])", "2*round(A[i])")
+
+
+def _functions() -> Iterator[Pair]:
+    yield line("exp(A[i]-20*not(M[i]))", "exp(A[i])*(1-not(M[i]))")
+    yield line("exp(relu(A[i]))", "1+relu(A[i])")
+    yield line("A[i]*sigmoid(A[i])", "relu(A[i])*sigmoid(abs(A[i]))")
+    yield line("softplus(A[i])-relu(A[i])", "softplus(-1*A[i])")
+    yield line("A[i]*(1+erf(A[i]*0.7071))/2", "A[i]*(1+erf(A[i]*0.70710678))/2")
+    yield line("tanh(A[i])", "(1-exp(2*A[i]))/(1+exp(2*A[i]))")
+    yield line("sigmoid(A[i]+B[i])", "sigmoid(A[i])*sigmoid(B[i])")
+    yield line("log(1+exp(A[i]))", "log(1+exp(-1*A[i]))")
+
+
+def _windows() -> Iterator[Pair]:
+    yield PLANE, "L[h<6,w<7] max[r<2,s<2] X[2*h+r,2*w+s]|-inf", "L[h<6,w<7] max[r<2,s<2] X[2*h+r,2*w+s]"
+    sums = "{L[h<11,w<13] Σ[r<3] X[h+r-1,w]}[h,w]"
+    yield PLANE, f"L[h<11,w<13] {sums}/3", f"L[h<11,w<13] {sums}*select(h==0, 1/2, 1/3)"
+    yield PLANE, "L[h<7,w<13] max[r<3] X[h+2*r,w]", "L[h<7,w<13] max[r<5] X[h+r,w]"
+    inner = "{L[h<11,w<13] max[r<3] X[h+r-1,w]}"
+    yield PLANE, "L[h<11,w<13] max[r<5] X[h+r-2,w]|-inf", f"L[h<11,w<13] max[s<3] {inner}[h+s-1,w]|-inf"
+    yield PLANE, "L[h<11,w<13] min[r<3] X[h+r-1,w]|inf", "L[h<11,w<13] min[r<3] X[h+r-1,w]|0"
+    yield PLANE, "L[h<11,w<13] Σ[r<5] X[h+r-2,w]", "L[h<11,w<13] Σ[s<3] {L[h<11,w<13] Σ[r<3] X[h+r-1,w]}[h+s-1,w]"
+    yield PLANE, "L[h<11,w<13] relu(X[h,w])", "L[h<11,w<13] relu(X[h,w-w//12])"
+    yield PLANE, "L[h<4,w<13] max[r<3] X[4*h+r-1,w]|-inf", "L[h<4,w<13] max[r<3] X[4*h+r-1,w]|-1000000"
+
+
+def _scores() -> Iterator[Pair]:
+    for before, after in (("i-j>=0", "i-j-1>=0"), ("i-j>=0", "j-i>=0"), ("i-j>=0", "i-j+6>=0")):
+        causal = "L[i<6,c<4] Σ[j<7] select({}, exp(S[i,j]), 0)*V[j,c]"
+        yield SCORES, causal.format(before), causal.format(after)
+    soft = "L[i<6,j<7] exp(S[i,j]-{shift})/{{L[i<6] Σ[j<7] exp(S[i,j]-{shift})}}[i]"
+    yield SCORES, soft.format(shift="0"), soft.format(shift="S[0,j]")
+    plain = "exp(S[i,j])/{L[i<6] Σ[j<7] exp(S[i,j])}[i]"
+    yield SCORES, soft.replace("S[", "2*S[").format(shift="0"), f"L[i<6,j<7] {plain}*{plain}"
+    yield SCORES, "L[i<6,j<7] S[i,j]-log({L[i<6] Σ[j<7] exp(S[i,j])}[i])", "L[i<6,j<7] S[i,j]-{L[i<6] max[j<7] S[i,j]}[i]"
+
+
+def _places() -> Iterator[Pair]:
+    yield LONG, "L[] max[k<4096] Y[k]", "L[] max[k<4096] Y[(2*k)%4096]"
+    yield LONG, "L[] max[k<4096] abs(Y[k])", "L[] max({L[] max[k<4096] Y[k]}[],-1*{L[] min[k<4095] Y[k]}[])"
+    yield LONG, "L[] Σ[k<4096] relu(Y[k])", "L[] relu({L[] Σ[k<4096] Y[k]}[])"
+    yield large("relu(A[x,y])", "select(x+y==10998, A[x,y], relu(A[x,y]))")
+    yield large("abs(A[x,y])", "select(x%4999==4998 & y%5999==17, A[x,y], abs(A[x,y]))")
+    yield large("max(A[x,y],0)", "max(A[x,y],less(val(x)*val(y),1)*less(4998,val(x)))")
+    yield large("A[x,y]", "A[x-x//4999,y]")
+    yield large("relu(A[x,y])", "select(x//100==49 & x%100==99 & y//1000==5, A[x,y], relu(A[x,y]))")
+
+
+def _tables() -> Iterator[Pair]:
+    def table(name: str, shape: str, values: list[str]) -> str:
+        return f"{name} : weight f32[{shape}] = [{','.join(values)}]\n"
+
+    symmetric = [[(a * b + a + b) % 17 for b in range(32)] for a in range(32)]
+    bent = [[str(v + (a == 30 and b == 3)) for b, v in enumerate(row)] for a, row in enumerate(symmetric)]
+    turned = table("T", "32,32", [v for row in bent for v in row])
+    yield f"A : f32[32,32]\n{turned}", "L[x<32,y<32] relu(A[x,y]*T[x,y])", "L[x<32,y<32] relu(A[x,y]*T[y,x])"
+    ones = table("T", "2048", ["1"] * 2047 + ["0"])
+    yield f"A : f32[2048]\nB : f32[2048]\n{ones}", "L[x<2048] max(A[x],B[x]*T[x])", "L[x<2048] max(A[x],B[x])"
+    high = [table(n, "700", [last if k == 699 else "1000000" for k in range(700)]) for n, last in (("T", "1000000"), ("U", "1000001"))]
+    yield f"A : f32[700]\n{''.join(high)}", "L[x<700] min(A[x],T[x])", "L[x<700] min(A[x],U[x])"
+    slight = [table(n, "90", [odd if k == 41 else "1/3" for k in range(90)]) for n, odd in (("T", "1/3"), ("U", "333/1000"))]
+    yield f"A : f32[90]\n{''.join(slight)}", "L[x<90] less(A[x],T[x])", "L[x<90] less(A[x],U[x])"
+    edge = table("T", "64", ["0"] * 63 + ["5"])
+    yield f"A : f32[64]\n{edge}", "L[x<64] max[r<3] A[x]+T[x+r-1]|-inf", "L[x<64] max[r<2] A[x]+T[x+r-1]|-inf"
+
+
+def _domains() -> Iterator[Pair]:
+    yield line("sqrt(A[i]*B[i])", "sqrt(A[i])*sqrt(B[i])")
+    yield line("(A[i]*A[i]-B[i]*B[i])/(A[i]-B[i])", "A[i]+B[i]")
+    yield line("pow(A[i],2)/A[i]", "A[i]")
+    yield line("log(A[i]*A[i])", "2*log(A[i])")
+    yield line("less(sqrt(A[i]),0)", "0*A[i]")
+    yield line("equal(1/A[i],1/A[i])", "1+0*A[i]")
+    yield line("0*floor(1/A[i])", "0*A[i]")
+    yield line("min(A[i]/B[i],A[i]/B[i]+1)", "A[i]/B[i]+0/M[i]")
+    yield truths("P[i]+Q[i]", "max(P[i],Q[i])")
+    yield truths("A[i]-10000*not(P[i])", "A[i]*P[i]")
+    yield truths("equal(P[i],Q[i])", "P[i]*Q[i]")
+    yield whole("floor(N[i]/2)*2", "N[i]")
+    yield whole("less(N[i],K[i]+1)", "less(N[i],K[i])")
+    yield whole("floor(N[i]/3)", "round(N[i]/3)")
+
+
+def further_true_pairs() -> Iterator[tuple[str, Pair]]:
+    """Names and pairs; all are identities, for whole numbers and truth values where tensors hold such."""
+    return numbered({"other identity": (*_bent_identities(), *_reduced_identities(), *_function_identities(), *_typed_identities())})
+
+
+def _bent_identities() -> Iterator[Pair]:
+    yield line("abs(A[i]-B[i])", "max(A[i],B[i])-min(A[i],B[i])")
+    yield line("relu(A[i]*B[i])", "relu(A[i])*relu(B[i])+relu(-1*A[i])*relu(-1*B[i])")
+    yield line("max(A[i],A[i]/100)", "relu(A[i])-relu(-1*A[i])/100")
+    yield line("max(A[i],B[i])/abs(M[i])", "max(A[i]/abs(M[i]),B[i]/abs(M[i]))")
+    yield line("max(0,min(1,A[i]/6+1/2))", "min(relu(A[i]+3),6)/6")
+    yield line("less(A[i],B[i])+less(B[i],A[i])+equal(A[i],B[i])", "1+0*A[i]*B[i]")
+    yield line("not(less(A[i],B[i]))", "less(B[i],A[i])+equal(A[i],B[i])")
+    yield line("not(A[i])+not(B[i])-not(A[i])*not(B[i])", "not(A[i]*B[i])")
+    yield line("equal(max(A[i],B[i]),A[i])", "1-less(A[i],B[i])")
+    yield line("floor(floor(A[i])/2)", "floor(A[i]/2)")
+    yield line("floor(floor(2*A[i])/2)", "floor(A[i])")
+    yield line("round(-1*A[i])", "-1*round(A[i])")
+    yield line("sign(A[i])*sign(B[i])", "sign(A[i]*B[i])")
+    yield line("less(A[i]*A[i],B[i]*B[i])", "less(abs(A[i]),abs(B[i]))")
+
+
+def _reduced_identities() -> Iterator[Pair]:
+    yield PLANE, "L[h<9,w<13] max[r<3] X[h+r,w]", "L[h<9,w<13] max[r<3] X[h+2-r,w]"
+    yield PLANE, "L[h<11,w<13] max[r<5] X[h+r-2,w]|-inf", "L[h<11,w<13] max[s<3] {L[h<11,w<13] max[r<3] X[h+r-1,w]|-inf}[h+s-1,w]|-inf"
+    yield PLANE, "L[h<11] min[w<13] 3-X[h,w]", "L[h<11] 3-{L[h<11] max[w<13] X[h,w]}[h]"
+    yield LONG, "L[] max[k<4096] Y[k]", "L[] max[k<4096] Y[(4093*k)%4096]"
+    yield LONG, "L[] max[k<4096] abs(Y[k])", "L[] max({L[] max[k<4096] Y[k]}[],-1*{L[] min[k<4096] Y[k]}[])"
+    yield SCORES, "L[i<6] max[j<7] less(S[i,j],0)", "L[i<6] less({L[i<6] min[j<7] S[i,j]}[i],0)"
+
+
+def _function_identities() -> Iterator[Pair]:
+    yield line("exp(relu(A[i]))", "max(exp(A[i]),1)")
+    yield line("softplus(A[i])-softplus(-1*A[i])", "A[i]")
+    yield line("softplus(A[i])-relu(A[i])", "softplus(-1*abs(A[i]))")
+    yield line("tanh(A[i])", "(exp(2*A[i])-1)/(exp(2*A[i])+1)")
+    yield line("sigmoid(A[i])*(1+exp(-1*A[i]))", "1+0*A[i]")
+    yield line("A[i]/(1+A[i]*A[i])*(1+A[i]*A[i])", "A[i]")
+    yield line("1/sqrt(A[i]*A[i])", "1/abs(A[i])")
+    yield line("log(A[i]*A[i])", "2*log(abs(A[i]))")
+    yield line("abs(A[i]/B[i])", "abs(A[i])/abs(B[i])")
+    yield line("max(log(A[i]),log(A[i]))", "log(A[i])")
+    soft = "L[i<6,j<7] exp(S[i,j]-{shift})/{{L[i<6] Σ[j<7] exp(S[i,j]-{shift})}}[i]"
+    for shift in ("S[i,0]", "{L[i<6] max[j<6] S[i,j]}[i]", "relu(S[i,3])"):
+        yield SCORES, soft.format(shift="0"), soft.format(shift=shift)
+    parts = "exp({L[i<6] log({L[i<6] Σ[j<3] exp(S[i,j])}[i])}[i])+exp({L[i<6] log({L[i<6] Σ[j<4] exp(S[i,j+3])}[i])}[i])"
+    yield SCORES, "L[i<6] log({L[i<6] Σ[j<7] exp(S[i,j])}[i])", f"L[i<6] log({parts})"
+
+
+def _typed_identities() -> Iterator[Pair]:
+    yield truths("P[i]*P[i]", "P[i]")
+    yield truths("not(P[i])", "1-P[i]")
+    yield truths("max(P[i],Q[i])", "P[i]+Q[i]-P[i]*Q[i]")
+    yield truths("equal(P[i],Q[i])", "1-(P[i]-Q[i])*(P[i]-Q[i])")
+    yield truths("less(P[i],Q[i])", "(1-P[i])*Q[i]")
+    yield truths("P[i]*less(P[i],1/2)", "0*P[i]")
+    yield whole("floor((N[i]*N[i]-N[i])/2)*2", "N[i]*N[i]-N[i]")
+    yield whole("less(N[i],K[i]+1)", "1-less(K[i],N[i])")
+    yield whole("floor((N[i]+K[i])/1)", "N[i]+K[i]")
+    yield whole("ceil(N[i]/2)", "floor((N[i]+1)/2)")
