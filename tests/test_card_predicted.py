@@ -35,6 +35,19 @@ def test_no_row_is_slower_than_what_was_measured():
         assert row["measured_us"] is None or row["predicted_us"] <= row["measured_us"], row["model"]
 
 
+MOST = {
+    "fp32": {"infogan": 32, "dcgan": 38, "fsrcnn": 36, "gcn": 1600, "resnet18": 300, "csrnet": 165, "longformer": 550},
+    "tf32": {"gcn": 1000, "resnet18": 190, "csrnet": 78, "longformer": 400},
+}
+"""Microseconds of an inference at batch size 1 that were aimed at."""
+
+
+@pytest.mark.parametrize("math", MOST)
+def test_rows_are_as_fast_as_was_aimed_at(math):
+    found = {r["model"]: r["predicted_us"] for r in ROWS if (r["batch"], r["math"]) == (1, math)}
+    assert {name: found[name] for name, most in MOST[math].items() if found[name] > most} == {}
+
+
 def test_a_row_tells_for_which_cards_its_program_compiles(monkeypatch):
     assert all(row.get("compiled_for") in (None, [], list(ARCHITECTURES)) for row in ROWS)
 

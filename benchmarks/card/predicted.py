@@ -80,12 +80,13 @@ def apart(name: str, batch: int, math: str, options: argparse.Namespace) -> Row:
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Totals, then each row itemised: equal kernels once, with how often they run."""
     lines = ["Predicted by recorded times and laws of an H100: no program of this table ran on a card. What was measured is an earlier program.", ""]
-    heads = ("model", "batch", "arithmetic", "predicted µs", "kernels", "by law", "measured µs of an earlier program")
+    heads = ("model", "batch", "arithmetic", "predicted µs", "kernels", "by law", "compiled for", "measured µs of an earlier program")
     lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for r in rows:
         by_law = sum(s["from"] == "law" for s in r["steps"])
         us = "–" if r["measured_us"] is None else f"{r['measured_us']:.4g}"
-        lines.append(f"| {r['model']} | {r['batch']} | {r['math']} | {r['predicted_us']:.4g} | {len(r['steps'])} | {by_law} | {us} |")
+        known = ", ".join(r.get("compiled_for") or ()) or "–"
+        lines.append(f"| {r['model']} | {r['batch']} | {r['math']} | {r['predicted_us']:.4g} | {len(r['steps'])} | {by_law} | {known} | {us} |")
     for r in rows:
         lines += ["", f"## {r['model']}, batch {r['batch']}, {r['math']}", "", "| times | µs each | from | kernel |", "|---|---|---|---|"]
         for (kernel, us, source), count in Counter((s["kernel"], s["us"], s["from"]) for s in r["steps"]).items():
