@@ -170,6 +170,19 @@ def test_code_stays_small() -> None:
     assert lower(op, "k").primfunc.script().count("\n") < 3000
 
 
+def test_a_sum_over_an_array_that_is_kept_stands_outside_of_the_loop_that_uses_it() -> None:
+    """A row divided by the sum of its exponentials: they are kept, and added up once for each row."""
+    raised = "{L[i<8,j<512] exp(A[i,j])}"
+    op = dense(f"A : f32[8,512]\nL[i<8,j<512] {raised}[i,j]/{{L[i<8] Σ[k<512] {raised}[i,k]}}[i]")
+    kernel = lower(op, "shares")
+    lines = kernel.primfunc.script().splitlines()
+    loops = [len(line) - len(line.lstrip()) for line in lines if line.lstrip().startswith("for ")]
+    assert len(loops) == 4, "rows, and within them exponentials, their sum and quotients"
+    assert len(set(loops)) == 2, "next to each other"
+    values = random_values(op)
+    np.testing.assert_allclose(call(build([kernel]), kernel, op, values), evaluate(op.scope, values), rtol=1e-5)
+
+
 def test_empty_reductions_and_outputs() -> None:
     empty = Scope((Iter("i", 0, 20),), (Iter("r", 0, 0),), read(Tensor("A", (20,)), "i"), "max")
     nothing = Scope((Iter("i", 0, 0),), (), read(Tensor("A", (20,)), "i"))

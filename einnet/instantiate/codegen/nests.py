@@ -18,7 +18,7 @@ from einnet.instantiate.codegen import vectors
 from einnet.instantiate.codegen.buffering import kept_arrays, replaced
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.context import Value
-from einnet.instantiate.codegen.ir import Expr, Known, Nest, Ranges, Use, children, decide, names, pruned, rebuild, simplified
+from einnet.instantiate.codegen.ir import Choose, Expr, Known, Nest, Ranges, Reduce, Use, children, decide, names, pruned, rebuild, simplified
 from einnet.instantiate.codegen.operation_counts import operations
 from einnet.instantiate.codegen.pieces import interior, located, pieces, unguarded
 from einnet.instantiate.codegen.reductions import Reducing
@@ -156,18 +156,18 @@ class Nesting(Reducing):
         with self.lanes(lane):
             return self.known(expr, bound, ranges)
 
-    def known(self, expr: Expr, bound: frozenset[str], ranges: Ranges) -> Expr:
-        """The expression with uses that depend on bound iterators only replaced by their values."""
-        if isinstance(expr, Use):
-            own = names(expr)
-            if not own <= bound:
-                return expr
+    def known(self, expr: Expr, bound: frozenset[str], ranges: Ranges, always: bool = True) -> Expr:
+        """The expression with uses and sums that depend on bound iterators only replaced by their values: a use becomes a sum where what it adds up
+        is kept in an array. A sum that is not `always` computed stays where the conditions hold that its loads rely on."""
+        own = names(expr)
+        if own <= bound and (isinstance(expr, Use) or (always and isinstance(expr, Reduce))):
             (value,) = self.values(expr, [{}], ranges)
             key = Known(self.fresh("known"), own)
             self.memo[-1][key] = value
             return key
-        args = children(expr)
-        return rebuild(expr, tuple(self.known(a, bound, ranges) for a in args)) if args else expr
+        args = () if isinstance(expr, Use) else children(expr)
+        always = always and not isinstance(expr, Choose)
+        return rebuild(expr, tuple(self.known(a, bound, ranges, always) for a in args)) if args else expr
 
     # ------------------------------------------------------------------------------------------------------- stores
 
