@@ -311,6 +311,7 @@ CASES: dict[str, Cases] = {
             ("L[h<4] Σ[r'<2,r''<2] V[2*h+2*r'+r''-1]", "V[h+r'-1,r'']", "L[h<4] Σ[r'<2,r''<2] {L[-1<=u<4,r''<2] V[2*u+r''+1]}[h+r'-1,r'']"),
             ("L[m<4] Σ[n<6] M[m,n]*N[n,m]|2", "N[m,n]", "L[m<4] Σ[n<6] M[m,n]*{L[m<4,n<6] N[n,m]|2}[m,n]"),
             ("L[h<3] Σ[r<2,q<2] W[4*h+4*r+3*q]*w3[r]*w3[q]", "W[h+r,q]", "L[h<3] Σ[r<2,q<2] {L[u<4,q<2] W[4*u+3*q]}[h+r,q]*w3[r]*w3[q]"),
+            ("L[h<3] Σ[r<2,u<2] W[4*h+4*r+3*u]*w3[r]*w3[u]", "W[h+r,u]", "L[h<3] Σ[r<2,u<2] {L[u'<4,u<2] W[4*u'+3*u]}[h+r,u]*w3[r]*w3[u]"),
         ),
         (
             ("L[m<4] Σ[n<6] M[m,n]", "in the iterators' order already"),

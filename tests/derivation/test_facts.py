@@ -20,7 +20,7 @@ from einnet.derivation.moves.spread import conditions, spread
 from einnet.derivation.rules.band import decided
 from einnet.derivation.rules.forced.merge import merge_guarded
 from einnet.derivation.rules.relayout import factor
-from einnet.derivation.rules.transitions import Recurrence, recurrences
+from einnet.derivation.rules.transitions import Recurrence, recurrences, running
 from einnet.expr.algebra import product_growth, strassen
 from einnet.expr.index import Index, substitute, var
 from einnet.expr.nodes import Body, Cond, Const, Iter, Scope, Select, make_add, make_mul, reads, substitute_body
@@ -103,6 +103,18 @@ def test_a_scope_that_is_merged_under_a_guard_is_0_beyond_its_box(text: str) -> 
     assert merged is not None and not merged.nested and same_tensor(e, merged)
 
 
+@pytest.mark.parametrize(("text", "kind"), [
+    ("L[h<8] relu({L[x<8] 2*V[x]}[h])", "exact"),
+    ("L[h<8] 2*{L[x<8] 3*V[x]}[h]", "reassociation"),
+    ("L[h<8] W[h]*{L[x<8] V[x]*W[x]}[h]", "reassociation"),    ("L[h<8] W[h] + {L[x<8] V[x]*W[x]}[h]", "exact"),
+    ("L[h<8] {L[x<8] Σ[k<3] V[x]*w3[k]}[h]", "exact"),
+    ("L[h<8] W[h]*{L[x<8] Σ[k<3] w3[k]}[h]", "reassociation"),
+])  # fmt: skip
+def test_what_is_grouped_otherwise_is_no_exact_step(text: str, kind: str) -> None:
+    (merge,) = [r for r in rules.RULES if r.name == "merge"]
+    assert [o.kind for o in merge.rewrites(expression(text))] == [kind]
+
+
 def test_two_loops_on_each_side_are_not_laid_end_to_end() -> None:
     one = expression("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]")
     assert [[i.name for own in p.own for i in own] for p in pairings(one, expression("L[x<4,y<3] Σ[z<6] M[x,z]*R[z,y]"))] == [["n", "y"]]
@@ -167,3 +179,14 @@ def test_a_walk_along_the_times_computes_the_sum(text: str) -> None:
         state = make_mul((gate, make_add((state, entering)))) if r.late else make_add((make_mul((gate, state)), entering))
         walked = Scope((Iter(r.t.name, t, t + 1),), (), make_mul((asking, state)))
         assert same_tensor(Scope((Iter(r.t.name, t, t + 1),), e.sums, e.body), walked), t
+
+
+@pytest.mark.parametrize(("text", "reduce"), [
+    ("L[t<9] max[s<9] select(t-s>=0, W[s], -inf)", "max"), ("L[t<9] min[s<9] select(s-t>=0, W[s], inf)", "min"),
+    ("L[t<9] Σ[s<9] select(t-s>=0, W[s], 0)", "sum"), ("L[t<7] max[s<7] select(t-s>=0, W[s], -inf)", ""),
+    ("L[t<9] max[s<9] select(t-s>=0, W[s], 0)", ""), ("L[t<9] max[s<9] select(t-s>=0 & s-3>=0, W[s], -inf)", ""),
+    ("L[t<9] max[s<9] select(t-s>=0, W[s]*V[t], -inf)", ""), ("L[t<9] max[s<9,c<5] select(t-s>=0, D[s,c], -inf)", ""),
+])  # fmt: skip
+def test_reductions_of_what_came_before_are_walks(text: str, reduce: str) -> None:
+    found = running(expression(text))
+    assert (found.reduce if found is not None else "") == reduce

@@ -36,8 +36,8 @@ takes four times as long. The others survive: `explained` ones make no differenc
 judged by the verdicts of the changed checker on {pairs} pairs, random ones that no test has among them: `alike`, all as before; `cautious`, some that
 were proven are only tested or not told, and nothing else changed; `slower`, they take more than four times as long; `open`, a verdict became wrong,
 a class stricter, the checker broke, or nobody looked (`--unweighed`: outside of the checker). Rows are as they were measured: a survivor may
-have a test since. Where fewer were tried than there are, these were drawn at random (`--sample`, seed 0), and tests had 0.8 s to 1.5 s, of few files:
-an open change there may be found by another test. Modules that are not here: `mutants-earlier.md`.
+have a test since. Where fewer were tried than there are, these were drawn at random (`--sample`, seed 0; `derivation` and `expr` again with seed 1),
+and tests had seconds, of few files: an open change there may be found by another test. Modules that are not here: `mutants-earlier.md`.
 """
 
 NAMED = """

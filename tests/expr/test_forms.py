@@ -1,0 +1,88 @@
+"""Normal forms beside what rules are known to take: the value stays, what is equal by a law of indices has one form, and what may not exist stays."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from einnet.derivation.checker.draws import GENERIC, SMALL, Choice, Draw
+from einnet.expr.nodes import Scope
+from einnet.expr.normal.edges import explicit
+from einnet.expr.normal.inline import inline
+from einnet.expr.normal.limits import OutOfReach
+from einnet.expr.notation.text import parse
+from einnet.expr.values.points import values_at
+from einnet.expr.values.rationals import Rationals
+from tests.derivation.generators import all_points, nearly_same
+from tests.derivation.perturbed import perturbed, small
+from tests.derivation.rule_cases import CASES
+from tests.derivation.test_rules import expression
+
+DECLARED = "V : f32[8]\nW : f32[19]\nY : f32[9,9]\nU : f32[1]\nM : f32[4,6]\n"
+TRANSCENDENTAL = ("exp(", "tanh(", "log(", "pow(")
+TEXTS = [text for case in CASES.values() for text in (*(before for before, _, _ in case.goldens), *(before for before, _ in case.refusals))]
+KNOWN = [s for text in TEXTS if "isnan" not in text and small(s := expression(text))]
+
+
+def same_everywhere(scope: Scope, form: Scope) -> bool:
+    """At every place and around the box, for numbers in general and for small ones, of which some are 0; nothing is what does not exist."""
+    if any(name in scope.text() for name in TRANSCENDENTAL):
+        return nearly_same(scope, form, 0) or "exp(" not in scope.text()
+    for palette in (SMALL, GENERIC):
+        draw = Draw("", Choice(palette, "forms"))
+        found, wanted = (values_at(s, all_points(scope), Rationals(), draw.rationals) for s in (form, scope))
+        if not all(a == b or (a != a and b != b) for a, b in zip(np.ravel(found), np.ravel(wanted), strict=True)):
+            return False
+    return True
+
+
+def test_forms_keep_every_value_beside_the_cases_of_rules() -> None:
+    formed = 0
+    for n, known in enumerate(KNOWN[::7]):
+        scope = perturbed(Random(f"forms {n}"), known)
+        try:
+            form = inline(scope)
+        except OutOfReach:
+            continue
+        formed += 1
+        assert form.box == scope.box and same_everywhere(scope, form), f"{scope}\n{form.text()}"
+    assert formed > 20
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    ("L[h<3,w<2] Σ[k<9] select(2*k-h-w==0, W[k], 0)", "L[h<3,w<2] Σ[k<2] select(2*k-h-w==0, W[k], 0)"),
+    ("L[h<7] {L[x<8] relu(select(x-7>=0, W[x], V[x]))}[h]", "L[h<7] relu(V[h])"),
+    ("L[h<8] select(h//3-1>=0, V[h], 0)", "L[h<8] select(h-3>=0, V[h], 0)"),
+    ("L[h<8] select(2-h//3>=0, V[h], 0)", "L[h<8] V[h]"),
+    ("L[h<8] V[h]|1", "L[h<8] V[h]"), ("L[h<8] select(2*h-5>=0, V[h], 0)", "L[h<8] select(h-3>=0, V[h], 0)"),
+    ("L[h<8] relu({L[x<12] Σ[k<3] tanh(V[x-4]*W[k])}[h+2])", "L[h<8] select(h-2>=0, relu({L[2<=h<8] Σ[k<3] tanh(V[h-2]*W[k])}[h]), 0)"),
+    ("L[h<6] Σ[1<=k<9] V[(k-1)//2]*W[k//2]", "L[h<6] Σ[k<8] V[k//2]*W[(k+1)//2]"),
+    ("L[h<8] exp(2*select(h-3>=0, 3*V[h], -inf))", "L[h<8] select(h-3>=0, exp(6*V[h]), 0)"),
+    ("L[h<8] exp(select(h-3>=0, 3*V[h] + 1/2, -inf) + V[0])", "L[h<8] select(h-3>=0, exp(V[0] + 3*V[h] + 1/2), 0)"),
+    ("L[h<8] Σ[y<4] V[(2*y+h)/4]", "L[h<8] Σ[y<4] V[(2*(3-y)+h)/4]"),
+])  # fmt: skip
+def test_laws_of_indices(one: str, other: str) -> None:
+    assert inline(parse(DECLARED + one)).key == inline(parse(DECLARED + other)).key
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    ("L[m<8] Σ[k<3] select(k%2-1==0, U[k], 0)/V[m]", "L[m<8] 0"), ("L[m<9] Σ[k<9] V[k]/Y[m,k]", "L[m<9] Σ[k<8] V[k]/Y[m,k]"),
+    ("L[m<8] Σ[k<3,j<3] select((2*k+3*j+1)%6==0, U[k]*W[j], 0)/V[m]", "L[m<8] 0"), ("L[m<8] V[m]/W[m] - V[m]/W[m]", "L[m<8] 0"),
+    ("L[m<8] Σ[k<3] U[k-4]*log(V[m])", "L[m<8] 0"),
+])  # fmt: skip
+def test_what_may_not_exist_stays(one: str, other: str) -> None:
+    assert inline(parse(DECLARED + one)).key != inline(parse(DECLARED + other)).key
+
+
+@pytest.mark.parametrize(("text", "shown"), [
+    ("L[h<8] {L[h<4] V[h] + 1}[h]", "L[h<8] select(-h+3>=0, {L[h<4] V[h] + 1}[h], 0)"),
+    ("L[h<8] select(h-2>=0, {L[h<4] V[h] + 1}[h], V[h])", "L[h<8] select(h-2>=0, select(-h+3>=0, {L[h<4] V[h] + 1}[h], 0), V[h])"),
+    ("L[h<8] select(h-2>=0, V[h], {L[h<4] V[h] + 1}[h]|2)", "L[h<8] select(h-2>=0, V[h], select(-h+3>=0, {L[h<4] V[h] + 1}[h]|2, 2))"),
+    ("L[h<8] select(3-h>=0, {L[h<4] V[h] + 1}[h], 0)", "L[h<8] select(-h+3>=0, {L[h<4] V[h] + 1}[h], 0)"),
+])  # fmt: skip
+def test_reads_that_may_leave_a_box_at_its_own_loops_are_choices(text: str, shown: str) -> None:
+    e = parse(DECLARED + text)
+    found = Scope(e.loops, e.sums, explicit(e.body, e.ranges))
+    assert found.text() == shown and same_everywhere(e, found)
