@@ -44,14 +44,25 @@ class Form:
     @cached_property
     def computed(self) -> tuple[Scope, ...]:
         """The scopes that are computed, outermost first, repeated where read again: inside of a vendor operator its operands alone."""
-        operands = {s: tuple(b for b in m.operands if isinstance(b, Scope)) for s, m in self.matches}
-        if all(set(inner) == set(nested(s)) for s, inner in operands.items()):
+        operands = self._operands
+        if operands is None:
             return walk(self.tree)
 
         def within(s: Scope) -> tuple[Scope, ...]:
             return (s, *(t for inner in operands.get(s, nested(s)) for t in within(inner)))
 
         return within(self.tree)
+
+    @cached_property
+    def parts(self) -> frozenset[Scope]:
+        """The scopes that are computed, each once."""
+        return frozenset((self.tree,)) | self.tree.inside if self._operands is None else frozenset(self.computed)
+
+    @cached_property
+    def _operands(self) -> dict[Scope, tuple[Scope, ...]] | None:
+        """The scopes that each operator reads; None where these are all that are read within it."""
+        found = {s: tuple(b for b in m.operands if isinstance(b, Scope)) for s, m in self.matches}
+        return None if all(set(inner) == set(nested(s)) for s, inner in found.items()) else found
 
     @property
     def derivation(self) -> Derivation:
@@ -139,7 +150,7 @@ def effort(form: Form) -> int:
 def spent(form: Form, inside: Set[Scope], weights: Weights) -> int:
     """What all scopes of a form cost but those `inside` others, in FLOPs; a generated reader reads through copies, which are then not made."""
     vendor = {s for s, _ in form.matches}
-    own = (s for s in dict.fromkeys(form.computed) if s not in inside)
+    own = form.parts - inside if inside else form.parts
     return sum(cost(s, s in vendor, weights) for s in own if s is form.tree or s in form.stored or not reads_through(s))
 
 

@@ -7,32 +7,45 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 from einnet.expr.nodes import Scope
 from einnet.search.forms import Form, after, substitute_child
 from einnet.search.groups import Base, Group, Kind, Member
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Way:
-    """A base of a member of a group, and a way for each of its openings. `key` is equal for equal ways, whatever led to the member."""
+    """A base of a member of a group, and a way for each of its openings. What most ways are never asked for is computed when they are."""
 
-    group: Group
-    member: Member
-    base: Base
-    inner: tuple[Way, ...]
-    cost: int
-    key: str
-    structure: tuple[str, ...]
-    kind: Kind
+    __slots__ = ("group", "member", "base", "inner", "cost", "_key", "_structure", "_kind")
+
+    def __init__(self, group: Group, member: Member, base: Base, inner: tuple[Way, ...], cost: int) -> None:
+        self.group, self.member, self.base, self.inner, self.cost = group, member, base, inner, cost
+        self._key = "" if inner else base.form.key
+        self._structure = None if inner else base.structure
+        self._kind = None if inner else base.kind
 
     @property
-    def order(self) -> tuple[int, str]:
-        """Cheapest first; the key makes the order one of content, not of discovery."""
-        return self.cost, self.key
+    def key(self) -> str:
+        """Equal for equal ways, whatever led to the member."""
+        if not self._key:
+            self._key = hashlib.blake2b("".join((self.base.form.key, *(w.key for w in self.inner))).encode(), digest_size=16).hexdigest()
+        return self._key
+
+    @property
+    def structure(self) -> tuple[str, ...]:
+        """What is computed, without what is read."""
+        if self._structure is None:
+            self._structure = tuple(sorted((*self.base.structure, *(part for w in self.inner for part in w.structure))))
+        return self._structure
+
+    @property
+    def kind(self) -> Kind:
+        """What its operators must share with others to be joined."""
+        if self._kind is None:
+            self._kind = tuple(sorted((*self.base.kind, *(part for w in self.inner for part in w.kind))))
+        return self._kind
 
 
 Combine = Callable[[Base, Mapping[Scope, Form]], Iterable[Base]]
@@ -87,13 +100,13 @@ class Ways:
         kept: dict[str, Way] = {}
         seen: dict[tuple[str, ...], int] = {}
         for end, order in ((most - most // 2, _by_cost), (most, _by_place)):
-            for _, way in sorted(ways, key=order):
+            for way in _sorted(ways, order):
                 if len(kept) >= end:
                     break
                 if way.key not in kept and seen.get(way.structure, 0) < self.few:
                     seen[way.structure] = seen.get(way.structure, 0) + 1
                     kept[way.key] = way
-        return sorted(kept.values(), key=lambda w: w.order)
+        return list(_sorted([(0, w) for w in kept.values()], _by_cost))
 
     def forget(self) -> None:
         """Groups have changed at depths that were asked for: what they depend on is to be looked at anew."""
@@ -112,21 +125,17 @@ class Ways:
     def _of_base(self, group: Group, member: Member, base: Base, left: int, most: int) -> Iterator[tuple[int, Way]]:
         """The cheapest combinations of a base with ways of its openings, best first, counted: `most` of them, and those that `combine` adds."""
         if not base.openings:
-            yield 0, Way(group, member, base, (), base.cost, base.form.key, base.structure, base.kind)
+            yield 0, Way(group, member, base, (), base.cost)
             return
         lists = [self.of(o.group, left) for o in base.openings]
         costs = [[w.cost - (0 if o.fed else w.base.spare) for w in found] for o, found in zip(base.openings, lists)]
         for place, places in enumerate(cheapest(costs, most)):
             inner = tuple(found[n] for found, n in zip(lists, places))
-            cost = base.cost + sum(c[n] for c, n in zip(costs, places))
-            key = hashlib.blake2b("".join((base.form.key, *(w.key for w in inner))).encode(), digest_size=16).hexdigest()
-            structure = tuple(sorted((*base.structure, *(part for w in inner for part in w.structure))))
-            kind = tuple(sorted((*base.kind, *(part for w in inner for part in w.kind))))
-            yield place, Way(group, member, base, inner, cost, key, structure, kind)
+            yield place, Way(group, member, base, inner, base.cost + sum(c[n] for c, n in zip(costs, places)))
         if self._combine and len(lists) > 1 and not self._late():
             for chosen in alike(lists):
                 for b in self._together(base, chosen, self._combine):
-                    yield 0, Way(group, member, b, (), b.cost, b.form.key, b.structure, b.kind)
+                    yield 0, Way(group, member, b, (), b.cost)
 
     def _together(self, base: Base, chosen: Sequence[Way], combine: Combine) -> list[Base]:
         """What `combine` makes of the base and these ways, once."""
@@ -155,12 +164,19 @@ def _first_of_kinds(ways: Iterable[Way]) -> dict[Kind, Way]:
     return found
 
 
-def _by_cost(way: tuple[int, Way]) -> tuple[int, str]:
-    return way[1].order
+def _sorted(ways: list[tuple[int, Way]], order: Callable[[tuple[int, Way]], tuple[int, ...]]) -> Iterator[Way]:
+    """The ways in an order, and those that are equal in it by their keys: so it is one of content, not of discovery."""
+    for _, alike in groupby(sorted(ways, key=order), key=order):
+        first, *others = (way for _, way in alike)
+        yield from sorted((first, *others), key=lambda w: w.key) if others else (first,)
 
 
-def _by_place(way: tuple[int, Way]) -> tuple[int, int, str]:
-    return way[0], *way[1].order
+def _by_cost(way: tuple[int, Way]) -> tuple[int, ...]:
+    return (way[1].cost,)
+
+
+def _by_place(way: tuple[int, Way]) -> tuple[int, ...]:
+    return way[0], way[1].cost
 
 
 def cheapest(costs: Sequence[Sequence[int]], most: int) -> Iterator[tuple[int, ...]]:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from einnet.derivation.facts import factors
 from einnet.derivation.moves.rule import Refused
 from einnet.derivation.rules.forced.merge import merge_read
-from einnet.derivation.rules.triangle import chooses
+from einnet.derivation.rules.triangle import chooses, selects
 from einnet.expr.index import Index, bounds, var
 from einnet.expr.nodes import (
     INF,
@@ -116,6 +116,15 @@ def running(e: Scope) -> Recurrence | None:
     return None
 
 
+@lru_cache(maxsize=1 << 14)
+def _may_choose(e: Scope) -> bool:
+    """A choice of regions stands in the body, or in what is merged into it to see a recurrence (see `opened`)."""
+    if selects(e.body):
+        return True
+    merged = ((r.base, inside) for r, inside in inner(e.body) if isinstance(r.base, Scope) and r.base.reduce == "sum")
+    return any(chooses(s) if inside else _may_choose(s) for s, inside in merged)
+
+
 def opened(e: Scope, sums: bool = True) -> Scope:
     """A sum with what it reads merged into it: masks, exponents and tables that are written as expressions, and products with `sums` of their own."""
     for r, inside in inner(e.body):
@@ -164,7 +173,7 @@ def unmasked(f: Body) -> Body:
 
 def recurrences(e: Scope, sums: bool = True) -> Iterator[Recurrence | Refused]:
     """The ways to see a sum as a recurrence, over what it reads merged into it (see `opened`)."""
-    if e.reduce != "sum" or not e.sums or not chooses(e):
+    if e.reduce != "sum" or not e.sums or not _may_choose(e):
         yield Refused("it is no sum, or of nothing that is 0 beyond a time")
         return
     whole = opened(e, sums)

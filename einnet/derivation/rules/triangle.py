@@ -45,11 +45,12 @@ def triangle(e: Scope) -> Iterator[Outcome]:
 @lru_cache(maxsize=1 << 14)
 def chooses(e: Scope) -> bool:
     """The scope, or one that it reads, has a choice of regions in its body."""
-    return _selects(e.body) or any(map(chooses, nested(e)))
+    return selects(e.body) or any(map(chooses, nested(e)))
 
 
-def _selects(body: Body) -> bool:
-    return isinstance(body, Select) or any(map(_selects, children(body)))
+def selects(body: Body) -> bool:
+    """The body has a choice of regions, outside of what it reads."""
+    return isinstance(body, Select) or any(map(selects, children(body)))
 
 
 def _blocks(i: Iter, count: int) -> list[Iter]:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import prod
 from typing import ClassVar, Self
 
+from einnet.derivation.checker.exact import apart
 from einnet.expr.index import Index, as_index, var
 from einnet.expr.nodes import Call, Const, Div, Iter, Read, Scope, fresh, indices, make_add, make_div, make_mul, substitute_body
 from einnet.expr.normal.inline import inline
@@ -104,6 +105,11 @@ def _operand(scope: Scope, greatest: Scope, axis: int) -> Value | None:
 
 
 def _equal(scope: Scope, other: Scope) -> bool:
+    """The two have one normal form, without what both read or as they are: what is a score is of no matter to a softmax, and may be large."""
+    return any(_alike(*pair) for pair in dict.fromkeys((apart(scope, other, numbers=True), (scope, other))))
+
+
+def _alike(scope: Scope, other: Scope) -> bool:
     try:
         return inline(scope).key == inline(other).key
     except OutOfReach:
