@@ -18,7 +18,7 @@ from einnet.search.groups import Base, Group, Kind, Member
 class Way:
     """A base of a member of a group, and a way for each of its openings. What most ways are never asked for is computed when they are."""
 
-    __slots__ = ("group", "member", "base", "inner", "cost", "_key", "_structure", "_kind")
+    __slots__ = ("_key", "_kind", "_structure", "base", "cost", "group", "inner", "member")
 
     def __init__(self, group: Group, member: Member, base: Base, inner: tuple[Way, ...], cost: int) -> None:
         self.group, self.member, self.base, self.inner, self.cost = group, member, base, inner, cost
