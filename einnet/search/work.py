@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations, starmap
 from math import prod
 
-from einnet.derivation.facts import has_values, is_transform
-from einnet.derivation.rules.transitions import running
-from einnet.expr.nodes import Add, Body, Call, Div, Mul, Read, Scope, children, is_weight, nested, reads, tensors, used_names, walk
+from einnet.derivation.facts import ONE, has_values, is_transform
+from einnet.derivation.rules.transitions import Recurrence, running
+from einnet.expr.nodes import Add, Body, Call, Div, Mul, Read, Scope, children, is_weight, make_mul, nested, reads, tensors, used_names, walk
 from einnet.instantiate.address import is_alias
 
 BYTES = 4
@@ -36,13 +37,32 @@ def flops(scope: Scope) -> int:
 def _own_flops(s: Scope) -> int:
     if is_transform(s):
         return 2 * prod(s.shape) * sum(i.extent for i in s.sums)
-    return _walked(s) * (operations(s.body) + (1 if s.sums else 0))
-
-
-def _walked(s: Scope) -> int:
-    """Points at which the body is evaluated: of a recurrence one for each time."""
+    if _is_apart(s):
+        return 0
     r = running(s)
-    return points(s) if r is None else prod(i.extent for i in (*s.loops, *r.sums))
+    if r is not None:
+        return prod(i.extent for i in (*s.loops, *r.sums)) * _advancing(r)
+    return points(s) * (operations(s.body) + (1 if s.sums else 0))
+
+
+def _advancing(r: Recurrence) -> int:
+    """Operations of a step of a recurrence: what comes in is added to what is left of the state, of which something is asked."""
+    asked, left, coming = ([f for f in factors if f != ONE] for factors in (r.asked, r.between, r.coming))
+    kept = sum(operations(make_mul(factors)) + 1 for factors in (asked, left) if factors)
+    return operations(make_mul(coming)) + 1 + kept
+
+
+def _is_apart(s: Scope) -> bool:
+    """Parts of a tensor put side by side: reads at the same places of scopes whose boxes have no point in common, so that nothing is added."""
+    args = s.body.args if isinstance(s.body, Add) and not s.sums else ()
+    parts = [a for a in args if isinstance(a, Read) and isinstance(a.base, Scope) and a.fill == 0]
+    return 0 < len(args) == len(parts) and all(starmap(_disjoint, combinations(parts, 2)))
+
+
+def _disjoint(a: Read, b: Read) -> bool:
+    """The boxes do not meet in a dimension along which both are read at one place."""
+    sides = zip(a.index, b.index, a.base.box, b.base.box)
+    return any(i == j and (own[1] <= other[0] or other[1] <= own[0]) for i, j, own, other in sides)
 
 
 def elements(scope: Scope) -> int:

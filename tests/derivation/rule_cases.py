@@ -684,7 +684,7 @@ CASES: dict[str, Cases] = {
                 "L[m<6,n<5] Σ[k<6] {L[m<6,k<6] select(k-m-3>=0, Y[m,k], 0)}[m,k]*N[k,n]",
                 "m in 2",
                 "L[m<6,n<5] {L[m<3,n<5] Σ[3<=k<6] {L[m<3,3<=k<6] select(k-m-3>=0, Y[m,k], 0)}[m,k]*N[k,n]}[m,n]"
-                " + {L[3<=m<6,n<5] Σ[k<1] {L[3<=m<6,k<1] select(-m-3>=0, Y[m,0], 0)}[m,0]*N[0,n]}[m,n]",
+                " + {L[3<=m<4,n<5] Σ[k<1] {L[3<=m<4,k<1] 0}[3,0]*N[0,n]}[m,n]",
             ),
             (
                 "L[m<8] max[k<8] select(m-k>=0, Y[m,k], -inf)",
@@ -709,12 +709,21 @@ CASES: dict[str, Cases] = {
                 "L[m<6,n<5] {L[m<3,n<5] Σ[k<3] select(m-k>=0, Y[m,k], 0)*{L[x<3] V[x] + 1}[k-1]*{L[x<3] V[x] + 1}[k]}[m,n] + {L[3<=m<6,n<5] "
                 "Σ[k<6] select(m-k>=0, Y[m,k], 0)*{L[x<3] V[x] + 1}[k-1]*{L[x<3] V[x] + 1}[k]}[m,n]",
             ),
+            (
+                "L[m<8,n<8] select(m-n>=0, {L[m<8,n<8] Σ[k<5] D[m,k]*B[n,k]}[m,n], 0)",
+                "m in 2",
+                "L[m<8,n<8] {L[m<4,n<4] select(m-n>=0, {L[m<4,n<4] Σ[k<5] D[m,k]*B[n,k]}[m,n], 0)}[m,n]"
+                " + {L[4<=m<8,n<8] select(m-n>=0, {L[4<=m<8,n<8] Σ[k<5] D[m,k]*B[n,k]}[m,n], 0)}[m,n]",
+            ),
         ),
         (
             ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "no row needs less"),
             ("L[m<8,c<5] Σ[k<8] {L[m<8,k<8] exp(Y[m,k] + select(m-k>=0, 0, -1))}[m,k]*D[k,c]", "no row needs less"),
             ("L[m<8] min[k<8] select(m-k>=0, Y[m,k], inf)", "no row needs less"),
             ("L[m<8] Σ[k<8] select(4-k>=0, Y[m,k], 0)", "no row needs less"),
+            ("L[m<8] select(4-m>=0, {L[m<8] Σ[k<5] D[m,k]}[m], 0) + Y[m,m]", "no row needs less"),
+            ("L[m<8,n<8] select(m-n>=0, Y[m,n], 0)", "no row needs less"),
+            ("L[m<8,n<8] select(m-n>=0, {L[m<8,n<8] Σ[k<8] select(m-k>=0 & k-m+1>=0, Y[m,k], 0)*Y[k,n]}[m,n], 0)", "the rows need a band"),
         ),
         10,
     ),

@@ -8,7 +8,7 @@ from einnet.expr.notation.text import parse
 from einnet.search.candidates import candidates
 from einnet.search.forms import Form, effort, plain
 from einnet.search.space import Options, Space
-from einnet.search.work import MACHINE, cost, in_one, streamed
+from einnet.search.work import MACHINE, cost, flops, in_one, streamed
 from tests.search.goldens import BAND, BAND_SUM, BANDS, LIMIT, MASKED, MASKS, ROOM, block_band, both_banded, matmuls
 from tests.search.test_space import OPERATORS, options
 
@@ -53,6 +53,34 @@ def test_blocks_of_masked_attention_are_among_the_first_to_be_made() -> None:
     forms = Space(Options(max_depth=6, states=LIMIT - ROOM)).forms(parse(MASKED.format(**sizes)))
     assert len(forms) > 100
     assert any(both_banded(f, sizes) for f in sorted(forms, key=effort)[:16])
+
+
+PARTS = "A : f32[8,5]\nL[m<8,n<5] {L[m<4,n<5] exp(A[m,n])}[m,n]"
+
+
+@pytest.mark.parametrize(
+    ("text", "operations"),
+    [
+        (f"{PARTS} + {{L[4<=m<8,n<5] exp(A[m,n])}}[m,n]", 40),
+        (f"{PARTS} + {{L[3<=m<8,n<5] exp(A[m,n])}}[m,n]", 20 + 25 + 40),
+        (f"{PARTS} + {{L[4<=m<8,n<5] exp(A[m,n])}}[7-m,n]", 20 + 20 + 40),
+        (f"{PARTS} + {{L[4<=m<8,n<5] exp(A[m,n])}}[m,n] + {{L[m<8,n<1] exp(A[m,n])}}[m,n]", 20 + 20 + 8 + 80),
+    ],
+)
+def test_parts_side_by_side_are_not_added(text: str, operations: int) -> None:
+    assert flops(parse(text)) == operations
+
+
+@pytest.mark.parametrize(
+    ("body", "operations"),
+    [("A[m,k]", 1), ("A[m,k]*B[k]", 2), ("A[m,k]*B[n]", 3), ("A[m,k]*exp(C[n] + (-1)*C[k])", 5)],
+    ids=["sum", "product", "asked", "decay"],
+)
+def test_a_step_of_a_recurrence_adds_what_comes_in(body: str, operations: int) -> None:
+    declared = "A : f32[4,64]\nB : f32[64]\nC : f32[64]\n"
+    whole = f"{declared}L[m<4,n<64] Σ[k<64] select(n-k>=0, {body}, 0)"
+    mask = f"{declared}L[m<4,n<64] Σ[k<64] {body}*{{L[k<64,n<64] select(n-k>=0, 1, 0)}}[k,n]"
+    assert [flops(parse(text)) for text in (whole, mask)] == [4 * 64 * operations] * 2
 
 
 @pytest.mark.parametrize("name", OPERATORS)

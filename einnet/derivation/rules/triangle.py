@@ -1,4 +1,4 @@
-"""triangle: where a mask leaves out more for some rows than for others, blocks of rows are reduced over no more than they need."""
+"""triangle: where a mask leaves out more for some rows than for others, blocks of rows are computed over no more than they need."""
 
 from __future__ import annotations
 
@@ -12,34 +12,46 @@ from einnet.derivation.rules.band import band_of, needed, tidy
 from einnet.expr.index import Index, Range, bounds
 from einnet.expr.nodes import Body, Iter, Read, Scope, Select, children, indices, make_add, map_reads, nested, neutral, reads
 
-PARTS = (2, 4)
-"""Blocks of rows that are tried."""
+MOST = 8
+"""Blocks of rows that are tried at most: 2, and twice as many as long as that leaves out more."""
 
-SHARE = 0.9
-"""Most of the points that may be left."""
+SHARE = 0.92
+"""Most of the points that may be left of those of half as many blocks."""
 
 
-@rule("triangle", order=70, guard="f is neutral beyond a bound that the row moves")
+@rule("triangle", order=70, guard="f is neutral beyond a bound that the row moves; where nothing is reduced, it is 0 there")
 def triangle(e: Scope) -> Iterator[Outcome]:
     """L[m<M] Σ[k<K] select(k <= m, f, 0) = {L[m<C] Σ[k<C] select(k <= m, f, 0)}[m] + {L[C<=m<M] Σ[k<K] select(k <= m, f, 0)}[m]
 
     Each block reduces, and reads of the scopes below, only what its rows need: what is masked for all of them is neither computed nor read, and a
-    mask that holds for all of them goes.
+    mask that holds for all of them goes. A block is no wider than where its rows are not 0, so that products under a mask are in blocks, too.
     """
-    if any(band_of(e, i) for i in e.sums):
+    if any(band_of(s, i) for s in ((e,) if e.sums else e.inside) for i in s.sums):
         yield Refused("the rows need a band, which is no wider for one than for another")
         return
     found = False
     for i in e.loops if chooses(e) else ():
-        whole = prod(k.extent for k in cropped(e).sums) * i.extent
-        for count in PARTS:
-            blocks = [cropped(replace(e, loops=tuple(b if k == i else k for k in e.loops))) for b in _blocks(i, count)]
-            left = sum(prod(k.extent for k in (*b.sums, b.loops[e.loops.index(i)])) for b in blocks)
-            if len(blocks) == count and left <= SHARE * whole:
-                found = True
-                yield Rewrite(Scope(e.loops, (), make_add(Read(b, indices(e.loops)) for b in blocks)), f"{i.name} in {count}")
+        left, count = reduced(cropped(e)), 2
+        while left and count <= MOST:
+            blocks = [cropped(narrow(replace(e, loops=tuple(b if k == i else k for k in e.loops)))) for b in _blocks(i, count)]
+            before, left = left, sum(map(reduced, blocks))
+            if len(blocks) < count or left > SHARE * before:
+                break
+            found = True
+            yield Rewrite(Scope(e.loops, (), make_add(Read(b, indices(e.loops)) for b in blocks)), f"{i.name} in {count}")
+            count *= 2
     if not found:
         yield Refused("no row needs less than another of what is reduced")
+
+
+def reduced(e: Scope) -> int:
+    """Points at which the scope is reduced; where it is not, those of what it reads."""
+    return prod(i.extent for i in (*e.loops, *e.sums)) if e.sums else sum(map(reduced, dict.fromkeys(nested(e))))
+
+
+def narrow(e: Scope) -> Scope:
+    """A sum over the part of its box beyond which it is 0, as every tensor is."""
+    return replace(e, loops=tuple(_needed_range(e, i) for i in e.loops)) if e.reduce == "sum" else e
 
 
 @lru_cache(maxsize=1 << 14)
