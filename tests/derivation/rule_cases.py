@@ -724,6 +724,7 @@ CASES: dict[str, Cases] = {
             ("L[m<8] select(4-m>=0, {L[m<8] Σ[k<5] D[m,k]}[m], 0) + Y[m,m]", "no row needs less"),
             ("L[m<8,n<8] select(m-n>=0, Y[m,n], 0)", "no row needs less"),
             ("L[m<8,n<8] select(m-n>=0, {L[m<8,n<8] Σ[k<8] select(m-k>=0 & k-m+1>=0, Y[m,k], 0)*Y[k,n]}[m,n], 0)", "the rows need a band"),
+            ("L[m<8,n<8] exp({L[m<8,n<8] Σ[k<5] D[m,k]*B[n,k]}[m,n] + select(m-n>=0 & n-m+1>=0, 0, -inf))", "the rows need a band"),
         ),
         10,
     ),

@@ -26,7 +26,7 @@ def triangle(e: Scope) -> Iterator[Outcome]:
     Each block reduces, and reads of the scopes below, only what its rows need: what is masked for all of them is neither computed nor read, and a
     mask that holds for all of them goes. A block is no wider than where its rows are not 0, so that products under a mask are in blocks, too.
     """
-    if any(band_of(s, i) for s in ((e,) if e.sums else e.inside) for i in s.sums):
+    if any(map(along_band, (e,) if e.sums else (e, *e.inside))):
         yield Refused("the rows need a band, which is no wider for one than for another")
         return
     found = False
@@ -52,6 +52,17 @@ def reduced(e: Scope) -> int:
 def narrow(e: Scope) -> Scope:
     """A sum over the part of its box beyond which it is 0, as every tensor is."""
     return replace(e, loops=tuple(_needed_range(e, i) for i in e.loops)) if e.reduce == "sum" else e
+
+
+def along_band(e: Scope) -> bool:
+    """What is not neutral lies in a band: of a reduction, or of a loop that others bound on both sides."""
+    return any(band_of(e, i) for i in e.sums) or (e.reduce == "sum" and any(_bounded(e, i) for i in e.loops))
+
+
+@lru_cache(maxsize=1 << 13)
+def _bounded(e: Scope, i: Iter) -> bool:
+    conds = (c.index for c in needed(e.body, 0, i.name, e.ranges) if not c.equal and len(c.index.names()) > 1)
+    return {ix.coefficient(i.name) > 0 for ix in conds if ix.coefficient(i.name)} == {True, False}
 
 
 @lru_cache(maxsize=1 << 14)
