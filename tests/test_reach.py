@@ -22,7 +22,7 @@ QUICK = (
     "two_weights_bias", "matrix_matrix_vector", "chain_of_six", "low_rank_adapter", "two_products_of_one_right", "layer_divided_summed_scaled",
     "layer_summed_then_functions", "trace_of_product", "kronecker", "diagonal_times_matrix", "block_diagonal_weights", "all_ones_weights",
     "scaled_without_softmax", "features_with_normaliser", "point_conv_bias_then_global_pool", "two_point_convs", "nearest_then_point_conv",
-    "box_filter", "plain_product",
+    "box_filter", "plain_product", "lower_scores", "masked_scores", "values_of_what_follows", "values_of_a_band", "grouped_linear_attention",
 )  # fmt: skip
 
 

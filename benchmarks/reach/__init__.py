@@ -2,7 +2,8 @@
 
 from benchmarks.reach.attention import ATTENTION
 from benchmarks.reach.linear import CHAINS, REDUCED, STRUCTURED
+from benchmarks.reach.masks import MASKS
 from benchmarks.reach.planes import PLANES
 from benchmarks.reach.probes import Probe
 
-PROBES: tuple[Probe, ...] = (*CHAINS, *REDUCED, *STRUCTURED, *ATTENTION, *PLANES)
+PROBES: tuple[Probe, ...] = (*CHAINS, *REDUCED, *STRUCTURED, *ATTENTION, *PLANES, *MASKS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import overload
 
 from einnet.expr.nodes import Read, Scope, map_leaves, nested
 from einnet.late import Late
@@ -30,6 +32,58 @@ class Step:
     def below(self, prefix: Path) -> Step:
         """The same step in a larger expression."""
         return Step(self.rule, self.parameters, self.before, self.after, (*prefix, *self.path), self.kind, self.bound)
+
+
+class Steps(Sequence[Step]):
+    """Steps of several sequences, one after the other, put together when they are asked for: few of the forms that a search makes are looked at."""
+
+    __slots__ = ("_all", "_kinds", "_parts")
+
+    def __init__(self, *parts: Iterable[Step]) -> None:
+        self._parts = parts
+        self._all: tuple[Step, ...] | None = None
+        self._kinds: frozenset[str] | None = None
+
+    @property
+    def all(self) -> tuple[Step, ...]:
+        if self._all is None:
+            self._all = tuple(chain.from_iterable(self._parts))
+            self._parts = (self._all,)
+        return self._all
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The numerical classes of the steps."""
+        if self._kinds is None:
+            self._kinds = frozenset[str]().union(*map(kinds_of, self._parts))
+        return self._kinds
+
+    def __iter__(self) -> Iterator[Step]:
+        return chain.from_iterable(self._parts) if self._all is None else iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @overload
+    def __getitem__(self, place: int) -> Step: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Step, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Step | tuple[Step, ...]:
+        return self.all[place]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (Steps, tuple)) and self.all == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self.all)
+
+
+def kinds_of(steps: Iterable[Step]) -> frozenset[str]:
+    """The numerical classes of steps, which are put together for that no more than they were."""
+    found = getattr(steps, "kinds", None)
+    return found if isinstance(found, frozenset) else frozenset(s.kind for s in steps)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

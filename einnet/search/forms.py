@@ -10,7 +10,7 @@ from einnet.derivation.facts import is_copy
 from einnet.derivation.markup import derivation_html
 from einnet.derivation.normalise import normalise
 from einnet.derivation.rules.join import exchanged
-from einnet.derivation.steps import Derivation, Step
+from einnet.derivation.steps import Derivation, Step, Steps, kinds_of
 from einnet.expr.nodes import Read, Scope, nested, walk
 from einnet.expr.notation.markup import wrapped
 from einnet.expr.notation.picture import svg
@@ -29,7 +29,7 @@ class Form:
     start: Scope
     tree: Scope
     matches: Matches
-    steps: tuple[Step, ...]
+    steps: Sequence[Step]
 
     @cached_property
     def key(self) -> str:
@@ -66,7 +66,7 @@ class Form:
 
     @property
     def derivation(self) -> Derivation:
-        return Derivation(self.start, self.steps)
+        return Derivation(self.start, tuple(self.steps))
 
     def __repr__(self) -> str:
         return f"<form {self}>"
@@ -97,14 +97,30 @@ def converged_form(scope: Scope, found: Converged) -> Form:
 
 def after(step: Sequence[Step], start: Scope, form: Form) -> Form:
     """A form of the expression that `step` leads to, as a form of `start`."""
-    return Form(start, form.tree, form.matches, (*step, *form.steps))
+    return Form(start, form.tree, form.matches, Steps(step, form.steps) if step else form.steps)
 
 
 def substitute_child(form: Form, child: Scope, inner: Form) -> Form:
     """Compute the scope `child`, wherever the tree reads it, by `inner`; copies at the seam are merged away."""
     tree, matches, more = _substituted(form.tree, form.matches, child, inner.tree, inner.matches)
-    below = [s.below(path) for path in occurrences(form.tree, child) for s in inner.steps] if inner.steps else ()
-    return Form(form.start, tree, matches, (*form.steps, *below, *more))
+    return Form(form.start, tree, matches, Steps(form.steps, Below(form.tree, child, inner.steps), more))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Below:
+    """Steps of a scope, wherever a tree reads it."""
+
+    tree: Scope
+    scope: Scope
+    steps: Sequence[Step]
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The numerical classes of the steps."""
+        return kinds_of(self.steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        return (s.below(path) for path in occurrences(self.tree, self.scope) for s in self.steps)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -19,7 +19,7 @@ from einnet.derivation.facts import is_copy
 from einnet.derivation.moves.rule import Refused, Rewrite, Rule
 from einnet.derivation.normalise import normalise
 from einnet.derivation.rules import EXPLORED, FORCED, RULES
-from einnet.derivation.steps import Step
+from einnet.derivation.steps import Step, kinds_of
 from einnet.expr.nodes import Scope, is_weight, nested, walk
 from einnet.instantiate.matching.types import Table
 from einnet.instantiate.registry import TABLES
@@ -175,7 +175,7 @@ class Space:
 
     def allowed(self, steps: Iterable[Step]) -> bool:
         """All steps are of the numerical classes that the options allow."""
-        return all(s.kind in self.options.kinds for s in steps)
+        return kinds_of(steps) <= set(self.options.kinds)
 
     def worth(self, scope: Scope) -> bool:
         """Exploring can pay: the scope computes much for what it moves, or reads what another one reduces, and is no algorithm's transform.

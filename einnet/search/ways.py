@@ -64,6 +64,7 @@ class Ways:
     ) -> None:  # fmt: skip
         self.most, self.few, self._only, self._combine, self._late = most, few, only, combine, late
         self._known: dict[tuple[int, int], list[Way]] = {}
+        self._hasty: dict[tuple[int, int], list[Way]] = {}
         self._states: dict[tuple[Group, int], int] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
         self._built: dict[tuple[Group, str], Form] = {}
@@ -72,9 +73,10 @@ class Ways:
     def of(self, group: Group, left: int, most: int | None = None) -> list[Way]:
         """The ways that derivations of at most `left` explorative steps reach: a few of every structure, cheapest first."""
         key = self._state(group, left), self.most if most is None else most
-        found = self._known.get(key)
+        found = self._known.get(key) or self._hasty.get(key)
         if found is None:
-            found = self._known[key] = self._best(list(self._of_group(group, left, key[1])), key[1])
+            found = self._best(list(self._of_group(group, left, key[1])), key[1])
+            (self._hasty if self._late() else self._known)[key] = found
         return found
 
     def _state(self, group: Group, left: int) -> int:
@@ -109,8 +111,9 @@ class Ways:
         return list(_sorted([(0, w) for w in kept.values()], _by_cost))
 
     def forget(self) -> None:
-        """Groups have changed at depths that were asked for: what they depend on is to be looked at anew."""
+        """Groups have changed at depths that were asked for: what they depend on is to be looked at anew, and what was found too late to combine."""
         self._states.clear()
+        self._hasty.clear()
 
     def form(self, way: Way) -> Form:
         """The expression that a way stands for, with its derivation from the group's scope."""

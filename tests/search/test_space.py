@@ -12,13 +12,15 @@ import pytest
 
 from einnet.derivation.checker.check import check
 from einnet.derivation.rules import EXPLORED, FORCED
-from einnet.expr.nodes import Scope, used_names, walk
+from einnet.derivation.steps import Step, Steps, kinds_of
+from einnet.expr.nodes import Scope, nested, used_names, walk
 from einnet.expr.notation.text import parse
 from einnet.instantiate.registry import TABLES
 from einnet.search.bases import converged_forms
-from einnet.search.forms import Form
+from einnet.search.forms import Below, Form
 from einnet.search.space import Options, Space
 from einnet.search.together import joined_operators
+from einnet.search.ways import Ways
 
 OPERATORS = {
     "conv3x3": "A : f32[57,43,5]\nK : weight f32[3,3,5,8]\nL[h<57,w<43,f<8] Σ[c<5,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]",
@@ -253,6 +255,42 @@ def test_groups_that_have_not_grown_keep_their_ways() -> None:
     ways.forget()
     assert ways.of(root.group, depth) is before
     assert len(ways.of(root.group, 0)) < len(before)
+
+
+def test_what_was_found_late_is_combined_when_there_is_time_again() -> None:
+    """Operators are joined only as long as there is time: a budget that ends before that takes nothing from a longer one."""
+    scope = parse(
+        "x : f32[64,48]\nP : weight f32[48,40]\nQ : weight f32[48,40]\n"
+        "L[m<64,n<40] {L[m<64,n<40] Σ[k<48] x[m,k]*P[k,n]}[m,n]*{L[m<64,n<40] Σ[k<48] x[m,k]*Q[k,n]}[m,n]"
+    )
+    space = Space(options(0))
+    assert any(s.rule == "join" for f in space.forms(scope) for s in f.steps)
+    (root,) = space.roots.values()
+    clock = {"late": True}
+    ways = Ways(256, 3, combine=space._together, late=lambda: clock["late"])
+    hasty = ways.of(root.group, 0)
+    assert ways.of(root.group, 0) is hasty
+    clock["late"] = False
+    ways.forget()
+    assert len(ways.of(root.group, 0)) > len(hasty)
+
+
+def test_steps_are_put_together_when_they_are_asked_for() -> None:
+    scope = parse("x : f32[8]\nL[i<8] x[i]")
+    first, second = (Step(name, "", scope, scope, (), kind) for name, kind in (("one", "exact"), ("other", "reassociation")))
+    made = Steps((first,), Steps((second,), ()), [first])
+    assert kinds_of(made) == {"exact", "reassociation"} and kinds_of(()) == frozenset()
+    assert made == (first, second, first) and hash(made) == hash((first, second, first))
+    assert [*made] == [*made] and len(made) == 3 and made[1] == second and made[1:] == (second, first)
+    assert made != Steps((first,)) and kinds_of(made) == {"exact", "reassociation"}
+
+
+def test_steps_of_what_is_read_stand_where_it_is_read() -> None:
+    inner = "{L[i<8] Σ[k<4] x[i,k]}"
+    scope = parse(f"x : f32[8,4]\nL[i<8] {inner}[i]*{inner}[7-i] + {{L[i<8] exp({inner}[i])}}[i]")
+    child = nested(scope)[0]
+    step = Step("one", "", child, child, (3,))
+    assert [s.path for s in Below(scope, child, (step,))] == [(0, 3), (1, 3), (2, 0, 3)]
 
 
 def test_what_is_read_and_has_grown_gives_new_ways() -> None:

@@ -238,7 +238,9 @@ def decided(body: Body, ranges: dict[str, Range]) -> Body:
     """Without conditions that hold everywhere."""
     body = map_indices(body, lambda ix: simplify(ix, ranges))
     args = children(body)
-    body = rebuild(body, tuple(decided(a, ranges) for a in args)) if args else body
+    new = tuple(decided(a, ranges) for a in args)
+    changed = isinstance(body, Div) or any(a is not b for a, b in zip(args, new))
+    body = rebuild(body, new) if changed else body
     if not isinstance(body, Select):
         return body
     left = tuple(c for c in body.conds if not _holds(c, ranges))

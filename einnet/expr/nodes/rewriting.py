@@ -65,10 +65,13 @@ def map_indices(body: Body, f: Callable[[Index], Index]) -> Body:
         case Read(base, index, fill):
             new = tuple(f(i) for i in index)
             return body if new == index else Read(base, new, fill)
-        case Val(index):
-            return Val(f(index))
+        case Val(value):
+            own = f(value)
+            return body if own == value else Val(own)
         case Select(conds, then, other):
-            return Select(tuple(Cond(f(c.index), c.equal) for c in conds), map_indices(then, f), map_indices(other, f))
+            asked = tuple(Cond(f(c.index), c.equal) for c in conds)
+            parts = map_indices(then, f), map_indices(other, f)
+            return body if asked == conds and parts[0] is then and parts[1] is other else Select(asked, *parts)
         case Const():
             return body
     args = children(body)

@@ -82,14 +82,16 @@ def simplify_body(body: Body) -> Body:
     """Constants and neutral elements, bottom up."""
     args = children(body)
     if args:
-        body = rebuild(body, tuple(simplify_body(a) for a in args))
+        new = tuple(simplify_body(a) for a in args)
+        changed = isinstance(body, Div) or any(a is not b for a, b in zip(args, new))  # to make a quotient of numbers is to compute it
+        body = rebuild(body, new) if changed else body
     match body:
         case Val(index) if index.is_const and index.den == 1:
             return Const(Fraction(index.const))
         case Add(args):
-            return _sum(args)
+            return body if _is_plain(args, Add) else _sum(args)
         case Mul(args):
-            return _product(args)
+            return body if _is_plain(args, Mul) else _product(args)
         case Div(num, Const(v)) if v == 1:
             return num
         case Call(name, (Call(inner, _) as arg,)) if name == inner and name in ("relu", "abs", "floor", "ceil", "round", "sign"):
@@ -109,6 +111,11 @@ def _select(body: Select, conds: tuple[Cond, ...], then: Body, other: Body) -> B
         return other
     rest = tuple(c for c in conds if c not in known)
     return then if not rest else Select(rest, then, other) if len(rest) < len(conds) else body
+
+
+def _is_plain(args: tuple[Body, ...], flat: type[Add] | type[Mul]) -> bool:
+    """There is nothing to flatten and no number to fold."""
+    return len(args) > 1 and not any(isinstance(a, (flat, Const)) for a in args)
 
 
 def _sum(args: tuple[Body, ...]) -> Body:
