@@ -82,6 +82,22 @@ def test_every_stage_is_computed_once() -> None:
             assert sizes == [3 * 32 * 2 * 8 * 8]
 
 
+@pytest.mark.parametrize("across", [False, True])
+def test_what_stands_two_sums_further_in_is_computed_once(across: bool) -> None:
+    """The innermost sum has no k: blocks inside of a loop over k would compute it eight times."""
+    first = "{L[m<32,c<8,j<8] Σ[n<8] X[m,8*c+n]*A[j,n]}"
+    second = f"{{L[m<32,j<8,k<8] Σ[c<8] {first}[m,c,j]*B[k,c]}}"
+    scope = parse(
+        "X : f32[32,64]\nA : weight f32[8,8]\nB : weight f32[8,8]\nC : weight f32[8,8]\n"
+        f"L[m<32,k<8,h<8] Σ[j<8] {second}[m,j,k]*C[h,j]"
+    )
+    (blocks,) = rows(nest_of(scope), across)
+    steps = prod(i.extent for i in (*blocks.around, *blocks.blocks))
+    sizes = [steps * prod(i.extent for i in fill.nest.loops) for fill in blocks.steps if fill.array.startswith("rows")]
+    assert sizes == [32 * 8 * 8] * 2
+    check([dense(scope)])
+
+
 def test_places_between_those_that_are_read_are_not() -> None:
     """Where every other number is read, those between may be no numbers of the operand."""
     apart = parse(
