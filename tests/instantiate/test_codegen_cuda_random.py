@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 pytest.importorskip("tvm")
 
-from einnet.expr.nodes import Scope
+from einnet.expr.nodes import Iter, Mul, Scope, Tensor, read
+from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.codegen.cuda.emit import CudaOperator, lower_cuda
 from einnet.instantiate.codegen.resolve import OUT
@@ -54,3 +56,20 @@ def test_scopes_longer_than_a_warp(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strategies, "TENSORS", LARGE)
     monkeypatch.setattr(strategies, "random_iterators", iterators)
     check_text(drawn(3000, 7))
+
+
+MATRIX = Tensor("C", (4, 4), values=tuple(Fraction(v) for v in (1, 0, -1, 0, 0, 0, 0, 0, 0, -1, 2, 0, 0, 1, 0, -1)))
+TRANSFORM = Scope(
+    (Iter("p", 0, 4), Iter("q", 0, 4), Iter("f", 0, 40)), (Iter("i", 0, 4), Iter("j", 0, 4)),
+    Mul((read(MATRIX, "p", "i"), read(MATRIX, "q", "j"), read(Tensor("D", (4, 4, 40)), "i", "j", "f"))),
+)  # fmt: skip
+FORMS = (
+    "A : f32[40,50]\nL[i<40,j<50] A[i,j]*{L[i<40] Σ[k<50] A[i,k]}[i] + {L[j<50] Σ[k<40] A[k,j]}[j]",
+    "A : f32[41,23]\nB : f32[23,29]\nR : f32[41,29]\nL[m<41,n<29] relu({L[m<41,n<29] Σ[k<23] A[m,k]*B[k,n]}[m,n] + R[m,n])",
+    "A : f32[17,600]\nB : f32[40,600]\nL[m<17,n<40] Σ[k<600] A[m,k]*B[n,k]", "A : f32[19,5]\nL[i<19,j<5] A[i,j] + {L[i<19] Σ[k<0] A[i,k]}[i]",
+)
+
+
+def test_forms_of_grids() -> None:
+    """Values stored between kernels, what is done with a sum, sums that lanes share, sums over nothing, and known matrices with rows of 0."""
+    check_text([(n, scope) for n, scope in enumerate((TRANSFORM, *map(parse, FORMS)))])

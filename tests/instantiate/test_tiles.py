@@ -12,11 +12,11 @@ from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cuda import blocks
 from einnet.instantiate.codegen.cuda.emit import CudaOperator, lower_cuda
 from einnet.instantiate.codegen.cuda.footprint import footprint, turns
-from einnet.instantiate.codegen.cuda.reduction_nest import contraction
+from einnet.instantiate.codegen.cuda.reduction_nest import SUM, contraction
 from einnet.instantiate.codegen.cuda.staging import staged
 from einnet.instantiate.codegen.cuda.tile_search import TileSearch, tile
 from einnet.instantiate.codegen.cuda.tiling import Tile, distinct
-from einnet.instantiate.codegen.ir import Load, Nest, walk
+from einnet.instantiate.codegen.ir import Load, Nest, Reduce, walk
 from einnet.instantiate.codegen.resolve import OUT, resolve
 from einnet.instantiate.kernels import EOperator, dense_view
 from einnet.runtime.cuda import shim
@@ -131,6 +131,14 @@ def test_in_place_every_element_is_written_once():
     arrays = {f"operand {i}": out if n == "R" else given[n] for i, (n, _) in enumerate(op.operands)}
     run(library([made]), made, {**arrays, OUT: out})
     np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("name", ["few channels", "residual", "rows"])
+def test_what_is_around_a_sum_does_not_hold_it(name):
+    found = contraction(nest_of(case(name)))
+    assert found is not None
+    reduce, rest = found
+    assert SUM in walk(rest) and not any(isinstance(e, Reduce) for e in walk(rest)) and isinstance(reduce, Reduce)
 
 
 @pytest.mark.parametrize("text", [

@@ -1,6 +1,6 @@
 """How the threads of a device share out a nest around one reduction: tiles of elements in a thread's registers, and of operands in a block's memory.
 
-Sizes of a tile, and the figures of the device by which tiles are compared; `tilesearch` chooses.
+Sizes of a tile, and the figures of the device by which tiles are compared; `tile_search` chooses.
 """
 
 from __future__ import annotations
