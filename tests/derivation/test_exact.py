@@ -175,3 +175,13 @@ def test_what_is_not_cut_is_what_it_was() -> None:
     one, other = (parse(f"{DECLARED}L[h<8] {{L[h<8] 1/u[h]}}[h]*w[h] + {body}") for body in ("v[h]", "w[h]"))
     assert apart(one, other, numbers=True) == (one, other)
     assert [type(r.base).__name__ for r in reads(apart(one, other)[0].body)][:1] == ["Tensor"]
+
+
+def test_a_maximum_of_windows_that_have_an_element_is_cut_away() -> None:
+    """It is a number wherever it is read, though what lies beyond is -inf: a step beside it is proven without it."""
+    declared = "X : f32[9,12]\nW : f32[3]\n"
+    pooled = "{L[i<9,h<6] max[r<2] {L[i<9,h<12] relu(X[i,h]+1)}[i,2*h+r]|-inf}"
+    one, other = (parse(declared + text.format(pooled)) for text in ("L[i<9,h<4] Σ[s<3] {}[i,h+s]*W[s]", "L[i<9,h<4] Σ[s<3] {}[i,h+2-s]*W[2-s]"))
+    cut = apart(one, other, numbers=True)
+    assert all(not s.nested for s in cut)
+    assert check_equal(*cut).method == "inline"

@@ -130,8 +130,8 @@ def _finite_where(body: Body) -> tuple[Cond, ...] | None:
         case Select(conds, then, _):
             inner = _finite_where(then)
             return None if inner is None else (*conds, *inner)
-        case Read(Tensor() as base, index, _):
-            ends = ((Index(e.terms, e.const), e.den, n) for e, n in zip(index, base.shape, strict=True))
+        case Read(base, index, _) if isinstance(base, Tensor) or _state_of(base) == FINITE:
+            ends = ((Index(e.terms, e.const) - lo * e.den, e.den, hi - lo) for e, (lo, hi) in zip(index, base.box, strict=True))
             return tuple(c for e, d, n in ends for c in (Cond(e), Cond((n - 1) * d - e), *((Cond(e % d, True),) if d > 1 else ())))
     return () if state(body) == FINITE else None
 
