@@ -68,9 +68,16 @@ class Assembly:
         for kernel in build.kernels:
             for t in tensors(kernel.scope).values() if isinstance(kernel, EOperator) else ():
                 if t.values is not None:
-                    found[t.name] = f"{t.name}_values"
-                    self.constants[found[t.name]] = np.array([float(v) for v in t.values], dtype=np.float32)
+                    found[t.name] = self.table(t.name, np.array([float(v) for v in t.values], dtype=np.float32))
         return found
+
+    def table(self, name: str, values: np.ndarray) -> str:
+        """The constant buffer that holds a table: one for all that are alike, another one for tables of that name with other values."""
+        place = f"{name}_values"
+        while place in self.constants and not np.array_equal(self.constants[place], values):
+            place += "_"
+        self.constants[place] = values
+        return place
 
     def weight(self, scope: Scope, names: Mapping[str, str]) -> str:
         """The constant buffer with a weight-only scope's value, computed now, once for all its users."""
