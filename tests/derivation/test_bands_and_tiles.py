@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from einnet.derivation.moves.rule import Rewrite
 from einnet.derivation.rules.band import band_of
 from einnet.derivation.rules.tile import sizes
+from einnet.derivation.rules.triangle import triangle
 from einnet.expr.index import value
 from einnet.expr.nodes import Iter
 from einnet.expr.notation.text import parse
@@ -52,3 +54,11 @@ def test_the_narrowest_band_counts_and_a_band_as_wide_as_the_range_is_none() -> 
 def test_sizes_of_tiles(loop: int, window: int, tried: list[int]) -> None:
     """Powers of two from four on, no longer than the window and shorter than the loop: the four largest."""
     assert sizes(Iter("m", 3, 3 + loop), Iter("w", -2, window - 2)) == tried
+
+
+def test_a_triangle_is_cut_in_twice_as_many_blocks_as_long_as_that_leaves_out_more() -> None:
+    """Of 36 sixty-fourths that eight blocks leave, sixteen would leave 34: less than 8 % less. Rows with one term more than others are not worth blocks."""
+    declared = "Y : f32[64,64]\nL[m<64] Σ[k<64] "
+    found = [o.parameters for o in triangle(parse(f"{declared}select(m-k>=0, Y[m,k], 0)")) if isinstance(o, Rewrite)]
+    assert found == ["m in 2", "m in 4", "m in 8"]
+    assert not [o for o in triangle(parse(f"{declared}select(m+60-k>=0, Y[m,k], 0)")) if isinstance(o, Rewrite)]
