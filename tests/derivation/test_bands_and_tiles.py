@@ -57,7 +57,7 @@ def test_sizes_of_tiles(loop: int, window: int, tried: list[int]) -> None:
 
 
 def test_a_triangle_is_cut_in_twice_as_many_blocks_as_long_as_that_leaves_out_more() -> None:
-    """Of 36 sixty-fourths that eight blocks leave, sixteen would leave 34: less than 8 % less. Rows with one term more than others are not worth blocks."""
+    """Eight blocks leave 36 of 64 parts and sixteen would leave 34, which is not 8 % less. A corner is not worth blocks."""
     declared = "Y : f32[64,64]\nL[m<64] Σ[k<64] "
     found = [o.parameters for o in triangle(parse(f"{declared}select(m-k>=0, Y[m,k], 0)")) if isinstance(o, Rewrite)]
     assert found == ["m in 2", "m in 4", "m in 8"]
