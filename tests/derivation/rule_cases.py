@@ -349,6 +349,12 @@ CASES: dict[str, Cases] = {
                 "n<2",
                 "L[n<6] {L[n<2] max[k<6] M[n-2,k]|-inf}[n] + {L[2<=n<6] max[k<6] M[n-2,k]|-inf}[n]",
             ),
+            (
+                "L[m<4,n<7] Σ[k<6] M[m,k]*{L[k<6,n<8] N[k,n] + R[k,n-5]}[k,n+1]",
+                "n<4",
+                "L[m<4,n<7] {L[m<4,n<4] Σ[k<6] M[m,k]*{L[k<6,n<8] N[k,n] + R[k,n-5]}[k,n+1]}[m,n] + {L[m<4,4<=n<7] Σ[k<6] M[m,k]*{L[k<6,n<8] "
+                "N[k,n] + R[k,n-5]}[k,n+1]}[m,n]",
+            ),
         ),
         (
             ("L[m<4,n<8] N[m,n] + R[m,n-5]", "nothing is reduced"),
@@ -809,6 +815,7 @@ CASES: dict[str, Cases] = {
                 "t=2*p-r",
                 "L[h<4] Σ[-2<=t<5] V[h+t]*{L[-2<=t<5] Σ[r<3,p<3] select(t+r-2*p==0, w3[r]*w3[p], 0)}[t]",
             ),
+            ("L[h<5] Σ[r<3,p<3] w3[r]*V[h+r+p-1]", "t=r+p", "L[h<5] Σ[t<5] V[h+t-1]*{L[t<5] Σ[r<3,p<3] select(t-r-p==0, w3[r], 0)}[t]"),
         ),
         (
             ("L[h<5] Σ[r<3] V[h+r]*w3[r]", "reach fewer places than there are"),
