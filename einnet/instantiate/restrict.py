@@ -20,7 +20,8 @@ def restricted(scope: Scope, position: int, count: int, part: int = 0) -> tuple[
     """The scope over one of `count` parts of a loop, reading tensors as small as that, and the dimension in which each of them is.
 
     The loop runs from 0 again; where its value counts, in a condition, it is what it was, and conditions that always hold in this part are
-    gone. Raises Undivided where the loop stands anywhere but alone in one dimension of a read.
+    gone. Tables that belong to the expression stay whole: a part reads its own rows of them. Raises Undivided where the loop stands anywhere but
+    alone in one dimension of another read.
     """
     loop = scope.loops[position]
     if loop.lo or loop.extent % count:
@@ -38,6 +39,8 @@ def restricted(scope: Scope, position: int, count: int, part: int = 0) -> tuple[
         if not where:
             plain.update(t for t in tensors_of(r))
             return r
+        if isinstance(r.base, Tensor) and r.base.values is not None:
+            return replace(r, index=tuple(substitute(e, {loop.name: var(loop.name) + part * length}) for e in r.index))
         if len(where) > 1 or r.index[where[0]] != var(loop.name) or r.base.box[where[0]] != loop.range:
             raise Undivided(f"{loop.name} does not stand alone in {r}")
         if isinstance(r.base, Scope):

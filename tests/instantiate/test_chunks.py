@@ -155,6 +155,26 @@ def test_nested_scopes_are_restricted() -> None:
     assert dims == {"A": 0}
 
 
+TABLES = """T : weight f32[4,3] = [1,2,3,4,5,6,7,8,9,10,11,12]
+A : f32[4,3]
+L[p<4,i<3] Σ[k<3] T[p,k]*A[p,i]*{L[q<4] Σ[j<3] T[q,j]*A[q,j]}[p]"""
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_part_reads_its_rows_of_a_table(count: int) -> None:
+    """A table's numbers belong to the expression: it is not cut as what a buffer holds is, and all parts read the same one."""
+    whole = parse(TABLES)
+    values = integers(whole)
+    wanted, rows = evaluate(whole, values), 4 // count
+    for part in range(count):
+        small, dims = restricted(whole, 0, count, part)
+        assert dims == {"A": 0} and tensors(small)["T"] == tensors(whole)["T"]
+        own = slice(part * rows, part * rows + rows)
+        np.testing.assert_array_equal(evaluate(small, {"A": values["A"][own]}), wanted[own])
+        again = restricted(small, 0, rows)[0]
+        np.testing.assert_array_equal(evaluate(again, {"A": values["A"][own][:1]}), wanted[own][:1])
+
+
 def test_where_the_value_of_the_loop_counts_it_is_what_it_was() -> None:
     scope = parse("A : f32[6]\nL[n<6] select(n-3>=0, A[n]*val(n), 0)")
     assert [restricted(scope, 0, 3, part)[0].text() for part in range(3)] == [
