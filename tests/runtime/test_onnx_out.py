@@ -15,6 +15,7 @@ from einnet.expr.nodes import Scope, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Matmul, Plan, Post, View, dense_view
 from einnet.runtime.onnx.buffers import row_length
 from einnet.runtime.onnx.model import export
@@ -297,7 +298,7 @@ def by_default(name: str, depth: int) -> bool:
 def test_programs(name: str, depth: int) -> None:
     """Some candidate of every subprogram, chosen by chance: the whole model gives what it gave."""
     model = {"with_opaque": with_opaque, "two_outputs": two_outputs}[name]() if name not in TINY else tiny(name)
-    program = load(model)
+    program = prepare(load(model))
     rng = Random(depth)
     options = Options(max_depth=depth, states=30)
     plan = plan_of_any(program, options, lambda forms: rng.choice(candidates(forms, lambda kernels: [1.0] * len(kernels))))
