@@ -407,6 +407,13 @@ CASES: dict[str, Cases] = {
                 "(-1)*{L[m<4] {L[b<2,m<4] max[k<6] {L[b<2,m<4,k<6] {L[b<1,m<4,k<6] M[m,k]}[b,m,k] + "
                 "{L[b<1,m<4,k<6] O[m,k]}[b-1,m,k]}[b,m,k]}[1,m]}[m]",
             ),
+            (
+                "L[m<4,a<2,n<5] {L[m<4,a<2,b<3] Σ[k<6] M[m,k]*T[3*a+b,k]}[m,a,n-1]*{L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n]",
+                "scopes=1,2 along=a*b+n",
+                "L[m<4,a<2,n<5] {L[m<4,a<2,b<3] {L[m<4,n'<11] Σ[k<6] M[m,k]*{L[n'<11,k<6] {L[n'<6,k<6] T[n',k]}[n',k] + N[k,n'-6]}[n',k]}"
+                "[m,3*a+b]}[m,a,n-1]*{L[m<4,n<5] {L[m<4,n'<11] Σ[k<6] M[m,k]*{L[n'<11,k<6] {L[n'<6,k<6] T[n',k]}[n',k] + N[k,n'-6]}[n',k]}"
+                "[m,n+6]}[m,n]",
+            ),
         ),
         (
             ("L[m<4] {L[m<4] Σ[k<6] M[m,k]}[m]", "fewer than two"),
@@ -816,6 +823,12 @@ CASES: dict[str, Cases] = {
                 "L[h<4] Σ[-2<=t<5] V[h+t]*{L[-2<=t<5] Σ[r<3,p<3] select(t+r-2*p==0, w3[r]*w3[p], 0)}[t]",
             ),
             ("L[h<5] Σ[r<3,p<3] w3[r]*V[h+r+p-1]", "t=r+p", "L[h<5] Σ[t<5] V[h+t-1]*{L[t<5] Σ[r<3,p<3] select(t-r-p==0, w3[r], 0)}[t]"),
+            (
+                "L[h<5,w<2] Σ[r<3,p<3,s<2,q<2] w3[r]*w5[s]*D[h+r+p,w+s+q]",
+                "t=r+p, t'=s+q",
+                "L[h<5,w<2] Σ[t<5,t'<3] D[h+t,w+t']*{L[t<5] Σ[r<3,p<3] select(t-r-p==0, w3[r], 0)}[t]*"
+                "{L[t'<3] Σ[s<2,q<2] select(t'-s-q==0, w5[s], 0)}[t']",
+            ),
         ),
         (
             ("L[h<5] Σ[r<3] V[h+r]*w3[r]", "reach fewer places than there are"),
