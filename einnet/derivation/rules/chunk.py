@@ -113,7 +113,8 @@ class Chunked:
         own = tuple(i for i in around if i.name in used)
         if not inner or len(own) == len(around):
             return list(parts), self.r.sums
-        product = Scope(own, self.r.sums, self._simple(make_mul(inner), Scope((*own, *self.r.sums), (), parts[0])))
+        ranges = Scope(own, self.r.sums, make_mul(inner))
+        product = Scope(own, ranges.sums, self._simple(ranges.body, ranges))
         return [*(f for f in parts if not used_names(f) & names), Read(product, indices(own))], ()
 
     def across(self) -> Scope:
