@@ -6,9 +6,11 @@ import pytest
 
 from einnet.derivation.checker.check import check
 from einnet.derivation.einfile import parse, write
+from einnet.derivation.markup import derivation_html, derivation_latex
 from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError, ParseError
 from einnet.expr.nodes import tensors
+from einnet.expr.notation.latex import latex
 from tests.derivation.test_check import CHAINS
 
 
@@ -26,6 +28,7 @@ def test_parts_of_a_step() -> None:
     (step,) = parse(text).derivation.steps
     assert (step.rule, step.path, step.kind, step.bound, step.parameters) == ("fold", (0,), "precision", 1e-06, "x=1, y=2")
     assert parse(text).matches == ("Copy(i)",)
+    assert parse(write(parse(text).derivation, ("Copy(i)",))) == parse(text)
 
 
 def test_a_wrong_step_is_named() -> None:
@@ -51,6 +54,23 @@ def test_derivations_show_what_they_are() -> None:
     empty = Derivation(chain.start)
     assert empty.kind == "exact" and "0 steps, exact, by nothing yet" in repr(empty) and empty.end == chain.start
     assert "<" in chain._repr_html_() and chain._repr_latex_().startswith("$$") and chain._repr_latex_().endswith("$$")
+
+
+def test_each_step_stands_with_its_class_and_its_proof() -> None:
+    """Proofs of the first steps alone are shown there; a step that no proof was given for has its class."""
+    copies = "from L[i<4] A[i]\nby copy\n  L[i<4] {L[j<4] A[j]}[i]\nby copy at 0 kind precision bound 0.5 n=1\n  L[i<4] {L[j<4] {L[k<4] A[k]}[j]}[i]"
+    chain = parse(copies).derivation
+    titles = [
+        '<div class="step"><b>1. by copy</b> <code></code> <span class="meta">exact{}</span></div>',
+        '<div class="step"><b>2. by copy</b> <code>n=1</code> in scope 0 <span class="meta">precision{}</span></div>',
+    ]
+    for proofs in ([], ["inline"], ["inline", "tested"]):
+        page = derivation_html(chain, proofs)
+        told = [f", {proof}" for proof in proofs] + [""] * (2 - len(proofs))
+        assert [page.count(title.format(proof)) for title, proof in zip(titles, told, strict=True)] == [1, 1]
+    first, second, third = map(latex, chain.states())
+    sign = r" \\ \overset{\text{copy}}{=}\; & "
+    assert derivation_latex(chain) == rf"\begin{{aligned}} & {first}{sign}{second}{sign}{third} \end{{aligned}}"
 
 
 @pytest.mark.parametrize(
