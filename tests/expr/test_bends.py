@@ -105,6 +105,29 @@ def test_written_forms_by_bends_keep_every_value(text: str) -> None:
     np.testing.assert_allclose(evaluate(after, values), evaluate(before, values), rtol=1e-12, atol=1e-12)
 
 
+REDUCED = (
+    ("max[k<4] exp(X[i,k])", "exp({L[i<5] max[k<4] X[i,k]}[i])", True), ("min[k<4] relu(X[i,k])", "relu({L[i<5] min[k<4] X[i,k]}[i])", True),
+    ("max[k<4] X[i,k]-B[i]", "{L[i<5] max[k<4] X[i,k]}[i]-B[i]", True), ("max[k<4] -2*X[i,k]", "-2*{L[i<5] min[k<4] X[i,k]}[i]", True),
+    ("max[k<4] sin(X[i,k])", "sin({L[i<5] max[k<4] X[i,k]}[i])", False), ("max[k<4] abs(X[i,k])", "abs({L[i<5] max[k<4] X[i,k]}[i])", False),
+    ("max[k<4] select(k>=3,exp(X[i,k]),0)", "exp({L[i<5] max[k<4] X[i,k]}[i])", False),
+    ("max[k<4] select(k%2==0,relu(X[i,k]),0)", "relu({L[i<5] max[k<4] X[i,k]}[i])", False),
+    ("max[k<4] {L[i<5,k<4] Σ[r<2] exp(X[i,k]*val(r+1))}[i,k]", "exp({L[i<5] max[k<4] X[i,k]}[i])", False),
+    ("max[k<4] exp(X[i,k])*exp(B[i]*X[i,k])", "exp({L[i<5] max[k<4] X[i,k]}[i])", False),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right", "alike"), REDUCED)
+def test_what_leaves_a_reduction_by_bends(left: str, right: str, alike: bool) -> None:
+    """A function that keeps the order leaves where it stands alone; forms keep every value."""
+    before, other = (parse(f"X : f32[5,4]\nB : f32[5]\nL[i<5] {text}") for text in (left, right))
+    with by_bends():
+        after = inline(before)
+        assert (after.key == inline(other).key) == alike
+    values = {"X": (np.arange(20.0).reshape(5, 4) * 7 % 11 - 5) / 2, "B": np.arange(5.0) - 2}
+    np.testing.assert_allclose(evaluate(after, values), evaluate(before, values), rtol=1e-12)
+    assert np.allclose(evaluate(other, values), evaluate(before, values)) == alike
+
+
 NUMBERS = st.fractions(-4, 4, max_denominator=3)
 
 

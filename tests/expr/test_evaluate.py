@@ -103,6 +103,22 @@ def test_weight_relayouts_are_copies() -> None:
         assert (out == want).all()
 
 
+@pytest.mark.parametrize("index", ["k,l", "199-k,l", "k,l-l%2"])
+def test_a_read_within_a_tensor_takes_no_copy_of_it(index: str) -> None:
+    """Up to its last element; where iterators are divided it is copied, which shows that copies are counted."""
+    values = np.random.default_rng(0).integers(-99, 99, (200, 250)).astype(np.float64)
+    values[199, 248] = 100
+    scope = parse(f"A : f32[200,250]\nL[] max[k<200,l<250] A[{index}]")
+    evaluate(scope, {"A": values})
+    tracemalloc.start()
+    try:
+        out = evaluate(scope, {"A": values})
+        copied = tracemalloc.get_traced_memory()[1] > values.nbytes / 2
+    finally:
+        tracemalloc.stop()
+    assert out == 100 and copied == ("%" in index)
+
+
 def test_missing_and_misshapen_values_are_named() -> None:
     scope = parse(CONV)
     with pytest.raises(UsageError, match=r"no values for tensor A\[7, 6, 4\]"):

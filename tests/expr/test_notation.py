@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -31,6 +32,7 @@ from einnet.expr.nodes import (
 )  # fmt: skip
 from einnet.expr.notation.latex import latex
 from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
 from tests.strategies import repeatable, scopes
 
 MANY = repeatable(400)
@@ -104,6 +106,15 @@ def renamed(scope: Scope, generator: random.Random) -> Scope:
 @given(scopes(depth=2))
 def test_the_key_forgets_names_and_order(scope: Scope) -> None:
     assert renamed(scope, random.Random(scope.text())).key == scope.key
+
+
+@pytest.mark.parametrize(("condition", "holds"), [
+    ("i>=j", lambda i, j: i >= j), ("i<=j", lambda i, j: i <= j), ("i<j", lambda i, j: i < j), ("i==j", lambda i, j: i == j),
+    ("2*i-1<j+2", lambda i, j: 2 * i - 1 < j + 2), ("i//2==j%2", lambda i, j: i // 2 == j % 2), ("i>=1 & j<2 & i<=j", lambda i, j: 1 <= i <= j < 2),
+])  # fmt: skip
+def test_comparisons_mean_what_they_say(condition: str, holds: Callable[[int, int], bool]) -> None:
+    found = evaluate(parse(f"L[i<4,j<4] select({condition}, 1, 0)"), {})
+    assert found.tolist() == [[float(holds(i, j)) for j in range(4)] for i in range(4)]
 
 
 CONV = "A : f32[6,6,4]\nK : f32[3,3,4]\nL[h<6,w<6] Σ[r<3,s<3,c<4] A[h+r-1,w+s-1,c]*K[r,s,c]"

@@ -14,6 +14,7 @@ from einnet.expr.index import Index
 from einnet.expr.key import canonical_form
 from einnet.expr.nodes import Body, Read, Scope, children, index_functions, nested, reads, used_names, walk
 from einnet.expr.notation.text import parse
+from einnet.expr.remember import Hashed, hashed_once, kept
 from tests.strategies import random_scope
 
 DRAWN = [random_scope(Random(seed), depth=2, level=3) for seed in range(40)]
@@ -59,6 +60,24 @@ def test_equal_values_are_one_key_of_a_dictionary_and_others_are_not(seed: int) 
     assert canonical_form(scope) == canonical_form(again) and scope.key == again.key
     others = [t for t in DRAWN if str(t) != str(scope)]
     assert all(t != scope for t in others) and scope not in others
+
+
+def test_a_hash_is_computed_once() -> None:
+    computed = []
+
+    @hashed_once
+    class Value(Hashed):
+        def __hash__(self) -> int:
+            computed.append(self)
+            return 7
+
+    first, second = Value(), Value()
+    assert [hash(v) for v in (first, first, second, first, second)] == [7] * 5
+    assert computed == [first, second]
+
+
+def test_a_property_of_the_class_is_the_property_with_its_words() -> None:
+    assert isinstance(Scope.walk, kept) and Scope.walk.name == "walk" and Scope.walk.__doc__ == Scope.walk.compute.__doc__
 
 
 def test_what_is_remembered_does_not_travel() -> None:

@@ -1,0 +1,48 @@
+"""What holds within a block when a normal form is made, and no longer behind it."""
+
+from __future__ import annotations
+
+import pytest
+
+from einnet.expr.normal.limits import MOST_TERMS, OutOfReach, at_most, bending, by_bends, limited, one_less
+from einnet.expr.normal.terms import Term
+
+
+def test_forms_are_made_by_bends_within_and_not_behind() -> None:
+    assert not bending()
+    with by_bends():
+        assert bending()
+        with by_bends():
+            assert bending()
+        assert bending()
+    assert not bending()
+    with pytest.raises(ZeroDivisionError), by_bends():
+        raise ZeroDivisionError
+    assert not bending()
+
+
+@pytest.mark.parametrize("terms", [0, 1, 3])
+def test_as_many_terms_are_made_as_are_allowed(terms: int) -> None:
+    with at_most(terms):
+        for _ in range(terms):
+            one_less()
+        with pytest.raises(OutOfReach):
+            one_less()
+    for _ in range(terms + 2):
+        one_less()
+
+
+def test_what_an_inner_block_takes_is_not_taken_from_the_outer() -> None:
+    with at_most(1):
+        with at_most(2):
+            one_less()
+            one_less()
+        one_less()
+        with pytest.raises(OutOfReach):
+            one_less()
+
+
+def test_as_many_terms_are_kept_as_a_form_may_have() -> None:
+    assert limited([Term()] * MOST_TERMS) == [Term()] * MOST_TERMS
+    with pytest.raises(OutOfReach, match="512"):
+        limited([Term()] * (MOST_TERMS + 1))
