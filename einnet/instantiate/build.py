@@ -156,14 +156,13 @@ class _Builder:
         return Tensor(self.buffer_of(scope), scope.shape, "f32", True)
 
     def fused(self, scope: Scope) -> Scope:
-        """The scope with the inner scopes merged into it that reduce nothing, as far as the merge rule allows (vertical fusion), and a sum with those
-        that add the parts of a sum.
+        """The scope with the inner scopes that reduce nothing merged into it, as far as the merge rule allows (vertical fusion).
 
         Not in a `whole` kernel: which values are kept and which are computed where they are read is decided where it is written.
         """
         kept: set[Read] = set()
         while not self.whole:
-            inner = (r for r in reads(scope.body) if isinstance(r.base, Scope) and not self.materialised(r.base) and _merges(r.base, scope))
+            inner = (r for r in reads(scope.body) if isinstance(r.base, Scope) and not self.materialised(r.base) and not r.base.sums)
             r = next((r for r in inner if r not in kept), None)
             if r is None:
                 return scope
@@ -190,18 +189,6 @@ class _Builder:
         if self.materialised(r.base) or apart:
             return from_buffer(r, self.buffer_of(r.base), is_weight(r.base))
         return Read(self.closed(r.base), r.index, r.fill)
-
-
-def _merges(base: Scope, reader: Scope) -> bool:
-    return not base.sums or (bool(reader.sums) and adds_parts(base))
-
-
-def adds_parts(base: Scope) -> bool:
-    """A scope that adds what another one has along whole dimensions: the parts of a sum, say, that were computed side by side."""
-    if not isinstance(base.body, Read) or not isinstance(base.body.base, Scope):
-        return False
-    places = [(ix, box) for ix, box in zip(base.body.index, base.body.base.box) if ix.names() & {i.name for i in base.sums}]
-    return sorted(map(str, places)) == sorted(str((var(i.name), i.range)) for i in base.sums)
 
 
 def walked(base: Scope, reader: Scope) -> bool:
