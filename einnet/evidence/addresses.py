@@ -70,8 +70,8 @@ def element(view: View, at: Index, ranges: Mapping[str, Range]) -> tuple[tuple[I
             conds.append(Cond(index[d]))
         if high >= view.shape[d]:
             conds.append(Cond(view.shape[d] - 1 - index[d]))
-    if rest != Index() and bounds(rest, ranges) != (0, 0):
-        conds.append(Cond(rest, True))
+    if rest != Index() and (rest.den != 1 or bounds(rest, ranges) != (0, 0)):
+        conds.append(Cond(Index(rest.terms, rest.const), True))
     return tuple(index), tuple(conds)
 
 

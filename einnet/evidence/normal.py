@@ -33,7 +33,8 @@ def _unit_read(r: Read, ranges: Mapping[str, Range]) -> Body:
     if not any(moved):
         return r
     found = Read(r.base, tuple(Index() if m else e for e, m in zip(r.index, moved)), r.fill)
-    conds = tuple(Cond(e, True) for e, m in zip(r.index, moved) if m and bounds(e, ranges) != (0, 0))
+    unsure = (e for e, m in zip(r.index, moved) if m and (e.den != 1 or bounds(e, ranges) != (0, 0)))
+    conds = tuple(Cond(Index(e.terms, e.const), True) for e in unsure)  # where a quotient is no whole number, nothing is read
     return Select(conds, found, Const(r.fill)) if conds else found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import pairwise, product
 
+import numpy as np
 import pytest
 
 from einnet.derivation.checker.exact import marked
@@ -15,6 +16,7 @@ from einnet.evidence.sides import grouped, matched_by_cells
 from einnet.expr.index import Index
 from einnet.expr.nodes import Cond, Const, Iter, Scope, Select, used_names, walk
 from einnet.expr.notation.text import parse
+from einnet.expr.values.evaluate import evaluate
 
 HEAD = "A : f32[32,64,64]\nU : f32[200000]\nV : f32[32,64,64]\n"
 END = "L[b<32,m<64,n<64] {L[b<32,m<64,n<64] Σ[k<64] {L[b<32,m<64,k<64] select(m-k>=0, A[b,m,k], 0)}[b,m,k]*V[b,k,n]}[b,m,n]"
@@ -82,6 +84,15 @@ def test_padding_that_is_not_reached_says_nothing() -> None:
     for old, new in (("2*i3+r1", "2*i3+r1-1"), ("h+r-1", "h+r-2"), ("i2,i3,i4,i1]}", "i2,i4,i3,i1]}"), ("max[", "min[")):
         other = parse(IMAGE + VIEWED.replace(old, new))
         assert compared(end, end, other, True)[2], (old, new)
+
+
+@pytest.mark.parametrize("fill", ["0", "3"])
+@pytest.mark.parametrize("index", ["(d-q)/2", "(d+q)/2", "(d-q+1)/3", "d-q", "(d-q)//2", "(d+q)//2", "d+q-1", "(2*d-q)/4", "(d-q)%2"])
+def test_the_index_of_a_unit_dimension_stays_a_condition(index: str, fill: str) -> None:
+    """Where it is a fraction nothing is read either, though the only whole number between its bounds is 0."""
+    scope = parse(f"A : f32[1,3]\nL[d<2,w<3] Σ[q<2] A[{index},w]|{fill}")
+    values = {"A": np.array([[1.0, 20.0, 300.0]])}
+    np.testing.assert_array_equal(evaluate(with_unit_reads(scope), values), evaluate(scope, values))
 
 
 def test_padding_that_is_reached_stays() -> None:
