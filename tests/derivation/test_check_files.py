@@ -31,6 +31,10 @@ def test_parts_of_a_step() -> None:
     assert parse(write(parse(text).derivation, ("Copy(i)",))) == parse(text)
 
 
+def test_a_number_can_be_declared() -> None:
+    assert parse("s : f32[]\nA : f32[4]\nfrom L[i<4] s[]*A[i]").derivation.start.text() == "L[i<4] s[]*A[i]"
+
+
 def test_a_wrong_step_is_named() -> None:
     upto, _, _ = CHAINS["conv3x3"].partition("by substitute at 0 m=")
     start, merge, end = upto.partition("by merge\n   L[h<56,w<56,f<64] Σ[r<3,s<3] ")
