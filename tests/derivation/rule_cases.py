@@ -72,6 +72,12 @@ CASES: dict[str, Cases] = {
                 "{L[i<5] Σ[j<5] select(j-i-1>=0, {L[j<5] Σ[b<4] select(-4*j-b+18>=0, W[4*j+b], 0)}[j], 0)}[i]}[t//4,t%4]",
             ),
             (
+                "L[3<=t<22] Σ[s<19] select(t-s-3>=0, W[s], 0)",
+                "t=4*i+a",
+                "L[3<=t<22] {L[i<5,a<4] Σ[b<4] select(a-b>=0, W[4*i+b], 0)}[(t+1)//4-1,(t+1)%4] + {L[i<5,a<4] {L[i<5] Σ[j<5] "
+                "select(i-j-1>=0, {L[j<5] Σ[b<4] W[4*j+b]}[j], 0)}[i]}[(t+1)//4-1,(t+1)%4]",
+            ),
+            (
                 "L[t<33,c<35] Σ[s<33] {L[t<33,s<33] select(t-s>=0, exp(val(t-s)*(-1)/8), 0)}[t,s]*S[s,c]",
                 "t=4*i+a",
                 "L[t<33,c<35] {L[i<9,a<4,c<35] Σ[b<4] "
@@ -777,6 +783,7 @@ CASES: dict[str, Cases] = {
                 "L[m<3,h<2] Σ[p<2] {L[p<2,m<3,h<2] Σ[k'<8] X3[m,8*p+k']*S[8*p+h+k'+1,8*p+k'+1]}[p,m,h]",
             ),
             ("L[] max[p<16] X3[0,p]", "p=2", "L[] max[p'<2] {L[p'<2] max[p''<8] X3[0,8*p'+p'']}[p']"),
+            ("L[m<3,n<8] Σ[k<16] X3[m,k]", "k=2", "L[m<3,n<8] Σ[p<2] {L[p<2,m<3,n<8] Σ[k'<8] X3[m,8*p+k']}[p,m,n]"),
         ),
         (
             ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "too short"),
@@ -784,6 +791,7 @@ CASES: dict[str, Cases] = {
             ("L[m<4] Σ[k<6,n<5] M[m,k]*N[k,n]", "not reduced over one iterator"),
             ("L[m<4,k<6] M[m,k]", "not reduced over one iterator"),
             ("L[m<33,n<33] Σ[k<36] S2[m,k]*S2[n,k]", "more elements than what is read"),
+            ("L[m<3,n<9] Σ[k<16] {L[m<3,8<=x<24] X3[m,x-8]}[m,k+8]", "more elements than what is read"),
         ),
         20,
     ),
@@ -796,12 +804,15 @@ CASES: dict[str, Cases] = {
                 "r=-h+1, s=w-1",
                 "L[h<3,w<3,f<8] Σ[c<5] select(-h+1>=0 & w-1>=0, E[c,0]*E[c,0]*K[-h+1,w-1,c,f], 0)",
             ),
+            ("L[h<8] Σ[2<=y<7] E[0,h-y]*W[y]", "y=h", "L[h<8] select(h-2>=0 & -h+6>=0, E[0,0]*W[h], 0)"),
+            ("L[h<5] Σ[y<5] {L[2<=x<3] W[x]}[h-y]*V[y]", "y=h-2", "L[h<5] select(h-2>=0, {L[2<=x<3] W[x]}[2]*V[h-2], 0)"),
         ),
         (
             (CONV, "no operand with one element"),
             ("L[h<5] Σ[c<5,r<3] E[c,h-2*r]*w3[r]", "no operand with one element"),
             ("L[h<5] max[c<5,r<3] E[c,h-r]*w3[r]", "no operand with one element"),
             ("L[h<5,r<3] E[4,h-r]*w3[r]", "no operand with one element"),
+            ("L[h<5] Σ[y<5] (E[0,h-y]|2)*W[y]", "no operand with one element"),
         ),
         20,
     ),
