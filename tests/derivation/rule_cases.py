@@ -78,6 +78,22 @@ CASES: dict[str, Cases] = {
                 "select(i-j-1>=0, {L[j<5] Σ[b<4] W[4*j+b]}[j], 0)}[i]}[(t+1)//4-1,(t+1)%4]",
             ),
             (
+                "L[3<=t<22] Σ[s<19] select(t-s-3>=0, exp(val(t-s)*(-1)/8)*W[s], 0)",
+                "t=4*i+a",
+                "L[3<=t<22] {L[i<5,a<4] Σ[b<4] {L[a<4,b<4] select(a-b>=0, exp((val(a-b)*(-1)) / 8), 0)}[a,b]*exp((val(3)*(-1)) / 8)*W[4*i+b]}"
+                "[(t+1)//4-1,(t+1)%4] + {L[i<5,a<4] {L[a<4] exp((val(a+1)*(-1)) / 8)}[a]*{L[i<5] Σ[j<5] select(i-j-1>=0, "
+                "exp((val(4*i-4*j-4)*(-1)) / 8)*{L[j<5] Σ[b<4] {L[b<4] exp((val(-b+3)*(-1)) / 8)*exp((val(3)*(-1)) / 8)}[b]*W[4*j+b]}[j], 0)}[i]}"
+                "[(t+1)//4-1,(t+1)%4]",
+            ),
+            (
+                "L[2<=t<21] Σ[2<=s<21] select(s-t>=0, exp(val(s-t)*(-1)/8)*W[s-2], 0)",
+                "t=4*i+a",
+                "L[2<=t<21] {L[i<5,a<4] Σ[b<4] {L[i<5,a<4,b<4] select(-4*i-b+18>=0 & b-a>=0, exp((val(b-a)*(-1)) / 8), 0)}[i,a,b]*W[4*i+b]}"
+                "[(t+2)//4-1,(t+2)%4] + {L[i<5,a<4] {L[a<4] exp((val(-a+4)*(-1)) / 8)}[a]*{L[i<5] Σ[j<5] select(j-i-1>=0, "
+                "exp((val(4*j-4*i-4)*(-1)) / 8)*{L[j<5] Σ[b<4] select(-4*j-b+18>=0, exp((val(b)*(-1)) / 8)*W[4*j+b], 0)}[j], 0)}[i]}"
+                "[(t+2)//4-1,(t+2)%4]",
+            ),
+            (
                 "L[t<33,c<35] Σ[s<33] {L[t<33,s<33] select(t-s>=0, exp(val(t-s)*(-1)/8), 0)}[t,s]*S[s,c]",
                 "t=4*i+a",
                 "L[t<33,c<35] {L[i<9,a<4,c<35] Σ[b<4] "
@@ -396,6 +412,11 @@ CASES: dict[str, Cases] = {
         (
             (
                 "L[m<4,n<8] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + {L[x<4,y<3] Σ[z<6] M[x,z]*R[z,y]}[m,n-5]",
+                "scopes=1,2 along=n+y",
+                "L[m<4,n<8] {L[m<4,n<8] {L[m<4,n<8] Σ[k<6] M[m,k]*{L[n<8,k<6] N[k,n] + R[k,n-5]}[n,k]}[m,n]}[m,n]",
+            ),
+            (
+                "L[m<4,n<8] {L[m<4,1<=n<6] Σ[k<6] M[m,k]*N[k,n-1]}[m,n+1] + {L[x<4,2<=y<5] Σ[z<6] M[x,z]*R[z,y-2]}[m,n-3]",
                 "scopes=1,2 along=n+y",
                 "L[m<4,n<8] {L[m<4,n<8] {L[m<4,n<8] Σ[k<6] M[m,k]*{L[n<8,k<6] N[k,n] + R[k,n-5]}[n,k]}[m,n]}[m,n]",
             ),
@@ -835,6 +856,11 @@ CASES: dict[str, Cases] = {
             ),
             ("L[h<5] Σ[r<3,p<3] w3[r]*V[h+r+p-1]", "t=r+p", "L[h<5] Σ[t<5] V[h+t-1]*{L[t<5] Σ[r<3,p<3] select(t-r-p==0, w3[r], 0)}[t]"),
             (
+                "L[h<3] Σ[1<=r<4,1<=p<4] V[h+r+p-2]*w3[r-1]",
+                "t=r+p",
+                "L[h<3] Σ[2<=t<7] V[h+t-2]*{L[2<=t<7] Σ[1<=r<4,1<=p<4] select(t-r-p==0, w3[r-1], 0)}[t]",
+            ),
+            (
                 "L[h<5,w<2] Σ[r<3,p<3,s<2,q<2] w3[r]*w5[s]*D[h+r+p,w+s+q]",
                 "t=r+p, t'=s+q",
                 "L[h<5,w<2] Σ[t<5,t'<3] D[h+t,w+t']*{L[t<5] Σ[r<3,p<3] select(t-r-p==0, w3[r], 0)}[t]*"
@@ -846,6 +872,7 @@ CASES: dict[str, Cases] = {
             ("L[h<5] Σ[r<3,p<3] V[h+3*r+p]*w3[r]", "reach fewer places than there are"),
             ("L[h<5] Σ[r<3,p<3] D[h+r+p,r]*w3[r]", "reach fewer places than there are"),
             ("L[h<5] max[r<3,p<3] V[h+r+p]*w3[r]", "it is no sum"),
+            ("L[h<5] Σ[r<3,p<3] w19[h+r+p]*relu(V[r])", "reach fewer places than there are"),
         ),
         3,
     ),
