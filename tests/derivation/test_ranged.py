@@ -124,6 +124,18 @@ def test_names_that_are_taken_are_refused():
         ranged(split(), [], AT, "n", (1, 8), (1,))
 
 
+def test_a_multiple_that_is_written_as_a_product_is_refused():
+    """Read back it would be one number."""
+    doubled = expression("A : f32[13]\nL[n<13] A[n]*2*13")
+    with pytest.raises(ValueError, match="cannot be written with N for 13"):
+        ranged(Derivation(doubled), [], AT, "N", (1, 8), (1,))
+
+
+def test_there_is_no_one_proof_where_a_size_is_0():
+    text = ranged(split(), [], AT, "N", (0, 8), (0, 1, 2))
+    assert text.for_every_size() == "a size is less than 1"
+
+
 @pytest.mark.parametrize(
     ("line", "written"),
     [
