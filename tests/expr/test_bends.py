@@ -112,6 +112,15 @@ REDUCED = (
     ("max[k<4] select(k>=3,exp(X[i,k]),0)", "exp({L[i<5] max[k<4] X[i,k]}[i])", False),
     ("max[k<4] select(k%2==0,relu(X[i,k]),0)", "relu({L[i<5] max[k<4] X[i,k]}[i])", False),
     ("max[k<4] {L[i<5,k<4] Σ[r<2] exp(X[i,k]*val(r+1))}[i,k]", "exp({L[i<5] max[k<4] X[i,k]}[i])", False),
+    ("max[k<4] select(k>=i,X[i,k],-inf)", "max[k<4] X[i,k]+select(k>=i,0,-inf)", True),
+    ("max[k<2] {L[i<5,j<2] max[l<2] X[i,2*j+l]}[i,k]", "max[k<2,l<2] X[i,2*k+l]", True),
+    ("max[k<2] {L[i<5,j<2] min[l<2] X[i,2*j+l]}[i,k]", "max[k<2,l<2] X[i,2*k+l]", False),
+    ("max[k<4] X[i,k+i]|-inf", "max[k<4] select(k+i<4,X[i,k+i],-inf)", True), ("max[k<4] X[i,k+3]", "max[k<4] select(k+3<4,X[i,k+3],-inf)", False),
+    ("max[k<4] select(k%2==0,X[i,k]|-inf,-inf)", "max[k<2] X[i,2*k]", True), ("max[k<7] X[i,k/2]|-inf", "max[k<4] X[i,k]", True),
+    ("max[k<4] 1/2*X[i,k]", "1/2*{L[i<5] max[k<4] X[i,k]}[i]", True), ("max[k<4] -3/2*X[i,k]", "-3/2*{L[i<5] min[k<4] X[i,k]}[i]", True),
+    ("max[k<4] select(k>=1,2*X[i,k],-inf)", "2*{L[i<5] max[1<=k<4] X[i,k]}[i]", True),
+    ("max[k<4] select(k>=1,exp(X[i,k]),-inf)", "exp({L[i<5] max[1<=k<4] X[i,k]}[i])", True),
+    ("max[k<4] select(k>=i,exp(X[i,k]),-inf)", "exp({L[i<5] max[k<4] select(k>=i,X[i,k],-inf)}[i])", False),
     ("max[k<4] exp(X[i,k])*exp(B[i]*X[i,k])", "exp({L[i<5] max[k<4] X[i,k]}[i])", False),
 )  # fmt: skip
 

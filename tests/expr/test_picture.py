@@ -5,6 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from einnet.expr.notation.picture import flow, svg
+from einnet.expr.notation.tags import tag
 from einnet.expr.notation.text import parse
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -27,3 +28,9 @@ def test_nodes_and_wires_of_a_product() -> None:
     nodes, edges = flow(SCOPE)
     assert [(n.kind, n.weight, n.column, n.row) for n in nodes] == [("tensor", False, 0, 0), ("tensor", True, 0, 1), ("product", False, 1, 0)]
     assert edges == [(0, 2), (1, 2)]
+
+
+def test_elements_are_closed_and_what_holds_nothing_by_itself() -> None:
+    assert tag("rect", width=2.5, class_="a b") == '<rect width="2.5" class="a b"/>' and tag("rect", "x") == "<rect>x</rect>"
+    assert tag("g") == "<g></g>" and tag("g", "<b>") == "<g><b></g>"
+    assert tag("text", "x", stroke_width=3.0, rx=None, title='<"') == '<text stroke-width="3" title="&lt;&quot;">x</text>'
