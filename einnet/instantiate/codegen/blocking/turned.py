@@ -6,7 +6,7 @@ comes in is turned once, and so is what goes out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from einnet.expr.index import Floor, Index, bounds, combine, var
 from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen.buffering import LARGEST, Kept, Place, split_index
 from einnet.instantiate.codegen.canonicalise import normalise
-from einnet.instantiate.codegen.ir import Expr, Load, Nest, Ranges, Reduce, children, rebuild
+from einnet.instantiate.codegen.ir import Expr, Load, Nest, Ranges, children, expanded, rebuild
 from einnet.instantiate.codegen.schedule import accesses, lane_costs
 from einnet.instantiate.kernels import dense_strides
 
@@ -77,7 +77,7 @@ class Turning:
     def note(self, nest: Nest) -> None:
         """Add what a nest of the block reads."""
         row = row_of(nest)
-        for load, ranges in located(nest.expr, nest.ranges):
+        for load, ranges in ((x, ranges) for x, ranges in expanded(nest.expr, nest.ranges) if isinstance(x, Load)):
             key = self.key(load, row, nest)
             if key is not None:
                 low, high = bounds(key.place(load, row), ranges)
@@ -148,15 +148,6 @@ def limit(c: Cond, place: Index) -> tuple[int, int] | None:
     """The condition on a place, by its sign and constant; None where it is none on that alone."""
     left = [(sign, c.index - sign * place) for sign in (1, -1)]
     return next(((sign, int(rest.const)) for sign, rest in left if rest.is_const and not c.equal and rest.den == 1), None)
-
-
-def located(e: Expr, ranges: Ranges) -> Iterator[tuple[Load, Ranges]]:
-    """All loads with the ranges that hold there."""
-    if isinstance(e, Load):
-        yield e, ranges
-    inner = {**ranges, **{i.name: i.range for i in e.sums}} if isinstance(e, Reduce) else ranges
-    for a in children(e):
-        yield from located(a, inner)
 
 
 def effort(nest: Nest) -> float:
