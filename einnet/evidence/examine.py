@@ -21,7 +21,7 @@ from einnet.evidence.prove import CHAIN, NORMAL, POINTS, Known, Verdict, prove
 from einnet.evidence.report.told import Tell, silent
 from einnet.evidence.report.verdict_schema import Constants, Kernels, Lifted, Numbers
 from einnet.expr.functions import FUNCTIONS
-from einnet.expr.nodes import Call, Scope, children, walk
+from einnet.expr.nodes import functions_in, walk
 from einnet.graph.program import Opaque, Program
 from einnet.graph.split import Piece, Subprogram, anonymous
 from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall, Plan, VendorKernel
@@ -168,15 +168,5 @@ def trusted(program: Program, plan: Plan, vendor: str) -> list[str]:
 def functions(kernel: Kernel) -> set[str]:
     """The element functions that a kernel uses."""
     if isinstance(kernel, EOperator):
-        return {name for s in walk(kernel.scope) for name in named(s)}
+        return {name for s in walk(kernel.scope) for name in functions_in(s.body)}
     return {p.kind for p in kernel.posts} & FUNCTIONS.keys()
-
-
-def named(scope: Scope) -> set[str]:
-    """The functions in the body of a scope."""
-
-    def visit(body: Any) -> set[str]:
-        own = {body.name} if isinstance(body, Call) else set()
-        return own.union(*(visit(a) for a in children(body)))
-
-    return visit(scope.body)

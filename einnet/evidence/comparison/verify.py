@@ -12,7 +12,7 @@ import numpy as np
 from einnet.errors import BackendError
 from einnet.evidence.comparison.verdicts import nowhere_a_number
 from einnet.evidence.report.schema import OutputError, Verification
-from einnet.expr.nodes import Body, Call, children, walk
+from einnet.expr.nodes import functions_in, walk
 from einnet.graph.dtypes import NUMPY
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import Plan
@@ -37,7 +37,7 @@ STEPS = {"round": 2.0**-7, "as_f16": 2.0**-10, "as_bf16": 2.0**-7}
 
 def roundings(program: Program) -> frozenset[str]:
     """The roundings that the model itself does, by the names of `STEPS`."""
-    found = {name for node in program.expression_nodes() for scope in walk(node.scope) for name in functions(scope.body)}
+    found = {name for node in program.expression_nodes() for scope in walk(node.scope) for name in functions_in(scope.body)}
     return frozenset(found & STEPS.keys())
 
 
@@ -67,12 +67,6 @@ def _distance(got: Mapping[str, Array], wanted: Mapping[str, Array]) -> float:
     """The greatest difference over outputs of numbers that are finite on both sides, relative to max|y|."""
     found = [e.max_rel for name, e in errors(got, wanted).items() if wanted[name].dtype.kind == "f"]
     return max((e for e in found if np.isfinite(e)), default=0.0)
-
-
-def functions(body: Body) -> set[str]:
-    """The names of the functions in a body, not entering nested scopes."""
-    own = {body.name} if isinstance(body, Call) else set()
-    return own.union(*map(functions, children(body)))
 
 
 UNITS = 4

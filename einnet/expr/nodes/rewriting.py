@@ -86,6 +86,12 @@ def substitute_body(body: Body, mapping: Mapping[str, Index]) -> Body:
     return map_indices(body, lambda e: substitute(e, mapping))
 
 
+def functions_in(body: Body) -> frozenset[str]:
+    """The names of the functions in the body, not entering nested scopes."""
+    own = frozenset((body.name,)) if isinstance(body, Call) else frozenset[str]()
+    return own.union(*map(functions_in, children(body)))
+
+
 def index_functions(body: Body) -> Iterator[Index]:
     """All index functions of the body, not entering nested scopes."""
     match body:

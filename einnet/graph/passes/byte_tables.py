@@ -6,7 +6,6 @@ such tensors of the same bytes. GELU of a quantised model is five nodes, each ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.index import var
-from einnet.expr.nodes import Body, Call, Iter, Read, Scope, Tensor, children, indices, map_reads, reads, used_names
+from einnet.expr.nodes import Iter, Read, Scope, Tensor, functions_in, indices, map_reads, reads, used_names
 from einnet.expr.selection import make
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.program import Node, Program, ProgramNode
@@ -78,7 +77,7 @@ class _Finder:
         if used_names(body) - {OVER.name}:
             return None
         values = evaluate(Scope((OVER,), (), body), {**self.program.weights, **held}, "float64")
-        costly = any(t.costly for t in tables) or any(FUNCTIONS[name].costly for name in called(scope.body))
+        costly = any(t.costly for t in tables) or any(FUNCTIONS[name].costly for name in functions_in(scope.body))
         return Table(tables[0].source, values, max(t.stages for t in tables), costly)
 
     def data(self, scope: Scope) -> list[Read]:
@@ -110,11 +109,3 @@ def whole(values: NDArray[np.float64]) -> bool:
     """All are bytes."""
     with np.errstate(invalid="ignore"):
         return bool(np.array_equal(values, np.clip(np.rint(values), 0, VALUES - 1)))
-
-
-def called(body: Body) -> Iterable[str]:
-    """The names of the functions in a body."""
-    if isinstance(body, Call):
-        yield body.name
-    for part in children(body):
-        yield from called(part)
