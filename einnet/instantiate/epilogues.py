@@ -38,7 +38,7 @@ def absorb(scope: Scope, vendor: Scope, result: View, buffer_of: BufferOf, whole
     for _, operand, _, _ in steps:
         view = operand_view(scope, operand, result, "") if operand else None
         if operand and not view:
-            operand = spread(scope, operand, vendor, result)
+            operand = repeated(scope, operand, vendor, result)
             view = operand_view(scope, operand, result, "") if operand else None
             if not view:
                 return None
@@ -154,7 +154,7 @@ def operand_view(scope: Scope, operand: Read, result: View, buffer: str) -> View
     return View(buffer, tuple(shape), tuple(strides), found.offset)
 
 
-def spread(scope: Scope, operand: Read, vendor: Scope, result: View) -> Read | None:
+def repeated(scope: Scope, operand: Read, vendor: Scope, result: View) -> Read | None:
     """A constant operand, repeated along the dimensions of the result in which it varies with a part of the loops alone.
 
     That is worth a constant as large as what the vendor kernel has of weights, and no larger one. None where that would not do.
