@@ -177,8 +177,13 @@ def _narrowed(e: Scope, i: Iter, place: Index, extent: int) -> Scope:
 
 def guarded(body: Body, place: Index, box: Range, reach: tuple[int, int], other: Number) -> Body:
     """The body where the place lies in the box."""
-    conds = (*(Cond(place - box[0]),) * (reach[0] < box[0]), *(Cond(box[1] - 1 - place),) * (reach[1] >= box[1]))
+    conds = lies_in(place, box, reach)
     return Select(conds, body, Const(other)) if conds else body
+
+
+def lies_in(place: Index, box: Range, reach: tuple[int, int]) -> tuple[Cond, ...]:
+    """Conditions that the place lies in the box, as far as what it reaches, from the least to the greatest value, leaves that open."""
+    return (*(Cond(place - box[0]),) * (reach[0] < box[0]), *(Cond(box[1] - 1 - place),) * (reach[1] >= box[1]))
 
 
 def _followed(e: Scope, moved: frozenset[str], asked: frozenset[Index] = frozenset()) -> Scope:

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from einnet.derivation.facts import factors, in_range
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.rules.band import lies_in
 from einnet.expr.index import Index, bounds, simplify, var
 from einnet.expr.nodes import Cond, Const, Iter, Read, Scope, Select, map_indices, substitute_body
 from einnet.expr.notation.printing import print_index
@@ -23,7 +24,7 @@ def determine(e: Scope) -> Iterator[Outcome]:
     while (found := equation(result)) is not None:
         i, value = found
         told.append(f"{i.name}={print_index(value, [k.name for k in (*e.loops, *e.sums)])}")
-        conds += between(value, i, result)
+        conds += lies_in(value, i.range, bounds(value, result.ranges))
         body = map_indices(substitute_body(result.body, {i.name: value}), lambda ix: simplify(ix, e.ranges))
         result = replace(result, sums=tuple(k for k in result.sums if k != i), body=body)
     if conds:
@@ -44,9 +45,3 @@ def equation(e: Scope) -> tuple[Iter, Index] | None:
                 if c in (1, -1) and i.name not in value.names():
                     return i, value
     return None
-
-
-def between(value: Index, i: Iter, e: Scope) -> list[Cond]:
-    """Conditions that a value is one that the iterator takes; none where it always is."""
-    low, high = bounds(value, e.ranges)
-    return [*[Cond(value - i.lo)] * (low < i.lo), *[Cond(i.hi - 1 - value)] * (high >= i.hi)]
