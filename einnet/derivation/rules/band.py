@@ -31,7 +31,7 @@ from einnet.expr.nodes import (
     map_indices,
     map_reads,
     neutral,
-    rebuild,
+    rebuilt,
     substitute_body,
     used_names,
 )  # fmt: skip
@@ -242,10 +242,7 @@ def _inside(along: Scope, moved: frozenset[str], asked: frozenset[Index]) -> Sco
 def decided(body: Body, ranges: dict[str, Range]) -> Body:
     """Without conditions that hold everywhere."""
     body = map_indices(body, lambda ix: simplify(ix, ranges))
-    args = children(body)
-    new = tuple(decided(a, ranges) for a in args)
-    changed = isinstance(body, Div) or any(a is not b for a, b in zip(args, new))
-    body = rebuild(body, new) if changed else body
+    body = rebuilt(body, tuple(decided(a, ranges) for a in children(body)))
     if not isinstance(body, Select):
         return body
     left = tuple(c for c in body.conds if not _holds(c, ranges))

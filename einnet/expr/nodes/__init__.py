@@ -44,6 +44,7 @@ from einnet.expr.nodes.rewriting import (
     nested,
     read,
     rebuild,
+    rebuilt,
     rename_apart,
     substitute_body,
     tensors,
@@ -54,5 +55,5 @@ __all__ = [
     "DIGEST", "HTML", "INF", "LATEX", "LINE", "REDUCTIONS", "TEXT", "Add", "Body", "Call", "Cond", "Const", "Div", "Iter", "Mul", "Number",
     "Read", "Remembering", "Scope", "Select", "Tensor", "Val", "children", "fresh", "functions_in", "index_functions", "indices", "is_weight",
     "make_add", "make_div", "make_mul", "map_indices", "map_leaves", "map_reads", "negate", "nested", "neutral", "read", "reads", "rebuild",
-    "rename_apart", "substitute_body", "tensors", "used_names", "walk",
+    "rebuilt", "rename_apart", "substitute_body", "tensors", "used_names", "walk",
 ]  # fmt: skip

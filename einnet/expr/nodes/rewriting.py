@@ -45,6 +45,12 @@ def rebuild(body: Body, args: tuple[Body, ...]) -> Body:
             return body
 
 
+def rebuilt(body: Body, args: tuple[Body, ...]) -> Body:
+    """The node over these operands: itself where they are its own, but for a quotient, which is made to be computed where it is one of numbers."""
+    changed = isinstance(body, Div) or any(a is not b for a, b in zip(children(body), args))
+    return rebuild(body, args) if changed else body
+
+
 def map_leaves(body: Body, f: Callable[[Body], Body]) -> Body:
     """Apply f to every leaf (Const, Val, Read), keep the shape of the rest; unchanged parts are shared."""
     args = children(body)

@@ -27,7 +27,7 @@ from einnet.expr.nodes import (
     make_mul,
     map_indices,
     map_reads,
-    rebuild,
+    rebuilt,
     substitute_body,
     used_names,
 )  # fmt: skip
@@ -80,11 +80,7 @@ def touches(r: Read, ranges: Mapping[str, Range]) -> bool:
 
 def simplify_body(body: Body) -> Body:
     """Constants and neutral elements, bottom up."""
-    args = children(body)
-    if args:
-        new = tuple(simplify_body(a) for a in args)
-        changed = isinstance(body, Div) or any(a is not b for a, b in zip(args, new))  # to make a quotient of numbers is to compute it
-        body = rebuild(body, new) if changed else body
+    body = rebuilt(body, tuple(simplify_body(a) for a in children(body)))
     match body:
         case Val(index) if index.is_const and index.den == 1:
             return Const(Fraction(index.const))
