@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from einnet.derivation.rules.band import tidy
@@ -26,40 +26,54 @@ def restricted(scope: Scope, position: int, count: int, part: int = 0) -> tuple[
     loop = scope.loops[position]
     if loop.lo or loop.extent % count:
         raise Undivided(f"{loop.name} cannot be divided")
-    length = loop.extent // count
-    dims: dict[str, int] = {}
-    plain: set[str] = set()
-
-    def learn(found: Mapping[str, int], r: Read) -> None:
-        if any(dims.setdefault(name, d) != d for name, d in found.items()):
-            raise Undivided(f"{r} reads a tensor in two ways")
-
-    def small(r: Read) -> Read:
-        where = [d for d, e in enumerate(r.index) if loop.name in e.names()]
-        if not where:
-            plain.update(t for t in tensors_of(r))
-            return r
-        if isinstance(r.base, Tensor) and r.base.values is not None:
-            return replace(r, index=tuple(substitute(e, {loop.name: var(loop.name) + part * length}) for e in r.index))
-        if len(where) > 1 or r.index[where[0]] != var(loop.name) or r.base.box[where[0]] != loop.range:
-            raise Undivided(f"{loop.name} does not stand alone in {r}")
-        if isinstance(r.base, Scope):
-            base, inner = restricted(r.base, where[0], count, part)
-            learn(inner, r)
-            plain.update(t for t in tensors_of(r) if t not in inner)
-            return replace(r, base=base)
-        learn({r.base.name: where[0]}, r)
-        shape = tuple(n // count if d == where[0] else n for d, n in enumerate(r.base.shape))
-        return replace(r, base=replace(r.base, shape=shape))
-
-    body = map_reads(scope.body, small)
-    if plain & dims.keys():
+    reading = _Reading(loop, count, part)
+    body = map_reads(scope.body, reading.of_part)
+    if reading.whole & reading.dims.keys():
         raise Undivided("a tensor is read along the loop and as a whole")
-    loops = tuple(Iter(i.name, 0, length) if i is loop else i for i in scope.loops)
+    length = loop.extent // count
     if valued(body, loop.name):
         ranges = {**scope.ranges, loop.name: (0, length)}
         body = tidy(shifted(body, loop.name, part * length), ranges)
-    return replace(scope, loops=loops, body=body), dims
+    loops = tuple(Iter(i.name, 0, length) if i is loop else i for i in scope.loops)
+    return replace(scope, loops=loops, body=body), reading.dims
+
+
+@dataclass
+class _Reading:
+    """What one of `count` parts of a loop reads: tensors that are cut, by the dimension in which each is, and those that are read as a whole."""
+
+    loop: Iter
+    count: int
+    part: int
+    dims: dict[str, int] = field(default_factory=dict)
+    whole: set[str] = field(default_factory=set)
+
+    def of_part(self, r: Read) -> Read:
+        """The part's read. Raises Undivided."""
+        where = [d for d, e in enumerate(r.index) if self.loop.name in e.names()]
+        if not where:
+            self.whole.update(tensors_of(r))
+            return r
+        if isinstance(r.base, Tensor) and r.base.values is not None:
+            place = {self.loop.name: var(self.loop.name) + self.part * (self.loop.extent // self.count)}
+            return replace(r, index=tuple(substitute(e, place) for e in r.index))
+        if len(where) > 1 or r.index[where[0]] != var(self.loop.name) or r.base.box[where[0]] != self.loop.range:
+            raise Undivided(f"{self.loop.name} does not stand alone in {r}")
+        return self.cut(r, where[0])
+
+    def cut(self, r: Read, dimension: int) -> Read:
+        """The read of what is as small as a part in a dimension. Raises Undivided where a tensor is that in another one, too."""
+        base: Tensor | Scope
+        inner: Mapping[str, int]
+        if isinstance(r.base, Scope):
+            base, inner = restricted(r.base, dimension, self.count, self.part)
+            self.whole.update(t for t in tensors_of(r) if t not in inner)
+        else:
+            inner = {r.base.name: dimension}
+            base = replace(r.base, shape=tuple(n // self.count if d == dimension else n for d, n in enumerate(r.base.shape)))
+        if any(self.dims.setdefault(name, d) != d for name, d in inner.items()):
+            raise Undivided(f"{r} reads a tensor in two ways")
+        return replace(r, base=base)
 
 
 def shifted(body: Body, name: str, by: int) -> Body:
