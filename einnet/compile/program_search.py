@@ -16,7 +16,7 @@ from einnet.compile.garbage import collect, collection_on_demand
 from einnet.compile.interrupts import Interrupts, deferred_interrupts
 from einnet.compile.turns import LEVELS, MEASURED, Level, Turns, keeping, saving
 from einnet.compile.workers import Crew, Found, crew, solve_all
-from einnet.derivation.rules import FORCED, RULES
+from einnet.derivation.rules import RULES
 from einnet.evidence.comparison.finite import keep_strict
 from einnet.evidence.sound import keep_proven
 from einnet.expr.nodes import Scope
@@ -319,7 +319,7 @@ def _by_output(outcome: Outcome) -> dict[str, Result]:
 def _shares(form: Form) -> bool:
     """The form is the plain one, or a rule that looks at several scopes made it."""
     used = {s.rule for s in form.steps}
-    return used <= set(FORCED) or bool(used & {r.name for r in RULES if r.family == "inter"})
+    return form.unchanged or bool(used & {r.name for r in RULES if r.family == "inter"})
 
 
 def options(settings: Settings, share: float, clock: Clock, most: float = inf) -> Options:

@@ -16,15 +16,11 @@ from einnet.search.work import Weights, cost
 
 
 def converged_forms(scope: Scope, tables: Iterable[Table], derive: bool, observer: Observer | None) -> Iterator[Form]:
-    """The forms with one vendor operator; without `derive` only those that it computes as the scope stands."""
+    """The forms with one vendor operator; without `derive` only those that it computes as the scope stands, its loops numbered otherwise."""
     for table in tables:
         if table.sums and not scope.sums:
             continue
-        if derive:
-            found = converge(scope, table)
-        else:
-            result = table.match(scope)
-            found = result if isinstance(result, list) else Converged(scope, (), result, ())
+        found = converge(scope, table, derive)
         if observer:
             observer.tried(scope, table.name, found)
         if isinstance(found, Converged):

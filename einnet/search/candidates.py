@@ -11,7 +11,6 @@ from heapq import nsmallest
 from math import inf
 from random import Random
 
-from einnet.derivation.rules import FORCED
 from einnet.expr.nodes import Scope
 from einnet.expr.whole import BYTES, holds
 from einnet.instantiate.build import Build, builds
@@ -83,8 +82,8 @@ class Candidate:
 
     @property
     def original(self) -> bool:
-        """No derivation step but normalisation: the operators as the model has them."""
-        return _unchanged(self.form)
+        """No derivation step but normalisation and the numbering of loops: the operators as the model has them."""
+        return self.form.unchanged
 
     @property
     def rules(self) -> list[str]:
@@ -135,7 +134,7 @@ def _made(
     for kind in (_own(forms), _promising(forms)[:MOST_FORMS]):
         before: list[float] = []
         for n, form in enumerate(kind):
-            if time.monotonic() >= until and not _unchanged(form):
+            if time.monotonic() >= until and not form.unchanged:
                 complete = False
                 break
             making.add(form)
@@ -209,17 +208,17 @@ def _writes_whole(kernel: Kernel, dtype: str) -> bool:
 
 
 def _rank(form: Form) -> tuple[bool, int]:
-    return not _unchanged(form), len(form.steps)
+    return not form.unchanged, len(form.steps)
 
 
 def _own(forms: Iterable[Form]) -> list[Form]:
     """The forms that nothing was derived for, generated code first, which can always run, then those that cost least."""
-    return sorted(filter(_unchanged, forms), key=lambda f: (bool(f.matches), effort(f)))
+    return sorted((f for f in forms if f.unchanged), key=lambda f: (bool(f.matches), effort(f)))
 
 
 def _promising(forms: Iterable[Form]) -> list[Form]:
     """The forms that some derivation led to, those that cost least first."""
-    return sorted((f for f in forms if not _unchanged(f)), key=effort)
+    return sorted((f for f in forms if not f.unchanged), key=effort)
 
 
 def _predict(unknown: Iterable[Candidate], estimate: Estimate, learned: Learned | None) -> None:
@@ -234,10 +233,6 @@ def _predict(unknown: Iterable[Candidate], estimate: Estimate, learned: Learned 
         if told:
             c.expected, c.least = tuple(told[0]), tuple(told[1])
         c.predicted = sum(c.expected)
-
-
-def _unchanged(form: Form) -> bool:
-    return all(s.rule in FORCED for s in form.steps)
 
 
 def choose(
@@ -257,7 +252,7 @@ def choose(
     predicted to take longer than that is not either. `learned` stands for predictions where it says something.
     """
     begin = time.monotonic()
-    forms = forms if most else [f for f in forms if _unchanged(f)]
+    forms = forms if most else [f for f in forms if f.unchanged]
     with stage("making candidates"):
         made, complete, wanted = _made(forms, estimate, learned, begin + MAKING_SHARE * max(until - begin, least_s) if until < inf else inf, most)
     ranked = _beside(known_s, made)

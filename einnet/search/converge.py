@@ -6,15 +6,18 @@ them; it is compared in that order, and falls with every step, so that a converg
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from einnet.derivation.facts import product_reads
 from einnet.derivation.normalise import normalise
+from einnet.derivation.rules import FORCED
 from einnet.derivation.rules.forced.tighten import tightened
 from einnet.derivation.steps import Path, Step, replace_at, subscope
 from einnet.expr.nodes import Scope, indices
-from einnet.instantiate.matching.mismatches import counts
+from einnet.instantiate.matching.contraction import form_problems
+from einnet.instantiate.matching.mismatches import Split, counts
 from einnet.instantiate.matching.types import Match, Mismatch, NoFix, Table
 
 Distance = tuple[int, ...]
@@ -46,8 +49,8 @@ def _canonical(core: Scope) -> int:
     return sum(isinstance(r.base, Scope) and r.index == indices(r.base.loops) for r in operands)
 
 
-def converge(scope: Scope, table: Table) -> Converged | list[Mismatch]:
-    """Derive `scope` to one that contains the table's operator, or what cannot be mended."""
+def converge(scope: Scope, table: Table, derive: bool = True) -> Converged | list[Mismatch]:
+    """Derive `scope` to one that contains the table's operator, or what cannot be mended; without `derive` only loops are numbered otherwise."""
     tree, path, steps = scope, (), []  # type: Scope, Path, list[Step]
     earlier: list[Mismatch] = []
     for _ in range(LIMIT):
@@ -58,6 +61,8 @@ def converge(scope: Scope, table: Table) -> Converged | list[Mismatch]:
         if any(isinstance(m, NoFix) for m in result):
             return result
         first = result[0]
+        if not (derive or first.renumbers):
+            return result
         if first.vain(earlier):
             return [NoFix(f"{m.why} (after a {m.name} already)") for m in result]
         step = _mended(core, first)
@@ -72,6 +77,20 @@ def converge(scope: Scope, table: Table) -> Converged | list[Mismatch]:
             tree, path, more = _inside(tree, path)
             steps += more
     return [NoFix("the converging derivation did not end")]
+
+
+def unchanged(steps: Iterable[Step]) -> bool:
+    """Nothing is derived by the steps: they are those of normalisation, and such as number the loops as an operator of the model does.
+
+    Groups of channels are a division of the channels' number in an expression and a loop of its own in a library.
+    """
+    return all(s.rule in FORCED or _renumbers(s) for s in steps)
+
+
+def _renumbers(step: Step) -> bool:
+    """The step is a substitution that a division of a loop asks for."""
+    asked = (m for m in form_problems(step.before) if m.renumbers and m.led_to(step)) if step.rule == Split.rule else iter(())
+    return any((found := m.rewrite(step.before)) is not None and found.scope == step.after for m in asked)
 
 
 @lru_cache(maxsize=1 << 13)

@@ -16,7 +16,7 @@ from einnet.expr.notation.markup import wrapped
 from einnet.expr.notation.picture import svg
 from einnet.instantiate.matching.types import Match
 from einnet.instantiate.row_fusion import in_one_kernel
-from einnet.search.converge import Converged
+from einnet.search.converge import Converged, unchanged
 from einnet.search.work import MACHINE, Weights, cost, in_one
 
 Matches = tuple[tuple[Scope, Match], ...]
@@ -63,6 +63,11 @@ class Form:
         """The scopes that each operator reads; None where these are all that are read within it."""
         found = {s: tuple(b for b in m.operands if isinstance(b, Scope)) for s, m in self.matches}
         return None if all(set(inner) == set(nested(s)) for s, inner in found.items()) else found
+
+    @cached_property
+    def unchanged(self) -> bool:
+        """No derivation step but normalisation and the numbering of loops: the operators as the model has them."""
+        return unchanged(self.steps)
 
     @property
     def derivation(self) -> Derivation:

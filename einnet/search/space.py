@@ -18,7 +18,7 @@ from math import inf
 from einnet.derivation.facts import is_copy
 from einnet.derivation.moves.rule import Refused, Rewrite, Rule
 from einnet.derivation.normalise import normalise
-from einnet.derivation.rules import EXPLORED, FORCED, RULES
+from einnet.derivation.rules import EXPLORED, RULES
 from einnet.derivation.steps import Step, kinds_of
 from einnet.expr.nodes import Scope, is_weight, nested, walk
 from einnet.instantiate.matching.types import Table
@@ -160,7 +160,7 @@ class Space:
         """The best forms of a layer beside those of the layers before; and how long it took to find them, which grows with the states."""
         begin = time.monotonic()
         if depth == 0:
-            originals = Ways(self.options.inner, self.options.few, lambda base: all(s.rule in FORCED for s in base.form.steps))
+            originals = Ways(self.options.inner, self.options.few, lambda base: base.form.unchanged)
             root.kept = {f.key: f for f in map(originals.form, originals.of(root.group, 0))}
         ways = self._ways.of(root.group, depth, self.options.kept)
         root.best = ways[0].cost

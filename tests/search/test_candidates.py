@@ -6,14 +6,17 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from einnet.derivation.checker.check import check
 from einnet.derivation.rules import FORCED
 from einnet.derivation.steps import Step
 from einnet.expr.notation.text import parse
 from einnet.instantiate import chunks
 from einnet.instantiate.kernels import EOperator, Kernel
+from einnet.instantiate.registry import tables_for
 from einnet.search import candidates as module
 from einnet.search.candidates import DOUBT, GENERATED_DOUBT, Candidate, Choice, candidates, choose
 from einnet.search.forms import Form, effort
@@ -251,3 +254,25 @@ def test_what_was_not_wanted_asks_for_another_turn(monkeypatch: pytest.MonkeyPat
 
     assert chosen(2).unmeasured and not chosen(2).hurried
     assert len(chosen(2).candidates) < len(chosen(10**6).candidates)
+
+
+@pytest.mark.parametrize("search", [{"max_depth": 0, "rules": (), "converge": False}, {"max_depth": 1}], ids=["own operators", "search"])
+@pytest.mark.parametrize("groups", [2, 8, 16])
+def test_a_convolution_in_groups_is_an_operator_of_the_model(groups: int, search: dict[str, Any]) -> None:
+    """The division of the channels that says the group is a loop of the library's: nothing was derived by numbering loops so."""
+    c = 64 // groups
+    source = parse(f"A : f32[1,64,24]\nK : weight f32[64,{c},5]\nL[n<1,f<64,w<24] Σ[c<{c},s<5] A[n,{c}*(f//{c})+c,w+s-2]*K[f,c,s]")
+    own = [c for c in every(Space(Options(tables=tables_for("cpu"), **search)).forms(source)) if c.original]
+    assert {tuple(k.kind for k in c.kernels) for c in own} == {("eoperator",), ("conv",), ("conv", "eoperator")}
+    assert all(check(c.form.derivation) is not None for c in own)
+
+
+def test_other_substitutions_derive_something() -> None:
+    """Digits that no operand divides by, and copies for a product, are choices of a derivation."""
+    source = parse("A : f32[1,16,24]\nK : weight f32[16,16,3]\nL[n<1,f<16,w<24] Σ[c<16,s<3] A[n,c,w+2*s-2]*K[f,c,s]")
+    found = every(Space(Options(max_depth=1, tables=tables_for("cpu"))).forms(source))
+    assert any("substitute" in c.rules for c in found)
+    assert all(set(c.rules) <= set(FORCED) for c in found if c.original)
+    grouped = parse("A : f32[1,64,24]\nK : weight f32[64,16,5]\nL[n<1,f<64,w<24] Σ[c<16,s<5] A[n,16*(f//16)+c,w+s-2]*K[f,c,s]")
+    derived = [c for c in every(Space(Options(max_depth=1)).forms(grouped)) if not c.original]
+    assert derived and all(set(c.rules) - {"substitute", *FORCED} or len(c.form.matches) == 0 for c in derived)

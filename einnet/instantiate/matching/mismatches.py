@@ -52,6 +52,7 @@ class Split(Substitution):
     name: ClassVar[str] = "split"
     rule: ClassVar[str] = "substitute"
     wraps: ClassVar[bool] = True
+    renumbers: ClassVar[bool] = True
 
     def rewrite(self, core: Scope) -> Rewrite | None:
         (i,) = _iterators(core, [self.iterator])

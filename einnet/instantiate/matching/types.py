@@ -93,7 +93,7 @@ class Mismatch:
     """One difference between an expression and a row, and the step that removes it.
 
     `name` is what people call the step and `rule` the derivation rule that makes it. `wraps`: the operator's scope then stands inside of another
-    one; `widens`: what it reads may then be larger than needed.
+    one; `widens`: what it reads may then be larger than needed; `renumbers`: it only numbers the loops as the operator does.
     """
 
     why: str
@@ -101,6 +101,7 @@ class Mismatch:
     rule: ClassVar[str] = ""
     wraps: ClassVar[bool] = False
     widens: ClassVar[bool] = False
+    renumbers: ClassVar[bool] = False
 
     def rewrite(self, core: Scope) -> Rewrite | None:
         """The scope without this difference; None where nothing makes it one."""
