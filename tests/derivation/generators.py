@@ -27,6 +27,7 @@ from einnet.expr.nodes import (
     Val,
     make_add,
     make_mul,
+    neutral,
     substitute_body,
     tensors,
 )  # fmt: skip
@@ -398,6 +399,21 @@ def long_sums(draw: st.DrawFn) -> Scope:
 
     parts = [operand("A", loops[:1]), *([operand("B", loops[1:])] if draw(st.booleans()) else [])]
     return Scope(loops, (k,), make_mul(parts), draw(st.sampled_from(("sum", "sum", "max"))))
+
+
+@st.composite
+def sums_of_sums(draw: st.DrawFn) -> Scope:
+    """What reads long sums and maxima as a factor: at places of its own iterators, some of them outside, beside a factor of its own or none."""
+    inner = draw(long_sums())
+    places, used = list[Index](), [Iter("y", 0, draw(st.integers(1, 3)))]
+    loops = (Iter("k", 0, draw(st.integers(1, 4))), Iter("p", 0, 2))
+    for i in inner.loops:
+        places.append(draw(st.sampled_from((var("y"), var("k"), var("k") - var("y"), (var("k") + var("y")) / 2, 2 * var("p") - 1))) + i.lo)
+    fill = draw(st.sampled_from((neutral(inner.reduce), neutral(inner.reduce), Fraction(1))))
+    aside = Read(Tensor("C", (4, 3)), (var("k"), var("y")), neutral(inner.reduce))
+    reduce = inner.reduce if draw(st.integers(0, 4)) else draw(st.sampled_from(("sum", "max")))
+    parts: list[Body] = [Read(inner, tuple(places), fill), *([aside] if draw(st.booleans()) else [])]
+    return Scope(loops, tuple(used), make_mul(draw(st.permutations(parts))), reduce)
 
 
 @st.composite

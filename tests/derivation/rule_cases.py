@@ -791,6 +791,49 @@ CASES: dict[str, Cases] = {
         ),
         10,
     ),
+    "share-read": Cases(
+        (
+            (
+                "L[h<40] Σ[r<3] {L[m<36] Σ[k<40] T2[m,k]}[h-r]",
+                "factor=0 k=4",
+                "L[h<40] Σ[p<4,r<3] {L[p<4,m<36] Σ[k'<10] T2[m,10*p+k']}[p,h-r]",
+            ),
+            (
+                "L[p<4] Σ[r<3] w3[r]*{L[m<3] Σ[1<=k<17] X3[m,k-1]}[p-r]",
+                "factor=1 k=2",
+                "L[p<4] Σ[p'<2,r<3] {L[p<2,m<3] Σ[k'<8] X3[m,8*p+k']}[p',p-r]*w3[r]",
+            ),
+            (
+                "L[h<2] max[r<3] {L[2<=m<5] max[k<16] X3[m-2,k]}[h+r+1]|-inf",
+                "factor=0 k=2",
+                "L[h<2] max[p<2,r<3] {L[p<2,2<=m<5] max[k'<8] X3[m-2,8*p+k']}[p,h+r+1]|-inf",
+            ),
+            (
+                "L[h<2] max[r<3] {L[m<3] max[k<16] X3[m,k]}[r]",
+                "factor=0 k=2",
+                "L[h<2] max[p<2,r<3] {L[p<2,m<3] max[k'<8] X3[m,8*p+k']}[p,r]",
+            ),
+            (
+                "L[h<3] Σ[r<3] {L[m<3] Σ[k<16] X3[m,k]}[h]*{L[m<3] Σ[k<16] X3[m,k]}[r]",
+                "factor=1 k=2",
+                "L[h<3] Σ[p<2,r<3] {L[p<2,m<3] Σ[k'<8] X3[m,8*p+k']}[p,r]*{L[m<3] Σ[k<16] X3[m,k]}[h]",
+            ),
+        ),
+        (
+            ("L[h<3] {L[m<3] Σ[k<16] X3[m,k]}[h]", "no sum has a sum as a factor"),
+            ("L[h<3] Σ[r<3] relu({L[m<3] Σ[k<16] X3[m,k]}[h])", "no sum has a sum as a factor"),
+            ("L[h<3] Σ[r<3] (V[r] + {L[m<3] Σ[k<16] X3[m,k]}[h])", "no sum has a sum as a factor"),
+            ("L[h<3] max[r<3] V[r]*{L[m<3] max[k<16] X3[m,k]}[h]", "no sum has a sum as a factor"),
+            ("L[h<3] Σ[r<3] {L[m<3] max[k<16] X3[m,k]}[h]", "no sum has a sum as a factor"),
+            ("L[h<3] max[r<3] {L[m<3] Σ[k<16] X3[m,k]}[h]", "no sum has a sum as a factor"),
+            ("L[h<3] max[r<3] {L[m<3] max[k<16] X3[m,k]}[h-r]", "no sum has a sum as a factor"),
+            ("L[h<3] Σ[r<3] {L[m<3] Σ[k<16] K[m,0,0,0]*K[0,m,k//8,k%8]}[h]", "no sum has a sum as a factor"),
+            ("L[h<3] Σ[r<3] {L[m<3] Σ[k<15] X3[m,k]}[h]", "too short"),
+            ("L[h<3] Σ[r<3] {L[m<4] Σ[k<6,n<5] M[m,k]*N[k,n]}[h]", "not reduced over one iterator"),
+            ("L[h<3] Σ[r<3] {L[m<33,n<33] Σ[k<36] S2[m,k]*S2[n,k]}[h,r]", "more elements than what is read"),
+        ),
+        20,
+    ),
     "share-sum": Cases(
         (
             (

@@ -31,6 +31,7 @@ from tests.derivation.generators import (
     recurrences,
     same_tensor,
     scopes,
+    sums_of_sums,
     tables,
 )  # fmt: skip
 from tests.derivation.moves import layout_moves
@@ -160,6 +161,11 @@ def sources(count: int) -> tuple[Scope, ...]:
     def draw_long_sums_and_pixels(source: Scope) -> None:
         found.append(source)
 
+    @settings(max_examples=count // 8, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+    @given(sums_of_sums())
+    def draw_sums_of_sums(source: Scope) -> None:
+        found.append(source)
+
     draw()
     draw_moves()
     draw_equations()
@@ -168,6 +174,7 @@ def sources(count: int) -> tuple[Scope, ...]:
     draw_raised()
     draw_tables()
     draw_long_sums_and_pixels()
+    draw_sums_of_sums()
     return tuple(found)
 
 
