@@ -47,10 +47,20 @@ def test_a_long_sum_with_few_results_is_shared_by_several_products():
     assert "share-sum" in {s.rule for s in result.choice.best.form.steps}
 
 
+def test_parts_of_a_sum_are_added_by_the_sum_that_reads_them():
+    net = Net("transposed", 0)
+    model = net.finish(net.conv_transpose(net.input("x", (1, 512, 4, 4)), "deep", 256, 4, stride=2, pad=1))
+    found = optimize_cuda(model, Settings(backend="cuda", time_budget=0.5, allow="precision"))
+    assert found.report["verification"]["passed"]
+    (result,) = found.outcome.results
+    assert "share-read" in {s.rule for s in result.choice.best.form.steps}
+    assert found.program.launches == 2
+
+
 def test_sums_are_shared_for_cards_alone():
-    assert set(explored("cuda")) - set(explored("cpu")) == {"share-sum"}
+    assert set(explored("cuda")) - set(explored("cpu")) == {"share-sum", "share-read"}
     for backend in ("cpu", "cuda"):
-        assert ("share-sum" in options(Settings(backend=backend), 1.0, CountedClock()).rules) == (backend == "cuda")
+        assert ("share-read" in options(Settings(backend=backend), 1.0, CountedClock()).rules) == (backend == "cuda")
     assert options(Settings(backend="cuda", rules=("merge",)), 1.0, CountedClock()).rules == ("merge",)
 
 
