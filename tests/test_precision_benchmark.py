@@ -25,6 +25,7 @@ from benchmarks.precision.table import against, cells, markdown, row
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.as_bytes import keeps_bytes
 from einnet.graph.passes.prepare import prepare
+from einnet.instantiate.kernels.arithmetics import F32
 from tests.models import random_inputs, two_layers
 
 Arrays = Mapping[str, np.ndarray]
@@ -100,6 +101,48 @@ def test_the_error_of_a_row_is_the_greatest_of_fresh_draws(monkeypatch: pytest.M
     assert absent["missing"]["einnet"] == "it has none" and not absent["within"]
     assert wide["missing"] == {c: f"{p} is not installed" for c, p in
                                (("openvino_f32", "openvino"), ("openvino_default", "openvino"), ("torch_bf16", "torch"))}  # fmt: skip
+
+
+@pytest.mark.parametrize(("verified", "ran"), [(1e-6, ["einnet_f32", "0.002", "0.2", "0.3"]), (1e-4, ["einnet_f32", "1e-05", "0.002", "0.2", "0.3"])])
+def test_budgets_that_allow_the_same_share_a_program(monkeypatch: pytest.MonkeyPatch, verified: float, ran: list[str]) -> None:
+    """None rounds at 1e-5, and two budgets that round are two questions; a program that errs by more is no answer."""
+    asked = []
+
+    def found(path: Path, name: str, derive: bool, search: Search, place: Place) -> tuple[Engine, dict[str, object]]:
+        asked.append(name)
+        return Engine(name, "k", path / name), {"verification": {"max_rel": verified}}
+
+    monkeypatch.setattr(precision, "optimized", found)
+    monkeypatch.setattr(precision, "likely", lambda settings: [F32] if (settings.max_error or 0) > 1e-2 else [])
+    options = parsed([*SHORT, "--errors", "1e-5", "2e-3", "0.2", "0.3"])
+    engines, reports, missing = precision.programs(Path("m"), Place(1, (0,)), options)
+    assert asked == ran and not missing and engines.keys() == reports.keys() == {"einnet_f32", "1e-05", "0.002", "0.2", "0.3"}
+    assert engines["1e-05"] == Engine("1e-05", "k", Path("m") / ("einnet_f32" if len(ran) == 4 else "1e-05"))
+    assert precision.longest(options) == 4 * (2 + precision.FINISHING_S) + 0.1 + precision.BESIDE_S
+
+
+def test_an_engine_is_loaded_once_for_all_that_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference is loaded for what is wanted, for its times, and for its times again; every other engine, and a program of two budgets, once."""
+    loads: list[str] = []
+
+    class Counted(Within):
+        def __init__(self, kind: str, path: Path, threads: int, cpus: object, limit: int = 0) -> None:
+            loads.append(kind.split(":")[-1])
+            super().__init__(kind, path, threads, cpus, limit)
+
+    monkeypatch.setattr(compare, "Worker", Counted)
+    monkeypatch.setattr(compare, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(precision, "Worker", Counted)
+    monkeypatch.setattr(precision, "likely", lambda settings: [])
+
+    def found(path: Path, name: str, derive: bool, search: Search, place: Place) -> tuple[Engine, dict[str, object]]:
+        return Engine(name, f"{__name__}:same", path.with_name(name)), {"verification": {"max_rel": 0.0}}
+
+    monkeypatch.setattr(precision, "optimized", found)
+    options = parsed([*SHORT, "--errors", "1e-5", "1e-6"])
+    rows = rows_of("m", identity(), lambda seed: {"x": np.full(4, seed + 1, np.float32)}, Place(1, (0,)), options, {})
+    assert loads.count("same") == 1 and loads.count("onnxruntime") == 3
+    assert all(r["ms"]["einnet"] == r["ms"]["einnet_f32"] == 1.0 and r["error"]["einnet"] == 0.0 and r["within"] for r in rows)
 
 
 def test_a_model_that_nobody_can_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

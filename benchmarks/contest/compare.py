@@ -100,18 +100,24 @@ def outputs_of(engine: Engine, inputs: Arrays, place: Place) -> list[np.ndarray]
         return worker.run(inputs)
 
 
+Answered = tuple[Arrays, Sequence[np.ndarray]]
+"""Inputs, and what the reference gives for them."""
+
+
 def compare(
-    engines: Sequence[Engine], inputs: Arrays, reference: Sequence[np.ndarray], place: Place, effort: Effort, tolerance: float = TOLERANCE
+    engines: Sequence[Engine], inputs: Arrays, reference: Sequence[np.ndarray], place: Place, effort: Effort, tolerance: float = TOLERANCE,
+    fresh: Sequence[Answered] = (),
 ) -> dict[str, Result]:  # fmt: skip
     """Every engine's agreement with the reference outputs, its memory and times; the engine named REFERENCE runs a second time as AGAIN.
 
     A time counts where the outputs differ by no more than the tolerance. An engine that fails or disagrees has a `status` that says so and no times.
+    `worst` is the greatest difference on `fresh` inputs, which decide nothing.
     """
     entered = sorted(engines, key=lambda e: e.name != REFERENCE)
     entered += [Engine(AGAIN, e.kind, e.path) for e in engines if e.name == REFERENCE]
     with _Arena(inputs, place, reference, tolerance) as arena:
         for engine in entered:
-            arena.admit(engine)
+            arena.admit(engine, fresh if engine.name != AGAIN else ())
         rounds = arena.rounds(effort)
     for name, found in rounds.items():
         arena.results[name] |= {**figures(found), "times_ms": found}
@@ -150,8 +156,8 @@ class _Arena:
             if name in self.alive:
                 self.alive.pop(name).close()
 
-    def admit(self, engine: Engine) -> None:
-        """Run the engine once and note how it agrees and what memory it takes.
+    def admit(self, engine: Engine, fresh: Sequence[Answered] = ()) -> None:
+        """Run the engine once and note how it agrees and what memory it takes, and on fresh inputs what it errs by at most.
 
         Memory is scarce from where on twice what the largest engine took is no longer free: then one process is alive at a time.
         """
@@ -159,13 +165,14 @@ class _Arena:
             worker = self.worker(engine)
             outputs = worker.run(self.inputs)
             memory = worker.memory(self.inputs)
+            apart = [difference(worker.run(given), wanted) for given, wanted in fresh]
         except EngineError as error:
             self.end(engine.name)
             self.results[engine.name] = {"status": f"failed: {error}"}
             return
         error_size = difference(outputs, self.reference)
         said = "ok" if error_size <= self.tolerance else "disagrees with onnxruntime"
-        self.results[engine.name] = {"status": said, "max_rel": error_size, "memory_bytes": memory}
+        self.results[engine.name] = {"status": said, "max_rel": error_size, "memory_bytes": memory} | ({"worst": max(apart)} if apart else {})
         self.room, self.largest = self.room - memory, max(self.largest, memory)
         self.crowded = self.crowded or self.room < 2 * self.largest
         if said == "ok":

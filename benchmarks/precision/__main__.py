@@ -10,8 +10,9 @@ A row for each model and error. `ms` are medians of interleaved rounds, `error` 
 ONNX Runtime in float32, or with `--int8` on the same model of bytes, of which `einnet_f32` is the program without a budget; `bound` is the greatest
 a-priori bound of a product that rounds, `noise` what ONNX Runtime shows against itself, `missing` why an engine has no time.
 
-A model takes three minutes at most. The file is written after each, and the same command goes on where it was ended: rows of other models stay, and
-what was measured with the same settings and engines is not measured again.
+A model takes a minute on a quiet machine: a budget below the roundoff of every arithmetic has the program of float32, each engine is loaded once, and
+what one search has measured the next one knows. The file is written after each model, and the same command goes on where it was ended: rows of other
+models stay, and what was measured with the same settings and engines is not measured again.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from benchmarks.contest.compare import AGAIN, REFERENCE, Effort, Place, compare, difference, noise
+from benchmarks.contest.compare import AGAIN, REFERENCE, Effort, Place, compare, noise
 from benchmarks.contest.machine import description
 from benchmarks.contest.programs import ROOT, Search, optimized
 from benchmarks.contest.results import text, write_whole
@@ -39,7 +41,9 @@ from benchmarks.contest.worker import Engine, EngineError, Worker
 from benchmarks.precision.cases import MODELS, ZOO, Case, Draw, chosen, digest
 from benchmarks.precision.table import OTHERS, Row, cells, markdown, row
 from benchmarks.verified import RESULTS
+from einnet.compile.targets.cpu.rounding import likely
 from einnet.runtime import machine
+from einnet.search.settings import Settings
 
 ERRORS = (1e-5, 1e-3, 1e-2)
 STEPS = (5e-2,)
@@ -54,8 +58,13 @@ WIDEST = 0.5
 LATE, START_S = 2.0, 20.0
 """An optimization is ended after so many times its budget, and so many seconds beside it."""
 
-BESIDE_S = 40.0
-"""Seconds that engines take to load and to give their answers, beside searching and timing."""
+FINISHING_S, BESIDE_S = 3.0, 15.0
+"""Seconds that an optimization takes beside its budget, and that engines take to load and to give their answers."""
+
+CLASS = "reassociation"
+"""The class of steps that is named beside every budget of error."""
+
+Allowed = tuple[str, float | None]
 
 
 def rows_of(name: str, model: onnx.ModelProto, draw: Draw, place: Place, options: argparse.Namespace, others: Mapping[str, str]) -> list[Row]:
@@ -71,8 +80,10 @@ def rows_of(name: str, model: onnx.ModelProto, draw: Draw, place: Place, options
             wanted = answers(engines[0], [inputs, *fresh], place)
         except EngineError as why:
             return [row(name, error, {}, {}, None, None, {REFERENCE: str(why)}) for error in options.errors]
-        results = compare([*engines, *ours.values()], inputs, wanted[0], place, Effort(options.rounds, options.seconds, options.patience), WIDEST)
-        apart = {e.name: worst(e, fresh, wanted[1:], place) for e in (*engines, *ours.values()) if "times_ms" in results[e.name]}
+        effort, distinct = Effort(options.rounds, options.seconds, options.patience), {(e.kind, e.path): e for e in ours.values()}
+        results = compare([*engines, *distinct.values()], inputs, wanted[0], place, effort, WIDEST, list(zip(fresh, wanted[1:], strict=True)))
+        results |= {name: results[distinct[e.kind, e.path].name] for name, e in ours.items()}
+        apart = {name: found["worst"] for name, found in results.items() if "times_ms" in found and "worst" in found}
     times = {n: r["times_ms"] for n, r in results.items() if "times_ms" in r}
     noisy = noise(times[REFERENCE], times[AGAIN]) if REFERENCE in times and AGAIN in times else None
     absent = {column: f"{package} is not installed" for column, (package, _) in OTHERS.items() if package not in others}
@@ -81,17 +92,35 @@ def rows_of(name: str, model: onnx.ModelProto, draw: Draw, place: Place, options
 
 
 def programs(path: Path, place: Place, options: argparse.Namespace) -> tuple[dict[str, Engine], dict[str, Any], dict[str, str]]:
-    """Our programs in float32 and for each error, by name; what their reports say; why one is missing."""
+    """Our programs in float32 and for each error, by name; what their reports say; why one is missing. Errors that allow the same share one."""
     engines: dict[str, Engine] = {}
     reports: dict[str, Any] = {}
     missing: dict[str, str] = {}
+    made: dict[Allowed, str] = {}
     for name, error in {"einnet_f32": None, **{f"{e:g}": e for e in options.errors}}.items():
+        alike = made.get(allowed(error))
+        if error is not None and alike is not None and errs(reports[alike]) <= error:
+            engines[name], reports[name] = replace(engines[alike], name=name), reports[alike]
+            continue
         try:
-            search = Search(options.time_budget, "reassociation", options.seed, LATE * options.time_budget + START_S, max_error=error)
+            search = Search(options.time_budget, CLASS, options.seed, LATE * options.time_budget + START_S, max_error=error)
             engines[name], reports[name] = optimized(path, name, True, search, place)
+            made.setdefault(allowed(error), name)
         except EngineError as why:
             missing[name] = str(why)
     return engines, reports, missing
+
+
+def allowed(error: float | None) -> Allowed:
+    """What a program within an error is made of: a class of steps, and the error itself where it decides which products round. Below the roundoff
+    of every arithmetic it decides nothing."""
+    settings = Settings(allow=CLASS, max_error=error)
+    return settings.allow, error if likely(settings) else None
+
+
+def errs(report: Mapping[str, Any]) -> float:
+    """What a program was found to err by when it was verified."""
+    return float((report.get("verification") or {}).get("max_rel", math.inf))
 
 
 def answers(engine: Engine, draws: Sequence[Mapping[str, np.ndarray]], place: Place) -> list[list[np.ndarray]]:
@@ -99,14 +128,6 @@ def answers(engine: Engine, draws: Sequence[Mapping[str, np.ndarray]], place: Pl
     with Worker(engine.kind, engine.path, place.threads, place.cpus, place.memory) as worker:
         worker.ready()
         return [worker.run(dict(inputs)) for inputs in draws]
-
-
-def worst(engine: Engine, draws: Sequence[Mapping[str, np.ndarray]], wanted: Sequence[list[np.ndarray]], place: Place) -> float | None:
-    """The greatest difference from what is wanted over all draws; None for an engine that fails."""
-    try:
-        return max((difference(y, r) for y, r in zip(answers(engine, draws, place), wanted, strict=True)), default=None)
-    except EngineError:
-        return None
 
 
 def installed() -> dict[str, str]:
@@ -122,7 +143,8 @@ def installed() -> dict[str, str]:
 
 def longest(options: argparse.Namespace) -> float:
     """The seconds that a model is expected to take at most, where budgets are kept."""
-    return (len(options.errors) + 1) * options.time_budget + options.patience + BESIDE_S
+    searches = len({allowed(error) for error in (None, *options.errors)})
+    return searches * (options.time_budget + FINISHING_S) + options.patience + BESIDE_S
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -133,13 +155,13 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sizes, into build/bench")
     parser.add_argument("--int8", action="store_true", help="the models quantised to bytes, at an error of 5e-2")
     parser.add_argument("--errors", type=float, nargs="+", help="budgets (default: 1e-5 1e-3 1e-2)")
-    parser.add_argument("--time-budget", type=float, default=24.0, help="seconds for each of our optimizations (default: 24)")
+    parser.add_argument("--time-budget", type=float, default=10.0, help="seconds for each of our optimizations (default: 10)")
     parser.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--draws", type=int, default=20, help="fresh inputs on which errors are measured (default: 20)")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.25, help="for each engine in each round")
-    parser.add_argument("--patience", type=float, default=20.0, help="seconds of rounds for a model")
+    parser.add_argument("--patience", type=float, default=8.0, help="seconds of rounds for a model")
     parser.add_argument("--seconds-left", type=float, default=math.inf, metavar="S", help="begin no model that would not end in so many seconds")
     parser.add_argument("--again", action="store_true", help="measure again what the file has by the same settings")
     parser.add_argument("-o", "--output", type=Path)

@@ -18,7 +18,7 @@ from benchmarks.models import SEVEN, build
 from benchmarks.precision.quantised import in_bytes
 
 SIZES: dict[str, dict[str, int]] = {"bert": {"sequence": 128, "hidden": 768, "heads": 12, "layers": 2}, "mlp": {"size": 4096, "classes": 1000}}
-"""Sizes other than the generator's; `bert` is two of its layers."""
+"""What runs beside the seven, at sizes other than the generator's; `bert` is two of its layers."""
 
 GENERATOR = {"bert": "transformer"}
 
