@@ -11,7 +11,7 @@ NUMPY: dict[str, type[np.generic]] = {
 }  # fmt: skip
 """numpy type by name. Values of any other type (strings, bfloat16, 4-bit integers, sequences) stay inside an opaque node."""
 
-HALVES = ("f16",)
+HALVES = ("f16", "bf16")
 """Types of floats all of which float32 has: what carries them is an expression of numbers, and its values are rounded where they leave it."""
 
 _NAMES = {np.dtype(t): name for name, t in NUMPY.items()}

@@ -36,7 +36,9 @@ class Fact:
 
     @property
     def dtype(self) -> str | None:
-        """The short type name if such a tensor may cross between kernels."""
+        """The short type name if such a tensor may cross between kernels; bfloat16 stands between two casts only (`bfloat16.in_float32`)."""
+        if self.elem == ir.DataType.BFLOAT16:
+            return "bf16"
         try:
             return None if self.elem is None else dtype_name(self.elem.numpy())
         except TypeError:

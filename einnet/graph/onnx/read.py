@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Union
 
@@ -11,6 +13,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx_ir.passes import common
 
 from einnet.errors import ModelError
+from einnet.graph.onnx.bfloat16 import carries, in_float32
 from einnet.graph.onnx.shapes import Shapes, fix_inputs
 
 Source = Union[str, Path, onnx.ModelProto, ir.Model]
@@ -24,7 +27,7 @@ def first_line(error: BaseException) -> str:
 
 
 def read(source: Source, shapes: Shapes | None = None) -> ir.Model:
-    """Load, check, inline functions, lift constants, name everything, fix the input shapes.
+    """Load, check, inline functions, lift constants, name everything, fix the input shapes. What carries bfloat16 becomes a model of float32.
 
     An initialiser that is also a graph input counts as a constant, whatever the IR version: the program is specialised to its default.
 
@@ -32,6 +35,7 @@ def read(source: Source, shapes: Shapes | None = None) -> ir.Model:
     """
     title = str(source) if isinstance(source, (str, Path)) else source.graph.name or "model"
     proto = _from_file(Path(source)) if isinstance(source, (str, Path)) else source
+    proto = in_memory(source) if of_bfloat16(proto) else proto
     if isinstance(proto, onnx.ModelProto) and not (proto.graph.node or proto.graph.output):
         raise ModelError(f"{title}: not an ONNX model, or one without a graph")
     try:
@@ -58,12 +62,32 @@ def read(source: Source, shapes: Shapes | None = None) -> ir.Model:
     return model
 
 
-def runnable(source: Source) -> bytes | str:
-    """What ONNX Runtime takes to run the model as it is: its path, so that external data is found, or its bytes."""
+def of_bfloat16(source: Source) -> bool:
+    """The model carries bfloat16."""
     if isinstance(source, (str, Path)):
+        path = Path(source)
+        return _file_of_bfloat16(path, path.stat().st_mtime_ns) if path.exists() else False
+    return carries(source) if isinstance(source, onnx.ModelProto) else any(v.dtype == ir.DataType.BFLOAT16 for v in _values(source))
+
+
+@lru_cache(64)
+def _file_of_bfloat16(path: Path, changed: int) -> bool:
+    del changed
+    return carries(_from_file(path))
+
+
+def _values(model: ir.Model) -> Iterator[ir.Value]:
+    """The inputs and weights of a model, and what its nodes give."""
+    yield from (*model.graph.inputs, *model.graph.initializers.values())
+    for node in model.graph.all_nodes():
+        yield from node.outputs
+
+
+def runnable(source: Source) -> bytes | str:
+    """What ONNX Runtime takes to run the model: its path, so that external data is found, or its bytes; with bfloat16 of its model of float32."""
+    if isinstance(source, (str, Path)) and not of_bfloat16(source):
         return str(source)
-    proto = source if isinstance(source, onnx.ModelProto) else ir.to_proto(source)
-    return proto.SerializeToString()  # type: ignore[no-any-return]
+    return in_memory(source).SerializeToString()  # type: ignore[no-any-return]
 
 
 def normalised(source: Source, shapes: Shapes | None = None) -> onnx.ModelProto:
@@ -74,10 +98,10 @@ def normalised(source: Source, shapes: Shapes | None = None) -> onnx.ModelProto:
 
 
 def in_memory(source: Source) -> onnx.ModelProto:
-    """The model as it is, with the weights in it."""
+    """The model with the weights in it, as it is, or where it carries bfloat16 its model of float32."""
     if isinstance(source, (str, Path)):
-        return onnx.load(source)
-    return source if isinstance(source, onnx.ModelProto) else ir.to_proto(source)
+        return in_float32(onnx.load(source))
+    return in_float32(source if isinstance(source, onnx.ModelProto) else ir.to_proto(source))
 
 
 def parsed(data: bytes) -> onnx.ModelProto:
