@@ -193,7 +193,8 @@ def prepared(model: Any, stored: Stored) -> Program:
     from einnet.graph.passes.prepare import prepare
 
     asked = stored.record.settings
-    return prepare(load(model, shapes=shapes(stored)), permuted=permuted(asked), tables=asked.tables, in_bytes=asked.in_bytes)
+    program = load(model, shapes=shapes(stored), doubles=asked.max_error is not None)
+    return prepare(program, permuted=permuted(asked), tables=asked.tables, in_bytes=asked.in_bytes)
 
 
 def permuted(settings: Asked) -> bool:

@@ -36,12 +36,13 @@ GIVEN_OUT = "values of another type than float32 are given out"
 """Why a program ends in a cast that the model has not: expressions give numbers, 0 and 1 for truth values, and the model's output is of its type."""
 
 
-def load(model: Source, shapes: Shapes | None = None) -> Program:
+def load(model: Source, shapes: Shapes | None = None, doubles: bool = False) -> Program:
     """Read a model and lower every node.
 
     `shapes` gives static shapes to inputs by ONNX name; a symbolic dimension bound through one input is bound wherever the symbol occurs.
     Initialisers that are also inputs are constants. Every node on floats with a form in the language becomes expressions, of numbers: floats
     of a shorter type are rounded to it where the model casts, and where they leave the program. Everything else is kept as it is in opaque nodes.
+    With `doubles` nodes on float64 become expressions, too: float32 computes them.
 
     Raises ModelError, on one line, for a file that cannot be read, an invalid graph, or a shape that nothing fixes.
     """
@@ -49,12 +50,14 @@ def load(model: Source, shapes: Shapes | None = None) -> Program:
         raise ModelError(f"expected a path, an onnx.ModelProto or an onnx_ir.Model, not {type(model).__name__}")
     title = str(model) if isinstance(model, (str, Path)) else model.graph.name or "model"
     graph = read(model, shapes)
-    return _Lowering(graph, Flattener(graph, title), title).program()
+    return _Lowering(graph, Flattener(graph, title), title, (*HALVES, *(["f64"] if doubles else []))).program()
 
 
 class _Lowering:
-    def __init__(self, model: ir.Model, flat: Flattener, title: str) -> None:
-        self.model, self.flat, self.title = model, flat, title
+    """A model on its way to expressions; floats of some types are `numbers` in float32."""
+
+    def __init__(self, model: ir.Model, flat: Flattener, title: str, numbers: Sequence[str]) -> None:
+        self.model, self.flat, self.title, self.numbers = model, flat, title, numbers
         self.namer = Namer()
         self.tensors: dict[Fact, Tensor] = {}
         self.widened: dict[Fact, Tensor] = {}
@@ -112,7 +115,7 @@ class _Lowering:
         if fact not in self.tensors:
             assert fact.dtype is not None
             assert fact.shape is not None
-            wide = fact.value is not None and fact.dtype in HALVES
+            wide = fact.value is not None and fact.dtype in self.numbers
             tensor = Tensor(self.namer(fact.name), fact.shape, "f32" if wide else fact.dtype, fact.value is not None)
             self.tensors[fact] = tensor
             if fact.value is not None:
@@ -120,9 +123,9 @@ class _Lowering:
         return self.tensors[fact]
 
     def number(self, fact: Fact) -> Tensor:
-        """The tensor in which expressions find a value: floats of a shorter type stand in one of float32."""
+        """The tensor in which expressions find a value: floats of another type stand in one of float32."""
         tensor = self.tensor(fact)
-        if tensor.dtype not in HALVES:
+        if tensor.dtype not in self.numbers:
             return tensor
         if fact not in self.widened:
             self.widened[fact] = Tensor(self.namer(f"{fact.name}_wide"), tensor.shape)
@@ -130,10 +133,10 @@ class _Lowering:
 
     def operand(self, fact: Fact) -> Operand:
         """A value as expressions read it."""
-        return Operand(self.number(fact), fact.value, "f32" if fact.dtype in HALVES else fact.dtype or "")
+        return Operand(self.number(fact), fact.value, "f32" if fact.dtype in self.numbers else fact.dtype or "")
 
     def widen(self, node: FlatNode, read: set[str]) -> None:
-        """Append the copies of floats of a shorter type as float32 that the expressions of a node read, each once."""
+        """Append the copies of floats of another type as float32 that the expressions of a node read, each once."""
         for fact in node.reads.values():
             wide, loops = self.widened.get(fact), loops_of(fact.shape or ())
             if wide is not None and wide.name in read and all(wide not in n.outputs for n in self.done):
@@ -166,6 +169,7 @@ class _Lowering:
         made = {f: replace(self.tensor(f), dtype="f32") for f in outside}
         outputs = tuple(None if f is None else made.get(f) for f in node.outputs)
         element = next((f.dtype for f in outside if f.dtype), "f32")
+        element = "f32" if element == "f64" and element in self.numbers else element
         shapes = tuple(None if f is None else f.shape for f in node.outputs)
         op = Op(node.node.op_type, self.version(node.node), inputs, outputs, attributes(node.node), self.namer, shapes, element)
         lowered = lower(op)
@@ -210,7 +214,7 @@ class _Lowering:
     def inner(self, body: onnx.ModelProto) -> Program:
         """A model that stands for a node, with its results as its expressions give them."""
         graph = read(body)
-        return _Lowering(graph, Flattener(graph, self.title), self.title).program(given=False)
+        return _Lowering(graph, Flattener(graph, self.title), self.title, self.numbers).program(given=False)
 
     def unfolded(self, model: onnx.ModelProto, node: FlatNode) -> Program | Unsupported | None:
         """The program of a node that is a fold; None where it is none."""

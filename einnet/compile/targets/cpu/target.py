@@ -58,9 +58,11 @@ class CpuTarget:
         return self.settings.force is not None
 
     def read(self, model: Any) -> Program:
-        """The model, its data in the order that oneDNN's convolutions want; integers as bytes where the processor has products of these."""
+        """The model, its data in the order that oneDNN's convolutions want; integers as bytes where the processor has products of these, and float64
+        in float32 where an error is named."""
         require(self.settings.cpu)
-        return prepare(load(model, shapes=self.settings.shapes or None), tables=self.settings.tables, in_bytes=self.in_bytes)
+        program = load(model, shapes=self.settings.shapes or None, doubles=self.settings.max_error is not None)
+        return prepare(program, tables=self.settings.tables, in_bytes=self.in_bytes)
 
     @property
     def in_bytes(self) -> bool:
