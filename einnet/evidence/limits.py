@@ -141,6 +141,14 @@ def _times(a: Array, b: Array) -> Array:
         return found if np.isfinite(found.sum()) else np.where((a == 0) | (b == 0), 0.0, found)
 
 
+def narrowed(x: Array) -> Array | float:
+    """By how much numbers move that float32 has not, where they are read."""
+    single = x.astype(np.float32)
+    if np.array_equal(single, x, equal_nan=True):
+        return 0.0
+    return np.where(single == x, 0.0, np.nan_to_num(np.abs(single - x), nan=np.inf, posinf=np.inf))
+
+
 FEWEST = 4
 
 
@@ -170,7 +178,8 @@ def bounded_at(
     held = {name: np.asarray(a).reshape(-1) for name, a in arrays.items()}
 
     def element(t: Tensor, address: Array) -> Array:
-        return pair(np.take(held[t.name], address, mode="clip"), errors.get(t.name, 0.0))
+        read = np.take(held[t.name], address, mode="clip")
+        return pair(read, errors.get(t.name, 0.0) + (narrowed(read) if read.dtype == np.float64 else 0.0))
 
     system = Bounded(cut_off, arithmetic)
     with np.errstate(all="ignore"):

@@ -12,6 +12,8 @@ from onnx import TensorProto
 import einnet
 from benchmarks.models import build as model_of
 from einnet.cli import main
+from einnet.evidence.limits import bounded_at
+from einnet.expr.notation.text import parse
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import GIVEN_OUT, load
 from einnet.graph.program import Opaque, Program
@@ -60,6 +62,19 @@ def test_casts_comparisons_and_what_float32_has_not() -> None:
     np.testing.assert_allclose(interpret(program, inputs)["y"], reference(model, inputs)["y"], rtol=1e-6)
 
 
+def test_reading_what_float32_has_not_errs_by_its_rounding() -> None:
+    x = np.array([1.0, 0.1, -1 / 3, 2.0**-160, 1e300, np.inf, -0.0])
+    points = np.arange(len(x)).reshape(-1, 1)
+    copy = parse("x : f64[7]\nL[i<7] x[i]")
+    value, error = bounded_at(copy, points, {"x": x}, {})
+    with np.errstate(over="ignore"):
+        single = x.astype(np.float32)
+    np.testing.assert_array_equal(value, x)
+    np.testing.assert_array_equal(error[:4], np.abs(single[:4] - x[:4]))
+    assert error[0] == error[5] == error[6] == 0 and 0 < error[1] < 2**-27 and error[4] == np.inf
+    assert not bounded_at(copy, points, {"x": single}, {})[1].any()
+
+
 def test_a_program_of_float64(tmp_path: Path) -> None:
     """It takes and gives float64, and errs by what float32 errs; without a budget it does not."""
     model = in_type(model_of("mlp", size=32, classes=8, seed=0), F64, 17)
@@ -73,3 +88,13 @@ def test_a_program_of_float64(tmp_path: Path) -> None:
         assert found.dtype == np.float64
         assert least <= np.abs(found - wanted).max() / np.abs(wanted).max() <= most
         assert main(["verify", str(path), str(stored)]) == 0
+
+
+def test_an_onnx_model_of_a_program_of_float64(tmp_path: Path) -> None:
+    model = in_type(model_of("mlp", size=32, classes=8, seed=0), F64, 17)
+    made = einnet.optimize(model, time_budget=2, threads=1, max_error=1e-3)
+    made.save(written := tmp_path / "out.onnx")
+    inputs = {n: x.astype(np.float64) for n, x in random_inputs(model, 3).items()}
+    (wanted,), (found,) = reference(model, inputs).values(), reference(onnx.load(written), inputs).values()
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, wanted, atol=1e-5 * np.abs(wanted).max())
