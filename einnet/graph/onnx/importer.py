@@ -135,6 +135,11 @@ class _Lowering:
         """A value as expressions read it."""
         return Operand(self.number(fact), fact.value, "f32" if fact.dtype in self.numbers else fact.dtype or "")
 
+    def element(self, results: Sequence[Fact]) -> str:
+        """The element type that expressions give to the first of some results; of float64 it is float32, where they stand for that."""
+        found = next((f.dtype for f in results if f.dtype), "f32")
+        return "f32" if found == "f64" and found in self.numbers else found
+
     def widen(self, node: FlatNode, read: set[str]) -> None:
         """Append the copies of floats of another type as float32 that the expressions of a node read, each once."""
         for fact in node.reads.values():
@@ -168,8 +173,7 @@ class _Lowering:
         outside = [f for f in node.results if f in used]
         made = {f: replace(self.tensor(f), dtype="f32") for f in outside}
         outputs = tuple(None if f is None else made.get(f) for f in node.outputs)
-        element = next((f.dtype for f in outside if f.dtype), "f32")
-        element = "f32" if element == "f64" and element in self.numbers else element
+        element = self.element(outside)
         shapes = tuple(None if f is None else f.shape for f in node.outputs)
         op = Op(node.node.op_type, self.version(node.node), inputs, outputs, attributes(node.node), self.namer, shapes, element)
         lowered = lower(op)
