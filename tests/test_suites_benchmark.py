@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.suites import command, runner, scores
+from benchmarks.suites import command, runner, scores, sizes, table
 from benchmarks.suites.problem import Task, Unusable
 
 LINES = [
@@ -33,19 +33,32 @@ LIMITS = [
 ]
 
 
+class Alone:
+    """In the place of the nursery: a process that runs a line of code."""
+
+    def __init__(self, code: str) -> None:
+        self.text = code
+
+    def order(self, orders: dict[str, Any]) -> int:
+        with open(orders["out"], "w") as out, open(orders["err"], "w") as err:
+            self.process = subprocess.Popen([sys.executable, "-c", self.text], stdout=out, stderr=err, start_new_session=True)
+        return self.process.pid
+
+    def code(self) -> int:
+        return self.process.wait()
+
+
 @pytest.mark.parametrize(("code", "seconds", "nbytes", "why"), LIMITS)
-def test_a_process_that_ends_badly_or_is_ended_is_told(code: str, seconds: float, nbytes: int, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    started = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda _, **k: started([sys.executable, "-c", code], **k))
-    row = runner.run({"threads": 1}, seconds, nbytes)
+def test_a_process_that_ends_badly_or_is_ended_is_told(code: str, seconds: float, nbytes: int, why: str) -> None:
+    row = runner.run({"threads": 1}, seconds, nbytes, Alone(code))  # type: ignore[arg-type]
     assert (row["status"], row["why"]) == ("ended", why)
 
 
 def row(name: str, right: bool = True, runs: str = "einnet", ms: tuple[float, float] | None = (2.0, 1.0), **found: Any) -> dict[str, Any]:
     part = {"runs": runs, "why": "", "operators": 1}
     engine = {"right": right, "within": ["suite", "-3", "-2", "-1", "0"] if right else [], "parts": [part], **found}
-    times = {"ms": {"eager": [ms[0]], "einnet": [ms[1]]}} if ms else {}
-    asked = {"largest": None}
+    times = {"ms": {"eager": [ms[0] + 1, ms[0]], "einnet": [ms[1] + 1, ms[1]]}} if ms else {}
+    asked = {"largest": None, "fit": False}
     return {"name": name, "status": "done", "eager_s": 1.0, "asked": asked, "engines": {"einnet": engine}, **times}
 
 
@@ -68,12 +81,12 @@ def test_scores_that_know_of_errors() -> None:
 
 
 def test_the_table_says_what_is_capped_and_what_was_left_out() -> None:
-    capped = {**row("a"), "asked": {"largest": 16}}
+    capped = {**row("a"), "asked": {"largest": 16, "fit": False}}
     skipped = {**capped, "name": "b", "status": "skipped", "why": "eager mode takes 30 s", "engines": {}}
-    text = command.table("kernelbench", [capped, skipped])
+    text = table.table("kernelbench", [capped, skipped], "a processor")
     assert "Sizes are capped at 16: these are not the suite's problems" in text
     assert "| b | eager mode takes 30 s |" in text
-    assert "| einnet | 1 | 0 | 0 | 0 |" in text
+    assert "| einnet | 1 | 1 | 0 | 0 | 0 |" in text
     assert "fast_1 100%" in text
 
 
@@ -83,12 +96,12 @@ def test_a_run_goes_on_where_it_stopped_and_runs_again_what_has_changed(tmp_path
     for n in (10, 9):
         (suite / f"{n}_some.py").write_text(f"N = {n}\n")
 
-    def run(orders: dict[str, Any], seconds: float, nbytes: int) -> dict[str, Any]:
+    def run(orders: dict[str, Any], seconds: float, nbytes: int, nursery: Any) -> dict[str, Any]:
         ran.append(orders["name"])
-        return {"status": "done", "engines": {"einnet": row("")["engines"]["einnet"]}, "eager_s": 1.0}
+        return {"status": "done", "engines": {e: row("")["engines"]["einnet"] for e in orders["engines"]}, "eager_s": 1.0}
 
     monkeypatch.setattr(command, "run", run)
-    arguments = [str(tmp_path), "-o", str(out), "--untimed"]
+    arguments = [str(tmp_path), "-o", str(out), "--untimed", "--engines", "einnet"]
     assert command.main("kernelbench", "", arguments) == 0
     assert ran == ["level1/9_some", "level1/10_some"]
     assert command.main("kernelbench", "", arguments) == 0
@@ -98,6 +111,11 @@ def test_a_run_goes_on_where_it_stopped_and_runs_again_what_has_changed(tmp_path
     assert ran[2:] == ["level1/9_some"]
     command.main("kernelbench", "", [*arguments, "--time-budget", "3"])
     assert len(ran) == 5, "another question has another answer"
+    command.main("kernelbench", "", [*arguments, "--time-budget", "3", "--engines", "programs", "--seconds-left", "-1"])
+    assert len(ran) == 5, "no time is left"
+    command.main("kernelbench", "", [*arguments, "--time-budget", "3", "--engines", "programs"])
+    assert len(ran) == 7, "another engine adds to what is there"
+    assert {tuple(p["engines"]) for p in json.loads(out.read_text())["problems"]} == {("einnet", "programs")}
     assert [p["name"] for p in json.loads(out.read_text())["problems"]] == ["level1/9_some", "level1/10_some"]
     with pytest.raises(SystemExit):
         command.main("kernelbench", "", [str(tmp_path / "absent")])
@@ -156,6 +174,62 @@ def test_sizes_are_capped_and_told() -> None:
     assert changed == ["N: 64 is 16"]
 
 
+def test_the_form_of_a_problem_is_the_first_that_fits_or_the_one_with_least_work() -> None:
+    limits = sizes.Work(100.0, 100.0, 10)
+
+    def of(flops: float) -> sizes.Work:
+        return sizes.Work(flops, 1.0, 1)
+
+    assert str(found(limits, lambda form: of(50.0)).form) == "the suite's own sizes"
+    assert str(found(limits, lambda form: of(200.0 if form.cap is None or form.cap > 64 else 50.0)).form) == "sizes at most 64"
+    assert str(found(limits, lambda form: of(form.batch * 20.0) if form.batch and form.cap is None else None).form) == "a batch of at most 4"
+    assert str(found(limits, lambda form: of(50.0) if form.cap == 32 and form.batch else None).form) == "sizes at most 32 and a batch of at most 1"
+    over = found(limits, lambda form: of(1000.0 - (form.cap == 256)))
+    assert (over.form, over.fits) == (sizes.Form(256), False)
+    assert sizes.chosen(lambda form: None, limits) is None
+    assert [sizes.Work(*w).share(limits) for w in ((200.0, 1.0, 1), (1.0, 300.0, 1), (1.0, 1.0, 40))] == [2.0, 3.0, 4.0]
+
+
+def found(limits: sizes.Work, counted: Any) -> sizes.Chosen:
+    chosen = sizes.chosen(counted, limits)
+    assert chosen is not None
+    return chosen
+
+
+def test_work_is_counted_without_doing_it() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed (pip install -e '.[torch]')")
+    layer = torch.nn.Linear(8, 4, bias=False)
+    assert sizes.count(lambda: (layer, [torch.rand(2, 8)])) in [sizes.Work(128.0, 4.0 * (2 * 8 + 8 * 4 + 2 * 4), n) for n in (1, 2)]
+    assert sizes.count(lambda: (layer, [torch.rand(2, 9)])) is None
+    assert sizes.count(lambda: (lambda x: x.reshape(4, 4).T + 1, [torch.rand(2, 8)])) .nbytes == 4 * 2 * 16, "views take no memory"  # type: ignore[union-attr]
+    vast = sizes.count(lambda: (torch.matmul, [torch.rand(1 << 20, 1 << 20), torch.rand(1 << 20, 1 << 20)]))
+    assert vast is not None and vast.flops > 1e18, "nothing of it is held"
+
+    def asks() -> Any:
+        size = int(torch.linspace(1, 3, 3)[-1].item())
+        return (lambda x: x[:size] * 2), [torch.rand(4)]
+
+    assert sizes.count(asks) .nbytes == 4 * (4 + 3), "a module may ask for values when it is made"
+
+
+def test_fewer_elements_of_a_batch() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed (pip install -e '.[torch]')")
+    inputs = [torch.rand(8, 3), torch.rand(3, 8), torch.rand(8), 8, torch.rand(())]
+    cut = sizes.of_batch(inputs, 2)
+    assert [getattr(x, "shape", x) for x in cut] == [(2, 3), (3, 8), (2,), 8, ()]
+    assert sizes.of_batch(inputs, None) == inputs
+
+
+def test_reasons_are_told_by_how_many_problems_they_concern() -> None:
+    notes = ["einnet: operators that stay in eager mode: aten.lstm.input (no ONNX); aten.rand.default (it draws random numbers)"]
+    one = row("a", notes=notes, breaks=["Unsupported call of line 12"])
+    other = row("b", runs="eager", notes=[notes[0].partition(";")[0]], breaks=["Unsupported call of line 7", "Unsupported call of line 9"])
+    told = table.stays([one, other])
+    assert told["aten.lstm.input (no ONNX)"] == 2 and told["aten.rand.default (it draws random numbers)"] == 1
+    assert told["a break of the graph: Unsupported call of line N"] == 2, "each problem counts once"
+    assert told["a part: "] == 1
+
+
 def test_a_problem_of_kernelbench_is_read(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed (pip install -e '.[torch]')")
     from benchmarks.kernelbench.load import load, tasks
@@ -167,6 +241,11 @@ def test_a_problem_of_kernelbench_is_read(tmp_path: Path) -> None:
     one, again, other = (problem.inputs(seed)[0] for seed in (1, 1, 2))
     assert torch.equal(one, again) and not torch.equal(one, other) and one.shape == (3, 64)
     assert torch.equal(load(Task("kernelbench", name, path)).module(one), problem.module(one)), "the weights are drawn by a seed"
+    fitted = load(Task("kernelbench", name, path, fit=True))
+    assert fitted.changed == [] and fitted.told["form"] == "the suite's own sizes" and fitted.told["fits"]
+    path.write_text(PROBLEM.replace("N, K = 64, 3", "N = 8192\nK = 3").replace("Linear(width, 2)", "Linear(width, width)"))
+    fitted = load(Task("kernelbench", name, path, fit=True))
+    assert (fitted.told["form"], fitted.told["fits"], fitted.changed) == ("sizes at most 2048", True, ["N: 8192 is 2048"])
     path.write_text("class Model: pass")
     with pytest.raises(Unusable, match="it cannot be made: AttributeError"):
         load(Task("kernelbench", name, path))
@@ -198,9 +277,9 @@ def test_one_problem_from_end_to_end(tmp_path: Path) -> None:
     (tmp_path / "level1").mkdir()
     (tmp_path / "level1" / "3_linear.py").write_text(PROBLEM)
     out = tmp_path / "out.json"
-    arguments = [str(tmp_path), "-o", str(out), "--engines", "einnet", "--slower", "--time-budget", "1", "--threads", "1", "--seconds", "0.1"]
+    arguments = [str(tmp_path), "-o", str(out), "--engines", "programs,einnet", "--time-budget", "1", "--threads", "1", "--seconds", "0.1"]
     assert command.main("kernelbench", "", arguments) == 0
     (found,) = json.loads(out.read_text())["problems"]
     assert found["engines"]["einnet"]["right"]
-    assert [p["runs"] for p in found["engines"]["einnet"]["parts"]] == ["einnet"]
+    assert [p["runs"] for p in found["engines"]["programs"]["parts"]] == ["einnet"]
     assert set(found["ms"]) == {"eager", "einnet"}

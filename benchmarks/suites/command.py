@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
-from collections import Counter
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.suites.problem import digest, suite
-from benchmarks.suites.runner import run
-from benchmarks.suites.scores import FAST, fast, kind, mean, scored, speedup, usable
+from benchmarks.suites.runner import Nursery, run
+from benchmarks.suites.scores import OURS, PROGRAMS, kind
+from benchmarks.suites.table import table
 from einnet.records import as_json
 from einnet.runtime.machine import description
 
@@ -20,8 +22,8 @@ RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 Row = dict[str, Any]
 
-ASKED = ("threads", "time_budget", "allow", "engines", "timed", "largest", "slower", "longest", "seconds")
-"""Orders that a result belongs to."""
+ASKED = ("threads", "time_budget", "allow", "largest", "fit", "longest")
+"""Orders that a result belongs to. What other engines found of the same stays in its row."""
 
 
 def parser(name: str, text: str | None) -> argparse.ArgumentParser:
@@ -30,17 +32,18 @@ def parser(name: str, text: str | None) -> argparse.ArgumentParser:
     found.add_argument("folder", type=Path, help="a copy of the suite, which is not part of this repository")
     found.add_argument("prefixes", nargs="*", metavar="PREFIX", help="problems whose names start so (default: all)")
     found.add_argument("--every", type=int, default=1, metavar="N", help="each N-th of them")
-    found.add_argument("--engines", default="inductor,einnet", help="beside eager mode (default: inductor,einnet)")
+    found.add_argument("--engines", default="programs,inductor,einnet", help="beside eager mode; programs: ours, however slow (default: all)")
     found.add_argument("--time-budget", type=float, default=20.0, help="seconds for each part that einnet optimizes (default: 20)")
     found.add_argument("--allow", default="reassociation", help="the worst class of step (default: reassociation)")
     found.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
     found.add_argument("--limit", type=float, default=600.0, help="seconds for one problem with all engines (default: 600)")
     found.add_argument("--memory", type=float, default=0.5, help="share of the machine's memory for one problem (default: 0.5)")
     found.add_argument("--longest", type=float, default=20.0, help="seconds in eager mode beyond which a problem is skipped (default: 20)")
-    found.add_argument("--seconds", type=float, default=2.0, help="of timing for each engine (default: 2)")
+    found.add_argument("--seconds", type=float, default=2.0, help="of the clock for each engine that is timed (default: 2)")
     found.add_argument("--untimed", action="store_true", help="compare results and time nothing")
-    found.add_argument("--slower", action="store_true", help="keep programs that are slower than eager mode: for correctness")
+    found.add_argument("--seconds-left", type=float, default=math.inf, metavar="S", help="begin no problem after so many seconds")
     found.add_argument("--largest", type=int, help="cap the sizes that a problem's file names: the table says so, and is no score of the suite")
+    found.add_argument("--fit", action="store_true", help="make problems smaller by the rule of benchmarks/suites/sizes.py: no score of the suite")
     found.add_argument("-o", "--output", type=Path, default=RESULTS / f"{name}.json")
     return found
 
@@ -56,23 +59,47 @@ def main(name: str, text: str | None, arguments: Sequence[str] | None = None) ->
     if not chosen:
         given.error(f"no problem starts with {', '.join(options.prefixes)}; the first is {next(iter(known))}")
     orders = {
-        "suite": name, "threads": options.threads, "time_budget": options.time_budget, "allow": options.allow,
-        "engines": options.engines.split(","), "timed": not options.untimed, "largest": options.largest, "slower": options.slower,
-        "longest": options.longest, "seconds": options.seconds,
+        "suite": name, "threads": options.threads, "time_budget": options.time_budget, "allow": options.allow, "engines": options.engines.split(","),
+        "timed": not options.untimed, "largest": options.largest, "fit": options.fit, "longest": options.longest, "seconds": options.seconds,
     }  # fmt: skip
     rows: dict[str, Row] = {row["name"]: row for row in json.loads(options.output.read_text())["problems"]} if options.output.exists() else {}
-    nbytes = int(options.memory * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    for n, problem in enumerate(chosen):
-        belongs = {"digest": digest(known[problem]), "asked": {key: orders[key] for key in ASKED}}
-        if problem in rows and belongs == {key: rows[problem].get(key) for key in belongs}:
-            continue
-        row = run({**orders, "name": problem, "path": str(known[problem])}, options.limit, nbytes)
-        rows[problem] = {"name": problem, **belongs, **row}
-        print(f"{n + 1}/{len(chosen)} {line(rows[problem])}", flush=True)
-        write(options.output, name, [rows[p] for p in known if p in rows], {"limit": options.limit, "memory": nbytes})
-    wrong = [p for p in chosen if kind(rows[p], "einnet") == "accuracy" and rows[p]["status"] == "done"]
-    print(table(name, [rows[p] for p in chosen]))
-    return 1 if wrong else 0
+    limits = {"limit": options.limit, "memory": int(options.memory * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))}
+    for done, row in ran({problem: known[problem] for problem in chosen}, orders, limits, rows, time.monotonic() + options.seconds_left):
+        rows[row["name"]] = row
+        print(f"{done}/{len(chosen)} {line(row)}", flush=True)
+        write(options.output, name, [rows[p] for p in known if p in rows], limits)
+    there = [rows[p] for p in chosen if p in rows]
+    print(table(name, there, description().cpu))
+    return 1 if any(kind(row, engine) == "accuracy" for row in there for engine in OURS if engine in row["engines"]) else 0
+
+
+def ran(problems: Mapping[str, Path], orders: Row, limits: Mapping[str, float], rows: Mapping[str, Row], end: float) -> Iterator[tuple[int, Row]]:
+    """The rows of problems that are not complete yet, as they come, with their places; none is begun after `end`."""
+    nursery = Nursery()
+    try:
+        for n, (problem, path) in enumerate(problems.items()):
+            belongs = {"digest": digest(path), "asked": {key: orders[key] for key in ASKED}}
+            before = rows.get(problem, {})
+            if belongs != {key: before.get(key) for key in belongs}:
+                before = {}
+            if complete(before, orders):
+                continue
+            if time.monotonic() > end:
+                return
+            row = run({**orders, "name": problem, "path": str(path)}, limits["limit"], int(limits["memory"]), nursery)
+            row["engines"] = {**before.get("engines", {}), **row["engines"]}
+            asked = sorted({*before.get("engines_asked", ()), *orders["engines"]})
+            yield n + 1, {"name": problem, **belongs, "engines_asked": asked, **row}
+    finally:
+        nursery.close()
+
+
+def complete(row: Row, orders: Row) -> bool:
+    """A row has all that the orders ask for, or the reason why there is no more."""
+    if not row or not set(orders["engines"]) <= set(row["engines_asked"]):
+        return False
+    wanted = {e for e in orders["engines"] if e != PROGRAMS and row["engines"].get(e, {}).get("right")}
+    return row["status"] != "done" or not orders["timed"] or wanted <= set(row.get("ms", {}))
 
 
 def line(row: Row) -> str:
@@ -86,48 +113,7 @@ def line(row: Row) -> str:
 def write(path: Path, name: str, rows: Sequence[Row], limits: dict[str, float]) -> None:
     """The rows so far, and their table beside them, whole or not at all."""
     data = {"suite": name, "machine": as_json(description()), "limits": limits, "problems": list(rows)}
-    for file, text in ((path, json.dumps(data, indent=1)), (path.with_suffix(".md"), table(name, rows))):
+    for file, text in ((path, json.dumps(data, indent=1)), (path.with_suffix(".md"), table(name, rows, description().cpu))):
         draft = file.with_name(f".{file.name}.draft")
         draft.write_text(text + "\n", encoding="utf-8")
         draft.replace(file)
-
-
-def table(name: str, rows: Sequence[Row]) -> str:
-    """What became of the problems, scores, and what was not run, with the reason."""
-    lines = [f"{name}: {len(rows)} problems on {description().cpu}"]
-    capped = {row["asked"]["largest"] for row in rows} - {None}
-    if capped:
-        sizes = ", ".join(map(str, sorted(capped)))
-        lines += ["", f"**Sizes are capped at {sizes}: these are not the suite's problems, and no scores of the suite.**"]
-    ran = usable(rows)
-    engines = sorted({engine for row in ran for engine in row["engines"]})
-    kinds = ("right", "eager", "accuracy", "failure")
-    lines += ["", "| engine | right | right, in eager mode | wrong | failed |", "|---|---|---|---|---|"]
-    for engine in engines:
-        counts = Counter(kind(row, engine) for row in ran)
-        lines.append(f"| {engine} | " + " | ".join(str(counts[k]) for k in kinds) + " |")
-    timed = [row for row in ran if row.get("ms")]
-    if timed:
-        lines += ["", *(scores(name, timed, engines))]
-    left = [row for row in rows if row["status"] != "done"]
-    if left:
-        lines += ["", "| not run, or not to its end | why |", "|---|---|", *(f"| {row['name']} | {row['why']} |" for row in left)]
-    return "\n".join(lines)
-
-
-def scores(name: str, rows: Sequence[Row], engines: Sequence[str]) -> list[str]:
-    """The suite's own scores over what was timed, and geometric means."""
-    lines = []
-    for engine in engines:
-        for over in ("eager", *(e for e in engines if e != engine)):
-            gains = [g for row in rows if (g := speedup(row, engine, over))]
-            if not gains:
-                continue
-            text = f"{engine} over {over}: geometric mean {mean(gains):.2f}x of {len(gains)}"
-            if name == "kernelbench":
-                text += "; " + ", ".join(f"fast_{p:g} {fast(rows, engine, over, p):.0%}" for p in FAST)
-            lines.append(f"- {text}")
-        if name == "graphnet":
-            found = ", ".join(f"t={t}: {s:.2f} / {es:.2f}" for t in (-5, -3, -1, 0, 1, 3) for s, es in [scored(rows, engine, t)])
-            lines.append(f"- {engine}: S(t) / ES(t) {found}")
-    return lines

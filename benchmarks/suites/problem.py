@@ -21,6 +21,7 @@ class Task:
     name: str
     path: Path
     largest: int | None = None
+    fit: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class Problem:
     tolerances: dict[str, tuple[float, float]]
     changed: list[str] = field(default_factory=list)
     """What is not as the suite has it, in words."""
+
+    told: dict[str, Any] = field(default_factory=dict)
+    """What its row says besides: the form of its sizes, and the work that was counted."""
 
 
 class Unusable(Exception):

@@ -20,40 +20,75 @@ PAGE = resource.getpagesize()
 Row = dict[str, Any]
 
 
-def run(orders: Mapping[str, Any], seconds: float, nbytes: int) -> Row:
+class Nursery:
+    """The process of which those of problems are forks, started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def order(self, orders: Mapping[str, Any]) -> int:
+        """Begin to carry out the orders; the number of their process."""
+        if self._process is None or self._process.poll() is not None:
+            environment = {**os.environ, "OMP_NUM_THREADS": str(orders["threads"]), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+            command = [sys.executable, "-m", "benchmarks.suites.nursery"]
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(orders) + "\n")
+        self._process.stdin.flush()
+        return int(self._answer())
+
+    def code(self) -> int:
+        """The exit code of the last orders' process, which has ended."""
+        return int(self._answer())
+
+    def close(self) -> None:
+        """End the process, which has no orders left."""
+        if self._process is not None:
+            self._process.communicate()
+            self._process = None
+
+    def _answer(self) -> str:
+        assert self._process is not None and self._process.stdout is not None
+        return self._process.stdout.readline()
+
+
+def run(orders: Mapping[str, Any], seconds: float, nbytes: int, nursery: Nursery) -> Row:
     """What a problem's process found, ended after `seconds` or where it and its children hold more than `nbytes`."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(orders["threads"]), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        command = [sys.executable, "-m", "benchmarks.suites.worker", json.dumps(orders)]
-        process = subprocess.Popen(command, stdout=out, stderr=err, env=environment, start_new_session=True)
+    with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
+        process = nursery.order({**orders, "out": out.name, "err": err.name})
         ended = watch(process, seconds, nbytes)
-        out.seek(0)
-        err.seek(0)
+        code = nursery.code()
         row = merged(out.read().splitlines())
         last = (err.read().strip().splitlines() or ["nothing was said"])[-1]
     if ended:
         return {**row, "status": "ended", "why": f"{ended} in {row['phase']}"}
     if "status" not in row:
-        return {**row, "status": "ended", "why": f"exit code {process.returncode} in {row['phase']}: {last[:200]}"}
+        return {**row, "status": "ended", "why": f"exit code {code} in {row['phase']}: {last[:200]}"}
     return row
 
 
-def watch(process: subprocess.Popen[str], seconds: float, nbytes: int) -> str | None:
+def watch(process: int, seconds: float, nbytes: int) -> str | None:
     """Wait for the process's end; why it was ended, if it was."""
     end = time.monotonic() + seconds
-    reason = None
+    while alive(process):
+        time.sleep(POLL_S)
+        reason = None
+        if time.monotonic() > end:
+            reason = f"more than {seconds:g} s"
+        elif held(process) > nbytes:
+            reason = f"more than {nbytes / 1e9:.3g} GB"
+        if reason and alive(process):
+            os.killpg(process, signal.SIGKILL)  # it is the leader of its session's only group
+            return reason
+    return None
+
+
+def alive(process: int) -> bool:
+    """A process is there and has not ended: what has and was not waited for yet is a zombie."""
     try:
-        while process.poll() is None and reason is None:
-            time.sleep(POLL_S)
-            if time.monotonic() > end:
-                reason = f"more than {seconds:g} s"
-            elif held(process.pid) > nbytes:
-                reason = f"more than {nbytes / 1e9:.3g} GB"
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)  # it is the leader of its session's only group
-            process.wait()
-    return reason
+        return (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
 
 
 def held(group: int) -> int:

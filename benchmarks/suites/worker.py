@@ -1,4 +1,4 @@
-"""One problem in a process of its own: python -m benchmarks.suites.worker, with its orders as JSON.
+"""One problem in a process of its own, a fork of the nursery.
 
 It writes a line of JSON for each thing that it finds; what was written is known even where the process is killed for its time or its memory.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
-import sys
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +16,13 @@ from statistics import median
 from typing import Any
 
 from benchmarks.suites.problem import Problem, Task, Unusable, Value, suite
+from benchmarks.suites.scores import OURS, PROGRAMS
 
 TRIALS = (1, 2)
 """Seeds of the inputs that are compared; the programs are made for the first."""
+
+MOST = 200
+"""Rounds after which no more are timed."""
 
 Call = Callable[[Sequence[Value]], Value]
 
@@ -35,11 +39,11 @@ def main(orders: Mapping[str, Any]) -> None:
     torch.set_num_threads(orders["threads"])
     tell(phase="load")
     try:
-        problem = suite(orders["suite"]).load(Task(orders["suite"], orders["name"], Path(orders["path"]), orders["largest"]))
+        problem = suite(orders["suite"]).load(Task(orders["suite"], orders["name"], Path(orders["path"]), orders["largest"], orders["fit"]))
     except Unusable as reason:
         tell(status="unusable", why=str(reason))
         return
-    tell(changed=problem.changed, phase="eager")
+    tell(changed=problem.changed, phase="eager", **problem.told)
     with torch.no_grad():
         given = [problem.inputs(seed) for seed in TRIALS]
         try:
@@ -54,13 +58,17 @@ def main(orders: Mapping[str, Any]) -> None:
         calls: dict[str, Call] = {"eager": lambda args: problem.module(*args)}
         for engine in orders["engines"]:
             tell(phase=engine)
+            torch._dynamo.reset()
+            torch._dynamo.utils.counters.clear()
             call = engine_of(engine, problem, orders)
             found = tried(engine, call, problem, given)
             tell(engine=engine, **found)
-            if found["right"]:
+            if found["right"] and engine != PROGRAMS:
                 calls[engine] = call
         if orders["timed"]:
-            tell(phase="times", ms=times(calls, given[0], orders["seconds"]))
+            before = os.getloadavg()[0]
+            found = times(calls, given[0], orders["seconds"])
+            tell(phase="times", ms=found, load=round((before + os.getloadavg()[0]) / 2, 2))
     tell(status="done")
 
 
@@ -68,10 +76,11 @@ def engine_of(name: str, problem: Problem, orders: Mapping[str, Any]) -> Call:
     """The problem compiled by an engine."""
     import torch
 
-    if name == "einnet":
+    if name in OURS:
         import einnet.api.torch  # noqa: F401
 
-        options = {name: orders[name] for name in ("time_budget", "allow", "threads", "slower")} | ({"trivial": 0.0} if orders["slower"] else {})
+        slower = name == PROGRAMS
+        options = {**{name: orders[name] for name in ("time_budget", "allow", "threads")}, "slower": slower, **({"trivial": 0.0} if slower else {})}
         fast = torch.compile(problem.module, backend="einnet", options=options)
     else:
         fast = torch.compile(problem.module, backend=name)
@@ -103,12 +112,15 @@ def tried(engine: str, call: Call, problem: Problem, given: Sequence[Sequence[Va
 
 def told(engine: str) -> dict[str, Any]:
     """What became of the parts, by our engine."""
-    if engine != "einnet":
+    if engine not in OURS:
         return {}
+    import torch
+
     import einnet.api.torch
 
     names = ("operators", "runs", "why", "eager_ms", "einnet_ms", "error")
-    return {"parts": [{name: getattr(part, name) for name in names} for part in einnet.api.torch.parts()]}
+    breaks = sorted(str(reason).splitlines()[0][:200] for reason in torch._dynamo.utils.counters["graph_break"])
+    return {"parts": [{name: getattr(part, name) for name in names} for part in einnet.api.torch.parts()], "breaks": breaks}
 
 
 def close(found: Value, wanted: Value, atol: float, rtol: float) -> bool:
@@ -126,13 +138,17 @@ def close(found: Value, wanted: Value, atol: float, rtol: float) -> bool:
 
 
 def times(calls: Mapping[str, Call], args: Sequence[Value], seconds: float) -> dict[str, list[float]]:
-    """Median, least and number of times in ms of every engine, in turns."""
+    """Median, least and number of times in ms of processor time of every engine, in turns, for at most so many seconds of the clock for each."""
     samples: dict[str, list[float]] = {name: [] for name in calls}
     gc.collect()
     end = time.perf_counter() + seconds * len(calls)
     while time.perf_counter() < end or any(len(s) < 3 for s in samples.values()):
         for name, call in calls.items():
-            samples[name].append(timed(lambda call=call: call(args))[0] * 1e3)
+            start = time.process_time()
+            call(args)
+            samples[name].append((time.process_time() - start) * 1e3)
+        if len(next(iter(samples.values()))) >= MOST:
+            break
     return {name: [median(s), min(s), float(len(s))] for name, s in samples.items()}
 
 
@@ -147,6 +163,3 @@ def said(error: BaseException) -> str:
     """The first line of an error."""
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"[:300]
 
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
