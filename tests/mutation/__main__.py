@@ -13,7 +13,7 @@ import importlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -97,10 +97,13 @@ def key(told: dict[str, str | int]) -> tuple[str, str, str]:
     return str(told["module"]), str(told["function"]), str(told["change"])
 
 
-def rows_of(path: Path | None) -> list[dict[str, str | int]]:
-    """Changes that were judged before, one in a line, as far as there still are such; of one that was judged again the last."""
+def rows_of(path: Path | None, asked: Container[str] | None = None) -> list[dict[str, str | int]]:
+    """Changes that were judged before, one in a line, as far as there still are such; of one that was judged again the last.
+
+    Where only some modules are asked for, the changes of the others are not made to see whether they are still there, which takes a minute.
+    """
     lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
-    last = {key(told): told for told in map(json.loads, lines)}
+    last = {key(told): told for told in map(json.loads, lines) if asked is None or told["module"] in asked}
     there = {(name, *change) for name in {module for module, _, _ in last} for change in named(name)}
     return [told for which, told in last.items() if which in there]
 
@@ -164,10 +167,11 @@ def main() -> int:
     parser.add_argument("--shard", default="0/1", help="such as 0/2 and 1/2 for two processes")
     options = parser.parse_args()
     part, _, parts = options.shard.partition("/")
-    rows = rows_of(options.rows)
+    asked = list(modules_of(options.modules))
+    rows = rows_of(options.rows, asked if asked and not options.tell else None)
     before = [r for r in rows if not options.again or r["found by"] not in ALIVE or key(r) in explained()]
     plugin = Plugin(
-        list(modules_of(options.modules)), options.sample, options.seed, options.cache, (int(part), int(parts)),
+        asked, options.sample, options.seed, options.cache, (int(part), int(parts)),
         () if options.unweighed else verdicts.judged(options.cache.with_suffix(".verdicts") if options.cache else None),
         done=lambda found: keep(options.rows, found), before=set(map(key, before)), most=options.most,
         weighed={key(r): (str(r["verdicts"]), str(r["shown"])) for r in rows if r["verdicts"]},

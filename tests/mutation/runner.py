@@ -81,7 +81,7 @@ class Traced:
     places: frozenset[str]
 
 
-@dataclass
+@dataclass(eq=False)
 class Plugin:
     """Takes the collected tests, and runs them in children instead of the session."""
 
