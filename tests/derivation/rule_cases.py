@@ -118,6 +118,41 @@ CASES: dict[str, Cases] = {
                 "{L[i<9,c<5,p<2] Σ[j<9] select(i-j-1>=0, exp(T2[4*i-1,0] + (-1)*T2[4*j+3,0])*{L[j<9,c<5,p<2] Σ[b<4] "
                 "{L[j<9,p<2,b<4] exp(T2[4*j+3,0] + (-1)*T2[4*j+b,0])*S2[p,4*j+b]}[j,p,b]*T2[4*j+b,c+6]}[j,c,p], 0)}[i,c,p]}[t//4,t%4,p]",
             ),
+            (
+                "L[a<19,i<5] Σ[j<19,b<6] select(a-j>=0, W[j]*N[b,i]*M[0,b], 0)",
+                "a=4*i+a",
+                "L[a<19,i<5] {L[i'<5,a'<4,i<5] Σ[b'<4] select(a'-b'>=0, W[4*i'+b']*{L[i<5] Σ[b<6] N[b,i]*M[0,b]}[i], 0)}[a//4,a%4,i] + "
+                "{L[i'<5,a'<4,i<5] Σ[b<6] {L[i<5,b<6] N[b,i]*M[0,b]}[i,b]*{L[i'<5] Σ[j'<5] select(i'-j'-1>=0, "
+                "{L[j'<5] Σ[b'<4] W[4*j'+b']}[j'], 0)}[i']}[a//4,a%4,i]",
+            ),
+            (
+                "L[t<16] Σ[s<16] select(s-t-1>=0, W[s], 0)",
+                "t=4*i+a",
+                "L[t<16] {L[i<4,a<4] Σ[b<4] select(b-a-1>=0, W[4*i+b], 0)}[t//4,t%4] + {L[i<4,a<4] {L[i<4] Σ[j<4] select(j-i-1>=0, {L[j<4] "
+                "Σ[b<4] W[4*j+b]}[j], 0)}[i]}[t//4,t%4]",
+            ),
+            (
+                "L[t<33,c<5] Σ[s<33,k<3] select(t-s>=0, T2[t,k]*T2[s,k+3]*S2[s,c], 0)",
+                "t=4*i+a",
+                "L[t<33,c<5] {L[i<9,a<4,c<5] Σ[b<4] {L[i<9,a<4,b<4] select(a-b>=0, {L[i<9,a<4,b<4] Σ[k<3] T2[4*i+a,k]*T2[4*i+b,k+3]}[i,a,b], "
+                "0)}[i,a,b]*S2[4*i+b,c]}[t//4,t%4,c] + {L[i<9,a<4,c<5] Σ[k<3] T2[4*i+a,k]*{L[i<9,k<3,c<5] Σ[j<9] select(i-j-1>=0, "
+                "{L[j<9,k<3,c<5] Σ[b<4] T2[4*j+b,k+3]*S2[4*j+b,c]}[j,k,c], 0)}[i,k,c]}[t//4,t%4,c]",
+            ),
+            (
+                "L[t<36,2<=p<4] Σ[s<36,c<5] select(t-s>=0, exp(T2[t,0]-T2[s,0])*T2[t,c+1]*T2[s,c+6]*S2[p,s], 0)",
+                "t=4*i+a",
+                "L[t<36,2<=p<4] {L[i<9,a<4,2<=p<4] Σ[b<4] {L[i<9,a<4,b<4] select(a-b>=0, exp(T2[4*i+a,0] + (-1)*T2[4*i+b,0])*{L[i<9,a<4,b<4] "
+                "Σ[c<5] T2[4*i+a,c+1]*T2[4*i+b,c+6]}[i,a,b], 0)}[i,a,b]*S2[p,4*i+b]}[t//4,t%4,p] + {L[i<9,a<4,2<=p<4] Σ[c<5] {L[i<9,a<4,c<5] "
+                "T2[4*i+a,c+1]*exp(T2[4*i+a,0] + (-1)*T2[4*i-1,0])}[i,a,c]*{L[i<9,c<5,2<=p<4] Σ[j<9] select(i-j-1>=0, exp(T2[4*i-1,0] + "
+                "(-1)*T2[4*j+3,0])*{L[j<9,c<5,2<=p<4] Σ[b<4] {L[j<9,2<=p<4,b<4] exp(T2[4*j+3,0] + "
+                "(-1)*T2[4*j+b,0])*S2[p,4*j+b]}[j,p,b]*T2[4*j+b,c+6]}[j,c,p], 0)}[i,c,p]}[t//4,t%4,p]",
+            ),
+            (
+                "L[t<33] Σ[s<33,k<6] select(t-s>=0, S[s,k], 0)",
+                "t=4*i+a",
+                "L[t<33] {L[i<9,a<4] Σ[b<4] select(a-b>=0, {L[i<9,b<4] Σ[k<6] S[4*i+b,k]}[i,b], 0)}[t//4,t%4] + {L[i<9,a<4] {L[i<9] Σ[j<9] "
+                "select(i-j-1>=0, {L[j<9] Σ[b<4,k<6] S[4*j+b,k]}[j], 0)}[i]}[t//4,t%4]",
+            ),
         ),
         (
             ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "nothing that is 0 beyond a time"),
@@ -126,6 +161,7 @@ CASES: dict[str, Cases] = {
             ("L[t<9] Σ[s<9] select(t-s>=0, exp(Y[t,0]+Y[s,0])*Y[0,s], 0)", "no product over the times between"),
             ("L[t<9] Σ[s<9] select(t-s>=0 & s-t+3>=0, Y[0,s], 0)", "more is asked of s"),
             ("L[t<3] Σ[s<3] select(t-s>=0, w3[s], 0)", "cheaper in chunks"),
+            ("L[t<9] Σ[s<10] select(t-s>=0, W[s], 0)", "cheaper in chunks"),
             ("L[t<19] Σ[s<19] select(t-s+2>=0, W[s], 0)", "cheaper in chunks"),
         ),
         15,

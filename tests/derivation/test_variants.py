@@ -11,7 +11,7 @@ import pytest
 from einnet.derivation.checker.check import check_equal
 from einnet.derivation.moves.rule import Rewrite
 from einnet.derivation.normalise import normalise
-from einnet.derivation.rules.chunk import chunk, points
+from einnet.derivation.rules.chunk import chunk, points, sizes
 from einnet.derivation.rules.distribute import distribute
 from einnet.expr.nodes import Read, Scope, map_reads, nested, tensors
 from einnet.expr.notation.text import parse
@@ -105,3 +105,8 @@ def test_what_is_no_recurrence_is_refused(body: str, why: str) -> None:
     outcomes = list(chunk(scope))
     assert not any(isinstance(o, Rewrite) for o in outcomes)
     assert any(why in o.why for o in outcomes if not isinstance(o, Rewrite))
+
+
+@pytest.mark.parametrize(("extent", "found"), [(7, []), (8, [4]), (15, [4]), (16, [4, 8]), (100, [4, 8, 16, 32])])
+def test_a_chunk_is_at_most_half_of_all_times(extent: int, found: list[int]) -> None:
+    assert sizes(extent) == found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import count, takewhile
 from math import prod
 
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
@@ -39,7 +39,7 @@ def chunk(e: Scope) -> Iterator[Outcome]:
 
 def sizes(extent: int) -> list[int]:
     """Powers of two that leave two chunks at least."""
-    return list(takewhile(lambda size: 2 * size <= extent, (FEWEST << n for n in range(32))))
+    return list(takewhile(lambda size: 2 * size <= extent, (FEWEST << n for n in count())))
 
 
 def points(e: Scope) -> int:
@@ -53,15 +53,11 @@ class Chunked:
     def __init__(self, e: Scope, r: Recurrence, size: int) -> None:
         self.e, self.r, self.size = e, r, size
         taken = {i.name for i in (*e.loops, *e.sums, *r.sums)}
-        count = -(-r.t.extent // size)
-        self.i, self.j = self._iter("i", count, taken), self._iter("j", count, taken)
-        self.a, self.b = self._iter("a", size, taken), self._iter("b", size, taken)
+        chunks = -(-r.t.extent // size)
+        self.i, self.j = (Iter(fresh(name, taken), 0, chunks) for name in "ij")
+        self.a, self.b = (Iter(fresh(name, taken), 0, size) for name in "ab")
         self.others = tuple(i for i in e.loops if i.name != r.t.name)
         self.before = next(n for n, i in enumerate(e.loops) if i.name == r.t.name)
-
-    def _iter(self, name: str, extent: int, taken: set[str]) -> Iter:
-        taken.add(name := fresh(name, taken))
-        return Iter(name, 0, extent)
 
     def at(self, chunk: Iter, place: Iter) -> Index:
         """The time of a place in a chunk."""
