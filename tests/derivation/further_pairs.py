@@ -29,7 +29,8 @@ def large(before: str, after: str) -> Pair:
 def further_false_pairs() -> Iterator[tuple[str, Pair]]:
     """Names and pairs; none is an identity."""
     families = {"other bend": _bends(), "other tie": _ties(), "other step": _steps(), "other function": _functions(), "other window": _windows()}
-    yield from numbered({**families, "other score": _scores(), "other place": _places(), "other table": _tables(), "other domain": _domains()})
+    families |= {"other score": _scores(), "other place": _places(), "other table": _tables(), "other domain": _domains(), "mask": _masks()}
+    yield from numbered(families)
 
 
 def _bends() -> Iterator[Pair]:
@@ -150,6 +151,17 @@ def _domains() -> Iterator[Pair]:
     yield whole("floor(N[i]/2)*2", "N[i]")
     yield whole("less(N[i],K[i]+1)", "less(N[i],K[i])")
     yield whole("floor(N[i]/3)", "round(N[i]/3)")
+
+
+def _masks() -> Iterator[Pair]:
+    """Beside a mask, and in one of two, stands what need not be a number: then there is none beyond the mask either."""
+    for loose in ("log(B[i])", "1/B[i]", "sqrt(A[i])"):
+        yield line(f"relu(select(i>=3,A[i],-inf)+{loose})", f"relu(select(i>=3,A[i]+{loose},-inf))")
+        yield line(f"exp(select(i>=3,A[i],-inf)+{loose})", f"select(i>=3,exp(A[i]+{loose}),0)")
+    both = "select(i>=3,1/A[i],-inf)+select(6-i>=0,B[i],-inf)"
+    yield line(both, "select(i>=3 & 6-i>=0,1/A[i]+B[i],-inf)")
+    yield line(f"exp({both})", "select(i>=3 & 6-i>=0,exp(1/A[i]+B[i]),0)")
+    yield SCORES, "L[i<6] max[j<7] select(j-i>=0,S[i,j],-inf)+log(S[i,j])", "L[i<6] max[j<7] select(j-i>=0,S[i,j]+log(S[i,j]),-inf)"
 
 
 def further_true_pairs() -> Iterator[tuple[str, Pair]]:

@@ -293,6 +293,8 @@ def _proven() -> Iterator[Pair]:
         ("max(max(A[i],B[i])+3,M[i])", "max(A[i]+3,max(M[i],B[i]+3))"), ("max(tanh(A[i]),0)", "tanh(relu(A[i]))"),
         ("exp(A[i])/exp(B[i])", "exp(A[i]-B[i])"),
         ("log(exp(A[i]))", "A[i]"), ("sigmoid(A[i])", "1/(1+exp(-1*A[i]))"), ("abs(abs(A[i])-2)", "max(max(A[i]-2,-1*A[i]-2),min(A[i]+2,2-A[i]))"),
+        ("select(i>=3,1/A[i],-inf)+B[i]", "select(i>=3,1/A[i]+B[i],-inf)"), ("exp(select(i>=3,1/A[i],-inf)+B[i])", "select(i>=3,exp(1/A[i]+B[i]),0)"),
+        ("exp(select(i>=3,A[i],-inf)+(B[i+4]|-inf))", "select(i>=3,exp(A[i]+(B[i+4]|-inf)),0)"),
         ("relu(min(relu(A[i]),6)-1)", "relu(A[i]-1)-relu(A[i]-6)"), ("floor(A[i]-4)+ceil(-1*A[i])", "-4+0*A[i]"),
     ):  # fmt: skip
         yield line(before, after)

@@ -53,7 +53,7 @@ from einnet.expr.normal.terms import (
     simplified,
     split_conditions,
 )  # fmt: skip
-from einnet.expr.normal.totals import partial
+from einnet.expr.normal.totals import BROKEN, partial, state, total
 
 Box = Mapping[str, Range]
 T = TypeVar("T")
@@ -167,14 +167,18 @@ def _assembled(loops: tuple[Iter, ...], terms: tuple[Term, ...]) -> Scope:
 
 
 def _joined(terms: Iterable[Term], box: Box) -> Body:
-    """The sum of canonical terms as a body; terms with sums are closed. A term that is infinite outside a region makes the sum so."""
+    """The sum of canonical terms as a body; terms with sums are closed. A term that is infinite outside a region makes a sum with numbers so.
+
+    What need not be a number keeps its place: where it is none, the sum is none, outside of the region as well.
+    """
     parts = [scaled(t.coefficient, _closed(t, box) if t.sums else product_body(t)) for t in terms]
     regions = [p for p in parts if isinstance(p, Select) and isinstance(p.other, Const) and isinstance(p.other.value, float)]
     rest = [p for p in parts if p not in regions]
-    if not regions or len(parts) < 2 or len({p.other for p in regions}) > 1 or any(map(infinite, (*rest, *(p.then for p in regions)))):
+    inside = [p.then for p in regions]
+    if not regions or len(parts) < 2 or len({p.other for p in regions}) > 1 or not all(map(total, (*rest, *(inside if len(inside) > 1 else ())))):
         return added(parts)
     conds = tuple(dict.fromkeys(c for p in regions for c in p.conds))
-    return Select(conds, _flat(added([*(p.then for p in regions), *rest]), box), regions[0].other)
+    return Select(conds, _flat(added([*inside, *rest]), box), regions[0].other)
 
 
 def _closed(term: Term, box: Box) -> Read:
@@ -401,12 +405,13 @@ class _Forms:
 
 
 def _expand_exponential(arg: Body, box: Box) -> list[Term]:
-    """exp(x + (c ? y : -inf)) is exp(x + y) where c holds, else 0."""
+    """exp(x + (c ? y : -inf)) is exp(x + y) where c holds, else 0, where x is a number or -inf, and of several masks their y are, too."""
     terms = _collected(_expand(arg, box), box)
     masks = [(t, m) for t in terms if not t.sums and not t.conds and not t.divisors and t.coefficient > 0 and (m := mask(t)) is not None]
-    if not masks:
-        return lone(evaluated("exp", (_joined(terms, box),)))
     left = [t for t in terms if t not in [m for m, _ in masks]]
+    beside = (*(_joined((t,), box) for t in left), *(m.then for _, m in masks if len(masks) > 1))
+    if not masks or any(state(b) == BROKEN for b in beside):
+        return lone(evaluated("exp", (_joined(terms, box),)))
     conds, divisors = split_conditions(c for _, m in masks for c in m.conds)
     for t, m in masks:
         left += [replace(u, coefficient=t.coefficient * u.coefficient) for u in _expand(m.then, box)]
