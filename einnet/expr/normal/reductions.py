@@ -7,10 +7,10 @@ from fractions import Fraction
 
 from einnet.expr import sets
 from einnet.expr.nodes import Add, Body, Call, Cond, Const, Read, Scope, Select, Tensor, indices, neutral, rename_apart, substitute_body
-from einnet.expr.normal.factors import infinite, masked
+from einnet.expr.normal.factors import masked
 from einnet.expr.normal.piecewise import NONDECREASING, Forms, Piecewise, Sum
 from einnet.expr.normal.terms import Term, box_conditions, divisor_condition, split_conditions
-from einnet.expr.normal.totals import partial
+from einnet.expr.normal.totals import total
 
 
 def merged(scope: Scope, body: Body, bends: bool) -> Term:
@@ -46,14 +46,14 @@ def _opened(scope: Scope, term: Term, bends: bool) -> Term | None:
 def outside(scope: Scope, term: Term, forms: Forms) -> Sum | None:
     """The collected terms of a maximum or minimum of which something leaves: terms without its iterators, a scale, a function that keeps the order.
 
-    It leaves where there is some place at least; None where nothing does. `forms` are those over the loops of the scope.
+    It leaves where all are numbers and there is some place at least; None where nothing does. `forms` are those over the loops of the scope.
     """
     names, inner = {i.name for i in term.sums}, forms.over(term.sums)
     (body,) = term.factors
-    terms = () if infinite(body) or not names else inner.expanded(body)
+    terms = inner.expanded(body) if total(body) else ()
     moving = tuple(t for t in terms if t.names() & names)
     ranges = term.ranges({i.name: i.range for i in scope.loops})
-    if not moving or any(partial(t.factors) for t in terms) or not sets.reached(_conditions(term), ranges, names):
+    if not moving or not sets.reached(_conditions(term), ranges, names):
         return None
     free, first = [t for t in terms if not t.names() & names], Piecewise(inner).first(moving)
     if free or first != 1:
