@@ -409,13 +409,18 @@ def _expand_exponential(arg: Body, box: Box) -> list[Term]:
     terms = _collected(_expand(arg, box), box)
     masks = [(t, m) for t in terms if not t.sums and not t.conds and not t.divisors and t.coefficient > 0 and (m := mask(t)) is not None]
     left = [t for t in terms if t not in [m for m, _ in masks]]
-    beside = (*(_joined((t,), box) for t in left), *(m.then for _, m in masks if len(masks) > 1))
-    if not masks or any(state(b) == BROKEN for b in beside):
+    if not masks or _undefined(left, [m for _, m in masks], box):
         return lone(evaluated("exp", (_joined(terms, box),)))
     conds, divisors = split_conditions(c for _, m in masks for c in m.conds)
     for t, m in masks:
         left += [replace(u, coefficient=t.coefficient * u.coefficient) for u in _expand(m.then, box)]
     return [replace(t, conds=conds, divisors=divisors) for t in lone(evaluated("exp", (_joined(_collected(left, box), box),)))]
+
+
+def _undefined(terms: Iterable[Term], masks: Sequence[Select], box: Box) -> bool:
+    """What stands beside a mask may have no value: one of the terms, or what stands under another mask."""
+    beside = (*(_joined((t,), box) for t in terms), *(m.then for m in masks if len(masks) > 1))
+    return any(state(b) == BROKEN for b in beside)
 
 
 def _expand_select(where: tuple[Cond, ...], then: Body, other: Body, box: Box) -> list[Term]:
