@@ -155,14 +155,16 @@ class _Lift:
         for name, value in self.constants.items():
             self.contents.write(dense_view(name, value.shape), self.constant(value))
         self.inputs()
-        for name in (p for p in self.parts if self.last.get(p) == BEFORE):
+        complete: dict[int | None, list[str]] = {}
+        for name in self.parts:
+            complete.setdefault(self.last.get(name), []).append(name)
+        for name in complete.get(BEFORE, ()):
             self.cut(name, BEFORE)
         for n, kernel in enumerate(self.plan.kernels):
             self.step(n, kernel)
             self.round(kernel)
-            for name in self.parts:
-                if self.last.get(name) == n:
-                    self.cut(name, n)
+            for name in complete.get(n, ()):
+                self.cut(name, n)
         self.outputs()
         return self.result
 

@@ -7,7 +7,7 @@ Members whose results go different ways get a joint tensor, of which the results
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -58,12 +58,18 @@ class _Graph:
         self.parts = [p for p in parts if any(is_contraction(n.scope) for n in p.nodes)]
         self.by_output = {p.output.name: p for p in self.parts}
         self.users: dict[str, list[ProgramNode]] = program.users()
-        self.sources: dict[str, frozenset[str]] = {}
+        self.place = {t.name: k for k, node in enumerate(program.nodes) for t in node.outputs}
+        self.above: list[int] = []
+        """For each node, a bit for each node that it needs: sets of names would take memory with the square of the nodes."""
         for node in program.nodes:
-            above = frozenset(node.inputs).union(*(self.sources.get(x, frozenset()) for x in node.inputs))
-            self.sources.update({t.name: above for t in node.outputs})
+            self.above.append(self.needs(node.inputs))
+        self.data = {p.output.name: self._data(p) for p in self.parts}
+        self.readers: dict[Tensor, list[Subprogram]] = {}
+        for p in self.parts:
+            for tensor in self.data[p.output.name]:
+                self.readers.setdefault(tensor, []).append(p)
 
-    def data(self, part: Subprogram) -> tuple[Tensor, ...]:
+    def _data(self, part: Subprogram) -> tuple[Tensor, ...]:
         """What its contractions read from outside and is no weight."""
         inside = {n.output.name for n in part.nodes}
         found = (t for n in part.nodes if is_contraction(n.scope) for t in tensors(n.scope).values())
@@ -71,10 +77,15 @@ class _Graph:
 
     def independent(self, a: Subprogram, b: Subprogram) -> bool:
         """Neither needs the other's result."""
-        return a.output.name not in self.needs(b) and b.output.name not in self.needs(a)
+        (of_a, of_b) = (1 << self.place[p.output.name] for p in (a, b))
+        return not (of_a & self.needs(b.inputs) or of_b & self.needs(a.inputs))
 
-    def needs(self, part: Subprogram) -> frozenset[str]:
-        return frozenset(part.inputs).union(*(self.sources.get(x, frozenset()) for x in part.inputs))
+    def needs(self, names: Iterable[str]) -> int:
+        """The nodes that tensors of these names need, a bit for each."""
+        found = 0
+        for k in (self.place[x] for x in names if x in self.place):
+            found |= self.above[k] | 1 << k
+        return found
 
     def used_within(self, part: Subprogram, group: Sequence[Subprogram]) -> bool:
         """Its result is used by nodes of the group and by nothing else."""
@@ -89,7 +100,7 @@ class _Graph:
 def _gathered(graph: _Graph) -> Iterator[Bundle]:
     """A part with those whose results only its pointwise nodes use; and that with the producers of both that share an input."""
     for sink in graph.parts:
-        data = {t.name for t in graph.data(sink)}
+        data = {t.name for t in graph.data[sink.output.name]}
         side = [graph.by_output[x] for x in sink.inputs if x in graph.by_output and x not in data]
         group = [sink, *(p for p in side if graph.used_within(p, (sink,)) and p.output.shape == sink.output.shape)]
         if len(group) < 2 or len(group) > MOST_PARTS:
@@ -102,17 +113,17 @@ def _gathered(graph: _Graph) -> Iterator[Bundle]:
 
 def _producers(graph: _Graph, group: Sequence[Subprogram]) -> list[Subprogram]:
     """What makes the data of a group for it alone, and reads a tensor that another one of these reads."""
-    above = [graph.by_output.get(t.name) for p in group for t in graph.data(p)]
+    above = [graph.by_output.get(t.name) for p in group for t in graph.data[p.output.name]]
     found = [p for p in dict.fromkeys(above) if p is not None and p not in group and graph.used_within(p, group)]
-    readers = Counter(t for p in found for t in graph.data(p))
-    return [p for p in found if any(readers[t] > 1 for t in graph.data(p))]
+    readers = Counter(t for p in found for t in graph.data[p.output.name])
+    return [p for p in found if any(readers[t] > 1 for t in graph.data[p.output.name])]
 
 
 def _windowed(graph: _Graph) -> Iterator[Bundle]:
     """Parts that read one tensor: laid end to end along the last axis, or, where their results are of one shape, stacked."""
     name: Callable[[str], str] = Fresh(graph.program)
-    for tensor in dict.fromkeys(t for p in graph.parts for t in graph.data(p)):
-        readers = [p for p in graph.parts if tensor in graph.data(p) and p.output.dtype == "f32" and p.output.shape]
+    for all_readers in graph.readers.values():
+        readers = [p for p in all_readers if p.output.dtype == "f32" and p.output.shape]
         for _, alike in groupby(sorted(readers, key=lambda p: p.output.shape[:-1]), key=lambda p: p.output.shape[:-1]):
             group: list[Subprogram] = []
             for part in alike:
