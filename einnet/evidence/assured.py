@@ -18,7 +18,7 @@ from einnet.evidence.report.schema import Verification
 from einnet.evidence.report.verdict_schema import Assured
 from einnet.evidence.running import OnProcessor
 from einnet.expr.values.points import work
-from einnet.graph.split import anonymous
+from einnet.graph.rewrite import anonymous
 from einnet.instantiate.kernels import EOperator, Plan
 from einnet.records import changed
 

@@ -21,7 +21,8 @@ from einnet.evidence.report.told import Tell, each, silent
 from einnet.evidence.report.verdict_schema import Derivations, Evidence, Outputs, Verdict
 from einnet.evidence.stored_proofs import Stored
 from einnet.graph.program import Opaque, Program
-from einnet.graph.split import Piece, Subprogram, anonymous, pieces
+from einnet.graph.rewrite import anonymous
+from einnet.graph.split import Piece, Subprogram, pieces
 from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.records import as_json, changed
 from einnet.search.settings import tolerance

@@ -22,7 +22,8 @@ from einnet.evidence.stored_proofs import Stored
 from einnet.expr.nodes import Scope, tensors, walk
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.program import Node, Opaque, Program
-from einnet.graph.split import Subprogram, anonymous, subprograms
+from einnet.graph.rewrite import anonymous
+from einnet.graph.split import Subprogram, subprograms
 from einnet.instantiate.build import Build, build
 from einnet.instantiate.kernels import Plan
 from einnet.instantiate.matching.types import Match

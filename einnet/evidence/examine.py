@@ -23,7 +23,8 @@ from einnet.evidence.report.verdict_schema import Constants, Kernels, Lifted, Nu
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.nodes import functions_in, walk
 from einnet.graph.program import Opaque, Program
-from einnet.graph.split import Piece, Subprogram, anonymous
+from einnet.graph.rewrite import anonymous
+from einnet.graph.split import Piece, Subprogram
 from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall, Plan, VendorKernel
 from einnet.instantiate.kernels.contractions import arithmetic_of
 

@@ -18,8 +18,7 @@ from einnet.evidence.report.told import Tell, each, silent
 from einnet.evidence.sides import MOST_TERMS, equal_by_parts, grouped, same_form
 from einnet.expr.nodes import Scope, nested, tensors
 from einnet.expr.normal.limits import at_most
-from einnet.graph.rewrite import exchange_in
-from einnet.graph.split import anonymous
+from einnet.graph.rewrite import anonymous, exchange_in
 
 NORMAL, CHAIN, POINTS = "normal form", "derivation", "points"
 """How a subprogram is known to be the model's: by normal forms, by the derivation, proven step by step, that ends at it, or tested at points."""

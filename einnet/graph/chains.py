@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from einnet.expr.nodes import Scope, Tensor
+from einnet.expr.nodes import Scope, Tensor, tensors
 from einnet.graph.program import Node, Program
 from einnet.graph.promise import Expansion, least, passes, taken
+from einnet.graph.rewrite import anonymous
 
 MOST_REDUCTIONS = 8
 """Reductions in a chain; one with more is cut."""
@@ -33,12 +34,23 @@ def chained(program: Program, members: Members, expression: Callable[[Iterable[i
     return _Chains(program, members, expression).joined()
 
 
+@dataclass(frozen=True)
+class Opened:
+    """Whether a sum passes a scope, and the names of the tensors that it reads where one does."""
+
+    passes: bool
+    names: frozenset[str]
+
+
 @dataclass
 class _Chains:
     program: Program
     members: Members
     expression: Callable[[Iterable[int]], Scope]
     own: dict[int, Scope] = field(default_factory=dict)
+    known: dict[Scope, float] = field(default_factory=dict)
+    """What scopes take at best, their tensors named by first occurrence: a model of many layers has each chain many times."""
+    opened: dict[Scope, Opened] = field(default_factory=dict)
     users: dict[int, set[int] | None] = field(default_factory=dict)
     """Groups that use a group's value; None where something else does."""
 
@@ -78,7 +90,7 @@ class _Chains:
         (to,) = roots
         whole = [*chains[to], g]
         reductions = sum(bool(n.scope.sums) for x in whole for n in self.nodes(x))
-        if reductions > MOST_REDUCTIONS or sum(len(self.members[x]) for x in whole) > MOST_NODES or not passes(self.scope(g)):
+        if reductions > MOST_REDUCTIONS or sum(len(self.members[x]) for x in whole) > MOST_NODES or not self.open_in(g).passes:
             return None
         name = self.program.nodes[g].outputs[0].name
         return to if all(self.reads_openly(u, name) for u in users) else None
@@ -93,7 +105,20 @@ class _Chains:
 
     def reads_openly(self, g: int, name: str) -> bool:
         """The group reads the tensor of that name where a sum passes."""
-        return any(isinstance(f.base, Tensor) and f.base.name == name for f in Expansion(self.scope(g)).linear)
+        own = list(tensors(self.scope(g)))
+        return name in own and f"t{own.index(name)}" in self.open_in(g).names
+
+    def open_in(self, g: int) -> Opened:
+        """What sums can pass in a group, and of which tensors, named by first occurrence."""
+        scope = anonymous(self.scope(g))
+        if scope not in self.opened:
+            names = frozenset(f.base.name for f in Expansion(scope).linear if isinstance(f.base, Tensor))
+            self.opened[scope] = Opened(passes(scope), names)
+        return self.opened[scope]
+
+    def least(self, scope: Scope) -> float:
+        """Operations of a scope at best."""
+        return least(anonymous(scope), self.known)
 
     def together(self, chain: Iterable[int]) -> Scope:
         return self.expression(k for g in chain for k in self.members[g])
@@ -103,19 +128,19 @@ class _Chains:
         if len(chain) == 1:
             return [chain]
         whole = self.together(chain)
-        at_best = least(whole)
+        at_best = self.least(whole)
         if at_best < GAIN * taken(whole):
             for g in chain[:-1]:
                 before = self.before(g, chain)
                 rest = [x for x in chain if x not in before]
-                if least(self.together(before)) + least(self.together(rest)) <= ALIKE * at_best and not self.moves(g):
+                if self.least(self.together(before)) + self.least(self.together(rest)) <= ALIKE * at_best and not self.moves(g):
                     return [*self.cut(before), *self.cut(rest)]
             return [chain]
         (*others, last) = chain
         for g in reversed(others):
             if self.users[g] == {last} and self.reduces(last) and self.reduces(g):
                 both = self.together([g, last])
-                if least(both) < GAIN * taken(both):
+                if self.least(both) < GAIN * taken(both):
                     apart = [x for x in others if x != g]
                     return [[g, last], *self.apart(apart)]
         return [[last], *self.apart(others)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from einnet.expr.index import Index, var
-from einnet.expr.nodes import Body, Read, Scope, Tensor, map_reads
+from einnet.expr.nodes import Body, Read, Scope, Tensor, map_reads, tensors
 from einnet.graph.onnx.naming import take
 from einnet.graph.program import Node, Program, ProgramNode
 
@@ -29,6 +29,11 @@ def exchange_in(scope: Scope, exchange: Exchange) -> Scope:
         return r if base is r.base else Read(base, r.index, r.fill)
 
     return inside(scope)
+
+
+def anonymous(scope: Scope) -> Scope:
+    """The scope with its tensors named by first occurrence."""
+    return exchange_in(scope, {t.name: replace(t, name=f"t{n}") for n, t in enumerate(tensors(scope).values())})
 
 
 def exchange_tensors(program: Program, exchange: Mapping[str, Tensor]) -> Program:

@@ -8,16 +8,17 @@ chains. Every piece has one output, and nothing inside it is used outside.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Union
+from weakref import WeakKeyDictionary
 
 from einnet.expr.index import Index, as_index
 from einnet.expr.nodes import Mul, Read, Scope, Tensor, reads, tensors
 from einnet.graph.chains import chained
 from einnet.graph.cuts import bounded
 from einnet.graph.program import Node, Opaque, Program, ProgramNode
-from einnet.graph.rewrite import exchange_in
+from einnet.graph.rewrite import anonymous, exchange_in
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,17 @@ class Subprogram:
 Piece = Union[Subprogram, Opaque]
 
 
-def anonymous(scope: Scope) -> Scope:
-    """The scope with its tensors named by first occurrence."""
-    return exchange_in(scope, {t.name: replace(t, name=f"t{n}") for n, t in enumerate(tensors(scope).values())})
+_KNOWN: WeakKeyDictionary[Program, list[Piece]] = WeakKeyDictionary()
 
 
 def pieces(program: Program) -> list[Piece]:
-    """Subprograms and opaque nodes, producers first."""
+    """Subprograms and opaque nodes, producers first. A program, which does not change, is cut once, whoever asks."""
+    if program not in _KNOWN:
+        _KNOWN[program] = _pieces(program)
+    return list(_KNOWN[program])
+
+
+def _pieces(program: Program) -> list[Piece]:
 
     def whole(positions: Iterable[int]) -> Subprogram:
         return combine([n for k in sorted(positions) if isinstance(n := program.nodes[k], Node)])

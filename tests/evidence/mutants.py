@@ -25,7 +25,8 @@ from einnet.evidence.stored_proofs import certificate_rows
 from einnet.expr.index import var
 from einnet.expr.nodes import Body, Call, Cond, Const, Mul, Read, Scope, Select, children, make_add, rebuild
 from einnet.graph.program import Program
-from einnet.graph.split import anonymous, subprograms
+from einnet.graph.rewrite import anonymous
+from einnet.graph.split import subprograms
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, Post, View
 from einnet.records import as_json
 from einnet.runtime import artifact

@@ -13,7 +13,8 @@ from einnet.expr.notation.text import parse
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Node
-from einnet.graph.split import anonymous, subprograms
+from einnet.graph.rewrite import anonymous
+from einnet.graph.split import subprograms
 from einnet.search.outcome import canonical
 from einnet.search.space import Options, Space
 from tests.models.primitive import PRIMITIVE

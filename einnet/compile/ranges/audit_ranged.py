@@ -24,7 +24,8 @@ from einnet.graph.bundle import bundles
 from einnet.graph.dimension import Dimension
 from einnet.graph.onnx.dynamic import carried
 from einnet.graph.program import Program
-from einnet.graph.split import anonymous, subprograms
+from einnet.graph.rewrite import anonymous
+from einnet.graph.split import subprograms
 from einnet.records import as_json
 from einnet.runtime.ort import Session
 from einnet.search.settings import Settings, tolerance
