@@ -74,7 +74,7 @@ def unmeasured(
         settings=changed(asked(settings), in_bytes=keeps_bytes(program)),
         digest=model_digest(model),
         runs=runs(outcome),
-        subprograms=[subprogram_report(r) for r in outcome.results],
+        subprograms=subprogram_reports(outcome.results),
         totals=Totals(
             original_ms=None, onnxruntime_ms=None, optimized_ms=None, speedup=None, speedup_over_original=None, noise=0.0,
             search_s=outcome.seconds, total_s=seconds, states=outcome.states,
@@ -145,6 +145,18 @@ def runs(outcome: Outcome) -> str:
 def bound(outcome: Outcome) -> float:
     """The a-priori bounds of all parts added up, each relative to its sums of absolute products (see `derivation.bounds`); 0 in ONNX Runtime."""
     return 0.0 if outcome.whole else program_bound(r.candidate.form.derivation for r in outcome.results)
+
+
+def subprogram_reports(results: Sequence[Result]) -> list[SubprogramRow]:
+    """A row for each subprogram: what equal ones have in common is told once and shared, as a model of many layers has each many times."""
+    told: dict[tuple[int, bool], SubprogramRow] = {}
+    rows = []
+    for r in results:
+        same = id(r.choice), r.use_original
+        if same not in told:
+            told[same] = subprogram_report(r)
+        rows.append(changed(told[same], key=r.subprogram.key, output=r.subprogram.output.name, nodes=list(r.subprogram.origin)))
+    return rows
 
 
 def subprogram_report(r: Result) -> SubprogramRow:
