@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-POLL_S = 0.2
-PAGE = resource.getpagesize()
+POLL_S = 0.5
 
 Row = dict[str, Any]
 
@@ -92,18 +91,26 @@ def alive(process: int) -> bool:
 
 
 def held(group: int) -> int:
-    """Bytes in memory of the processes of a group."""
-    total = 0
+    """Bytes in memory of the processes of a group; what several of all processes share is divided among them."""
+    return sum(map(proportional, members(group)))
+
+
+def members(group: int) -> list[Path]:
+    """The folders of a group's processes in /proc."""
+    found = []
     for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal():
-            continue
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            if int(fields[2]) == group:
-                total += int(fields[21]) * PAGE
-        except (OSError, IndexError, ValueError):
-            continue
-    return total
+        if folder.name.isdecimal():
+            with suppress(OSError, IndexError, ValueError):
+                if int((folder / "stat").read_text().rpartition(")")[2].split()[2]) == group:
+                    found.append(folder)
+    return found
+
+
+def proportional(process: Path) -> int:
+    """Bytes in memory of a process, shared pages in proportion; 0 where it has ended."""
+    with suppress(OSError, StopIteration):
+        return 1024 * next(int(line.split()[1]) for line in (process / "smaps_rollup").read_text().splitlines() if line.startswith("Pss:"))
+    return 0
 
 
 def merged(lines: list[str]) -> Row:

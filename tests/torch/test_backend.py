@@ -51,6 +51,11 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "embedding": (Gathering, lambda: torch.randint(0, 50, (3, 6))),
     "group norm": (lambda: nn.Sequential(nn.GroupNorm(2, 8), nn.LeakyReLU(0.1), nn.Upsample(scale_factor=2)), lambda: image(1, 8, 5, 5)),
     "pixel shuffle": (lambda: nn.Sequential(nn.Conv2d(3, 12, 3, padding=1), nn.PixelShuffle(2), nn.PReLU()), lambda: image(1, 3, 7, 7)),
+    "whole averages": (lambda: nn.Sequential(nn.AdaptiveAvgPool2d((2, 3)), nn.Tanh()), lambda: image(1, 3, 6, 6)),
+    "uneven averages": (lambda: nn.Sequential(nn.AdaptiveAvgPool2d((3, 5)), nn.Tanh()), lambda: image(1, 3, 7, 5)),
+    "uneven 3-d averages": (lambda: nn.Sequential(nn.AdaptiveAvgPool3d((2, 4, 3)), nn.Tanh()), lambda: image(1, 2, 3, 5, 4)),
+    "variances": (lambda: Lambda(lambda x: (x.var(-1), x.var((0, 1), correction=0, keepdim=True), *torch.var_mean(x, 1))), lambda: image(3, 4, 5)),
+    "place of the greatest": (lambda: Lambda(lambda x: x.argmax(1)), lambda: image(3, 11, 2)),
     "running sum": (lambda: Lambda(lambda x: x.cumsum(-1) * torch.sigmoid(x).amax(0)), lambda: image(3, 11)),
 }
 

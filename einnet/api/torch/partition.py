@@ -15,6 +15,8 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
 
+from einnet.api.torch.simpler import simpler
+
 Node = Any
 GraphModule = Any
 
@@ -53,7 +55,8 @@ def decompositions() -> Mapping[Any, Any]:
             found[target] = kept_whole(target, body)
         elif not known(target):
             found[target] = body
-    return found | {target: body for target, body in torch._decomp.decomposition_table.items() if updates(target)}
+    found |= {target: body for target, body in torch._decomp.decomposition_table.items() if updates(target)}
+    return found | {target: body for target, body in simpler().items() if not known(target)}
 
 
 UPDATES = "training"
@@ -131,8 +134,9 @@ def tensors(nodes: list[Node]) -> Iterator[Any]:
 
 
 def computes(nodes: list[Node]) -> bool:
-    """Some node gives floating-point numbers that it has computed, and not only moved."""
-    return any(t.dtype is COMPUTED for n in nodes if n.op == "call_function" and not moves(n) for t in tensors([n]))
+    """Some node computes with floating-point numbers, and does not only move them: it gives them, or reads them as a comparison does."""
+    called = [n for n in nodes if n.op == "call_function" and not moves(n)]
+    return any(t.dtype is COMPUTED for n in called for t in tensors([n, *n.all_input_nodes]))
 
 
 def moves(node: Node) -> bool:
