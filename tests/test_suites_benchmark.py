@@ -270,6 +270,15 @@ def test_a_sample_of_graphnet_is_read(tmp_path: Path) -> None:
         load(Task("graphnet", name, path, 16))
 
 
+@pytest.mark.parametrize("name", ["kernelbench", "graphnet"])
+def test_a_committed_table_is_made_of_its_rows(name: str) -> None:
+    path = command.RESULTS / f"{name}.json"
+    if not path.exists():
+        pytest.skip("it was not measured yet")
+    data = json.loads(path.read_text(encoding="utf-8"))
+    assert path.with_suffix(".md").read_text(encoding="utf-8") == table.table(name, data["problems"], data["machine"]["cpu"]) + "\n"
+
+
 @pytest.mark.slow
 def test_one_problem_from_end_to_end(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed (pip install -e '.[torch]')")

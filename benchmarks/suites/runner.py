@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-POLL_S = 0.5
+POLL_S = 0.3
 
 Row = dict[str, Any]
 
