@@ -20,6 +20,7 @@ Y : f32[37,21]
 P : f32[37]
 R : f32[37,21]
 V : f32[40]
+W : f32[40]
 q : f32[3,37,6]
 k : f32[3,6,37]
 v : f32[3,37,19]
@@ -38,6 +39,10 @@ RUNNING = {
     "decays that are data": "L[t<37,c<21] Σ[s<37] select(t-s>=0, exp(R[t,c]-R[s,c])*Y[s,c], 0)",
     "late decays": "L[t<37,c<21] Σ[s<37] select(t-s-1>=0, exp(R[t,c]-R[s,c])*Y[s,c], 0)",
     "late decays backwards": "L[t<37,c<21] Σ[s<37] select(s-t-1>=0, exp(R[t,c]-R[s,c])*Y[s,c], 0)",
+    "no loss before the next time": "L[t<37,c<21] Σ[s<37] select(t-s-1>=0, exp((-1/9)*val(t-s-1))*Y[s,c], 0)",
+    "no loss before the time before, backwards": "L[t<37,c<21] Σ[s<37] select(s-t-1>=0, exp(R[t+1,c]-R[s,c])*Y[s,c], 0)",
+    "what chunks hand on": "L[t<10,c<21] Σ[s<10] select(t-s-1>=0, exp(W[4*t-1]-W[4*s+3])*Y[s,c], 0)",
+    "what chunks hand on, two times late": "L[t<10,c<21] Σ[s<10] select(t-s-2>=0, exp(W[3*t-2]-W[3*s+4])*Y[s,c], 0)",
     "a large state": "L[h<3,t<37,d<19] Σ[s<37,c<6] select(t-s>=0, q[h,t,c]*k[h,c,s]*v[h,s,d], 0)",
     "a selective scan": "L[t<37,c<21] Σ[s<37,n<3] select(t-s>=0, exp(R[t,c]-R[s,c])*A[t,n]*B[s,n]*Y[s,c], 0)",
     "three times late": "L[t<37,c<21] Σ[s<37] select(t-s-3>=0, Y[s,c], 0)",
@@ -76,6 +81,8 @@ def test_a_walk_carries_a_state(name: str) -> None:
         "L[t<37] max[s<37] select(t-s>=0, P[s]*P[t], -inf)",
         "L[t<37] Σ[s<37] select(t-s>=0, P[s], 1)",
         "L[t<37] Σ[s<37] select(t-s>=0, exp(P[t]+P[s])*P[s], 0)",
+        "L[t<37] Σ[s<37] select(t-s>=0, exp(P[t-1]-P[s])*P[s], 0)",
+        "L[t<37] Σ[s<37] select(t-s-1>=0, exp(P[t-2]-P[s])*P[s], 0)",
         "L[t<5] Σ[s<5] select(t-s>=0, P[s], 0)",
     ],
 )

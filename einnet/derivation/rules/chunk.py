@@ -13,7 +13,10 @@ from einnet.expr.index import Index, simplify, var
 from einnet.expr.nodes import Body, Cond, Iter, Read, Scope, fresh, indices, make_add, make_mul, map_indices, used_names, walk
 
 FEWEST, KEPT = 4, 2
-"""The shortest chunk, and how many lengths are given to the search: those with the fewest points."""
+"""The shortest chunk, and how many lengths are given to the search: those that promise most."""
+
+STORED = 32
+"""Points that are evaluated in the time in which an element is stored and read again, roughly."""
 
 
 @rule("chunk", order=65, guard="what depends on t and s is a product over the times between; nothing else ties them but s <= t", kind="reassociation")
@@ -28,8 +31,9 @@ def chunk(e: Scope) -> Iterator[Outcome]:
         if isinstance(r, Refused):
             yield r
             continue
-        forms = [(size, Chunked(e, r, size).scope()) for size in sizes(r.t.extent)]
-        for size, scope in sorted(forms, key=lambda f: points(f[1]))[:KEPT]:
+        chunked = [Chunked(e, r, size) for size in sizes(r.t.extent)]
+        forms = [(c.size, c.scope(), c.j) for c in chunked]
+        for size, scope, _ in sorted(forms, key=lambda f: promise(f[1], f[2]))[:KEPT]:
             found = found or points(scope) < points(e)
             if points(scope) < points(e):
                 yield Rewrite(scope, f"{r.t.name}={size}*i+a", "reassociation")
@@ -45,6 +49,13 @@ def sizes(extent: int) -> list[int]:
 def points(e: Scope) -> int:
     """Points at which bodies are evaluated."""
     return sum(prod(i.extent for i in (*s.loops, *s.sums)) for s in dict.fromkeys(walk(e)) if not s.constant)
+
+
+def promise(e: Scope, j: Iter) -> int:
+    """Points, of chunks that hand on a state as many as there are chunks, and what is stored in between: no more for each time at any length."""
+    scopes = [s for s in dict.fromkeys(walk(e)) if not s.constant]
+    walked = sum(prod(i.extent for i in (*s.loops, *s.sums) if i != j or i not in s.sums) for s in scopes)
+    return walked + STORED * sum(prod(s.shape) for s in scopes if s is not e)
 
 
 class Chunked:

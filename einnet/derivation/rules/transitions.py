@@ -104,13 +104,13 @@ class Recurrence:
 def running(e: Scope) -> Recurrence | None:
     """A reduction that one walk along t computes, each step from the one before; None where it is none, or so short that it is not worth that."""
     if e.reduce == "sum":
-        return next((r for r in recurrences(e, False) if isinstance(r, Recurrence) and r.t.extent >= SHORTEST), None)
+        return next((r for r in recurrences(e, walk=True) if isinstance(r, Recurrence) and r.t.extent >= SHORTEST), None)
     body, end = e.body, Const(neutral(e.reduce))
     if not isinstance(body, Select) or len(body.conds) != 1 or body.other != end or len(e.sums) != 1:
         return None
     (s,) = e.sums
     for t in e.loops:
-        r = _recurrence(e, body.conds[0], body.conds, (body.then,), t, s)
+        r = _recurrence(e, body.conds[0], body.conds, (body.then,), t, s, True)
         if isinstance(r, Recurrence) and r.t.extent >= SHORTEST and not r.asked and not r.between:
             return replace(r, reduce=e.reduce)
     return None
@@ -171,22 +171,24 @@ def unmasked(f: Body) -> Body:
     return masked(conds, power) if masks else f
 
 
-def recurrences(e: Scope, sums: bool = True) -> Iterator[Recurrence | Refused]:
-    """The ways to see a sum as a recurrence, over what it reads merged into it (see `opened`)."""
+def recurrences(e: Scope, walk: bool = False) -> Iterator[Recurrence | Refused]:
+    """The ways to see a sum as a recurrence, over what it reads merged into it (see `opened`); those that a `walk` computes as it stands."""
     if e.reduce != "sum" or not e.sums or not _may_choose(e):
         yield Refused("it is no sum, or of nothing that is 0 beyond a time")
         return
-    whole = opened(e, sums)
+    whole = opened(e, not walk)
     conds, parts = split(whole.body)
     for c in conds:
         for t in whole.loops:
             for s in whole.sums:
-                found = _recurrence(whole, c, conds, parts, t, s)
+                found = _recurrence(whole, c, conds, parts, t, s, walk)
                 if found is not None:
                     yield found
 
 
-def _recurrence(e: Scope, c: Cond, conds: tuple[Cond, ...], parts: tuple[Body, ...], t: Iter, s: Iter) -> Recurrence | Refused | None:
+def _recurrence(
+    e: Scope, c: Cond, conds: tuple[Cond, ...], parts: tuple[Body, ...], t: Iter, s: Iter, walk: bool
+) -> Recurrence | Refused | None:  # fmt: skip
     forward = c.index.coefficient(t.name)
     late = -c.index.const
     plain = c.index == (var(t.name) - var(s.name)) * forward - late
@@ -195,11 +197,14 @@ def _recurrence(e: Scope, c: Cond, conds: tuple[Cond, ...], parts: tuple[Body, .
     if len(conds) > 1:
         return Refused(f"more is asked of {s.name} than to come before {t.name}")
     both = [f for f in parts if {t.name, s.name} <= used_names(f)]
-    if both and not splits(e, both, t, s):
-        return Refused(f"what depends on {t.name} and {s.name} is no product over the times between them")
     asked = tuple(f for f in parts if s.name not in used_names(f))
     coming = tuple(f for f in parts if s.name in used_names(f) and t.name not in used_names(f))
     sums = tuple(i for i in e.sums if i != s)
+    if both and not splits(e, both, t, s):
+        entered = since_entry(both, s, forward * late) if late and walk else []
+        if not entered or not splits(e, entered, t, s):
+            return Refused(f"what depends on {t.name} and {s.name} is no product over the times between them")
+        return Recurrence(t, Iter(s.name, *t.range), forward, 0, asked, tuple(entered), delayed(e, [], coming, t, s, forward * late), sums)
     if late in (0, 1) and t.range == s.range:
         return Recurrence(t, s, forward, late, asked, tuple(both), coming, sums)
     late_coming = delayed(e, both, coming, t, s, forward * late)
@@ -209,6 +214,14 @@ def _recurrence(e: Scope, c: Cond, conds: tuple[Cond, ...], parts: tuple[Body, .
 def reaches(t: Iter, s: Iter, forward: int, late: int) -> bool:
     """What comes in is part of the state at no time before the first."""
     return s.lo + late >= t.lo if forward > 0 else s.hi - late <= t.hi
+
+
+def since_entry(between: Sequence[Body], s: Iter, delay: int) -> list[Body]:
+    """D(t,s) by the time s+d at which what comes in late is part of the state. That is what has no loss at first, where chunks hand on what they leave.
+
+    Before the first time it may be any number, which a walk never asks for.
+    """
+    return [substitute_body(f, {s.name: var(s.name) - delay}) for f in between]
 
 
 def delayed(e: Scope, between: Sequence[Body], coming: Sequence[Body], t: Iter, s: Iter, delay: int) -> tuple[Body, ...]:
