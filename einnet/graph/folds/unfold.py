@@ -167,7 +167,7 @@ class _Unfolding:
         if closed is None:
             return False
         self.sources[result] = along(closed)
-        self.handed_on(state, along(closed))
+        self.handed_on(state, along(closed), open_ended=True)
         return True
 
     def update(self, result: str, own: str | None, others: set[str]) -> Scope | None:
@@ -228,8 +228,11 @@ class _Unfolding:
         value = self.fold.constants.get(state.initial)
         return value is not None and not value.any()
 
-    def handed_on(self, state: State, after: Source) -> None:
-        """What a step reads of a state: what the one before has made of it, and the first what is given."""
+    def handed_on(self, state: State, after: Source, open_ended: bool = False) -> None:
+        """What a step reads of a state: what the one before has made of it, and the first what is given.
+
+        `after` may be `open_ended`: before the first time it gives what a read has outside of a tensor.
+        """
         own = self.named.get(state.name)
         if own is None:
             return
@@ -241,6 +244,8 @@ class _Unfolding:
             begun: Body = Const(Fraction(0)) if first is None else Read(first, read.index, read.fill)
             if time.is_const:
                 return begun if time.const == 0 else after(read, time - 1, ranges)
+            if first is None and open_ended and read.fill == 0:
+                return after(read, time - 1, ranges)
             return Select((Cond(time - 1),), after(read, time - 1, ranges), begun)
 
         self.sources[own] = before
