@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 from einnet.expr.nodes import Scope, Tensor, tensors
 from einnet.graph.program import Node, Program
@@ -24,6 +25,9 @@ GAIN = 0.99
 
 ALIKE = 1.005
 """What is left over where a chain is cut may be this much more than what the chain takes at best."""
+
+SWOLLEN = 4
+"""A value of so many times as many elements as all that goes in and out is not handed from one piece to the next."""
 
 Members = Mapping[int, set[int]]
 """Positions of nodes by the position of the last, which alone is used outside."""
@@ -133,7 +137,8 @@ class _Chains:
             for g in chain[:-1]:
                 before = self.before(g, chain)
                 rest = [x for x in chain if x not in before]
-                if self.least(self.together(before)) + self.least(self.together(rest)) <= ALIKE * at_best and not self.moves(g):
+                in_two = self.least(self.together(before)) + self.least(self.together(rest))
+                if in_two <= ALIKE * at_best and not self.moves(g) and not self.swells(g, whole):
                     return [*self.cut(before), *self.cut(rest)]
             return [chain]
         (*others, last) = chain
@@ -173,6 +178,11 @@ class _Chains:
 
     def reduces(self, g: int) -> bool:
         return any(n.scope.sums for n in self.nodes(g))
+
+    def swells(self, g: int, whole: Scope) -> bool:
+        """The group's value is far larger than all that the chain reads and gives: the states of all times, of which each time asks a little."""
+        around = prod(whole.shape) + sum(prod(t.shape) for t in tensors(whole).values())
+        return prod(self.scope(g).shape) > SWOLLEN * around
 
     def moves(self, g: int) -> bool:
         """The group only moves data."""
