@@ -14,6 +14,7 @@ import numpy as np
 from einnet.expr.index import ZERO, Index, simplify, var
 from einnet.expr.nodes import Body, Iter, Mul, Read, Scope, Tensor, make_mul, map_reads, tensors, used_names
 from einnet.expr.values.evaluate import evaluate
+from einnet.graph.passes.sums_at_place import apart
 from einnet.graph.passes.table_factors import ROUNDING, Factored, factored, fewest_products
 from einnet.graph.program import Node, Program
 from einnet.graph.rewrite import Fresh, prune
@@ -42,7 +43,7 @@ class Table:
 def factor_tables(program: Program) -> Program:
     """Reads of such weights in sums of products, with every factor that is such a table again as one, too."""
     finder = _Finder(program)
-    nodes = [replace(n, scope=finder.opened(n.scope)) if isinstance(n, Node) else n for n in program.nodes]
+    nodes = [made for n in program.nodes for made in (finder.node(n) if isinstance(n, Node) else (n,))]
     return prune(replace(program, nodes=tuple(nodes), weights={**program.weights, **finder.made})) if finder.made else program
 
 
@@ -110,6 +111,16 @@ class _Finder:
         self.made: dict[str, np.ndarray] = {}
         self._name = Fresh(program)
         self._known: dict[tuple[str, tuple[int, ...], int], Scope | None] = {}
+
+    def node(self, n: Node) -> tuple[Node, ...]:
+        """The node with such weights as what they are made of; as two, where that is seen of a sum that is done before the rest."""
+        scope = self.opened(n.scope)
+        found = apart(scope, self.weights) if scope is n.scope else None
+        inner = self.opened(found.inner) if found is not None else None
+        if found is None or inner is None or inner is found.inner:
+            return (replace(n, scope=scope),)
+        made = Tensor(self._name(f"{n.output.name}_placed"), inner.shape, "f32")
+        return Node(made, inner, n.origin), replace(n, scope=found.reading(made))
 
     def opened(self, scope: Scope) -> Scope:
         """The scope with such weights as what they are made of."""
