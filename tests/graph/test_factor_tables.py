@@ -257,3 +257,39 @@ def test_a_signal_from_its_half_spectrum_is_made_in_stages(bins: int, length: in
     assert scope.shape == (2, length, 1) and 2 * fewest(scope) < flops(scope)
     wanted = interpret(prepare(load(model)), x, run_opaque)["y"]
     np.testing.assert_allclose(interpret(program, x, run_opaque)["y"], wanted, atol=4e-6 * np.abs(wanted).max())
+
+
+def overlapping(bins: int, length: int, hop: int, frames: int, turns: bool) -> tuple[Program, Program, dict[str, np.ndarray]]:
+    """Half spectra of windowed frames, added up where these overlap, as a transposed convolution; without tables, and with them."""
+    spectrum = real_table(bins, length, length).transpose(2, 3, 0, 1).reshape(length, 1, bins, 2)[:, 0]
+    rows = (spectrum if turns else spectrum.transpose(0, 2, 1)).reshape(length, 2 * bins).T * np.hanning(length)
+    x = {"x": values((2, 2 * bins, frames))}
+    model = build([node("ConvTranspose", ["x", "w"], strides=[hop])], x, constants={"w": rows[:, None].astype(np.float32)})
+    return prepare(load(model)), prepare(load(model), tables=True), x
+
+
+@pytest.mark.parametrize("turns", [False, True])
+@pytest.mark.parametrize(("bins", "length", "hop"), [(65, 128, 32), (129, 256, 256), (51, 100, 30)])
+def test_frames_that_overlap_are_made_in_stages_before_they_are_added_up(bins: int, length: int, hop: int, turns: bool) -> None:
+    """The real parts of all bins before the imaginary ones, or in turns; hops that divide the length, are it, or do neither."""
+    plain, program, x = overlapping(bins, length, hop, 5, turns)
+    found = [n.scope for n in program.expression_nodes() if any(isinstance(r.base, Scope) for r in reads(n.scope.body))]
+    (scope,) = found
+    assert flops(scope) == 2 * 2 * 5 * length * 2 * bins and 3 * fewest(scope) < 2 * flops(scope)
+    wanted = interpret(plain, x, run_opaque)["y"]
+    np.testing.assert_allclose(interpret(program, x, run_opaque)["y"], wanted, atol=4e-6 * np.abs(wanted).max())
+
+
+def test_overlapping_stages_take_n_log_n_operations() -> None:
+    counts = []
+    for length in (128, 512):
+        _, program, _ = overlapping(length // 2 + 1, length, length // 4, 4, False)
+        counts.append(min(fewest(n.scope) for n in program.expression_nodes() if any(isinstance(r.base, Scope) for r in reads(n.scope.body))))
+    assert counts[1] <= 8 * counts[0]
+
+
+def test_a_transposed_convolution_of_other_weights_stays_whole() -> None:
+    x = {"x": values((1, 64, 9))}
+    model = build([node("ConvTranspose", ["x", "w"], strides=[8])], x, constants={"w": values((64, 1, 32), 1)})
+    kept, same = ([str(n.scope) for n in prepare(load(model), tables=tables).expression_nodes()] for tables in (False, True))
+    assert kept == same

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from math import prod
 
-from einnet.derivation.facts import factors, without
+from einnet.derivation.facts import factors, without, zero_outside
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.forced.merge import merge_read
 from einnet.derivation.rules.substitute import split, split_sum_iterator
 from einnet.derivation.rules.sum_split import split_sum
 from einnet.expr.index import Floor, Index, substitute, var
-from einnet.expr.nodes import Read, Scope, index_functions, is_weight, nested, used_names
+from einnet.expr.nodes import Iter, Read, Scope, index_functions, indices, is_weight, make_mul, nested, used_names
 
 
 @rule("stages", order=45, guard="an operand is a product of tables, indexed by digits of a sum's iterator and of a loop", kind="reassociation")
@@ -58,7 +59,7 @@ def in_digits(merged: Scope, walked: Collection[str]) -> tuple[Scope, tuple[Inde
         before = {i.name for i in (*inner.loops, *inner.sums)}
         for i in inner.sums:
             if i.name in sizes:
-                outcome = split_sum_iterator(inner, i, sizes[i.name])
+                outcome = split_sum_iterator(ending(inner, i, sizes[i.name]), i, sizes[i.name])
                 if not isinstance(outcome, Rewrite):
                     return None
                 inner = outcome.scope
@@ -70,6 +71,18 @@ def in_digits(merged: Scope, walked: Collection[str]) -> tuple[Scope, tuple[Inde
                 inner, forward = wrapped.base, tuple(substitute(ix, mapping) for ix in wrapped.index)
         left = {i.name for i in (*inner.loops, *inner.sums)} - before
     return inner, forward
+
+
+def ending(e: Scope, i: Iter, size: int) -> Scope:
+    """A product in which the data is 0 beyond the last place of an iterator that digits of a size go beyond: what is read there is a part of more."""
+    parts = factors(e.body)
+    if i.extent % size == 0 or zero_outside(e.body, i.name, i.range, e.ranges):
+        return e
+    data = next((n for n, f in enumerate(parts) if not is_weight(f) and i.name in used_names(f)), None)
+    if data is None:
+        return e
+    loops = tuple(k for k in (*e.loops, *e.sums) if k.name in used_names(parts[data]))
+    return replace(e, body=make_mul((Read(Scope(loops, (), parts[data]), indices(loops)), *without(parts, data))))
 
 
 def digit_sizes(merged: Scope, walked: Collection[str]) -> dict[str, int]:
