@@ -35,7 +35,7 @@ class Mixer:
     before: str = ""
     made: str = ""
     states: str = "h[H,K,V]"
-    directions: Mapping[str, int] | None = None
+    directions: tuple[str, ...] = ()
     result: str = "H,V"
 
     @property
@@ -51,11 +51,11 @@ class Mixer:
         after = ", ".join(f"float[{dims}] {name}1" for name, dims in states.items())
         given = ", ".join(f"float[T,{dims}] {name}" for name, dims in named(self.inputs).items())
         zeros = " ".join(f"{n}_shape = Constant <value_ints = [{dims}]> () {n}0 = ConstantOfShape ({n}_shape)" for n, dims in states.items())
-        way = [int(name in (self.directions or ())) for name in read]
+        way = [int(name in self.directions) for name in read]
         text = f"""{HEAD} mixer ({given}) => (float[T,{self.result}] y) <float[H,1,1] decay = {{DECAY}}, float one = {{1.0}}, int64[1] first = {{0}},
           int64[1] middle = {{1}}, int64[1] last = {{-1}}, float few = {{0.0625}}> {{ {zeros} {self.before}
           {", ".join(f"{n}_end" for n in states)}, y = Scan <num_scan_inputs = {len(read)}, scan_input_directions = {way},
-            scan_output_directions = [{int("y" in (self.directions or ()))}],
+            scan_output_directions = [{int("y" in self.directions)}],
             body = step ({before}, {slices}) => ({after}, float[{self.result}] yt) {{ {self.step} }}>
           ({", ".join(f"{n}0" for n in states)}, {", ".join(read)}) }}"""
         decay = ", ".join(f"{d:.6f}" for d in 1 - np.exp2(-2.0 - np.arange(sizes["H"])))
@@ -91,14 +91,80 @@ MIXERS: dict[str, Mixer] = {
     ),
     "gated delta": Mixer(
         "k1 = Unsqueeze (kt, middle) g1 = Unsqueeze (gt, last) kept = Mul (h, g1) found = MatMul (k1, kept) v1 = Unsqueeze (vt, middle) "
-        f"apart = Sub (v1, found) b1 = Unsqueeze (bt, last) by = Mul (apart, b1) k2 = Unsqueeze (kt, last) new = Mul (k2, by) h1 = Add (kept, new) {ASK}",
+        "apart = Sub (v1, found) b1 = Unsqueeze (bt, last) by = Mul (apart, b1) k2 = Unsqueeze (kt, last) new = Mul (k2, by) "
+        f"h1 = Add (kept, new) {ASK}",
         "q[H,K] r[H,K] v[H,V] a[H,1] c[H,1]",
         "g = Sigmoid (a) b = Sigmoid (c) size = ReduceL2 <axes = [2]> (r) k = Div (r, size)", "g[H,1] b[H,1] k[H,K]",
+    ),
+    "two states of two rates": Mixer(
+        f"{OUTER} kept = Mul (h, decay) h1 = Add (kept, kv) d1 = Unsqueeze (gt, last) left = Mul (m, d1) m1 = Add (left, kv) both = Sub (h1, m1) "
+        "q1 = Unsqueeze (qt, middle) asked = MatMul (q1, both) yt = Squeeze (asked, middle)",
+        "q[H,K] k[H,K] v[H,V] a[H,1]", "g = Sigmoid (a)", "g[H,1]", states="h[H,K,V] m[H,K,V]",
+    ),
+    "a gate for each value": Mixer(
+        f"{OUTER} g1 = Unsqueeze (gt, middle) kept = Mul (h, g1) h1 = Add (kept, kv) {ASK}",
+        "q[H,K] k[H,K] v[H,V] a[H,V]", "g = Sigmoid (a)", "g[H,V]",
+    ),
+    "gates of keys and of values": Mixer(
+        f"{OUTER} {KEYS} f1 = Unsqueeze (ft, middle) by = Mul (g1, f1) kept = Mul (h, by) h1 = Add (kept, kv) {ASK}",
+        "q[H,K] k[H,K] v[H,V] a[H,K] c[H,V]", "g = Sigmoid (a) f = Sigmoid (c)", "g[H,K] f[H,V]",
+    ),
+    "a state that follows another": Mixer(
+        f"{OUTER} kept = Mul (h, decay) h1 = Add (kept, kv) left = Mul (m, decay) m1 = Add (left, h1) q1 = Unsqueeze (qt, middle) "
+        "asked = MatMul (q1, m1) yt = Squeeze (asked, middle)",
+        states="h[H,K,V] m[H,K,V]",
+    ),
+    "keys of the time before": Mixer(
+        "k1 = Unsqueeze (p, last) v1 = Unsqueeze (vt, middle) kv = Mul (k1, v1) kept = Mul (h, decay) h1 = Add (kept, kv) "
+        f"p1 = Identity (kt) {ASK}",
+        states="h[H,K,V] p[H,K]",
+    ),
+    "backwards": Mixer(f"{OUTER} kept = Mul (h, decay) h1 = Add (kept, kv) {ASK}", directions=("q", "k", "v", "y")),
+    "values backwards": Mixer(f"{OUTER} {KEYS} kept = Mul (h, g1) h1 = Add (kept, kv) {ASK}",
+        "q[H,K] k[H,K] v[H,V] a[H,K]", "g = Sigmoid (a)", "g[H,K]", directions=("v",)),
+    "asked before": Mixer(
+        f"{OUTER} {KEYS} kept = Mul (h, g1) h1 = Add (kept, kv) q1 = Unsqueeze (qt, middle) asked = MatMul (q1, h) yt = Squeeze (asked, middle)",
+        "q[H,K] k[H,K] v[H,V] a[H,1]", "g = Sigmoid (a)", "g[H,1]",
+    ),
+    "as much goes as comes": Mixer(
+        f"{OUTER} {KEYS} away = Sub (one, g1) kept = Mul (h, away) new = Mul (kv, g1) h1 = Add (kept, new) {ASK}",
+        "q[H,K] k[H,K] v[H,V] a[H,K]", "g = Sigmoid (a)", "g[H,K]",
+    ),
+    "a gate that is a state": Mixer(
+        f"near = Mul (z, few) z1 = Add (near, at) s = Sigmoid (z1) g1 = Unsqueeze (s, last) {OUTER} kept = Mul (h, g1) h1 = Add (kept, kv) {ASK}",
+        "q[H,K] k[H,K] v[H,V] a[H,K]", states="h[H,K,V] z[H,K]",
+    ),
+    "a mean of all times": Mixer(
+        f"{OUTER} h1 = Add (h, kv) n1 = Add (n, one) q1 = Unsqueeze (qt, middle) asked = MatMul (q1, h1) sums = Squeeze (asked, middle) "
+        "yt = Div (sums, n1)",
+        states="h[H,K,V] n[1]",
+    ),
+    "no keys": Mixer(
+        "kept = Mul (h, gt) h1 = Add (kept, vt) o = Tanh (h1) yt = Mul (o, qt)",
+        "q[H,V] v[H,V] a[H,V]", "g = Sigmoid (a)", "g[H,V]", states="h[H,V]",
+    ),
+    "a quotient of two gates": Mixer(
+        f"{OUTER} {KEYS} e1 = Unsqueeze (et, last) by = Div (g1, e1) kept = Mul (h, by) h1 = Add (kept, kv) {ASK}",
+        "q[H,K] k[H,K] v[H,V] a[H,K] c[H,K]", "g = Sigmoid (a) p = Softplus (c) e = Exp (p)", "g[H,K] e[H,K]",
+    ),
+    "functions of what comes": Mixer(
+        "n = Tanh (kt) k1 = Unsqueeze (n, last) r = Relu (vt) v1 = Unsqueeze (r, middle) kv = Mul (k1, v1) kept = Mul (h, decay) h1 = Add (kept, kv) "
+        + ASK,
+    ),
+    "two values": Mixer(
+        f"{OUTER} u1 = Unsqueeze (ut, middle) ku = Mul (k1, u1) more = Add (kv, ku) kept = Mul (h, decay) h1 = Add (kept, more) {ASK}",
+        "q[H,K] k[H,K] v[H,V] u[H,V]",
     ),
 }  # fmt: skip
 """By name."""
 
+TOGETHER = frozenset({"gated delta"})
+"""Those of which a step mixes the places of a state: no closed sum is known of them."""
+
+NAMED = "retention", "gated linear attention", "receptance by keys", "linear attention", "gated delta"
+"""Those that papers have; the others are variants, which tests try."""
+
 
 MIXING: tuple[Case, ...] = tuple(
-    Case(f"{name} by a scan {length}", "chunks, or a walk", partial(mixer.model, length)) for name, mixer in MIXERS.items() for length in (512, 2048)
+    Case(f"{name} by a scan {length}", "chunks, or a walk", partial(MIXERS[name].model, length)) for length in (512, 2048) for name in NAMED
 )

@@ -217,7 +217,7 @@ def reaches(t: Iter, s: Iter, forward: int, late: int) -> bool:
 
 
 def since_entry(between: Sequence[Body], s: Iter, delay: int) -> list[Body]:
-    """D(t,s) by the time s+d at which what comes in late is part of the state. That is what has no loss at first, where chunks hand on what they leave.
+    """D(t,s) by the time s+d at which what comes in late is part of the state: that is 1 at first where chunks hand on what they leave.
 
     Before the first time it may be any number, which a walk never asks for.
     """
