@@ -197,18 +197,21 @@ def _recurrence(
     if len(conds) > 1:
         return Refused(f"more is asked of {s.name} than to come before {t.name}")
     both = [f for f in parts if {t.name, s.name} <= used_names(f)]
+    at_entry = not both or splits(e, both, t, s)
+    entered = since_entry(both, s, forward * late) if late and walk and not at_entry else []
+    if not at_entry and not (entered and splits(e, entered, t, s)):
+        return Refused(f"what depends on {t.name} and {s.name} is no product over the times between them")
     asked = tuple(f for f in parts if s.name not in used_names(f))
     coming = tuple(f for f in parts if s.name in used_names(f) and t.name not in used_names(f))
-    sums = tuple(i for i in e.sums if i != s)
-    if both and not splits(e, both, t, s):
-        entered = since_entry(both, s, forward * late) if late and walk else []
-        if not entered or not splits(e, entered, t, s):
-            return Refused(f"what depends on {t.name} and {s.name} is no product over the times between them")
-        return Recurrence(t, Iter(s.name, *t.range), forward, 0, asked, tuple(entered), delayed(e, [], coming, t, s, forward * late), sums)
-    if late in (0, 1) and t.range == s.range:
-        return Recurrence(t, s, forward, late, asked, tuple(both), coming, sums)
-    late_coming = delayed(e, both, coming, t, s, forward * late)
-    return Recurrence(t, Iter(s.name, *t.range), forward, 0, asked, tuple(both), late_coming, sums)
+    return _entering(e, Recurrence(t, s, forward, late, asked, tuple(both), coming, tuple(i for i in e.sums if i != s)), entered)
+
+
+def _entering(e: Scope, r: Recurrence, entered: Sequence[Body]) -> Recurrence:
+    """The same with s over the times of t, late by one time at most: what `entered` tells is left of what comes in, where it tells anything."""
+    if r.late in (0, 1) and r.t.range == r.s.range and not entered:
+        return r
+    coming = delayed(e, () if entered else r.between, r.coming, r.t, r.s, r.forward * r.late)
+    return replace(r, s=Iter(r.s.name, *r.t.range), late=0, between=tuple(entered) or r.between, coming=coming)
 
 
 def reaches(t: Iter, s: Iter, forward: int, late: int) -> bool:
