@@ -196,14 +196,21 @@ def _recurrence(
         return None
     if len(conds) > 1:
         return Refused(f"more is asked of {s.name} than to come before {t.name}")
-    both = [f for f in parts if {t.name, s.name} <= used_names(f)]
-    at_entry = not both or splits(e, both, t, s)
-    entered = since_entry(both, s, forward * late) if late and walk and not at_entry else []
-    if not at_entry and not (entered and splits(e, entered, t, s)):
-        return Refused(f"what depends on {t.name} and {s.name} is no product over the times between them")
-    asked = tuple(f for f in parts if s.name not in used_names(f))
-    coming = tuple(f for f in parts if s.name in used_names(f) and t.name not in used_names(f))
-    return _entering(e, Recurrence(t, s, forward, late, asked, tuple(both), coming, tuple(i for i in e.sums if i != s)), entered)
+    r = told_apart(parts, Recurrence(t, s, forward, late, (), (), (), tuple(i for i in e.sums if i != s)))
+    if not r.between or splits(e, r.between, t, s):
+        return _entering(e, r, ())
+    entered = since_entry(r.between, s, forward * late) if late and walk else []
+    if entered and splits(e, entered, t, s):
+        return _entering(e, r, entered)
+    return Refused(f"what depends on {t.name} and {s.name} is no product over the times between them")
+
+
+def told_apart(parts: Sequence[Body], r: Recurrence) -> Recurrence:
+    """With factors as what is asked, what is left between two times, and what comes in."""
+    used = [(f, used_names(f) & {r.t.name, r.s.name}) for f in parts]
+    asked = tuple(f for f, names in used if r.s.name not in names)
+    between = tuple(f for f, names in used if len(names) == 2)
+    return replace(r, asked=asked, between=between, coming=tuple(f for f, names in used if names == {r.s.name}))
 
 
 def _entering(e: Scope, r: Recurrence, entered: Sequence[Body]) -> Recurrence:
@@ -236,7 +243,7 @@ def delayed(e: Scope, between: Sequence[Body], coming: Sequence[Body], t: Iter, 
     return (Select(asked, parts, Const(neutral(e.reduce))),) if asked else factors(parts)
 
 
-def splits(e: Scope, between: list[Body], t: Iter, s: Iter) -> bool:
+def splits(e: Scope, between: Sequence[Body], t: Iter, s: Iter) -> bool:
     """D(t,s) = D(t,p)*D(p,s), and D(s,s) = 1; what is read at one of the two alone may be anything. What is read at both is no such product."""
     if any(isinstance(f, Read) for f in between):
         return False
