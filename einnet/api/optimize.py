@@ -62,7 +62,7 @@ def optimize(
       shapes         input name -> shape, for inputs with symbolic dimensions
       dynamic        "batch=1..32" or ("batch", 1, 32): a program for all these sizes of a dimension, a DynamicOptimization;
                      "batch=1..8 seq=16..512", or a list of such ranges: for all pairs of sizes, a GridOptimization
-      workers        processes that search subprograms side by side, default 1; the result is the same where the budget suffices
+      workers        processes that search, side by side, default 1; the result is the same where the budget suffices
       scheduler      address of a Dask cluster whose workers search instead
       fresh          True searches again what an earlier run has found with these settings and as much time
       seed           of the random inputs that verify and time the result

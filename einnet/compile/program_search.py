@@ -12,6 +12,7 @@ from typing import Protocol
 
 from einnet.compile.budget import Clock, Schedule
 from einnet.compile.bundling import apart, attempt, attempts_of
+from einnet.compile.far import FarSights
 from einnet.compile.garbage import collect, collection_on_demand
 from einnet.compile.interrupts import Interrupts, deferred_interrupts
 from einnet.compile.turns import LEVELS, MEASURED, Level, Turns, keeping, saving
@@ -186,8 +187,9 @@ class _Search:
             if begin >= end and (clock.certain < 0 or not turns.new(key)):
                 break
             if self.crew and key not in known:
-                batch = due if turns.new(key) else due[: self.crew.size]
-                known |= self.explored({k: expressions[k] for k in batch if k not in known}, turns, end)
+                batch = [k for k in (due if turns.new(key) else due[: self.crew.size]) if k not in known]
+                if len(batch) >= self.crew.size:  # fewer than there are workers are searched here, one after the other, by all of them
+                    known |= self.explored({k: expressions[k] for k in batch}, turns, end)
             chosen[key] = self.turn(key, expressions[key], turns, end, known.pop(key, None), chosen[key])
             turns.took(key, clock.now() - begin, not chosen[key].hurried)
             if not chosen[key].hurried:
@@ -277,7 +279,8 @@ class _Search:
 
     def deepened(self, expression: Scope, chosen: Options, report: Callable[[Statistics], None]) -> Found:
         """What is found within the options, from where the turn before has ended."""
-        space = self.spaces.pop(expression.key, None) or Space(chosen, report)
+        sights = FarSights(chosen, self.crew) if self.crew else None
+        space = self.spaces.pop(expression.key, None) or Space(chosen, report, sights=sights)
         with stage("searching"):
             forms, statistics = deepen(expression, chosen, report, space)
         if statistics.stopped == "states" and sum(s.statistics.states for s in self.spaces.values()) + statistics.states <= RESUMED_STATES:

@@ -9,6 +9,7 @@ from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExec
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from multiprocessing import get_context
 
 from einnet.errors import BackendError
@@ -29,6 +30,13 @@ class Crew:
 
     executor: Executor
     size: int
+
+    def submit(self, work: Callable[[str], str], text: str) -> Future[str] | None:
+        """Let a worker do it; None where there are none any more."""
+        try:
+            return self.executor.submit(work, text)
+        except BrokenProcessPool:
+            return None
 
 
 @contextmanager
@@ -89,9 +97,15 @@ def solve_all(crew: Crew, tasks: Mapping[str, str], until: float, report: Callab
 
 def _found(future: Future[str]) -> Found | None:
     """None where the worker died; what the search itself raises is raised here."""
+    text = result(future, 0.0)
+    return None if text is None else solution(text)
+
+
+def result(future: Future[str], until: float) -> str | None:
+    """What a worker gives before `until`, a time.monotonic() value; None where it died or is late. What it raises is raised here."""
     try:
-        return solution(future.result())
-    except (BrokenProcessPool, CancelledError):
+        return future.result(None if until == inf else max(until - time.monotonic(), 0.0))
+    except (BrokenProcessPool, CancelledError, TimeoutError):
         return None
     except Exception as error:
         if type(error).__name__ == "KilledWorker":

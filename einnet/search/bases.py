@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
 
 from einnet.derivation.facts import product_reads
 from einnet.expr.nodes import Scope, is_weight
 from einnet.instantiate.matching.types import Table
 from einnet.search.converge import Converged, converge
 from einnet.search.forms import Form, converged_form, reads_through, spent
-from einnet.search.groups import Base, Group, Opening
+from einnet.search.groups import Base, Kind, Opening
 from einnet.search.together import kind_of
 from einnet.search.trace import Observer
 from einnet.search.work import Weights, cost
@@ -27,8 +28,24 @@ def converged_forms(scope: Scope, tables: Iterable[Table], derive: bool, observe
             yield converged_form(scope, found)
 
 
-def bases_of(form: Form, weights: Weights, group_of: Callable[[Scope], Group]) -> Iterator[Base]:
-    """A form as a base: its openings, and the cost and structure of the rest.
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A form as a base of whatever groups there are: the scopes that it `opens`, with whether a vendor operator reads them; the rest as in `Base`."""
+
+    form: Form
+    opens: tuple[tuple[Scope, bool], ...]
+    cost: int
+    spare: int
+    structure: tuple[str, ...]
+    kind: Kind = ()
+
+    def base(self, openings: tuple[Opening, ...] = ()) -> Base:
+        """The base with the groups of what it opens."""
+        return Base(self.form, openings, self.cost, self.spare, self.structure, self.kind)
+
+
+def sights_of(form: Form, weights: Weights) -> Iterator[Sight]:
+    """A form as bases: what it opens, and the cost and structure of the rest.
 
     Where several openings read one contraction there are two: either that is computed once, or each of them on its own, in another order maybe.
     """
@@ -37,21 +54,21 @@ def bases_of(form: Form, weights: Weights, group_of: Callable[[Scope], Group]) -
         top, inside = opened(form, shared)
         if top not in seen:
             seen.append(top)
-            yield _base(form, tuple(Opening(s, group_of(s), fed) for s, fed in top.items()), inside, weights)
+            yield _sight(form, tuple(top.items()), inside, weights)
 
 
 def closed_base(form: Form, weights: Weights) -> Base:
     """A form in which nothing is left to be chosen."""
-    return _base(form, (), frozenset(), weights)
+    return _sight(form, (), frozenset(), weights).base()
 
 
-def _base(form: Form, openings: tuple[Opening, ...], inside: Set[Scope], weights: Weights) -> Base:
+def _sight(form: Form, opens: tuple[tuple[Scope, bool], ...], inside: Set[Scope], weights: Weights) -> Sight:
     vendor = {s for s, _ in form.matches}
     own = [s for s in dict.fromkeys(form.computed) if s not in inside]
     generated = [f"Σ{sorted(i.extent for i in s.sums)}" for s in own if s.sums and s not in vendor and not is_weight(s)]
-    return Base(
+    return Sight(
         form,
-        openings,
+        opens,
         cost=spent(form, inside, weights),
         spare=cost(form.tree, False, weights) if reads_through(form.tree) else 0,
         kind=kind_of(form),

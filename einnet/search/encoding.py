@@ -5,10 +5,10 @@ The text form would do, but a search has thousands of expressions that share the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from einnet.derivation.steps import Step
 from einnet.expr.index import Floor, Index
@@ -17,6 +17,7 @@ from einnet.instantiate.matching.types import Match, Table
 from einnet.search.forms import Form
 
 Json = Any
+V = TypeVar("V")
 
 
 @dataclass
@@ -76,17 +77,44 @@ class Writer:
         return len(self.tables[table]) - 1
 
 
-class Reader:
-    """What a Writer's tables stand for. Raises ValueError, KeyError, IndexError or TypeError for tables that no Writer has written."""
+class Made(Generic[V]):
+    """Values made of their entries when they are asked for."""
 
-    def __init__(self, tables: dict[str, list[Json]], operators: Iterable[Table]) -> None:
+    def __init__(self, entries: Sequence[Json], make: Callable[[Json], V]) -> None:
+        self._entries, self._make = entries, make
+        self._made: dict[int, V] = {}
+
+    def __getitem__(self, n: int) -> V:
+        found = self._made.get(n)
+        if found is None:
+            found = self._made[n] = self._make(self._entries[n])
+        return found
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class Reader:
+    """What a Writer's tables stand for, made `at_once`, or when it is asked for. Raises ValueError, KeyError, IndexError or TypeError for tables that
+    no Writer has written."""
+
+    def __init__(self, tables: dict[str, list[Json]], operators: Iterable[Table], at_once: bool = True) -> None:
         self._operators = tuple(operators)
-        self.tensors = [Tensor(n, tuple(shape), dtype, weight, _values(v)) for n, shape, dtype, weight, v in tables["tensors"]]
-        self.scopes: list[Scope] = []
-        for loops, sums, body, reduce in tables["scopes"]:
-            self.scopes.append(Scope(_read_iters(loops), _read_iters(sums), self.body(body), reduce))
-        self.steps = [Step(r, p, self.scopes[b], self.scopes[a], tuple(path), kind, bound) for r, p, b, a, path, kind, bound in tables["steps"]]
+        self.tensors = Made(tables["tensors"], _tensor)
+        self.scopes = Made(tables["scopes"], self._scope)
+        self.steps = Made(tables["steps"], self._step)
         self._matches: dict[tuple[int, str], Match] = {}
+        for made in (self.tensors, self.scopes, self.steps) if at_once else ():
+            for n in range(len(made)):
+                made[n]
+
+    def _scope(self, value: Json) -> Scope:
+        loops, sums, body, reduce = value
+        return Scope(_read_iters(loops), _read_iters(sums), self.body(body), reduce)
+
+    def _step(self, value: Json) -> Step:
+        rule, parameters, before, after, path, kind, bound = value
+        return Step(rule, parameters, self.scopes[before], self.scopes[after], tuple(path), kind, bound)
 
     def form(self, value: Json) -> Form:
         start, tree, matches, steps = value
@@ -115,12 +143,18 @@ class Reader:
 
     def _match(self, scope: int, table: str) -> Match:
         if (scope, table) not in self._matches:
-            tried = (t.match(self.scopes[scope]) for t in self._operators)
+            ordered = sorted(self._operators, key=lambda t: t.name != table)  # what is called alike has most likely matched
+            tried = (t.match(self.scopes[scope]) for t in ordered)
             found = next((m for m in tried if isinstance(m, Match) and m.table == table), None)
             if found is None:
                 raise ValueError(f"no {table}: {self.scopes[scope].text()}")
             self._matches[scope, table] = found
         return self._matches[scope, table]
+
+
+def _tensor(value: Json) -> Tensor:
+    name, shape, dtype, weight, values = value
+    return Tensor(name, tuple(shape), dtype, weight, _values(values))
 
 
 def _iters(iters: Sequence[Iter]) -> Json:

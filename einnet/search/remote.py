@@ -5,32 +5,26 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict
-from typing import Any
 
 from einnet.expr.nodes import Scope
 from einnet.instantiate.registry import TABLES
+from einnet.search.ahead.letters import read, written
 from einnet.search.encoding import Reader, Writer
 from einnet.search.forms import Form
 from einnet.search.space import Options, Statistics, deepen
-from einnet.search.work import Weights
 
 
 def task(scope: Scope, options: Options, seconds: float) -> str:
     """What `solve` needs to search a scope. Its deadline is `seconds` after it starts, whatever the clock says there."""
     writer = Writer()
-    given = {k: v for k, v in asdict(options).items() if k not in ("deadline", "tables")}
-    given["tables"] = [t.name for t in options.tables]
+    given = {name: value for name, value in written(options).items() if name != "deadline"}
     return json.dumps({"scope": writer.scope(scope), "options": given, "seconds": seconds, **writer.tables})
 
 
 def solve(text: str) -> str:
     """Search; the forms and the counts as text."""
     given = json.loads(text)
-    chosen: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given["options"].items()}
-    names = chosen.pop("tables")
-    tables = tuple(t for t in TABLES if t.name in names)
-    weights = Weights(**chosen.pop("weights"))
-    options = Options(deadline=time.monotonic() + given["seconds"], tables=tables, weights=weights, **chosen)
+    options = Options(deadline=time.monotonic() + given["seconds"], **read(given["options"]))
     forms, statistics = deepen(Reader(given, TABLES).scopes[given["scope"]], options)
     writer = Writer()
     found = [writer.form(f) for f in forms]

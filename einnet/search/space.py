@@ -11,49 +11,35 @@ the root. A search of depth d+1 is one of depth d and another layer, so it finds
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from einnet.derivation.facts import is_copy
-from einnet.derivation.moves.rule import Refused, Rewrite, Rule
-from einnet.derivation.normalise import normalise
-from einnet.derivation.rules import EXPLORED, RULES
-from einnet.derivation.steps import Step, kinds_of
-from einnet.expr.nodes import Scope, is_weight, nested, walk
-from einnet.instantiate.matching.types import Table
-from einnet.instantiate.registry import TABLES
-from einnet.search.bases import bases_of, closed_base, converged_forms
+from einnet.expr.nodes import Scope, is_weight
+from einnet.search.ahead.sights import Moves, Sights
+from einnet.search.bases import closed_base
 from einnet.search.forms import Form, plain
-from einnet.search.groups import Base, Group, Member
+from einnet.search.groups import Base, Group, Member, Opening
 from einnet.search.together import together
 from einnet.search.trace import AGAIN, CUT, NEW, Observer
 from einnet.search.ways import Ways
-from einnet.search.work import BYTES, MACHINE, Weights, applies_algorithm, elements, flops, intensity, moved
+from einnet.search.work import moved
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(Moves):
     """What the search may do.
 
-    `deadline` is a time.monotonic() value; `states` bounds the scopes visited. `weights` compares FLOPs, bytes and launches: a scope whose
-    intermediate tensors cost more than `slack` times the whole of what it computes, or more than `slack` times the best way found for the root, is
-    not visited. Scopes under `intensity` FLOPs per element moved are left to code generation (paper section 5). Of the ways to compute a
-    tensor the `inner` cheapest are known to its readers, and the `kept` cheapest of every layer are made into forms, `few` of one structure.
-    Layers up to `certain` are completed whatever the budget: they hold what one step and converging derivation reach.
+    `deadline` is a time.monotonic() value; `states` bounds the scopes visited. A scope whose intermediate tensors cost more than `slack` times the
+    best way found for the root is not visited. Of the ways to compute a tensor the `inner` cheapest are known to its readers, and the `kept` cheapest
+    of every layer are made into forms, `few` of one structure. Layers up to `certain` are completed whatever the budget: they hold what one step and
+    converging derivation reach.
     """
 
     max_depth: int = 7
-    rules: tuple[str, ...] = EXPLORED
-    tables: tuple[Table, ...] = TABLES
-    converge: bool = True
     fingerprint: bool = True
-    kinds: tuple[str, ...] = ("exact", "reassociation", "precision")
     deadline: float = float("inf")
     states: int = 20_000
-    weights: Weights = MACHINE
-    slack: float = 4.0
-    intensity: float = 4.0
     inner: int = 256
     kept: int = 512
     few: int = 3
@@ -91,7 +77,8 @@ class Space:
     """All forms of scopes, by group. One space serves a whole program: groups are shared between subprograms."""
 
     def __init__(
-        self, options: Options | None = None, progress: Callable[[Statistics], None] | None = None, observer: Observer | None = None
+        self, options: Options | None = None, progress: Callable[[Statistics], None] | None = None, observer: Observer | None = None,
+        sights: Sights | None = None,
     ) -> None:  # fmt: skip
         self.options = options or Options()
         self.statistics = Statistics()
@@ -101,7 +88,7 @@ class Space:
         self._progress = progress
         self._observer = observer
         self._keeping_s = 0.0
-        self._rules: tuple[Rule, ...] = tuple(r for r in RULES if r.name in self.options.rules and r.kind in self.options.kinds)
+        self.sights = sights or Sights(self.options, observer)
 
     def forms(self, scope: Scope, depth: int | None = None) -> list[Form]:
         """The forms that are kept of those that derivations of at most `depth` explorative steps reach: of every layer the cheapest first.
@@ -115,7 +102,7 @@ class Space:
         self._ways.forget()
         while root.layer < depth and self._layer(root, root.layer + 1):
             pass
-        found = [f for f in first_of_each(root.kept, root.partial).values() if self.allowed(f.steps)] or [plain(scope)]
+        found = [f for f in first_of_each(root.kept, root.partial).values() if self.sights.allowed(f.steps)] or [plain(scope)]
         return found if found[0].start == scope else [Form(scope, f.tree, f.matches, f.steps) for f in found]
 
     def resume(self, options: Options, progress: Callable[[Statistics], None] | None = None) -> None:
@@ -145,14 +132,17 @@ class Space:
         """Expand the members of the layer before, the cheapest first, and keep the best forms; whether the layer is complete."""
         self._reach(root, root.group, 0)
         due = [(g, m) for g, offset in root.offsets.items() for m in g.at(depth - 1 - offset) if not m.expanded]
+        due.sort(key=lambda d: (d[1].cost, d[0].key, d[1].scope.key))
+        self.sights.expect(((m.scope, g.limit) for g, m in due if self._promises(root, m)), self.options.deadline)
         complete = True
-        for group, member in sorted(due, key=lambda d: (d[1].cost, d[0].key, d[1].scope.key)):
+        for group, member in due:
             complete = complete and (depth <= self.options.certain or not self.out_of_budget())
-            if complete and not is_weight(member.scope) and moved(member.scope) * self.options.weights.balance <= self.options.slack * root.best:
+            if complete and self._promises(root, member):
                 self._expand(root, group, member)
         for group, offset in list(root.offsets.items()):
             for member in group.at(depth - offset):
                 complete = self._look(root, member, depth) and complete
+        self.sights.expect((), self.options.deadline)
         self._keep(root, depth, complete)
         return root.layer == depth
 
@@ -173,32 +163,20 @@ class Space:
             self._stop("time")
         self._keeping_s = (time.monotonic() - begin) / self.statistics.states
 
-    def allowed(self, steps: Iterable[Step]) -> bool:
-        """All steps are of the numerical classes that the options allow."""
-        return kinds_of(steps) <= set(self.options.kinds)
-
-    def worth(self, scope: Scope) -> bool:
-        """Exploring can pay: the scope computes much for what it moves, or reads what another one reduces, and is no algorithm's transform.
-
-        What reads something computed may pass into it, so that much is computed there or nothing: its own arithmetic tells nothing of that.
-        """
-        if is_weight(scope) or applies_algorithm(scope):
-            return False
-        return intensity(scope) >= self.options.intensity or reads_computed(scope)
+    def _promises(self, root: Root, member: Member) -> bool:
+        """What the member moves leaves room for a way that is not much slower than the best one known."""
+        return not is_weight(member.scope) and moved(member.scope) * self.options.weights.balance <= self.options.slack * root.best
 
     def _group(self, scope: Scope) -> Group:
         """The group of a scope, with its normal form as the first member."""
         key = scope.key if self.options.fingerprint else f"{len(self.groups)}"
         group = self.groups.get(key)
         if group is None:
-            first, steps = normalise(scope)
-            if not self.allowed(steps):
-                first, steps = scope, ()
-            limit = self.options.slack * (flops(first) + self.options.weights.balance * BYTES * elements(first))
-            group = self.groups[key] = Group(key, scope, limit)
-            self._add(group, Member(first, steps, 0))
+            start = self.sights.start(scope)
+            group = self.groups[key] = Group(key, scope, start.limit)
+            self._add(group, Member(start.first, start.steps, 0))
             if self._observer:
-                self._observer.started(scope, steps, first)
+                self._observer.started(scope, start.steps, start.first)
         return group
 
     def _reach(self, root: Root, group: Group, depth: int) -> None:
@@ -208,10 +186,9 @@ class Space:
             self._look(root, group.at(0)[0], depth)
 
     def _bases(self, scope: Scope) -> tuple[Base, ...]:
-        """Generated throughout, and with each vendor operator that is reached; what they read has one group each."""
-        reached = converged_forms(scope, self.options.tables, self.options.converge, self._observer)
-        converged = [form for form in reached if self.allowed(form.steps)]
-        self.statistics.converged += len(converged)
+        """How a scope can be run; what that reads has one group each."""
+        found = self.sights.bases(scope)
+        self.statistics.converged += len({id(sight.form) for sight in found}) - 1
         groups: dict[Scope, Group] = {}
 
         def group_of(read: Scope) -> Group:
@@ -219,7 +196,7 @@ class Space:
                 groups[read] = self._group(read)
             return groups[read]
 
-        return tuple(base for form in (plain(scope), *converged) for base in bases_of(form, self.options.weights, group_of))
+        return tuple(s.base(tuple(Opening(read, group_of(read), fed) for read, fed in s.opens)) for s in found)
 
     def _together(self, base: Base, chosen: Mapping[Scope, Form]) -> Iterator[Base]:
         """The base with operators of sibling openings joined."""
@@ -227,45 +204,23 @@ class Space:
             yield closed_base(form, self.options.weights)
 
     def _expand(self, root: Root, group: Group, member: Member) -> None:
-        """Apply every rule to the member.
-
-        An algorithm within another is for products so large that what it moves is less than what they compute, and its transforms stay apart.
-        """
-        for rule, rewrite in self._rewrites(member.scope):
-            step = Step(rule.name, rewrite.parameters, member.scope, rewrite.scope, (), rewrite.kind, rewrite.bound)
-            normal, more = normalise(rewrite.scope)
-            if not self.allowed(more):
-                continue
-            inner = rule.name == "bilinear" and any(map(applies_algorithm, walk(member.scope)))
-            undone = rule.name == "merge" and applies_algorithm(normal) and not applies_algorithm(member.scope)
-            if undone or moved(normal) * self.options.weights.balance > group.limit / (self.options.slack if inner else 1.0):
+        """Apply every rule to the member."""
+        for found in self.sights.successors(member.scope, group.limit):
+            if found.cut:
                 self.statistics.cut += 1
                 outcome = CUT
-            elif self._add(group, new := Member(normal, (step, *more), member.depth + 1, member)):
+            elif self._add(group, new := Member(found.scope, (found.step, *found.forced), member.depth + 1, member)):
                 self._look(root, new, root.offsets[group] + new.depth)
                 outcome = NEW
             else:
                 outcome = AGAIN
             if self._observer:
-                self._observer.stepped(member.scope, step, more, normal, outcome)
+                self._observer.stepped(member.scope, found.step, found.forced, found.scope, outcome)
         member.expanded = True
 
     def following(self, scope: Scope) -> Iterator[Scope]:
         """The normal forms that one step leads to from a scope, if nothing is cut: one for every result of every rule, equal or not."""
-        for _, rewrite in self._rewrites(scope):
-            normal, more = normalise(rewrite.scope)
-            if self.allowed(more):
-                yield normal
-
-    def _rewrites(self, scope: Scope) -> Iterator[tuple[Rule, Rewrite]]:
-        worth = self.worth(scope)
-        for rule in (r for r in self._rules if worth or r.family == "inter"):
-            for found in rule(scope):
-                if isinstance(found, Refused):
-                    if self._observer:
-                        self._observer.refused(scope, rule.name, found.why)
-                elif found.kind in self.options.kinds:
-                    yield rule, found
+        return (found.scope for found in self.sights.successors(scope, inf))
 
     def _add(self, group: Group, member: Member) -> bool:
         if not group.add(member.scope.key if self.options.fingerprint else f"{len(group.members)}", member):
@@ -286,11 +241,6 @@ class Space:
             for opening in base.openings:
                 self._reach(root, opening.group, depth)
         return True
-
-
-def reads_computed(scope: Scope) -> bool:
-    """Something is read that is no copy of a tensor, nor known at compile time."""
-    return any(not is_weight(s) and (not is_copy(s) or reads_computed(s)) for s in nested(scope))
 
 
 def first_of_each(known: Mapping[str, Form], more: Mapping[str, Form]) -> dict[str, Form]:

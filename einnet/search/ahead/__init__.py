@@ -1,0 +1,1 @@
+"""What a search asks others to find ahead of it."""
