@@ -21,6 +21,9 @@ POLL_S = 0.2
 RETRIES = 3
 """Workers that may die under a task before it is given up."""
 
+BROKEN = (BrokenProcessPool, OSError)
+"""What submitting to a pool raises whose worker died: also that the pipe to it is closed, while the pool is being taken down."""
+
 Found = tuple[list[Form], Statistics]
 
 
@@ -35,7 +38,7 @@ class Crew:
         """Let a worker do it; None where there are none any more."""
         try:
             return self.executor.submit(work, text)
-        except BrokenProcessPool:
+        except BROKEN:
             return None
 
 
@@ -87,7 +90,7 @@ def solve_all(crew: Crew, tasks: Mapping[str, str], until: float, report: Callab
         waiting = set(futures)
         while waiting and time.monotonic() < until and report(len(futures) - len(waiting)):
             waiting = wait(waiting, timeout=POLL_S).not_done
-    except BrokenProcessPool:
+    except BROKEN:
         pass
     found = {key: _found(future) for future, key in futures.items() if future.done()}
     for future in futures:

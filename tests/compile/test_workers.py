@@ -129,9 +129,9 @@ class Here:
 
 
 class Dead(Here):
-    """A crew that dies after its first answer, without a word, or when it is asked."""
+    """A crew that dies after its first answer: asking it more raises this, or it gives no answer."""
 
-    def __init__(self, told: bool) -> None:
+    def __init__(self, told: Exception | None) -> None:
         super().__init__()
         self.told = told
 
@@ -139,7 +139,7 @@ class Dead(Here):
         if self.asked:
             self.asked += 1
             if self.told:
-                raise BrokenProcessPool
+                raise self.told
             lost: Future[str] = Future()
             lost.set_exception(BrokenProcessPool())
             return lost
@@ -172,8 +172,8 @@ def test_a_budget_of_states_ends_a_shared_search_where_it_ends_one_alone(states:
     assert walked(ONE["strides"], budget, Here(), 2) == walked(ONE["strides"], budget)
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_a_search_whose_workers_die_goes_on_alone(told: bool) -> None:
+@pytest.mark.parametrize("told", [BrokenProcessPool(), OSError("handle is closed"), None])
+def test_a_search_whose_workers_die_goes_on_alone(told: Exception | None) -> None:
     crew = Dead(told)
     assert walked(ONE["strides"], executor=crew, size=2) == alone("strides") and crew.asked > 1
 
