@@ -49,6 +49,8 @@ def measure_machine():
     with pytest.MonkeyPatch.context() as patch:
         measure = roofline.measure_machine
         patch.setattr(roofline, "measure_machine", lambda threads: (one, True))
+        patch.setattr(roofline, "own_cache", lambda: 1 << 20)
+        patch.setattr(roofline, "last_level_cache", lambda: 1 << 25)
         yield measure
 
 

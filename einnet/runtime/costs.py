@@ -134,7 +134,7 @@ class CpuCost:
 
     def _measure(self, kernels: Sequence[Kernel], until: float) -> list[Timing | Unmeasured]:
         """Run each kernel, as far as time and memory allow."""
-        expected = [roofline.estimate(k, self.machine) for k in kernels]
+        expected = [roofline.estimate(k, self.machine, self.constant) for k in kernels]
         with stage("timing kernels"):
             return measure(
                 kernels, self.threads, self.constant, self._budget, objects=self.objects, expected=expected, until=until, patient=self.patient
@@ -196,9 +196,9 @@ class CpuCost:
 
     def _least(self, kernel: Kernel) -> float:
         """The roofline's time, in the arithmetic in which that is least."""
-        own = roofline.estimate(kernel, self.machine)
+        own = roofline.estimate(kernel, self.machine, self.constant)
         peaks = [(k, self._peak(k.arithmetic)) for k in self._variants(kernel)]
-        return min([own, *(roofline.estimate(k, replace(self.machine, peak=peak)) for k, peak in peaks if peak)])
+        return min([own, *(roofline.estimate(k, replace(self.machine, peak=peak), self.constant) for k, peak in peaks if peak)])
 
     def describe(self, kernel: Kernel) -> Json:
         """The kernel's key in the database."""

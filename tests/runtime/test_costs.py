@@ -75,6 +75,7 @@ def test_an_opaque_node_is_measured_with_its_own_types(database: ProfileDatabase
 def test_without_measuring_everything_is_estimated(database: ProfileDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = roofline.Machine(peak=1e11, bandwidth=1e10, launch=1e-6)
     monkeypatch.setattr(roofline, "measure_machine", lambda threads: (machine, True))
+    monkeypatch.setattr(roofline, "last_level_cache", lambda: 1 << 22)
     cost = CpuCost(1, database, measure=False)
     assert cost.timing(matmul()) == Timing(1e-6, 0.0, 0)
     assert cost.timing(matmul()).estimated
@@ -114,6 +115,20 @@ def test_a_product_that_beats_the_peak_corrects_it(database: ProfileDatabase, mo
     monkeypatch.setattr(costs, "measure", lambda kernels, *_, **__: [Timing(1e-12, 0.0, 9) for _ in kernels])
     cost.cost(small)
     assert cost.machine.peak == pytest.approx(1e11), "the time of a small product is a matter of starting it"
+
+
+def test_what_a_cache_holds_moves_faster_and_weights_come_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest cache that holds all operands gives the rate; a product of the same sizes by weights takes as long as these do from memory."""
+    monkeypatch.setattr(roofline, "own_cache", lambda: 1 << 20)
+    monkeypatch.setattr(roofline, "last_level_cache", lambda: 1 << 24)
+    machine = roofline.Machine(peak=1e15, bandwidth=1e9, launch=1e-12)
+    for n, faster in ((8, roofline.NEAR), (17, roofline.NEAR), (18, roofline.CACHED), (21, roofline.CACHED), (22, 1.0)):
+        copy = operator(f"A : f32[{1 << n}]\nL[i<{1 << n}] A[i]")
+        assert roofline.estimate(copy, machine) == pytest.approx(8 * (1 << n) / 1e9 / faster), n
+    row = Matmul(dense_view("a", (4, 64)), dense_view("b", (64, 64)), dense_view("c", (4, 64)))
+    warm, cold = 4 * (4 * 64 + 4 * 64), 4 * 64 * 64
+    assert roofline.estimate(row, machine) == pytest.approx((warm + cold) / 1e9 / roofline.NEAR)
+    assert roofline.estimate(row, machine, lambda name: name == "b") == pytest.approx((warm / roofline.NEAR + cold) / 1e9)
 
 
 def test_operations_and_bytes() -> None:

@@ -29,7 +29,7 @@ def generator_version() -> str:
     import einnet.instantiate as package
 
     state = hashlib.blake2b(digest_size=8)
-    for path in (*sorted((Path(str(package.__file__)).parent / "codegen").glob("*.py")), Path(__file__)):
+    for path in (*sorted((Path(str(package.__file__)).parent / "codegen").rglob("*.py")), Path(__file__)):
         state.update(path.read_bytes())
     return state.hexdigest()
 

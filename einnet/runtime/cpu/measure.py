@@ -48,6 +48,18 @@ _FORBIDDEN = Timing(float("inf"), 0.0, 1)
 @cache
 def last_level_cache() -> int:
     """Bytes of the largest cache of the first core, 32 MB where the system does not tell."""
+    return max(_cache_sizes(), default=32 << 20)
+
+
+def own_cache() -> int:
+    """Bytes of the largest cache but one of the first core, which is its own; 1 MB where the system does not tell."""
+    sizes = sorted(set(_cache_sizes()))
+    return sizes[-2] if len(sizes) > 1 else 1 << 20
+
+
+@cache
+def _cache_sizes() -> tuple[int, ...]:
+    """Bytes of each cache of the first core."""
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         try:
@@ -56,7 +68,7 @@ def last_level_cache() -> int:
             continue
         if text.endswith("K") and text[:-1].isdecimal():
             sizes.append(int(text[:-1]) * 1024)
-    return max(sizes, default=32 << 20)
+    return tuple(sizes)
 
 
 def constant_buffers(kernel: Kernel, constant: IsConstant | None = None) -> frozenset[str]:

@@ -14,7 +14,7 @@ from einnet.instantiate.kernels import EOperator, Kernel, Matmul, VendorKernel, 
 from einnet.instantiate.kernels.contractions import Contraction
 from einnet.instantiate.kernels.posts import U8
 from einnet.instantiate.row_fusion import in_rows
-from einnet.runtime.cpu.measure import last_level_cache, measure
+from einnet.runtime.cpu.measure import IsConstant, constant_buffers, last_level_cache, measure, own_cache
 from einnet.runtime.timing import Timing
 
 VENDOR_SHARE, GENERATED_SHARE = 0.8, 0.1
@@ -24,6 +24,8 @@ What multiplies nothing, as pooling, is not taken to be faster in a library than
 """
 CACHED = 2.0
 """How many times faster than from memory operands come that a cache holds from one run to the next."""
+NEAR = 6.0
+"""The same for what a core's own cache holds from one kernel to the next: a product's result that a softmax reads, say."""
 ROWS_SHARE = 0.4
 """Share of the peak that products reach which are computed row by row inside each other."""
 BYTES_AT_ONCE = 4
@@ -41,6 +43,7 @@ CONSTANTS = (
     ("generated share", f"{GENERATED_SHARE}", "of the peak, of all else", BY_HAND),
     ("rows share", f"{ROWS_SHARE}", "of the peak, of products inside products, row by row", BY_HAND),
     ("cached", f"{CACHED}", "times as fast as from memory, for what a cache holds", BY_HAND),
+    ("near", f"{NEAR}", "times as fast as from memory, for what a core's own cache holds", BY_HAND),
     ("bytes at once", f"{BYTES_AT_ONCE}", "products of bytes in the place of one of floats", BY_HAND),
     ("narrow", f"{NARROW}", "output channels below which vendor convolutions lose in proportion", BY_HAND),
 )
@@ -104,22 +107,34 @@ def flops(kernel: Kernel) -> int:
     return kernel.flops if isinstance(kernel, VendorKernel) else 0
 
 
-def estimate(kernel: Kernel, machine: Machine) -> float:
-    """Seconds: the largest of launch, computation and memory traffic.
+def traffic(kernel: Kernel, machine: Machine, constant: IsConstant | None = None) -> float:
+    """Seconds that what a kernel reads and writes takes to move: weights from memory, the rest from the smallest cache that holds all of it, where
+    the kernels before and after leave it and look for it."""
+    constants = constant_buffers(kernel, constant)
+    total = moved(kernel)
+    weights = min(4 * sum(_elements(v) for v in kernel.operand_views if v.buffer in constants), total)
+    return (weights + (total - weights) / _times_faster(total - weights)) / machine.bandwidth
 
-    The transforms of bilinear algorithms are generated as straight-line code over few distinct sums, which memory binds: the caches' where
-    what they read and write stays there.
+
+def _times_faster(nbytes: int) -> float:
+    """How many times as fast as from memory so many bytes move."""
+    return NEAR if nbytes <= own_cache() else CACHED if nbytes <= last_level_cache() else 1.0
+
+
+def estimate(kernel: Kernel, machine: Machine, constant: IsConstant | None = None) -> float:
+    """Seconds: the largest of launch, computation and traffic; `constant` says of a buffer's name whether it holds weights.
+
+    The transforms of bilinear algorithms are generated as straight-line code over few distinct sums, which traffic binds.
     """
     if isinstance(kernel, EOperator) and _only_transforms(kernel.scope):
-        nbytes = moved(kernel)
-        return max(machine.launch, nbytes / machine.bandwidth / (CACHED if nbytes <= last_level_cache() else 1.0))
+        return max(machine.launch, traffic(kernel, machine, constant))
     rows = isinstance(kernel, EOperator) and in_rows(kernel.scope)
     share = VENDOR_SHARE if isinstance(kernel, Contraction) else ROWS_SHARE if rows else GENERATED_SHARE
     if isinstance(kernel, Contraction) and kernel.arithmetic.whole:
         share *= BYTES_AT_ONCE
     if isinstance(kernel, VendorKernel) and kernel.filters is not None:
         share *= min(1.0, kernel.filters / NARROW)
-    return max(machine.launch, flops(kernel) / (share * machine.peak), moved(kernel) / machine.bandwidth)
+    return max(machine.launch, flops(kernel) / (share * machine.peak), traffic(kernel, machine, constant))
 
 
 def _only_transforms(scope: Scope) -> bool:
