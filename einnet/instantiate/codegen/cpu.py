@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -20,9 +20,11 @@ from einnet.graph.dtypes import HALVES
 from einnet.instantiate.codegen.beforehand import beforehand
 from einnet.instantiate.codegen.nests import sequence
 from einnet.instantiate.codegen.operation_counts import flops, moved_bytes
+from einnet.instantiate.codegen.repeats import factored
 from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, TABLE_SIZE, resolve
 from einnet.instantiate.codegen.running import RunningNests, resolved
 from einnet.instantiate.kernels import LINE, EOperator, View
+from einnet.instantiate.row_fusion import in_rows
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def lower(
     with writer.frame():
         recurrence = running(op.scope) if all(isinstance(r.base, Tensor) for r in reads(op.scope.body)) else None
         if recurrence is None:
-            fills, nest = beforehand(resolve(op, tables.keys()))
+            whole = op if in_rows(op.scope) else replace(op, scope=factored(op.scope))
+            fills, nest = beforehand(resolve(whole, tables.keys()))
             for fill in fills:
                 writer.arrays[fill.array] = writer.local(fill.size, fill.array)
                 writer.nest(fill.nest)
