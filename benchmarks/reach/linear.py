@@ -32,6 +32,11 @@ def diagonal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return np.diag(rng.standard_normal(shape[0]))
 
 
+def thin(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """A matrix of rank 16."""
+    return rng.standard_normal((shape[0], 16)) @ rng.standard_normal((16, shape[1])) / shape[0]
+
+
 def ones(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return np.ones(shape)
 
@@ -71,6 +76,7 @@ CHAINS = (
         "W1:512x512 W2:512x64",
     ),
     Probe("low_rank", "U:512x16 V:16x512 x:512x64", "h = MatMul(U, V) y = MatMul(h, x)", 2 * product(16, 512, 64), ORDER),
+    Probe("matrix_of_small_rank", "x:64x512", "y = MatMul(x, W)", 2 * product(64, 512, 16), ORDER, "W:512x512", {"W": thin}),
     Probe(
         "low_rank_adapter",
         "x:128x512",

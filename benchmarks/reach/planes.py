@@ -22,6 +22,12 @@ def binomial(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(np.outer(row, row), shape)
 
 
+def difference_of_gaussians(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """A band of frequencies: a filter of rank two."""
+    near, far = (np.exp(-((np.arange(shape[-1]) - shape[-1] // 2) ** 2) / (2 * width**2)) for width in (2, 4))
+    return np.broadcast_to(np.outer(near, near) / near.sum() ** 2 - np.outer(far, far) / far.sum() ** 2, shape)
+
+
 def conv(features: int, channels: int, taps: int, height: int, width: int) -> int:
     return 2 * features * channels * taps * height * width
 
@@ -171,6 +177,15 @@ PLANES = (
         SEPARABLE,
         "",
         {},
+    ),
+    Probe(
+        "filter_of_rank_two",
+        "x:1x3x128x128",
+        "y = Conv<group=3, pads=[7,7,7,7]>(x, W)",
+        2 * 3 * 60 * 128 * 128,
+        SEPARABLE,
+        "W:3x1x15x15",
+        {"W": difference_of_gaussians},
     ),
     Probe(
         "box_filter", "x:1x3x128x128", "y = AveragePool<kernel_shape=[15,15], pads=[7,7,7,7], count_include_pad=1>(x)", 3 * 30 * 128 * 128, SEPARABLE

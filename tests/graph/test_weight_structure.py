@@ -33,7 +33,7 @@ def structure(values: np.ndarray) -> Scope | None:
     zero = {"X": np.zeros(values.shape, np.float32)}
     (before,), (after,) = interpret(program, zero).values(), interpret(found, zero).values()
     (base,) = (r.base for r in reads(found.nodes[0].scope.body) if getattr(r.base, "name", "") != "X")
-    error = ROUNDING * np.abs(values).max() if isinstance(base, Scope) and isinstance(base.body, Mul) else 0.0
+    error = ROUNDING * np.abs(values).max() if isinstance(base, Scope) and not isinstance(base.body, Select) else 0.0
     assert np.abs(before - after).max() <= error, f"{values} became {base}"
     return base if isinstance(base, Scope) else None
 

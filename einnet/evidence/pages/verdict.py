@@ -34,6 +34,8 @@ def verdict(report: Report) -> str:
         return f"{UNSURE.format(totals.noise)}, about {totals.speedup:.2f}x of ONNX Runtime's speed; {derived}"
     if totals.speedup > 1 + totals.noise:
         return f"{totals.speedup:.2f}x faster than ONNX Runtime; {derived}"
+    if totals.speedup < 1 - totals.noise:
+        return f"slower than ONNX Runtime ({totals.speedup:.2f}x); {derived}"
     return f"as fast as ONNX Runtime ({totals.speedup:.2f}x, noise {totals.noise:.1%}); {derived}"
 
 

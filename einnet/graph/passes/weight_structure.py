@@ -1,8 +1,9 @@
-"""Structure of weights that their values show: zeros outside a region, one value throughout, a product of vectors,
+"""Structure of weights that their values show: zeros outside a region, one value throughout, a product of vectors or a sum of few such,
 numbers that decay along a diagonal.
 
-A weight that has some is read as a tensor that is computed of it at compile time: select(region, W, 0), a number, u*v. Operators take that as they
-took the weight; derivations can open it. The region and the number are exact; a product is one where no element is further from it than rounding.
+A weight that has some is read as a tensor that is computed of it at compile time: select(region, W, 0), a number, u*v, Σ[r] u*v. Operators take
+that as they took the weight; derivations can open it. The region and the number are exact; a product is one where no element is further from it than
+rounding.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from einnet.expr.nodes import Body, Call, Cond, Const, Iter, Read, Scope, Select
 from einnet.graph.operators.choice import conditions
 from einnet.graph.operators.op import number
 from einnet.graph.passes.decays import decay
+from einnet.graph.passes.low_rank import LowRank, low_rank
 from einnet.graph.passes.masks import whole
 from einnet.graph.program import Node, Program
 from einnet.graph.rewrite import Fresh
@@ -50,30 +52,31 @@ class _Finder:
         self.weights = program.weights
         self.made: dict[str, np.ndarray] = {}
         self._name = Fresh(program)
-        self._known: dict[Tensor, Scope | None] = {}
+        self._known: dict[tuple[Tensor, bool], Scope | None] = {}
 
     def opened(self, scope: Scope) -> Scope:
         def open_read(r: Read) -> Body:
             base = r.base
             if not isinstance(base, Tensor) or base.name not in self.weights or not whole(r, base, scope):
                 return r
-            if base not in self._known:
-                self._known[base] = self.structure(base, self.weights[base.name])
-            found = self._known[base]
+            summed = scope.reduce == "sum" and any(ix.names() & {i.name for i in scope.sums} for ix in r.index)
+            if (base, summed) not in self._known:
+                self._known[base, summed] = self.structure(base, self.weights[base.name], summed)
+            found = self._known[base, summed]
             return r if found is None else Read(found, r.index, r.fill)
 
         body = map_reads(scope.body, open_read)
         return scope if body is scope.body else replace(scope, body=body)
 
-    def structure(self, tensor: Tensor, values: np.ndarray) -> Scope | None:
-        """The weight as a scope that shows its structure; None where there is none."""
+    def structure(self, tensor: Tensor, values: np.ndarray, summed: bool) -> Scope | None:
+        """The weight as a scope that shows its structure; None where there is none. Only a sum over some of its dimensions gains by a small rank."""
         if values.size < 2 or values.dtype != np.float32 or not np.isfinite(values).all():
             return None
         loops = tuple(Iter(f"i{n}", 0, extent) for n, extent in enumerate(values.shape))
         if (values == values.flat[0]).all():
             return Scope(loops, (), Const(number(float(values.flat[0]))))
-        body = self._region(tensor, values, loops) or self._product(tensor, values, loops)
-        return None if body is None else Scope(loops, (), body)
+        body = self._region(tensor, values, loops)
+        return Scope(loops, (), body) if body is not None else self._product(tensor, values, loops, summed)
 
     def _region(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...]) -> Body | None:
         """select(region, W, 0), where few elements are no zeros."""
@@ -106,12 +109,30 @@ class _Finder:
             return Const(Fraction(repr(mean))) if exact else Const(number(mean))
         return self._factor(tensor, np.squeeze(values), tuple(i for i, extent in zip(loops, values.shape) if extent > 1))
 
-    def _product(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...]) -> Body | None:
-        """u*v*..., each with some of the dimensions."""
-        parts = factors(values.astype(np.float64), tuple(n for n, extent in enumerate(values.shape) if extent > 1))
-        if len(parts) < 2 or sum(p.size for p in parts.values()) >= values.size:
-            return None
-        return make_mul(self._factor(tensor, np.squeeze(p), tuple(loops[n] for n in dims)) for dims, p in parts.items())
+    def _product(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...], summed: bool) -> Scope | None:
+        """u*v*..., each with some of the dimensions; where the weight is `summed`, a part may be Σ[r] u*v again."""
+        varying = tuple(n for n, extent in enumerate(values.shape) if extent > 1)
+        parts = absorbed(factors(values.astype(np.float64), varying))
+        made: list[Read] = []
+        sums: list[Iter] = []
+        for dims, part in parts.items():
+            found = low_rank(part) if summed else None
+            if found is not None:
+                sums.append(Iter(f"r{len(sums)}", 0, found.left.shape[-1]))
+                made += self._pair(tensor, found, sums[-1], tuple(loops[n] for n in dims), dims)
+            elif dims == varying:
+                return None
+            else:
+                made.append(self._factor(tensor, np.squeeze(part), tuple(loops[n] for n in dims)))
+        gains = sum(self.made[r.base.name].size for r in made if isinstance(r.base, Tensor)) < values.size
+        return Scope(loops, tuple(sums), make_mul(made)) if gains else None
+
+    def _pair(self, tensor: Tensor, found: LowRank, r: Iter, loops: tuple[Iter, ...], dims: tuple[int, ...]) -> Iterator[Read]:
+        """u and v of Σ[r] u*v over these dimensions."""
+        at = dict(zip(dims, loops))
+        batch = tuple(i for n, i in at.items() if n not in (*found.rows, *found.columns))
+        for values, own in ((found.left, (*batch, *(at[n] for n in found.rows), r)), (found.right, (*batch, r, *(at[n] for n in found.columns)))):
+            yield self._factor(tensor, values.reshape([i.extent for i in own]), own)
 
     def _factor(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...]) -> Read:
         name = self._name(f"{tensor.name}_factor")
@@ -164,6 +185,15 @@ def factors(values: np.ndarray, dims: tuple[int, ...]) -> dict[tuple[int, ...], 
         found[first] = found.get(first, np.ones_like(values)) * number
         return found
     return {dims: values}
+
+
+def absorbed(parts: dict[tuple[int, ...], np.ndarray]) -> dict[tuple[int, ...], np.ndarray]:
+    """The factors without those that have no dimension of their own: another takes these in."""
+    found: dict[tuple[int, ...], np.ndarray] = {}
+    for dims in sorted(parts, key=len, reverse=True):
+        wider = next((kept for kept in found if set(dims) <= set(kept)), dims)
+        found[wider] = found[wider] * parts[dims] if wider in found else parts[dims]
+    return found
 
 
 def factored(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

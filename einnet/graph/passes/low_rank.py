@@ -1,0 +1,122 @@
+"""Weights that are sums of few products of vectors, found by their values: W[g,k,n] = Σ[r] A[g,k,r]*B[g,r,n] for every g.
+
+Of the dimensions that vary one group is rows, one is columns, and the rest, for each place of which there is a matrix, is g. A sum over rows and
+columns then takes two sums with fewer products: a filter of rank two is two pairs of filters along one dimension each, and a product with a matrix of
+small rank is two thin products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+ROUNDING = 4e-7
+"""How far an element may be from the sum of products, relative to the largest of its matrix: that of a few numbers rounded to float32."""
+
+EPSILON = 2.0**-24
+"""Rounding of float32: singular values of what is rounded so are at most this, times the largest element, times the roots of both extents."""
+
+GROWTH = 4.0
+"""By how much the sum of the magnitudes of the products may exceed the largest element of its matrix."""
+
+LEAST_GAIN = 1.4
+"""How many times fewer elements the factors have to have."""
+
+MOST_RANK = 128
+"""Products of which a matrix may be a sum; fewer where there is a choice of rows and columns, so that all choices together take no longer."""
+
+MORE = 8
+"""Rows and columns beyond the rank that is asked, by which it is judged first."""
+
+MOST_ELEMENTS = 1 << 24
+"""Of a weight that is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class LowRank:
+    """The dimensions of rows and of columns, and the factors: A over the other dimensions, rows and r; B over the others, r and columns."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    left: np.ndarray
+    right: np.ndarray
+
+
+def low_rank(values: np.ndarray) -> LowRank | None:
+    """The weight as sums of few products; None where its values are no such sums, or nothing is gained."""
+    varying = [n for n, extent in enumerate(values.shape) if extent > 1]
+    found = list(groups(varying)) if values.size <= MOST_ELEMENTS else []
+    best: LowRank | None = None
+    for rows, columns in found:
+        batch = tuple(n for n in varying if n not in (*rows, *columns))
+        shape = tuple(prod(values.shape[n] for n in group) for group in (batch, rows, columns))
+        paying = values.size / LEAST_GAIN if best is None else best.left.size + best.right.size - 1
+        most = min(int(paying / (shape[0] * (shape[1] + shape[2]))), MOST_RANK // len(found))
+        if most < 1 or sampled_rank(values, rows, columns, most + MORE) > most:
+            continue
+        matrices = values.squeeze().transpose([varying.index(n) for n in (*batch, *rows, *columns)]).reshape(shape)
+        pair = in_products(matrices.astype(np.float64), most)
+        if pair is not None:
+            best = LowRank(rows, columns, *pair)
+    return best
+
+
+def groups(varying: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Rows and columns: the first of the rows stands before the first of the columns."""
+    for size in range(2, len(varying) + 1):
+        for taken in combinations(varying, size):
+            for count in range(1, size):
+                for rows in combinations(taken, count):
+                    if rows[0] == taken[0]:
+                        yield rows, tuple(n for n in taken if n not in rows)
+
+
+def sampled_rank(values: np.ndarray, rows: Sequence[int], columns: Sequence[int], most: int) -> int:
+    """The rank of at most that many rows and columns of the first matrix: no more than that of the matrix."""
+    index: list[np.ndarray | int] = [0] * values.ndim
+    for group, shape in ((rows, (-1, 1)), (columns, (1, -1))):
+        extents = [values.shape[n] for n in group]
+        taken = np.unique(np.linspace(0, prod(extents) - 1, most).astype(int))
+        for n, places in zip(group, np.unravel_index(taken, extents)):
+            index[n] = places.reshape(shape)
+    block = values[tuple(index)].astype(np.float64)
+    return int((np.linalg.svd(block, compute_uv=False) > noise(block)).sum())
+
+
+def in_products(matrices: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """A[g,k,r] and B[g,r,n] in float32, r at most `most`, with the matrices [g,k,n] as their products; None where there are none."""
+    left, sizes, right = decomposed(matrices, most + MORE)
+    rank = int((sizes > noise(matrices)[:, None]).sum(axis=1).max())
+    if not 1 <= rank <= most:
+        return None
+    root = np.sqrt(sizes[:, :rank])
+    a = (left[:, :, :rank] * root[:, None]).astype(np.float32)
+    b = (right[:, :rank] * root[:, :, None]).astype(np.float32)
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    top = np.abs(matrices).max(axis=(1, 2), keepdims=True)
+    near = (np.abs(x @ y - matrices) <= ROUNDING * top).all()
+    return (a, b) if near and (np.abs(x) @ np.abs(y) <= GROWTH * top).all() else None
+
+
+def decomposed(matrices: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The singular value decomposition, of as many values as asked at most: exact, up to rounding, where the rank is less.
+
+    The columns' space is that of a few random combinations of them, so that a large matrix takes a few thin products.
+    """
+    if min(matrices.shape[1:]) <= most:
+        left, sizes, right = np.linalg.svd(matrices, full_matrices=False)
+        return left, sizes, right
+    mixed = matrices @ np.random.default_rng(0).standard_normal((matrices.shape[2], most))
+    basis = np.linalg.qr(mixed)[0]
+    left, sizes, right = np.linalg.svd(basis.transpose(0, 2, 1) @ matrices, full_matrices=False)
+    return basis @ left, sizes, right
+
+
+def noise(matrices: np.ndarray) -> np.ndarray:
+    """Up to what singular values may come of rounding alone: of matrices [..,k,n] one number each."""
+    rows, columns = matrices.shape[-2:]
+    return np.asarray(EPSILON * np.abs(matrices).max(axis=(-2, -1)) * (np.sqrt(rows) + np.sqrt(columns)))
