@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
+from typing import Literal
 
 import numpy as np
 
@@ -23,8 +24,11 @@ EPSILON = 2.0**-24
 GROWTH = 4.0
 """By how much the sum of the magnitudes of the products may exceed the largest element of its matrix."""
 
+Walk = Literal["loop", "sum", "window"]
+"""What walks a dimension of a weight: a loop, a sum, or a sum that reads along with a loop."""
+
 LEAST_GAIN = 1.4
-"""How many times fewer elements the factors have to have."""
+"""How many times fewer multiplications both sums have to take."""
 
 MOST_RANK = 128
 """Products of which a matrix may be a sum; fewer where there is a choice of rows and columns, so that all choices together take no longer."""
@@ -46,23 +50,37 @@ class LowRank:
     right: np.ndarray
 
 
-def low_rank(values: np.ndarray) -> LowRank | None:
-    """The weight as sums of few products; None where its values are no such sums, or nothing is gained."""
+def low_rank(values: np.ndarray, walks: Sequence[Walk]) -> LowRank | None:
+    """The weight, its dimensions walked so, as sums of few products; None where its values are no such sums, or no multiplications are saved."""
     varying = [n for n, extent in enumerate(values.shape) if extent > 1]
     found = list(groups(varying)) if values.size <= MOST_ELEMENTS else []
-    best: LowRank | None = None
+    best: tuple[float, LowRank] | None = None
     for rows, columns in found:
         batch = tuple(n for n in varying if n not in (*rows, *columns))
-        shape = tuple(prod(values.shape[n] for n in group) for group in (batch, rows, columns))
-        paying = values.size / LEAST_GAIN if best is None else best.left.size + best.right.size - 1
-        most = min(int(paying / (shape[0] * (shape[1] + shape[2]))), MOST_RANK // len(found))
+        each = share(values.shape, walks, rows, columns)
+        most = min(int((1 / LEAST_GAIN if best is None else best[0]) / each), MOST_RANK // len(found))
         if most < 1 or sampled_rank(values, rows, columns, most + MORE) > most:
             continue
+        shape = tuple(prod(values.shape[n] for n in group) for group in (batch, rows, columns))
         matrices = values.squeeze().transpose([varying.index(n) for n in (*batch, *rows, *columns)]).reshape(shape)
         pair = in_products(matrices.astype(np.float64), most)
-        if pair is not None:
-            best = LowRank(rows, columns, *pair)
-    return best
+        if pair is not None and (best is None or each * pair[0].shape[-1] < best[0]):
+            best = each * pair[0].shape[-1], LowRank(rows, columns, *pair)
+    return None if best is None else best[1]
+
+
+def share(shape: Sequence[int], walks: Sequence[Walk], rows: Sequence[int], columns: Sequence[int]) -> float:
+    """Multiplications of both sums for each term, as a share of those that the weight takes whole.
+
+    The first sum is over the rows that are summed, for each of the columns that are; the second over these, for each loop of either. A window is
+    where the sums meet the loops of what is read: it is summed once, and no loop more.
+    """
+
+    def extent(dims: Sequence[int], *kinds: Walk) -> int:
+        return prod(shape[n] for n in dims if walks[n] in kinds)
+
+    pairs = ((extent(one, "sum", "window"), extent(other, "loop", "window")) for one, other in ((rows, columns), (columns, rows)))
+    return min(1 / summed + 1 / kept for summed, kept in pairs)
 
 
 def groups(varying: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:

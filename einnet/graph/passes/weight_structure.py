@@ -8,7 +8,7 @@ rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -16,11 +16,11 @@ from itertools import combinations
 import numpy as np
 
 from einnet.expr.index import simplify, var
-from einnet.expr.nodes import Body, Call, Cond, Const, Iter, Read, Scope, Select, Tensor, Val, indices, make_mul, map_reads
+from einnet.expr.nodes import Body, Call, Cond, Const, Iter, Read, Scope, Select, Tensor, Val, indices, make_mul, map_reads, reads
 from einnet.graph.operators.choice import conditions
 from einnet.graph.operators.op import number
 from einnet.graph.passes.decays import decay
-from einnet.graph.passes.low_rank import LowRank, low_rank
+from einnet.graph.passes.low_rank import LowRank, Walk, low_rank
 from einnet.graph.passes.masks import whole
 from einnet.graph.program import Node, Program
 from einnet.graph.rewrite import Fresh
@@ -52,31 +52,31 @@ class _Finder:
         self.weights = program.weights
         self.made: dict[str, np.ndarray] = {}
         self._name = Fresh(program)
-        self._known: dict[tuple[Tensor, bool], Scope | None] = {}
+        self._known: dict[tuple[Tensor, tuple[Walk, ...]], Scope | None] = {}
 
     def opened(self, scope: Scope) -> Scope:
         def open_read(r: Read) -> Body:
             base = r.base
             if not isinstance(base, Tensor) or base.name not in self.weights or not whole(r, base, scope):
                 return r
-            summed = scope.reduce == "sum" and any(ix.names() & {i.name for i in scope.sums} for ix in r.index)
-            if (base, summed) not in self._known:
-                self._known[base, summed] = self.structure(base, self.weights[base.name], summed)
-            found = self._known[base, summed]
+            walks = walks_of(r, scope)
+            if (base, walks) not in self._known:
+                self._known[base, walks] = self.structure(base, self.weights[base.name], walks)
+            found = self._known[base, walks]
             return r if found is None else Read(found, r.index, r.fill)
 
         body = map_reads(scope.body, open_read)
         return scope if body is scope.body else replace(scope, body=body)
 
-    def structure(self, tensor: Tensor, values: np.ndarray, summed: bool) -> Scope | None:
-        """The weight as a scope that shows its structure; None where there is none. Only a sum over some of its dimensions gains by a small rank."""
+    def structure(self, tensor: Tensor, values: np.ndarray, walks: Sequence[Walk]) -> Scope | None:
+        """The weight, its dimensions walked so, as a scope that shows its structure; None where there is none."""
         if values.size < 2 or values.dtype != np.float32 or not np.isfinite(values).all():
             return None
         loops = tuple(Iter(f"i{n}", 0, extent) for n, extent in enumerate(values.shape))
         if (values == values.flat[0]).all():
             return Scope(loops, (), Const(number(float(values.flat[0]))))
         body = self._region(tensor, values, loops)
-        return Scope(loops, (), body) if body is not None else self._product(tensor, values, loops, summed)
+        return Scope(loops, (), body) if body is not None else self._product(tensor, values, loops, walks)
 
     def _region(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...]) -> Body | None:
         """select(region, W, 0), where few elements are no zeros."""
@@ -109,14 +109,14 @@ class _Finder:
             return Const(Fraction(repr(mean))) if exact else Const(number(mean))
         return self._factor(tensor, np.squeeze(values), tuple(i for i, extent in zip(loops, values.shape) if extent > 1))
 
-    def _product(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...], summed: bool) -> Scope | None:
-        """u*v*..., each with some of the dimensions; where the weight is `summed`, a part may be Σ[r] u*v again."""
+    def _product(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...], walks: Sequence[Walk]) -> Scope | None:
+        """u*v*..., each with some of the dimensions; where that saves multiplications of a sum, a part is Σ[r] u*v again."""
         varying = tuple(n for n, extent in enumerate(values.shape) if extent > 1)
         parts = absorbed(factors(values.astype(np.float64), varying))
         made: list[Read] = []
         sums: list[Iter] = []
         for dims, part in parts.items():
-            found = low_rank(part) if summed else None
+            found = low_rank(part, walks)
             if found is not None:
                 sums.append(Iter(f"r{len(sums)}", 0, found.left.shape[-1]))
                 made += self._pair(tensor, found, sums[-1], tuple(loops[n] for n in dims), dims)
@@ -138,6 +138,15 @@ class _Finder:
         name = self._name(f"{tensor.name}_factor")
         self.made[name] = np.ascontiguousarray(values, dtype=np.float32)
         return Read(Tensor(name, values.shape, "f32", True), indices(loops))
+
+
+def walks_of(r: Read, scope: Scope) -> tuple[Walk, ...]:
+    """What walks each dimension of a weight that is read one iterator to a dimension."""
+    loops = {i.name for i in scope.loops}
+    summed = {i.name for i in scope.sums} if scope.reduce == "sum" else set()
+    along = {name for other in reads(scope.body) for ix in other.index if ix.names() & loops for name in ix.names() & summed}
+    names = [next(iter(ix.names()), "") for ix in r.index]
+    return tuple("window" if n in along else "sum" if n in summed else "loop" for n in names)
 
 
 def varying(where: np.ndarray, loops: tuple[Iter, ...]) -> tuple[Cond, ...] | None:
