@@ -37,6 +37,7 @@ class Memory:
 
     def __init__(self, database: Database, settings: Settings, place: Json) -> None:
         self.database, self.settings = database, settings
+        self._told: dict[Scope, Json] = {}
         self._place = {"place": place, "search": search_version(), **{name: getattr(settings, name) for name in DECIDING}}
 
     def recall(self, expressions: Mapping[str, Scope], estimate: Estimate) -> dict[str, Choice]:
@@ -60,7 +61,10 @@ class Memory:
             self.database.remember((self._what(c.expression), {"budget": budget, "choice": choice_json(c, reported(c))}) for c in choices)
 
     def _what(self, expression: Scope) -> Json:
-        return {**self._place, "expression": expression.text(), "declarations": str(expression)}
+        """Each is written once: those of large graphs are long, and asked for again when they are stored."""
+        if expression not in self._told:
+            self._told[expression] = {**self._place, "expression": str(expression)}
+        return self._told[expression]
 
 
 def proven(choice: Choice) -> bool:

@@ -151,8 +151,9 @@ class CpuCost:
 
     def _note(self, found: Mapping[Kernel, Timing], declined: Mapping[Kernel, Unmeasured]) -> None:
         """Keep account of what was disturbed and what was not measured."""
-        self._declined = {k: why for k, why in {**self._declined, **declined}.items() if k not in found}
-        for timing in found.values():
+        self._declined.update(declined)
+        for kernel, timing in found.items():
+            self._declined.pop(kernel, None)
             self._disturbed += not timing.clean
             self._restless = 0 if timing.clean else self._restless + 1
 
