@@ -17,6 +17,10 @@ class NotStaticError(ModelError):
     """A valid model with values that are no tensors of a plain type and a static shape: it can be run, but not as a program of expressions."""
 
 
+class OutOfTimeError(EinNetError):
+    """No time is left for what a program needs that nothing can cut short. Says what that is."""
+
+
 class CertificateError(EinNetError):
     """A derivation step whose two sides are not the same tensor."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 from collections import Counter
+from math import inf
 from typing import Any
 
 import pytest
@@ -36,6 +37,14 @@ def _no_takeover():
     """ONNX Runtime takes no model over: what a test sees of a program does not depend on how busy the machine is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("einnet.compile.targets.cpu.contest.behind", lambda times: False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_hurry():
+    """Nothing is given up for want of time: how fast the machine is decides nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("einnet.compile.pipeline.begun", lambda: inf)
         yield
 
 

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from math import inf
 
+from einnet.errors import OutOfTimeError
 from einnet.graph.program import Program
 from einnet.search.settings import Settings
 from einnet.search.time_shares import (
@@ -22,11 +23,14 @@ from einnet.search.time_shares import (
     LEAST_SEARCH_SHARE,
     LEAST_TIMING_S,
     MOST_TIMING_S,
+    PROFILE_S,
+    PROVING_SHARE,
     RELOADED,
     ROUNDING_SHARE,
     STATES_PER_S,
     STITCHING_SHARE,
     TIMING_SHARE,
+    WORKED_S,
 )
 
 
@@ -90,6 +94,8 @@ class Schedule:
     budget: float
     reference_s: float = 0.0
     clock: Clock = field(default_factory=Clock)
+    worked: float = inf
+    """A time.process_time() value: when the run began, where it may be given up for want of time."""
 
     @property
     def end(self) -> float:
@@ -106,6 +112,20 @@ class Schedule:
         finishing = FINISHING_S + FINISHING_PART_S * parts + weights / FINISHING_BYTES_PER_S + FINISHING_RUNS * run_s + RELOADED * self.reference_s
         timing = min(TIMING_SHARE * self.budget, MOST_TIMING_S)
         return max(self.end - finishing - timing, self.started + LEAST_SEARCH_SHARE * self.budget)
+
+    @property
+    def latest(self) -> float:
+        """When a program has to be there that is verified, timed and told of by the end."""
+        after = PROVING_SHARE * self.budget + LEAST_TIMING_S + PROFILE_S + 2 * RELOADED * self.reference_s
+        return max(self.started + LATE * self.budget - after, self.started + LEAST_SEARCH_SHARE * self.budget)
+
+    def hurry(self, what: str) -> None:
+        """Called again and again by what nothing can cut short. Raises OutOfTimeError where it is too late for that.
+
+        On a busy machine the processor has worked little when time is over: then it goes on, beyond the budget.
+        """
+        if self.clock.now() >= self.latest and time.process_time() - self.worked >= WORKED_S:
+            raise OutOfTimeError(f"no time was left to {what}: give a longer --time-budget")
 
     def kept(self, now: float) -> float:
         """When what is not proven by then is given up: a share of what is left goes into proofs."""

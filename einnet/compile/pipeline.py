@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from einnet.compile.budget import exceeded
 from einnet.compile.program_search import Known, search
 from einnet.compile.run import Run
 from einnet.compile.target import M, Optimization, Target
-from einnet.errors import ModelError, NotStaticError
+from einnet.errors import ModelError, NotStaticError, OutOfTimeError
 from einnet.evidence.certificate import Certificate, certify
 from einnet.evidence.comparison.verdicts import failed
 from einnet.search.outcome import Outcome
@@ -27,7 +28,7 @@ def optimize(model: Any, target: Target[Any]) -> Optimization:
     started = time.monotonic()
     try:
         found = read(model, target, started)
-    except NotStaticError as reason:
+    except (NotStaticError, OutOfTimeError) as reason:
         other = target.otherwise(str(reason))
         if other is None:
             raise
@@ -44,10 +45,16 @@ def optimize(model: Any, target: Target[Any]) -> Optimization:
 def read(model: Any, target: Target[Any], started: float) -> Optimization:
     """Read a model and go on with it."""
     tell(target.settings, "read the model", started)
+    worked = begun() if target.settings.force is None else inf
     with recorded():
         with stage("reading the model"):
             program = target.read(model)
-        return compiled(Run(model, program, target.settings, started, target.counted), target, target.history())
+        return compiled(Run(model, program, target.settings, started, target.counted, worked), target, target.history())
+
+
+def begun() -> float:
+    """A time.process_time() value from which is counted how much a run has worked that may be given up for want of time."""
+    return time.process_time()
 
 
 def compiled(run: Run, target: Target[M], known: Known | None) -> Optimization:

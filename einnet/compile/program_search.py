@@ -114,7 +114,7 @@ class _Search:
         if self.settings.derive and "join" in (self.settings.rules or explored(self.settings.backend)):
             outcome = self.bundled(outcome, end, searching=len(recalled) < len(expressions))
         with stage("proving"):
-            outcome = keep_proven(outcome, self.settings, late=self.proofs_end())
+            outcome = keep_proven(outcome, self.settings, late=self.proofs_end(), hurry=lambda: self.schedule.hurry("prove the subprograms"))
         outcome = keep_strict(outcome) if self.settings.strict_nan else outcome
         return replace(outcome, seconds=time.monotonic() - begin)
 
@@ -171,7 +171,11 @@ class _Search:
     def costed(self, expressions: Mapping[str, Scope]) -> dict[str, Choice]:
         """The model's own operators, those that compute most first: time may not suffice to measure all."""
         order = sorted(expressions, key=lambda key: -flops(expressions[key]))
-        return {key: self.one(expressions[key], 0.0, (n, len(order))) for n, key in enumerate(order)}
+        found: dict[str, Choice] = {}
+        for n, key in enumerate(order):
+            self.schedule.hurry(f"look at {len(order)} distinct subprograms")
+            found[key] = self.one(expressions[key], 0.0, (n, len(order)))
+        return found
 
     def explore(self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float], end: float) -> None:
         """Replace choices by those among everything that is found in time, one turn of a subprogram after the other.

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,6 +36,8 @@ class Run:
     settings: Settings
     started: float
     counted: bool = False
+    worked: float = inf
+    """A time.process_time() value: when it began, where it may be given up for want of time."""
 
     @cached_property
     def trial(self) -> Trial:
@@ -46,7 +49,7 @@ class Run:
     @cached_property
     def schedule(self) -> Schedule:
         """When everything has to end."""
-        return Schedule(self.started, self.settings.time_budget, self.trial.seconds)
+        return Schedule(self.started, self.settings.time_budget, self.trial.seconds, worked=self.worked)
 
     @cached_property
     def searching(self) -> Schedule:

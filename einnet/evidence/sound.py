@@ -38,14 +38,21 @@ def keep_proven(
     settings: Settings,
     known: Mapping[Derivation, tuple[Proof, ...]] = MappingProxyType({}),
     late: Callable[[], bool] = lambda: False,
+    hurry: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """The outcome in which every subprogram whose derivation is not accepted runs as the model has it, with a note: where a step does not hold,
     where it is tested and not proven unless the settings allow that, and where it is of a class that they do not allow, as far as the checker can
-    tell. So does what was derived and is not looked at before it is `late`; what gains most is looked at first."""
-    if any(unproven(d, settings, known) for b in outcome.bundles for d in window_derivations(b)):
+    tell. So does what was derived and is not looked at before it is `late`; what gains most is looked at first. What is needed in any
+    case calls `hurry`, which may raise."""
+
+    def refused(derivation: Derivation) -> str | None:
+        hurry()
+        return unproven(derivation, settings, known)
+
+    if any(refused(d) for b in outcome.bundles for d in window_derivations(b)):
         outcome = outcome.original(f"parts that are computed together are not proven to be windows of the whole: {OWN}")
     for r in {r.key: r for r in outcome.results}.values():
-        if why := unproven(r.choice.original.form.derivation, settings, known):
+        if why := refused(r.choice.original.form.derivation):
             outcome = outcome.choosing({r.key: as_written(r.choice)})
             simplified = f"{r.subprogram.output.name}: how its expression was simplified is not proven ({why})"
             outcome = outcome.noting(f"{simplified}: it runs as it is written")

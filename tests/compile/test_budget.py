@@ -5,21 +5,34 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from math import inf
+from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
+import onnx
 import pytest
 
+import einnet
 from einnet.compile import program_search as pipeline
 from einnet.compile.budget import Clock, CountedClock, Schedule
 from einnet.compile.program_search import search
+from einnet.compile.targets.cpu.programs import compiled
+from einnet.errors import OutOfTimeError
+from einnet.evidence.sound import keep_proven
 from einnet.expr.notation.text import parse
 from einnet.graph.onnx.importer import load
-from einnet.instantiate.kernels import Kernel
+from einnet.graph.passes.prepare import prepare
+from einnet.graph.program import Program
+from einnet.instantiate.kernels import EOperator, Kernel
+from einnet.runtime.costs import CpuCost
+from einnet.runtime.ort import Session
 from einnet.search import candidates, space
 from einnet.search.candidates import choose
+from einnet.search.forms import plain
+from einnet.search.outcome import Outcome
 from einnet.search.settings import Settings
 from einnet.search.space import Options, Space
-from tests.models import tiny
+from tests.models import random_inputs, tiny
 
 CONV = parse("A : f32[57,43,5]\nK : weight f32[3,3,5,8]\nL[h<57,w<43,f<8] Σ[c<5,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]")
 
@@ -129,3 +142,108 @@ def test_what_cannot_run_as_the_model_has_it_is_explored_too() -> None:
     outcome = search(program, Settings(max_depth=1, time_budget=20.0), cost, Schedule(time.monotonic(), 20.0))
     assert {r.choice.depth for r in outcome.results} == {1}
     assert any(r.choice.best.cost < inf for r in outcome.results)
+
+
+class Hand:
+    """A clock that is set by hand, for the clock and the processor at once."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        for name in ("monotonic", "process_time"):
+            patch.setattr(time, name, lambda: self.now)
+
+
+def test_what_nothing_can_cut_short_is_given_up_in_time_and_after_some_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked = 50.0
+    hand = Hand(monkeypatch)
+    monkeypatch.setattr(time, "process_time", lambda: worked)
+    some, patient = Schedule(0.0, 60.0, 0.5, worked=50.0), Schedule(0.0, 60.0, 0.5)
+    assert 60 * 0.5 <= some.latest < 60 - 2 * 0.5, "ONNX Runtime has to load and run the model after it"
+    assert Schedule(0.0, 10.0, 1e3).latest == 5.0, "half of the time is there for the work in any case"
+    hand.now, worked = some.latest - 1e-3, 1e3
+    some.hurry("compile")
+    hand.now, worked = some.latest, 59.0
+    some.hurry("compile")
+    worked = 60.0
+    patient.hurry("compile")
+    with pytest.raises(OutOfTimeError, match="no time was left to compile"):
+        some.hurry("compile")
+    counted = Schedule(0.0, 60.0, clock=CountedClock(), worked=50.0)
+    counted.hurry("compile")
+
+
+def test_a_search_that_takes_too_long_for_its_own_operators_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every subprogram takes three seconds to be looked at, whatever its share is."""
+    hand, looked = Hand(monkeypatch), list[float]()
+    program = prepare(load(tiny("inception")))
+
+    def one(self: object, *args: object, **named: object) -> candidates.Choice:
+        looked.append(hand.now)
+        hand.now += 3.0
+        return choose(CONV, [plain(CONV)], lambda ks: [1.0] * len(ks), lambda ks, _: [1.0] * len(ks))
+
+    monkeypatch.setattr(pipeline._Search, "one", one)
+    schedule = Schedule(0.0, 20.0, worked=0.0)
+    with pytest.raises(OutOfTimeError):
+        search(program, Settings(time_budget=20.0), Mock(spec=["estimates", "measured"]), schedule)
+    assert looked and looked[-1] < schedule.latest <= hand.now <= schedule.latest + 3
+
+
+def hurrying(calls: int) -> tuple[list[None], Callable[[], None]]:
+    """Raises when it is called once more than that."""
+    called: list[None] = []
+
+    def hurry() -> None:
+        called.append(None)
+        if len(called) > calls:
+            raise OutOfTimeError("no time was left")
+
+    return called, hurry
+
+
+def test_proofs_that_are_needed_and_kernels_ask_whether_there_is_time() -> None:
+    program, cost = prepare(load(tiny("inception"))), CpuCost(1, measure=False)
+    outcome = search(program, Settings(derive=False, time_budget=60.0), cost, Schedule(time.monotonic(), 60.0))
+    called, hurry = hurrying(10**6)
+    keep_proven(outcome, Settings(), hurry=hurry)
+    assert len(called) == len({r.key for r in outcome.results}) > 2
+    with pytest.raises(OutOfTimeError):
+        keep_proven(outcome, Settings(), hurry=hurrying(2)[1])
+    called, hurry = hurrying(10**6)
+    _, made = compiled(outcome, cost, 0.0, hurry=hurry)
+    assert len(called) == sum(isinstance(k, EOperator) for k in made["original"].plan.kernels) > 2
+    with pytest.raises(OutOfTimeError):
+        compiled(outcome, cost, 0.0, hurry=hurrying(2)[1])
+
+
+def test_a_derived_program_is_kept_when_the_time_for_the_one_beside_it_is_over() -> None:
+    program = prepare(load(tiny("small", size=8)))
+    found = forced(program)
+    called, hurry = hurrying(10**6)
+    outcome, made = compiled(found, CpuCost(1, measure=False), 0.0, hurry=hurry)
+    assert set(made) == {"optimized", "original"}
+    own = sum(isinstance(k, EOperator) for k in made["optimized"].plan.kernels)
+    assert len(called) > own
+    outcome, made = compiled(found, CpuCost(1, measure=False), 0.0, hurry=hurrying(own)[1])
+    assert set(made) == {"optimized"} and outcome.changed
+    assert any("not timed beside it" in note for note in outcome.notes)
+
+
+def forced(program: Program) -> Outcome:
+    """A search whose candidates are drawn."""
+    schedule = Schedule(0.0, 20.0, clock=CountedClock())
+    return search(program, Settings(force=1, time_budget=20.0), CpuCost(1, measure=False), schedule)
+
+
+def test_a_model_for_which_time_is_over_is_kept_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    model = tiny("small", size=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    monkeypatch.setattr("einnet.compile.pipeline.begun", lambda: 0.0)
+    monkeypatch.setattr("einnet.compile.budget.WORKED_S", -1e9)
+    monkeypatch.setattr(Schedule, "latest", property(lambda self: -inf))
+    found = einnet.optimize(tmp_path / "m.onnx", threads=1, time_budget=5)
+    assert found.outcome.whole or "no time was left" in " ".join(found.outcome.notes)
+    inputs = random_inputs(model)
+    for name, value in Session(tmp_path / "m.onnx", 1)(inputs).items():
+        np.testing.assert_array_equal(found(inputs)[name], value)
+    assert einnet.optimize(tmp_path / "m.onnx", threads=1, time_budget=5, force=1).outcome.changed, "what is forced is made whatever the time"

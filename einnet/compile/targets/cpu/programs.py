@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
 from einnet.compile.memory_limit import restrain
-from einnet.errors import BackendError
+from einnet.errors import BackendError, OutOfTimeError
 from einnet.graph.program import Program
-from einnet.instantiate.kernels import Plan
+from einnet.instantiate.kernels import EOperator, Plan
 from einnet.runtime.capacity import available_bytes
 from einnet.runtime.cpu.program import Executable, build_code
 from einnet.search.copy_elimination import in_place
@@ -22,22 +22,34 @@ if TYPE_CHECKING:
     from einnet.runtime.cpu.program import Executable
 
 
-def compiled(outcome: Outcome, cost: CpuCost, until: float, limit: int | None = None) -> tuple[Outcome, dict[str, Executable]]:
+def nothing() -> None:
+    """There is no hurry."""
+
+
+def compiled(
+    outcome: Outcome, cost: CpuCost, until: float, limit: int | None = None, hurry: Callable[[], None] = nothing
+) -> tuple[Outcome, dict[str, Executable]]:  # fmt: skip
     """The chosen program ("optimized"; not there if nothing was changed) and the model's own operators ("original"; not there if too large), and the
     outcome of which they are.
 
     Copies are left out of both as far as that is measured to gain before time.monotonic() is `until`. Neither takes more than `limit` bytes. What
     cannot be compiled is not there, and a note says why.
 
-    Raises BackendError where neither fits into memory.
+    Raises BackendError where neither fits into memory, and OutOfTimeError where `hurry` does, which is called before each kernel is compiled, and
+    nothing is made by then.
     """
     if limit is not None:
         outcome = restrain(outcome, limit)
     found: dict[str, Executable] = {}
     notes: list[str] = []
     for name in ("optimized", "original") if outcome.changed else ("original",):
+        plan, strict = outcome.plan(original=name == "original"), name == "optimized"
         try:
-            found[name] = built(outcome.plan(original=name == "original"), cost, until, strict=name == "optimized", program=outcome.program)
+            found[name] = built(plan, cost, until, strict=strict, program=outcome.program, hurry=hurry)
+        except OutOfTimeError as reason:
+            if not found:
+                raise
+            notes.append(f"the model's own operators are not timed beside it: {reason}")
         except BackendError as reason:
             what = "derived program" if name == "optimized" else "program of the model's own operators"
             notes.append(f"the {what} cannot be compiled here: {reason}")
@@ -52,9 +64,13 @@ def compiled(outcome: Outcome, cost: CpuCost, until: float, limit: int | None = 
     return (outcome if "optimized" in found else outcome.original()).noting(*notes), found
 
 
-def built(plan: Plan, cost: CpuCost, until: float = 0.0, strict: bool = False, program: Program | None = None) -> Executable:
+def built(
+    plan: Plan, cost: CpuCost, until: float = 0.0, strict: bool = False, program: Program | None = None, hurry: Callable[[], None] = nothing
+) -> Executable:  # fmt: skip
     """A plan bound to memory, without the copies that are measured before time.monotonic() is `until` to be better left out, and where its `program`
     is told with products together that are measured to be better so.
+
+    `hurry` is called before each kernel is compiled.
 
     Raises BackendError where a kernel cannot be compiled, in a `strict` program also where a vendor library has no fast implementation of it.
     """
@@ -62,6 +78,10 @@ def built(plan: Plan, cost: CpuCost, until: float = 0.0, strict: bool = False, p
     if program is not None:
         plan = together(plan, program.tensors(), program.weights, lambda p: partial(cost.like(p, measure=True).measured, until=until))
     plan = in_place(plan, partial(cost.like(plan, measure=True).measured, until=until))
+    for kernel in plan.kernels:
+        if isinstance(kernel, EOperator):
+            hurry()
+            objects.get([kernel])
     return Executable(plan, objects.threads, code=build_code(plan, objects.threads, objects), strict=strict)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,8 @@ class CpuTarget:
         run.tell("compile")
         outcome = outcome.noting(*self.cost.notes())
         with stage("building programs"):
-            outcome, made = compiled(outcome, self.cost, run.schedule.stitched(time.monotonic()), self.settings.memory_limit)
+            hurry, until = partial(run.schedule.hurry, "compile its kernels"), run.schedule.stitched(time.monotonic())
+            outcome, made = compiled(outcome, self.cost, until, self.settings.memory_limit, hurry)
         run.tell("verify and time")
         tolerance = self.settings.tolerance
 
