@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import onnx
 import pytest
 
 from benchmarks.contest.compare import difference
+from benchmarks.contest.worker import Engine
 from benchmarks.zoo import __main__ as zoo
 from benchmarks.zoo.__main__ import in_order, main, told
 from benchmarks.zoo.table import CLASSES, cells, markdown, of_the_best
@@ -41,11 +43,34 @@ def test_the_table_follows_from_the_rows() -> None:
     results = {"onnxruntime": 4.0, "openvino": 3.0, "no_derive": 2.5, "default": 2.0}
     found = told(report, "default", {n: {"status": "ok", "median_ms": t} for n, t in results.items()})
     row = {"name": "m", "nodes": 12, "allow": "default", "noise": 0.02, "missing": {}, **found}
-    assert cells(row) == ["m", "default", "12", "1", "9", "2", "4", "3", "2.5", "2", "1.50x", "2.0%", "yes"]
+    assert cells(row) == ["m", "default", "12", "1", "9", "2", "derived", "4", "3", "2.5", "2", "1.50x", "2.0%", "yes"]
     slow = {**row, "name": "n", "ms": {"onnxruntime": 1.0, "einnet": 2.0}}
     assert of_the_best(slow["ms"]) == 0.5
     text = markdown({"machine": {"cpu": "a processor", "cores": 2}, "threads": 2, "models": [row, slow]})
     assert "Class default, 2 models, against the faster of ONNX Runtime and OpenVINO: geometric mean 0.87x, least 0.50x." in text
+
+
+def test_what_onnx_runtime_runs_whole_is_no_gain() -> None:
+    """Its second measurement was given as 1.06x, with six changed parts that do not run."""
+    row = {"name": "m", "allow": "default", "nodes": 4, "opaque": 0, "parts": 9, "changed": 6, "runs": "whole model", "noise": 0.2, "verified": True}
+    told_so = cells({**row, "ms": {"onnxruntime": 15.0, "openvino": 14.2, "einnet_no_derive": 14.4, "einnet": 13.5}})
+    assert told_so[5:7] == ["0", "ONNX Runtime"] and told_so[10:12] == ["15", "0.95x"]
+
+
+def test_equal_programs_are_timed_once(tmp_path: Path) -> None:
+    """The manifest's other entries, and what is derived, make no difference; a constant does."""
+
+    def program(name: str, constant: bytes, metadata: str) -> Engine:
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("manifest.json", json.dumps({"plan": {"kernels": [1]}, "metadata": metadata}))
+            archive.writestr("constants/0.npy", constant)
+            archive.writestr("derivations/0.ein", metadata)
+        return Engine(name, "einnet", tmp_path / name)
+
+    engines = {n: program(n, c, n) for n, c in (("no_derive", b"1"), ("default", b"1"), ("precision", b"2"))}
+    runs = {n: {"runs": "derived"} for n in engines}
+    assert zoo.timed_as(engines, runs) == {"no_derive": "no_derive", "default": "no_derive", "precision": "precision"}
+    assert zoo.timed_as(engines, {**runs, "default": {"runs": "whole model"}})["default"] == "onnxruntime"
 
 
 def test_an_output_that_differs_is_not_verified() -> None:

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,14 @@ def optimized(model: Path, name: str, derive: bool, search: Search, place: Place
         last = (run.stderr.strip().splitlines() or [""])[-1]
         raise EngineError(f"einnet optimize ended with status {run.returncode}: {last}")
     return Engine(name, "einnet", program), excerpt(json.loads(report.read_text()))
+
+
+def content(program: Path) -> str:
+    """Equal for stored programs that run the same kernels over the same constants, whatever search led to them."""
+    with zipfile.ZipFile(program) as archive:
+        plan = json.loads(archive.read("manifest.json"))["plan"]
+        files = sorted((f.filename, f.CRC) for f in archive.infolist() if f.filename.startswith(("constants/", "models/", "code/")))
+    return json.dumps([plan, files], sort_keys=True)
 
 
 def commit() -> str | None:

@@ -5,8 +5,9 @@
     python -m benchmarks.zoo build/zoo --untimed          what loads, changes and is verified, without timing: for a busy machine
 
 Every engine runs in a process of its own, the engines of a model interleaved; outputs are compared with ONNX Runtime's before times count. A row for
-each model and class. The file is written after each model, and the same command goes on where it was ended: rows of other models stay, and what was
-measured with the same settings is not measured again. Models of which the file tells that parts changed (by `--untimed`, say) come first.
+each model and class; equal programs are timed once. The file is written after each model, and the same command goes on where it was ended: rows of
+other models stay, and what was measured with the same settings is not measured again. Models of which the file tells that parts changed (by
+`--untimed`, say) come first.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from benchmarks.contest.case import OURS
 from benchmarks.contest.compare import AGAIN, REFERENCE, Effort, Place, Result, compare, free_memory, noise, outputs_of
 from benchmarks.contest.engines import Arrays, version
 from benchmarks.contest.machine import description
-from benchmarks.contest.programs import Search, commit, optimized
+from benchmarks.contest.programs import Search, commit, content, optimized
 from benchmarks.contest.results import text
 from benchmarks.contest.worker import Engine, EngineError
 from benchmarks.verified import RESULTS
-from benchmarks.zoo.table import CLASSES, Row, cells, markdown
+from benchmarks.zoo.table import CLASSES, WHOLE, Row, cells, markdown
 
 ASKED = ("threads", "time_budget", "seed", "rounds", "seconds", "patience", "untimed")
 """Settings that a row belongs to."""
@@ -56,13 +57,23 @@ def rows_of(path: Path, place: Place, options: argparse.Namespace, asked: Row) -
         here.symlink_to(path.resolve())
         engines, reports, missing = programs(here, place, options)
         others = [Engine(REFERENCE, REFERENCE, here)] + [Engine("openvino", "openvino", here)] * bool(version("openvino"))
-        results, noisy = ({}, None) if options.untimed else timed([*others, *engines.values()], inputs, place, options)
+        twins = timed_as(engines, reports)
+        distinct = [engine for name, engine in engines.items() if twins[name] == name]
+        results, noisy = ({}, None) if options.untimed else timed([*others, *distinct], inputs, place, options)
+        results |= {name: results[twin] for name, twin in twins.items() if twin in results}
     failed = {engine: found["status"] for engine, found in results.items() if found["status"] != "ok" and engine not in (AGAIN, *CLASSES)}
     rows = []
     for name in CLASSES:
         said = {column: why for column, why in missing.items() if column in (name, "no_derive")} | failed
         rows.append({**belongs, "allow": name, **told(reports.get(name), name, results), "noise": noisy, "missing": said})
     return rows
+
+
+def timed_as(engines: Mapping[str, Engine], reports: Mapping[str, Any]) -> dict[str, str]:
+    """For each of our programs the engine whose times are its own: ONNX Runtime where that runs the whole model, else the first of equal programs."""
+    first: dict[str, str] = {}
+    whole = {name: REFERENCE for name in engines if reports[name]["runs"] == WHOLE}
+    return {name: whole.get(name) or first.setdefault(content(engine.path), name) for name, engine in engines.items()}
 
 
 def digest(path: Path) -> str:
@@ -118,8 +129,9 @@ def told(report: Mapping[str, Any] | None, name: str, results: Mapping[str, Resu
     if report is None:
         return {"opaque": None, "parts": None, "changed": None, "runs": None, "ms": medians, "verified": False}
     verified = bool(report["verification"]["passed"]) and status in (None, "ok")
+    changed = 0 if report["runs"] == WHOLE else len(report["changed"])
     kept = {key: report[key] for key in ("opaque", "why_opaque", "parts", "runs")}
-    return {**kept, "changed": len(report["changed"]), "ms": medians, "verified": verified, "notes": report["notes"]}
+    return {**kept, "changed": changed, "ms": medians, "verified": verified, "notes": report["notes"]}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -169,9 +181,9 @@ def longest(options: argparse.Namespace) -> float:
 
 def write(path: Path, data: Row) -> None:
     """The rows so far, and their table beside them, whole or not at all."""
-    for file, content in ((path, text(data)), (path.with_suffix(".md"), markdown(data))):
+    for file, wanted in ((path, text(data)), (path.with_suffix(".md"), markdown(data))):
         draft = file.with_name(f".{file.name}.draft")
-        draft.write_text(content, encoding="utf-8")
+        draft.write_text(wanted, encoding="utf-8")
         draft.replace(file)
 
 

@@ -11,19 +11,30 @@ CLASSES = {"default": "reassociation", "precision": "precision"}
 """The rows of a model, and the worst class of step in each."""
 
 TIMES = ("ONNX Runtime", "OpenVINO", "own operators", "optimized")
-TITLES = ("model", "class", "nodes", "opaque", "parts", "changed", *TIMES, "of the best", "noise", "verified")
+TITLES = ("model", "class", "nodes", "opaque", "parts", "changed", "runs", *TIMES, "of the best", "noise", "verified")
+
+WHOLE = "whole model"
+"""What a row's `runs` says where ONNX Runtime was given the model as it is."""
 
 Row = dict[str, Any]
 
 
 def cells(row: Row) -> list[str]:
     """One row of the table."""
-    ms = row["ms"]
+    ms = shown(row)
     times = [f"{ms[c]:.3g}" if c in ms else "–" for c in ("onnxruntime", "openvino", "einnet_no_derive", "einnet")]
     ratio = of_the_best(ms)
-    figures = [str(row[c]) if row[c] is not None else "–" for c in ("nodes", "opaque", "parts", "changed")]
+    whole = row.get("runs") == WHOLE
+    kept = {**row, "changed": 0, "runs": "ONNX Runtime"} if whole else row
+    figures = [str(kept[c]) if kept.get(c) is not None else "–" for c in ("nodes", "opaque", "parts", "changed", "runs")]
     return [row["name"], row["allow"], *figures, *times, f"{ratio:.2f}x" if ratio else "–", f"{row['noise']:.1%}" if row["noise"] else "–",
             "yes" if row["verified"] else "NO"]  # fmt: skip
+
+
+def shown(row: Row) -> Mapping[str, float]:
+    """A row's times; where ONNX Runtime runs the whole model its own time is ours: a second measurement of one program is no gain."""
+    ms: dict[str, float] = row["ms"]
+    return {**ms, "einnet": ms["onnxruntime"]} if row.get("runs") == WHOLE and "onnxruntime" in ms else ms
 
 
 def of_the_best(ms: Mapping[str, float]) -> float | None:
@@ -39,7 +50,7 @@ def markdown(data: Mapping[str, Any]) -> str:
     lines += ["| " + " | ".join(TITLES) + " |", "|---" * len(TITLES) + "|"]
     lines += ["| " + " | ".join(cells(row)) + " |" for row in models]
     for name in CLASSES:
-        ratios = [r for row in models if row["allow"] == name and (r := of_the_best(row["ms"]))]
+        ratios = [r for row in models if row["allow"] == name and (r := of_the_best(shown(row)))]
         if ratios:
             mean = float(np.exp(np.mean(np.log(ratios))))
             found = f"geometric mean {mean:.2f}x, least {min(ratios):.2f}x"
