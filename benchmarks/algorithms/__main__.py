@@ -24,15 +24,16 @@ from benchmarks.contest.compare import Effort
 from benchmarks.contest.machine import description
 from benchmarks.contest.programs import commit
 from benchmarks.contest.results import read, text, write_whole
+from benchmarks.contest.worker import EngineError
 from einnet.errors import EinNetError
 from einnet.runtime.cpu.threads import resolve_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PATIENCE_S = 30.0
-"""Of the rounds in which engines take turns."""
+ROUNDS, PATIENCE_S = 7, 12.0
+"""In which engines take turns: so many, and none is begun after so many seconds but the first three."""
 
-BESIDE_S = PATIENCE_S + 30.0
+BESIDE_S = PATIENCE_S + 25.0
 """What a case takes beside its budget: rounds, engines that start, and a last kernel that is compiled."""
 
 
@@ -60,8 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"no time is left for {case.name}: the same command goes on with it", file=sys.stderr)
             return 1
         try:
-            one = found(case, given.budget, threads, None if given.search else Effort(rounds=7, patience=PATIENCE_S))
-        except EinNetError as error:
+            one = found(case, given.budget, threads, None if given.search else Effort(rounds=ROUNDS, patience=PATIENCE_S))
+        except (EinNetError, EngineError) as error:
             print(f"{case.name}: {error}", flush=True)
             failed += 1
             continue

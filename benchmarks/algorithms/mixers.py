@@ -22,6 +22,12 @@ SIZES = {"H": 4, "K": 32, "V": 64}
 """Heads, and keys and values of each."""
 
 
+CONSTANTS = {
+    "decay": "float[H,1,1] decay = {DECAY}", "one": "float one = {1.0}", "few": "float few = {0.0625}",
+    "middle": "int64[1] middle = {1}", "last": "int64[1] last = {-1}",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Mixer:
     """The step's lines make "h1" of the state "h", and of other states likewise, and "yt" of them and of the slices: "xt" is one of x.
@@ -52,8 +58,8 @@ class Mixer:
         given = ", ".join(f"float[T,{dims}] {name}" for name, dims in named(self.inputs).items())
         zeros = " ".join(f"{n}_shape = Constant <value_ints = [{dims}]> () {n}0 = ConstantOfShape ({n}_shape)" for n, dims in states.items())
         way = [int(name in self.directions) for name in read]
-        text = f"""{HEAD} mixer ({given}) => (float[T,{self.result}] y) <float[H,1,1] decay = {{DECAY}}, float one = {{1.0}}, int64[1] first = {{0}},
-          int64[1] middle = {{1}}, int64[1] last = {{-1}}, float few = {{0.0625}}> {{ {zeros} {self.before}
+        constants = ", ".join(text for name, text in CONSTANTS.items() if re.search(rf"\b{name}\b", f"{self.before} {self.step}"))
+        text = f"""{HEAD} mixer ({given}) => (float[T,{self.result}] y) <{constants}> {{ {zeros} {self.before}
           {", ".join(f"{n}_end" for n in states)}, y = Scan <num_scan_inputs = {len(read)}, scan_input_directions = {way},
             scan_output_directions = [{int("y" in self.directions)}],
             body = step ({before}, {slices}) => ({after}, float[{self.result}] yt) {{ {self.step} }}>

@@ -87,12 +87,48 @@ def scipy_overlapping(path: Path, threads: int) -> Run:
     return on_x(signal)
 
 
+def torch_overlapping(path: Path, threads: int) -> Run:
+    """The same, by its own inverse transform and its own sum of what overlaps."""
+    import torch
+
+    torch.set_num_threads(threads)
+    (node,) = onnx.load(path).graph.node
+    (hop,) = next(a.ints for a in node.attribute if a.name == "strides")
+    table = weights(path)["table"][:, 0]
+    size = table.shape[1]
+    window = torch.from_numpy(table[0] * np.float32(size))
+
+    def signal(x: np.ndarray) -> np.ndarray:
+        with torch.inference_mode():
+            bins, count = len(table) // 2, x.shape[2]
+            given = torch.from_numpy(x)
+            frames = torch.fft.irfft(torch.complex(given[:, :bins], given[:, bins:]), size, dim=1) * window[None, :, None]
+            whole = torch.nn.functional.fold(frames, (1, (count - 1) * hop + size), (1, size), stride=(1, hop))
+            return np.asarray(whole[:, :, 0].numpy())
+
+    return on_x(signal)
+
+
 def scipy_half(path: Path, threads: int) -> Run:
     """Real rows from half of their spectra, real and imaginary parts in turns."""
     from scipy import fft
 
     length = weights(path)["table"].shape[1]
     return on_x(lambda x: np.asarray(fft.irfft(x.view(np.complex64), length, axis=1, workers=threads)))
+
+
+def torch_half(path: Path, threads: int) -> Run:
+    """The same."""
+    import torch
+
+    torch.set_num_threads(threads)
+    length = weights(path)["table"].shape[1]
+
+    def rows(x: np.ndarray) -> np.ndarray:
+        with torch.inference_mode():
+            return np.asarray(torch.fft.irfft(torch.from_numpy(x.view(np.complex64)), length, dim=1).numpy())
+
+    return on_x(rows)
 
 
 def scipy_cosines(path: Path, threads: int) -> Run:

@@ -81,13 +81,15 @@ def by(**functions: str) -> dict[str, str]:
 STAGES = "stages of n log n operations"
 ADDED_UP = "stages, added up where they overlap"
 FRAMES = by(scipy="scipy_frames", torch="torch_frames")
+OVERLAPPING = by(scipy="scipy_overlapping", torch="torch_overlapping")
+HALF = by(scipy="scipy_half", torch="torch_half")
 
 TRANSFORMS: tuple[Case, ...] = (
     Case("STFT 128 x 8 x 1024", STAGES, partial(stft, 8, 128, 1024), "precision", FRAMES),
     Case("STFT 100 x 10 x 1000", STAGES, partial(stft, 10, 100, 1000), "precision", FRAMES),
-    Case("inverse STFT 128 x 2048", ADDED_UP, partial(overlapping, 128, 2048), "precision", by(scipy="scipy_overlapping")),
-    Case("from a half spectrum 512", STAGES, partial(half_spectrum, 256, 512), "precision", by(scipy="scipy_half")),
-    Case("from a half spectrum 2048", STAGES, partial(half_spectrum, 256, 2048), "precision", by(scipy="scipy_half")),
+    Case("inverse STFT 128 x 2048", ADDED_UP, partial(overlapping, 128, 2048), "precision", OVERLAPPING),
+    Case("from a half spectrum 512", STAGES, partial(half_spectrum, 256, 512), "precision", HALF),
+    Case("from a half spectrum 2048", STAGES, partial(half_spectrum, 256, 2048), "precision", HALF),
     Case("long filter 256 x 2048", "waves, by stages of n log n operations", partial(long_filter, 256, 2048), "precision", by(scipy="scipy_filter")),
     Case("cosine transform 512", STAGES, partial(cosines, 256, 512), "precision", by(scipy="scipy_cosines")),
     Case("Hartley transform 960", STAGES, partial(waves, 256, 960), "precision", by(scipy="scipy_hartley")),
