@@ -231,6 +231,25 @@ def test_a_loop_that_may_end_early_stays_opaque(body: str, why: str) -> None:
     assert why in reasons[0]
 
 
+def test_what_a_window_has_beside_a_state_of_zeros_is_no_zero() -> None:
+    """Before the first step the state is 0 everywhere, and a maximum reads the least number beside it."""
+    text = """g (float[9,1,1,3,3] x) => (float[9,1,1,3,3] y) <float r = {0.75}> {
+      shape = Constant <value_ints = [1, 1, 3, 3]> () h0 = ConstantOfShape (shape)
+      hn, y = Scan <num_scan_inputs = 1, body = s (float[1,1,3,3] h, float[1,1,3,3] xt) => (float[1,1,3,3] h1, float[1,1,3,3] yt)
+        { p = Mul (h, r) h1 = Add (p, xt) wide = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (h) yt = Sub (wide, xt) }> (h0, x) }"""
+    imported(text, {"x": -np.abs(values((9, 1, 1, 3, 3)))})
+
+
+def test_a_state_of_zeros_is_asked_before_the_first_step() -> None:
+    """What a function makes of it is that of 0."""
+    text = """g (float[12,3] x) => (float[12,3] y) <float r = {0.75}, float one = {1.0}> {
+      shape = Constant <value_ints = [3]> () h0 = ConstantOfShape (shape)
+      hn, y = Scan <num_scan_inputs = 1, body = s (float[3] h, float[3] xt) => (float[3] h1, float[3] yt)
+        { p = Mul (h, r) h1 = Add (p, xt) e = Exp (h) yt = Sub (e, xt) }> (h0, x) }"""
+    program = imported(text, {"x": values((12, 3))})
+    assert not any("select(t-1" in str(s) for s in scopes(program))
+
+
 # the recurrent operators
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
