@@ -2,6 +2,7 @@
 
     python -m benchmarks.search                        all cases, into benchmarks/results/search.json
     python -m benchmarks.search G2BMM --depth 4 -o build/bench/search.json
+    python -m benchmarks.search --workers 2 -o build/bench/shared.json   one search shared by two processes, beside one process
     python -m benchmarks.search --table build/bench/search.json --plot build/bench
 
 Speedups are predictions: of times in the profile database where a kernel has been measured, of a roofline for the rest. Counts do not
@@ -34,10 +35,15 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="for each search with fingerprints")
     parser.add_argument("--bare", type=float, default=8.0, help="seconds for each search without fingerprints")
     parser.add_argument("--count", type=float, default=15.0, help="seconds for the count of its states")
+    parser.add_argument("--workers", type=int, metavar="N", help="only compare one process with N that share a search")
+    parser.add_argument("--states", type=int, default=3000, help="of each search that is shared")
     parser.add_argument("--table", type=Path, metavar="JSON", help="only print what this file has")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table as markdown")
     parser.add_argument("--plot", type=Path, metavar="FOLDER", help="draw the figures into this folder")
     options = parser.parse_args(arguments)
+    if options.workers:
+        share(options)
+        return
     data = json.loads(options.table.read_text(encoding="utf-8")) if options.table else run(options)
     print(table(data))
     if options.markdown:
@@ -65,6 +71,17 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         print(f"  {last['states']} states in {last['seconds']:.1f} s, {last['states_per_s']:.0f} states/s", file=sys.stderr, flush=True)
         write(data, options.output)
     return data
+
+
+def share(options: argparse.Namespace) -> None:
+    """Compare, print and write."""
+    from benchmarks.search.shared import compared, expressions, line
+
+    data: dict[str, Any] = {"machine": description(), "states": options.states, "cases": []}
+    for name, scope in expressions(options.cases).items():
+        data["cases"].append(compared(name, scope, options.states, options.workers))
+        print(line(data["cases"][-1]), flush=True)
+        write(data, RESULTS.with_name("shared.json") if options.output == RESULTS else options.output)
 
 
 def write(data: dict[str, Any], path: Path) -> None:

@@ -12,7 +12,9 @@ import pytest
 from benchmarks.search.cases import Case, Published
 from benchmarks.search.measure import Limits, measured
 from benchmarks.search.plot import plot
+from benchmarks.search.shared import compared, expressions, line
 from benchmarks.search.table import HEADER, markdown, row, table
+from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Kernel
 
 SMALL = Case("small", "A : f32[57,5]\nK : weight f32[3,5,8]\nL[h<57,f<8] Σ[c<5,r<3] A[h+r-1,c]*K[r,c,f]", Published(158e3, 7.1e6, (8, 4), 4))
@@ -64,3 +66,16 @@ def test_a_search_that_its_limits_end_tells_no_share() -> None:
     case = measured(SMALL, Alike(), Limits(depth=2, seconds=600.0, bare=600.0, states=1))
     assert "pruned" not in case["fingerprint"]["isolated"] and "unknown" in row(case)
     assert row(case)[1].endswith("+")
+
+
+def test_a_shared_search_is_compared_with_one_alone() -> None:
+    """Seconds of the processor are the keeper's and each worker's own; what differs in forms or counts is told."""
+    case = compared("small", parse(SMALL.text), 30, 2)
+    assert case["same"] and case["shared"]["counts"] == case["alone"]["counts"] and not case["alone"]["workers_s"]
+    assert 1 <= len(case["shared"]["workers_s"]) <= 2
+    assert case["processor_ratio"] == max(case["shared"]["processor_s"], *case["shared"]["workers_s"], 0) / case["alone"]["processor_s"]
+    assert "small: the same" in line(case) and "NOT" in line({**case, "same": False})
+
+
+def test_cases_of_a_shared_search_are_chosen_by_their_names() -> None:
+    assert list(expressions(["Conv3x3 stride"])) == ["Conv3x3 stride 2"]
