@@ -5,11 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from einnet.expr.nodes import Tensor, tensors
+from einnet.expr.nodes import Const, Mul, Tensor, tensors
 from einnet.expr.selection import selection
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.interpret import interpret
@@ -25,22 +26,27 @@ RNG = np.random.default_rng(3)
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)
-@given(st.integers(1, 5), st.integers(1, 90), st.integers(1, GREATEST), st.integers(0, 1 << 16), st.booleans())
-def test_numbers_on_a_grid_are_found(rows: int, columns: int, most: int, seed: int, last: bool) -> None:
+@given(st.integers(1, 5), st.integers(1, 90), st.integers(-GREATEST, 0), st.integers(0, GREATEST), st.integers(0, 1 << 16), st.booleans())
+def test_numbers_on_a_grid_are_found(rows: int, columns: int, low: int, reach: int, seed: int, last: bool) -> None:
+    """Integers of a byte, whatever its zero point is."""
     rng = np.random.default_rng(seed)
-    integers, steps = rng.integers(-most, most + 1, (rows, columns)), rng.uniform(1e-4, 3, rows).astype(np.float32)
+    integers, steps = rng.integers(low, low + reach + 1, (rows, columns)), rng.uniform(1e-4, 3, rows).astype(np.float32)
     integers[0] = 0
     values = (integers * steps[:, None]).astype(np.float32)
     found = on_grid(values.T, (1,)) if last else on_grid(values, (0,))
     assert found is not None
-    whole, scales = found
-    whole = whole.T if last else whole
+    whole = found.integers.T if last else found.integers
     assert whole.dtype == np.int8
-    assert scales.shape == (rows,)
-    assert scales[0] == 1
-    assert np.abs(whole * scales[:, None] - values).max() <= 2.0**-21 * np.abs(values).max()
+    assert found.scales.shape == found.shifts.shape == (rows,)
+    assert found.scales[0] == 1 and found.shifts[0] == 0
+    exact = whole.astype(np.int64) + found.shifts[:, None]
+    assert np.abs(exact * found.scales[:, None] - values).max() <= 2.0**-21 * np.abs(values).max()
+    fits = (exact >= -128).all(axis=1) & (exact <= 127).all(axis=1)
+    assert (found.shifts[fits] == 0).all(), "nothing is moved without need"
+    moved = whole[~fits]
+    assert ((moved == np.where(found.shifts[~fits] > 0, 127, -128)[:, None]).any(axis=1)).all(), "and by no more than is needed"
     taken = np.abs(integers).any(axis=1)
-    assert (scales >= steps * (1 - 1e-6))[taken].all(), "the greatest scales are taken"
+    assert (found.scales >= steps * (1 - 1e-6))[taken].all(), "the greatest scales are taken"
 
 
 def test_numbers_off_the_grid_are_not() -> None:
@@ -49,7 +55,9 @@ def test_numbers_off_the_grid_are_not() -> None:
     assert on_grid(grid, (0,)) is not None
     grid[0, 200] *= 1 + 2.0**-18
     assert on_grid(grid, (0,)) is None
-    assert on_grid(np.arange(-128, 128, dtype=np.float32)[None], (0,)) is None
+    assert on_grid(np.arange(-128, 128, dtype=np.float32)[None], (0,)) is not None
+    assert on_grid(np.arange(-128, 129, dtype=np.float32)[None], (0,)) is None
+    assert on_grid(np.array([[-1, 0, 255]], np.float32), (0,)) is None
     assert on_grid(np.array([[1, np.nan]], np.float32), (0,)) is None
     assert on_grid(np.ones((2, 3)), (0,)) is None
 
@@ -59,7 +67,7 @@ def test_a_number_off_the_grid_that_no_sample_holds_is_seen() -> None:
     assert on_grid(values, (0,)) is not None
     values[0, 7] = 1.5
     found = on_grid(values, (0,))
-    assert found is None or np.array_equal(found[0] * found[1][:, None], values)
+    assert found is None or np.array_equal((found.integers + found.shifts[:, None]) * found.scales[:, None], values)
 
 
 # programs
@@ -132,3 +140,95 @@ def test_a_sum_that_may_not_fit_stays() -> None:
         found = prepare(load(build(nodes, {"x": values((1, terms))}, constants=constants, opset=21)), in_bytes=True)
         product = next(n for n in found.expression_nodes() if n.scope.sums)
         assert {t.dtype for t in tensors_of(product)} == kinds
+
+
+# zero points of weights, of two tensors of bytes, and of each run
+
+
+def attention(zeros: tuple[int, int, int, int], kinds: tuple[str, str] = ("uint8", "uint8")) -> onnx.ModelProto:
+    """softmax(q·kᵀ)·v of quantised tensors, with their zero points; `kinds` are those of q and v, and of k and p."""
+    constants, nodes = {}, []
+    for t, zero, kind, step in zip("qkpv", zeros, (kinds[0], kinds[1], kinds[1], kinds[0]), (5, 4, 8, 3), strict=True):
+        constants |= {f"s{t}": np.array(2.0**-step, np.float32), f"z{t}": np.array(zero, kind)}
+    for t in "qkv":
+        nodes += quantised(t, f"{t}1", f"s{t}", f"z{t}")
+    nodes += [node("Transpose", ["k1"], ["kt"], perm=[0, 2, 1]), node("MatMul", ["q1", "kt"], ["s"]), node("Softmax", ["s"], ["p"], axis=-1),
+              *quantised("p", "p1", "sp", "zp"), node("MatMul", ["p1", "v1"], ["y"])]  # fmt: skip
+    inputs = {"q": values((2, 5, 8), 0, -3, 3), "k": values((2, 7, 8), 1, -3, 3), "v": values((2, 7, 6), 2, -9, 9)}
+    return build(nodes, inputs, outputs=("s", "y"), constants=constants, opset=21)
+
+
+@pytest.mark.parametrize(("zeros", "kinds"), [
+    ((128, 128, 0, 128), ("uint8", "uint8")), ((117, 3, 0, 255), ("uint8", "uint8")), ((0, 255, 9, 0), ("uint8", "uint8")),
+    ((5, -128, -128, 127), ("int8", "int8")), ((-9, 17, 3, 0), ("int8", "uint8")),
+])  # fmt: skip
+def test_products_of_two_tensors_of_bytes(zeros: tuple[int, int, int, int], kinds: tuple[str, str]) -> None:
+    """u times v - 128, and what the zero points add up to: the sums are the same integers."""
+    program = load(attention(zeros, kinds))
+    own, found = prepare(program), prepare(program, in_bytes=True)
+    products = [n for n in found.expression_nodes() if n.scope.reduce == "sum" and isinstance(n.scope.body, Mul) and n.scope.sums]
+    assert [[t.dtype for t in tensors_of(n)] for n in products if not any(isinstance(a, Const) for a in n.scope.body.args)] == [["u8", "i8"]] * 2
+    inputs = {n: RNG.uniform(-4, 4, t.shape).astype(np.float32) for n, t in zip("qkv", program.inputs, strict=True)}
+    (a, b), (c, d) = (interpret(p, inputs).values() for p in (own, found))
+    assert np.array_equal(a, c), "numbers are multiples of powers of two"
+    assert np.array_equal(b, d)
+
+
+@pytest.mark.parametrize("pads", [0, 1])
+@pytest.mark.parametrize("zeros", [(0, 0), (3, 117), (255, 20)])
+def test_weights_with_a_zero_point(zeros: tuple[int, int], pads: int) -> None:
+    """Integers of weights that no signed byte has are moved, each channel by as much as it needs, and the sums of data put back what that takes."""
+    rng = np.random.default_rng(zeros[1])
+    constants = {
+        "s": np.array(2.0**-4, np.float32), "z": np.array(zeros[0], np.uint8), "w": rng.integers(0, 256, (6, 4, 3, 3)).astype(np.uint8),
+        "sw": (2.0 ** -rng.integers(4, 7, 6)).astype(np.float32), "zw": np.array([zeros[1], 128, 127, 0, 255, 1], np.uint8),
+        "v": rng.integers(0, 256, (6 * (36 if pads else 16), 5)).astype(np.uint8), "sv": np.array(2.0**-6, np.float32),
+        "zv": np.array(zeros[1], np.uint8), "flat": np.array([1, -1]),
+    }  # fmt: skip
+    nodes = [*quantised("x", "q", "s", "z"), node("DequantizeLinear", ["w", "sw", "zw"], ["dw"], axis=0),
+             node("Conv", ["q", "dw"], ["c"], pads=[pads] * 4), *quantised("c", "qc", "s", "z"), node("Reshape", ["qc", "flat"], ["f"]), node("DequantizeLinear", ["v", "sv", "zv"], ["dv"]),
+             node("MatMul", ["f", "dv"], ["y"])]  # fmt: skip
+    x = rng.uniform(-9, 9, (1, 4, 6, 6)).astype(np.float32)
+    program = load(build(nodes, {"x": x}, constants=constants, opset=21))
+    own, found = prepare(program), prepare(program, in_bytes=True)
+    products = [n for n in found.expression_nodes() if n.scope.reduce == "sum" and {t.dtype for t in tensors_of(n)} == {"u8", "i8"}]
+    assert len(products) == 2
+    (wanted,), (got,) = (interpret(p, {"x": x}, dtype="int").values() for p in (own, found))
+    assert np.array_equal(got, wanted), "in exact arithmetic"
+
+
+def dynamic(terms: int, zero: int | None, kind: str, transposed: bool = False) -> onnx.ModelProto:
+    """A matrix that is quantised by its own ends, times integers."""
+    low, high = (-127, 127) if kind == "int8" else (0, 255)
+    constants = {"w": np.random.default_rng(1).integers(low, high + 1, (terms, 5)).astype(kind), "zw": np.array(zero or 0, kind)}
+    nodes = [node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])]
+    nodes += [node("Transpose", ["q"], ["t"], perm=[1, 0])] if transposed else []
+    nodes.append(node("MatMulInteger", ["t" if transposed else "q", "w", "z", *(["zw"] if zero is not None else [])], ["i"]))
+    nodes.append(node("Cast", ["i"], ["f"], to=1))
+    return build([*nodes, node("Mul", ["f", "s"], ["y"])], {"x": values((terms, 3) if transposed else (3, terms))}, constants=constants, opset=21)
+
+
+@pytest.mark.parametrize(("zero", "kind"), [(None, "int8"), (3, "int8"), (120, "uint8")])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_zero_point_that_each_run_finds(zero: int | None, kind: str, transposed: bool) -> None:
+    """What is subtracted from all bytes stands outside of the sum: Σ (u - z)·n = Σ u·n - z·Σ n."""
+    model = dynamic(40, zero, kind, transposed)
+    program = load(model)
+    own, found = prepare(program), prepare(program, in_bytes=True)
+    products = [n for n in found.expression_nodes() if n.scope.sums and n.scope.reduce == "sum" and {t.dtype for t in tensors_of(n)} == {"u8", "i8"}]
+    assert len(products) == 1
+    for low, high in ((-1, 1), (-5, 0.1), (2, 3), (0, 0)):
+        x = RNG.uniform(low, high, program.inputs[0].shape).astype(np.float32)
+        (wanted,), (got,) = (interpret(p, {"x": x}).values() for p in (own, found))
+        assert np.array_equal(got, wanted)
+
+
+def test_sums_beyond_what_float32_counts_are_no_parts_of_a_result() -> None:
+    """A zero point far from the middle takes a sum of all data as many times: where float32 does not have that, it computes the product."""
+    for terms, kinds in (((1 << 24) // (255 * 128), {"u8", "i8"}), ((1 << 24) // (255 * 128) + 1, {"f32"})):
+        model = dynamic(terms, None, "uint8")
+        (weights,) = (t for t in model.graph.initializer if t.name == "w")
+        weights.CopyFrom(onnx.numpy_helper.from_array(1 + 254 * np.eye(terms, 5, dtype=np.uint8), "w"))
+        found = prepare(load(model), in_bytes=True)
+        products = [n for n in found.expression_nodes() if n.scope.reduce == "sum" and isinstance(n.scope.body, Mul) and n.scope.sums]
+        assert {t.dtype for t in tensors_of(products[0])} == kinds

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-GREATEST = 127
+GREATEST = 255
 """The greatest integer that is looked for."""
+
+LEAST_BYTE, GREATEST_BYTE = -128, 127
 
 NEAR = 2.0**-21
 """How far a number may be from its multiple of the scale, relative to it: float32 has that product, and the greatest one, within 2^-24."""
@@ -19,10 +22,19 @@ SAMPLE = 64
 """Numbers of a row on which every scale is tried."""
 
 
-def on_grid(values: NDArray[Any], kept: Sequence[int]) -> tuple[NDArray[np.int8], NDArray[np.float64]] | None:
-    """Integers from -127 to 127, and a scale for each place along the dimensions `kept`, whose products are the values; None where there are none.
+@dataclass(frozen=True)
+class Grid:
+    """Numbers are (integers + shifts)·scales: integers of a byte, and a whole number and a scale for each place along some dimensions."""
 
-    The scales are the greatest that do; where all of a place is 0, it is 1.
+    integers: NDArray[np.int8]
+    shifts: NDArray[np.int64]
+    scales: NDArray[np.float64]
+
+
+def on_grid(values: NDArray[Any], kept: Sequence[int]) -> Grid | None:
+    """The values as integers that have a byte, and a shift and a scale for each place along the dimensions `kept`; None where there are none.
+
+    The scales are the greatest that do; where all of a place is 0, it is 1. The shifts are the least that do, 0 for what is a byte as it is.
     """
     if values.dtype != np.float32 or not values.size or not np.isfinite(values).all():
         return None
@@ -32,8 +44,14 @@ def on_grid(values: NDArray[Any], kept: Sequence[int]) -> tuple[NDArray[np.int8]
     scales = _scales(rows)
     if scales is None:
         return None
-    whole = np.rint(rows / scales[:, None]).astype(np.int8).reshape(shape)
-    return np.ascontiguousarray(whole.transpose(np.argsort(order))), scales.reshape(shape[: len(kept)])
+    whole = np.rint(rows / scales[:, None]).astype(np.int64)
+    shifts = np.maximum(whole.max(axis=1) - GREATEST_BYTE, 0) + np.minimum(whole.min(axis=1) - LEAST_BYTE, 0)
+    whole -= shifts[:, None]
+    if whole.min() < LEAST_BYTE or whole.max() > GREATEST_BYTE:
+        return None
+    along = shape[: len(kept)]
+    integers = np.ascontiguousarray(whole.astype(np.int8).reshape(shape).transpose(np.argsort(order)))
+    return Grid(integers, shifts.reshape(along), scales.reshape(along))
 
 
 def _scales(rows: NDArray[np.float64]) -> NDArray[np.float64] | None:
