@@ -32,3 +32,27 @@ def network(kind: str, zeros: tuple[int, int], pads: int, groups: int = 1) -> on
     ]  # fmt: skip
     size = 8 if pads else 10
     return build(nodes, {"x": values((2, 4, size, size), 0, -5, 5)}, outputs=("p",), constants=constants, opset=21)
+
+
+def attention(zeros: tuple[int, int, int, int], kinds: tuple[str, str] = ("uint8", "uint8")) -> onnx.ModelProto:
+    """softmax(q·kᵀ)·v of quantised tensors, with their zero points; `kinds` are those of q and v, and of k and p."""
+    constants, nodes = {}, []
+    for t, zero, kind, step in zip("qkpv", zeros, (kinds[0], kinds[1], kinds[1], kinds[0]), (5, 4, 8, 3), strict=True):
+        constants |= {f"s{t}": np.array(2.0**-step, np.float32), f"z{t}": np.array(zero, kind)}
+    for t in "qkv":
+        nodes += quantised(t, f"{t}1", f"s{t}", f"z{t}")
+    nodes += [node("Transpose", ["k1"], ["kt"], perm=[0, 2, 1]), node("MatMul", ["q1", "kt"], ["s"]), node("Softmax", ["s"], ["p"], axis=-1),
+              *quantised("p", "p1", "sp", "zp"), node("MatMul", ["p1", "v1"], ["y"])]  # fmt: skip
+    inputs = {"q": values((2, 5, 8), 0, -3, 3), "k": values((2, 7, 8), 1, -3, 3), "v": values((2, 7, 6), 2, -9, 9)}
+    return build(nodes, inputs, outputs=("s", "y"), constants=constants, opset=21)
+
+
+def dynamic(terms: int, zero: int | None, kind: str, transposed: bool = False) -> onnx.ModelProto:
+    """A matrix that is quantised by its own ends, times integers."""
+    low, high = (-127, 127) if kind == "int8" else (0, 255)
+    constants = {"w": np.random.default_rng(1).integers(low, high + 1, (terms, 5)).astype(kind), "zw": np.array(zero or 0, kind)}
+    nodes = [node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])]
+    nodes += [node("Transpose", ["q"], ["t"], perm=[1, 0])] if transposed else []
+    nodes.append(node("MatMulInteger", ["t" if transposed else "q", "w", "z", *(["zw"] if zero is not None else [])], ["i"]))
+    nodes.append(node("Cast", ["i"], ["f"], to=1))
+    return build([*nodes, node("Mul", ["f", "s"], ["y"])], {"x": values((terms, 3) if transposed else (3, terms))}, constants=constants, opset=21)

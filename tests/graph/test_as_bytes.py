@@ -20,7 +20,7 @@ from einnet.graph.passes.grid import GREATEST, on_grid
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Node
 from tests.graph.cases import build, node, values
-from tests.graph.quantised_networks import network, quantised
+from tests.graph.quantised_networks import attention, dynamic, network, quantised
 
 RNG = np.random.default_rng(3)
 
@@ -145,19 +145,6 @@ def test_a_sum_that_may_not_fit_stays() -> None:
 # zero points of weights, of two tensors of bytes, and of each run
 
 
-def attention(zeros: tuple[int, int, int, int], kinds: tuple[str, str] = ("uint8", "uint8")) -> onnx.ModelProto:
-    """softmax(q·kᵀ)·v of quantised tensors, with their zero points; `kinds` are those of q and v, and of k and p."""
-    constants, nodes = {}, []
-    for t, zero, kind, step in zip("qkpv", zeros, (kinds[0], kinds[1], kinds[1], kinds[0]), (5, 4, 8, 3), strict=True):
-        constants |= {f"s{t}": np.array(2.0**-step, np.float32), f"z{t}": np.array(zero, kind)}
-    for t in "qkv":
-        nodes += quantised(t, f"{t}1", f"s{t}", f"z{t}")
-    nodes += [node("Transpose", ["k1"], ["kt"], perm=[0, 2, 1]), node("MatMul", ["q1", "kt"], ["s"]), node("Softmax", ["s"], ["p"], axis=-1),
-              *quantised("p", "p1", "sp", "zp"), node("MatMul", ["p1", "v1"], ["y"])]  # fmt: skip
-    inputs = {"q": values((2, 5, 8), 0, -3, 3), "k": values((2, 7, 8), 1, -3, 3), "v": values((2, 7, 6), 2, -9, 9)}
-    return build(nodes, inputs, outputs=("s", "y"), constants=constants, opset=21)
-
-
 @pytest.mark.parametrize(("zeros", "kinds"), [
     ((128, 128, 0, 128), ("uint8", "uint8")), ((117, 3, 0, 255), ("uint8", "uint8")), ((0, 255, 9, 0), ("uint8", "uint8")),
     ((5, -128, -128, 127), ("int8", "int8")), ((-9, 17, 3, 0), ("int8", "uint8")),
@@ -186,7 +173,8 @@ def test_weights_with_a_zero_point(zeros: tuple[int, int], pads: int) -> None:
         "zv": np.array(zeros[1], np.uint8), "flat": np.array([1, -1]),
     }  # fmt: skip
     nodes = [*quantised("x", "q", "s", "z"), node("DequantizeLinear", ["w", "sw", "zw"], ["dw"], axis=0),
-             node("Conv", ["q", "dw"], ["c"], pads=[pads] * 4), *quantised("c", "qc", "s", "z"), node("Reshape", ["qc", "flat"], ["f"]), node("DequantizeLinear", ["v", "sv", "zv"], ["dv"]),
+             node("Conv", ["q", "dw"], ["c"], pads=[pads] * 4), *quantised("c", "qc", "s", "z"),
+             node("Reshape", ["qc", "flat"], ["f"]), node("DequantizeLinear", ["v", "sv", "zv"], ["dv"]),
              node("MatMul", ["f", "dv"], ["y"])]  # fmt: skip
     x = rng.uniform(-9, 9, (1, 4, 6, 6)).astype(np.float32)
     program = load(build(nodes, {"x": x}, constants=constants, opset=21))
@@ -195,17 +183,6 @@ def test_weights_with_a_zero_point(zeros: tuple[int, int], pads: int) -> None:
     assert len(products) == 2
     (wanted,), (got,) = (interpret(p, {"x": x}, dtype="int").values() for p in (own, found))
     assert np.array_equal(got, wanted), "in exact arithmetic"
-
-
-def dynamic(terms: int, zero: int | None, kind: str, transposed: bool = False) -> onnx.ModelProto:
-    """A matrix that is quantised by its own ends, times integers."""
-    low, high = (-127, 127) if kind == "int8" else (0, 255)
-    constants = {"w": np.random.default_rng(1).integers(low, high + 1, (terms, 5)).astype(kind), "zw": np.array(zero or 0, kind)}
-    nodes = [node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])]
-    nodes += [node("Transpose", ["q"], ["t"], perm=[1, 0])] if transposed else []
-    nodes.append(node("MatMulInteger", ["t" if transposed else "q", "w", "z", *(["zw"] if zero is not None else [])], ["i"]))
-    nodes.append(node("Cast", ["i"], ["f"], to=1))
-    return build([*nodes, node("Mul", ["f", "s"], ["y"])], {"x": values((terms, 3) if transposed else (3, terms))}, constants=constants, opset=21)
 
 
 @pytest.mark.parametrize(("zero", "kind"), [(None, "int8"), (3, "int8"), (120, "uint8")])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,10 +15,12 @@ from einnet.expr.selection import selection
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.onnx.importer import load
 from einnet.graph.program import Opaque
+from einnet.instantiate.codegen import build, lower
 from einnet.instantiate.codegen.operation_counts import flops
 from einnet.runtime.ort import Session
 from tests.graph.collected import Case, collected
 from tests.graph.test_not_finite import compiled
+from tests.instantiate.compiled import dense
 from tests.instantiate.typed import run
 
 NAMES = ("test_gather", "test_casts_of", "test_integers_beside_a", "test_small", "test_a_mask", "test_truth_values_as")
@@ -86,3 +91,16 @@ def test_every_float16_is_read(text: str) -> None:
     scope = parse("H : f16[64,1024]\n" + text)
     given = {"H": np.arange(1 << 16, dtype=np.uint16).view(np.float16).reshape(64, 1024)}
     np.testing.assert_array_equal(run(scope, given), evaluate(scope, given, "float32"))
+
+
+@pytest.mark.parametrize("rows", [3, 5, 16, 17, 18, 20, 31, 33, 49])
+@pytest.mark.parametrize("text", ["L[c<8,w<R] min(max(A[w,c], 0), 255)", "L[c<8,w<R] min(max(A[w,c] + A[0,0], 0), 255)", "L[w<R,c<8] A[w,7-c]"])
+def test_bytes_are_written_where_they_belong_and_nowhere_else(rows: int, text: str) -> None:
+    """Of rows that leave one for the last vector, a store of one byte was one of four: over what follows, and behind the end."""
+    scope = parse(f"A : u8[R,8]\n{text}".replace("R", str(rows)))
+    a = np.random.default_rng(0).integers(1, 127, (rows, 8)).astype(np.uint8)
+    kernel = lower(replace(dense(scope), dtype="u8"), "kernel")
+    room = np.full(rows * 8 + 64, 99, np.uint8)
+    build([kernel])["kernel"](ctypes.c_void_p(a.ctypes.data), ctypes.c_void_p(room.ctypes.data))
+    np.testing.assert_array_equal(room[:-64].reshape(scope.shape), evaluate(scope, {"A": a}))
+    assert (room[-64:] == 99).all()

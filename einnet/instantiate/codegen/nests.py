@@ -12,7 +12,7 @@ from math import prod
 from tvm import tirx
 from tvm.tirx import Expr as Tir
 
-from einnet.expr.index import Index, Range, simplify
+from einnet.expr.index import Index, Range, simplify, value
 from einnet.expr.nodes import Cond
 from einnet.instantiate.codegen import vectors
 from einnet.instantiate.codegen.buffering import kept_arrays, replaced
@@ -270,15 +270,30 @@ class Nesting(Reducing):
     def store_vector(self, buffer: tirx.Buffer, s: Store, masks: Sequence[Cond]) -> None:
         assert self.lane is not None
         width = self.lane.extent
-        value = self.tir(s.value, width)
+        written = self.tir(s.value, width)
         rest, contiguous = self.without_lane(s.address), self.contiguous(s.address)
         if contiguous and not masks:
-            self.statements.append(vectors.stored(buffer, value, tirx.Ramp(self.scalar(rest), 1, width)))
+            self.statements.append(vectors.stored(buffer, written, tirx.Ramp(self.scalar(rest), 1, width)))
+        elif contiguous and (only := self.only_lane(masks)) is not None:
+            self.statements.append(vectors.stored(buffer, tirx.Shuffle([written], [only]), self.scalar(rest + only)))
         elif contiguous:
             mask = vectors.conjunction([self.condition(c) for c in masks])
-            self.statements.append(vectors.masked_store(buffer, self.scalar(rest), mask, value))
+            self.statements.append(vectors.masked_store(buffer, self.scalar(rest), mask, written))
         else:
-            self.scattered(buffer, s.address, masks, value)
+            self.scattered(buffer, s.address, masks, written)
+
+    def only_lane(self, masks: Sequence[Cond]) -> int | None:
+        """The one lane for which conditions hold that are about lanes alone; None where they are about more, or hold for another number of lanes.
+
+        A masked store of one byte is compiled to one of as many as the number had before it was made a byte: LLVM writes over what follows.
+        """
+        assert self.lane is not None
+        name = self.lane.name
+        if any(c.index.names() != {name} for c in masks):
+            return None
+        numbers = [[(value(c.index, {name: n}), c.equal) for c in masks] for n in range(self.lane.extent)]
+        held = [n for n, found in enumerate(numbers) if all(v == 0 if equal else v >= 0 for v, equal in found)]
+        return held[0] if len(held) == 1 else None
 
     def scattered(self, buffer: tirx.Buffer, address: Index, masks: Sequence[Cond], value: Tir) -> None:
         """Lane by lane, through a local array."""
