@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from random import Random
 
 import numpy as np
@@ -12,10 +13,11 @@ from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cuda import blocks
 from einnet.instantiate.codegen.cuda.emit import CudaOperator, lower_cuda
 from einnet.instantiate.codegen.cuda.footprint import footprint, turns
+from einnet.instantiate.codegen.cuda.lanes import Lanes
 from einnet.instantiate.codegen.cuda.reduction_nest import SUM, contraction
 from einnet.instantiate.codegen.cuda.staging import staged
-from einnet.instantiate.codegen.cuda.tile_search import TileSearch, tile
-from einnet.instantiate.codegen.cuda.tiling import Tile, distinct
+from einnet.instantiate.codegen.cuda.tile_search import TileSearch, Touched, tile
+from einnet.instantiate.codegen.cuda.tiling import Tile, distinct, lanes_of
 from einnet.instantiate.codegen.ir import Load, Nest, Reduce, walk
 from einnet.instantiate.codegen.resolve import OUT, resolve
 from einnet.instantiate.kernels import EOperator, dense_view
@@ -45,6 +47,10 @@ CASES = {
 }  # fmt: skip
 
 
+ALONE = Lanes((), 1)
+"""One thread."""
+
+
 def case(name: str) -> EOperator:
     return operator(*CASES[name])
 
@@ -69,7 +75,7 @@ def some_tiles(op: EOperator, seed: int, count: int, exact: bool = False) -> lis
         done = search.finished(at)
         if len(result) % 2 and at.team[1] == 1:
             some = [rng.random() < 0.7 for _ in search.loads]
-            forced = search.modelled(done, some, [{}], 1)
+            forced = search.modelled(done, some, ALONE, Touched.of(search, ALONE))
             done = forced if forced.staged else done
         if done.cycles < float("inf"):
             result.append(done)
@@ -116,6 +122,39 @@ def test_the_walks_meet_every_kind_of_tile():
     assert any(t.staged and t.chunks and any(t.chunks.get(i.name, i.extent) < i.extent for i in t.reduce.sums) for t in found)
     assert any(i.extent % t.box[i.name] for t in found for i in t.nest.loops)
     assert any(1 < t.points[i.name] < i.extent for t in found for i in t.nest.loops)
+
+
+class Exhaustive(TileSearch):
+    """The search that looks into everything."""
+
+    def least(self, t: Tile) -> float:
+        return 0.0
+
+    def with_copies(self, t: Tile) -> Tile:
+        lanes = lanes_of(t)
+        options = [(False,) * len(self.loads)] if t.team[1] > 1 or t.block == 1 else list(product((False, True), repeat=len(self.loads)))
+        return min((self.modelled(t, chosen, lanes, Touched.of(self, lanes)) for chosen in options), key=lambda t: t.cycles)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_not_looked_into_is_no_better(name):
+    """What a tile takes at least is what bounds the search: it ends at the tile that it would end at without."""
+    nest = nest_of(case(name))
+    found = contraction(nest)
+    assert found is not None
+    search = TileSearch(nest, *found, False)
+    assert search.best() == Exhaustive(nest, *found, False).best()
+    near = [t for start in search.starts() for t in search.neighbours(start)]
+    assert all(search.least(t) <= search.finished(t).cycles for t in near)
+    assert any(search.least(t) > 0.5 * search.finished(t).cycles for t in near)
+
+
+def test_lanes_are_digits_of_their_numbers():
+    lanes = Lanes((("a", 4, 3), ("b", 3, 2), ("c", 5, 7)), 32)
+    steps = {"a": 1, "c": -2, "d": 9}
+    assert lanes.places(steps) == [3 * (n % 4) - 14 * (n // 12) for n in range(32)]
+    assert Lanes((("a", 2, 1),), 2).places({"a": 5}) == [0, 5]
+    assert ALONE.places(steps) == [0]
 
 
 @needs_compiler
@@ -186,7 +225,7 @@ def test_copies_lie_so_that_the_lanes_of_a_warp_find_them_in_different_banks():
     t = tile(nest)
     assert t is not None
     flat = footprint(a, {n: 8 if n in (w, c) else 1 for n in a.address.names()})
-    assert flat is not None and turns(flat, [{w: k} for k in range(32)]) > 1
+    assert flat is not None and turns(flat, Lanes(((w, 32, 1),), 32)) > 1
 
 
 def test_elements_of_a_thread_share_what_they_read():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from einnet.expr.index import Floor, Index, combine, var
+from einnet.instantiate.codegen.cuda.lanes import Lanes
 from einnet.instantiate.codegen.ir import Load, substitute_expr
 
 BANKS = 32
@@ -94,7 +95,7 @@ def dense(f: Footprint, order: tuple[int, ...], padding: int) -> Footprint:
     return replace(f, pitches=tuple(pitches), size=step)
 
 
-def arranged(f: Footprint, lanes: list[dict[str, int]], points: Mapping[str, int]) -> tuple[Footprint, int]:
+def arranged(f: Footprint, lanes: Lanes, points: Mapping[str, int]) -> tuple[Footprint, int]:
     """The copy that the threads of a warp read with the fewest turns, and the turns.
 
     Of equal ones that in which a thread's own elements are neighbours.
@@ -115,11 +116,10 @@ def arranged(f: Footprint, lanes: list[dict[str, int]], points: Mapping[str, int
     return best[1], best[0][0]
 
 
-def turns(f: Footprint, lanes: list[dict[str, int]]) -> int:
+def turns(f: Footprint, lanes: Lanes) -> int:
     """Most different words of one bank that the lanes' places lie in."""
-    factors = [(n, abs(k) * pitch) for a, pitch in zip(f.axes, f.pitches, strict=True) for n, k in a.members]
-    words = {sum(k * lane.get(n, 0) for n, k in factors) for lane in lanes}
+    steps = {n: abs(k) * pitch for a, pitch in zip(f.axes, f.pitches, strict=True) for n, k in a.members}
     found = [0] * BANKS
-    for w in words:
+    for w in set(lanes.places(steps)):
         found[w % BANKS] += 1
     return max(found)

@@ -7,7 +7,7 @@ operator.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -16,6 +16,7 @@ from typing import Any
 from einnet.expr.index import Index
 from einnet.instantiate.codegen.canonicalise import own_index_functions
 from einnet.instantiate.codegen.cuda.footprint import Footprint, arranged, footprint
+from einnet.instantiate.codegen.cuda.lanes import Lanes
 from einnet.instantiate.codegen.cuda.reduction_nest import contraction, floor_names, live_share, traffic
 from einnet.instantiate.codegen.cuda.tiling import (
     BARRIER,
@@ -42,7 +43,7 @@ from einnet.instantiate.codegen.cuda.tiling import (
 from einnet.instantiate.codegen.ir import Expr, Load, Nest, Reduce, walk
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1 << 10)
 def _tile(nest: Nest, exact: bool) -> Tile | None:
     found = contraction(nest)
     if found is None:
@@ -54,6 +55,49 @@ def _tile(nest: Nest, exact: bool) -> Tile | None:
 def tile(nest: Nest, exact: bool = False) -> Tile | None:
     """The fastest tiles of a normalised nest by the model; None for a nest of another form. `exact` wants tiles that divide every extent."""
     return _tile(nest, exact)
+
+
+def runs(t: Tile) -> bool:
+    """A block has as many threads, and a thread as many elements, as can be, and whole warps where lanes share the sum."""
+    return t.elements <= MOST_POINTS and t.block <= MOST_THREADS and not (t.team[1] > 1 and t.block % WARP)
+
+
+def size_of(t: Tile) -> tuple[object, ...]:
+    """What tells a tile of a nest from another before its copies are chosen."""
+    return *t.threads.values(), *t.points.values(), t.order, t.team
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What a warp touches: turns of each load for an element and whether it reads a copy, what closes an element, and rounds, elements that a thread
+    copies in one, and bytes of copies."""
+
+    turns: tuple[int, ...]
+    copies: tuple[bool, ...]
+    closing: int
+    rounds: int = 0
+    filling: int = 0
+    room: int = 0
+
+    @classmethod
+    def least(cls, search: TileSearch) -> Touched:
+        """One turn for everything."""
+        return cls((1,) * len(search.loads), (True,) * len(search.loads), 5 + 3 * len(search.around))
+
+    @classmethod
+    def of(cls, search: TileSearch, lanes: Lanes) -> Touched:
+        """Nothing is copied."""
+        closing = 4 + sum(3 * lines(a.address, lanes) for a in search.around) + lines(search.nest.address, lanes)
+        return cls(tuple(lines(x.address, lanes) for x in search.loads), (False,) * len(search.loads), closing)
+
+    def copied(self, chosen: Sequence[bool]) -> Touched:
+        """At least that, where some loads are copied: one turn of each, and one round."""
+        return self.filled([int(one) for one in chosen], int(any(chosen)), sum(chosen), 0) if chosen else self
+
+    def filled(self, per_load: Sequence[int], rounds: int, filling: int, room: int) -> Touched:
+        """Loads that read a copy in so many turns, 0 for one that reads the array, and how the copies are filled."""
+        turns = tuple(way or own for way, own in zip(per_load, self.turns, strict=True))
+        return replace(self, turns=turns, copies=tuple(map(bool, per_load)), rounds=rounds, filling=filling, room=room)
 
 
 class TileSearch:
@@ -75,15 +119,19 @@ class TileSearch:
         best: Tile | None = None
         for start in self.starts():
             now = self.finished(start)
-            while True:
-                nearby = [self.finished(t) for t in self.neighbours(now)]
-                better = min(nearby, key=lambda t: t.cycles, default=now)
-                if not better.cycles < 0.98 * now.cycles:
-                    break
+            while (better := self.better(now)) is not now:
                 now = better
             best = now if best is None or now.cycles < best.cycles else best
         assert best is not None
         return best
+
+    def better(self, now: Tile) -> Tile:
+        """The fastest of its neighbours, if it is faster by 2 %, else the tile itself. What takes too long in any case is not looked into."""
+        found, most = now, 0.98 * now.cycles
+        for t in self.neighbours(now):
+            if self.least(t) < most and (nearby := self.finished(t)).cycles < most:
+                found, most = nearby, nearby.cycles
+        return found
 
     def starts(self) -> Iterator[Tile]:
         """One element for each thread, neighbours along one of the loops of small strides."""
@@ -133,18 +181,29 @@ class TileSearch:
 
     def finished(self, t: Tile) -> Tile:
         """The tile with the best choice of copies, and its cycles."""
-        points = prod(t.points.values())
-        if points > MOST_POINTS or t.block > MOST_THREADS or t.team[1] > 1 and t.block % WARP:
+        if not runs(t):
             return replace(t, cycles=float("inf"))
+        found: Tile = self.once(("tile", *size_of(t)), lambda: self.with_copies(self.written_out(t)))
+        return found
 
-        def found() -> Tile:
-            whole = replace(t, unrolled=self.unrolled(t, points))
-            lanes = lanes_of(whole)
-            options = [()] if t.team[1] > 1 or t.block == 1 else product((False, True), repeat=len(self.loads))
-            return min((self.modelled(whole, chosen or (False,) * len(self.loads), lanes, points) for chosen in options), key=lambda t: t.cycles)
+    def least(self, t: Tile) -> float:
+        """Cycles that the tile takes at least, whatever is copied: as if all that a warp touches lay in one line."""
+        found: float = self.once(("least", *size_of(t)), lambda: self.cycles(self.written_out(t), Touched.least(self)) if runs(t) else float("inf"))
+        return found
 
-        best: Tile = self.once(("tile", *t.threads.values(), *t.points.values(), t.order, t.team), found)
+    def with_copies(self, t: Tile) -> Tile:
+        """The tile with the best choice of copies; a choice that takes too long in any case is not made."""
+        lanes = lanes_of(t)
+        touched = Touched.of(self, lanes)
+        options = [()] if t.team[1] > 1 or t.block == 1 else product((False, True), repeat=len(self.loads))
+        best = replace(t, cycles=float("inf"))
+        for chosen in options:
+            if self.cycles(t, touched.copied(chosen)) < best.cycles:
+                best = min(best, self.modelled(t, chosen or (False,) * len(self.loads), lanes, touched), key=lambda t: t.cycles)
         return best
+
+    def written_out(self, t: Tile) -> Tile:
+        return replace(t, unrolled=self.unrolled(t))
 
     def once(self, key: object, compute: Callable[[], Any]) -> Any:
         """What was computed under the key before, or now."""
@@ -162,9 +221,9 @@ class TileSearch:
         found: Footprint | None = self.once((x, own), lambda: footprint(x, extents))
         return found
 
-    def unrolled(self, t: Tile, points: int) -> tuple[str, ...]:
+    def unrolled(self, t: Tile) -> tuple[str, ...]:
         """Sums to write out: those inside floor divisions, then short ones while the body stays small."""
-        found, terms = [], 1
+        found, terms, points = list[str](), 1, t.elements
         for n in sorted(self.sums, key=lambda n: (n not in self.floors, self.sums[n])):
             body = terms * self.sums[n] * points * self.live
             if n != t.team[0] and (n in self.floors or terms * self.sums[n] <= MOST_UNROLLED and body <= MOST_BODY):
@@ -172,38 +231,40 @@ class TileSearch:
                 terms *= self.sums[n]
         return tuple(found)
 
-    def modelled(self, t: Tile, chosen: Sequence[bool], lanes: list[dict[str, int]], points: int) -> Tile:
+    def modelled(self, t: Tile, chosen: Sequence[bool], lanes: Lanes, touched: Touched) -> Tile:
         """The tile with copies of the chosen loads, and the cycles that the whole grid takes."""
-        written = {**t.points, **{n: self.sums[n] for n in t.unrolled}}
         staged, per_load, chunks = self.copies(t, chosen, lanes)
         if staged is None:
             return replace(t, cycles=float("inf"))
-        body = self.live * points * prod(self.sums[n] for n in t.unrolled)
-        issued, fetched, registers = body, 0.0, points + 24
-        for x, way in zip(self.loads, per_load, strict=True):
+        rounds = prod(-(-e // chunks[n]) for n, e in self.sums.items() if n not in t.unrolled) if staged else 0
+        filling, room = sum(-(-f.elements // t.block) for f in staged), 4 * sum(f.size for f in staged)
+        return replace(t, staged=tuple(staged), chunks=chunks, cycles=self.cycles(t, touched.filled(per_load, rounds, filling, room)))
+
+    def cycles(self, t: Tile, touched: Touched) -> float:
+        """What the whole grid takes that touches so much for a step; more where any of that is more."""
+        written, points = {**t.points, **{n: self.sums[n] for n in t.unrolled}}, t.elements
+        issued, fetched, registers = self.live * points * prod(self.sums[n] for n in t.unrolled), 0.0, points + 24
+        for x, turns, copied in zip(self.loads, touched.turns, touched.copies, strict=True):
             count = self.distinct(x.address, written)
-            turns = way if way else lines(x.address, lanes)
-            issued += count * (1 if way else 2 + 2 * len(x.guards))
+            issued += count * (1 if copied else 2 + 2 * len(x.guards))
             fetched += count * turns
             registers += min(count, 32)
+        if registers > 200:
+            return float("inf")
         walked = prod(e for n, e in self.sums.items() if n not in t.unrolled)
         steps = -(-walked // t.team[1]) if walked > 1 else 1
-        rounds = prod(-(-e // chunks[n]) for n, e in self.sums.items() if n not in t.unrolled) if staged else 0
-        filling = sum(-(-f.elements // t.block) for f in staged)
         warps = -(-t.block // WARP)
-        combining = points * 2 * (t.team[1].bit_length() - 1)
-        closing = points * (4 + sum(3 * lines(a.address, lanes) for a in self.around)) + points * lines(self.nest.address, lanes)
+        combining, closing = points * 2 * (t.team[1].bit_length() - 1), points * touched.closing
         each = -(-t.blocks // PROCESSORS)
-        resident = max(1, min(RESIDENT // warps, FILE // (WARP * warps * min(255, registers)), MEMORY // max(1, 4 * sum(f.size for f in staged))))
-        issue = steps * (issued + 3) + rounds * filling * 12 + combining + closing
-        fetch = steps * fetched + rounds * filling * 3 + closing / 2
+        resident = max(1, min(RESIDENT // warps, FILE // (WARP * warps * registers), MEMORY // max(1, touched.room)))
+        issue = steps * (issued + 3) + touched.rounds * touched.filling * 12 + combining + closing
+        fetch = steps * fetched + touched.rounds * touched.filling * 3 + closing / 2
         busy = each * warps * max(issue / SCHEDULERS, fetch)
-        alone = steps * (issued + LATENCY) + rounds * (2 * BARRIER + LATENCY * 10 + 12 * filling) + 5 * combining + closing + BEGIN
-        cycles = max(busy, alone * -(-each // resident), self.traffic / TRAFFIC + BEGIN) if registers <= 200 else float("inf")
-        return replace(t, staged=tuple(staged), chunks=chunks, cycles=cycles)
+        alone = steps * (issued + LATENCY) + touched.rounds * (2 * BARRIER + LATENCY * 10 + 12 * touched.filling) + 5 * combining + closing + BEGIN
+        return max(busy, alone * -(-each // resident), self.traffic / TRAFFIC + BEGIN)
 
     def copies(
-        self, t: Tile, chosen: Sequence[bool], lanes: list[dict[str, int]]
+        self, t: Tile, chosen: Sequence[bool], lanes: Lanes
     ) -> tuple[list[Footprint] | None, list[int], dict[str, int]]:
         """The copies, the turns of each load that reads one (0: it reads the array), and the chunks of the sums such that they have room."""
         chunks = {n: e for n, e in self.sums.items() if n not in t.unrolled}

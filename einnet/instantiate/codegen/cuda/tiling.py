@@ -13,6 +13,7 @@ from math import prod
 from einnet.expr.index import Floor, Index, value
 from einnet.expr.nodes import Iter
 from einnet.instantiate.codegen.cuda.footprint import Footprint
+from einnet.instantiate.codegen.cuda.lanes import Lanes
 from einnet.instantiate.codegen.cuda.reduction_nest import floor_names
 from einnet.instantiate.codegen.ir import (
     Expr,
@@ -72,13 +73,19 @@ class Tile:
         return prod(self.threads.values()) * self.team[1]
 
     @property
+    def elements(self) -> int:
+        """Of a thread."""
+        return prod(self.points.values())
+
+    @property
     def box(self) -> dict[str, int]:
         """Elements of a block along each loop."""
         return {n: t * self.points[n] for n, t in self.threads.items()}
 
     @property
     def blocks(self) -> int:
-        return prod(-(-i.extent // self.box[i.name]) for i in self.nest.loops)
+        box = self.box
+        return prod(-(-i.extent // box[i.name]) for i in self.nest.loops)
 
 
 def block_cycles(t: Tile, threads: int) -> float:
@@ -92,23 +99,16 @@ def block_cycles(t: Tile, threads: int) -> float:
     return max(busy, (steps * (issued + LATENCY) + exchange + BEGIN) * -(-each // (RESIDENT // warps)))
 
 
-def lanes_of(t: Tile) -> list[dict[str, int]]:
-    """How far each thread of a warp is from the block's first element, along each loop and the shared sum."""
-    found = []
-    for lane in range(min(WARP, t.block)):
-        at, rest = {}, lane
-        rest, at[t.team[0]] = divmod(rest, t.team[1])
-        for n in reversed(t.order):
-            rest, k = divmod(rest, t.threads[n])
-            at[n] = k * t.points[n]
-        found.append(at)
-    return found
+def lanes_of(t: Tile) -> Lanes:
+    """The threads of a warp: first those that share a sum, then along each loop."""
+    along = ((t.team[0], t.team[1], 1), *((n, t.threads[n], t.points[n]) for n in reversed(t.order)))
+    return Lanes(tuple((n, threads, apart) for n, threads, apart in along if threads > 1), min(WARP, t.block))
 
 
-def lines(address: Index, lanes: list[dict[str, int]]) -> int:
+def lines(address: Index, lanes: Lanes) -> int:
     """Lines of 32 elements that the lanes touch."""
-    moving = [(a, c) for a, c in address.terms if isinstance(a, str)]
-    return len({sum(c * lane.get(a, 0) for a, c in moving) // WARP for lane in lanes})
+    moving = {a: c for a, c in address.terms if isinstance(a, str)}
+    return len({place // WARP for place in lanes.places(moving)})
 
 
 def distinct(address: Index, written: Mapping[str, int]) -> int:
