@@ -71,13 +71,15 @@ class Known(Protocol):
     def remember(self, choices: Sequence[Choice]) -> None: ...
 
 
-def search(program: Program, settings: Settings, cost: Cost, schedule: Schedule, known: Known | None = None) -> Outcome:
-    """Search every distinct subprogram once and choose a candidate for each; what is `known` is not searched.
+def search(
+    program: Program, settings: Settings, cost: Cost, schedule: Schedule, known: Known | None = None, *, proven: bool = True
+) -> Outcome:  # fmt: skip
+    """Search every distinct subprogram once and choose a candidate for each; what is `known` is not searched. What will not run need not be `proven`.
 
     Ctrl-C ends exploring: what was found until then is used, and what remains is taken as the model has it. A second one raises.
     """
     with deferred_interrupts() as interrupts, crew(settings.workers, settings.scheduler) as others, collection_on_demand():
-        return _Search(program, settings, cost, schedule, interrupts, known, others).outcome()
+        return _Search(program, settings, cost, schedule, interrupts, known, others, proven=proven).outcome()
 
 
 @dataclass
@@ -91,6 +93,7 @@ class _Search:
     interrupts: Interrupts
     known: Known | None = None
     crew: Crew | None = None
+    proven: bool = True
     spaces: dict[str, Space] = field(default_factory=dict)
 
     def outcome(self) -> Outcome:
@@ -113,8 +116,9 @@ class _Search:
         outcome = Outcome(self.program, results, states, notes=notes, interrupted=self.interrupts.requested)
         if self.settings.derive and "join" in (self.settings.rules or explored(self.settings.backend)):
             outcome = self.bundled(outcome, end, searching=len(recalled) < len(expressions))
-        with stage("proving"):
-            outcome = keep_proven(outcome, self.settings, late=self.proofs_end(), hurry=lambda: self.schedule.hurry("prove the subprograms"))
+        if self.proven:
+            with stage("proving"):
+                outcome = keep_proven(outcome, self.settings, late=self.proofs_end(), hurry=lambda: self.schedule.hurry("prove the subprograms"))
         outcome = keep_strict(outcome) if self.settings.strict_nan else outcome
         return replace(outcome, seconds=time.monotonic() - begin)
 

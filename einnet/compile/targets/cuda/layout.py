@@ -32,7 +32,8 @@ def in_order(program: Program, settings: Settings, cost: Cost, wanted: bool) -> 
 
 
 def seconds(program: Program, settings: Settings, cost: Cost) -> float:
-    """What the best program that a search in a share of the budget finds is predicted to take; infinite where nothing is found."""
+    """What the best program that a search in a share of the budget finds is predicted to take; infinite where nothing is found. It is not run."""
     brief = replace(settings, time_budget=ORDER_SHARE * settings.time_budget, progress=None)
-    found = search(program, brief, cost, Schedule(0.0, brief.time_budget, clock=CountedClock())) if program.nodes else None
+    schedule = Schedule(0.0, brief.time_budget, clock=CountedClock())
+    found = search(program, brief, cost, schedule, proven=False) if program.nodes else None
     return sum(cost.estimates(found.plan().kernels)) if found else inf
