@@ -5,7 +5,8 @@
 Each model is searched in both arithmetics, each row in a process of its own; the same search gives the same row. `measured_us` is what the
 program that an earlier search found took on the card: another program, measured; it is there to be compared, and null where nothing was.
 A row that is there already by the same settings is left out unless `--fresh`. Where NVRTC is, a row says for which architectures it compiles all
-texts of the program. Beside the JSON stands a table that itemises every row.
+texts of the program; with `--host` also by how much it differs from ONNX Runtime where the host driver executes it. Beside the JSON stands a table
+that itemises every row.
 """
 
 from __future__ import annotations
@@ -16,19 +17,26 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import rows as by_row
 from benchmarks.contest.results import text, write_whole
 from benchmarks.models import build
 from benchmarks.rows import Row
 
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from einnet.runtime.cuda.program import CudaProgram
+
 MODELS = ("infogan", "dcgan", "fsrcnn", "gcn", "resnet18", "csrnet", "longformer")
 MATHS = ("fp32", "tf32")
 ARCHITECTURES = ("sm_90", "sm_100")
+SEED = 1
+"""Of the inputs that the host driver gets."""
 
 
-def predict(name: str, batch: int, math: str, seconds: float, depth: int) -> Row:
+def predict(name: str, batch: int, math: str, seconds: float, depth: int, host: bool = False) -> Row:
     """One row, in this process."""
     from einnet.compile.targets.cuda.cuda_report import step_reports
     from einnet.compile.targets.cuda.layout import in_order
@@ -41,7 +49,8 @@ def predict(name: str, batch: int, math: str, seconds: float, depth: int) -> Row
     settings = Settings(backend="cuda", allow="precision", time_budget=seconds, max_depth=depth)
     known = shipped(math)
     cost = CudaCost(known)
-    program, last = in_order(load(build(name, batch)), settings, cost, cost.channels_last)
+    model = build(name, batch)
+    program, last = in_order(load(model), settings, cost, cost.channels_last)
     made, cost = searched(program, settings, known)
     steps = [
         {"kernel": s.kernel, "us": round((s.predicted_ms or 0.0) * 1e3, 2), "from": "law" if s.estimated else "record"}
@@ -52,6 +61,7 @@ def predict(name: str, batch: int, math: str, seconds: float, depth: int) -> Row
         "model": name, "batch": batch, "math": math, "predicted_us": total, "measured_us": measured(name, batch, math), "steps": steps,
         "settings": {"time_budget": seconds, "max_depth": depth}, "states": made.outcome.states, "channels_last": last,
         "compiled_for": compiled_for(made.program.texts),
+        "host_max_rel": on_host(model, made.program, settings.tolerance) if host else None,
     }  # fmt: skip
 
 
@@ -64,6 +74,20 @@ def compiled_for(texts: Mapping[str, str]) -> list[str]:
     return [a for a in ARCHITECTURES if all(isinstance(code, bytes) for _, code in nvrtc.compiled_or_refused(texts, a))]
 
 
+def on_host(model: ModelProto, program: CudaProgram, tolerance: float) -> float:
+    """The largest error of the program as the host driver executes it, beside ONNX Runtime. Raises ArithmeticError where that is too large."""
+    from benchmarks.contest.machine import random_inputs
+    from einnet.evidence.comparison.verify import compare_outputs
+    from einnet.runtime.cuda.host import Host
+    from einnet.runtime.ort import Session
+
+    inputs = random_inputs(model, SEED)
+    compared = compare_outputs(Host(program)(inputs), Session(model.SerializeToString(), 1)(inputs), tolerance)
+    if not compared.passed:
+        raise ArithmeticError(f"the host driver's result differs by {compared.max_rel:.1e}")
+    return float(f"{compared.max_rel:.1e}")
+
+
 def measured(name: str, batch: int, math: str) -> float | None:
     """Microseconds of a replay of the derived program that was measured; None where none was."""
     from benchmarks.card.record import read as recorded
@@ -74,19 +98,22 @@ def measured(name: str, batch: int, math: str) -> float | None:
 
 def apart(name: str, batch: int, math: str, options: argparse.Namespace) -> Row:
     """One row in a process of its own."""
-    return by_row.apart("benchmarks.card.predicted", [name, batch, math, options.time_budget, options.max_depth], f"{name}, {math}")
+    given = [name, batch, math, options.time_budget, options.max_depth, options.host]
+    return by_row.apart("benchmarks.card.predicted", given, f"{name}, {math}")
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Totals, then each row itemised: equal kernels once, with how often they run."""
+    """Totals, with the largest error on the host, then each row itemised: equal kernels once, with how often they run."""
     lines = ["Predicted by recorded times and laws of an H100: no program of this table ran on a card. What was measured is an earlier program.", ""]
-    heads = ("model", "batch", "arithmetic", "predicted µs", "kernels", "by law", "compiled for", "measured µs of an earlier program")
+    heads = ("model", "batch", "arithmetic", "predicted µs", "kernels", "by law", "compiled for", "on the host", "measured µs of an earlier program")
     lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for r in rows:
         by_law = sum(s["from"] == "law" for s in r["steps"])
         us = "–" if r["measured_us"] is None else f"{r['measured_us']:.4g}"
         known = ", ".join(r.get("compiled_for") or ()) or "–"
-        lines.append(f"| {r['model']} | {r['batch']} | {r['math']} | {r['predicted_us']:.4g} | {len(r['steps'])} | {by_law} | {known} | {us} |")
+        error = "–" if r.get("host_max_rel") is None else f"{r['host_max_rel']:.0e}"
+        cells = (r["model"], r["batch"], r["math"], f"{r['predicted_us']:.4g}", len(r["steps"]), by_law, known, error, us)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     for r in rows:
         lines += ["", f"## {r['model']}, batch {r['batch']}, {r['math']}", "", "| times | µs each | from | kernel |", "|---|---|---|---|"]
         for (kernel, us, source), count in Counter((s["kernel"], s["us"], s["from"]) for s in r["steps"]).items():
@@ -116,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Predict what is missing, write, print the totals."""
     parser = by_row.parser("benchmarks.card.predicted", __doc__, MODELS, 8.0, "cuda-predicted.json")
     parser.add_argument("--math", nargs="+", choices=MATHS, default=list(MATHS), help="arithmetics of products (default: both)")
+    parser.add_argument("--host", action="store_true", help="execute each program by the host driver, too")
     parser.add_argument("--batch", nargs="+", type=int, default=[1], help="batch sizes (default: 1)")
     options = by_row.asked(parser, arguments, MODELS)
     if options.one:
