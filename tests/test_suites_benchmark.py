@@ -227,7 +227,8 @@ def test_reasons_are_told_by_how_many_problems_they_concern() -> None:
     told = table.stays([one, other])
     assert told["aten.lstm.input (no ONNX)"] == 2 and told["aten.rand.default (it draws random numbers)"] == 1
     assert told["a break of the graph: Unsupported call of line N"] == 2, "each problem counts once"
-    assert told["a part: "] == 1
+    assert told["a part: "] == 1 and table.NOTHING not in told
+    assert table.stays([row("c", parts=[])]) == {table.NOTHING: 1}
 
 
 def test_a_problem_of_kernelbench_is_read(tmp_path: Path) -> None:

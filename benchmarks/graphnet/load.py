@@ -38,8 +38,8 @@ def load(task: Task) -> Problem:
     """The graph with its parameters and buffers as those of a module, its other arguments as inputs. Raises Unusable."""
     import torch
 
-    if task.largest is not None:
-        raise Unusable("a captured graph has its sizes in its code: they cannot be capped")
+    if task.largest is not None or task.fit:
+        raise Unusable("a captured graph has its sizes in its code: they cannot be capped, nor fitted")
     text = on_processor((task.path / "model.py").read_text())
     namespace: dict[str, Any] = {}
     try:

@@ -9,22 +9,26 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import pkgutil
 import sys
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+
+import einnet
 
 NEEDED = (
     "onnxruntime", "onnxscript", "torch._inductor.compile_fx", "torch.onnx._internal.exporter._registration", "torch.testing", "tvm",
-    "einnet.api.optimize", "einnet.api.torch", "einnet.compile.pipeline", "einnet.compile.targets.stored", "einnet.evidence.pages.verdict",
     "benchmarks.suites.worker", "benchmarks.graphnet.load", "benchmarks.kernelbench.load",
 )  # fmt: skip
 
 
 def prepare() -> None:
-    """Import what problems need, and warm what every one of them asks for."""
-    for name in NEEDED:
-        importlib.import_module(name)
+    """Import what problems need, all of einnet too (so that a tree that changes meanwhile changes nothing), and warm what every one asks for."""
+    for name in (*NEEDED, *(found.name for found in pkgutil.walk_packages(einnet.__path__, "einnet.") if not found.name.endswith("__main__"))):
+        with suppress(ImportError):  # of another extra
+            importlib.import_module(name)
     importlib.import_module("einnet.api.torch.partition").decompositions()
 
 

@@ -107,7 +107,11 @@ def reasons(row: Row) -> Iterator[str]:
             yield from note.removeprefix(OPERATORS).split("; ")
     yield from (f"a part: {plain(part['why'])}" for part in engine.get("parts", ()) if part["runs"] == "eager")
     yield from (f"a break of the graph: {plain(text)}" for text in engine.get("breaks", ()))
+    if engine.get("right") and not engine.get("parts"):
+        yield NOTHING
 
+
+NOTHING = "all of it: torch hands over no graph that computes with float32 (modules of recurrent layers are not traced)"
 
 OPERATORS = "einnet: operators that stay in eager mode: "
 
