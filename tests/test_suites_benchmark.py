@@ -83,8 +83,9 @@ def test_scores_that_know_of_errors() -> None:
 def test_the_table_says_what_is_capped_and_what_was_left_out() -> None:
     capped = {**row("a"), "asked": {"largest": 16, "fit": False}}
     skipped = {**capped, "name": "b", "status": "skipped", "why": "eager mode takes 30 s", "engines": {}}
-    text = table.table("kernelbench", [capped, skipped], "a processor")
+    text = table.table("kernelbench", [capped, skipped], "a processor", 250)
     assert "Sizes are capped at 16: these are not the suite's problems" in text
+    assert text.startswith("kernelbench: 2 of 250 problems on a processor")
     assert "| b | eager mode takes 30 s |" in text
     assert "| einnet | 1 | 1 | 0 | 0 | 0 |" in text
     assert "fast_1 100%" in text
@@ -277,7 +278,7 @@ def test_a_committed_table_is_made_of_its_rows(name: str) -> None:
     if not path.exists():
         pytest.skip("it was not measured yet")
     data = json.loads(path.read_text(encoding="utf-8"))
-    assert path.with_suffix(".md").read_text(encoding="utf-8") == table.table(name, data["problems"], data["machine"]["cpu"]) + "\n"
+    assert path.with_suffix(".md").read_text(encoding="utf-8") == table.table(name, data["problems"], data["machine"]["cpu"], data["of"]) + "\n"
 
 
 @pytest.mark.slow

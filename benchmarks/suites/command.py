@@ -67,9 +67,9 @@ def main(name: str, text: str | None, arguments: Sequence[str] | None = None) ->
     for done, row in ran({problem: known[problem] for problem in chosen}, orders, limits, rows, time.monotonic() + options.seconds_left):
         rows[row["name"]] = row
         print(f"{done}/{len(chosen)} {line(row)}", flush=True)
-        write(options.output, name, [rows[p] for p in known if p in rows], limits)
+        write(options.output, name, [rows[p] for p in known if p in rows], limits, len(known))
     there = [rows[p] for p in chosen if p in rows]
-    print(table(name, there, description().cpu))
+    print(table(name, there, description().cpu, len(known)))
     return 1 if any(kind(row, engine) == "accuracy" for row in there for engine in OURS if engine in row["engines"]) else 0
 
 
@@ -110,10 +110,10 @@ def line(row: Row) -> str:
     return f"{row['name']}: " + ", ".join(f"{engine} {kind(row, engine)}" for engine in row["engines"]) + (f"  {ms}" if ms else "")
 
 
-def write(path: Path, name: str, rows: Sequence[Row], limits: dict[str, float]) -> None:
+def write(path: Path, name: str, rows: Sequence[Row], limits: dict[str, float], total: int) -> None:
     """The rows so far, and their table beside them, whole or not at all."""
-    data = {"suite": name, "machine": as_json(description()), "limits": limits, "problems": list(rows)}
-    for file, text in ((path, json.dumps(data, indent=1)), (path.with_suffix(".md"), table(name, rows, description().cpu))):
+    data = {"suite": name, "machine": as_json(description()), "limits": limits, "of": total, "problems": list(rows)}
+    for file, text in ((path, json.dumps(data, indent=1)), (path.with_suffix(".md"), table(name, rows, description().cpu, total))):
         draft = file.with_name(f".{file.name}.draft")
         draft.write_text(text + "\n", encoding="utf-8")
         draft.replace(file)

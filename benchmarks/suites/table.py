@@ -13,9 +13,9 @@ from benchmarks.suites.sizes import LIMITS
 KINDS = {"right": "right", "eager": "right, in eager mode", "accuracy": "wrong", "failure": "failed"}
 
 
-def table(name: str, rows: Sequence[Row], machine: str) -> str:
-    """The table in Markdown."""
-    lines = [f"{name}: {len(rows)} problems on {machine}", *sized(rows), "", *counts(rows)]
+def table(name: str, rows: Sequence[Row], machine: str, total: int) -> str:
+    """The table in Markdown of some of the suite's `total` problems."""
+    lines = [f"{name}: {len(rows)} of {total} problems on {machine}", *sized(rows), "", *counts(rows)]
     timed = [row for row in usable(rows) if row.get("ms")]
     if timed:
         lines += ["", *loads(timed), *scores(name, timed)]
