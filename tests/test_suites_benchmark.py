@@ -65,6 +65,8 @@ def row(name: str, right: bool = True, runs: str = "einnet", ms: tuple[float, fl
 def test_kinds_and_fast_p() -> None:
     rows = [row("a"), row("b", runs="eager", ms=(1.0, 1.0)), row("c", right=False), row("d", error="it broke")]
     assert [scores.kind(r, "einnet") for r in rows] == ["right", "eager", "accuracy", "failure"]
+    slow = {**row("e"), "status": "ended", "why": "more than 9 s in einnet", "engines": {}}
+    assert scores.kind(slow, "einnet") == "ended" and scores.kind({**slow, "why": "exit code 1 in einnet"}, "einnet") == "failure"
     assert [scores.fast(rows, "einnet", "eager", p) for p in (0.0, 1.0, 1.5, 2.0)] == [0.5, 0.25, 0.25, 0.0]
 
 
@@ -87,7 +89,7 @@ def test_the_table_says_what_is_capped_and_what_was_left_out() -> None:
     assert "Sizes are capped at 16: these are not the suite's problems" in text
     assert text.startswith("kernelbench: 2 of 250 problems on a processor")
     assert "| b | eager mode takes 30 s |" in text
-    assert "| einnet | 1 | 1 | 0 | 0 | 0 |" in text
+    assert "| einnet | 1 | 1 | 0 | 0 | 0 | 0 |" in text
     assert "fast_1 100%" in text
 
 

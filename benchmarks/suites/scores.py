@@ -27,8 +27,10 @@ def usable(rows: Sequence[Row]) -> list[Row]:
 
 
 def kind(row: Row, engine: str) -> str:
-    """What became of a problem in an engine: right, in eager mode, wrong, or a failure."""
+    """What became of a problem in an engine: right, in eager mode, wrong, a failure, or ended by a limit of time or memory."""
     found = row["engines"].get(engine)
+    if found is None and row["status"] == "ended" and row["why"].startswith("more than"):
+        return "ended"
     if found is None or "error" in found:
         return "failure"
     if not found["right"]:

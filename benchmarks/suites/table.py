@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.suites.scores import FAST, OURS, PROGRAMS, Row, fast, kind, mean, scored, speedup, usable
 from benchmarks.suites.sizes import LIMITS
 
-KINDS = {"right": "right", "eager": "right, in eager mode", "accuracy": "wrong", "failure": "failed"}
+KINDS = {"right": "right", "eager": "right, in eager mode", "accuracy": "wrong", "failure": "failed", "ended": "ended by a limit"}
 
 
 def table(name: str, rows: Sequence[Row], machine: str, total: int) -> str:
@@ -25,10 +25,7 @@ def table(name: str, rows: Sequence[Row], machine: str, total: int) -> str:
     left = [row for row in rows if row["status"] != "done"]
     if left:
         lines += ["", "| not run, or not to its end | why |", "|---|---|", *(f"| {row['name']} | {row['why']} |" for row in left)]
-    done = [row for row in rows if row["status"] == "done"]
-    if done:
-        lines += ["", *problems(done)]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *problems([row for row in rows if row["status"] == "done"])])
 
 
 def sized(rows: Sequence[Row]) -> Iterator[str]:
