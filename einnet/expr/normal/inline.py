@@ -253,10 +253,27 @@ def _product(left: list[Term], right: list[Term], box: Box) -> list[Term]:
     for a in left:
         taken = {*box, *(i.name for i in a.sums)}
         for b in right:
-            c = apart(b, taken)
-            both = Term(a.coefficient * c.coefficient, a.sums + c.sums, a.conds + c.conds, a.divisors + c.divisors, a.factors + c.factors)
-            result += _merged(both, box) if a.factors and c.factors else [both]
+            one, other = _beside(a, c := apart(b, taken), box), _beside(c, a, box)
+            both = Term(
+                one.coefficient * other.coefficient, one.sums + other.sums, one.conds + other.conds, one.divisors + other.divisors,
+                one.factors + other.factors,
+            )  # fmt: skip
+            result += _merged(both, box) if one.factors and other.factors else [both]
     return result
+
+
+def _beside(term: Term, other: Term, box: Box) -> Term:
+    """The term in a product with another: where that need not be a number, the product has no value where the term's conditions do not hold, too.
+
+    Then they stay in a factor of their own.
+    """
+    if not (term.conds or term.divisors) or not partial(other.factors):
+        return term
+    ranges = term.ranges(box)
+    conds = tuple(c for c in term.conds if c.equal or bounds(c.index, ranges)[0] < 0)
+    if {*conds, *term.divisors} <= {*other.conds, *other.divisors}:
+        return replace(term, conds=conds)
+    return Term(term.coefficient, term.sums, factors=(product_body(replace(term, conds=conds)),))
 
 
 def _merged(term: Term, box: Box) -> list[Term]:
