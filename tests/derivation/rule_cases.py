@@ -793,6 +793,8 @@ CASES: dict[str, Cases] = {
             ),
         ),
         (
+            ("L[a<33] max[b<35] select(b-a>=0, S[a,b], -inf)+log(S[a,b])", "no row needs less"),
+            ("L[a<33] Σ[b<35] select(b-a>=0, S[a,b], 0)*select(b-3>=0, 1/S[a,b], 0)", "no row needs less"),
             ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "no row needs less"),
             ("L[m<8,c<5] Σ[k<8] {L[m<8,k<8] exp(Y[m,k] + select(m-k>=0, 0, -1))}[m,k]*D[k,c]", "no row needs less"),
             ("L[m<8] min[k<8] select(m-k>=0, Y[m,k], inf)", "no row needs less"),

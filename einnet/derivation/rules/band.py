@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -35,7 +35,7 @@ from einnet.expr.nodes import (
     substitute_body,
     used_names,
 )  # fmt: skip
-from einnet.expr.normal.totals import total
+from einnet.expr.normal.totals import BROKEN, state, total
 from einnet.expr.notation.printing import print_index
 
 
@@ -115,8 +115,8 @@ def needed(body: Body, value: Number, name: str, ranges: dict[str, Range]) -> tu
             return (*conds, *needed(then, value, name, ranges))
         case Read(Scope() as s, index, fill) if fill == value or all(in_range(ix, own, ranges) for ix, own in zip(index, s.box)):
             return _needed_inside(s, index, value, name)
-        case Mul(args) if value == 0 and all(total(a) or needed(a, 0, name, ranges) for a in args):
-            return tuple(c for a in args for c in needed(a, value, name, ranges))
+        case Mul(args) if value == 0:
+            return _together([(total(a), needed(a, value, name, ranges)) for a in args])
         case Div(num, den) if value == 0 and name not in used_names(den):
             return needed(num, value, name, ranges)
         case Call("exp", (arg,)) if value == 0:
@@ -124,8 +124,16 @@ def needed(body: Body, value: Number, name: str, ranges: dict[str, Range]) -> tu
         case Call(function, (arg,)) if value == 0 and function in KEEPS_ZERO:
             return needed(arg, value, name, ranges)
         case Add(args) if value == -INF:
-            return tuple(c for a in args for c in needed(a, value, name, ranges))
+            return _together([(state(a) != BROKEN, needed(a, value, name, ranges)) for a in args])
     return ()
+
+
+def _together(parts: Sequence[tuple[bool, tuple[Cond, ...]]]) -> tuple[Cond, ...]:
+    """The conditions of factors or summands; where some may have no value, only those without which none of these is anything but neutral."""
+    loose = [conds for has_value, conds in parts if not has_value]
+    if not loose:
+        return tuple(c for _, conds in parts for c in conds)
+    return tuple(c for c in loose[0] if all(c in conds for conds in loose))
 
 
 def _needed_inside(s: Scope, index: tuple[Index, ...], value: Number, name: str) -> tuple[Cond, ...]:
