@@ -7,9 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from einnet.expr.index import var
-from einnet.expr.nodes import INF, Add, Body, Call, Const, Div, Iter, Mul, Number, Read, Scope, Select, Val, children, fresh, indices, used_names
+from einnet.expr.nodes import INF, Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, Val, children, fresh, indices, used_names
 from einnet.expr.normal.terms import Term
-from einnet.expr.normal.totals import total
 from einnet.expr.values.rationals import folded
 
 ONE = Const(Fraction(1))
@@ -57,15 +56,6 @@ def joint(body: Body) -> bool:
     if isinstance(body, Read):
         return isinstance(body.base, Scope) and any(len(ix.terms) > 1 for ix in body.index)
     return any(map(joint, children(body)))
-
-
-def masked(body: Add, zero: Number) -> Select | None:
-    """x + (c ? y : -inf) is c ? x + y : -inf, where x and y are finite; None where there is no such mask."""
-    for n, a in enumerate(body.args):
-        rest = (*body.args[:n], *body.args[n + 1 :])
-        if isinstance(a, Select) and a.other == Const(zero) and all(map(total, (*rest, a.then))):
-            return Select(a.conds, Add((*rest, a.then)), a.other)
-    return None
 
 
 def mask(term: Term) -> Select | None:

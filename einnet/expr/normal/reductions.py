@@ -6,15 +6,14 @@ from dataclasses import replace
 from fractions import Fraction
 
 from einnet.expr import sets
-from einnet.expr.nodes import Add, Body, Call, Cond, Const, Read, Scope, Select, Tensor, indices, neutral, rename_apart, substitute_body
-from einnet.expr.normal.factors import masked
+from einnet.expr.nodes import Body, Call, Cond, Const, Read, Scope, Select, Tensor, indices, neutral, rename_apart, substitute_body
 from einnet.expr.normal.piecewise import NONDECREASING, Forms, Piecewise, Sum
 from einnet.expr.normal.terms import Term, box_conditions, divisor_condition, split_conditions
 from einnet.expr.normal.totals import total
 
 
 def merged(scope: Scope, body: Body, bends: bool) -> Term:
-    """The term of a max or min scope with this body, the conditions, masks and reductions of its kind right below it taken in."""
+    """The term of a max or min scope with this body, the conditions and reductions of its kind right below it taken in."""
     term = Term(sums=scope.sums, factors=(body,), absorbing=neutral(scope.reduce))
     following: Term | None = term
     while following is not None:
@@ -23,14 +22,11 @@ def merged(scope: Scope, body: Body, bends: bool) -> Term:
 
 
 def _opened(scope: Scope, term: Term, bends: bool) -> Term | None:
-    """The term with what stands right below it taken in; None where that is neither a condition nor a mask nor such a reduction."""
+    """The term with what stands right below it taken in; None where that is neither a condition nor such a reduction."""
     zero, (body,) = term.absorbing, term.factors
     if isinstance(body, Select) and body.other == Const(zero):
         conds, divisors = split_conditions(body.conds)
         return replace(term, conds=(*term.conds, *conds), divisors=(*term.divisors, *divisors), factors=(body.then,))
-    if isinstance(body, Add):
-        mask = masked(body, zero)
-        return None if mask is None else replace(term, factors=(mask,))
     if not isinstance(body, Read):
         return None
     if isinstance(body.base, Scope) and body.base.reduce == scope.reduce:
