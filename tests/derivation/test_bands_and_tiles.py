@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
 from einnet.derivation.moves.rule import Rewrite
-from einnet.derivation.rules.band import band_of
+from einnet.derivation.rules.band import band_of, needed
 from einnet.derivation.rules.tile import sizes
 from einnet.derivation.rules.triangle import triangle
 from einnet.expr.index import value
-from einnet.expr.nodes import Iter
+from einnet.expr.nodes import Iter, Select
 from einnet.expr.notation.text import parse
 
 ROWS, COLUMNS = 5, 9
@@ -62,3 +64,21 @@ def test_a_triangle_is_cut_in_twice_as_many_blocks_as_long_as_that_leaves_out_mo
     found = [o.parameters for o in triangle(parse(f"{declared}select(m-k>=0, Y[m,k], 0)")) if isinstance(o, Rewrite)]
     assert found == ["m in 2", "m in 4", "m in 8"]
     assert not [o for o in triangle(parse(f"{declared}select(m+60-k>=0, Y[m,k], 0)")) if isinstance(o, Rewrite)]
+
+
+@pytest.mark.parametrize(("body", "neutral", "conds"), [
+    ("select(k-m>=0, Y[m,k], 0)*select(k-2>=0, Y[m,k], 0)", "0", "k-m>=0 & k-2>=0"),
+    ("select(k-m>=0, Y[m,k], 0)*select(k-2>=0, 1/Y[m,k], 0)", "0", "k-2>=0"),
+    ("select(k-m>=0 & k-2>=0, 1/Y[m,k], 0)*select(k-m>=0, log(Y[m,k]), 0)", "0", "k-m>=0"),
+    ("select(k-m>=0, 1/Y[m,k], 0)*select(k-2>=0, log(Y[m,k]), 0)", "0", ""),
+    ("select(k-m>=0, Y[m,k], 0)*log(Y[m,k])", "0", ""),
+    ("select(k-m>=0, Y[m,k], -inf) + select(k-2>=0, Y[m,k], -inf)", "-inf", "k-m>=0 & k-2>=0"),
+    ("select(k-m>=0, 1/Y[m,k], -inf) + Y[m,k]", "-inf", "k-m>=0"),
+    ("select(k-m>=0, Y[m,k], -inf) + 1/Y[m,k]", "-inf", ""),
+])  # fmt: skip
+def test_a_body_is_neutral_where_a_condition_fails(body: str, neutral: str, conds: str) -> None:
+    """Whatever has no value stands under each of them."""
+    head = f"Y : f32[{ROWS},{COLUMNS}]\nL[m<{ROWS},k<{COLUMNS}] "
+    scope, asked = parse(head + body), parse(f"{head}select({conds}, Y[m,k], {neutral})").body if conds else None
+    value = float("-inf") if neutral == "-inf" else Fraction(0)
+    assert needed(scope.body, value, "k", scope.ranges) == (asked.conds if isinstance(asked, Select) else ())
