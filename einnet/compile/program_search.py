@@ -202,6 +202,7 @@ class _Search:
             turns.took(key, clock.now() - begin, not chosen[key].hurried)
             if not chosen[key].hurried:
                 self.remember(chosen[key])
+        self.spaces.clear()
 
     def savings(self, expressions: Mapping[str, Scope], seconds: Mapping[str, float], uses: Mapping[str, int]) -> Mapping[str, float]:
         """What could be saved of the seconds of equal subprograms: all, where the cost does not tell what the machine can do at best, and where the
@@ -291,7 +292,7 @@ class _Search:
         space = self.spaces.pop(expression.key, None) or Space(chosen, report, sights=sights)
         with stage("searching"):
             forms, statistics = deepen(expression, chosen, report, space)
-        if statistics.stopped == "states" and sum(s.statistics.states for s in self.spaces.values()) + statistics.states <= RESUMED_STATES:
+        if statistics.stopped in ("states", "time") and sum(s.statistics.states for s in self.spaces.values()) + statistics.states <= RESUMED_STATES:
             self.spaces[expression.key] = space
         return forms, statistics
 

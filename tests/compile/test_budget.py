@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from math import inf
@@ -29,9 +30,10 @@ from einnet.runtime.ort import Session
 from einnet.search import candidates, space
 from einnet.search.candidates import choose
 from einnet.search.forms import plain
+from einnet.search.groups import Member
 from einnet.search.outcome import Outcome
 from einnet.search.settings import Settings
-from einnet.search.space import Options, Space
+from einnet.search.space import Options, Space, deepen
 from tests.models import random_inputs, tiny
 
 CONV = parse("A : f32[57,43,5]\nK : weight f32[3,3,5,8]\nL[h<57,w<43,f<8] Σ[c<5,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]")
@@ -142,6 +144,32 @@ def test_what_cannot_run_as_the_model_has_it_is_explored_too() -> None:
     outcome = search(program, Settings(max_depth=1, time_budget=20.0), cost, Schedule(time.monotonic(), 20.0))
     assert {r.choice.depth for r in outcome.results} == {1}
     assert any(r.choice.best.cost < inf for r in outcome.results)
+
+
+@pytest.mark.parametrize("ended", [0.3, 0.6, 0.9])
+def test_a_search_that_time_has_ended_goes_on_from_there(monkeypatch: pytest.MonkeyPatch, ended: float) -> None:
+    """Each look at the clock takes a second: the second turn repeats nothing of the first, and finds what one turn without an end finds."""
+    seconds = itertools.count()
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
+    wanted, _ = deepen(CONV, Options(max_depth=2, deadline=1e9))
+    until, seconds = ended * next(seconds), itertools.count()
+    expanded: list[str] = []
+    expand = Space._expand
+
+    def counted(self: Space, root: object, group: object, member: Member) -> None:
+        expanded.append(member.scope.key)
+        expand(self, root, group, member)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Space, "_expand", counted)
+    turns = pipeline._Search(Mock(), Settings(), Mock(), Schedule(0.0, 60.0), Mock())
+    first, statistics = turns.deepened(CONV, Options(max_depth=2, deadline=until), lambda found: None)
+    before = len(expanded)
+    assert statistics.stopped == "time" and first
+    found, statistics = turns.deepened(CONV, Options(max_depth=2), lambda found: None)
+    assert not statistics.stopped and len(expanded) > before > 0
+    assert len(set(expanded)) == len(expanded)
+    assert {f.key for f in found} == {f.key for f in wanted}
+    assert not turns.spaces, "what is complete is not kept"
 
 
 class Hand:
