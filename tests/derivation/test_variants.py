@@ -97,6 +97,16 @@ def test_the_cost_is_linear_in_the_length(name: str) -> None:
     assert 8 * long < 2 * points(variant(name, 960))
 
 
+def test_chunks_are_as_long_at_every_length() -> None:
+    """What is stored between chunks counts: of a state of 64 x 64 they are not as short as points alone would have them, which is 4."""
+    found = []
+    for length in (256, 4096):
+        text = f"Q : f32[{length},64]\nK : f32[{length},64]\nV : f32[{length},64]\n"
+        scope = parse(f"{text}L[t<{length},n<64] Σ[s<{length},k<64] select(t-s>=0, Q[t,k]*K[s,k]*V[s,n], 0)")
+        found.append({r.parameters for r in chunk(normalise(scope)[0]) if isinstance(r, Rewrite)})
+    assert found[0] == found[1] == {"t=32*i+a", "t=64*i+a"}
+
+
 @pytest.mark.parametrize(("body", "why"), [
     ("select(t-s+2>=0, exp(-0.1*val(t-s))*K[h,s,k]*V[h,s,n], 0)", "cheaper in chunks"),
     ("select(t-s>=0 & s-t+9>=0, K[h,s,k]*V[h,s,n], 0)", "more is asked of s"),
