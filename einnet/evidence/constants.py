@@ -90,7 +90,7 @@ def differs(expression: Scope, held: Array, weights: Mapping[str, Array], known:
     if strange is not None or not is_weight(expression):
         return f"is computed of {strange}, which is no weight of the model"
     value = evaluate(expression, values).reshape(-1)
-    if held.dtype != np.float32 or held.size != value.size:
+    if held.dtype not in (np.float32, np.int8, np.uint8) or held.size != value.size:
         return f"has {held.size} values of {held.dtype}, its expression {value.size}"
     same = near(held, value)
     if not same.all():
@@ -100,7 +100,9 @@ def differs(expression: Scope, held: Array, weights: Mapping[str, Array], known:
 
 
 def near(held: Array, value: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Where what is held in single precision is a value in double precision, rounded."""
+    """Where what is held in single precision is a value in double precision, rounded; bytes are the values themselves."""
+    if held.dtype.kind in "iu":
+        return np.asarray(held == value)
     with np.errstate(all="ignore"):
         exact = held.astype(np.float64)
         close = np.abs(exact - value) <= HALF * np.spacing(np.maximum(np.abs(held), np.abs(value).astype(np.float32))).astype(np.float64)

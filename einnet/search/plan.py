@@ -10,7 +10,8 @@ import numpy as np
 
 from einnet.expr.nodes import Scope, Tensor, tensors
 from einnet.expr.values.evaluate import evaluate
-from einnet.graph.dtypes import dtype_name
+from einnet.expr.whole import BYTES
+from einnet.graph.dtypes import NUMPY, dtype_name
 from einnet.graph.program import Opaque, Program
 from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.build import Build
@@ -115,7 +116,9 @@ class Assembly:
             if name in self.temporaries:
                 buffers.append(self.temporaries[name])
             elif name in self.constants:
-                buffers.append(Buffer(name, self.constants[name].size, "f32", "constant"))
+                kind = self.kind(name)
+                self.constants[name] = self.constants[name].astype(NUMPY[kind])
+                buffers.append(Buffer(name, self.constants[name].size, kind, "constant"))
             elif name in self.program.weights and name not in results and name not in inputs:
                 value = np.asarray(self.program.weights[name])
                 self.constants[name] = np.ascontiguousarray(value).reshape(-1)
@@ -128,6 +131,12 @@ class Assembly:
         outputs = tuple((onnx_name, dense_view(tensor, self._shape(tensor))) for onnx_name, tensor in self.program.outputs)
         given = tuple((self.program.names.get(t.name, t.name), dense_view(t.name, t.shape)) for t in self.program.inputs)
         return Plan(tuple(buffers), tuple(self.kernels), given, outputs, self.constants, self.expressions)
+
+    def kind(self, name: str) -> str:
+        """The element type of a constant that is computed: bytes where all kernels that read it multiply bytes, and it has such numbers."""
+        kinds = {kind for k in self.kernels for view, kind in k.elements if view.buffer == name}
+        kind = kinds.pop() if len(kinds) == 1 else "f32"
+        return kind if kind in BYTES and np.array_equal(self.constants[name], self.constants[name].astype(NUMPY[kind])) else "f32"
 
     def _shape(self, name: str) -> tuple[int, ...]:
         return self.tensors[name].shape if name in self.tensors else np.shape(self.program.weights[name])

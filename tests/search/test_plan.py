@@ -2,8 +2,14 @@
 
 import numpy as np
 
+from einnet.evidence.constants import differs
+from einnet.expr.nodes import Tensor
 from einnet.expr.notation.text import parse
-from einnet.graph.program import Program
+from einnet.graph.program import Node, Program
+from einnet.instantiate.build import Build
+from einnet.instantiate.kernels import Matmul, Plan, dense_view
+from einnet.instantiate.kernels.arithmetics import U8I8
+from einnet.runtime.arena import check_plan
 from einnet.search.plan import Assembly, Evaluated
 
 
@@ -26,3 +32,35 @@ def test_tables_of_one_name_with_other_values_have_places_of_their_own() -> None
     places = [assembly.table("BT", v) for v in (first, second, longer, first.copy(), second.copy())]
     assert places == ["BT_values", "BT_values_", "BT_values__", "BT_values", "BT_values_"]
     assert [assembly.constants[name].tolist() for name in places[:3]] == [[1, 2], [1, 3], [1, 2, 3]]
+
+
+WEIGHTS = np.arange(-12, 12, dtype=np.int8).reshape(4, 6)
+BESIDE = "W : weight i8[4,6]\nL[k<4,n<6] W[k,5-n]"
+
+
+def of_bytes(text: str, a: np.ndarray) -> Plan:
+    """A product of bytes with what is computed of weights, in a plan."""
+    program = Program((Tensor("x", (3, 4), "u8"),), (Node(Tensor("y", (3, 6)), parse("x : u8[3,4]\nL[m<3,n<6] x[m,0]")),), (("y", "y"),), {"W": a})
+    assembly, scope = Assembly(program), parse(text)
+    product = Matmul(dense_view("x", (3, 4)), dense_view("j", (4, 6)), dense_view("out", (3, 6)), arithmetic=U8I8)
+    assembly.add(Build([product], {}, {"j": scope}), {"x": "x", "W": "W"}, "y")
+    return assembly.finish()
+
+
+def test_what_is_computed_of_weights_is_stored_as_bytes_for_products_of_bytes() -> None:
+    """As weights side by side are, where several products have one operand."""
+    (held,) = (plan := of_bytes(BESIDE, WEIGHTS)).constants.values()
+    assert held.dtype == np.int8 and np.array_equal(held.reshape(4, 6), WEIGHTS[:, ::-1])
+    assert [b.dtype for b in plan.buffers if b.role == "constant"] == ["i8"]
+    check_plan(plan)
+    (expression,) = plan.expressions.values()
+    known = {"W": Tensor("W", (4, 6), "i8", True)}
+    assert differs(expression, held, {"W": WEIGHTS}, known, {}) == ""
+    other = held.copy()
+    other[5] += 1
+    assert "at 5" in differs(expression, other, {"W": WEIGHTS}, known, {})
+
+
+def test_what_no_byte_has_stays_a_float() -> None:
+    (held,) = of_bytes(BESIDE.replace("i8[", "f32[").replace("W[k,5-n]", "100*W[k,5-n]"), WEIGHTS.astype(np.float32)).constants.values()
+    assert held.dtype == np.float32 and held.min() == -1200
