@@ -120,6 +120,8 @@ def test_a_run_goes_on_where_it_stopped_and_runs_again_what_has_changed(tmp_path
     assert len(ran) == 7, "another engine adds to what is there"
     assert {tuple(p["engines"]) for p in json.loads(out.read_text())["problems"]} == {("einnet", "programs")}
     assert [p["name"] for p in json.loads(out.read_text())["problems"]] == ["level1/9_some", "level1/10_some"]
+    command.main("kernelbench", "", [*arguments, "--time-budget", "4", "level1/9"])
+    assert ran[7:] == ["level1/9_some"], "prefixes stand where they like"
     with pytest.raises(SystemExit):
         command.main("kernelbench", "", [str(tmp_path / "absent")])
 

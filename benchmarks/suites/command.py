@@ -51,7 +51,7 @@ def parser(name: str, text: str | None) -> argparse.ArgumentParser:
 def main(name: str, text: str | None, arguments: Sequence[str] | None = None) -> int:
     """The command; exit code 1 where a result is wrong."""
     given = parser(name, text)
-    options = given.parse_args(arguments)
+    options = given.parse_intermixed_args(arguments)
     known = suite(name).tasks(options.folder)
     if not known:
         given.error(f"{options.folder} has no problems of {name}: clone the suite's repository, and give its folder")
