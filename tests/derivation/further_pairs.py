@@ -166,7 +166,9 @@ def _masks() -> Iterator[Pair]:
     yield line("select(i>=3,A[i],0)*select(i>=4,1/B[i],0)", "select(i>=4,A[i]/B[i],0)+select(i>=3 & 3-i>=0,A[i]/B[i],0)")
     yield line("{L[i<8] A[i]*A[i]}[i-1]/B[i]", "{L[i<8] A[i]*A[i]/B[i+1]}[i-1]")
     yield SCORES, "L[i<6] Σ[j<7] select(j-i>=0,S[i,j],0)*log(S[i,j])", "L[i<6] Σ[j<7] select(j-i>=0,S[i,j]*log(S[i,j]),0)"
-    yield line("tanh(select(i>=3,A[i],-inf)+select(6-i>=0,B[i],inf))", "tanh(select(i>=3 & 6-i>=0,A[i]+B[i],-inf))")
+    for end in ("-inf", "inf"):
+        yield line("tanh(select(i>=3,A[i],-inf)+select(6-i>=0,B[i],inf))", f"tanh(select(i>=3 & 6-i>=0,A[i]+B[i],{end}))")
+    yield line("0*log(A[i])", "log(A[i])")
     both = "select(i>=3,1/A[i],-inf)+select(6-i>=0,B[i],-inf)"
     yield line(both, "select(i>=3 & 6-i>=0,1/A[i]+B[i],-inf)")
     yield line(f"exp({both})", "select(i>=3 & 6-i>=0,exp(1/A[i]+B[i]),0)")
