@@ -70,7 +70,7 @@ class FarSights(Answered):
     def _ask(self) -> None:
         """Keep the crew busy."""
         while len(self._open) < AHEAD * self._crew.size and (asked := tuple(islice(self._due, AT_ONCE))):
-            future = self._crew.submit(look, question(self.moves, asked))
+            future = self._crew.submit(look, question(self.moves, asked, self.known))
             if future is None:
                 self._due = iter(())
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -23,6 +24,8 @@ from einnet.errors import BackendError, UsageError
 from einnet.expr.notation.text import parse
 from einnet.graph.onnx.importer import load
 from einnet.instantiate.kernels import Kernel
+from einnet.search.ahead.answers import Answer
+from einnet.search.ahead.letters import DIGITS, Known, answer, question
 from einnet.search.ahead.sights import Sights
 from einnet.search.outcome import Outcome
 from einnet.search.remote import solution, solve, task
@@ -176,6 +179,29 @@ def test_a_budget_of_states_ends_a_shared_search_where_it_ends_one_alone(states:
 def test_a_search_whose_workers_die_goes_on_alone(told: Exception | None) -> None:
     crew = Dead(told)
     assert walked(ONE["strides"], executor=crew, size=2) == alone("strides") and crew.asked > 1
+
+
+def test_what_a_search_knows_is_not_told_again() -> None:
+    asked = [(parse(ONE["strides"]), inf)]
+    first = Answer(answer(question(WIDE, asked, Known())))
+    digits = "".join(sorted(key[:DIGITS] for key in first.keys))
+    again = Answer(answer(question(WIDE, asked, Known(digits, digits))))
+    assert len(first.keys) > 10 and not again.keys
+    assert list(first.successors(0)) == list(again.successors(0)) != []
+
+
+def test_a_search_tells_what_it_knows() -> None:
+    """Later questions name the scopes that the search has looked at and the groups that it has started."""
+    told: list[list[str]] = []
+
+    class Noting(Here):
+        def submit(self, work: Callable[[str], str], text: str) -> Future[str]:
+            told.append(json.loads(text)["known"])
+            return super().submit(work, text)
+
+    walked(ONE["strides"], executor=Noting())
+    (looked, started), (more, others) = told[0], told[-1]
+    assert 0 < len(looked) < len(more) and 0 < len(started) < len(others)
 
 
 def test_what_workers_raise_is_raised() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from einnet.derivation.steps import Step
 from einnet.expr.nodes import Scope
 from einnet.instantiate.registry import TABLES
+from einnet.search.ahead.letters import DIGITS, Known
 from einnet.search.ahead.sights import Moves, Sights, Start, Successor
 from einnet.search.bases import Sight
 from einnet.search.encoding import Json, Reader
@@ -57,6 +58,7 @@ class Answered(Sights):
 
     def __init__(self, moves: Moves) -> None:
         super().__init__(moves)
+        self.known = Known()
         self._answers: dict[str, list[Answer]] = {}
 
     def learn(self, answer: Answer) -> None:
@@ -69,9 +71,11 @@ class Answered(Sights):
         self._answers.clear()
 
     def start(self, scope: Scope) -> Start:
+        self.known.started[scope.key[:DIGITS]] = None
         known = (answer.start(scope) for answer in self._answers.get(scope.key, ()))
         return next((start for start in known if start), None) or super().start(scope)
 
     def bases(self, scope: Scope) -> Sequence[Sight]:
+        self.known.looked[scope.key[:DIGITS]] = None
         known = (answer.bases(scope) for answer in self._answers.get(scope.key, ()))
         return next((bases for bases in known if bases), None) or super().bases(scope)

@@ -20,6 +20,22 @@ REMEMBERED = 1 << 12
 """Scopes whose sights a process keeps: what steps lead to reads the same groups again and again."""
 
 
+DIGITS = 8
+"""Of a key, which tell whether a scope is known: two that have them in common cost no more than that one is looked at later."""
+
+
+class Known:
+    """The scopes that a search has looked at, and those whose groups it has started, by the first digits of their keys."""
+
+    def __init__(self, looked: str = "", started: str = "") -> None:
+        self.looked, self.started = (dict.fromkeys(t[n : n + DIGITS] for n in range(0, len(t), DIGITS)) for t in (looked, started))
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """What makes the same again."""
+        return "".join(self.looked), "".join(self.started)
+
+
 def written(moves: Moves) -> dict[str, Json]:
     """What may be done, as plain data: tables by name."""
     given = {f.name: getattr(moves, f.name) for f in fields(moves)}
@@ -33,20 +49,20 @@ def read(given: Mapping[str, Json]) -> dict[str, Any]:
     return {**chosen, "tables": tuple(t for t in TABLES if t.name in chosen["tables"]), "weights": Weights(**chosen["weights"])}
 
 
-def question(moves: Moves, members: Sequence[tuple[Scope, float]]) -> str:
-    """A letter that asks for the successors of scopes within limits, and for how all that these reach can be run."""
+def question(moves: Moves, members: Sequence[tuple[Scope, float]], known: Known) -> str:
+    """A letter that asks for the successors of scopes within limits, and for how all that these reach and that is not known can be run."""
     writer = Writer()
     asked = [[writer.scope(scope), limit] for scope, limit in members]
     names = {f.name for f in fields(Moves)}
     given = {name: value for name, value in written(moves).items() if name in names}
-    return json.dumps({"moves": json.dumps(given), "asked": asked, **writer.tables})
+    return json.dumps({"moves": json.dumps(given), "asked": asked, "known": list(known.texts), **writer.tables})
 
 
 def answer(text: str) -> str:
     """The letter that answers a question."""
     asked = json.loads(text)
     reader = Reader(asked, TABLES)
-    return _Answering(_remembering(asked["moves"])).letter([(reader.scopes[n], limit) for n, limit in asked["asked"]])
+    return _Answering(_remembering(asked["moves"]), Known(*asked["known"])).letter([(reader.scopes[n], limit) for n, limit in asked["asked"]])
 
 
 class Remembering(Sights):
@@ -66,8 +82,8 @@ def _remembering(moves: str) -> Sights:
 class _Answering:
     """Collects what is found; what is met twice is written once."""
 
-    def __init__(self, sights: Sights) -> None:
-        self.sights, self.writer = sights, Writer()
+    def __init__(self, sights: Sights, known: Known) -> None:
+        self.sights, self.writer, self.known = sights, Writer(), known
         self.starts: dict[Scope, Json] = {}
         self.bases: dict[Scope, Json] = {}
 
@@ -82,7 +98,7 @@ class _Answering:
 
     def look(self, scope: Scope) -> None:
         """How a scope can be run, and the same of what that reads."""
-        if scope in self.bases:
+        if scope in self.bases or scope.key[:DIGITS] in self.known.looked:
             return
         found = self.sights.bases(scope)
         by_form = ((alike[0].form, alike) for alike in (list(g) for _, g in groupby(found, key=lambda sight: id(sight.form))))
@@ -96,7 +112,7 @@ class _Answering:
 
     def begin(self, scope: Scope) -> None:
         """Where the group of a scope starts, and what there is to be seen there."""
-        if scope not in self.starts:
+        if scope not in self.starts and scope.key[:DIGITS] not in self.known.started:
             start = self.sights.start(scope)
             steps = [self.writer.step(s) for s in start.steps]
             self.starts[scope] = [self.writer.scope(scope), self.writer.scope(start.first), steps, start.limit]
