@@ -116,7 +116,7 @@ class Schedule:
     @property
     def latest(self) -> float:
         """When a program has to be there that is verified, timed and told of by the end."""
-        after = PROVING_SHARE * self.budget + LEAST_TIMING_S + PROFILE_S + 2 * RELOADED * self.reference_s
+        after = PROVING_SHARE * self.budget + LEAST_TIMING_S + PROFILE_S + 2 * self.reference_s
         return max(self.started + LATE * self.budget - after, self.started + LEAST_SEARCH_SHARE * self.budget)
 
     def hurry(self, what: str) -> None:

@@ -26,13 +26,16 @@ def optimize(model: Any, target: Target[Any]) -> Optimization:
     Raises ModelError, UsageError and BackendError as `einnet.optimize` does.
     """
     started = time.monotonic()
+    found: Optimization | None
     try:
         found = read(model, target, started)
     except (NotStaticError, OutOfTimeError) as reason:
-        other = target.otherwise(str(reason))
-        if other is None:
+        instead, found = target.otherwise(str(reason)), None
+        if instead is None:
             raise
-        return read(model, other, started)
+    if found is None:  # behind the handler: the error holds all that was read and loaded until then
+        assert instead is not None
+        return read(model, instead, started)
     verification = found.record.verification
     if failed(verification) and target.settings.force is None:
         differs = verification.not_compared or f"their error is {verification.max_rel:.2g} of max|y|"

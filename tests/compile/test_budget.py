@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Callable, Sequence
 from math import inf
@@ -18,6 +19,7 @@ from einnet.compile import program_search as pipeline
 from einnet.compile.budget import Clock, CountedClock, Schedule
 from einnet.compile.program_search import search
 from einnet.compile.targets.cpu.programs import compiled
+from einnet.compile.targets.whole.target import WholeTarget
 from einnet.errors import OutOfTimeError
 from einnet.evidence.sound import keep_proven
 from einnet.expr.notation.text import parse
@@ -269,8 +271,12 @@ def test_a_model_for_which_time_is_over_is_kept_whole(monkeypatch: pytest.Monkey
     monkeypatch.setattr("einnet.compile.pipeline.begun", lambda: 0.0)
     monkeypatch.setattr("einnet.compile.budget.WORKED_S", -1e9)
     monkeypatch.setattr(Schedule, "latest", property(lambda self: -inf))
+    handled: list[object] = []
+    read = WholeTarget.read
+    monkeypatch.setattr(WholeTarget, "read", lambda self, model: (handled.append(sys.exc_info()[0]), read(self, model))[1])
     found = einnet.optimize(tmp_path / "m.onnx", threads=1, time_budget=5)
     assert found.outcome.whole or "no time was left" in " ".join(found.outcome.notes)
+    assert handled == [None], "an error that is handled would keep what was read and loaded until it was raised"
     inputs = random_inputs(model)
     for name, value in Session(tmp_path / "m.onnx", 1)(inputs).items():
         np.testing.assert_array_equal(found(inputs)[name], value)
