@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from einnet.expr.nodes import Mul, Read, Scope, Select, Tensor, reads
+from einnet.expr.nodes import Mul, Read, Scope, Select, Tensor, reads, tensors
 from einnet.expr.notation.text import parse
 from einnet.graph.interpret import interpret
 from einnet.graph.passes.weight_structure import ROUNDING, recover_structure
@@ -119,3 +119,18 @@ def test_one_rate_is_as_exact_as_many_steps_need() -> None:
 def test_what_is_nearly_powers_stays_as_it_is(change) -> None:  # type: ignore[no-untyped-def]
     found = structure(change(decaying(np.array(-0.1), np.ones(9))))
     assert found is None or "exp(" not in found.text()
+
+
+def test_rows_that_are_taken_by_their_numbers_stay_as_they_are() -> None:
+    """A table of rank two: a product with it may be two thin ones, but a row of it that is taken is that row."""
+    table = np.arange(64 * 32, dtype=np.float32).reshape(64, 32)
+    scopes = [
+        parse("i : i64[4]\nT : weight f32[64,32]\nL[m<4,n<32] Σ[v<64] choose(equal(i[m], val(v)), T[v,n], 0)"),
+        parse("x : f32[4,64]\nT : weight f32[64,32]\nL[m<4,n<32] Σ[v<64] x[m,v]*T[v,n]"),
+    ]
+    kept = []
+    for scope in scopes:
+        given = tuple(t for t in tensors(scope).values() if not t.weight)
+        program = Program(given, (Node(Tensor("y", (4, 32)), scope),), (("y", "y"),), {"T": table})
+        kept.append(set(recover_structure(program).weights) == {"T"})
+    assert kept == [True, False]

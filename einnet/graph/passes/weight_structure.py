@@ -16,7 +16,7 @@ from itertools import combinations
 import numpy as np
 
 from einnet.expr.index import simplify, var
-from einnet.expr.nodes import Body, Call, Cond, Const, Iter, Read, Scope, Select, Tensor, Val, indices, make_mul, map_reads, reads
+from einnet.expr.nodes import Body, Call, Cond, Const, Iter, Mul, Read, Scope, Select, Tensor, Val, indices, make_mul, map_reads, reads
 from einnet.graph.operators.choice import conditions
 from einnet.graph.operators.op import number
 from einnet.graph.passes.decays import decay
@@ -141,7 +141,10 @@ class _Finder:
 
 
 def walks_of(r: Read, scope: Scope) -> tuple[Walk, ...]:
-    """What walks each dimension of a weight that is read one iterator to a dimension."""
+    """What walks each dimension of a weight that is read one iterator to a dimension. Of a sum in which it is no factor, as where rows are taken by
+    their numbers, fewer products save nothing: there all count as loops."""
+    if not isinstance(scope.body, Mul) or r not in scope.body.args:
+        return tuple("loop" for _ in r.index)
     loops = {i.name for i in scope.loops}
     summed = {i.name for i in scope.sums} if scope.reduce == "sum" else set()
     along = {name for other in reads(scope.body) for ix in other.index if ix.names() & loops for name in ix.names() & summed}
