@@ -50,6 +50,10 @@ class Counted:
 
     def _tell(self, done: Future[tuple[str, int, float]], told: Future[str]) -> None:
         if not done.cancelled() and told.set_running_or_notify_cancel():
+            error = done.exception()
+            if error is not None:
+                told.set_exception(error)
+                return
             answer, worker, seconds = done.result()
             self.seconds[worker] += seconds
             told.set_result(answer)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from einnet.compile.garbage import collection_on_demand
-from einnet.compile.workers import Crew, result
+from einnet.compile.workers import Crew
 from einnet.expr.nodes import Scope
 from einnet.search.ahead.answers import Answer, Answered
 from einnet.search.ahead.letters import answer, question
@@ -79,7 +79,7 @@ class FarSights(Answered):
     def _take(self, waiting: Question) -> None:
         """Read what was answered, if that comes in time, and ask for more."""
         self._ask()
-        text = result(waiting.answer, self._until)
+        text = self._crew.result(waiting.answer, self._until)
         self._ask()
         if text is not None:
             found = Answer(text)

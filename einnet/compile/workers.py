@@ -9,7 +9,6 @@ from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExec
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import inf
 from multiprocessing import get_context
 
 from einnet.errors import BackendError
@@ -18,6 +17,8 @@ from einnet.search.remote import solution, solve
 from einnet.search.space import Statistics
 
 POLL_S = 0.2
+SILENCE_S = 2.0
+"""After which a worker that owes an answer is asked whether it is there."""
 RETRIES = 3
 """Workers that may die under a task before it is given up."""
 
@@ -40,6 +41,17 @@ class Crew:
             return self.executor.submit(work, text)
         except BROKEN:
             return None
+
+    def result(self, future: Future[str], until: float) -> str | None:
+        """What a worker gives before `until`, a time.monotonic() value; None where it died or is late. What it raises is raised here.
+
+        A pool that breaks while it is asked may forget the question: so it is asked for a sign of life from time to time.
+        """
+        while not future.done() and time.monotonic() < until:
+            wait([future], timeout=min(SILENCE_S, max(until - time.monotonic(), 0.0)))
+            if not future.done() and self.submit(str, "") is None:
+                return None
+        return result(future)
 
 
 @contextmanager
@@ -100,14 +112,14 @@ def solve_all(crew: Crew, tasks: Mapping[str, str], until: float, report: Callab
 
 def _found(future: Future[str]) -> Found | None:
     """None where the worker died; what the search itself raises is raised here."""
-    text = result(future, 0.0)
+    text = result(future)
     return None if text is None else solution(text)
 
 
-def result(future: Future[str], until: float) -> str | None:
-    """What a worker gives before `until`, a time.monotonic() value; None where it died or is late. What it raises is raised here."""
+def result(future: Future[str]) -> str | None:
+    """What a worker has given; None where it died, or has not given anything yet. What it raises is raised here."""
     try:
-        return future.result(None if until == inf else max(until - time.monotonic(), 0.0))
+        return future.result(0.0)
     except (BrokenProcessPool, CancelledError, TimeoutError):
         return None
     except Exception as error:

@@ -227,6 +227,20 @@ def test_an_answer_that_is_late_is_not_waited_for() -> None:
     assert list(space.sights.successors(parse(ONE["strides"]), inf)) == list(Sights(WIDE).successors(parse(ONE["strides"]), inf))
 
 
+def test_a_pool_that_forgets_a_question_while_it_breaks_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer never comes, whatever the time; asked again, the pool says that it is broken."""
+    monkeypatch.setattr("einnet.compile.workers.SILENCE_S", 0.01)
+
+    class Forgetful(Here):
+        def submit(self, work: Callable[[str], str], text: str) -> Future[str]:
+            self.asked += 1
+            if self.asked > 5:
+                raise BrokenProcessPool
+            return Future()
+
+    assert walked(ONE["strides"], executor=Forgetful(), size=1) == alone("strides")
+
+
 def test_what_is_not_asked_for_any_more_is_taken_back() -> None:
     class Slow(Here):
         def submit(self, work: Callable[[str], str], text: str) -> Future[str]:
