@@ -14,6 +14,7 @@ from einnet.search.time_shares import (
     COSTING_SHARE,
     EXPLORING_SHARE,
     FINISHING_BYTES_PER_S,
+    FINISHING_NODE_S,
     FINISHING_PART_S,
     FINISHING_RUNS,
     FINISHING_S,
@@ -109,7 +110,8 @@ class Schedule:
     def searched(self, program: Program, parts: int, run_s: float) -> float:
         """When the search is to end for a program of so many distinct subprograms, one run of which takes `run_s` seconds."""
         weights = sum(value.nbytes for value in program.weights.values())
-        finishing = FINISHING_S + FINISHING_PART_S * parts + weights / FINISHING_BYTES_PER_S + FINISHING_RUNS * run_s + RELOADED * self.reference_s
+        finishing = FINISHING_S + FINISHING_PART_S * parts + FINISHING_NODE_S * len(program.nodes)
+        finishing += weights / FINISHING_BYTES_PER_S + FINISHING_RUNS * run_s + RELOADED * self.reference_s
         timing = min(TIMING_SHARE * self.budget, MOST_TIMING_S)
         return max(self.end - finishing - timing, self.started + LEAST_SEARCH_SHARE * self.budget)
 

@@ -56,6 +56,7 @@ LEAST_RACE_S = Limit(0.8, SECONDS, "of one round of two models that take no time
 RELOADED = Limit(4, COUNT, "times that ONNX Runtime loads and runs the model in a round, where not all programs fit into memory at once")
 FINISHING_S = Limit(2.0, SECONDS, "that compiling, proving, verifying and profiling take in any case")
 FINISHING_PART_S = Limit(0.05, SECONDS, "that they take for each distinct subprogram")
+FINISHING_NODE_S = Limit(0.002, SECONDS, "that they take for each node of the program")
 FINISHING_BYTES_PER_S = Limit(1e8, "bytes in a second", "of weights that they get through")
 FINISHING_RUNS = Limit(12, "runs", "of the model that they take")
 ORDER_SHARE = Limit(0.25, BUDGET, "in which each order of a card's data is searched: what one step finds tells little of what several do")

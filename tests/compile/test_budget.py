@@ -6,6 +6,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from unittest.mock import Mock
@@ -79,6 +80,8 @@ def test_the_end_takes_longer_for_more_parts_weights_and_slower_models() -> None
     assert schedule.costed < quick < schedule.end
     assert schedule.searched(program, 100, 0.001) < quick
     assert schedule.searched(program, 3, 1.0) < quick
+    many = replace(program, nodes=program.nodes * 3000)
+    assert schedule.searched(many, 3, 0.001) < quick - 5, "layers that are alike are one kind of part, and are proven and told of, too"
     assert schedule.searched(program, 3, 1e6) == 130, "half of the time is for the search in any case"
     assert (schedule.kept(110.0), schedule.kept(170.0)) == (140, 170)
     assert schedule.timing_s(115.0) == 20
