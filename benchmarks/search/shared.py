@@ -87,7 +87,7 @@ def searched(scope: Scope, states: int, workers: int) -> dict[str, Any]:
         space = Space(options, sights=others and FarSights(options, others))
         forms = space.forms(scope)
         seconds, processor = time.perf_counter() - begin, time.process_time() - used
-    told = "\n".join(f"{f.key} {f.derivation}" for f in forms)
+    told = "\n".join(f"{f.key} {[(s.rule, s.parameters, s.path, s.after.key) for s in f.steps]}" for f in forms)
     each = sorted(others.executor.seconds.values(), reverse=True) if others else []  # type: ignore[attr-defined]
     counts = {"forms": hashlib.blake2b(told.encode(), digest_size=16).hexdigest(), "counts": asdict(space.statistics)}
     return {"seconds": seconds, "processor_s": processor, "workers_s": each, **counts}
