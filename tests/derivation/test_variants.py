@@ -11,9 +11,9 @@ import pytest
 from einnet.derivation.checker.check import check_equal
 from einnet.derivation.moves.rule import Rewrite
 from einnet.derivation.normalise import normalise
-from einnet.derivation.rules.chunk import chunk, points, sizes
+from einnet.derivation.rules.chunk import STORED, chunk, points, promise, sizes
 from einnet.derivation.rules.distribute import distribute
-from einnet.expr.nodes import Read, Scope, map_reads, nested, tensors
+from einnet.expr.nodes import Iter, Read, Scope, map_reads, nested, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.search.work import flops
@@ -122,3 +122,10 @@ def test_what_is_no_recurrence_is_refused(body: str, why: str) -> None:
 @pytest.mark.parametrize(("extent", "found"), [(7, []), (8, [4]), (15, [4]), (16, [4, 8]), (100, [4, 8, 16, 32])])
 def test_a_chunk_is_at_most_half_of_all_times(extent: int, found: list[int]) -> None:
     assert sizes(extent) == found
+
+
+def test_a_chunk_promises_by_points_without_the_walk_over_chunks_and_by_what_is_stored() -> None:
+    """A chunk's sum over those before it is a walk, one step for each: six times, three chunks of two, a state for each of the three."""
+    text = "L[t<6] {L[i<3,a<2] Σ[j<3] {L[j<3] Σ[b<2] A[j,b]}[j]*B[i,a]}[t//2,t%2]"
+    e = parse(f"A : f32[3,2]\nB : f32[3,2]\n{text}")
+    assert promise(e, Iter("j", 0, 3)) == 6 + 3 * 2 + 3 * 2 + STORED * (3 * 2 + 3)
