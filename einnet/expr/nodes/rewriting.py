@@ -29,12 +29,12 @@ from einnet.expr.nodes.language import (
 
 
 def rebuild(body: Body, args: tuple[Body, ...]) -> Body:
-    """The same node over other operands; a quotient of numbers is a number."""
+    """The same node over other operands, as it is when its text is read: sums and products are flat, a quotient of numbers is a number."""
     match body:
         case Add():
-            return Add(args)
+            return make_add(args)
         case Mul():
-            return Mul(args)
+            return make_mul(args)
         case Call(name, _):
             return Call(name, args)
         case Div():
