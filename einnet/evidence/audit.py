@@ -255,16 +255,17 @@ def audit_numbers(
     tell: Tell = silent,
 ) -> Outputs:
     """Run the program beside ONNX Runtime; and, where it was lifted, every subprogram beside its expression."""
-    from einnet.evidence.comparison.verify import compare_outputs, stepped
+    from einnet.evidence.comparison.verify import compare_outputs, magnitudes, stepped
 
     inputs, expected = reference.inputs, reference.expected
+    usual = magnitudes(*(expected[draw] for draw in BESIDE))
     problems: list[str] = []
     asked = stored.record.settings
     told: Outputs = {"passed": True}
     for draw in BESIDE:
         got, on = stored.tried(drawn(inputs, draw))
         limit = stepped(program, tolerance(asked.allow, asked.max_error), reference.apart[draw])
-        compared = compare_outputs(got, expected[draw], limit)
+        compared = compare_outputs(got, expected[draw], limit, usual)
         if draw == "normal":
             told = as_json(changed(compared, on=on))
             told["statistics"] = error_statistics(got, expected[draw])

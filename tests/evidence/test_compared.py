@@ -15,7 +15,7 @@ from einnet.compile.targets.cuda.target import CudaOptimization
 from einnet.errors import ArtifactError, ModelError, UsageError
 from einnet.evidence.audit import audit
 from einnet.evidence.comparison.verdicts import model_digest, not_compared
-from einnet.evidence.comparison.verify import compare_outputs
+from einnet.evidence.comparison.verify import compare_outputs, magnitudes
 from einnet.evidence.report.assemble import build_report
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
@@ -51,6 +51,22 @@ def test_a_reference_without_a_number_passes_nothing() -> None:
     assert compare_outputs({"y": some}, {"y": some}, 1e-4).passed
     assert compare_outputs({"y": nan[:0]}, {"y": nan[:0]}, 1e-4).passed
     assert not compare_outputs({"y": some + 1}, {"y": some}, 1e-4).passed
+
+
+def test_rounding_is_no_error_of_an_output_that_cancels_on_some_inputs() -> None:
+    """Its magnitude on other inputs says what rounding is: a hundredth more of it is an error, as it is of what does not cancel."""
+    none, one = np.zeros(3, np.float32), np.full(3, 8, np.float32)
+    usual = magnitudes({"y": none}, {"y": one})
+    assert usual == {"y": 8.0}
+    for share, passed in ((0.99, True), (1.01, False)):
+        off = np.float32(share * 1e-4 * 8)
+        assert compare_outputs({"y": none + off}, {"y": none}, 1e-4, usual).passed == passed
+        assert not compare_outputs({"y": none + off}, {"y": none}, 1e-4).passed
+    small = one / 1000
+    assert not compare_outputs({"y": small + np.float32(4e-4)}, {"y": small}, 1e-4, usual).passed
+    count = np.zeros(3, np.int64)
+    assert not compare_outputs({"y": count + 1}, {"y": count}, 1e-4, {"y": 1e9}).passed
+    assert not compare_outputs({"y": none + np.float32(np.inf)}, {"y": none}, 1e-4, usual).passed
 
 
 def test_a_model_whose_results_are_nan_is_kept_whole_and_not_compared(tmp_path: Path) -> None:
