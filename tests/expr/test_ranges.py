@@ -70,6 +70,13 @@ STATES = {
     "{L[i<9] max[r<2] {L[1<=i<6] A[i]}[(i+r)/2]|-inf}[i]": BELOW, "{L[i<9] max[r<2] {L[1<=i<5] A[i]}[(i+r+2)/2]|-inf}[i]": BELOW,
     "{L[i<9] max[r<2] E[i+r+1]|-inf}[i]": FINITE, "{L[i<9] max[r<2] E[i+r+2]|-inf}[i]": BELOW, "{L[i<9] max[r<0] A[i]}[i]": BELOW,
     "{L[i<9] min[r<0] A[i]}[i]": BROKEN, "{L[i<9] min[r<2] E[i+r+1]|-inf}[i]": BROKEN, "{L[i<9] Σ[r<2] E[i+r+1]|-inf}[i]": BELOW,
+    "{L[i<9] max[r<4] {L[x<12] select(x-3>=0,E[x],-inf)}[i+r]|-inf}[i]": FINITE,
+    "{L[i<9] max[r<3] {L[x<12] select(x-3>=0,E[x],-inf)}[i+r]|-inf}[i]": BELOW,
+    "{L[i<9] max[r<4] {L[x<11] select(x-3>=0,E[x],-inf)}[i+r+3]|-inf}[i]": BELOW,
+    "{L[i<9] max[r<2] {L[x<10] Σ[k<3] select(k-x>=0,E[k],-inf)}[i+r]}[i]": BELOW,
+    "1/{L[i<9] Σ[r<4] {L[x<12] exp(select(x-3>=0,E[x],-inf))}[i+r]}[i]": FINITE,
+    "1/{L[i<9] Σ[r<3] {L[x<12] exp(select(x-3>=0,E[x],-inf))}[i+r]}[i]": BROKEN,
+    "1/{L[i<9] Σ[r<2] {L[x<10] Σ[k<3] exp(select(k-x>=0,0,-inf))}[i+r]}[i]": BROKEN,
     "{L[i<9] Σ[r<2] 1/A[i]}[i]": BROKEN, "{L[i<9] max[r<2] select(r-1>=0,E[i+r],-inf)}[i]": FINITE,
     "{L[i<9] max[r<2] select(r-2>=0,E[i+r],-inf)}[i]": BELOW, "{L[i<9] max[r<2] (E[i+r+1]|-inf)+B[i]}[i]": FINITE, "{L[i<9] A[i]}[i-1]|-inf": BELOW,
 }  # fmt: skip

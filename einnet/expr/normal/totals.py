@@ -15,7 +15,7 @@ from math import inf, prod
 from einnet.expr import sets  # isl is not there where programs only run
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.functions.record import ABOVE_0, ANY, FROM_0, Span, hull
-from einnet.expr.index import Index
+from einnet.expr.index import Index, substitute
 from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Mul, Read, Scope, Select, Tensor, Val, children
 from einnet.expr.normal.edges import at_own_loops, explicit
 
@@ -118,6 +118,8 @@ def _positive_where(body: Body) -> tuple[Cond, ...] | None:
             return None if None in parts else tuple(c for p in parts if p is not None for c in p)
         case Call("exp", (arg,)):
             return _finite_where(arg)
+        case Read(Scope() as s, _, _) if not s.sums and s.reduce == "sum" and not span(body).positive:
+            return _where_read(body, s, _positive_where(explicit(s.body, s.ranges)))
     return () if span(body).positive else None
 
 
@@ -130,10 +132,25 @@ def _finite_where(body: Body) -> tuple[Cond, ...] | None:
         case Select(conds, then, _):
             inner = _finite_where(then)
             return None if inner is None else (*conds, *inner)
-        case Read(base, index, _) if isinstance(base, Tensor) or _state_of(base) == FINITE:
-            ends = ((Index(e.terms, e.const) - lo * e.den, e.den, hi - lo) for e, (lo, hi) in zip(index, base.box, strict=True))
-            return tuple(c for e, d, n in ends for c in (Cond(e), Cond((n - 1) * d - e), *((Cond(e % d, True),) if d > 1 else ())))
+        case Read(base, _, _) if isinstance(base, Tensor) or _state_of(base) == FINITE:
+            return _in_box(body)
+        case Read(Scope() as s, _, _) if not s.sums and s.reduce == "sum":
+            return _where_read(body, s, _finite_where(explicit(s.body, s.ranges)))
     return () if state(body) == FINITE else None
+
+
+def _in_box(read: Read) -> tuple[Cond, ...]:
+    """Conditions under which a read is one of an element, and none of what is beyond."""
+    ends = ((Index(e.terms, e.const) - lo * e.den, e.den, hi - lo) for e, (lo, hi) in zip(read.index, read.base.box, strict=True))
+    return tuple(c for e, d, n in ends for c in (Cond(e), Cond((n - 1) * d - e), *((Cond(e % d, True),) if d > 1 else ())))
+
+
+def _where_read(read: Read, scope: Scope, inside: tuple[Cond, ...] | None) -> tuple[Cond, ...] | None:
+    """Conditions on what a scope computes, where it is read; None where none are known, or places between elements are read."""
+    if inside is None or any(e.den > 1 for e in read.index):
+        return None
+    at = {i.name: e for i, e in zip(scope.loops, read.index, strict=True)}
+    return (*_in_box(read), *(Cond(substitute(c.index, at), c.equal) for c in inside))
 
 
 def _scaled(s: Span, by: Fraction) -> Span:
