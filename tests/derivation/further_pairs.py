@@ -169,6 +169,7 @@ def _masks() -> Iterator[Pair]:
     for end in ("-inf", "inf"):
         yield line("tanh(select(i>=3,A[i],-inf)+select(6-i>=0,B[i],inf))", f"tanh(select(i>=3 & 6-i>=0,A[i]+B[i],{end}))")
     yield line("0*log(A[i])", "log(A[i])")
+    yield line("A[i/2]/B[i]", "select(i%2==0,A[i/2]/B[i],0)")
     both = "select(i>=3,1/A[i],-inf)+select(6-i>=0,B[i],-inf)"
     yield line(both, "select(i>=3 & 6-i>=0,1/A[i]+B[i],-inf)")
     yield line(f"exp({both})", "select(i>=3 & 6-i>=0,exp(1/A[i]+B[i]),0)")

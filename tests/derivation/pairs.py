@@ -296,6 +296,8 @@ def _proven() -> Iterator[Pair]:
         ("select(i>=3,1/A[i],-inf)+B[i]", "select(i>=3,1/A[i]+B[i],-inf)"), ("exp(select(i>=3,1/A[i],-inf)+B[i])", "select(i>=3,exp(1/A[i]+B[i]),0)"),
         ("select(i>=3,A[i],0)*select(i>=4,1/B[i],0)", "select(i>=4,A[i]/B[i],0)"), ("select(i>=3,1/B[i],0)*A[i]", "select(i>=3,A[i]/B[i],0)"),
         ("select(i>=3,A[i],0)/B[i]*M[i]", "M[i]*(1/B[i])*select(i-3>=0,A[i],0)"), ("select(i>=0,A[i],0)/B[i]", "A[i]/B[i]"),
+        ("select(i>=4,select(i>=2,A[i],0)/B[i],0)", "{L[4<=i<9] A[i]/B[i]}[i]"),
+        ("select(i//3-1>=0,A[i],0)*select(i>=3,1/B[i],0)", "select(i>=3,A[i]/B[i],0)"),
         ("select(i%2==0,A[i],0)*select(i%2==0,1/B[i],0)", "select(i%2==0,A[i]/B[i],0)"),
         ("exp(2*select(i>=3,3*A[i],-inf))", "select(i>=3,exp(6*A[i]),0)"),
         ("exp(select(i>=3,A[i],-inf)+(B[i+4]|-inf))", "select(i>=3,exp(A[i]+(B[i+4]|-inf)),0)"),

@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import TypeVar
 
+from einnet.expr import sets
 from einnet.expr.functions import KEEPS_ZERO
 from einnet.expr.index import Index, Range, bounds
 from einnet.expr.nodes import (
@@ -265,14 +266,14 @@ def _product(left: list[Term], right: list[Term], box: Box) -> list[Term]:
 def _beside(term: Term, other: Term, box: Box) -> Term:
     """The term in a product with another: where that need not be a number, the product has no value where the term's conditions do not hold, too.
 
-    Then they stay in a factor of their own.
+    Then they stay in a factor of their own, unless the other has no value but 0 without them.
     """
     if not (term.conds or term.divisors) or not partial(other.factors):
         return term
-    ranges = term.ranges(box)
-    conds = tuple(c for c in term.conds if c.equal or bounds(c.index, ranges)[0] < 0)
-    if {*conds, *term.divisors} <= {*other.conds, *other.divisors}:
-        return replace(term, conds=conds)
+    ranges = {**term.ranges(box), **other.ranges(box)}
+    if {*term.divisors} <= {*other.divisors} and all(sets.implied(c, other.conds, ranges) for c in term.conds):
+        return term
+    conds = tuple(c for c in term.conds if not sets.implied(c, (), ranges))
     return Term(term.coefficient, term.sums, factors=(product_body(replace(term, conds=conds)),))
 
 
