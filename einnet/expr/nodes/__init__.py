@@ -30,6 +30,7 @@ from einnet.expr.nodes.language import (
     used_names,
 )
 from einnet.expr.nodes.rewriting import (
+    flat,
     fresh,
     functions_in,
     index_functions,
@@ -53,7 +54,7 @@ from einnet.expr.nodes.rewriting import (
 
 __all__ = [
     "DIGEST", "HTML", "INF", "LATEX", "LINE", "REDUCTIONS", "TEXT", "Add", "Body", "Call", "Cond", "Const", "Div", "Iter", "Mul", "Number",
-    "Read", "Remembering", "Scope", "Select", "Tensor", "Val", "children", "fresh", "functions_in", "index_functions", "indices", "is_weight",
+    "Read", "Remembering", "Scope", "Select", "Tensor", "Val", "children", "flat", "fresh", "functions_in", "index_functions", "indices", "is_weight",
     "make_add", "make_div", "make_mul", "map_indices", "map_leaves", "map_reads", "negate", "nested", "neutral", "read", "reads", "rebuild",
     "rebuilt", "rename_apart", "substitute_body", "tensors", "used_names", "walk",
 ]  # fmt: skip

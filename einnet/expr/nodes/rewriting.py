@@ -29,12 +29,12 @@ from einnet.expr.nodes.language import (
 
 
 def rebuild(body: Body, args: tuple[Body, ...]) -> Body:
-    """The same node over other operands, as it is when its text is read: sums and products are flat, a quotient of numbers is a number."""
+    """The same node over other operands; a quotient of numbers is a number."""
     match body:
         case Add():
-            return make_add(args)
+            return Add(args)
         case Mul():
-            return make_mul(args)
+            return Mul(args)
         case Call(name, _):
             return Call(name, args)
         case Div():
@@ -171,14 +171,20 @@ def rename_apart(scope: Scope, used: Iterable[str]) -> Scope:
 
 def make_add(args: Iterable[Body]) -> Body:
     """Flat sum; constants are not folded."""
-    flat = [b for a in args for b in (a.args if isinstance(a, Add) else (a,))]
-    return flat[0] if len(flat) == 1 else Add(tuple(flat)) if flat else Const(Fraction(0))
+    parts = [b for a in args for b in (a.args if isinstance(a, Add) else (a,))]
+    return parts[0] if len(parts) == 1 else Add(tuple(parts)) if parts else Const(Fraction(0))
 
 
 def make_mul(args: Iterable[Body]) -> Body:
     """Flat product; constants are not folded."""
-    flat = [b for a in args for b in (a.args if isinstance(a, Mul) else (a,))]
-    return flat[0] if len(flat) == 1 else Mul(tuple(flat)) if flat else Const(Fraction(1))
+    parts = [b for a in args for b in (a.args if isinstance(a, Mul) else (a,))]
+    return parts[0] if len(parts) == 1 else Mul(tuple(parts)) if parts else Const(Fraction(1))
+
+
+def flat(body: Body) -> Body:
+    """The body as it is when its text is read: no sum within a sum, no product within a product."""
+    args = tuple(map(flat, children(body)))
+    return make_add(args) if isinstance(body, Add) else make_mul(args) if isinstance(body, Mul) else rebuilt(body, args)
 
 
 def make_div(num: Body, den: Body) -> Body:

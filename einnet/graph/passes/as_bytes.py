@@ -29,6 +29,7 @@ from einnet.expr.nodes import (
     Read,
     Scope,
     Tensor,
+    flat,
     indices,
     make_add,
     make_mul,
@@ -103,7 +104,7 @@ class _Pass:
             return self.selected(node, scope.body)
         if scope.sums:
             return self.product(node) or [node]
-        return self.pointwise(replace(node, scope=replace(scope, body=plain(map_reads(scope.body, lambda r: self.read(r, scope)), scope))))
+        return self.pointwise(replace(node, scope=replace(scope, body=plain(flat(map_reads(scope.body, lambda r: self.read(r, scope))), scope))))
 
     def read(self, r: Read, scope: Scope) -> Body:
         """A read by the bytes of its tensor, where it has any."""
