@@ -123,8 +123,11 @@ def known(measured: float | None, predicted: float | None) -> str:
 
 
 def candidate_lines(c: Chapter, number: Iterator[int]) -> list[str]:
-    """What else was considered, cheapest first: all with derivations where the story has those, else the nearest ones with different operators."""
-    rest = [k for k in c.candidates if not k.chosen and not (k.original and c.changed)]
+    """What else was considered, cheapest first: all with derivations where the story has those, else the nearest ones with different operators.
+
+    The original of a changed part is told of before; here it is if it is derived itself, by splits of loops.
+    """
+    rest = [k for k in c.candidates if not k.chosen and not (k.original and c.changed and k.derivation is None)]
     lines = [f"    considered, of {c.states} states"] if rest else []
     distinct = list({tuple(k.operators): k for k in reversed(rest)}.values())[::-1]
     shown = rest if any(k.derivation for k in rest) else distinct[:NEAREST]
