@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from einnet.expr.nodes import Scope, Tensor, reads
 from einnet.expr.notation.text import parse
 from einnet.graph.interpret import interpret
-from einnet.graph.passes.low_rank import LEAST_GAIN, ROUNDING, Walk, low_rank, sampled_rank, share
+from einnet.graph.passes.low_rank import Walk, low_rank, sampled_rank, share
+from einnet.graph.passes.table_factors import LEAST_GAIN, ROUNDING
 from einnet.graph.passes.weight_structure import absorbed, recover_structure
 from einnet.graph.program import Node, Program
 

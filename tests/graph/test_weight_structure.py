@@ -11,7 +11,8 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from einnet.expr.nodes import Mul, Read, Scope, Select, Tensor, reads, tensors
 from einnet.expr.notation.text import parse
 from einnet.graph.interpret import interpret
-from einnet.graph.passes.weight_structure import ROUNDING, recover_structure
+from einnet.graph.passes.table_factors import ROUNDING
+from einnet.graph.passes.weight_structure import recover_structure
 from einnet.graph.program import Node, Program
 
 LETTERS = "ijk"

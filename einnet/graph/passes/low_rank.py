@@ -15,20 +15,13 @@ from typing import Literal
 
 import numpy as np
 
-ROUNDING = 4e-7
-"""How far an element may be from the sum of products, relative to the largest of its matrix: that of a few numbers rounded to float32."""
+from einnet.graph.passes.table_factors import GROWTH, LEAST_GAIN, ROUNDING
 
 EPSILON = 2.0**-24
 """Rounding of float32: singular values of what is rounded so are at most this, times the largest element, times the roots of both extents."""
 
-GROWTH = 4.0
-"""By how much the sum of the magnitudes of the products may exceed the largest element of its matrix."""
-
 Walk = Literal["loop", "sum", "window"]
 """What walks a dimension of a weight: a loop, a sum, or a sum that reads along with a loop."""
-
-LEAST_GAIN = 1.4
-"""How many times fewer multiplications both sums have to take."""
 
 MOST_RANK = 128
 """Products of which a matrix may be a sum; fewer where there is a choice of rows and columns, so that all choices together take no longer."""

@@ -22,14 +22,12 @@ from einnet.graph.operators.op import number
 from einnet.graph.passes.decays import decay
 from einnet.graph.passes.low_rank import LowRank, Walk, low_rank
 from einnet.graph.passes.masks import whole
+from einnet.graph.passes.table_factors import ROUNDING
 from einnet.graph.program import Node, Program
 from einnet.graph.rewrite import Fresh
 
 MOST_FULL = 0.6
 """Share of the elements that a region may have."""
-
-ROUNDING = 4e-7
-"""How far an element may be from the product, relative to the largest: that of three numbers rounded to float32."""
 
 FEW = 2
 """Rows of a weight that are looked at first."""
