@@ -69,6 +69,11 @@ def test_what_is_found(values: np.ndarray, kind: type | None) -> None:
     assert found is None if kind is None else found is not None and isinstance(found.body, kind)
 
 
+def test_what_gains_nothing_leaves_no_weights_behind() -> None:
+    """Two vectors of two numbers have as many as their product."""
+    assert recover_structure(reading(np.outer([1.0, 2.0], [3.0, 5.0]))).weights.keys() == {"W"}
+
+
 def test_a_number_stands_for_the_region_only_where_it_is_that_throughout() -> None:
     full, gap = structure(np.eye(4)), structure(np.diag([1.0, 1.0, 0.0, 1.0]))
     assert full is not None and not [r for r in reads(full.body) if isinstance(r, Read)]

@@ -8,7 +8,7 @@ rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -111,31 +111,33 @@ class _Finder:
         """u*v*..., each with some of the dimensions; where that saves multiplications of a sum, a part is Σ[r] u*v again."""
         varying = tuple(n for n, extent in enumerate(values.shape) if extent > 1)
         parts = absorbed(factors(values.astype(np.float64), varying))
-        made: list[Read] = []
+        vectors: list[tuple[np.ndarray, tuple[Iter, ...]]] = []
         sums: list[Iter] = []
         for dims, part in parts.items():
-            found = low_rank(part, walks)
+            found, own = low_rank(part, walks), tuple(loops[n] for n in dims)
             if found is not None:
                 sums.append(Iter(f"r{len(sums)}", 0, found.left.shape[-1]))
-                made += self._pair(tensor, found, sums[-1], tuple(loops[n] for n in dims), dims)
+                vectors += pair_of(found, sums[-1], dict(zip(dims, own)))
             elif dims == varying:
                 return None
             else:
-                made.append(self._factor(tensor, np.squeeze(part), tuple(loops[n] for n in dims)))
-        gains = sum(self.made[r.base.name].size for r in made if isinstance(r.base, Tensor)) < values.size
-        return Scope(loops, tuple(sums), make_mul(made)) if gains else None
-
-    def _pair(self, tensor: Tensor, found: LowRank, r: Iter, loops: tuple[Iter, ...], dims: tuple[int, ...]) -> Iterator[Read]:
-        """u and v of Σ[r] u*v over these dimensions."""
-        at = dict(zip(dims, loops))
-        batch = tuple(i for n, i in at.items() if n not in (*found.rows, *found.columns))
-        for values, own in ((found.left, (*batch, *(at[n] for n in found.rows), r)), (found.right, (*batch, r, *(at[n] for n in found.columns)))):
-            yield self._factor(tensor, values.reshape([i.extent for i in own]), own)
+                vectors.append((np.squeeze(part), own))
+        if sum(v.size for v, _ in vectors) >= values.size:
+            return None
+        return Scope(loops, tuple(sums), make_mul(self._factor(tensor, *v) for v in vectors))
 
     def _factor(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...]) -> Read:
         name = self._name(f"{tensor.name}_factor")
         self.made[name] = np.ascontiguousarray(values, dtype=np.float32)
         return Read(Tensor(name, values.shape, "f32", True), indices(loops))
+
+
+def pair_of(found: LowRank, r: Iter, loops: Mapping[int, Iter]) -> Iterator[tuple[np.ndarray, tuple[Iter, ...]]]:
+    """u and v of Σ[r] u*v over the loops of some dimensions, each with those that walk it."""
+    rows, columns = (tuple(loops[n] for n in group) for group in (found.rows, found.columns))
+    batch = tuple(i for i in loops.values() if i not in (*rows, *columns))
+    for values, own in ((found.left, (*batch, *rows, r)), (found.right, (*batch, r, *columns))):
+        yield values.reshape([i.extent for i in own]), own
 
 
 def walks_of(r: Read, scope: Scope) -> tuple[Walk, ...]:
