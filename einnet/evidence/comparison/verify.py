@@ -135,15 +135,19 @@ def errors(got: Mapping[str, Array], wanted: Mapping[str, Array]) -> dict[str, O
         with np.errstate(invalid="ignore"):
             difference = np.where(same, 0.0, np.abs(a - b))
         worst = float(np.max(np.nan_to_num(difference, nan=np.inf), initial=0.0))
-        scale = float(np.max(np.abs(b[np.isfinite(b)]), initial=0.0))
+        scale = magnitude(b)
         table[name] = OutputError(max_abs=worst, scale=scale, max_rel=worst / scale if scale else (0.0 if worst == 0 else float("inf")))
     return table
 
 
+def magnitude(y: Array) -> float:
+    """The greatest finite |y|."""
+    return float(np.max(np.abs(y[np.isfinite(y)]), initial=0.0))
+
+
 def magnitudes(*outputs: Mapping[str, Array]) -> dict[str, float]:
-    """By output the greatest finite |y| of several draws."""
-    tables = [errors(y, y) for y in outputs]
-    return {name: max(table[name].scale for table in tables) for name in tables[0]}
+    """The same by output, over several draws."""
+    return {name: max(magnitude(found[name]) for found in outputs) for name in outputs[0]}
 
 
 def compare_outputs(
