@@ -65,7 +65,7 @@ def answer(text: str) -> str:
     return _Answering(_remembering(asked["moves"]), Known(*asked["known"])).letter([(reader.scopes[n], limit) for n, limit in asked["asked"]])
 
 
-class Remembering(Sights):
+class Remembered(Sights):
     """Sights that look at a scope once, as long as they have room for it."""
 
     def __init__(self, moves: Moves) -> None:
@@ -76,7 +76,7 @@ class Remembering(Sights):
 
 @lru_cache(maxsize=2)
 def _remembering(moves: str) -> Sights:
-    return Remembering(Moves(**read(json.loads(moves))))
+    return Remembered(Moves(**read(json.loads(moves))))
 
 
 class _Answering:
