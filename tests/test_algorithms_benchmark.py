@@ -10,11 +10,14 @@ import onnx
 import pytest
 
 from benchmarks.algorithms import CASES
-from benchmarks.algorithms.__main__ import keep, known, main
+from benchmarks.algorithms.__main__ import main
 from benchmarks.algorithms.case import Case
 from benchmarks.algorithms.measure import Found, medians, naive
 from benchmarks.contest.engines import engine, onnxruntime
+from benchmarks.contest.results import keep, known
 from benchmarks.contest.worker import Engine
+
+NAMES = [case.name for case in CASES]
 
 
 def row(name: str, states: int = 1) -> dict[str, object]:
@@ -30,14 +33,14 @@ def test_a_case_is_a_valid_model_the_same_each_time(case: Case) -> None:
 
 
 def test_names_are_of_one_case_each() -> None:
-    assert len({case.name for case in CASES}) == len(CASES)
+    assert len(set(NAMES)) == len(NAMES)
 
 
 def test_rows_of_other_cases_stay_and_those_of_no_case_go(tmp_path: Path) -> None:
     path = tmp_path / "algorithms.json"
     first, second = CASES[0].name, CASES[1].name
     for one in (row(second), row("gone"), row(first), row(second, states=2)):
-        keep(path, {"cpu": "any"}, one)
+        keep(path, {"cpu": "any"}, one, NAMES)
     data = json.loads(path.read_text())
     assert [c["name"] for c in data["cases"]] == [first, second] and data["cases"][1]["states"] == 2
     assert {"name", "naive_ops", "derived_ops", "states", "seconds", "proof", "ms"} <= data["cases"][0].keys()
@@ -46,8 +49,8 @@ def test_rows_of_other_cases_stay_and_those_of_no_case_go(tmp_path: Path) -> Non
 def test_rows_of_the_same_settings_are_not_measured_again(tmp_path: Path) -> None:
     path, asked = tmp_path / "algorithms.json", {"budget_s": 30.0, "threads": 1}
     assert not known(path, CASES[0].name, asked)
-    keep(path, {"cpu": "any"}, {**row(CASES[0].name), "asked": asked, "commit": "abc"})
-    keep(path, {"cpu": "any"}, row(CASES[1].name))
+    keep(path, {"cpu": "any"}, {**row(CASES[0].name), "asked": asked, "commit": "abc"}, NAMES)
+    keep(path, {"cpu": "any"}, row(CASES[1].name), NAMES)
     assert known(path, CASES[0].name, dict(asked)) and not known(path, CASES[0].name, {**asked, "threads": 2})
     assert not known(path, CASES[1].name, asked)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from math import inf
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.contest.results import keep, read
 from benchmarks.reach import PROBES
+from benchmarks.reach.__main__ import in_turn, main
 from benchmarks.reach.measure import explored
-from benchmarks.reach.page import case, page, text
+from benchmarks.reach.page import case, page
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
@@ -53,9 +54,17 @@ def test_a_probe_means_what_onnx_runtime_computes(name: str) -> None:
 def test_there_are_sixty_and_the_results_say_what_was_asked(tmp_path: Path) -> None:
     assert len(PROBES) >= 60 and len(BY_NAME) == len(PROBES)
     probe = BY_NAME["two_weights"]
-    cases = [case(probe, explored(probe, inf, most=10))]
-    (tmp_path / "reach.json").write_text(text({"cpu": "any"}, cases))
-    (read,) = json.loads((tmp_path / "reach.json").read_text())["cases"]
+    cases = keep(tmp_path / "reach.json", {"cpu": "any"}, case(probe, explored(probe, inf, most=10)), BY_NAME)
+    (stored,) = read(tmp_path / "reach.json")["cases"]
     wanted = {"name", "ops_model", "ops_chosen", "ops_best_known", "source", "states", "seconds", "ratio", "noise", "proof"}
-    assert wanted <= read.keys() and read["ops_chosen"] == 4194304 and read["reached"]
+    assert wanted <= stored.keys() and stored["ops_chosen"] == 4194304 and stored["reached"]
     assert "1 of 1 probes" in page({"cpu": "any"}, cases)
+
+
+def test_what_has_no_row_comes_before_what_has_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, asked = tmp_path / "reach.json", {"threads": 1}
+    assert in_turn(PROBES, path, asked) == list(PROBES)
+    keep(path, {}, {"name": PROBES[0].name, "asked": {"threads": 2}}, BY_NAME)
+    keep(path, {}, {"name": PROBES[1].name, "asked": asked}, BY_NAME)
+    assert in_turn(PROBES, path, asked) == [*PROBES[2:], PROBES[0]]
+    assert main(["--seconds-left", "5", "-o", str(path)]) == 1 and PROBES[2].name in capsys.readouterr().err

@@ -16,14 +16,13 @@ import math
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from benchmarks.algorithms import CASES
 from benchmarks.algorithms.measure import Found, found
 from benchmarks.contest.compare import Effort
 from benchmarks.contest.machine import description
 from benchmarks.contest.programs import commit
-from benchmarks.contest.results import read, text, write_whole
+from benchmarks.contest.results import keep, known
 from benchmarks.contest.worker import EngineError
 from einnet.errors import EinNetError
 from einnet.runtime.cpu.threads import resolve_threads
@@ -69,20 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
         failed += not one.verified
         print(line(one), flush=True)
         if output:
-            keep(output, machine, {**one.row(), "asked": asked, "commit": commit()})
+            keep(output, machine, {**one.row(), "asked": asked, "commit": commit()}, (c.name for c in CASES))
     return int(failed > 0)
-
-
-def known(path: Path, name: str, asked: dict[str, Any]) -> bool:
-    """The file has the case by these settings."""
-    return path.exists() and any(row["name"] == name and row.get("asked") == asked for row in read(path)["cases"])
-
-
-def keep(path: Path, machine: dict[str, Any], row: dict[str, Any]) -> None:
-    """Put a row into the file in the order of the cases; those of other cases stay, and those of cases that are no more go."""
-    before = read(path)["cases"] if path.exists() else []
-    rows = {r["name"]: r for r in [*before, row]}
-    write_whole(path, text({"machine": machine, "cases": [rows[c.name] for c in CASES if c.name in rows]}))
 
 
 def line(f: Found) -> str:

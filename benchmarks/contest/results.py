@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,20 @@ class Results:
         """Write the file, whole or not at all."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self.path, text(self.data))
+
+
+def known(path: Path, name: str, asked: Entry) -> bool:
+    """The file of cases has one of the name by these settings."""
+    return path.exists() and any(case["name"] == name and case.get("asked") == asked for case in read(path)["cases"])
+
+
+def keep(path: Path, machine: Entry, case: Entry, names: Iterable[str]) -> list[Entry]:
+    """Put a case into the file in the order of the names, and give all. Other cases stay; those of names that are no more go."""
+    before = read(path)["cases"] if path.exists() else []
+    by_name = {c["name"]: c for c in [*before, case]}
+    cases = [by_name[n] for n in names if n in by_name]
+    write_whole(path, text({"machine": machine, "cases": cases}))
+    return cases
 
 
 def write_whole(path: Path, written: str) -> None:

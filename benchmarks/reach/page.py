@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -21,12 +20,6 @@ def case(probe: Probe, reached: Reached) -> Case:
         "proof": reached.proof, "reached": reached.found(probe), "ops_least": reached.least or reached.chosen, "among": reached.among(probe),
         "runs": reached.runs,
     }  # fmt: skip
-
-
-def text(machine: Mapping[str, Any], cases: Sequence[Case]) -> str:
-    """The JSON, a case to a line."""
-    lines = ",\n".join(f"    {json.dumps(c)}" for c in cases)
-    return f'{{\n  "machine": {json.dumps(machine)},\n  "cases": [\n{lines}\n  ]\n}}\n'
 
 
 def page(machine: Mapping[str, Any], cases: Sequence[Case]) -> str:
