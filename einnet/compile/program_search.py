@@ -119,14 +119,18 @@ class _Search:
         if self.proven:
             with stage("proving"):
                 outcome = keep_proven(outcome, self.settings, late=self.proofs_end(), hurry=lambda: self.schedule.hurry("prove the subprograms"))
-        outcome = keep_strict(outcome) if self.settings.strict_nan else outcome
+        outcome = keep_strict(outcome, self.kept_until()) if self.settings.strict_nan else outcome
         return replace(outcome, seconds=time.monotonic() - begin)
 
     def proofs_end(self) -> Callable[[], bool]:
         """Tells when what is not proven yet is given up; what is forced has all the time that it takes."""
-        clock, begin = self.schedule.clock, time.process_time()
-        until = clock.until(self.schedule.kept(clock.now())) if self.settings.force is None else inf
+        until, begin = self.kept_until(), time.process_time()
         return lambda: time.monotonic() >= until and time.process_time() - begin >= LEAST_KEEPING_S
+
+    def kept_until(self) -> float:
+        """A time.monotonic() value: what is not known to hold by then is given up."""
+        clock = self.schedule.clock
+        return clock.until(self.schedule.kept(clock.now())) if self.settings.force is None else inf
 
     def notes(self, recalled: int, expressions: int) -> tuple[str, ...]:
         """What a user should know of how so many expressions were searched, of which so many were recalled."""

@@ -14,11 +14,12 @@ from onnx import TensorProto, helper, numpy_helper
 import einnet
 from einnet.cli import main
 from einnet.errors import UsageError
-from einnet.evidence.comparison.finite import assumptions, reaches_further, settle
+from einnet.evidence.comparison.finite import LATE, Until, _tried, assumptions, reaches_further, settle
 from einnet.expr.notation.text import parse
 from einnet.instantiate.epilogue_kernels import keeping_nan, nan_lost
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.ort import Session
+from einnet.search.work import flops
 from tests.compile.test_onnx_part import outcome_of
 from tests.models import two_layers
 
@@ -44,6 +45,27 @@ def test_where_nan_and_infinities_come_out(before: str, after: str, further: boo
 def test_an_expression_of_much_work_is_not_tried() -> None:
     large = parse("A : f32[2000,2000]\nB : f32[2000,2000]\nL[m<2000,n<2000] Σ[k<2000] A[m,k]*B[k,n]")
     assert reaches_further(large, large, 1e9) == "too much work to try with NaN"
+
+
+def test_a_recurrence_counts_as_what_evaluating_it_takes() -> None:
+    """As generated code it is a walk; as it is written, and evaluated, a sum of all that was before for each element."""
+    walk = parse("A : f32[20000]\nL[t<20000] Σ[s<20000] select(t-s>=0, A[s], 0)")
+    assert flops(walk) < 1e6
+    assert reaches_further(walk, walk, 2e8) == "too much work to try with NaN"
+
+
+def test_a_trial_ends_when_its_time_is_over_and_that_is_not_remembered() -> None:
+    before, after = (parse(f"A : f32[7,11]\nL[h<7] Σ[c<11] {body}") for body in ("A[h,c]*3", "A[h,c]+2*A[h,c]"))
+    assert reaches_further(before, after, until=Until(0.0)) == LATE
+    assert reaches_further(before, after) == ""
+    assert reaches_further(before, after, until=Until(0.0)) == "", "what was found in time is found for all who ask"
+
+
+def test_what_could_not_be_tried_in_time_is_not_settled_on() -> None:
+    outcome = outcome_of(layers(), Random(3), 0.0)
+    _tried.cache_clear()
+    for r in outcome.results:
+        assert settle(r.choice, Until(0.0)).best is r.choice.original
 
 
 def layers() -> onnx.ModelProto:

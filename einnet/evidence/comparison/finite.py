@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import inf
 from typing import Any
 
 import numpy as np
 
-from einnet.errors import UsageError
-from einnet.expr.nodes import Scope, tensors
+from einnet.errors import OutOfTimeError, UsageError
+from einnet.expr.nodes import Scope, tensors, walk
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.epilogue_kernels import nan_lost
 from einnet.search.candidates import Choice
 from einnet.search.outcome import Outcome
 from einnet.search.time_shares import NAN_S
-from einnet.search.work import flops
+from einnet.search.work import operations, points
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -28,15 +29,29 @@ DRAWS = ((np.nan, 0.0), (np.nan, 0.5), (np.nan, 0.02), (np.inf, 0.5), (np.inf, 0
 """What stands in each tensor, in its last corner and in which share of the rest: much for what reads few elements, little for long sums."""
 
 
+LATE = "not tried with NaN, for want of time"
+
+
+@dataclass(frozen=True)
+class Until:
+    """Trials end when time.monotonic() is `moment`. That is no part of the question: what was found in time is found for all who ask."""
+
+    moment: float = field(default=inf, compare=False)
+
+    def __call__(self) -> None:
+        """Raises OutOfTimeError when it is too late."""
+        if time.monotonic() >= self.moment:
+            raise OutOfTimeError(LATE)
+
+
 def assumptions(outcome: Outcome) -> list[str]:
     """Why a NaN or an infinity may come out elsewhere than the model has it, a line for each reason; empty where it does not."""
     if outcome.whole:
         return []
     told: dict[str, list[str]] = {}
-    end, most = time.monotonic() + NAN_S, STRICT_WORK if outcome.strict_nan else MOST_WORK
+    until, most = Until(time.monotonic() + NAN_S), STRICT_WORK if outcome.strict_nan else MOST_WORK
     for r, *_ in outcome.changed.values():
-        late = time.monotonic() > end and not outcome.strict_nan
-        reason = "not tried with NaN, for want of time" if late else reaches_further(r.choice.expression, r.candidate.form.tree, most)
+        reason = reaches_further(r.choice.expression, r.candidate.form.tree, most, until)
         if reason:
             told.setdefault(reason, []).append(", ".join(r.subprogram.origin[:2]) or r.subprogram.output.name)
     lines = [f"{reason}: {'; '.join(where)}" for reason, where in told.items()]
@@ -45,24 +60,38 @@ def assumptions(outcome: Outcome) -> list[str]:
     return lines + ([f"relu, clip and maxima inside of {lost} vendor kernels make a number of NaN"] if lost else [])
 
 
-@lru_cache(maxsize=256)
-def reaches_further(before: Scope, after: Scope, most: float = STRICT_WORK) -> str:
+def reaches_further(before: Scope, after: Scope, most: float = STRICT_WORK, until: Until = Until()) -> str:
     """How NaN or an infinity in what both read comes out differently; "" where it does not, as far as was tried."""
-    if max(flops(before), flops(after)) > most:
+    if max(work(before), work(after)) > most:
         return "too much work to try with NaN"
     try:
-        if any(not np.array_equal(kinds(before, held), kinds(after, held)) for held in draws(before)):
+        return _tried(before, after, until)
+    except OutOfTimeError as reason:
+        return str(reason)
+
+
+@lru_cache(maxsize=256)
+def _tried(before: Scope, after: Scope, until: Until) -> str:
+    """What trials tell. Raises OutOfTimeError, which is not remembered."""
+    try:
+        if any(not np.array_equal(kinds(before, held, until), kinds(after, held, until)) for held in draws(before)):
             return "NaN or infinities in the input reach other elements than in the model"
     except UsageError:
         return "cannot be tried with NaN"
     return ""
 
 
-def kinds(scope: Scope, held: dict[str, Array]) -> Array:
-    """0 for a finite element, 1 for an infinity, 2 for NaN."""
+@lru_cache(maxsize=256)
+def work(scope: Scope) -> int:
+    """Operations of evaluating it as it is written: nothing is carried from one element to the next, as generated code of a recurrence does."""
+    return sum(points(s) * (operations(s.body) + 1) for s in dict.fromkeys(walk(scope)))
+
+
+def kinds(scope: Scope, held: dict[str, Array], until: Until) -> Array:
+    """0 for a finite element, 1 for an infinity, 2 for NaN. Raises OutOfTimeError."""
     own = {n: np.array([float(v) for v in t.values]).reshape(t.shape) for n, t in tensors(scope).items() if t.values is not None}
     with np.errstate(all="ignore"):
-        y = evaluate(scope, {name: own[name] if name in own else held[name] for name in tensors(scope)}, "float64")
+        y = evaluate(scope, {name: own[name] if name in own else held[name] for name in tensors(scope)}, "float64", until)
     return np.asarray(np.isinf(y) + 2 * np.isnan(y))
 
 
@@ -79,15 +108,16 @@ def draws(scope: Scope) -> Iterator[dict[str, Array]]:
         yield held
 
 
-def keep_strict(outcome: Outcome) -> Outcome:
-    """The outcome in which nothing runs that is true for finite numbers only: the fastest candidates that are not, or the model's own operators."""
-    strict = {key: settle(alike[0].choice) for key, alike in outcome.changed.items()}
+def keep_strict(outcome: Outcome, until: float = inf) -> Outcome:
+    """The outcome in which nothing runs that is true for finite numbers only: the fastest candidates that are not, or the model's own operators, which
+    run as well where nothing else is found until time.monotonic() is `until`."""
+    strict = {key: settle(alike[0].choice, Until(until)) for key, alike in outcome.changed.items()}
     return replace(outcome.choosing(strict), strict_nan=True)
 
 
-def settle(choice: Choice) -> Choice:
+def settle(choice: Choice, until: Until = Until()) -> Choice:
     """The choice of the fastest candidate under which NaN and infinities go where they go in the original."""
     for candidate in (choice.best, *choice.candidates):
-        if candidate is choice.original or not reaches_further(choice.expression, candidate.form.tree):
+        if candidate is choice.original or not reaches_further(choice.expression, candidate.form.tree, until=until):
             return replace(choice, best=candidate)
     return replace(choice, best=choice.original)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import reduce
 from math import prod
@@ -24,12 +24,19 @@ _CHUNK = 1 << 21
 Ranges = Mapping[str, Range]
 
 
-def evaluate(scope: Scope, tensor_values: Mapping[str, NDArray[Any]], dtype: str = "float64") -> NDArray[Any]:
+def nothing() -> None:
+    """There is no hurry."""
+
+
+def evaluate(
+    scope: Scope, tensor_values: Mapping[str, NDArray[Any]], dtype: str = "float64", hurry: Callable[[], None] = nothing
+) -> NDArray[Any]:  # fmt: skip
     """The values of a scope over the box of its loops, in the number system `dtype`: a numpy type, "int" (exact rationals), or "mod".
 
     Reads outside a box, or at a fractional index, give the read's fill. Every distinct nested scope is materialised once.
 
-    Tensors that carry their own values need none in `tensor_values`. Raises UsageError for a tensor without values or with values of another shape.
+    Tensors that carry their own values need none in `tensor_values`. `hurry` is called before each array of up to `_CHUNK` elements and may raise.
+    Raises UsageError for a tensor without values or with values of another shape.
     """
     system = arithmetic(dtype)
     held: dict[str, Array] = {}
@@ -43,14 +50,15 @@ def evaluate(scope: Scope, tensor_values: Mapping[str, NDArray[Any]], dtype: str
             raise UsageError(f"values of shape {list(tensor_values[name].shape)} for tensor {name}{list(t.shape)}")
         held[name] = system.values(tensor_values[name])
     with np.errstate(all="ignore"):
-        return _Evaluation(system, held).scope(scope)
+        return _Evaluation(system, held, hurry).scope(scope)
 
 
 class _Evaluation:
     """One run: the number system, the tensors, and the nested scopes done so far."""
 
-    def __init__(self, system: Arithmetic, held: Mapping[str, Array]) -> None:
+    def __init__(self, system: Arithmetic, held: Mapping[str, Array], hurry: Callable[[], None]) -> None:
         self.system = system
+        self.hurry = hurry
         self.held = held
         self.done: dict[str, Array] = {}
 
@@ -68,6 +76,7 @@ class _Evaluation:
         """Write the part of the result that `ranges` covers."""
         name = self.widest(s, ranges)
         if name is None:
+            self.hurry()
             out[...] = self.whole(s, ranges)
             return
         lo, hi = ranges[name]
