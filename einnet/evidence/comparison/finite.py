@@ -109,8 +109,10 @@ def draws(scope: Scope) -> Iterator[dict[str, Array]]:
 
 
 def keep_strict(outcome: Outcome, until: float = inf) -> Outcome:
-    """The outcome in which nothing runs that is true for finite numbers only: the fastest candidates that are not, or the model's own operators, which
-    run as well where nothing else is found until time.monotonic() is `until`."""
+    """The outcome in which nothing runs that is true for finite numbers only: the fastest candidates that are not, or the model's own operators.
+
+    These run as well where nothing else is found until time.monotonic() is `until`.
+    """
     strict = {key: settle(alike[0].choice, Until(until)) for key, alike in outcome.changed.items()}
     return replace(outcome.choosing(strict), strict_nan=True)
 
