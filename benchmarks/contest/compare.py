@@ -29,6 +29,9 @@ DISTURBED = 0.02
 RESIDENT = 0.7
 """Share of the free memory up to which all engines stay loaded at once; where they need more, each is loaded anew in every round."""
 
+AHEAD = 8
+"""Times the memory of the largest engine that has to be free for the next one to be loaded while one is looked at."""
+
 Result = dict[str, Any]
 
 
@@ -105,19 +108,22 @@ Answered = tuple[Arrays, Sequence[np.ndarray]]
 
 
 def compare(
-    engines: Sequence[Engine], inputs: Arrays, reference: Sequence[np.ndarray], place: Place, effort: Effort, tolerance: float = TOLERANCE,
+    engines: Sequence[Engine], inputs: Arrays, reference: Sequence[np.ndarray] | None, place: Place, effort: Effort, tolerance: float = TOLERANCE,
     fresh: Sequence[Answered] = (),
 ) -> dict[str, Result]:  # fmt: skip
     """Every engine's agreement with the reference outputs, its memory and times; the engine named REFERENCE runs a second time as AGAIN.
 
-    A time counts where the outputs differ by no more than the tolerance. An engine that fails or disagrees has a `status` that says so and no times.
+    Without reference outputs the first ones of REFERENCE are these; where it has none, nothing is timed. A time counts where the outputs differ by no
+    more than the tolerance. An engine that fails or disagrees has a `status` that says so and no times.
     `worst` is the greatest difference on `fresh` inputs, which decide nothing.
     """
     entered = sorted(engines, key=lambda e: e.name != REFERENCE)
     entered += [Engine(AGAIN, e.kind, e.path) for e in engines if e.name == REFERENCE]
     with _Arena(inputs, place, reference, tolerance) as arena:
-        for engine in entered:
-            arena.admit(engine, fresh if engine.name != AGAIN else ())
+        for engine, following in zip(entered, [*entered[1:], None], strict=True):
+            arena.admit(engine, fresh if engine.name != AGAIN else (), following)
+            if arena.reference is None:
+                return arena.results
         rounds = arena.rounds(effort)
     for name, found in rounds.items():
         arena.results[name] |= {**figures(found), "times_ms": found}
@@ -127,26 +133,35 @@ def compare(
 class _Arena:
     """Engines that passed, their processes alive where memory permits."""
 
-    def __init__(self, inputs: Arrays, place: Place, reference: Sequence[np.ndarray], tolerance: float) -> None:
+    def __init__(self, inputs: Arrays, place: Place, reference: Sequence[np.ndarray] | None, tolerance: float) -> None:
         self.inputs, self.place, self.reference, self.tolerance = inputs, place, reference, tolerance
         self.results: dict[str, Result] = {}
         self.engines: dict[str, Engine] = {}
         self.alive: dict[str, Worker] = {}
+        self.loading: dict[str, Worker] = {}
         self.room, self.largest, self.crowded = RESIDENT * free_memory(), 0, False
 
     def __enter__(self) -> _Arena:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for worker in self.loading.values():
+            worker.close()
         self.end(*self.alive)
+
+    def load(self, engine: Engine) -> None:
+        """Begin with the engine's process: it is asked for next, and nothing is timed meanwhile."""
+        place = self.place
+        self.loading[engine.name] = Worker(engine.kind, engine.path, place.threads, place.cpus, place.memory)
 
     def worker(self, engine: Engine) -> Worker:
         """The engine's process, started now if it is not alive; alone where memory is scarce. Raises EngineError."""
         if engine.name not in self.alive:
             if self.crowded:
                 self.end(*self.alive)
-            place = self.place
-            self.alive[engine.name] = Worker(engine.kind, engine.path, place.threads, place.cpus, place.memory)
+            if engine.name not in self.loading:
+                self.load(engine)
+            self.alive[engine.name] = self.loading.pop(engine.name)
             self.alive[engine.name].ready()
         return self.alive[engine.name]
 
@@ -156,13 +171,16 @@ class _Arena:
             if name in self.alive:
                 self.alive.pop(name).close()
 
-    def admit(self, engine: Engine, fresh: Sequence[Answered] = ()) -> None:
-        """Run the engine once and note how it agrees and what memory it takes, and on fresh inputs what it errs by at most.
+    def admit(self, engine: Engine, fresh: Sequence[Answered] = (), following: Engine | None = None) -> None:
+        """Run the engine once and note how it agrees and what memory it takes, and on fresh inputs what it errs by at most; the one that is
+        `following` is loaded meanwhile.
 
         Memory is scarce from where on twice what the largest engine took is no longer free: then one process is alive at a time.
         """
         try:
             worker = self.worker(engine)
+            if following and not self.crowded and self.room > AHEAD * self.largest:
+                self.load(following)
             outputs = worker.run(self.inputs)
             memory = worker.memory(self.inputs)
             apart = [difference(worker.run(given), wanted) for given, wanted in fresh]
@@ -170,6 +188,8 @@ class _Arena:
             self.end(engine.name)
             self.results[engine.name] = {"status": f"failed: {error}"}
             return
+        if self.reference is None:
+            self.reference = outputs
         error_size = difference(outputs, self.reference)
         said = "ok" if error_size <= self.tolerance else "disagrees with onnxruntime"
         self.results[engine.name] = {"status": said, "max_rel": error_size, "memory_bytes": memory} | ({"worst": max(apart)} if apart else {})

@@ -11,7 +11,7 @@ CLASSES = {"default": "reassociation", "precision": "precision"}
 """The rows of a model, and the worst class of step in each."""
 
 TIMES = ("ONNX Runtime", "OpenVINO", "own operators", "optimized")
-TITLES = ("model", "class", "nodes", "opaque", "parts", "changed", "runs", *TIMES, "of the best", "noise", "verified")
+TITLES = ("model", "class", "nodes", "opaque", "parts", "changed", "operations", "kernels", "runs", *TIMES, "of the best", "noise", "verified")
 
 WHOLE = "whole model"
 """What a row's `runs` says where ONNX Runtime was given the model as it is."""
@@ -25,10 +25,19 @@ def cells(row: Row) -> list[str]:
     times = [f"{ms[c]:.3g}" if c in ms else "–" for c in ("onnxruntime", "openvino", "einnet_no_derive", "einnet")]
     ratio = of_the_best(ms)
     whole = row.get("runs") == WHOLE
-    kept = {**row, "changed": 0, "runs": "ONNX Runtime"} if whole else row
-    figures = [str(kept[c]) if kept.get(c) is not None else "–" for c in ("nodes", "opaque", "parts", "changed", "runs")]
+    kept = {**row, "changed": 0, "runs": "ONNX Runtime", "kernels": None, "operations": None} if whole else row
+    kept = {**kept, "operations": saved(kept.get("operations"))}
+    figures = [str(kept[c]) if kept.get(c) is not None else "–" for c in ("nodes", "opaque", "parts", "changed", "operations", "kernels", "runs")]
     return [row["name"], row["allow"], *figures, *times, f"{ratio:.2f}x" if ratio else "–", f"{row['noise']:.1%}" if row["noise"] else "–",
             "yes" if row["verified"] else "NO"]  # fmt: skip
+
+
+def saved(operations: Mapping[str, int] | None) -> str | None:
+    """The share of the model's operations that what runs does without, or has more."""
+    if not operations or not operations["model"]:
+        return None
+    share = operations["runs"] / operations["model"] - 1
+    return f"{share:+.0%}".replace("-", "−") if abs(share) >= 0.005 else "0"
 
 
 def shown(row: Row) -> Mapping[str, float]:
