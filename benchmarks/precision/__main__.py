@@ -41,7 +41,7 @@ from benchmarks.contest.worker import Engine, EngineError, Worker
 from benchmarks.precision.cases import MODELS, ZOO, Case, Draw, chosen, digest
 from benchmarks.precision.table import OTHERS, Row, cells, markdown, row
 from benchmarks.verified import RESULTS
-from einnet.compile.targets.cpu.rounding import likely
+from einnet.compile.targets.cpu.rounded_products import likely
 from einnet.runtime import machine
 from einnet.search.settings import Settings
 

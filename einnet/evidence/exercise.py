@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from einnet.evidence.contents import part
-from einnet.evidence.limits import bounded_at, some_points
+from einnet.evidence.error_limits import bounded_at, some_points
 from einnet.evidence.meaning import meaning
 from einnet.evidence.report.told import Tell, each, silent
 from einnet.expr.functions import FUNCTIONS

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from einnet.evidence.error_limits import bounded_at, some_points
 from einnet.evidence.exercise import within
 from einnet.evidence.lift import Claim, Lifted, Lifting
-from einnet.evidence.limits import bounded_at, some_points
 from einnet.evidence.report.told import Tell, each, silent
 from einnet.expr.nodes import tensors
 from einnet.expr.values.bodies import numerator

@@ -11,8 +11,8 @@ from heapq import nsmallest
 from math import inf
 from random import Random
 
+from einnet.expr.integers import BYTES, holds
 from einnet.expr.nodes import Scope
-from einnet.expr.whole import BYTES, holds
 from einnet.instantiate.build import Build, builds
 from einnet.instantiate.kernels import EOperator, Kernel, anchored
 from einnet.instantiate.kernels.posts import QUANTISED

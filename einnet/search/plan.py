@@ -8,9 +8,9 @@ from math import prod
 
 import numpy as np
 
+from einnet.expr.integers import BYTES
 from einnet.expr.nodes import Scope, Tensor, tensors
 from einnet.expr.values.evaluate import evaluate
-from einnet.expr.whole import BYTES
 from einnet.graph.dtypes import NUMPY, dtype_name
 from einnet.graph.program import Opaque, Program
 from einnet.graph.rewrite import exchange_in

@@ -14,7 +14,7 @@ from benchmarks.models import SEVEN
 from benchmarks.precision.cases import ZOO, like
 from einnet.evidence.comparison.verify import errors
 from einnet.runtime.ort import Session
-from tests.compile.test_rounding import derived_wins, needs_bf16, sure
+from tests.compile.test_rounded_products import derived_wins, needs_bf16, sure
 from tests.models import random_inputs, tiny
 
 __all__ = ["derived_wins", "sure"]

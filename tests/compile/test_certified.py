@@ -8,9 +8,9 @@ from math import inf
 import numpy as np
 import pytest
 
-from einnet.compile.targets.cpu import rounding
+from einnet.compile.targets.cpu import rounded_products
 from einnet.compile.targets.cpu.certified import certified, chunks
-from einnet.compile.targets.cpu.rounding import Offer, Rounding, Tried, inputs_like
+from einnet.compile.targets.cpu.rounded_products import Offer, Rounding, Tried, inputs_like
 from einnet.errors import UsageError
 from einnet.evidence.comparison.verify import compare_outputs, random_inputs
 from einnet.evidence.pages.precision_lines import precision_line
@@ -22,7 +22,7 @@ from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.program import Executable
 from einnet.search.settings import Settings
-from tests.compile.test_rounding import BF16, BOTH, Costs, Reference, arithmetics
+from tests.compile.test_rounded_products import BF16, BOTH, Costs, Reference, arithmetics
 from tests.evidence.test_roundoff import ROUND, flushed
 from tests.runtime.plans import two_layers
 
@@ -127,7 +127,7 @@ def rounded(program: Executable, budget: float, ask: bool) -> tuple[Executable, 
 @needs_bf16
 def test_what_has_no_bound_within_the_budget_is_refused(program: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
     """The measured error of both products would do; the certified bound of neither, of one, or of both does."""
-    monkeypatch.setattr(rounding, "surely_faster", lambda *_: True)
+    monkeypatch.setattr(rounded_products, "surely_faster", lambda *_: True)
     found, _ = rounded(program, 0.3, False)
     assert arithmetics(found) == ["bf16", "bf16"]
     tried = Tried(program, inputs_like(Reference(program).inputs, 0), inf)
@@ -148,8 +148,8 @@ def test_what_has_no_bound_within_the_budget_is_refused(program: Executable, mon
 
 @needs_bf16
 def test_without_a_bound_nothing_rounds(program: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounding, "surely_faster", lambda *_: True)
-    monkeypatch.setattr(rounding, "certified", lambda *_: None)
+    monkeypatch.setattr(rounded_products, "surely_faster", lambda *_: True)
+    monkeypatch.setattr(rounded_products, "certified", lambda *_: None)
     found, made = rounded(program, 0.9, True)
     assert found is program and made.told[found].certified is None
     assert {p.why for p in made.told[found].products} == {"refused: a certified bound of 0.9 was asked for, and none was found in time"}

@@ -18,7 +18,7 @@ from einnet.expr.resize import Resize
 from einnet.search.candidates import Choice
 from einnet.search.forms import Form
 from einnet.search.outcome import Outcome, Result
-from einnet.search.resize import resized_form, resized_step
+from einnet.search.resized_forms import resized_form, resized_step
 from einnet.search.settings import Settings
 
 AT = 13

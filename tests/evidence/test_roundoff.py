@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from einnet.evidence.error_limits import bounded_at
 from einnet.evidence.exercise import compared
-from einnet.evidence.limits import bounded_at
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, Arithmetic
 

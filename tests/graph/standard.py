@@ -21,7 +21,7 @@ from einnet.errors import CertificateError, EinNetError
 from einnet.expr.nodes import Scope, Tensor, tensors
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.interpret import interpret
-from einnet.graph.onnx.bodies import with_body
+from einnet.graph.onnx.function_bodies import with_body
 from einnet.graph.onnx.importer import GIVEN_OUT, load
 from einnet.graph.operators.builders import at, loops_of
 from einnet.graph.operators.registry import OPERATORS

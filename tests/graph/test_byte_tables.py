@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.models import build as benchmark
 from benchmarks.precision.quantised import in_bytes
+from einnet.expr.integers import holds, integers
 from einnet.expr.notation.text import parse
 from einnet.expr.selection import selection
-from einnet.expr.whole import holds, integers
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.as_bytes import as_bytes

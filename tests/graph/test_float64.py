@@ -12,7 +12,7 @@ from onnx import TensorProto
 import einnet
 from benchmarks.models import build as model_of
 from einnet.cli import main
-from einnet.evidence.limits import bounded_at
+from einnet.evidence.error_limits import bounded_at
 from einnet.expr.notation.text import parse
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import GIVEN_OUT, load

@@ -16,8 +16,8 @@ from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cuda import emit as cuda
-from einnet.instantiate.codegen.cuda.blocks import team, turned
 from einnet.instantiate.codegen.cuda.emit import CudaOperator, lower_cuda
+from einnet.instantiate.codegen.cuda.thread_blocks import team, turned
 from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.resolve import OUT, resolve
 from einnet.instantiate.kernels import EOperator, View, dense_view

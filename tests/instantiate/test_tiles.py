@@ -10,7 +10,7 @@ import pytest
 
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.codegen.canonicalise import normalise
-from einnet.instantiate.codegen.cuda import blocks
+from einnet.instantiate.codegen.cuda import thread_blocks
 from einnet.instantiate.codegen.cuda.emit import CudaOperator, lower_cuda
 from einnet.instantiate.codegen.cuda.footprint import footprint, turns
 from einnet.instantiate.codegen.cuda.lanes import Lanes
@@ -84,9 +84,9 @@ def some_tiles(op: EOperator, seed: int, count: int, exact: bool = False) -> lis
 
 def emitted(op: EOperator, tiles: list[Tile], monkeypatch: pytest.MonkeyPatch) -> list[CudaOperator]:
     made = []
-    monkeypatch.setattr(blocks, "team", lambda nest: 0)
+    monkeypatch.setattr(thread_blocks, "team", lambda nest: 0)
     for n, t in enumerate(tiles):
-        monkeypatch.setattr(blocks, "tile", lambda nest, exact=False, t=t: t)
+        monkeypatch.setattr(thread_blocks, "tile", lambda nest, exact=False, t=t: t)
         made.append(lower_cuda(op, f"k{n}"))
     return made
 

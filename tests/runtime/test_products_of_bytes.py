@@ -11,10 +11,10 @@ import pytest
 
 from einnet.errors import ArtifactError, UsageError
 from einnet.evidence.meaning import meaning
+from einnet.expr.integers import MOST_TERMS
 from einnet.expr.nodes import Scope, Tensor, reads, tensors, walk
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
-from einnet.expr.whole import MOST_TERMS
 from einnet.instantiate.build import build as build_kernels
 from einnet.instantiate.codegen import build, lower
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, NotLifted, Plan, Post, Shown, View, dense_view

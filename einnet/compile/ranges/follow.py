@@ -26,7 +26,7 @@ from einnet.search.candidates import GAIN, OUT, Candidate, Choice, Estimate, cho
 from einnet.search.forms import Form, plain
 from einnet.search.outcome import Outcome, canonical, result
 from einnet.search.plan import Evaluated
-from einnet.search.resize import resized_form
+from einnet.search.resized_forms import resized_form
 from einnet.search.time_shares import LEAST_SHARE_S
 
 

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 from einnet.errors import ModelError, NotStaticError
-from einnet.graph.onnx.bodies import STANDARD
+from einnet.graph.onnx.function_bodies import STANDARD
 from einnet.graph.onnx.infer import Fact, build_model, infer
 from einnet.graph.onnx.loops import step_of
 from einnet.graph.onnx.read import first_line

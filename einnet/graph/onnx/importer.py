@@ -14,9 +14,9 @@ from einnet.errors import ModelError, NotStaticError
 from einnet.expr.nodes import Read, Scope, Tensor, indices, is_weight, tensors
 from einnet.graph.dtypes import HALVES, dtype_name
 from einnet.graph.folds.unfold import unfolded
-from einnet.graph.onnx.bodies import with_body
 from einnet.graph.onnx.contributed.call import Undefined
 from einnet.graph.onnx.flat import FlatNode, Flattener
+from einnet.graph.onnx.function_bodies import with_body
 from einnet.graph.onnx.infer import Fact, build_model
 from einnet.graph.onnx.loops import step_of
 from einnet.graph.onnx.naming import Namer

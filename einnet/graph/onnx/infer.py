@@ -10,8 +10,8 @@ import onnx
 import onnx_ir as ir
 
 from einnet.graph.dtypes import dtype_name
-from einnet.graph.onnx.bodies import STANDARD, opset, with_body, with_defaults
 from einnet.graph.onnx.contributed.call import Undefined
+from einnet.graph.onnx.function_bodies import STANDARD, opset, with_body, with_defaults
 from einnet.graph.onnx.read import first_line
 
 LEAST_FORMAT = 4

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from einnet.graph.folds.fold import Fold, Gathered, State
 from einnet.graph.folds.fold import Sequence as Slices
-from einnet.graph.onnx.bodies import STANDARD, opset
+from einnet.graph.onnx.function_bodies import STANDARD, opset
 from einnet.graph.onnx.timetable import Timetable, timetable
 from einnet.graph.operators.op import Inexpressible
 

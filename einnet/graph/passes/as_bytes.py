@@ -19,6 +19,7 @@ from math import isinf, prod
 import numpy as np
 
 from einnet.expr.index import Range, bounds, var
+from einnet.expr.integers import MOST_TERMS, holds, inside, of
 from einnet.expr.nodes import (
     Add,
     Body,
@@ -36,10 +37,9 @@ from einnet.expr.nodes import (
     map_reads,
     used_names,
 )  # fmt: skip
-from einnet.expr.whole import MOST_TERMS, holds, inside, of
 from einnet.graph.passes.byte_factors import BYTE, MIDDLE, SIGNED, VALUES, Factor, Weights, parted, plain, scaled, shifted, within_float32
 from einnet.graph.passes.constant_folding import evaluate_weights
-from einnet.graph.passes.grid import on_grid
+from einnet.graph.passes.scaled_integers import on_grid
 from einnet.graph.program import Node, Program, ProgramNode
 from einnet.graph.rewrite import Fresh, prune
 

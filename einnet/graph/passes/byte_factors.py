@@ -8,8 +8,8 @@ from math import prod
 
 import numpy as np
 
+from einnet.expr.integers import of
 from einnet.expr.nodes import Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, make_add, make_mul
-from einnet.expr.whole import of
 from einnet.graph.program import ProgramNode
 
 BYTE, SIGNED = "u8", "i8"

@@ -22,7 +22,7 @@ from einnet.instantiate.codegen.nests import sequence
 from einnet.instantiate.codegen.operation_counts import flops, moved_bytes
 from einnet.instantiate.codegen.repeats import factored
 from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, TABLE_SIZE, resolve
-from einnet.instantiate.codegen.running import RunningNests, resolved
+from einnet.instantiate.codegen.time_loops import RunningNests, resolved
 from einnet.instantiate.kernels import LINE, EOperator, View
 from einnet.instantiate.row_fusion import in_rows
 

@@ -16,6 +16,7 @@ from einnet.expr.index import Floor, Index, Range, combine, var
 from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen import mathfunctions, vectors
 from einnet.instantiate.codegen.canonicalise import own_index_functions
+from einnet.instantiate.codegen.constant_matrices import Matrix, Terms, factored
 from einnet.instantiate.codegen.context import Value
 from einnet.instantiate.codegen.ir import (
     PICK,
@@ -35,7 +36,6 @@ from einnet.instantiate.codegen.ir import (
     walk,
     weights,
 )  # fmt: skip
-from einnet.instantiate.codegen.linear import Matrix, Terms, factored
 from einnet.instantiate.codegen.pieces import located, pieces
 from einnet.instantiate.codegen.schedule import SMALL, UNROLL, Access, accesses, every_use, loads_per_step, width
 from einnet.instantiate.codegen.values import NEUTRAL, Evaluating, Point

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Self
 
+from einnet.expr.integers import BYTES, holds
 from einnet.expr.nodes import Read, Scope, Tensor, indices, tensors
 from einnet.expr.notation.text import parse
-from einnet.expr.whole import BYTES, holds
 from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.kernels.kernel import Kernel, NotLifted, ReadModel, Shown, StoreModel, Value, VendorKernel, loops_of
 from einnet.instantiate.kernels.views import Json, View, read_view, view_json

@@ -14,11 +14,11 @@ from typing import ClassVar
 
 from einnet.derivation.moves.rule import Rewrite
 from einnet.derivation.steps import Step
+from einnet.expr.integers import MOST_TERMS
 from einnet.expr.nodes import Scope, Tensor
 from einnet.expr.notation.latex import name_latex
 from einnet.expr.notation.markup import name_html, wrapped
 from einnet.expr.remember import Hashed, hashed_once
-from einnet.expr.whole import MOST_TERMS
 from einnet.instantiate.address import single
 from einnet.instantiate.kernels import Conv, VendorKernel
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS

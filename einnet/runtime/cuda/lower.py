@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from einnet.errors import BackendError
-from einnet.instantiate.codegen.cuda.grid import CudaOperator
+from einnet.instantiate.codegen.cuda.launches import CudaOperator
 from einnet.instantiate.kernels import LINE, Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, anchored
 from einnet.runtime import arena as memory
 from einnet.runtime.cpu.compile import operator_names

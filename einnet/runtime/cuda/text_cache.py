@@ -12,7 +12,7 @@ from pathlib import Path
 
 from einnet import environment
 from einnet.errors import BackendError
-from einnet.instantiate.codegen.cuda.grid import CudaOperator, GridKernel
+from einnet.instantiate.codegen.cuda.launches import CudaOperator, GridKernel
 from einnet.instantiate.kernels import EOperator
 from einnet.runtime.cpu.compile import available, generator_version
 from einnet.runtime.files import replacing

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from einnet.evidence.contents import part
-from einnet.evidence.limits import Bounded, pair
+from einnet.evidence.error_limits import Bounded, pair
 from einnet.evidence.meaning import meaning
 from einnet.expr.nodes import Number, Scope, Tensor
 from einnet.expr.values.arithmetic import Array

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from einnet.evidence.contents import part
-from einnet.evidence.limits import bounded_at, some_points
+from einnet.evidence.error_limits import bounded_at, some_points
 from einnet.evidence.running import OnProcessor
 from einnet.expr.nodes import Tensor
 from einnet.instantiate.kernels import Plan, Shown, View

@@ -16,7 +16,7 @@ from einnet.compile.run import Run
 from einnet.compile.target import Optimization
 from einnet.compile.targets.cpu.contest import OWN, Contest
 from einnet.compile.targets.cpu.programs import built, compiled, peak_bytes
-from einnet.compile.targets.cpu.rounding import Rounding, likely
+from einnet.compile.targets.cpu.rounded_products import Rounding, likely
 from einnet.compile.targets.processor import Timed, resolved, store, timed_report
 from einnet.compile.targets.whole.one_kernel import whole_model
 from einnet.compile.targets.whole.target import WholeTarget

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from einnet.expr.integers import holds, integers, within
 from einnet.expr.nodes import tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
-from einnet.expr.whole import holds, integers, within
 
 TYPES = {"u8": (0, 255), "i8": (-128, 127), "f32": (-400, 400)}
 

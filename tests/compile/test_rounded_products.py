@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import einnet
 from einnet.cli import main
-from einnet.compile.targets.cpu import contest, rounding
-from einnet.compile.targets.cpu.rounding import GAIN, SPENT, Offer, Rounding, Tried, inputs_like, likely, row
+from einnet.compile.targets.cpu import contest, rounded_products
+from einnet.compile.targets.cpu.rounded_products import GAIN, SPENT, Offer, Rounding, Tried, inputs_like, likely, row
 from einnet.errors import UsageError
 from einnet.evidence.audit import audit
 from einnet.evidence.comparison.verify import compare_outputs, random_inputs
@@ -135,7 +135,7 @@ def program() -> Executable:
 @pytest.fixture(autouse=True)
 def sure(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is faster by kernels is faster as a whole: no test depends on the speed of a machine."""
-    monkeypatch.setattr(rounding, "surely_faster", lambda *_: True)
+    monkeypatch.setattr(rounded_products, "surely_faster", lambda *_: True)
 
 
 def rounded(program: Executable, budget: float | None, gains: dict[int, float]) -> tuple[Executable, Rounding]:
@@ -202,7 +202,7 @@ def test_fresh_inputs_stay_within_the_budget(program: Executable) -> None:
 
 @needs_bf16
 def test_a_whole_program_that_is_not_surely_faster_stays_in_float32(program: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounding, "surely_faster", lambda *_: False)
+    monkeypatch.setattr(rounded_products, "surely_faster", lambda *_: False)
     found, made = rounded(program, 0.3, BOTH)
     assert found is program
     assert {p.why for p in made.told[found].products} == {"the whole program is not surely faster"}
@@ -210,7 +210,7 @@ def test_a_whole_program_that_is_not_surely_faster_stays_in_float32(program: Exe
 
 @needs_bf16
 def test_where_memory_has_no_room_nothing_rounds(program: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounding, "fits", lambda nbytes: False)
+    monkeypatch.setattr(rounded_products, "fits", lambda nbytes: False)
     found, made = rounded(program, 0.3, BOTH)
     assert found is program
     assert {(p.why, p.error, p.bound) for p in made.told[found].products} == {("there was no time or memory to try it", None, None)}
@@ -218,7 +218,7 @@ def test_where_memory_has_no_room_nothing_rounds(program: Executable, monkeypatc
 
 def test_code_for_other_processors_rounds_nothing_that_they_lack(program: Executable) -> None:
     made = Rounding(Settings(max_error=0.1, cpu="x86-64-v4"), Reference(program), Costs(BOTH))  # type: ignore[arg-type]
-    assert {r.why for r in made.rows(program.plan, inf).values()} == {rounding.NO_ARITHMETIC}
+    assert {r.why for r in made.rows(program.plan, inf).values()} == {rounded_products.NO_ARITHMETIC}
 
 
 def test_a_search_reckons_with_what_the_budget_has_room_for() -> None:
@@ -232,9 +232,9 @@ def test_why_a_product_stays_in_float32() -> None:
     (product, *_) = plan_of_two_layers().kernels
     assert isinstance(product, Contraction)
     half = ARITHMETICS["f16"]
-    assert row(0, product, 1.0, {}).why == rounding.NO_ARITHMETIC
-    assert row(0, product, 1.0, {BF16: None}).why == row(0, product, None, {BF16: 1.0}).why == rounding.NOT_MEASURED
-    assert row(0, product, 1.0, {BF16: inf}).why == row(0, product, 1.0, {BF16: 1 - GAIN / 2}).why == rounding.NO_FASTER
+    assert row(0, product, 1.0, {}).why == rounded_products.NO_ARITHMETIC
+    assert row(0, product, 1.0, {BF16: None}).why == row(0, product, None, {BF16: 1.0}).why == rounded_products.NOT_MEASURED
+    assert row(0, product, 1.0, {BF16: inf}).why == row(0, product, 1.0, {BF16: 1 - GAIN / 2}).why == rounded_products.NO_FASTER
     found = row(0, product, 1.0, {half: 0.9, BF16: 0.5})
     assert (found.why, found.arithmetic, found.float32_ms, found.ms) == ("", "bf16", 1e3, 500.0)
 
@@ -242,7 +242,7 @@ def test_why_a_product_stays_in_float32() -> None:
 def test_draws_are_of_the_kind_of_the_inputs() -> None:
     inputs = {"x": np.ones((2, 3), np.float32), "n": np.ones(4, np.int64)}
     draws = inputs_like(inputs, 0)
-    assert len(draws) == rounding.SEEDS + len(rounding.SPECIAL_DRAWS)
+    assert len(draws) == rounded_products.SEEDS + len(rounded_products.SPECIAL_DRAWS)
     assert all(d[name].shape == x.shape and d[name].dtype == x.dtype for d in draws for name, x in inputs.items())
     assert len({d["x"].tobytes() for d in draws}) == len(draws)
 
