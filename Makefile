@@ -14,7 +14,7 @@
 # make algorithms  algorithms derived from naive models: operations, states, proof, times beside other engines, into benchmarks/results/algorithms.json
 # make bench   the seven models against other engines (hours; goes on where it stopped)
 # make bench-short   three of them, in under five minutes      make bench-operators, make bench-topologies   see benchmarks/
-# make bench-precision   programs within an error beside OpenVINO as it comes and PyTorch in bfloat16: a minute a model; goes on where it ended
+# make bench-precision   programs within an error beside OpenVINO as it comes and PyTorch in bfloat16: three quarters of a minute a model; goes on where it ended
 # make clean   forget everything that was built
 
 SHELL := /bin/bash

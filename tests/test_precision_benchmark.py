@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -14,12 +15,13 @@ import pytest
 from benchmarks.contest import compare
 from benchmarks.contest.compare import Place, difference
 from benchmarks.contest.engines import engine
-from benchmarks.contest.programs import Search, optimized
+from benchmarks.contest.programs import Search
 from benchmarks.contest.worker import Engine, EngineError
 from benchmarks.models import build
 from benchmarks.precision import __main__ as precision
 from benchmarks.precision.__main__ import main, parsed, rows_of
 from benchmarks.precision.cases import BYTES, MODELS, Case, chosen, like
+from benchmarks.precision.making import Maker
 from benchmarks.precision.quantised import in_bytes
 from benchmarks.precision.table import against, cells, markdown, row
 from einnet.graph.onnx.importer import load
@@ -46,13 +48,13 @@ def same(path: Path, threads: int) -> Callable[[Arrays], list[np.ndarray]]:
 def program(monkeypatch: pytest.MonkeyPatch, kinds: Mapping[str, str]) -> None:
     """Our programs are these functions of this module, by their names; the reference gives its input."""
 
-    def found(path: Path, name: str, derive: bool, search: Search, place: Place) -> tuple[Engine, dict[str, object]]:
+    def found(maker: Maker, name: str, search: Search) -> tuple[Engine, dict[str, object]]:
         assert search.max_error == (None if name == "einnet_f32" else float(name))
         if name not in kinds:
             raise EngineError("it has none")
-        return Engine(name, f"{__name__}:{kinds[name]}", path), {"runs": "derived"}
+        return Engine(name, f"{__name__}:{kinds[name]}", maker.model), {"runs": "derived"}
 
-    monkeypatch.setattr(precision, "optimized", found)
+    monkeypatch.setattr(Maker, "optimized", found)
 
 
 def identity() -> onnx.ModelProto:
@@ -103,22 +105,22 @@ def test_the_error_of_a_row_is_the_greatest_of_fresh_draws(monkeypatch: pytest.M
                                (("openvino_f32", "openvino"), ("openvino_default", "openvino"), ("torch_bf16", "torch"))}  # fmt: skip
 
 
-@pytest.mark.parametrize(("verified", "ran"), [(1e-6, ["einnet_f32", "0.002", "0.2", "0.3"]), (1e-4, ["einnet_f32", "1e-05", "0.002", "0.2", "0.3"])])
+@pytest.mark.parametrize(("verified", "ran"), [(1e-6, ["einnet_f32", "0.3", "0.2", "0.002"]), (1e-4, ["einnet_f32", "0.3", "0.2", "0.002", "1e-05"])])
 def test_budgets_that_allow_the_same_share_a_program(monkeypatch: pytest.MonkeyPatch, verified: float, ran: list[str]) -> None:
     """None rounds at 1e-5, and two budgets that round are two questions; a program that errs by more is no answer."""
     asked = []
 
-    def found(path: Path, name: str, derive: bool, search: Search, place: Place) -> tuple[Engine, dict[str, object]]:
+    def found(maker: Maker, name: str, search: Search) -> tuple[Engine, dict[str, object]]:
         asked.append(name)
-        return Engine(name, "k", path / name), {"verification": {"max_rel": verified}}
+        return Engine(name, "k", maker.model / name), {"verification": {"max_rel": verified}}
 
-    monkeypatch.setattr(precision, "optimized", found)
+    monkeypatch.setattr(Maker, "optimized", found)
     monkeypatch.setattr(precision, "likely", lambda settings: [F32] if (settings.max_error or 0) > 1e-2 else [])
     options = parsed([*SHORT, "--errors", "1e-5", "2e-3", "0.2", "0.3"])
     engines, reports, missing = precision.programs(Path("m"), Place(1, (0,)), options)
     assert asked == ran and not missing and engines.keys() == reports.keys() == {"einnet_f32", "1e-05", "0.002", "0.2", "0.3"}
     assert engines["1e-05"] == Engine("1e-05", "k", Path("m") / ("einnet_f32" if len(ran) == 4 else "1e-05"))
-    assert precision.longest(options) == 4 * (2 + precision.FINISHING_S) + 0.1 + precision.BESIDE_S
+    assert precision.longest(options) == (2 + 2 * precision.LATER) * 2 + 4 * precision.FINISHING_S + 0.1 + precision.BESIDE_S
 
 
 def test_an_engine_is_loaded_once_for_all_that_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,10 +137,10 @@ def test_an_engine_is_loaded_once_for_all_that_it_is_asked(monkeypatch: pytest.M
     monkeypatch.setattr(precision, "Worker", Counted)
     monkeypatch.setattr(precision, "likely", lambda settings: [])
 
-    def found(path: Path, name: str, derive: bool, search: Search, place: Place) -> tuple[Engine, dict[str, object]]:
-        return Engine(name, f"{__name__}:same", path.with_name(name)), {"verification": {"max_rel": 0.0}}
+    def found(maker: Maker, name: str, search: Search) -> tuple[Engine, dict[str, object]]:
+        return Engine(name, f"{__name__}:same", maker.model.with_name(name)), {"verification": {"max_rel": 0.0}}
 
-    monkeypatch.setattr(precision, "optimized", found)
+    monkeypatch.setattr(Maker, "optimized", found)
     options = parsed([*SHORT, "--errors", "1e-5", "1e-6"])
     rows = rows_of("m", identity(), lambda seed: {"x": np.full(4, seed + 1, np.float32)}, Place(1, (0,)), options, {})
     assert loads.count("same") == 1 and loads.count("onnxruntime") == 3
@@ -154,9 +156,20 @@ def test_a_model_that_nobody_can_run_is_told(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_budget_reaches_the_optimization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EINNET_CACHE", str(tmp_path / "cache"))
     onnx.save(model := two_layers(), tmp_path / "two.onnx")
-    ours, report = optimized(tmp_path / "two.onnx", "0.1", False, Search(1, "reassociation", 0, max_error=0.1), Place(1, (0,)))
+    with Maker(tmp_path / "two.onnx", Place(1, (0,))) as maker:
+        ours, report = maker.optimized("0.1", Search(1, "reassociation", 0, max_error=0.1))
+        process = maker.process.pid
+        _, plain = maker.optimized("einnet_f32", Search(1, "reassociation", 0))
+        assert maker.process.pid == process, "one process makes both"
+        with pytest.raises(EngineError, match=r"took more than 0 s with a budget of 1 s"):
+            maker.optimized("late", Search(1, "reassociation", 0, limit=0.0))
+        with pytest.raises(EngineError, match="max_error must be between 0 and 1"):
+            maker.optimized("wrong", Search(1, "reassociation", 0, max_error=2.0))
+        assert maker.process.pid not in (None, process), "what is late is ended, and the next search has a process"
+    assert maker.process is None
     assert report["settings"]["max_error"] == report["verification"]["tolerance"] == 0.1
-    assert report["precision"] is None or report["precision"]["max_error"] == 0.1
+    assert plain.get("precision") is None and plain["settings"]["max_error"] is None
+    assert report.get("precision") is None or report["precision"]["max_error"] == 0.1
     inputs = random_inputs(model, 0)
     (got,), (wanted,) = (precision.answers(e, [inputs], Place(1, (0,))) for e in (ours, Engine("r", "onnxruntime", tmp_path / "two.onnx")))
     assert difference(got, wanted) <= 0.1
@@ -205,6 +218,11 @@ def test_what_runs(tmp_path: Path) -> None:
     assert made == model and {n: x.shape for n, x in draw(1).items()} == {n: x.shape for n, x in random_inputs(model, 0).items()}
     (named,) = chosen(parsed([str(tmp_path / "edsr.onnx")]))
     assert named.name == "edsr" and named.made()[0] == model
+    assert {n: x.shape for n, x in named.made()[1](1).items()} == {n: x.shape for n, x in random_inputs(model, 0).items()}
+    onnx.save(model, tmp_path / "other.onnx")
+    np.savez(tmp_path / "alone.npz", **random_inputs(model, 0))
+    onnx.save(model, tmp_path / "alone.onnx")
+    assert [c.name for c in chosen(parsed(["--zoo", str(tmp_path)]))] == [*MODELS, "zoo/edsr", "zoo/alone"], "a model without inputs is none of the zoo"
 
 
 def test_draws_are_of_the_kind_of_the_inputs() -> None:
@@ -216,7 +234,46 @@ def test_draws_are_of_the_kind_of_the_inputs() -> None:
 
 
 def test_models_of_bytes() -> None:
-    assert keeps_bytes(prepare(load(in_bytes(build("mlp", size=32, classes=8), 0)), in_bytes=True))
+    model = build("mlp", size=32, classes=8)
+    assert keeps_bytes(prepare(load(in_bytes(model, partial(random_inputs, model), 0)), in_bytes=True))
+
+
+def test_models_of_bytes_of_the_zoo(tmp_path: Path) -> None:
+    onnx.save(model := build("mlp", size=32, classes=8), tmp_path / "bert.onnx")
+    np.savez(tmp_path / "bert.npz", **random_inputs(model, 0))
+    onnx.save(model, tmp_path / "edsr.onnx")
+    (*usual, zoo) = chosen(parsed(["--int8", "--zoo", str(tmp_path)]))
+    assert [c.name for c in usual] == list(BYTES) and zoo.name == "zoo/bert"
+    made, draw = zoo.made()
+    assert keeps_bytes(prepare(load(made), in_bytes=True)) and draw(0).keys() == random_inputs(model, 0).keys()
+
+
+def test_other_engines_answer_as_many_draws_as_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours answer all of them; a process is begun while the one before it answers, and once."""
+    asked: dict[str, int] = {}
+    begun: list[str] = []
+
+    class Counted(Within):
+        def __init__(self, kind: str, path: Path, threads: int, cpus: object, limit: int = 0) -> None:
+            super().__init__(f"{__name__}:same", path, threads, cpus, limit)
+            plain, self.kind = self.run, kind
+            begun.append(kind)
+
+            def run(inputs: Arrays) -> list[np.ndarray]:
+                asked[kind] = asked.get(kind, 0) + 1
+                return plain(inputs)
+
+            self.run = run
+
+    monkeypatch.setattr(compare, "Worker", Counted)
+    monkeypatch.setattr(compare, "SETTLE_SECONDS", 0.0)
+    x = {"x": np.ones(4, np.float32)}
+    fresh = [({"x": np.full(4, n, np.float32)}, [np.full(4, 2 * n, np.float32)]) for n in range(1, 9)]
+    engines = [Engine("onnxruntime", "onnxruntime", Path("m")), Engine("ours", compare.PROGRAM, Path("p"))]
+    found = compare.compare(engines, x, [x["x"]], Place(1, (0,)), compare.Effort(1, 0.0, 0.0, 1, 0.0), 1.0, fresh)
+    assert {name: found[name].get("draws") for name in found} == {"onnxruntime": 1, "ours": 8, compare.AGAIN: None}
+    assert found["ours"]["worst"] == found["onnxruntime"]["worst"] == 0.5
+    assert asked == {"onnxruntime": 1 + 1 + 1, compare.PROGRAM: 1 + 8} and begun == ["onnxruntime", compare.PROGRAM, "onnxruntime"]
 
 
 def test_the_figures_of_a_row() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from benchmarks.contest.engines import Arrays
 from benchmarks.contest.worker import Engine, EngineError, Worker
 
 REFERENCE = "onnxruntime"
+PROGRAM = "einnet"
+"""The kind of engine that our programs are."""
+
 AGAIN = "onnxruntime (again)"
 """A second process of the reference engine: its ratio to the first is the noise floor."""
 
@@ -37,12 +41,16 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: `rounds` at most, `seconds` for each engine in a round, no new round after `patience` seconds but `least` in any case."""
+    """How long to measure: `rounds` at most, `seconds` for each engine in a round, no new round after `patience` seconds but `least` in any case.
+
+    Other engines than ours answer fresh inputs for `fresh_s` seconds, `least` of them in any case.
+    """
 
     rounds: int = 11
     seconds: float = 0.25
     patience: float = 90.0
     least: int = 3
+    fresh_s: float = inf
 
 
 @dataclass(frozen=True)
@@ -115,16 +123,16 @@ def compare(
 
     Without reference outputs the first ones of REFERENCE are these; where it has none, nothing is timed. A time counts where the outputs differ by no
     more than the tolerance. An engine that fails or disagrees has a `status` that says so and no times.
-    `worst` is the greatest difference on `fresh` inputs, which decide nothing.
+    `worst` is the greatest difference on the first `draws` of `fresh` inputs, which decide nothing.
     """
     entered = sorted(engines, key=lambda e: e.name != REFERENCE)
     entered += [Engine(AGAIN, e.kind, e.path) for e in engines if e.name == REFERENCE]
-    with _Arena(inputs, place, reference, tolerance) as arena:
+    with _Arena(inputs, place, reference, tolerance, effort) as arena:
         for engine, following in zip(entered, [*entered[1:], None], strict=True):
             arena.admit(engine, fresh if engine.name != AGAIN else (), following)
             if arena.reference is None:
                 return arena.results
-        rounds = arena.rounds(effort)
+        rounds = arena.rounds()
     for name, found in rounds.items():
         arena.results[name] |= {**figures(found), "times_ms": found}
     return arena.results
@@ -133,8 +141,8 @@ def compare(
 class _Arena:
     """Engines that passed, their processes alive where memory permits."""
 
-    def __init__(self, inputs: Arrays, place: Place, reference: Sequence[np.ndarray] | None, tolerance: float) -> None:
-        self.inputs, self.place, self.reference, self.tolerance = inputs, place, reference, tolerance
+    def __init__(self, inputs: Arrays, place: Place, reference: Sequence[np.ndarray] | None, tolerance: float, effort: Effort) -> None:
+        self.inputs, self.place, self.reference, self.tolerance, self.effort = inputs, place, reference, tolerance, effort
         self.results: dict[str, Result] = {}
         self.engines: dict[str, Engine] = {}
         self.alive: dict[str, Worker] = {}
@@ -183,7 +191,7 @@ class _Arena:
                 self.load(following)
             outputs = worker.run(self.inputs)
             memory = worker.memory(self.inputs)
-            apart = [difference(worker.run(given), wanted) for given, wanted in fresh]
+            apart = self.apart(worker, fresh, inf if engine.kind == PROGRAM else self.effort.fresh_s)
         except EngineError as error:
             self.end(engine.name)
             self.results[engine.name] = {"status": f"failed: {error}"}
@@ -192,7 +200,8 @@ class _Arena:
             self.reference = outputs
         error_size = difference(outputs, self.reference)
         said = "ok" if error_size <= self.tolerance else "disagrees with onnxruntime"
-        self.results[engine.name] = {"status": said, "max_rel": error_size, "memory_bytes": memory} | ({"worst": max(apart)} if apart else {})
+        self.results[engine.name] = {"status": said, "max_rel": error_size, "memory_bytes": memory}
+        self.results[engine.name] |= {"worst": max(apart), "draws": len(apart)} if apart else {}
         self.room, self.largest = self.room - memory, max(self.largest, memory)
         self.crowded = self.crowded or self.room < 2 * self.largest
         if said == "ok":
@@ -200,9 +209,17 @@ class _Arena:
         else:
             self.end(engine.name)
 
-    def rounds(self, effort: Effort) -> dict[str, list[list[float]]]:
+    def apart(self, worker: Worker, fresh: Sequence[Answered], seconds: float) -> list[float]:
+        """What it errs by on the first fresh inputs, those that it answers in so many seconds, and the least number in any case."""
+        found, end = list[float](), time.monotonic() + seconds
+        for given, wanted in fresh:
+            if len(found) < self.effort.least or time.monotonic() < end:
+                found.append(difference(worker.run(given), wanted))
+        return found
+
+    def rounds(self) -> dict[str, list[list[float]]]:
         """A B C A B C ...: the times of each engine by round. An engine that fails on the way is left out and marked."""
-        rows: list[dict[str, tuple[list[float], float]]] = []
+        effort, rows = self.effort, list[dict[str, tuple[list[float], float]]]()
         end = time.monotonic() + effort.patience
         while self.engines and (len(rows) < effort.least or (len(rows) < effort.rounds and time.monotonic() < end)):
             rows.append(self.turn(effort.seconds))

@@ -1,8 +1,8 @@
 """Programs within an error, timed beside ONNX Runtime, OpenVINO in float32 and as it comes, and PyTorch in bfloat16.
 
     python -m benchmarks.precision                    the paper's seven and more at three errors, into benchmarks/results/precision.json
-    python -m benchmarks.precision --zoo build/zoo    some of the zoo, too (`python -m benchmarks.zoo.export` makes it)
-    python -m benchmarks.precision resnet18 m.onnx    these models, by name or from files of fixed shapes
+    python -m benchmarks.precision --zoo build/zoo    the zoo, too (`python -m benchmarks.zoo.export` makes it)
+    python -m benchmarks.precision resnet18 m.onnx    these models, by name or from files of fixed shapes, with inputs in a .npz beside them
     python -m benchmarks.precision --int8             models of bytes, into benchmarks/results/precision-int8.json
     python -m benchmarks.precision --quick            small sizes, into build/bench
 
@@ -10,9 +10,10 @@ A row for each model and error. `ms` are medians of interleaved rounds, `error` 
 ONNX Runtime in float32, or with `--int8` on the same model of bytes, of which `einnet_f32` is the program without a budget; `bound` is the greatest
 a-priori bound of a product that rounds, `noise` what ONNX Runtime shows against itself, `missing` why an engine has no time.
 
-A model takes a minute on a quiet machine: a budget below the roundoff of every arithmetic has the program of float32, each engine is loaded once, and
-what one search has measured the next one knows. The file is written after each model, and the same command goes on where it was ended: rows of other
-models stay, and what was measured with the same settings and engines is not measured again.
+A model takes three quarters of a minute on a quiet machine: a budget below the roundoff of every arithmetic has the program of float32, one process
+makes all programs, the widest error first, and knows for the next what it has measured for one, each engine is loaded once, while another answers. Ours
+answer all draws, other engines as many as they can in `OTHERS_S` seconds. The file is written after each model, and the same command goes on where it
+was ended: rows of other models stay, and what was measured with the same settings and engines is not measured again.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ import onnx
 
 from benchmarks.contest.compare import AGAIN, REFERENCE, Effort, Place, compare, noise
 from benchmarks.contest.machine import description
-from benchmarks.contest.programs import ROOT, Search, optimized
+from benchmarks.contest.programs import ROOT, Search
 from benchmarks.contest.results import text, write_whole
 from benchmarks.contest.worker import Engine, EngineError, Worker
-from benchmarks.precision.cases import MODELS, ZOO, Case, Draw, chosen, digest
+from benchmarks.precision.cases import MODELS, Case, Draw, chosen, digest
+from benchmarks.precision.making import Maker
 from benchmarks.precision.table import OTHERS, Row, cells, markdown, row
 from benchmarks.verified import RESULTS
 from einnet.compile.targets.cpu.rounded_products import likely
@@ -58,8 +60,14 @@ WIDEST = 0.5
 LATE, START_S = 2.0, 20.0
 """An optimization is ended after so many times its budget, and so many seconds beside it."""
 
-FINISHING_S, BESIDE_S = 3.0, 15.0
-"""Seconds that an optimization takes beside its budget, and that engines take to load and to give their answers."""
+LATER = 0.5
+"""Share of the budget that the third program has, and those after it: what the widest error could want is measured by then."""
+
+FINISHING_S, BESIDE_S = 1.5, 12.0
+"""Seconds that an optimization takes beside its budget, and that processes take to begin and engines to give their answers."""
+
+OTHERS_S = 2.0
+"""Seconds that another engine answers draws; the first three in any case."""
 
 CLASS = "reassociation"
 """The class of steps that is named beside every budget of error."""
@@ -80,8 +88,9 @@ def rows_of(name: str, model: onnx.ModelProto, draw: Draw, place: Place, options
             wanted = answers(engines[0], [inputs, *fresh], place)
         except EngineError as why:
             return [row(name, error, {}, {}, None, None, {REFERENCE: str(why)}) for error in options.errors]
-        effort, distinct = Effort(options.rounds, options.seconds, options.patience), {(e.kind, e.path): e for e in ours.values()}
-        results = compare([*engines, *distinct.values()], inputs, wanted[0], place, effort, WIDEST, list(zip(fresh, wanted[1:], strict=True)))
+        effort = Effort(options.rounds, options.seconds, options.patience, fresh_s=OTHERS_S)
+        distinct, answered = {(e.kind, e.path): e for e in ours.values()}, list(zip(fresh, wanted[1:], strict=True))
+        results = compare([*engines, *distinct.values()], inputs, wanted[0], place, effort, WIDEST, answered)
         results |= {name: results[distinct[e.kind, e.path].name] for name, e in ours.items()}
         apart = {name: found["worst"] for name, found in results.items() if "times_ms" in found and "worst" in found}
     times = {n: r["times_ms"] for n, r in results.items() if "times_ms" in r}
@@ -97,17 +106,19 @@ def programs(path: Path, place: Place, options: argparse.Namespace) -> tuple[dic
     reports: dict[str, Any] = {}
     missing: dict[str, str] = {}
     made: dict[Allowed, str] = {}
-    for name, error in {"einnet_f32": None, **{f"{e:g}": e for e in options.errors}}.items():
-        alike = made.get(allowed(error))
-        if error is not None and alike is not None and errs(reports[alike]) <= error:
-            engines[name], reports[name] = replace(engines[alike], name=name), reports[alike]
-            continue
-        try:
-            search = Search(options.time_budget, CLASS, options.seed, LATE * options.time_budget + START_S, max_error=error)
-            engines[name], reports[name] = optimized(path, name, True, search, place)
-            made.setdefault(allowed(error), name)
-        except EngineError as why:
-            missing[name] = str(why)
+    with Maker(path, place) as maker:
+        for name, error in {"einnet_f32": None, **{f"{e:g}": e for e in sorted(options.errors, reverse=True)}}.items():
+            alike = made.get(allowed(error))
+            if error is not None and alike is not None and errs(reports[alike]) <= error:
+                engines[name], reports[name] = replace(engines[alike], name=name), reports[alike]
+                continue
+            try:
+                budget = options.time_budget * (LATER if len(made) > 1 else 1.0)
+                search = Search(budget, CLASS, options.seed, LATE * budget + START_S, max_error=error)
+                engines[name], reports[name] = maker.optimized(name, search)
+                made.setdefault(allowed(error), name)
+            except EngineError as why:
+                missing[name] = str(why)
     return engines, reports, missing
 
 
@@ -144,23 +155,24 @@ def installed() -> dict[str, str]:
 def longest(options: argparse.Namespace) -> float:
     """The seconds that a model is expected to take at most, where budgets are kept."""
     searches = len({allowed(error) for error in (None, *options.errors)})
-    return searches * (options.time_budget + FINISHING_S) + options.patience + BESIDE_S
+    budgets = min(searches, 2) + LATER * max(searches - 2, 0)
+    return options.time_budget * budgets + FINISHING_S * searches + options.patience + BESIDE_S
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command's options."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.precision", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"names or files (default: {', '.join(MODELS)})")
-    parser.add_argument("--zoo", type=Path, metavar="FOLDER", help=f"of exported models: {', '.join(ZOO)}, too")
+    parser.add_argument("--zoo", type=Path, metavar="FOLDER", help="of exported models: all of them, too")
     parser.add_argument("--quick", action="store_true", help="small sizes, into build/bench")
     parser.add_argument("--int8", action="store_true", help="the models quantised to bytes, at an error of 5e-2")
     parser.add_argument("--errors", type=float, nargs="+", help="budgets (default: 1e-5 1e-3 1e-2)")
-    parser.add_argument("--time-budget", type=float, default=10.0, help="seconds for each of our optimizations (default: 10)")
+    parser.add_argument("--time-budget", type=float, default=10.0, help="seconds for an optimization, the third and later ones half (default: 10)")
     parser.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--draws", type=int, default=20, help="fresh inputs on which errors are measured (default: 20)")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.25, help="for each engine in each round")
+    parser.add_argument("--seconds", type=float, default=0.2, help="for each engine in each round")
     parser.add_argument("--patience", type=float, default=8.0, help="seconds of rounds for a model")
     parser.add_argument("--seconds-left", type=float, default=math.inf, metavar="S", help="begin no model that would not end in so many seconds")
     parser.add_argument("--again", action="store_true", help="measure again what the file has by the same settings")

@@ -25,14 +25,23 @@ GENERATOR = {"bert": "transformer"}
 MODELS = (*SEVEN, *SIZES)
 """What runs by default."""
 
-ZOO = ("resnet50", "repvgg_a0", "mobilenet_v3_small", "edsr", "bert", "gpt2", "lstm_tagger", "unet2d")
-"""What runs of the zoo, where its folder is named: convolutions of 3x3 and of one place, attention, recurrences."""
+ZOO = (
+    "repvgg_a0", "edsr", "unet2d", "vgg11", "resnet18", "resnet50", "mobilenet_v3_small", "bert", "vit_tiny_patch16_224", "gpt2", "lstm_tagger",
+    "swin_t", "convnext_tiny", "efficientnet_b0", "llama_gqa", "hifigan", "vae_decoder", "wav2vec2", "whisper_encoder", "yolo", "diffusion_block",
+)  # fmt: skip
+"""What comes first of the zoo, where its folder is named: convolutions of 3x3 and of one place, attention, recurrences. The others follow by name."""
 
 BYTES = ("resnet18", "depthwise", "bert", "mlp")
 """What runs as models of bytes."""
 
+ZOO_BYTES = ("resnet50", "mobilenet_v3_small", "bert")
+"""What runs as models of bytes of the zoo."""
+
 QUICK: dict[str, dict[str, int]] = {"resnet18": {"size": 32}, "bert": {}, "fsrcnn": {"size": 8}, "mlp": {}, "depthwise": {"size": 32}}
 """Small sizes, and the models that have them."""
+
+INPUTS = ".npz"
+"""Of a file beside a model, with an array for each input."""
 
 Draw = Callable[[int], Arrays]
 
@@ -50,24 +59,28 @@ def chosen(options: argparse.Namespace) -> list[Case]:
     usual = list(BYTES if options.int8 else QUICK if options.quick else MODELS)
     cases = [Case(Path(name).stem, partial(built, name, options)) for name in options.models or usual]
     if options.zoo and not options.models:
-        found = {path.stem: path for path in sorted(options.zoo.glob("*.onnx"))}
-        cases += [Case(f"zoo/{name}", partial(of_zoo, found[name], options)) for name in ZOO if name in found]
+        found = {path.stem: path for path in sorted(options.zoo.glob("*.onnx")) if path.with_suffix(INPUTS).exists()}
+        others = () if options.int8 else (name for name in found if name not in ZOO)
+        names = [*(name for name in (ZOO_BYTES if options.int8 else ZOO) if name in found), *others]
+        cases += [Case(f"zoo/{name}", partial(of_zoo, found[name], options)) for name in names]
     return cases
 
 
 def built(name: str, options: argparse.Namespace) -> tuple[onnx.ModelProto, Draw]:
-    """A model of ours or of a file, with standard normal inputs."""
+    """A model of ours or of a file, with standard normal inputs, or those like what stands beside the file."""
+    if name.endswith(".onnx") and Path(name).with_suffix(INPUTS).exists():
+        return of_zoo(Path(name), options)
     sizes = QUICK if options.quick else SIZES
     made = onnx.load(name) if name.endswith(".onnx") else build(GENERATOR.get(name, name), seed=options.seed, **sizes.get(name, {}))
-    model = in_bytes(made, options.seed) if options.int8 else made
-    return model, partial(random_inputs, model)
+    draw = partial(random_inputs, made)
+    return in_bytes(made, draw, options.seed) if options.int8 else made, draw
 
 
 def of_zoo(path: Path, options: argparse.Namespace) -> tuple[onnx.ModelProto, Draw]:
     """A file of the zoo, with inputs like those that stand beside it."""
-    with np.load(path.with_suffix(".npz")) as stored:
-        inputs = {name: stored[name] for name in stored.files}
-    return onnx.load(path), partial(like, inputs)
+    with np.load(path.with_suffix(INPUTS)) as stored:
+        draw, made = partial(like, {name: stored[name] for name in stored.files}), onnx.load(path)
+    return in_bytes(made, draw, options.seed) if options.int8 else made, draw
 
 
 def like(inputs: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:

@@ -1,14 +1,15 @@
-"""Models of bytes: the benchmark's models, through ONNX Runtime's quantiser."""
+"""Models of bytes: other models, through ONNX Runtime's quantiser."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import onnx
 
-from benchmarks.contest.machine import random_inputs
+from benchmarks.contest.engines import Arrays
 from einnet.api.quantize import quantize
 
 DRAWS = 4
@@ -18,9 +19,9 @@ UNSEEN = 100
 """Where their seeds begin: other draws are those on which errors are measured."""
 
 
-def in_bytes(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
-    """The model in QDQ form."""
-    draws = [random_inputs(model, UNSEEN + seed + n) for n in range(DRAWS)]
+def in_bytes(model: onnx.ModelProto, draw: Callable[[int], Arrays], seed: int) -> onnx.ModelProto:
+    """The model in QDQ form, with ranges by inputs that are drawn by seeds."""
+    draws = [draw(UNSEEN + seed + n) for n in range(DRAWS)]
     with tempfile.TemporaryDirectory() as folder:
         plain, made = Path(folder) / "plain.onnx", Path(folder) / "bytes.onnx"
         onnx.save(model, plain)

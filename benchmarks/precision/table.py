@@ -31,7 +31,9 @@ def row(
     return {
         "name": name, "max_error": error,
         "ms": {column: results[n]["median_ms"] for column, n in own.items() if "median_ms" in results.get(n, {})},
-        "error": errors, "within": errors.get("einnet", float("inf")) <= error,
+        "error": errors,
+        "draws": {column: results[n]["draws"] for column, n in own.items() if "draws" in results.get(n, {})},
+        "within": errors.get("einnet", float("inf")) <= error,
         "bound": max((p["bound"] for p in rounded if p.get("bound") is not None), default=None),
         "rounded": len(rounded), "products": len(precision["products"]), "runs": (report or {}).get("runs"),
         "noise": noisy, "missing": {column: missing[n] for column, n in own.items() if n in missing},
