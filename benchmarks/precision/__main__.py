@@ -11,9 +11,9 @@ ONNX Runtime in float32, or with `--int8` on the same model of bytes, of which `
 a-priori bound of a product that rounds, `noise` what ONNX Runtime shows against itself, `missing` why an engine has no time.
 
 A model takes three quarters of a minute on a quiet machine: a budget below the roundoff of every arithmetic has the program of float32, one process
-makes all programs, the widest error first, and knows for the next what it has measured for one, each engine is loaded once, while another answers. Ours
-answer all draws, other engines as many as they can in `OTHERS_S` seconds. The file is written after each model, and the same command goes on where it
-was ended: rows of other models stay, and what was measured with the same settings and engines is not measured again.
+makes all programs, the widest error first, and knows for the next what it has measured for one, each engine is loaded once, while another answers.
+Ours answer all draws, other engines as many as they can in `OTHERS_S` seconds. The file is written after each model, and the same command goes on where
+it was ended: rows of other models stay, and what was measured with the same settings and engines is not measured again.
 """
 
 from __future__ import annotations
