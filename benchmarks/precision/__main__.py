@@ -12,8 +12,8 @@ a-priori bound of a product that rounds, `noise` what ONNX Runtime shows against
 
 A model takes three quarters of a minute on a quiet machine: a budget below the roundoff of every arithmetic has the program of float32, one process
 makes all programs, the widest error first, and knows for the next what it has measured for one, each engine is loaded once, while another answers.
-Ours answer all draws, other engines as many as they can in `OTHERS_S` seconds. The file is written after each model, and the same command goes on where
-it was ended: rows of other models stay, and what was measured with the same settings and engines is not measured again.
+Ours answer all draws, other engines as many as they can in `OTHERS_S` seconds. The file is written after each model, and the same command goes on
+where it was ended: rows of other models stay, and what was measured with the same settings and engines is not measured again.
 """
 
 from __future__ import annotations
