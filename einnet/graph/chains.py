@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
-from einnet.expr.nodes import Scope, Tensor, tensors
+from einnet.expr.index import Floor
+from einnet.expr.nodes import Mul, Scope, Tensor, is_weight, reads, tensors, walk
 from einnet.graph.program import Node, Program
 from einnet.graph.promise import Expansion, least, passes, taken
 from einnet.graph.rewrite import anonymous
@@ -93,6 +94,8 @@ class _Chains:
             return None
         (to,) = roots
         whole = [*chains[to], g]
+        if self.in_digits(g) and any(map(self.reduces, chains[to])) or self.reduces(g) and any(map(self.in_digits, chains[to])):
+            return None
         reductions = sum(bool(n.scope.sums) for x in whole for n in self.nodes(x))
         if reductions > MOST_REDUCTIONS or sum(len(self.members[x]) for x in whole) > MOST_NODES or not self.open_in(g).passes:
             return None
@@ -184,6 +187,16 @@ class _Chains:
         around = prod(whole.shape) + sum(prod(t.shape) for t in tensors(whole).values())
         return prod(self.scope(g).shape) > SWOLLEN * around
 
+    def in_digits(self, g: int) -> bool:
+        """The group has a table that is a product of smaller ones: no sum gains by passing it, as what it would make of the table is no such product."""
+        return any(is_product_in_digits(r.base) for s in walk(self.scope(g)) for r in reads(s.body) if isinstance(r.base, Scope))
+
     def moves(self, g: int) -> bool:
         """The group only moves data."""
         return not self.reduces(g) and all(len(t.factors) == 1 and t.factors[0].base is not None for t in Expansion(self.scope(g)).terms)
+
+
+def is_product_in_digits(scope: Scope) -> bool:
+    """The scope is a table of which the factors are read by digits of its places."""
+    indices = [ix for r in reads(scope.body) for ix in r.index]
+    return is_weight(scope) and isinstance(scope.body, Mul) and any(isinstance(a, Floor) for ix in indices for a, _ in ix.terms)

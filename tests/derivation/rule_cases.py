@@ -31,6 +31,7 @@ T : f32[35,40]
 S2 : f32[33,36]
 T2 : f32[36,40]
 X3 : f32[3,16]
+X4 : f32[3,64]
 Ta : weight f32[4,2,4]
 Tb : weight f32[4,4,4,2]
 Tc : weight f32[4,4]
@@ -54,6 +55,7 @@ _TOP = "{L[m<4,t<2] max[j<3] M[m,3*t+j]}"
 _MASKED = "M[m,k] + select(m-k>=0, 0, -inf)"
 SOFTMAX = f"{{L[m<4,k<6] {_POWER}}}[m,k] / {{L[m<4] Σ[k<6] {_POWER}}}[m]"
 
+NESTED = "{L[k<64,n<64] Tc[k//16,n//16]*{L[k<16,n<16] Tc[k//4,n//4]*Tc[k%4,n%4]}[k%16,n%16]}"
 TABLE = "{L[k<16,n<16] Σ[r<2] Ta[k%4,r,n//4]*Tb[k%4,k//4,n%4,r]}"
 
 CASES: dict[str, Cases] = {
@@ -818,6 +820,13 @@ CASES: dict[str, Cases] = {
                 "L[m<3,k<16] Σ[n<16] X3[m,n]*{L[k<16,n<16] Tc[k//4,n//4]*Tc[k%4,n%4]}[k,n]",
                 "factor=1 first=n''",
                 "L[m<3,k<16] {L[m<3,k'<4,k''<4] Σ[n'<4] Tc[k',n']*{L[n'<4,m<3,k''<4] Σ[n''<4] X3[m,4*n'+n'']*Tc[k'',n'']}[n',m,k'']}[m,k//4,k%4]",
+            ),
+            (
+                f"L[m<3,k<64] Σ[n<64] X4[m,n]*{NESTED}[k,n]",
+                "factor=1 all",
+                "L[m<3,k<64] {L[m<3,k'<4,k''<16] Σ[n'<4] Tc[k',n']*{L[n'<4,m<3,k''<16] {L[n'<4,m<3,k'''<4,k''''<4] Σ[n'''<4] Tc[k''',n''']"
+                "*{L[n'''<4,n'<4,m<3,k''''<4] Σ[n''''<4] X4[m,4*n'''+16*n'+n'''']*Tc[k'''',n'''']}[n''',n',m,k'''']}[n',m,k''//4,k''%4]}[n',m,k'']}"
+                "[m,k//16,k%16]",
             ),
         ),
         (

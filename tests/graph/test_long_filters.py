@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from einnet.derivation.checker.check import check_equal
+from einnet.derivation.normalise import normalise
+from einnet.derivation.rules.tables.stages import stages
 from einnet.evidence.comparison.finite import assumptions
 from einnet.evidence.examine import trusted
-from einnet.expr.nodes import Scope, reads
+from einnet.expr.nodes import Scope, is_weight, reads, walk
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.long_filters import SAMPLE, filter_of, long_filters
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
+from einnet.graph.split import subprograms
 from einnet.instantiate.kernels import Plan
 from einnet.search.outcome import Outcome
 from einnet.search.settings import Settings
@@ -81,6 +85,24 @@ def test_what_does_not_pay_or_skips_places_stays(data: tuple[int, ...], taps: tu
 
 def test_without_leave_nothing_is_changed() -> None:
     assert not changed(prepare(load(model("shorter than the data")[0])))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_transform_is_a_piece_of_its_own(name: str) -> None:
+    """Tables that were folded into each other, or into the filter, would be products of smaller ones no longer."""
+    for piece in subprograms(prepare(load(model(name)[0]), tables=True)):
+        assert sum(bool(n.scope.sums) for n in piece.nodes) <= 1
+
+
+def test_a_transform_is_all_stages_in_one_step() -> None:
+    """The step is proven, and leaves no product of tables to be found."""
+    program = prepare(load(model("causal, a filter for each channel")[0]), tables=True)
+    opened = [n.scope for n in program.expression_nodes() if any(isinstance(r.base, Scope) for r in reads(n.scope.body))]
+    for scope in (normalise(s)[0] for s in opened):
+        whole, *single = stages.rewrites(scope)
+        assert whole.parameters.endswith("all") and check_equal(scope, whole.scope).method == "inline"
+        assert all(flops(whole.scope) < flops(s.scope) for s in single) and 5 * flops(whole.scope) < flops(scope)
+        assert not any(list(stages.rewrites(s)) for s in walk(whole.scope) if s.sums and not is_weight(s))
 
 
 def test_that_nan_reaches_further_is_told_and_excluded() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from math import prod
+from typing import TypeGuard
 
 from einnet.derivation.facts import factors, without, zero_outside
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
@@ -12,26 +13,48 @@ from einnet.derivation.rules.forced.merge import merge_read
 from einnet.derivation.rules.substitute import split, split_sum_iterator
 from einnet.derivation.rules.sum_split import split_sum
 from einnet.expr.index import Floor, Index, substitute, var
-from einnet.expr.nodes import Iter, Read, Scope, index_functions, indices, is_weight, make_mul, nested, used_names
+from einnet.expr.nodes import Body, Iter, Read, Scope, index_functions, indices, is_weight, make_mul, map_reads, nested, used_names
 
 
 @rule("stages", order=45, guard="an operand is a product of tables, indexed by digits of a sum's iterator and of a loop", kind="reassociation")
 def stages(e: Scope) -> Iterator[Outcome]:
     """L[k] Σ[n] f(n)*{L[k,n] Σ[r] a(k1,n,r)*b(k,n2,r)}[k,n] = L[k] {L[k1,k2] Σ[n2,r] b*{L[k1,n2,r] Σ[n1] a*f}[k1,n2,r]}[k1,k2]
 
-    (k1,k2) and (n1,n2) are the digits of k and n that the table reads, as k%K and k//K. Where the tables are such products again, so is each stage.
+    (k1,k2) and (n1,n2) are the digits of k and n that the table reads, as k%K and k//K. Where the tables are such products again, so is each stage:
+    as far as that goes is one step, the first, and each stage is one.
     """
     if e.reduce != "sum" or not e.sums:
         yield Refused("it is no sum")
         return
     found = False
     for place, table in enumerate(factors(e.body)):
-        if isinstance(table, Read) and isinstance(table.base, Scope) and is_weight(table) and len(factors(table.base.body)) > 1:
-            for staged, text in in_stages(e, table):
+        if is_product(table):
+            ways = list(in_stages(e, table))
+            whole = all_stages(ways[0][0], e) if ways else e
+            if ways and whole != ways[0][0]:
+                yield Rewrite(whole, f"factor={place} all", "reassociation")
+            for staged, text in ways:
                 found = True
                 yield Rewrite(staged, f"factor={place} {text}", "reassociation")
     if not found:
         yield Refused("no operand is a product of tables by digits of which one sum needs a part")
+
+
+def is_product(table: Body) -> TypeGuard[Read]:
+    """A weight that is a product of others, read at a place."""
+    return isinstance(table, Read) and isinstance(table.base, Scope) and is_weight(table) and len(factors(table.base.body)) > 1
+
+
+def all_stages(e: Scope, given: Scope) -> Scope:
+    """A scope and those that it reads in stages, again and again, each in the way that takes the fewest products; what was read before stays."""
+    before = {given, *nested(given)}
+
+    def inside(r: Read) -> Read:
+        return replace(r, base=all_stages(r.base, given)) if isinstance(r.base, Scope) and r.base not in before and not is_weight(r) else r
+
+    e = replace(e, body=map_reads(e.body, inside))
+    ways = [staged for table in factors(e.body) if is_product(table) for staged, _ in in_stages(e, table)] if e.reduce == "sum" and e.sums else []
+    return all_stages(min(ways, key=products), given) if ways else e
 
 
 def in_stages(e: Scope, table: Read) -> Iterator[tuple[Scope, str]]:
