@@ -188,7 +188,7 @@ class _Chains:
         return prod(self.scope(g).shape) > SWOLLEN * around
 
     def in_digits(self, g: int) -> bool:
-        """The group has a table that is a product of smaller ones: no sum gains by passing it, as what it would make of the table is no such product."""
+        """The group has a table that is a product of smaller ones: no sum gains by passing it, what it makes of the table is none."""
         return any(is_product_in_digits(r.base) for s in walk(self.scope(g)) for r in reads(s.body) if isinstance(r.base, Scope))
 
     def moves(self, g: int) -> bool:
