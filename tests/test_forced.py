@@ -117,6 +117,7 @@ REFUSED = {
     60_216: "the square root of what is negative",
     60_267: "a pooling that leaves a tensor as it is, where it is",
     70_018: "an output that is exactly 0 for zeros, and rounding in another order",
+    81_118: "a part of a tensor, read in it, where a copy of another part lies beside",
 }
 """Seeds of right programs that were refused once, and what was taken for another."""
 

@@ -95,13 +95,15 @@ class Contents:
         found = shown if isinstance(shown, Tensor) else is_copy(shown)
         return tensor is not None and (found == tensor or any(t == tensor for t, _ in self.known(view)))
 
-    def all_named(self, view: View) -> bool:
-        """All that a view shows is of tensors that have names."""
-        return all(n != NOBODY and self.cells[view.buffer].writes[n].named for n in self.owners(view))
-
     def is_named(self, view: View) -> bool:
         """All that a view shows is of one tensor that has a name."""
-        return len(self.owners(view)) == 1 and self.all_named(view)
+        owners = self.owners(view)
+        return len(owners) == 1 and owners[0] != NOBODY and self.cells[view.buffer].writes[owners[0]].named
+
+    def is_moved(self, view: View) -> bool:
+        """All that a view shows are elements of tensors as they are, under names or copied: nothing is computed of them."""
+        writes = self.cells[view.buffer].writes
+        return all(n != NOBODY and (writes[n].named or moves(writes[n].value)) for n in self.owners(view))
 
     def owners(self, view: View) -> list[int]:
         """The numbers of the writes that the elements of a view come from, the last one first; `NOBODY` for what was never written."""
@@ -150,6 +152,11 @@ class Contents:
             written = cell.writes[owner].view if owner != NOBODY else view
             found.update(b // step for s, n in zip(written.strides, written.shape) if n > 1 for b in (s, s * n) if b % step == 0)
         return frozenset(b for b in found if 1 < b < extent and extent % b == 0)
+
+
+def moves(value: Value) -> bool:
+    """Each element of the value is one of a tensor."""
+    return isinstance(value, Tensor) or (not value.sums and isinstance(value.body, Read) and isinstance(value.body.base, Tensor))
 
 
 def alike(one: View, other: View) -> bool:

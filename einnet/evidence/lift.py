@@ -274,7 +274,7 @@ class _Lift:
             self.aliases[name] = shown
             self.contents.name(view, self.tensors[name], alias=True)
             return
-        if shown is not None and self.contents.all_named(view):
+        if shown is not None and self.contents.is_moved(view):
             self.joined[name] = shown
         self.contents.name(view, self.tensors[name])
 

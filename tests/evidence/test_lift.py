@@ -15,6 +15,7 @@ from einnet.evidence.examine import Proven, proven, told_constants, told_lifting
 from einnet.evidence.lift import BEFORE
 from einnet.expr.index import value
 from einnet.expr.nodes import Read, Scope, Tensor, indices
+from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, NotLifted, Plan, View, dense_view, loops_of
@@ -194,7 +195,7 @@ def test_names_of_what_a_buffer_holds() -> None:
     contents = Contents({"b": 8})
     kernel, first, second, same = (Tensor(n, v.shape) for n, v in (("kernel", whole), ("first", whole), ("second", half), ("same", whole)))
     contents.write(whole, kernel)
-    assert contents.read(whole) == kernel and not contents.all_named(whole)
+    assert contents.read(whole) == kernel and not contents.is_named(whole)
     contents.name(whole, first)
     assert contents.read(whole) == first and contents.is_named(half)
     contents.name(half, second, alias=True)
@@ -206,13 +207,24 @@ def test_names_of_what_a_buffer_holds() -> None:
     assert contents.shows(View("b", (2, 2), (2, 1)), Tensor("none", (2, 2))) is False
 
 
+def test_what_is_copied_is_moved_and_what_is_computed_is_not() -> None:
+    halves, whole = [View("b", (4,), (1,), 4 * n) for n in range(2)], View("b", (8,), (1,))
+    contents = Contents({"b": 8})
+    contents.write(halves[0], parse("A : f32[6]\nL[i<4] A[i+2]"))
+    assert contents.is_moved(halves[0]) and not contents.is_moved(whole)
+    contents.write(halves[1], parse("A : f32[6]\nL[i<4] A[i] + A[i+1]"))
+    assert contents.is_moved(halves[0]) and not contents.is_moved(whole)
+    contents.write(halves[1], parse("A : f32[6]\nL[i<4] A[3-i]"))
+    assert contents.is_moved(whole) and not contents.is_named(whole)
+
+
 def test_parts_that_become_one_tensor_keep_their_names() -> None:
     parts, whole = [View("b", (2, 2), (2, 1), 4 * n) for n in range(2)], View("b", (4, 2), (2, 1))
     contents = Contents({"b": 8})
     for n, view in enumerate(parts):
         contents.write(view, Tensor(f"kernel{n}", view.shape))
         contents.name(view, Tensor(f"part{n}", view.shape))
-    assert contents.all_named(whole) and not contents.is_named(whole)
+    assert contents.is_moved(whole) and not contents.is_named(whole)
     contents.name(whole, Tensor("whole", whole.shape))
     assert contents.read(whole) == Tensor("whole", whole.shape)
     assert [contents.read(view) for view in parts] == [Tensor(f"part{n}", view.shape) for n, view in enumerate(parts)]
