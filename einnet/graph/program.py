@@ -9,6 +9,7 @@ from typing import Union
 import numpy as np
 
 from einnet.expr.nodes import Scope, Tensor, tensors
+from einnet.expr.recursions.recursion import Recursion
 from einnet.graph.dtypes import dtype_name
 
 BYTES = frozenset({"u8", "i8"})
@@ -37,7 +38,8 @@ class Opaque:
     """A node kept as it is: a serialised ONNX model, run by ONNX Runtime. A barrier for derivation.
 
     The model's graph inputs and outputs stand in the order of `inputs` and `outputs`; it holds one node, or the few nodes between which
-    something else than a tensor passes. `why` says why there is no expression.
+    something else than a tensor passes. `why` says why there is no expression. A `recursion` over tensors in these orders says what the node computes
+    where it is equations along time: who can compute those needs no ONNX Runtime.
     """
 
     outputs: tuple[Tensor, ...]
@@ -45,6 +47,7 @@ class Opaque:
     model: bytes
     origin: tuple[str, ...] = ()
     why: str = ""
+    recursion: Recursion | None = None
 
 
 ProgramNode = Union[Node, Opaque]

@@ -36,10 +36,12 @@ def unfolded(fold: Fold, body: Program, outer: Mapping[str, Tensor], scopes: Map
 
     `outer` are the tensors of the outer names, and `scopes` define tensors around: logarithms of gates may read what these read, under its own name.
     """
-    return _Unfolding(fold, body, outer, scopes).program()
+    return Unfolding(fold, body, outer, scopes).program()
 
 
-class _Unfolding:
+class Unfolding:
+    """A fold on its way to expressions: what stands for every tensor of its body over time, as far as that is known."""
+
     def __init__(self, fold: Fold, body: Program, outer: Mapping[str, Tensor], scopes: Mapping[str, Scope]) -> None:
         self.fold, self.body, self.outer = fold, body, outer
         self.namer = Namer()
@@ -55,13 +57,18 @@ class _Unfolding:
         self.known = {n.output.name: n for n in body.nodes if isinstance(n, Node)}
         self.named = dict(body.outputs) | {body.names[t.name]: t.name for t in body.inputs}
 
-    def program(self) -> Program:
+    def check(self) -> None:
+        """Raise Inexpressible unless all of the body is expressions, of float32."""
         opaque = next((n for n in self.body.nodes if isinstance(n, Opaque)), None)
         if opaque is not None:
             raise Inexpressible(f"in its body, {', '.join(opaque.origin)}: {opaque.why}")
         handed = [self.outer[s.initial] for s in self.fold.states] + [self.tensor(self.named[r]) for r in self.fold.ends]
         if any(t.dtype != "f32" for t in handed):
             raise Inexpressible("it hands on something else than float32")
+
+    def program(self) -> Program:
+        """The program. Raises Inexpressible where there is none that pays."""
+        self.check()
         self.begin()
         left = list(self.fold.states)
         while True:

@@ -13,6 +13,8 @@ import onnx_ir as ir
 from einnet.errors import ModelError, NotStaticError
 from einnet.expr.nodes import Read, Scope, Tensor, indices, is_weight, tensors
 from einnet.graph.dtypes import HALVES, dtype_name
+from einnet.graph.folds.fold import Fold
+from einnet.graph.folds.recursive import Recursive, recursive
 from einnet.graph.folds.unfold import unfolded
 from einnet.graph.onnx.contributed.call import Undefined
 from einnet.graph.onnx.flat import FlatNode, Flattener
@@ -63,6 +65,8 @@ class _Lowering:
         self.widened: dict[Fact, Tensor] = {}
         self.weights: dict[str, np.ndarray] = {}
         self.done: list[ProgramNode] = []
+        self.recursion: Recursive | None = None
+        """What the node that is looked at computes, where that is equations along time."""
 
     def program(self, given: bool = True) -> Program:
         """The whole; outputs that are not `given` out are left as the numbers that expressions give."""
@@ -150,12 +154,13 @@ class _Lowering:
     def part(self, nodes: Sequence[FlatNode], outside: set[Fact]) -> None:
         """One node as expressions if it has any, else the nodes as one opaque node."""
         reason = Unsupported("a value between these nodes is no tensor of static shape")
+        self.recursion = None
         if len(nodes) == 1:
             attempt = self.expressions(nodes[0], outside)
             if attempt is None:
                 return
             reason = attempt
-        self.opaque(nodes, outside, reason)
+        self.opaque(nodes, outside, reason, self.recursion)
 
     def expressions(self, node: FlatNode, used: set[Fact]) -> Unsupported | None:
         """Append the node's expressions, or say why there are none."""
@@ -229,7 +234,9 @@ class _Lowering:
                 return None
             outer = {name: self.tensor(f) for name, f in node.reads.items()}
             scopes = {n.output.name: n.scope for n in self.done if isinstance(n, Node)}
-            return unfolded(step.fold, self.inner(step.body), outer, scopes)
+            body = self.inner(step.body)
+            self.recursion = recursion_of(step.fold, body, outer)
+            return unfolded(step.fold, body, outer, scopes)
         except Inexpressible as reason:
             return Unsupported(str(reason))
         except ModelError as error:
@@ -283,17 +290,29 @@ class _Lowering:
         imports = self.model.graph.opset_imports
         return node.version or imports.get("", 0) or imports.get("ai.onnx", 1)
 
-    def opaque(self, nodes: Sequence[FlatNode], outside: set[Fact], reason: Unsupported) -> None:
-        """Keep the nodes as a model of their own."""
+    def opaque(self, nodes: Sequence[FlatNode], outside: set[Fact], reason: Unsupported, recursive: Recursive | None) -> None:
+        """Keep the nodes as a model of their own, of which all is an input that its equations read."""
         reads, protos = joined(nodes)
-        held = {name: f for name, f in reads.items() if f.value is not None and (f.value.nbytes <= _EMBEDDED_BYTES or not f.crosses)}
+        read = set(recursive.inputs) if recursive is not None else set[str]()
+        small = {name for name, f in reads.items() if f.value is not None and (f.value.nbytes <= _EMBEDDED_BYTES or not f.crosses)}
+        held = {name: reads[name] for name in reads if name in small and name not in read}
         inputs = [(name, f) for name, f in reads.items() if name not in held]
         outputs = [f for node in nodes for f in node.results if f in outside and f.value is None]
         typed = [self.typed(name, f) for name, f in inputs]
         casts = [cast for _, cast in typed if cast]
         model = build_model(self.model, [*casts, *protos], [given for given, _ in typed], held.items(), [(f.name, f) for f in outputs])
         results, origin = tuple(self.tensor(f) for f in outputs), tuple(node.label for node in nodes)
-        self.done.append(Opaque(results, tuple(self.tensor(f).name for _, f in inputs), model.SerializeToString(), origin, reason.why))
+        given = tuple(self.tensor(f) for _, f in inputs)
+        found = recursive.over([name for name, _ in inputs], given, [f.name for f in outputs]) if recursive is not None else None
+        self.done.append(Opaque(results, tuple(t.name for t in given), model.SerializeToString(), origin, reason.why, found))
+
+
+def recursion_of(fold: Fold, body: Program, outer: Mapping[str, Tensor]) -> Recursive | None:
+    """The fold as equations along time; None where it is none."""
+    try:
+        return recursive(fold, body, outer)
+    except Inexpressible:
+        return None
 
 
 def joined(nodes: Sequence[FlatNode]) -> tuple[dict[str, Fact], list[onnx.NodeProto]]:
