@@ -15,6 +15,7 @@ from einnet.evidence.certificate import Certificate, bundle_keys
 from einnet.evidence.comparison.error_statistics import error_statistics
 from einnet.evidence.comparison.verdicts import other_model
 from einnet.evidence.examine import Proven, checked, proven, told_constants, told_kernels, told_lifting, told_numbers, trusted
+from einnet.evidence.lift import same_node
 from einnet.evidence.numbers import SPECIAL, Observed, drawn, unlike
 from einnet.evidence.report.schema import Asked, Report
 from einnet.evidence.report.told import Tell, each, silent
@@ -115,12 +116,14 @@ def audit_one_kernel(model: Any, program: Program, stored: Stored, reference: Re
 
 def is_whole(plan: Plan) -> bool:
     """ONNX Runtime runs the whole model."""
-    return len(plan.kernels) == 1 and isinstance(plan.kernels[0], OpaqueCall) and all(b.role in ("input", "output") for b in plan.buffers)
+    (kernel, *rest) = plan.kernels or (None,)
+    alone = not rest and isinstance(kernel, OpaqueCall) and kernel.recursion is None
+    return alone and all(b.role in ("input", "output") for b in plan.buffers)
 
 
 def is_node(program: Program, plan: Plan) -> bool:
     """What a plan hands to ONNX Runtime is a node of the model, which may have no other."""
-    return any(isinstance(node, Opaque) and node.model == k.model for node in program.nodes for k in plan.kernels if isinstance(k, OpaqueCall))
+    return any(isinstance(node, Opaque) and same_node(node, k) for node in program.nodes for k in plan.kernels if isinstance(k, OpaqueCall))
 
 
 def same_model(model: Any, plan: Plan) -> bool:
@@ -130,7 +133,7 @@ def same_model(model: Any, plan: Plan) -> bool:
 
     (kernel,) = plan.kernels
     assert isinstance(kernel, OpaqueCall)
-    if kernel.model != serialised(model):
+    if kernel.model != serialised(model) or kernel.recursion is not None:
         return False
     session, given, wanted = Session(kernel.model, 1), dict(plan.inputs), dict(plan.outputs)
     inputs, outputs = ([a.name for a in arguments] for arguments in (session.inputs, session.outputs))
@@ -142,7 +145,7 @@ def audit_whole(model: Any, stored: Stored) -> Verdict:
     from einnet.graph.onnx.read import serialised
 
     kept = stored.plan.kernels[0]
-    same = isinstance(kept, OpaqueCall) and kept.model == serialised(model)
+    same = isinstance(kept, OpaqueCall) and kept.model == serialised(model) and kept.recursion is None
     problems = [] if same else [f"{stored.path} keeps another model than {called(model)}"]
     certificate: Derivations = {"derivations": 0, "steps": 0, "methods": {}, "classes": {}, "problems": problems}
     return {

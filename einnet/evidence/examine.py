@@ -148,7 +148,8 @@ def told_numbers(
 def trusted(program: Program, plan: Plan, vendor: str) -> list[str]:
     """What nothing here proves, in words."""
     used = {name for kernel in plan.kernels for name in functions(kernel)} - EXACT
-    opaque = sum(isinstance(k, OpaqueCall) for k in plan.kernels)
+    opaque = sum(isinstance(k, OpaqueCall) and k.recursion is None for k in plan.kernels)
+    recursions = sum(isinstance(k, OpaqueCall) and k.recursion is not None for k in plan.kernels)
     found = ["the importer: that the expressions are what the ONNX nodes mean"]
     if program.spreads:
         named = ", ".join(program.spreads)
@@ -163,6 +164,8 @@ def trusted(program: Program, plan: Plan, vendor: str) -> list[str]:
         found.append(f"the element functions {', '.join(sorted(used))}, to 1e-6 relative")
     if opaque:
         found.append(f"ONNX Runtime: {opaque} nodes that it runs as the model has them")
+    if recursions:
+        found.append(f"the code generator along time: {recursions} nodes are their equations, and their numbers alone are compared")
     return found
 
 

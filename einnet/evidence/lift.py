@@ -230,7 +230,7 @@ class _Lift:
 
     def call(self, n: int, kernel: OpaqueCall) -> None:
         """An opaque node of the model: the same model, on the same tensors."""
-        nodes = (p for p in self.pieces if isinstance(p, Opaque) and p.model == kernel.model and len(p.inputs) == len(kernel.inputs))
+        nodes = (p for p in self.pieces if isinstance(p, Opaque) and same_node(p, kernel) and len(p.inputs) == len(kernel.inputs))
         node = next((p for p in nodes if all(self.contents.shows(v, self.tensors.get(t)) for v, t in zip(kernel.inputs, p.inputs))), None)
         if node is None or [t.shape for t in node.outputs] != [v.shape for v in kernel.outputs]:
             self.result.problems.append(f"kernel {n} runs a part in ONNX Runtime that the model does not have ({kernel.origin or 'without a name'})")
@@ -370,3 +370,8 @@ def meets(place: View, view: View, size: int, masks: dict[str, np.ndarray], name
         masks[name] = np.zeros(size, np.bool_)
         part(masks[name], place)[...] = True
     return bool(part(masks[name], view).any())
+
+
+def same_node(node: Opaque, call: OpaqueCall) -> bool:
+    """The call runs the node's model, or the recursion that the importer says it to be."""
+    return node.model == call.model and call.recursion in (None, node.recursion)

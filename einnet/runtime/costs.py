@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import inf
 
 from einnet.expr.nodes import tensors
+from einnet.expr.recursions.recursion import Recursion
 from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.kernels import EOperator, Kernel, Matmul, OpaqueCall, Plan, VendorKernel, View
 from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
@@ -44,8 +45,14 @@ def kernel_key(kernel: Kernel, constants: frozenset[str]) -> Json:
         ordered = [views[name] for name in declared if name in views]
         return ["eoperator", scope.key, _abstract([*ordered, kernel.out], constants)]
     assert isinstance(kernel, (VendorKernel, OpaqueCall))
-    digest = kernel.attributes() if isinstance(kernel, VendorKernel) else {"model": hashlib.blake2b(kernel.model, digest_size=16).hexdigest()}
+    digest = kernel.attributes() if isinstance(kernel, VendorKernel) else node_key(kernel)
     return [{"kind": kernel.kind, **digest}, _abstract([*kernel.operand_views, *kernel.result_views], constants)]
+
+
+def node_key(call: OpaqueCall) -> dict[str, Json]:
+    """What tells nodes that stay as they are apart."""
+    along = {} if call.recursion is None else {"recursion": call.recursion.key}
+    return {"model": hashlib.blake2b(call.model, digest_size=16).hexdigest(), **along}
 
 
 def _abstract(views: Sequence[View], constants: frozenset[str]) -> Json:
@@ -205,7 +212,7 @@ class CpuCost:
         """The kernel's key in the database."""
         versions = {"measurement": str(MEASUREMENT)}
         match kernel:
-            case EOperator():
+            case EOperator() | OpaqueCall(recursion=Recursion()):
                 versions["generator"] = generator_version()
                 versions["tvm"] = machine.versions().get("apache-tvm", "none")
                 versions.update(self._level)

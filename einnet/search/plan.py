@@ -16,6 +16,7 @@ from einnet.graph.program import Opaque, Program
 from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.build import Build
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, OpaqueCall, Plan, View, dense_view
+from einnet.instantiate.recursions.schedule import schedule
 from einnet.instantiate.stitch import Window
 
 
@@ -99,7 +100,8 @@ class Assembly:
         """Append an opaque node."""
         views = tuple(dense_view(n, self.tensors[n].shape if n in self.tensors else np.shape(self.program.weights[n])) for n in node.inputs)
         outputs = tuple(dense_view(t.name, t.shape) for t in node.outputs)
-        self.kernels.append(OpaqueCall(node.model, views, outputs, ", ".join(node.origin)))
+        recursion = node.recursion if node.recursion is not None and schedule(node.recursion) is not None else None
+        self.kernels.append(OpaqueCall(node.model, views, outputs, ", ".join(node.origin), recursion))
 
     def window(self, tensor: Tensor, whole: str, place: Window) -> None:
         """Append the copy of a tensor out of another one in which it stands; who can read it there may do without (`search.copy_elimination`)."""

@@ -15,9 +15,9 @@ from __future__ import annotations
 import re
 
 from einnet.errors import UsageError
+from einnet.expr.nodes import Tensor
 from einnet.expr.notation.printing import print_declaration
 from einnet.expr.notation.text import parse
-from einnet.expr.nodes import Tensor
 from einnet.expr.recursions.recursion import Equation, Recursion
 
 _DECLARED = re.compile(r"(\S+) : (\w+)\[([\d,]*)\]")
@@ -36,7 +36,8 @@ def parse_recursion(text: str) -> Recursion:
     """The inverse of `recursion_text`. Raises ParseError or UsageError."""
     declared: dict[str, Tensor] = {}
     parts: dict[str, list[Equation]] = {"before": [], "steps": [], "after": []}
-    now, count, outputs = "", 0, ()
+    now, count = "", 0
+    outputs: tuple[str, ...] = ()
     for line in filter(None, map(str.strip, text.splitlines())):
         if found := _DECLARED.fullmatch(line):
             shape = tuple(map(int, filter(None, found[3].split(","))))
@@ -54,4 +55,5 @@ def parse_recursion(text: str) -> Recursion:
             parts[now].append(Equation(declared[name], parse(line.partition(" = ")[2], declared)))
     made = {e.tensor.name for part in parts.values() for e in part}
     given = tuple(t for t in declared.values() if t.name not in made)
-    return Recursion(count, given, *(tuple(parts[p]) for p in ("before", "steps", "after")), outputs)
+    before, steps, after = map(tuple, parts.values())
+    return Recursion(count, given, before, steps, after, outputs)

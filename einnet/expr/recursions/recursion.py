@@ -62,6 +62,12 @@ class Recursion:
         return (*self.before, *self.steps, *self.after)
 
     @property
+    def results(self) -> tuple[Tensor, ...]:
+        """The tensors that it gives."""
+        every = {t.name: t for t in (*self.inputs, *(e.tensor for e in self.equations))}
+        return tuple(every[name] for name in self.outputs)
+
+    @property
     def key(self) -> str:
         """32 hex digits, equal for recursions that differ by names, and by what scopes with one key may differ by."""
         names = {t.name: f"x{n}" for n, t in enumerate((*self.inputs, *(e.tensor for e in self.equations)))}

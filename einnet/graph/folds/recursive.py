@@ -1,4 +1,4 @@
-"""A fold as a recursion, where no closed form is known of its states: each state is a tensor over time, and an equation says what a step makes of it."""
+"""A fold as a recursion, where no closed form is known: each state is a tensor over time, and an equation says what a step makes of it."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class _Recursing(Unfolding):
         outputs = [(name, self.final(result)) for name, result in self.fold.finals]
         outputs += [(g.output, self.over_all(g, timed)) for g in self.fold.gathered]
         after, self.nodes = self.nodes, []
-        parts = [self.equations(nodes) for nodes in (before, steps, after)]
-        inputs = tuple(self.inputs.values())
+        first, each, last = map(self.equations, (before, steps, after))
+        inputs, given = tuple(self.inputs.values()), tuple(t for _, t in outputs)
         try:
-            found = Recursion(self.fold.count, inputs, *parts, tuple(t for _, t in outputs))
+            found = Recursion(self.fold.count, inputs, first, each, last, given)
         except UsageError as reason:
             raise Inexpressible(f"as a recursion: {reason}") from None
         return Recursive(found, tuple(self.inputs), tuple(name for name, _ in outputs))
@@ -97,9 +97,9 @@ class _Recursing(Unfolding):
         tensor = self.tensor(self.named[g.result])
         loops = loops_of(tensor.shape)
         scope = over_time(Scope(loops, (), Read(tensor, indices(loops))), self.fold.count, self.sources)
-        if not g.backward and g.axis % len(scope.loops) == 0 and isinstance(scope.body, Read) and isinstance(scope.body.base, Tensor):
-            if scope.body.base.name in timed and scope.body.index == indices(scope.loops):
-                return scope.body.base.name
+        match scope.body:
+            case Read(Tensor(name), index) if name in timed and index == indices(scope.loops) and not g.backward and g.axis % len(scope.loops) == 0:
+                return name
         return self.gathered(g)
 
     def equations(self, nodes: list[Node]) -> tuple[Equation, ...]:
@@ -107,7 +107,7 @@ class _Recursing(Unfolding):
         return tuple(Equation(Tensor(n.output.name, n.scope.shape), self.given(n.scope)) for n in nodes)
 
     def given(self, scope: Scope) -> Scope:
-        """The scope with numbers for arrays of which all elements are alike, and what is given for others. Raises Inexpressible for one that is not."""
+        """The scope with numbers for arrays of equal elements, and what is given for others. Raises Inexpressible for one that is not."""
 
         def swap(r: Read) -> Body:
             if isinstance(r.base, Scope):

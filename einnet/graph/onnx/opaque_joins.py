@@ -20,7 +20,7 @@ def join_opaque(program: Program) -> Program:
     runs = ordered(program)
     nodes: list[ProgramNode] = []
     for n, run in enumerate(runs):
-        opaque = [node for node in run if isinstance(node, Opaque)]
+        opaque = [node for node in run if isinstance(node, Opaque) and node.recursion is None]
         if len(opaque) < 2:
             nodes += run
             continue

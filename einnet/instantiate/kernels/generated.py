@@ -10,6 +10,8 @@ from typing import ClassVar, Self
 from einnet.expr.integers import BYTES, holds
 from einnet.expr.nodes import Read, Scope, Tensor, indices, tensors
 from einnet.expr.notation.text import parse
+from einnet.expr.recursions.notation import parse_recursion, recursion_text
+from einnet.expr.recursions.recursion import Recursion
 from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.kernels.kernel import Kernel, NotLifted, ReadModel, Shown, StoreModel, Value, VendorKernel, loops_of
 from einnet.instantiate.kernels.views import Json, View, read_view, view_json
@@ -100,12 +102,16 @@ def from_zero(scope: Scope) -> Scope:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueCall(Kernel):
-    """A serialised ONNX model run by ONNX Runtime; views are dense and row-major, in the order of the model's inputs and outputs."""
+    """A serialised ONNX model run by ONNX Runtime; views are dense and row-major, in the order of the model's inputs and outputs.
+
+    A `recursion` over tensors in these orders computes the same: who can generate code for it runs that.
+    """
 
     model: bytes
     inputs: tuple[View, ...]
     outputs: tuple[View, ...]
     origin: str
+    recursion: Recursion | None = None
     kind: ClassVar[str] = "opaque"
 
     @property
@@ -128,14 +134,20 @@ class OpaqueCall(Kernel):
 
     def json(self, store: StoreModel) -> dict[str, Json]:
         views = {"inputs": [view_json(v) for v in self.inputs], "outputs": [view_json(v) for v in self.outputs]}
-        return {"model": store(self.model), "origin": self.origin, **views}
+        along = {} if self.recursion is None else {"recursion": recursion_text(self.recursion)}
+        return {"model": store(self.model), "origin": self.origin, **views, **along}
 
     @classmethod
     def read(cls, value: Json, model: ReadModel) -> Self:
         inputs, outputs = (tuple(read_view(v) for v in value[key]) for key in ("inputs", "outputs"))
-        return cls(model(value["model"]), inputs, outputs, str(value["origin"]))
+        recursion = parse_recursion(value["recursion"]) if "recursion" in value else None
+        if recursion is not None and [t.shape for t in (*recursion.inputs, *recursion.results)] != [v.shape for v in (*inputs, *outputs)]:
+            raise ValueError("a recursion over tensors of other shapes than those of the node")
+        return cls(model(value["model"]), inputs, outputs, str(value["origin"]), recursion)
 
     def describe(self) -> str:
+        if self.recursion is not None:
+            return f"{self.recursion.count} times {len(self.recursion.steps)} equations: {self.origin}"
         return f"ONNX Runtime: {self.origin}"
 
 

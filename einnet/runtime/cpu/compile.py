@@ -134,6 +134,18 @@ def compile_operators(operators: Mapping[str, EOperator], threads: int, cpu: str
     return compile_functions({name: lower(op, name, threads, aligned=True).primfunc for name, op in placed.items() if isinstance(op, EOperator)}, cpu)
 
 
+def stepwise_names(operators: Sequence[EOperator]) -> tuple[str, ...]:
+    """A name for each eOperator whose views may begin at any element."""
+    return tuple(f"u{name}" for name in operator_names(operators))
+
+
+def compile_stepwise(operators: Mapping[str, EOperator], cpu: str = NATIVE) -> bytes:
+    """The same as `compile_operators` for one thread, and addresses of any elements."""
+    from einnet.instantiate.codegen import lower
+
+    return compile_functions({name: lower(op, name).primfunc for name, op in operators.items()}, cpu)
+
+
 def operator_names(operators: Sequence[EOperator]) -> tuple[str, ...]:
     """A name for each eOperator, equal for those with equal code: names and whole lines of offsets do not count, what is shared does."""
     return tuple("e" + hashlib.blake2b(canonical(kernel_json(_nameless(op), _no_blob)).encode(), digest_size=12).hexdigest() for op in operators)

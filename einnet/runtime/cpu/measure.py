@@ -26,7 +26,7 @@ from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.dnnl_kernels import refusal
 from einnet.runtime.cpu.objects import Objects
-from einnet.runtime.cpu.program import Code, Executable
+from einnet.runtime.cpu.program import Code, Executable, objects_of
 from einnet.runtime.cpu.support import Native
 from einnet.runtime.cpu.threads import limited
 from einnet.runtime.ort import Session
@@ -162,7 +162,7 @@ def bytes_of(kernel: Kernel, constants: frozenset[str]) -> int:
 
 
 def _time(kernel: Kernel, threads: int, constants: frozenset[str], objects: Objects, budget_s: float, until: float, patient: bool) -> Timing:
-    native = Native(codegen.support_object(), objects.get([kernel] if isinstance(kernel, EOperator) else []))
+    native = Native(codegen.support_object(), objects_of([kernel], objects))
     program = Executable(single(kernel, constants, _types(kernel, threads)), threads, code=Code(b""), native=native, strict=True)
     program.randomize()
     cold = program.constant_bytes < 2 * last_level_cache()

@@ -106,6 +106,11 @@ class Objects:
         named = dict(zip(codegen.operator_names(operators), operators))
         return tuple(self._one(name, operator) for name, operator in named.items())
 
+    def stepwise(self, operators: Sequence[EOperator]) -> tuple[bytes, ...]:
+        """An object for each distinct kernel, which takes operands that begin anywhere, on one thread. Raises NotGenerated."""
+        named = dict(zip(codegen.stepwise_names(operators), operators))
+        return tuple(self._one(name, operator, True) for name, operator in named.items())
+
     def anew(self, operators: Sequence[EOperator]) -> float:
         """What compiling kernels like these takes, from what it has taken."""
         return len(set(codegen.operator_names(operators))) * self._seconds / self._count
@@ -122,7 +127,7 @@ class Objects:
             self._compiled[name] = code
         return code is not None
 
-    def _one(self, name: str, operator: EOperator) -> bytes:
+    def _one(self, name: str, operator: EOperator, stepwise: bool = False) -> bytes:
         if name in self._failed:
             raise self._failed[name]
         if name not in self._compiled and not self._stored(name):
@@ -131,7 +136,10 @@ class Objects:
             start = time.monotonic()
             try:
                 with stage("compiling kernels"):
-                    self._compiled[name] = codegen.compile_operators({name: operator}, self.threads, self.cpu)
+                    one = {name: operator}
+                    self._compiled[name] = (
+                        codegen.compile_stepwise(one, self.cpu) if stepwise else codegen.compile_operators(one, self.threads, self.cpu)
+                    )
             except BackendError as error:
                 self._failed[name] = error = codegen.NotGenerated(f"no code for {operator.scope.text()}: {error}")
                 raise error from None

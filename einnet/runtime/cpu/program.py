@@ -22,6 +22,7 @@ from einnet.runtime import ort
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl, fallback
 from einnet.runtime.cpu.affinity import keep_apart
+from einnet.runtime.cpu.along_time import FLOAT, calls, stepped
 from einnet.runtime.cpu.dnnl_kernels import Packed, Prepared, prepare
 from einnet.runtime.cpu.forked import on_live_pool, unlock_in_children
 from einnet.runtime.cpu.levels import NATIVE
@@ -46,7 +47,13 @@ class Code:
 def build_code(plan: Plan, threads: int, objects: Objects | None = None) -> Code:
     """What the plan's eOperators need, taken from `objects` as far as it was compiled before. Raises NotGenerated."""
     objects = objects or Objects(threads)
-    return Code(codegen.support_object(), objects.get([k for k in plan.kernels if isinstance(k, EOperator)]), objects.cpu)
+    return Code(codegen.support_object(), objects_of(plan.kernels, objects), objects.cpu)
+
+
+def objects_of(kernels: Sequence[Kernel], objects: Objects) -> tuple[bytes, ...]:
+    """The object code of those of the kernels that are generated. Raises NotGenerated."""
+    along = [o for k in kernels if isinstance(k, OpaqueCall) and (found := stepped(k)) is not None for o in found.operators]
+    return (*objects.get([k for k in kernels if isinstance(k, EOperator)]), *objects.stepwise(along))
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,11 @@ class Executable:
     def _allocate(self) -> None:
         """One arena by lifetimes, scratch memory included; constants that are read as they are, and one packed copy per layout, in a region."""
         plan = self.plan
-        scratch = [self._prepared[n].scratch_bytes if n in self._prepared else 0 for n in range(len(plan.kernels))]
+        self._stepped = {n: found for n, k in enumerate(plan.kernels) if isinstance(k, OpaqueCall) and (found := stepped(k)) is not None}
+        inner = {n: memory.stack({name: FLOAT * size for name, size in found.sizes.items()}) for n, found in self._stepped.items()}
+        scratch = [
+            inner[n].nbytes if n in inner else self._prepared[n].scratch_bytes if n in self._prepared else 0 for n in range(len(plan.kernels))
+        ]
         arena = memory.place(memory.lifetimes(plan, scratch))
         packed = self._share_packed()
         nbytes, read = memory.sizes(plan), self._read_unpacked()
@@ -127,6 +138,7 @@ class Executable:
         self._arena, self._region = memory.Block(arena.nbytes), memory.Block(region.nbytes)
         self._places = {name: (self._arena, offset) for name, offset in arena.offsets.items()}
         self._places.update({name: (self._region, offset) for name, offset in region.offsets.items()})
+        self._inner = {n: {t: self._address(f"scratch:{n}") + at for t, at in found.offsets.items()} for n, found in inner.items() if found.nbytes}
         self._fill(kept, packed)
 
     def _share_packed(self) -> list[Packed]:
@@ -175,7 +187,7 @@ class Executable:
 
     def _bind(self) -> None:
         types = {b.name: memory.storage_dtype(b.dtype) for b in self.plan.buffers}
-        self._keep: list[tuple[dnnl.Primitive, dnnl.Arguments]] = []
+        self._keep: list[object] = []
         self._labels: list[tuple[int, str]] = []
         segments = Segments(self.native, self.threads)
         operators = [k for k in self.plan.kernels if isinstance(k, EOperator)]
@@ -186,6 +198,9 @@ class Executable:
             match kernel:
                 case EOperator():
                     segments.native(name, [self._generated(kernel, next(symbols), types)])
+                    label = "generated"
+                case OpaqueCall() if n in self._stepped:
+                    segments.native(name, self._recursion(n, kernel))
                     label = "generated"
                 case OpaqueCall():
                     inputs, outputs = ([self._array(v, types[v.buffer]) for v in views] for views in (kernel.inputs, kernel.outputs))
@@ -223,6 +238,15 @@ class Executable:
         views = (*(v for _, v in kernel.operands), kernel.out)
         words = [self._address(v.buffer) + types[v.buffer].itemsize * (v.offset - v.offset % LINE) for v in views]
         return self.native.image.address(codegen.entry_symbol(name)), words
+
+    def _recursion(self, n: int, kernel: OpaqueCall) -> list[tuple[int, Sequence[int]]]:
+        """The calls of a node that is computed along time."""
+        assert kernel.recursion is not None
+        views = zip((*(t.name for t in kernel.recursion.inputs), *kernel.recursion.outputs), (*kernel.inputs, *kernel.outputs), strict=True)
+        places = {name: self._address(v.buffer) + FLOAT * v.offset for name, v in views} | self._inner.get(n, {})
+        steps, keep = calls(self._stepped[n], places, self.native)
+        self._keep += keep
+        return steps
 
     def _vendor_words(self, n: int) -> Sequence[Sequence[int]]:
         """The words of the steps of a vendor kernel: operands in its arithmetic, where that is not float32, and the kernel itself."""

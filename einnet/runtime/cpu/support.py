@@ -17,10 +17,14 @@ from einnet.runtime.cpu.threads import find_symbol
 
 LAUNCH_POINTER, LAUNCH_FUNCTION, VENDOR_FUNCTION = "__TVMBackendParallelLaunch", "einnet_launch", "einnet_vendor"
 
+REPEAT_FUNCTION, MOST_WORDS = "einnet_repeat", 64
+"""What does calls in rounds, and the words that a call may have there."""
+
 _PARTS_IR = r"""
 %team = type { ptr, i32 }
 %job = type { ptr, ptr, i32 }
 %step = type { ptr, ptr }
+%repeated = type { ptr, i64, ptr, ptr }
 declare void @GOMP_parallel(ptr, ptr, i32, i32)
 declare i32 @omp_get_thread_num()
 declare i32 @omp_get_num_threads()
@@ -158,6 +162,64 @@ parallel:
   ret i32 %status
 }
 
+; words: a number of rounds, of calls in a round, and the calls: each a function, the number of its words, these, and what they grow by in a round
+define i32 @einnet_repeat(ptr %words) {
+entry:
+  %now = alloca [64 x i64]
+  %calls.at = getelementptr i64, ptr %words, i64 1
+  %table.at = getelementptr i64, ptr %words, i64 2
+  %rounds = load i64, ptr %words
+  %calls = load i64, ptr %calls.at
+  %table = load ptr, ptr %table.at
+  br label %round
+round:
+  %r = phi i64 [ 0, %entry ], [ %r.next, %round.end ]
+  %r.more = icmp slt i64 %r, %rounds
+  br i1 %r.more, label %call, label %done
+call:
+  %c = phi i64 [ 0, %round ], [ %c.next, %called ]
+  %c.more = icmp slt i64 %c, %calls
+  br i1 %c.more, label %place, label %round.end
+place:
+  %row = getelementptr %repeated, ptr %table, i64 %c
+  %count.at = getelementptr %repeated, ptr %row, i32 0, i32 1
+  %firsts.at = getelementptr %repeated, ptr %row, i32 0, i32 2
+  %deltas.at = getelementptr %repeated, ptr %row, i32 0, i32 3
+  %function = load ptr, ptr %row
+  %count = load i64, ptr %count.at
+  %firsts = load ptr, ptr %firsts.at
+  %deltas = load ptr, ptr %deltas.at
+  br label %word
+word:
+  %w = phi i64 [ 0, %place ], [ %w.next, %set ]
+  %w.more = icmp slt i64 %w, %count
+  br i1 %w.more, label %set, label %go
+set:
+  %first.at = getelementptr i64, ptr %firsts, i64 %w
+  %delta.at = getelementptr i64, ptr %deltas, i64 %w
+  %now.at = getelementptr i64, ptr %now, i64 %w
+  %first = load i64, ptr %first.at
+  %delta = load i64, ptr %delta.at
+  %grown = mul i64 %delta, %r
+  %value = add i64 %first, %grown
+  store i64 %value, ptr %now.at
+  %w.next = add i64 %w, 1
+  br label %word
+go:
+  %status = call i32 %function(ptr %now)
+  %failed = icmp ne i32 %status, 0
+  br i1 %failed, label %done, label %called
+called:
+  %c.next = add i64 %c, 1
+  br label %call
+round.end:
+  %r.next = add i64 %r, 1
+  br label %round
+done:
+  %result = phi i32 [ 0, %round ], [ %status, %go ]
+  ret i32 %result
+}
+
 define internal i64 @now() {
   %time = alloca { i64, i64 }
   %status = call i32 @clock_gettime(i32 1, ptr %time)
@@ -251,7 +313,7 @@ class Native:
     def __init__(self, support: bytes, objects: Sequence[bytes] = ()) -> None:
         self.image = Image([support, *objects], _find, {LAUNCH_POINTER: LAUNCH_FUNCTION})
         address = self.image.address
-        self.vendor = address(VENDOR_FUNCTION)
+        self.vendor, self.repeat = address(VENDOR_FUNCTION), address(REPEAT_FUNCTION)
         self._run = C.CFUNCTYPE(C.c_int64, C.c_void_p, C.c_int64, C.c_int)(address("einnet_run"))
         self._profile = C.CFUNCTYPE(C.c_int64, C.c_void_p, C.c_int64, C.c_int, C.c_void_p)(address("einnet_profile"))
         self.wake = C.CFUNCTYPE(None, C.c_int)(address("einnet_wake"))

@@ -1,0 +1,1 @@
+"""Recursions as kernels: what is computed at one time is generated code, and times follow one another."""
