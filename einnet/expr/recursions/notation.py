@@ -17,15 +17,15 @@ import re
 from einnet.errors import UsageError
 from einnet.expr.nodes import Tensor
 from einnet.expr.notation.printing import print_declaration
-from einnet.expr.notation.text import parse
+from einnet.expr.notation.text import Parser, parse
 from einnet.expr.recursions.recursion import Equation, Recursion
 
-_DECLARED = re.compile(r"(\S+) : (\w+)\[([\d,]*)\]")
+_DECLARED = re.compile(r"\S+ : ")
 
 
 def recursion_text(r: Recursion) -> str:
     """The recursion in lines."""
-    lines = [print_declaration(t) for t in (*r.inputs, *(e.tensor for e in r.equations))]
+    lines = [print_declaration(t) for t in (*r.inputs, *r.tables, *(e.tensor for e in r.equations))]
     for head, part in (("before", r.before), (f"at each of {r.count} times", r.steps), ("after", r.after)):
         if part or part is r.steps:
             lines += [head, *(f"{e.tensor.name} = {e.scope.text()}" for e in part)]
@@ -39,9 +39,10 @@ def parse_recursion(text: str) -> Recursion:
     now, count = "", 0
     outputs: tuple[str, ...] = ()
     for line in filter(None, map(str.strip, text.splitlines())):
-        if found := _DECLARED.fullmatch(line):
-            shape = tuple(map(int, filter(None, found[3].split(","))))
-            declared[found[1]] = Tensor(found[1], shape, found[2])
+        if _DECLARED.match(line):
+            reader = Parser(line, declared)
+            reader.declarations()
+            declared = reader.declared
         elif found := re.fullmatch(r"at each of (\d+) times", line):
             now, count = "steps", int(found[1])
         elif line in ("before", "after"):
@@ -54,6 +55,6 @@ def parse_recursion(text: str) -> Recursion:
                 raise UsageError(f"expected an equation of a declared tensor, found {line!r}")
             parts[now].append(Equation(declared[name], parse(line.partition(" = ")[2], declared)))
     made = {e.tensor.name for part in parts.values() for e in part}
-    given = tuple(t for t in declared.values() if t.name not in made)
+    given = tuple(t for t in declared.values() if t.name not in made and t.values is None)
     before, steps, after = map(tuple, parts.values())
     return Recursion(count, given, before, steps, after, outputs)

@@ -62,6 +62,11 @@ class Recursion:
         return (*self.before, *self.steps, *self.after)
 
     @property
+    def tables(self) -> tuple[Tensor, ...]:
+        """The tensors that carry their values, which equations read."""
+        return tuple(dict.fromkeys(t for e in self.equations for t in tensors(e.scope).values() if t.values is not None))
+
+    @property
     def results(self) -> tuple[Tensor, ...]:
         """The tensors that it gives."""
         every = {t.name: t for t in (*self.inputs, *(e.tensor for e in self.equations))}

@@ -27,7 +27,7 @@ def evaluate_recursion(r: Recursion, given: Mapping[str, Array], dtype: str = "f
         held[e.tensor.name] = np.zeros(e.tensor.shape, system.dtype)
     for time in range(r.count):
         for e in r.steps:
-            held[e.tensor.name][time] = _value(at(e, time), held, dtype)
+            held[e.tensor.name][time : time + 1] = _value(at(e, time), held, dtype)[None]
     for e in r.after:
         held[e.tensor.name] = _value(e.scope, held, dtype)
     return {name: held[name] for name in r.outputs}

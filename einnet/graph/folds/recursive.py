@@ -20,6 +20,9 @@ from einnet.graph.operators.builders import loops_of
 from einnet.graph.operators.op import Inexpressible
 from einnet.graph.program import Node, Program
 
+MOST_VALUES = 1 << 12
+"""Elements of an array of the body that stands in a recursion."""
+
 
 @dataclass(frozen=True)
 class Recursive:
@@ -117,16 +120,22 @@ class _Recursing(Unfolding):
                 return Read(Tensor(r.base.name, r.base.shape), r.index, r.fill)
             if value.size and (value == value.flat[0]).all() and within(r, scope):
                 return Const(Fraction(float(value.flat[0])))
-            return Read(self.outer_constant(value), r.index, r.fill)
+            return Read(self.outer_constant(value) or self.written(r.base.name, value), r.index, r.fill)
 
         return Scope(scope.loops, scope.sums, map_reads(scope.body, swap), scope.reduce)
 
-    def outer_constant(self, value: np.ndarray) -> Tensor:
-        """The given tensor that has this value."""
+    def outer_constant(self, value: np.ndarray) -> Tensor | None:
+        """The given tensor that has this value, if any."""
         for name, constant in self.fold.constants.items():
             if constant.shape == value.shape and np.array_equal(constant, value) and self.outer[name].dtype == "f32":
                 return self.outside(name)
-        raise Inexpressible("its body holds an array of its own")
+        return None
+
+    def written(self, name: str, value: np.ndarray) -> Tensor:
+        """A tensor that carries its values."""
+        if value.size > MOST_VALUES or not np.isfinite(value).all():
+            raise Inexpressible("its body holds a large array of its own")
+        return Tensor(name, value.shape, "f32", True, tuple(Fraction(float(np.float32(v))) for v in value.flat))
 
 
 def within(read: Read, scope: Scope) -> bool:

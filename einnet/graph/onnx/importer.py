@@ -304,7 +304,8 @@ class _Lowering:
         results, origin = tuple(self.tensor(f) for f in outputs), tuple(node.label for node in nodes)
         given = tuple(self.tensor(f) for _, f in inputs)
         found = recursive.over([name for name, _ in inputs], given, [f.name for f in outputs]) if recursive is not None else None
-        self.done.append(Opaque(results, tuple(t.name for t in given), model.SerializeToString(), origin, reason.why, found))
+        why = reason.why if found is None else f"{reason.why}; {len(found.steps)} equations along time say what it computes"
+        self.done.append(Opaque(results, tuple(t.name for t in given), model.SerializeToString(), origin, why, found))
 
 
 def recursion_of(fold: Fold, body: Program, outer: Mapping[str, Tensor]) -> Recursive | None:

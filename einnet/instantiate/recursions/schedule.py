@@ -51,12 +51,13 @@ class Lane:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The recursion as calls; `sizes` are the elements of tensors that are neither given nor asked for."""
+    """The recursion as calls; `sizes` are the elements of tensors that are neither given nor asked for, `tables` carry their values."""
 
     before: tuple[Call, ...]
     lanes: tuple[Lane, ...]
     after: tuple[Call, ...]
     sizes: Mapping[str, int]
+    tables: tuple[Tensor, ...] = ()
 
     @property
     def operators(self) -> tuple[EOperator, ...]:
@@ -106,7 +107,7 @@ class _Scheduling:
             loop = tuple(self.call(k, early + phase, lane, self.phases) for phase in range(self.phases) for k in each)
             rest = tuple(self.call(k, self.r.count - left + n, lane) for n in range(left) for k in each)
             lanes.append(Lane(first, rounds, loop, rest))
-        return Schedule(tuple(self.whole(self.r.before)), tuple(lanes), tuple(self.whole(self.r.after)), self.sizes())
+        return Schedule(tuple(self.whole(self.r.before)), tuple(lanes), tuple(self.whole(self.r.after)), self.sizes(), self.r.tables)
 
     def kernel(self, e: Equation, times: Range) -> Stripped:
         """What computes the equation at one of these times, in one lane."""

@@ -35,8 +35,10 @@ class _Calls:
     def __init__(self, s: Schedule, places: Mapping[str, int], native: Native) -> None:
         names = codegen.stepwise_names(s.operators)
         self.entries = {o: native.image.address(codegen.entry_symbol(name)) for o, name in zip(s.operators, names, strict=True)}
-        self.places, self.repeat = places, native.repeat
-        self.keep: list[object] = []
+        self.repeat = native.repeat
+        tables = {t.name: np.array(list(map(float, t.values or ())), np.float32) for t in s.tables}
+        self.places = {**places, **{name: int(array.ctypes.data) for name, array in tables.items()}}
+        self.keep: list[object] = [*tables.values()]
 
     def words(self, call: Call) -> list[int]:
         """The addresses of a call's operands and of its result."""
