@@ -16,7 +16,7 @@ from einnet.graph.program import Opaque, Program
 from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.build import Build
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, OpaqueCall, Plan, View, dense_view
-from einnet.instantiate.recursions.schedule import schedule
+from einnet.instantiate.recursions.time_schedule import schedule
 from einnet.instantiate.stitch import Window
 
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from einnet.errors import UsageError
-from einnet.expr.recursions.notation import parse_recursion, recursion_text
 from einnet.expr.recursions.recursion import Recursion
-from einnet.expr.recursions.values import evaluate_recursion
+from einnet.expr.recursions.recursion_text import parse_recursion, recursion_text
+from einnet.expr.recursions.recursion_values import evaluate_recursion
 
 DELTA = """
 K : f32[7,3]

@@ -8,15 +8,15 @@ import pytest
 from onnx import parser
 
 from benchmarks.algorithms.mixers import MIXERS
-from einnet.derivation.recursions import check_recursions, inlined
+from einnet.derivation.fewer_equations import check_recursions, inlined
 from einnet.expr.nodes import Tensor
-from einnet.expr.recursions.notation import parse_recursion, recursion_text
 from einnet.expr.recursions.recursion import Recursion
-from einnet.expr.recursions.values import evaluate_recursion
+from einnet.expr.recursions.recursion_text import parse_recursion, recursion_text
+from einnet.expr.recursions.recursion_values import evaluate_recursion
 from einnet.graph.onnx.importer import load
 from einnet.graph.program import Opaque, Program
 from einnet.instantiate.kernels import OpaqueCall, Plan
-from einnet.instantiate.recursions.schedule import schedule
+from einnet.instantiate.recursions.time_schedule import schedule
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.onnx.same import parsed
 from einnet.runtime.ort import Session

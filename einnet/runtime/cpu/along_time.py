@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from einnet.instantiate.kernels import OpaqueCall
-from einnet.instantiate.recursions.schedule import Call, Lane, Schedule, schedule
+from einnet.instantiate.recursions.time_schedule import Call, Lane, Schedule, schedule
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu.support import Native
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from einnet.derivation.recursions import check_recursions, inlined
+from einnet.derivation.fewer_equations import check_recursions, inlined
 from einnet.errors import EinNetError
-from einnet.expr.recursions.notation import parse_recursion, recursion_text
-from einnet.expr.recursions.values import evaluate_recursion
+from einnet.expr.recursions.recursion_text import parse_recursion, recursion_text
+from einnet.expr.recursions.recursion_values import evaluate_recursion
 
 MANY = """
 K : f32[6,3]

@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import lcm, prod
 from typing import NamedTuple
 
-from einnet.derivation.recursions import inlined
+from einnet.derivation.fewer_equations import inlined
 from einnet.expr.index import Index, Range, substitute, value, var
 from einnet.expr.nodes import Read, Scope, Tensor, reads
 from einnet.expr.recursions.recursion import Equation, Recursion, lags
