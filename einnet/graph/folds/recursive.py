@@ -18,7 +18,7 @@ from einnet.graph.folds.unfold import Unfolding
 from einnet.graph.onnx.naming import take
 from einnet.graph.operators.builders import loops_of
 from einnet.graph.operators.op import Inexpressible
-from einnet.graph.program import Node, Program
+from einnet.graph.program import Node, Opaque, Program
 
 MOST_VALUES = 1 << 12
 """Elements of an array of the body that stands in a recursion."""
@@ -41,6 +41,13 @@ class Recursive:
         taken = {t.name for t in (*own.values(), *(e.tensor for e in self.recursion.equations))}
         inputs = [own.get(name) or Tensor(take(f"unread{n}", taken), t.shape, t.dtype) for n, (name, t) in enumerate(zip(names, given))]
         return replace(self.recursion, inputs=tuple(inputs), outputs=tuple(results[name] for name in wanted))
+
+    def of(self, node: Opaque, names: Sequence[str], given: Sequence[Tensor], wanted: Sequence[str]) -> Opaque:
+        """The node with the recursion over its inputs and outputs, where that is all of it."""
+        found = self.over(names, given, wanted)
+        if found is None:
+            return node
+        return replace(node, recursion=found, why=f"{node.why}; {len(found.steps)} equations along time say what it computes")
 
 
 def recursive(fold: Fold, body: Program, outer: Mapping[str, Tensor]) -> Recursive:

@@ -293,9 +293,7 @@ class _Lowering:
     def opaque(self, nodes: Sequence[FlatNode], outside: set[Fact], reason: Unsupported, recursive: Recursive | None) -> None:
         """Keep the nodes as a model of their own, of which all is an input that its equations read."""
         reads, protos = joined(nodes)
-        read = set(recursive.inputs) if recursive is not None else set[str]()
-        small = {name for name, f in reads.items() if f.value is not None and (f.value.nbytes <= _EMBEDDED_BYTES or not f.crosses)}
-        held = {name: reads[name] for name in reads if name in small and name not in read}
+        held = embedded(reads, recursive.inputs if recursive is not None else ())
         inputs = [(name, f) for name, f in reads.items() if name not in held]
         outputs = [f for node in nodes for f in node.results if f in outside and f.value is None]
         typed = [self.typed(name, f) for name, f in inputs]
@@ -303,9 +301,14 @@ class _Lowering:
         model = build_model(self.model, [*casts, *protos], [given for given, _ in typed], held.items(), [(f.name, f) for f in outputs])
         results, origin = tuple(self.tensor(f) for f in outputs), tuple(node.label for node in nodes)
         given = tuple(self.tensor(f) for _, f in inputs)
-        found = recursive.over([name for name, _ in inputs], given, [f.name for f in outputs]) if recursive is not None else None
-        why = reason.why if found is None else f"{reason.why}; {len(found.steps)} equations along time say what it computes"
-        self.done.append(Opaque(results, tuple(t.name for t in given), model.SerializeToString(), origin, why, found))
+        node = Opaque(results, tuple(t.name for t in given), model.SerializeToString(), origin, reason.why)
+        self.done.append(node if recursive is None else recursive.of(node, [name for name, _ in inputs], given, [f.name for f in outputs]))
+
+
+def embedded(reads: Mapping[str, Fact], equations: Sequence[str]) -> dict[str, Fact]:
+    """Small constants, and those that are no tensors, which a model holds itself: not what equations read."""
+    small = {n: f for n, f in reads.items() if f.value is not None and (f.value.nbytes <= _EMBEDDED_BYTES or not f.crosses)}
+    return {n: f for n, f in small.items() if n not in equations}
 
 
 def recursion_of(fold: Fold, body: Program, outer: Mapping[str, Tensor]) -> Recursive | None:
