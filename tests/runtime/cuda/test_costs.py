@@ -11,7 +11,7 @@ import pytest
 from einnet.errors import UsageError
 from einnet.expr.nodes import Tensor, tensors
 from einnet.expr.notation.text import parse
-from einnet.instantiate.kernels import EOperator, Matmul, Post, dense_view
+from einnet.instantiate.kernels import EOperator, Matmul, Post, View, dense_view
 from einnet.records import as_json
 from einnet.runtime.cpu.roofline import flops, moved
 from einnet.runtime.cuda.profiling.costs import CudaCost
@@ -110,3 +110,32 @@ def test_weights_of_grouped_transposed_convolutions_are_stored_as_the_library_jo
     assert isinstance(copy, EOperator) and isinstance(conv, Conv)
     assert conv.w.shape == w.shape
     assert conv.w.strides[0] == w.shape[2] * conv.w.strides[2]
+
+
+def rows(m: int, n: int, k: int, offset: int = 0) -> Matmul:
+    """A product with a bias, whose rows begin somewhere in the buffers."""
+    bias = Post("add", View("bias", (1, n), (0, 1), 0))
+    return Matmul(View("a", (m, k), (k, 1), offset * k), dense_view("b", (k, n)), View("c", (m, n), (n, 1), offset * n), (bias,))
+
+
+@pytest.mark.parametrize("whole, half", [(rows(8192, 512, 512), rows(4096, 512, 512)), (rows(512, 8192, 512), None)])
+def test_a_product_takes_no_longer_than_its_recorded_parts_one_after_the_other(whole: Matmul, half: Matmul | None) -> None:
+    columns = Matmul(dense_view("a", (512, 512)), View("b", (512, 4096), (8192, 1), 0), View("c", (512, 4096), (8192, 1), 0), (
+        Post("add", View("bias", (1, 4096), (0, 1), 0)),))  # fmt: skip
+    known = half or columns
+    law = CudaCost(H200).seconds(whole)
+    fast = CudaCost(replace(H200, seconds={key(known): law / 4}))
+    assert fast.seconds(whole) == pytest.approx(law / 2)
+    assert whole in fast.unmeasured
+    assert CudaCost(replace(H200, seconds={key(known): law})).seconds(whole) == law
+
+
+def test_parts_that_do_not_occupy_the_card_say_nothing_of_the_whole():
+    tiny = CudaCost(replace(H200, seconds={key(rows(64, 512, 512)): 1e-9}))
+    assert tiny.seconds(rows(128, 512, 512)) == CudaCost(H200).seconds(rows(128, 512, 512))
+
+
+def test_a_part_of_a_batch_costs_the_same_wherever_it_lies():
+    cost = CudaCost(replace(H200, seconds={key(rows(2048, 512, 512)): 7e-6}))
+    assert cost.estimates([rows(2048, 512, 512, offset) for offset in (0, 2048, 6144)]) == [7e-6] * 3
+    assert not cost.unmeasured

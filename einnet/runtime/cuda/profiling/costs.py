@@ -15,11 +15,12 @@ from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.cuda.tiling import BEGIN, MOST_THREADS, OPERATIONS, block_cycles
 from einnet.instantiate.codegen.ir import Expr, Nest, Reduce, children, expanded
 from einnet.instantiate.codegen.resolve import TABLE_SIZE, resolve
-from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, anchored
 from einnet.runtime.cpu.roofline import moved
 from einnet.runtime.cuda.fit import filters_last, parts
 from einnet.runtime.cuda.gemm import gemm
 from einnet.runtime.cuda.profiling.card_files import Card
+from einnet.runtime.cuda.profiling.in_parts import at_most
 from einnet.runtime.cuda.profiling.laws import GeneratedLaw, Laws, convolution, product, traffic, wants_channels_last
 from einnet.runtime.cuda.profiling.profile import Profile, laws_of
 
@@ -50,8 +51,8 @@ class CudaCost:
         return [self.seconds(k) for k in kernels]
 
     def as_run(self, kernel: Kernel) -> Kernel:
-        """The kernel with its filters as they are stored."""
-        return filters_last(kernel) if isinstance(kernel, Conv) and self.channels_last else kernel
+        """The kernel with its filters as they are stored, wherever in its buffers it works: parts of a batch cost the same."""
+        return anchored(filters_last(kernel) if isinstance(kernel, Conv) and self.channels_last else kernel)
 
     def seconds(self, kernel: Kernel) -> float:
         """What was recorded of the kernel or of the parts that it is run in; what was not is priced by the laws of the same card."""
@@ -61,8 +62,13 @@ class CudaCost:
             told = [(run, whole)] if whole is not None else [(p, self.profile.time(p)) for p in parts(run)]
             if any(t is None for _, t in told):
                 self.unmeasured[kernel] = None
-            self._known[kernel] = sum(estimate(p, self.profile.card, self.laws) if t is None else t for p, t in told)
+            self._known[kernel] = sum(self.reckoned(p) if t is None else t for p, t in told)
         return self._known[kernel]
+
+    def reckoned(self, kernel: Kernel) -> float:
+        """What the laws say, and for a product no more than its recorded parts take one after the other."""
+        by_law = estimate(kernel, self.profile.card, self.laws)
+        return min(by_law, at_most(kernel, self.profile, self.laws.processors)) if isinstance(kernel, Matmul) else by_law
 
 
 def estimate(kernel: Kernel, card: Card, laws: Laws) -> float:
