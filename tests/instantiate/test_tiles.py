@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from math import inf
 from random import Random
 
 import numpy as np
@@ -130,7 +131,7 @@ class Exhaustive(TileSearch):
     def least(self, t: Tile) -> float:
         return 0.0
 
-    def with_copies(self, t: Tile) -> Tile:
+    def with_copies(self, t: Tile, most: float = inf) -> Tile:
         lanes = lanes_of(t)
         options = [(False,) * len(self.loads)] if t.team[1] > 1 or t.block == 1 else list(product((False, True), repeat=len(self.loads)))
         return min((self.modelled(t, chosen, lanes, Touched.of(self, lanes)) for chosen in options), key=lambda t: t.cycles)

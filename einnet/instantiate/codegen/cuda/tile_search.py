@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from einnet.expr.index import Index
@@ -49,7 +49,7 @@ def _tile(nest: Nest, exact: bool) -> Tile | None:
     if found is None:
         return None
     best = TileSearch(nest, *found, exact).best()
-    return best if best.cycles < float("inf") else None
+    return best if best.cycles < inf else None
 
 
 def tile(nest: Nest, exact: bool = False) -> Tile | None:
@@ -97,7 +97,7 @@ class Touched:
     def filled(self, per_load: Sequence[int], rounds: int, filling: int, room: int) -> Touched:
         """Loads that read a copy in so many turns, 0 for one that reads the array, and how the copies are filled."""
         turns = tuple(way or own for way, own in zip(per_load, self.turns, strict=True))
-        return replace(self, turns=turns, copies=tuple(map(bool, per_load)), rounds=rounds, filling=filling, room=room)
+        return Touched(turns, tuple(map(bool, per_load)), self.closing, rounds, filling, room)
 
 
 class TileSearch:
@@ -129,7 +129,7 @@ class TileSearch:
         """The fastest of its neighbours, if it is faster by 2 %, else the tile itself. What takes too long in any case is not looked into."""
         found, most = now, 0.98 * now.cycles
         for t in self.neighbours(now):
-            if self.least(t) < most and (nearby := self.finished(t)).cycles < most:
+            if self.least(t) < most and (nearby := self.finished(t, most)).cycles < most:
                 found, most = nearby, nearby.cycles
         return found
 
@@ -159,47 +159,57 @@ class TileSearch:
 
     def neighbours(self, t: Tile) -> Iterator[Tile]:
         """Tiles of one other size: threads, elements of a thread, or lanes that share the sum."""
+
+        def sized(threads: Mapping[str, int], points: Mapping[str, int], order: tuple[str, ...], team: tuple[str, int]) -> Tile:
+            return Tile(self.nest, self.reduce, self.rest, threads, points, order, team)
+
         for n, extent in self.loops.items():
             for threads in {2 * t.threads[n], t.threads[n] // 2, extent // t.points[n]} - {0, t.threads[n]}:
                 if self.fits(n, threads * t.points[n]):
-                    yield replace(t, threads={**t.threads, n: threads})
+                    yield sized({**t.threads, n: threads}, t.points, t.order, t.team)
             for points in (1, 2, 3, 4, 6, 8) if n not in self.floors else ():
                 if points != t.points[n] and points <= extent:
                     threads = t.threads[n]
                     while threads > 1 and not self.fits(n, threads * points):
                         threads //= 2
                     if self.fits(n, threads * points):
-                        yield replace(t, threads={**t.threads, n: threads}, points={**t.points, n: points})
+                        yield sized({**t.threads, n: threads}, {**t.points, n: points}, t.order, t.team)
             if n != t.order[-1] and t.threads[n] > 1:
-                yield replace(t, order=self.sorted(t.threads, n))
+                yield sized(t.threads, t.points, self.sorted(t.threads, n), t.team)
         for s, extent in self.sums.items():
             for lanes in (2, 4, 8, 16, 32):
                 if s not in self.floors and lanes <= extent and (s, lanes) != t.team:
-                    yield replace(t, team=(s, lanes))
+                    yield sized(t.threads, t.points, t.order, (s, lanes))
         if t.team[1] > 1:
-            yield replace(t, team=("", 1))
+            yield sized(t.threads, t.points, t.order, ("", 1))
 
-    def finished(self, t: Tile) -> Tile:
-        """The tile with the best choice of copies, and its cycles."""
+    def finished(self, t: Tile, most: float = inf) -> Tile:
+        """The tile with the best choice of copies, and its cycles; of one that takes `most` cycles or more, only that it does."""
         if not runs(t):
-            return replace(t, cycles=float("inf"))
-        found: Tile = self.once(("tile", *size_of(t)), lambda: self.with_copies(self.written_out(t)))
+            return replace(t, cycles=inf)
+        key = ("tile", *size_of(t))
+        known, limit = self.known.get(key, (None, 0.0))
+        if known is None or (known.cycles >= limit and limit < most):
+            known, _ = self.known[key] = self.with_copies(self.written_out(t), most), most
+        found: Tile = known
         return found
 
     def least(self, t: Tile) -> float:
         """Cycles that the tile takes at least, whatever is copied: as if all that a warp touches lay in one line."""
-        found: float = self.once(("least", *size_of(t)), lambda: self.cycles(self.written_out(t), Touched.least(self)) if runs(t) else float("inf"))
+        found: float = self.once(("least", *size_of(t)), lambda: self.cycles(self.written_out(t), Touched.least(self)) if runs(t) else inf)
         return found
 
-    def with_copies(self, t: Tile) -> Tile:
-        """The tile with the best choice of copies; a choice that takes too long in any case is not made."""
+    def with_copies(self, t: Tile, most: float) -> Tile:
+        """The tile with the best choice of copies below so many cycles; a choice that takes too long in any case is not made."""
         lanes = lanes_of(t)
         touched = Touched.of(self, lanes)
-        options = [()] if t.team[1] > 1 or t.block == 1 else product((False, True), repeat=len(self.loads))
-        best = replace(t, cycles=float("inf"))
-        for chosen in options:
-            if self.cycles(t, touched.copied(chosen)) < best.cycles:
-                best = min(best, self.modelled(t, chosen or (False,) * len(self.loads), lanes, touched), key=lambda t: t.cycles)
+        best = replace(t, staged=(), chunks=self.chunks(t), cycles=self.cycles(t, touched))
+        if t.team[1] > 1 or t.block == 1:
+            return best
+        for chosen in product((False, True), repeat=len(self.loads)):
+            limit = min(best.cycles, most)
+            if any(chosen) and self.cycles(t, touched.copied(chosen)) < limit:
+                best = min(best, self.modelled(t, chosen, lanes, touched, limit), key=lambda t: t.cycles)
         return best
 
     def written_out(self, t: Tile) -> Tile:
@@ -211,13 +221,18 @@ class TileSearch:
             self.known[key] = compute()
         return self.known[key]
 
+    def names(self, *used: Index) -> tuple[str, ...]:
+        """The iterators of index functions, in the order of the alphabet."""
+        found: tuple[str, ...] = self.once(used, lambda: tuple(sorted({n for e in used for n in e.names()})))
+        return found
+
     def distinct(self, address: Index, written: Mapping[str, int]) -> int:
-        own = tuple((n, written[n]) for n in sorted(address.names()) if written.get(n, 1) > 1)
+        own = tuple((n, written[n]) for n in self.names(address) if written.get(n, 1) > 1)
         count: int = self.once((address, own), lambda: distinct(address, dict(own)))
         return count
 
     def footprint(self, x: Load, extents: Mapping[str, int]) -> Footprint | None:
-        own = tuple(extents.get(n, 1) for n in sorted({*x.address.names(), *(n for c in x.guards for n in c.index.names())}))
+        own = tuple(extents.get(n, 1) for n in self.names(x.address, *(c.index for c in x.guards)))
         found: Footprint | None = self.once((x, own), lambda: footprint(x, extents))
         return found
 
@@ -231,14 +246,25 @@ class TileSearch:
                 terms *= self.sums[n]
         return tuple(found)
 
-    def modelled(self, t: Tile, chosen: Sequence[bool], lanes: Lanes, touched: Touched) -> Tile:
-        """The tile with copies of the chosen loads, and the cycles that the whole grid takes."""
-        staged, per_load, chunks = self.copies(t, chosen, lanes)
-        if staged is None:
-            return replace(t, cycles=float("inf"))
-        rounds = prod(-(-e // chunks[n]) for n, e in self.sums.items() if n not in t.unrolled) if staged else 0
-        filling, room = sum(-(-f.elements // t.block) for f in staged), 4 * sum(f.size for f in staged)
-        return replace(t, staged=tuple(staged), chunks=chunks, cycles=self.cycles(t, touched.filled(per_load, rounds, filling, room)))
+    def modelled(self, t: Tile, chosen: Sequence[bool], lanes: Lanes, touched: Touched, most: float = inf) -> Tile:
+        """The tile with copies of the chosen loads, and the cycles that the whole grid takes; infinitely many where these are `most` or more."""
+        slow, chunks = replace(t, cycles=inf), self.chunks(t)
+        boxes = self.boxes(t, chosen, chunks)
+        if boxes is None:
+            return slow
+        rounds = prod(-(-e // chunks[n]) for n, e in self.sums.items() if n not in t.unrolled) if boxes else 0
+        filling = sum(-(-f.elements // t.block) for f in boxes)
+        least = touched.filled([int(one) for one in chosen], rounds, filling, 4 * sum(f.elements for f in boxes))
+        if self.cycles(t, least) >= most:
+            return slow
+        copies = [arranged(f, lanes, t.points) for f in boxes]
+        room = 4 * sum(f.size for f, _ in copies)
+        if room > SHARED + 4096:
+            return slow
+        turns = iter(copies)
+        per_load = [next(turns)[1] if one else 0 for one in chosen]
+        staged = tuple(f for f, _ in copies)
+        return replace(t, staged=staged, chunks=chunks, cycles=self.cycles(t, touched.filled(per_load, rounds, filling, room)))
 
     def cycles(self, t: Tile, touched: Touched) -> float:
         """What the whole grid takes that touches so much for a step; more where any of that is more."""
@@ -250,7 +276,7 @@ class TileSearch:
             fetched += count * turns
             registers += min(count, 32)
         if registers > 200:
-            return float("inf")
+            return inf
         walked = prod(e for n, e in self.sums.items() if n not in t.unrolled)
         steps = -(-walked // t.team[1]) if walked > 1 else 1
         warps = -(-t.block // WARP)
@@ -263,23 +289,19 @@ class TileSearch:
         alone = steps * (issued + LATENCY) + touched.rounds * (2 * BARRIER + LATENCY * 10 + 12 * touched.filling) + 5 * combining + closing + BEGIN
         return max(busy, alone * -(-each // resident), self.traffic / TRAFFIC + BEGIN)
 
-    def copies(
-        self, t: Tile, chosen: Sequence[bool], lanes: Lanes
-    ) -> tuple[list[Footprint] | None, list[int], dict[str, int]]:
-        """The copies, the turns of each load that reads one (0: it reads the array), and the chunks of the sums such that they have room."""
-        chunks = {n: e for n, e in self.sums.items() if n not in t.unrolled}
+    def chunks(self, t: Tile) -> dict[str, int]:
+        """The sums that are walked, in one chunk each."""
+        return {n: e for n, e in self.sums.items() if n not in t.unrolled}
+
+    def boxes(self, t: Tile, chosen: Sequence[bool], chunks: dict[str, int]) -> list[Footprint] | None:
+        """What is copied of the chosen loads, each element read twice at least, and the `chunks` of the sums such that all has room; else None."""
         whole = {n: self.sums[n] for n in t.unrolled}
-        wanted = [k for k, one in enumerate(chosen) if one]
-        boxes = self.with_room([self.loads[k] for k in wanted], {**t.box, **whole}, chunks)
-        if boxes is None:
-            return None, [], {}
-        staged, per_load = [], [0] * len(self.loads)
-        for k, f in zip(wanted, boxes, strict=True):
-            if 2 * f.elements > t.block * self.distinct(self.loads[k].address, {**t.points, **whole, **chunks}):
-                return None, [], {}
-            copy, per_load[k] = arranged(f, lanes, t.points)
-            staged.append(copy)
-        return (staged, per_load, chunks) if 4 * sum(f.size for f in staged) <= SHARED + 4096 else (None, [], {})
+        wanted = [load for load, one in zip(self.loads, chosen, strict=True) if one]
+        found = self.with_room(wanted, {**t.box, **whole}, chunks)
+        if found is None:
+            return None
+        read = {**t.points, **whole, **chunks}
+        return None if any(2 * f.elements > t.block * self.distinct(f.load.address, read) for f in found) else found
 
     def with_room(self, loads: Sequence[Load], box: Mapping[str, int], chunks: dict[str, int]) -> list[Footprint] | None:
         """What loads read of a box in one chunk of the sums, which are made smaller, the widest first, until all of it has room."""
@@ -293,7 +315,13 @@ class TileSearch:
             widest = max(chunks, key=lambda n: chunks[n], default="")
             if not widest or chunks[widest] == 1:
                 return None
-            chunks[widest] = max(d for d in range(1, chunks[widest]) if self.sums[widest] % d == 0)
+            chunks[widest] = next_smaller(self.sums[widest], chunks[widest])
+
+
+@lru_cache(maxsize=1 << 10)
+def next_smaller(whole: int, part: int) -> int:
+    """The largest divisor of a number that is less than a part of it, which is more than 1."""
+    return max(d for d in range(1, part) if whole % d == 0)
 
 
 def small(extents: Mapping[str, int], names: Collection[str], most: int) -> Iterator[str]:
