@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks.card.predicted import ARCHITECTURES, MATHS, MODELS, compiled_for, measured, place, table
+from benchmarks.card.predicted import ARCHITECTURES, MATHS, MODELS, SEED, compiled_for, measured, one_by_one, place, table
+from benchmarks.contest.machine import random_inputs
 from einnet.runtime.cuda import nvrtc
+from einnet.runtime.ort import Session
+from tests.models import tiny
 
 RESULT = Path(__file__).parents[1] / "benchmarks/results/cuda-predicted.json"
 DATA = json.loads(RESULT.read_text())
@@ -49,6 +53,15 @@ MISSED: dict[str, set[str]] = {"fp32": set(), "tf32": set()}
 def test_rows_are_as_fast_as_was_aimed_at_or_named(math):
     found = {r["model"]: r["predicted_us"] for r in ROWS if (r["batch"], r["math"]) == (1, math)}
     assert {name for name, most in MOST[math].items() if found[name] > most} == MISSED[math]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_samples_of_a_batch_are_run_by_the_model_for_one(name):
+    one, several = tiny(name, batch=1), tiny(name, batch=3)
+    inputs = random_inputs(several, SEED)
+    found, expected = one_by_one(one, inputs, 3), Session(several.SerializeToString(), 1)(inputs)
+    assert found.keys() == expected.keys()
+    assert all(np.allclose(found[key], expected[key], rtol=1e-4, atol=1e-4) for key in found)
 
 
 def test_a_row_tells_for_which_cards_its_program_compiles(monkeypatch):

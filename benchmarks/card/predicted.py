@@ -5,8 +5,8 @@
 Each model is searched in both arithmetics, each row in a process of its own; the same search gives the same row. `measured_us` is what the
 program that an earlier search found took on the card: another program, measured; it is there to be compared, and null where nothing was.
 A row that is there already by the same settings is left out unless `--fresh`. Where NVRTC is, a row says for which architectures it compiles all
-texts of the program; with `--host` also by how much it differs from ONNX Runtime where the host driver executes it. Beside the JSON stands a table
-that itemises every row.
+texts of the program; with `--host` also what the host driver ran of it, and by how much that differs from ONNX Runtime. Beside the JSON stands a
+table that itemises every row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from benchmarks import rows as by_row
+from benchmarks.contest.machine import random_inputs
 from benchmarks.contest.results import text, write_whole
 from benchmarks.models import build
 from benchmarks.rows import Row
@@ -27,6 +30,8 @@ from benchmarks.rows import Row
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from einnet.compile.targets.cuda.lowering import Lowered
+    from einnet.runtime.cuda.profiling.costs import CudaCost
     from einnet.runtime.cuda.program import CudaProgram
 
 MODELS = ("infogan", "dcgan", "fsrcnn", "gcn", "resnet18", "csrnet", "longformer")
@@ -38,7 +43,17 @@ SEED = 1
 
 def predict(name: str, batch: int, math: str, seconds: float, depth: int, host: bool = False) -> Row:
     """One row, in this process."""
-    from einnet.compile.targets.cuda.cuda_report import step_reports
+    settings = {"time_budget": seconds, "max_depth": depth}
+    made, cost, last = derived(build(name, batch), math, settings)
+    return {
+        **row_of(made, cost), "model": name, "batch": batch, "math": math, "measured_us": measured(name, batch, math),
+        "settings": settings, "channels_last": last,
+        "compiled_for": compiled_for(made.program.texts), "host": on_host(name, batch, made.program) if host else None,
+    }  # fmt: skip
+
+
+def derived(model: ModelProto, math: str, settings: Mapping[str, Any]) -> tuple[Lowered, CudaCost, bool]:
+    """What a search finds for the recorded card, the costs that it went by, and whether data has its channels last."""
     from einnet.compile.targets.cuda.layout import in_order
     from einnet.compile.targets.cuda.target import searched
     from einnet.graph.onnx.importer import load
@@ -46,23 +61,21 @@ def predict(name: str, batch: int, math: str, seconds: float, depth: int, host: 
     from einnet.runtime.cuda.profiling.profile import shipped
     from einnet.search.settings import Settings
 
-    settings = Settings(backend="cuda", allow="precision", time_budget=seconds, max_depth=depth)
-    known = shipped(math)
+    wanted, known = Settings(backend="cuda", allow="precision", **settings), shipped(math)
     cost = CudaCost(known)
-    model = build(name, batch)
-    program, last = in_order(load(model), settings, cost, cost.channels_last)
-    made, cost = searched(program, settings, known)
+    program, last = in_order(load(model), wanted, cost, cost.channels_last)
+    return *searched(program, wanted, known), last
+
+
+def row_of(made: Lowered, cost: CudaCost) -> Row:
+    """What a program is predicted to take, step by step."""
+    from einnet.compile.targets.cuda.cuda_report import step_reports
+
     steps = [
         {"kernel": s.kernel, "us": round((s.predicted_ms or 0.0) * 1e3, 2), "from": "law" if s.estimated else "record"}
         for s in step_reports(made, cost)
     ]
-    total = round(sum(s["us"] for s in steps), 1)
-    return {
-        "model": name, "batch": batch, "math": math, "predicted_us": total, "measured_us": measured(name, batch, math), "steps": steps,
-        "settings": {"time_budget": seconds, "max_depth": depth}, "states": made.outcome.states, "channels_last": last,
-        "compiled_for": compiled_for(made.program.texts),
-        "host_max_rel": on_host(model, made.program, settings.tolerance) if host else None,
-    }  # fmt: skip
+    return {"predicted_us": round(sum(s["us"] for s in steps), 1), "steps": steps, "states": made.outcome.states, "texts": len(made.program.texts)}
 
 
 def compiled_for(texts: Mapping[str, str]) -> list[str]:
@@ -74,18 +87,31 @@ def compiled_for(texts: Mapping[str, str]) -> list[str]:
     return [a for a in ARCHITECTURES if all(isinstance(code, bytes) for _, code in nvrtc.compiled_or_refused(texts, a))]
 
 
-def on_host(model: ModelProto, program: CudaProgram, tolerance: float) -> float:
-    """The largest error of the program as the host driver executes it, beside ONNX Runtime. Raises ArithmeticError where that is too large."""
-    from benchmarks.contest.machine import random_inputs
+def on_host(name: str, batch: int, program: CudaProgram) -> Row:
+    """The whole program as the host driver executes it, beside ONNX Runtime. Raises ArithmeticError where it differs by too much.
+
+    Products are computed in float32 whatever the arithmetic of the card: what is tried is what is computed, where it lies, and the texts.
+    """
     from einnet.evidence.comparison.verify import compare_outputs
     from einnet.runtime.cuda.host import Host
-    from einnet.runtime.ort import Session
+    from einnet.search.settings import tolerance
 
-    inputs = random_inputs(model, SEED)
-    compared = compare_outputs(Host(program)(inputs), Session(model.SerializeToString(), 1)(inputs), tolerance)
+    inputs = random_inputs(build(name, batch), SEED)
+    expected = one_by_one(build(name, 1), inputs, batch)
+    host = Host(program)
+    compared = compare_outputs(host(inputs), expected, tolerance("precision", None))
     if not compared.passed:
         raise ArithmeticError(f"the host driver's result differs by {compared.max_rel:.1e}")
-    return float(f"{compared.max_rel:.1e}")
+    return {"ran": "whole", "generated": host.generated, "max_rel": float(f"{compared.max_rel:.1e}")}
+
+
+def one_by_one(model: ModelProto, inputs: Mapping[str, np.ndarray], batch: int) -> dict[str, np.ndarray]:
+    """ONNX Runtime's outputs for each sample of a batch by the model for one, which has the same weights: all at once takes too much memory."""
+    from einnet.runtime.ort import Session
+
+    session = Session(model.SerializeToString(), 1)
+    found = [session({k: v[n : n + 1] for k, v in inputs.items()}) for n in range(batch)]
+    return {name: np.concatenate([outputs[name] for outputs in found]) for name in found[0]}
 
 
 def measured(name: str, batch: int, math: str) -> float | None:
@@ -103,22 +129,28 @@ def apart(name: str, batch: int, math: str, options: argparse.Namespace) -> Row:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Totals, with the largest error on the host, then each row itemised: equal kernels once, with how often they run."""
+    """Totals, with what was tried without a card, then each row itemised: equal kernels once, with how often they run."""
     lines = ["Predicted by recorded times and laws of an H100: no program of this table ran on a card. What was measured is an earlier program.", ""]
-    heads = ("model", "batch", "arithmetic", "predicted µs", "kernels", "by law", "compiled for", "on the host", "measured µs of an earlier program")
+    heads = ["model", "batch", "arithmetic", "predicted µs", "kernels", "by law", "measured µs of an earlier program"]
+    heads += ["texts", *ARCHITECTURES, "host driver"]
     lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for r in rows:
         by_law = sum(s["from"] == "law" for s in r["steps"])
         us = "–" if r["measured_us"] is None else f"{r['measured_us']:.4g}"
-        known = ", ".join(r.get("compiled_for") or ()) or "–"
-        error = "–" if r.get("host_max_rel") is None else f"{r['host_max_rel']:.0e}"
-        cells = (r["model"], r["batch"], r["math"], f"{r['predicted_us']:.4g}", len(r["steps"]), by_law, known, error, us)
+        compiled = ["yes" if a in (r.get("compiled_for") or ()) else "–" for a in ARCHITECTURES]
+        cells = (r["model"], r["batch"], r["math"], f"{r['predicted_us']:.4g}", len(r["steps"]), by_law, us, r.get("texts", "–"), *compiled, tried(r))
         lines.append(f"| {' | '.join(map(str, cells))} |")
     for r in rows:
         lines += ["", f"## {r['model']}, batch {r['batch']}, {r['math']}", "", "| times | µs each | from | kernel |", "|---|---|---|---|"]
         for (kernel, us, source), count in Counter((s["kernel"], s["us"], s["from"]) for s in r["steps"]).items():
             lines.append(f"| {count} | {us:g} | {source} | `{shortened(kernel)}` |")
     return "\n".join(lines) + "\n"
+
+
+def tried(row: Mapping[str, Any]) -> str:
+    """What the host driver ran of a row's program, and its largest error beside ONNX Runtime."""
+    host = row.get("host")
+    return f"{host['ran']}, {host['max_rel']:.0e}" if host else "–"
 
 
 def shortened(kernel: str, most: int = 160) -> str:
