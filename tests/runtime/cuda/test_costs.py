@@ -118,7 +118,7 @@ def rows(m: int, n: int, k: int, offset: int = 0) -> Matmul:
     return Matmul(View("a", (m, k), (k, 1), offset * k), dense_view("b", (k, n)), View("c", (m, n), (n, 1), offset * n), (bias,))
 
 
-@pytest.mark.parametrize("whole, half", [(rows(8192, 512, 512), rows(4096, 512, 512)), (rows(512, 8192, 512), None)])
+@pytest.mark.parametrize(("whole", "half"), [(rows(8192, 512, 512), rows(4096, 512, 512)), (rows(512, 8192, 512), None)])
 def test_a_product_takes_no_longer_than_its_recorded_parts_one_after_the_other(whole: Matmul, half: Matmul | None) -> None:
     columns = Matmul(dense_view("a", (512, 512)), View("b", (512, 4096), (8192, 1), 0), View("c", (512, 4096), (8192, 1), 0), (
         Post("add", View("bias", (1, 4096), (0, 1), 0)),))  # fmt: skip
