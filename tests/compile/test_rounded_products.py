@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import einnet
 from einnet.cli import main
 from einnet.compile.targets.cpu import contest, rounded_products
+from einnet.compile.targets.cpu.reach import HEADROOM, kept, leaves, narrow, reaches
 from einnet.compile.targets.cpu.rounded_products import GAIN, SPENT, Offer, Rounding, Tried, inputs_like, likely, row
 from einnet.errors import UsageError
 from einnet.evidence.audit import audit
@@ -33,8 +34,9 @@ from einnet.search.settings import Settings
 from tests.models import two_layers
 from tests.runtime.plans import two_layers as plan_of_two_layers
 
-BF16 = ARITHMETICS["bf16"]
+BF16, HALF = ARITHMETICS["bf16"], ARITHMETICS["f16"]
 needs_bf16 = pytest.mark.skipif(dnnl.available() is not None or bool(BF16.missing(machine.cpu_features())), reason="no products in bf16 here")
+needs_f16 = pytest.mark.skipif(dnnl.available() is not None or bool(HALF.missing(machine.cpu_features())), reason="no products in f16 here")
 
 
 # ------------------------------------------------------------------------------------------------------------------ the choice
@@ -138,9 +140,9 @@ def sure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounded_products, "surely_faster", lambda *_: True)
 
 
-def rounded(program: Executable, budget: float | None, gains: dict[int, float]) -> tuple[Executable, Rounding]:
+def rounded(program: Executable, budget: float | None, gains: dict[int, float], kind: type[Costs] | None = None) -> tuple[Executable, Rounding]:
     reference = Reference(program)
-    made = Rounding(Settings(max_error=budget, threads=1), reference, Costs(gains))  # type: ignore[arg-type]
+    made = Rounding(Settings(max_error=budget, threads=1), reference, (kind or Costs)(gains))  # type: ignore[arg-type]
     found, verification = made.of(program, reference.verify(program, 1.0), inf)
     assert verification.passed
     return found, made
@@ -231,11 +233,10 @@ def test_a_search_reckons_with_what_the_budget_has_room_for() -> None:
 def test_why_a_product_stays_in_float32() -> None:
     (product, *_) = plan_of_two_layers().kernels
     assert isinstance(product, Contraction)
-    half = ARITHMETICS["f16"]
     assert row(0, product, 1.0, {}).why == rounded_products.NO_ARITHMETIC
     assert row(0, product, 1.0, {BF16: None}).why == row(0, product, None, {BF16: 1.0}).why == rounded_products.NOT_MEASURED
     assert row(0, product, 1.0, {BF16: inf}).why == row(0, product, 1.0, {BF16: 1 - GAIN / 2}).why == rounded_products.NO_FASTER
-    found = row(0, product, 1.0, {half: 0.9, BF16: 0.5})
+    found = row(0, product, 1.0, {HALF: 0.9, BF16: 0.5})
     assert (found.why, found.arithmetic, found.float32_ms, found.ms) == ("", "bf16", 1e3, 500.0)
 
 
@@ -245,6 +246,84 @@ def test_draws_are_of_the_kind_of_the_inputs() -> None:
     assert len(draws) == rounded_products.SEEDS + len(rounded_products.SPECIAL_DRAWS)
     assert all(d[name].shape == x.shape and d[name].dtype == x.dtype for d in draws for name, x in inputs.items())
     assert len({d["x"].tobytes() for d in draws}) == len(draws)
+
+
+# -------------------------------------------------------------------------------------------------------- numbers beyond the largest
+
+
+class HalfCosts(Costs):
+    """Times of products that are faster in f16."""
+
+    def seconds(self, k: Contraction) -> float:
+        return 5.0 if k.arithmetic == HALF else 10.0
+
+
+def louder(factor: float, weight: int | None = None) -> Executable:
+    """The two layers with one weight, or both, so many times as large."""
+    plan = plan_of_two_layers()
+    names = [v.buffer for k in plan.kernels if isinstance(k, Contraction) for v in k.inputs if v.buffer in plan.constants]
+    chosen = names if weight is None else [names[weight]]
+    constants = {n: (factor * np.asarray(x)).astype(np.float32) if n in chosen else x for n, x in plan.constants.items()}
+    return Executable(replace(plan, constants=constants), 1)
+
+
+def products(program: Executable) -> dict[int, Contraction]:
+    return {n: k for n, k in enumerate(program.plan.kernels) if isinstance(k, Contraction)}
+
+
+def test_how_far_factors_reach_is_seen_on_every_draw(program: Executable) -> None:
+    """The weights as they are; the input, and what the first product gives the second one, on the draw on which that is greatest."""
+    first, second = products(program)
+    inputs = random_inputs(program.plan, 0)
+    (name,) = inputs
+    weights = [float(np.abs(program.plan.constants[w]).max()) for w in ("w1", "w2")]
+    for draws, factor in (([inputs], 1), ([inputs, {name: -64 * inputs[name]}], 64), ([{name: 64 * inputs[name]}, inputs], 64)):
+        found = reaches(program, [first, second], draws)
+        assert found[first] == max(weights[0], factor * float(np.abs(inputs[name]).max()))
+    assert reaches(program, [second], [inputs, {name: 1000 * inputs[name]}])[second] > 100 * reaches(program, [second], [inputs])[second] > 0
+    assert reaches(program, [first], [{name: 0 * inputs[name]}])[first] == weights[0], "weights count, too"
+    assert reaches(program, [first], [{name: np.full_like(inputs[name], np.nan)}])[first] == inf
+    assert reaches(program, [], [inputs]) == {}
+
+
+def test_what_is_written_over_is_not_known(program: Executable) -> None:
+    """A third product writes to where the first one has read."""
+    plan = program.plan
+    one, two = plan.kernels
+    again = replace(plan, kernels=(one, two, replace(two, c=replace(one.a, shape=two.c.shape, strides=two.c.strides))))
+    assert [kept(again, n, view) for n, view in ((0, one.a), (1, one.a), (0, two.a), (1, two.a))] == [False, False, False, True]
+    assert all(kept(plan, n, k.a) for n, k in enumerate(plan.kernels))
+    found = reaches(Executable(again, 1), [0, 1], [random_inputs(plan, 0)])
+    assert found[0] == inf and found[1] < 1e3
+
+
+def test_numbers_stay_far_below_the_largest() -> None:
+    assert [a.name for a in ARITHMETICS.values() if narrow(a)] == ["f16"]
+    assert not leaves(HALF, 65504 / HEADROOM) and leaves(HALF, 65504 / HEADROOM * 1.001) and leaves(HALF, inf) and leaves(HALF, float("nan"))
+    assert not leaves(BF16, 1e30) and not leaves(F32, 1e30)
+
+
+@pytest.mark.parametrize(("program_of", "refused"), [(lambda: louder(1.0), []), (lambda: louder(1e4, 0), [0, 1]), (lambda: louder(1e6, 1), [1])])
+def test_products_whose_factors_may_leave_float16_are_refused_before_they_run(program_of, refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A weight, or what a product hands to the next one."""
+    monkeypatch.setattr(rounded_products, "available", lambda settings: [HALF])
+    monkeypatch.setattr(Tried, "within", lambda self, offers, limit: ([], 0.0))
+    monkeypatch.setattr(rounded_products, "bounds", lambda *_: {})
+    program = program_of()
+    _, made = rounded(program, 0.3, {}, HalfCosts)
+    told = next(iter(made.told.values())).products
+    assert [n for n, p in enumerate(told) if "f16 ends at 65504" in p.why and "refused: its factors reach" in p.why] == refused
+    assert all(p.reach is not None and (p.reach > 65504 / HEADROOM) == (n in refused) for n, p in enumerate(told))
+
+
+@needs_f16
+def test_a_product_in_float16_tells_how_far_its_factors_reach(program: Executable) -> None:
+    found, made = rounded(program, 0.3, {}, HalfCosts)
+    assert arithmetics(found) == ["f16", "f16"]
+    told = made.told[found]
+    assert all(0 < p.reach < 100 for p in told.products)
+    assert "its factors reach" in "\n".join(precision_lines(told))
+    found.release()
 
 
 # ------------------------------------------------------------------------------------------------------------------ end to end

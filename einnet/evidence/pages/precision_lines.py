@@ -27,4 +27,5 @@ def line(p: RoundedRow) -> str:
     times = f" ({p.ms:.3g} ms in {p.arithmetic}, {p.float32_ms:.3g} in f32)" if p.ms and p.float32_ms else ""
     error = f", error of the outputs by it alone {p.error:.2g}" if p.error is not None else ""
     bound = f", a-priori bound {p.bound:.2g} of its greatest element" if p.bound is not None else ""
-    return f"{p.kernel}: {p.arithmetic if p.runs else 'f32'}{times}: {p.why}{error}{bound}"
+    reach = f", its factors reach {p.reach:.3g} on the draws" if p.reach is not None and p.runs else ""
+    return f"{p.kernel}: {p.arithmetic if p.runs else 'f32'}{times}: {p.why}{error}{bound}{reach}"

@@ -206,7 +206,7 @@ class RoundedRow(Record):
     """A product or convolution, its times in float32 and in the arithmetic in which it is fastest else, whether it rounds to that, and why or not.
 
     `error` is what its rounding alone does to the outputs of the program, `bound` how far its own result may be off, both relative to the greatest
-    element.
+    element. `reach` is the greatest absolute value of a factor on the draws, where the arithmetic has fewer large numbers than float32.
     """
 
     place: int
@@ -218,6 +218,7 @@ class RoundedRow(Record):
     why: str = added("")
     error: float | None = None
     bound: float | None = None
+    reach: float | None = None
 
 
 class PrecisionRow(Record):

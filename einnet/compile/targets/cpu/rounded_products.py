@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from einnet.compile.targets.cpu.certified import certified
+from einnet.compile.targets.cpu.reach import HEADROOM, leaves, narrow, reaches
 from einnet.compile.targets.cpu.roundoff import bounds
 from einnet.errors import BackendError
 from einnet.evidence.comparison.verify import NOISE, WARM_S, caller, errors, random_values
@@ -191,10 +192,13 @@ class Rounding:
             return executable, known
         limit = SPENT * self.settings.max_error - known.max_rel
         rows = self.rows(executable.plan, until)
+        draws = inputs_like(self.trial.inputs, self.settings.seed)
+        room = fits(2 * executable.nbytes)
+        rows |= self.refused(executable, rows, draws) if room else {}
         offers = [Offer(r.place, ARITHMETICS[r.arithmetic], r.float32_ms, r.ms) for r in rows.values() if not r.why and r.float32_ms and r.ms]
         budget = self.settings.max_error if self.settings.certified else None
-        tried = Tried(executable, inputs_like(self.trial.inputs, self.settings.seed), until, budget)
-        room = bool(offers) and fits(2 * executable.nbytes)
+        tried = Tried(executable, draws, until, budget)
+        room = bool(offers) and room
         taken, apart = tried.within(offers, limit) if room else ([], 0.0)
         found, verification = self.accepted(executable, tried, taken, known)
         runs = taken if found is not executable else []
@@ -207,6 +211,13 @@ class Rounding:
             draws=len(tried.draws), products=[rows[n] for n in sorted(rows)], certified=tried.certain(runs),
         )  # fmt: skip
         return found, verification
+
+    def refused(self, executable: Executable, rows: Mapping[int, RoundedRow], draws: Sequence[Values]) -> dict[int, RoundedRow]:
+        """The products that could round to an arithmetic with fewer large numbers than float32: how far their factors reach, and a reason against it
+        where that is too far."""
+        near = {n: a for n, r in rows.items() if not r.why and narrow(a := ARITHMETICS[r.arithmetic])}
+        far = reaches(executable, near, draws) if near else {}
+        return {n: changed(rows[n], reach=finite(far[n]), why=overflowing(a, far[n]) if leaves(a, far[n]) else "") for n, a in near.items()}
 
     def accepted(self, executable: Executable, tried: Tried, taken: Sequence[Offer], known: Verification) -> tuple[Executable, Verification]:
         """The program with these products rounded, if it passes and is surely faster as a whole; else the one in float32."""
@@ -266,6 +277,11 @@ def surely_faster(rounded: Executable, executable: Executable, inputs: Values, u
     return compare(calls, seconds, least=3, warm_s=WARM_S, sample_s=0.01).faster("rounded", "float32", NOISE)
 
 
+def finite(x: float) -> float | None:
+    """None for what is not known."""
+    return x if x < inf else None
+
+
 def milliseconds(seconds: float | None) -> float | None:
     """None for what was not measured or does not run."""
     return None if seconds is None or seconds == inf else 1e3 * seconds
@@ -282,6 +298,12 @@ def reason(runs: bool, taken: bool, alone: float | None, limit: float) -> str:
     if alone > limit:
         return f"alone it errs by {alone:.2g}, and {max(limit, 0.0):.2g} are left by the budget"
     return "others gain more time for their error"
+
+
+def overflowing(arithmetic: Arithmetic, reach: float) -> str:
+    """Why a product was refused whose factors come near the largest number of an arithmetic."""
+    how_far = f"reach {reach:.3g} on the draws" if reach < inf else "may be anything"
+    return f"refused: its factors {how_far}, {arithmetic.name} ends at {arithmetic.largest:.5g}, and other inputs may go {HEADROOM:g} times as far"
 
 
 def uncertified(bound: float | None, budget: float) -> str:

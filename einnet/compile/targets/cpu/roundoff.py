@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from einnet.compile.targets.cpu.reach import kept
 from einnet.evidence.contents import part
 from einnet.evidence.error_limits import bounded_at, some_points
 from einnet.evidence.running import OnProcessor
 from einnet.expr.nodes import Tensor
-from einnet.instantiate.kernels import Plan, Shown, View
+from einnet.instantiate.kernels import Shown
 from einnet.instantiate.kernels.arithmetics import Arithmetic
 from einnet.instantiate.kernels.contractions import Contraction
 from einnet.runtime.cpu.program import Executable
@@ -39,11 +40,6 @@ def bounds(executable: Executable, rounded: Mapping[int, Arithmetic], inputs: Ma
         return [part(flat[v.buffer], v) if v.buffer in flat else held[f"{n}.{k}"] for k, v in shown]
 
     return {n: bound(product, rounded[n], values(n), seed) for n, product in products.items()}
-
-
-def kept(plan: Plan, place: int, view: View) -> bool:
-    """No kernel from a place on writes to what a view shows."""
-    return all(view.buffer != v.buffer for k in plan.kernels[place:] for v in k.result_views)
 
 
 def bound(product: Contraction, arithmetic: Arithmetic, values: list[Array], seed: int) -> float:
