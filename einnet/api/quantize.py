@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from einnet.errors import UsageError
+from einnet.evidence.comparison.saturation import saturated
 from einnet.evidence.comparison.verify import errors
 from einnet.runtime.files import replacing
 from einnet.runtime.ort import CALIBRATIONS, Session, quantise
@@ -20,11 +21,15 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Quantised:
-    """A model that was written: how its ranges were taken, and its greatest error on the draws, relative to max|y|, of each output."""
+    """A model that was written: how its ranges were taken, and its greatest error on the draws, relative to max|y|, of each output.
+
+    `beyond` are the shares of each rounded tensor's numbers, on the draws, that are beyond the range that was taken for it.
+    """
 
     calibration: str
     draws: int
     errors: Mapping[str, float]
+    beyond: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def error(self) -> float:
@@ -52,6 +57,7 @@ def quantize(model: str | Path, output: str | Path, inputs: Mapping[str, Array],
             found = Quantised(calibration, len(draws), apart(Session(made, threads, title="the quantised model"), draws, wanted))
             tried[calibration] = found.error
             if max_error is None or found.error <= max_error:
+                found = replace(found, beyond=saturated(made, draws, threads))
                 with replacing(Path(output)) as draft:
                     draft.write_bytes(made.read_bytes())
                 return found

@@ -26,6 +26,7 @@ def register(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Quantise, and print the errors."""
     from einnet.api.quantize import quantize
+    from einnet.evidence.comparison.saturation import told
 
     check_writable(options.output)
     found = quantize(options.model, options.output, arrays(options.calibrate), options.max_error)
@@ -33,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"{options.output}: ranges by {found.calibration} of {draws}")
     for name, error in found.errors.items():
         print(f"{name}: it errs by {error:.2g} of max|y| on them, beside the model in float32")
+    print("\n".join(told(found.beyond, "them", least=0.0) or [f"no number of {len(found.beyond)} rounded tensors is beyond its range on them"]))
     return 0
 
 

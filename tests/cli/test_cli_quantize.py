@@ -9,10 +9,13 @@ import numpy as np
 import onnx
 import pytest
 
+import einnet
 from benchmarks.models import build
 from einnet.api.quantize import drawn, quantize
 from einnet.cli import main
 from einnet.errors import BackendError, UsageError
+from einnet.evidence.comparison.saturation import saturated, told
+from einnet.graph.onnx.byte_ranges import Rounded, rounded
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.runtime import ort
@@ -50,6 +53,64 @@ def test_a_model_of_bytes_is_written_and_its_error_told(model: Path, capsys: pyt
     kinds = {t.dtype for n in program.expression_nodes() for t in [n.output]}
     assert "u8" in kinds, "products of bytes"
     assert model.stat().st_size > out.stat().st_size / 2
+
+
+def test_what_saturates_is_told(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing on the draws by which ranges were taken as they are; much on inputs that are ten times as large."""
+    out, name = model.with_name("bytes.onnx"), name_of(model)[0]
+    draws = calibration(model, 30)
+    assert main(["quantize", str(model), "--calibrate", str(draws), "-o", str(out)]) == 0
+    told_so = capsys.readouterr().out
+    assert "rounded tensors is beyond its range on them" in told_so
+    with np.load(draws) as file:
+        own = [{name: x.astype(np.float32)} for x in file[name]]
+    found = saturated(out, own)
+    assert set(found.values()) == {0.0} and name in found
+    assert found == quantize(model, out, {name: np.stack([one[name] for one in own])}).beyond
+    louder = saturated(out, [{name: 10 * one[name]} for one in own])
+    x = np.stack([10 * one[name] for one in own])
+    assert louder[name] == pytest.approx(float(((x > x.max() / 10) | (x < x.min() / 10)).mean()), abs=0.02) and louder[name] > 0.5
+    assert next(iter(louder.values())) == max(louder.values())
+    (line,) = told(louder, "these")
+    assert line.startswith("saturation: on these 0.")
+    assert told(found, "these") == told({}, "these") == told({"x": 0.01}, "these") == []
+    assert "'x'" in told({"x": 0.02, "y": 0.015}, "these")[0] and "1 more of 2 tensors" in told({"x": 0.02, "y": 0.015}, "these")[0]
+
+
+def test_a_program_tells_that_its_inputs_saturate(model: Path) -> None:
+    """Ranges that were taken from inputs a tenth as large as those that verify."""
+    (name, shape), out = name_of(model), model.with_name("bytes.onnx")
+    quantize(model, out, {name: RNG.standard_normal((4, *shape)) / 10})
+    notes = einnet.optimize(out, derive=False, threads=1, time_budget=10).record.notes
+    assert any(n.startswith("saturation: on the random inputs that verify it") for n in notes)
+    quantize(model, out, {name: 2 * RNG.standard_normal((4, *shape))})
+    assert not any("saturation" in n for n in einnet.optimize(out, derive=False, threads=1, time_budget=10).record.notes)
+    assert saturated(model, []) == {}
+
+
+def node_of(kind: str, zero: int, dtype: type = np.uint8, **attributes: int) -> Rounded | None:
+    node = onnx.helper.make_node(kind, ["x", "s", "z"], ["y"], **attributes)
+    return rounded(node, {"s": np.array(0.5, np.float32), "z": np.array(zero, dtype), "w": np.ones(3)})
+
+
+def test_numbers_beyond_a_range_are_counted() -> None:
+    """What rounds to the last number is inside; an end that is 0 cuts off what a relu does; a scale for each channel."""
+    x = np.array([[-64.3, -64.2, -0.3, 0.0, 63.6, 63.8, np.inf, -np.inf]], np.float32)
+    assert node_of("QuantizeLinear", 128).beyond(x) == 4 and node_of("QuantizeLinear", 0, np.int8).beyond(x) == 4
+    assert node_of("QuantizeLinear", 0).beyond(np.array([-5.0, 0.0, 127.5, 127.8])) == 1
+    assert node_of("QuantizeLinear", 255).beyond(np.array([5.0, 0.0, -127.5, -127.8])) == 1
+    by_channel = Rounded("x", np.array([1.0, 10.0]), np.array([128, 128], np.uint8), 0)
+    assert by_channel.beyond(np.full((2, 3), 200.0)) == 3 and Rounded("x", by_channel.scale, by_channel.zero, 1).beyond(np.full((3, 2), 200.0)) == 3
+
+
+def test_what_is_no_rounding_of_a_tensor_is_left_out() -> None:
+    assert node_of("QuantizeLinear", 1) is not None
+    assert node_of("DequantizeLinear", 1) is None
+    assert node_of("QuantizeLinear", 1, np.float32) is None and node_of("QuantizeLinear", 1, block_size=2) is None
+    known = {"s": np.ones(()), "z": np.zeros((), np.uint8), "w": np.ones(3)}
+    assert rounded(onnx.helper.make_node("QuantizeLinear", ["w", "s"], ["y"]), known) is None, "a weight"
+    assert rounded(onnx.helper.make_node("QuantizeLinear", ["x", "t"], ["y"]), known) is None, "a scale of each run"
+    assert rounded(onnx.helper.make_node("QuantizeLinear", ["x", "s"], ["y"]), known).zero.dtype == np.uint8
 
 
 def test_the_error_is_measured_on_the_draws(model: Path) -> None:

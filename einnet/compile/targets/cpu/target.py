@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import inf
@@ -24,7 +25,8 @@ from einnet.derivation.steps import KINDS
 from einnet.errors import BackendError
 from einnet.evidence.assured import assured, with_evidence
 from einnet.evidence.certificate import Certificate
-from einnet.evidence.comparison.verify import WHOLE
+from einnet.evidence.comparison.saturation import saturated, told
+from einnet.evidence.comparison.verify import WHOLE, roundings
 from einnet.evidence.report.kernel_times import kernel_profile
 from einnet.evidence.report.schema import Report, Verification
 from einnet.evidence.sound import agreeing
@@ -40,6 +42,9 @@ from einnet.search.outcome import Outcome, is_constant
 from einnet.search.settings import Settings
 from einnet.search.time_shares import PROVING_SHARE
 from einnet.stages import stage
+
+ROUNDS = "round"
+"""What a model has that rounds to integers."""
 
 HEAVY = 1.5
 """Times what ONNX Runtime takes: a program of more memory has a note that says what for."""
@@ -135,7 +140,7 @@ class CpuTarget:
         if times["runs"] not in programs or outcome.whole:
             peaks["optimized"] = run.trial.peak if outcome.whole else executable.nbytes
         verification = verified.get(times["runs"]) or verify(outcome, executable)
-        notes = [*executable.notes, *([] if outcome.whole else heavy(executable, programs, run.trial.peak))]
+        notes = [*executable.notes, *saturating(run), *([] if outcome.whole else heavy(executable, programs, run.trial.peak))]
         own = OWN in programs and OWN in times
         with stage("profiling"):
             kernels = kernel_profile(outcome, executable, self.cost, times["optimized"].median)
@@ -174,6 +179,15 @@ def fallen_back(run: Run, outcome: Outcome, made: Mapping[str, Executable], cost
         return outcome, {"original": list(made.values())[-1]}
     why = "no program of ours agrees with it" if made else "no program of ours can be compiled"
     return outcome.original().as_whole(f"ONNX Runtime runs the whole model: {why}"), {WHOLE: built(plan, cost)}
+
+
+def saturating(run: Run) -> list[str]:
+    """A note where the inputs that verify a model are beyond the ranges of tensors that it rounds: they are not of the kind that it was made for."""
+    if ROUNDS not in roundings(run.program) or time.monotonic() >= run.schedule.end:
+        return []
+    with stage("verifying"), suppress(BackendError):
+        return told(saturated(run.model, [run.trial.inputs], run.trial.threads), "the random inputs that verify it")
+    return []
 
 
 def heavy(executable: Executable, programs: Mapping[str, Executable], theirs: int | None) -> list[str]:
