@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
 import pytest
 
-import einnet
 from benchmarks.models import build
 from einnet.api.quantize import drawn, quantize
 from einnet.cli import main
+from einnet.compile.run import Run
+from einnet.compile.targets.cpu.target import saturating
 from einnet.errors import BackendError, UsageError
 from einnet.evidence.comparison.saturation import saturated, told
 from einnet.graph.onnx.byte_ranges import Rounded, rounded
@@ -20,6 +23,7 @@ from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.runtime import ort
 from einnet.runtime.ort import Session
+from einnet.search.settings import Settings
 
 RNG = np.random.default_rng(0)
 
@@ -78,14 +82,22 @@ def test_what_saturates_is_told(model: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_a_program_tells_that_its_inputs_saturate(model: Path) -> None:
-    """Ranges that were taken from inputs a tenth as large as those that verify."""
+    """Ranges that were taken from inputs a tenth as large as those that verify, or twice as large; and where time is over, nothing is looked at."""
     (name, shape), out = name_of(model), model.with_name("bytes.onnx")
+    inputs = {name: RNG.standard_normal(shape).astype(np.float32)}
+
+    def run(path: Path, end: float = inf) -> Run:
+        made = Run(path, prepare(load(path), in_bytes=True), Settings(threads=1), 0.0)
+        vars(made).update(trial=SimpleNamespace(inputs=inputs, threads=1), schedule=SimpleNamespace(end=end))
+        return made
+
     quantize(model, out, {name: RNG.standard_normal((4, *shape)) / 10})
-    notes = einnet.optimize(out, derive=False, threads=1, time_budget=10).record.notes
-    assert any(n.startswith("saturation: on the random inputs that verify it") for n in notes)
+    (line,) = saturating(run(out))
+    assert line.startswith("saturation: on the random inputs that verify it")
+    assert saturating(run(out, -inf)) == saturating(run(model)) == []
     quantize(model, out, {name: 2 * RNG.standard_normal((4, *shape))})
-    assert not any("saturation" in n for n in einnet.optimize(out, derive=False, threads=1, time_budget=10).record.notes)
-    assert saturated(model, []) == {}
+    assert saturating(run(out)) == []
+    assert set(saturated(out, []).values()) == {0.0} and saturated(model, [inputs]) == {}
 
 
 def node_of(kind: str, zero: int, dtype: type = np.uint8, **attributes: int) -> Rounded | None:
