@@ -32,8 +32,8 @@ RESTLESS = 8
 SHOWS_PEAK = 1_000_000
 """Operations from which on a product's time is no matter of starting it."""
 
-MEASUREMENT = 1
-"""Raised when the way of measuring changes, so that old times are not mixed with new ones."""
+MEASUREMENT = 2
+"""Raised when the way of measuring changes, or how a library is asked for its kernels, so that old times are not mixed with new ones."""
 
 
 def kernel_key(kernel: Kernel, constants: frozenset[str]) -> Json:

@@ -252,6 +252,8 @@ def _unfit(name: str, request: _Request, reference: bool) -> str | None:
         return f"oneDNN has only its reference code {name} for {layouts}"
     if request.arithmetic.whole and not _adds_in_32_bits(name):
         return f"oneDNN's {name} may add up products of bytes in 16 bits"
+    if request.create is dnnl.matmul and "ref" not in name and _crossed(request.y) and any(v.shape != request.y.shape for _, v in binary):
+        return f"oneDNN's {name} reads past a post-operation's operand that is broadcast, where rows of a batch are written between each other"
     if name.startswith("gemm") and len(binary) > 1:
         return f"oneDNN's {name} reads past its operands with several binary post-operations"
     if name.startswith("gemm") and any(_varies_with_batch(v, request.y) for _, v in binary):
@@ -317,9 +319,17 @@ def _split_bias(posts: tuple[Post, ...], channel: int) -> tuple[View | None, tup
 
 
 def _matmul_forms(kernel: Matmul, constants: Collection[str]) -> Iterator[_Request]:
+    """The product in the ways to describe it, the fast ones first."""
+    if _per_row(kernel):
+        kernel = _lifted(kernel)
+    elif _interleaved(kernel):
+        yield from _described(_lifted(kernel), constants)
+    yield from _described(kernel, constants)
+
+
+def _described(kernel: Matmul, constants: Collection[str]) -> Iterator[_Request]:
     """The product as it stands and transposed (b'·a' = c'), those with packed weights first; the result's rows must be contiguous."""
     forms = []
-    kernel = _lifted(kernel) if _per_row(kernel) else kernel
     for a, b, c, arrange in ((kernel.a, kernel.b, kernel.c, canonical_matrix),
                              (swapped(kernel.b), swapped(kernel.a), swapped(kernel.c), lambda v: canonical_matrix(swapped(v)))):  # fmt: skip
         x, w, y = (canonical_matrix(broadcast(v, keep=2)) for v in (a, b, c))
@@ -342,8 +352,23 @@ def _per_row(kernel: Matmul) -> bool:
     return len(kernel.c.shape) == 2 and any(p.operand and max(p.operand.shape) > 1 == min(p.operand.shape) for p in kernel.post)
 
 
+def _crossed(view: View) -> bool:
+    """Matrices of a batch have their rows between those of others."""
+    rows = max((s for s, n in zip(view.strides[-2:], view.shape[-2:]) if n > 1), default=0)
+    return any(n > 1 and s < rows for s, n in zip(view.strides[:-2], view.shape[:-2]))
+
+
+def _interleaved(kernel: Matmul) -> bool:
+    """A batch of matrices of which one has its rows between those of the others, as the heads of an attention, in memory without gaps."""
+    views = [broadcast(v, keep=2) for v in (kernel.a, kernel.b, kernel.c)]
+    orders = [sorted(range(len(v.shape)), key=lambda d, v=v: (-v.strides[d], d)) for v in views]
+    dense = all(agree(v.shape, v.strides, permuted_strides(v.shape, order)) for v, order in zip(views, orders, strict=True))
+    return len(kernel.c.shape) == 3 and dense and any(map(_crossed, views))
+
+
 def _lifted(kernel: Matmul) -> Matmul:
-    """The same as a batch of one: the library's fast code takes an operand per row of the result in batched products only."""
+    """The same as a batch of one: the library's fast code takes an operand per row of the result in batched products only, and matrices whose rows
+    are interleaved in four dimensions only."""
 
     def lift(v: View) -> View:
         return replace(v, shape=(1, *v.shape), strides=(max(n * s for n, s in zip(v.shape, v.strides, strict=True)), *v.strides))

@@ -37,15 +37,18 @@ def canonical_image(view: View) -> View:
 
 
 def canonical_matrix(view: View) -> View:
-    """A view (batch..., rows, columns) in which extent-1 dimensions have the strides of a matrix with one unit stride, if it can be seen as one."""
+    """A view (batch..., rows, columns) in which extent-1 dimensions have the strides of a matrix with one unit stride, if it can be seen as one, and
+    before it the extent of all that follows."""
     *batch, rows, columns = view.shape
     *batch_strides, row, column = view.strides
     if columns == 1:
         row, column = (row, 1) if row > 1 else (1, max(rows, 1))
     elif rows == 1:
         row, column = (columns, 1) if column == 1 else (1, column)
-    extent = max(rows * row, columns * column)
-    outer = [extent if n == 1 else s for n, s in zip(batch, batch_strides, strict=True)]
+    extent, outer = max(rows * row, columns * column), list[int]()
+    for n, s in zip(reversed(batch), reversed(batch_strides), strict=True):
+        outer.insert(0, extent if n == 1 else s)
+        extent = max(extent, n * outer[0])
     return replace(view, strides=(*outer, row, column))
 
 
