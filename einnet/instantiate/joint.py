@@ -1,6 +1,8 @@
 """Products of one operand with several weights as one product with the weights side by side, whose parts are read where they lie.
 
     x·[V W] = [x·V  x·W]
+
+Of equal widths they are a batch as well, which leaves the rows of each result together.
 """
 
 from __future__ import annotations
@@ -9,11 +11,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import prod
+from typing import TypeVar
 
 from einnet.expr.index import combine, floor_div, simplify, var
 from einnet.expr.nodes import Body, Cond, Iter, Read, Scope, Select, Tensor, indices
 from einnet.instantiate.kernels import Buffer, Kernel, Matmul, View, dense_strides, dense_view, loops_of
 from einnet.instantiate.stitch import Window
+
+T = TypeVar("T")
+
+ROWS, COLUMNS = 0, 1
+"""How results stand in a joint one: one below the other, as a batch, or side by side."""
 
 Weights = Mapping[str, Tensor | Scope]
 """What constant buffers hold, dense."""
@@ -21,14 +29,14 @@ Weights = Mapping[str, Tensor | Scope]
 
 @dataclass(frozen=True)
 class Joined:
-    """Kernels with joint products, the buffers between kernels, the joint weights with the views that they are of, and of what buffers of before are
-    windows.
+    """Kernels with joint products, the buffers between kernels, the joint weights with the views that they are of and how these stand in them, and of
+    what buffers of before are windows.
     """
 
     kernels: list[Kernel]
     temporaries: Mapping[str, Buffer]
     weights: Mapping[str, Scope] = field(default_factory=dict)
-    parts: Mapping[str, tuple[View, ...]] = field(default_factory=dict)
+    parts: Mapping[str, tuple[tuple[View, ...], int]] = field(default_factory=dict)
     windows: Mapping[str, tuple[str, Window]] = field(default_factory=dict)
 
 
@@ -71,27 +79,36 @@ def writes(buffer: str, kernels: Sequence[Kernel]) -> int:
     return sum(v.buffer == buffer for k in kernels for v in k.result_views)
 
 
-def with_group(found: Joined, group: Sequence[Matmul], weights: Weights) -> Joined | None:
-    """The kernels with one product in place of some, where the first of them stands; None where a part of it cannot be read in its place."""
-    widths = [k.c.shape[1] for k in group]
-    begins = [0, *accumulate(widths)]
-    whole = (group[0].c.shape[0], begins[-1])
+def with_group(found: Joined, group: Sequence[Matmul], weights: Weights, axis: int = COLUMNS) -> Joined | None:
+    """The kernels with one product in place of some, where the first of them stands; None where a part of it cannot be read in its place, and for
+    a batch of unequal widths."""
+    shapes = [k.c.shape for k in group]
+    if axis == ROWS and len(set(shapes)) > 1:
+        return None
+    begins = [0, *accumulate(shape[axis] for shape in shapes)]
+    whole = replaced(shapes[0], axis, begins[-1])
     name = f"{group[0].c.buffer}_joint"
-    windows = {k.c.buffer: Window(whole, 1, begin, width) for k, begin, width in zip(group, begins, widths)}
+    windows = {k.c.buffer: Window(whole, axis, begin, shape[axis]) for k, begin, shape in zip(group, begins, shapes)}
     made: dict[str, Scope] = {}
-    parts: dict[str, tuple[View, ...]] = {}
+    parts: dict[str, tuple[tuple[View, ...], int]] = {}
 
-    def side_by_side(views: Sequence[View]) -> View:
-        """The weights that some views show, side by side, as a constant of its own."""
-        scope = beside(views, weights)
-        made[f"w_{scope.key[:20]}"], parts[f"w_{scope.key[:20]}"] = scope, tuple(views)
-        return dense_view(f"w_{scope.key[:20]}", scope.shape)
+    def joint(views: Sequence[View]) -> View:
+        """The weights that some views show, together, as a constant of its own."""
+        scope = beside(views, weights, axis)
+        made[f"w_{scope.key[:20]}"], parts[f"w_{scope.key[:20]}"] = scope, (tuple(views), axis)
+        return batched(dense_view(f"w_{scope.key[:20]}", scope.shape))
+
+    def batched(view: View) -> View:
+        """Matrices one below the other as a batch."""
+        return view if axis == COLUMNS else dense_view(view.buffer, (len(group), view.shape[0] // len(group), view.shape[1]))
 
     post = tuple(
-        replace(p, operand=side_by_side([o for k in group if (o := wide(k.post[n].operand, k.c.shape[1]))])) if p.operand else p
+        replace(p, operand=joint([o for k in group if (o := wide(k.post[n].operand, k.c.shape[1]))])) if p.operand else p
         for n, p in enumerate(group[0].post)
     )
-    product = replace(group[0], b=side_by_side([k.b for k in group]), c=dense_view(name, whole), post=post)
+    a = group[0].a
+    a = a if axis == COLUMNS else replace(a, shape=(len(group), *a.shape), strides=(0, *a.strides))
+    product = replace(group[0], a=a, b=joint([k.b for k in group]), c=batched(dense_view(name, whole)), post=post)
     rest = [product if k is group[0] else k for k in found.kernels if not any(k is other for other in group[1:])]
     moved = in_windows(rest, windows, name)
     if moved is None or name in found.temporaries:
@@ -119,17 +136,21 @@ def wide(view: View | None, width: int) -> View | None:
     return replace(view, shape=(1, width), strides=(view.strides[0], 0))
 
 
-def beside(views: Sequence[View], weights: Weights) -> Scope:
-    """What matrices of weights hold, side by side: of every column, the one matrix that it is of."""
-    rows, widths = views[0].shape[0], [v.shape[1] for v in views]
-    loops = loops_of((rows, sum(widths)))
-    row, column = indices(loops)
-    begins = [0, *accumulate(widths)]
-    reads: list[Body] = [Read(shown(v, weights[v.buffer]), (row, column - begin)) for v, begin in zip(views, begins)]
+def beside(views: Sequence[View], weights: Weights, axis: int = COLUMNS) -> Scope:
+    """What matrices of weights hold, side by side or one below the other: of every column, or row, the one matrix that it is of."""
+    begins = [0, *accumulate(v.shape[axis] for v in views)]
+    loops = loops_of(replaced(views[0].shape, axis, begins[-1]))
+    at = indices(loops)
+    reads: list[Body] = [Read(shown(v, weights[v.buffer]), replaced(at, axis, at[axis] - begin)) for v, begin in zip(views, begins)]
     body = reads[0]
     for read, begin in zip(reads[1:], begins[1:]):
-        body = Select((Cond(column - begin),), read, body)
+        body = Select((Cond(at[axis] - begin),), read, body)
     return Scope(loops, (), body)
+
+
+def replaced(of: tuple[T, ...], place: int, value: T) -> tuple[T, ...]:
+    """A tuple with another value in one place."""
+    return (*of[:place], value, *of[place + 1 :])
 
 
 def shown(view: View, held: Tensor | Scope) -> Scope:

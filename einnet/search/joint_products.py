@@ -6,13 +6,14 @@ What stands in one subprogram is found with its form (`instantiate.joint`); quer
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from einnet.expr.nodes import Scope, Tensor, tensors
-from einnet.instantiate.joint import Joined, groups, results, with_group
+from einnet.instantiate.joint import COLUMNS, ROWS, Joined, groups, results, with_group
 from einnet.instantiate.kernels import Buffer, Kernel, OpaqueCall, Plan, View, dense_view
 from einnet.search.copy_elimination import Measured, views_of
 
@@ -30,10 +31,13 @@ def together(plan: Plan, declared: Mapping[str, Tensor], values: Mapping[str, np
     weights, tried = known_weights(plan, declared, values), set[tuple[str, ...]]()
     while (group := next((g for g in groups(plan.kernels, free(plan), weights) if results(g) not in tried), None)) is not None:
         tried.add(results(group))
-        found = with_group(Joined(list(plan.kernels), free(plan)), group, weights)
-        made = planned(plan, found) if found else None
-        if made is not None and gains(costs(made), plan.kernels, made.kernels):
-            plan = made
+        ways = (with_group(Joined(list(plan.kernels), free(plan)), group, weights, axis) for axis in (ROWS, COLUMNS))
+        best = plan
+        for made in [made for found in ways if found and (made := planned(plan, found))]:
+            known = {**plan.constants, **best.constants, **made.constants}  # weights are packed, and come from memory, on both sides
+            if gains(costs(replace(made, constants=known)), best.kernels, made.kernels):
+                best = made
+        plan = best
     return plan
 
 
@@ -56,7 +60,7 @@ def planned(plan: Plan, found: Joined) -> Plan | None:
     new = {name: b for name, b in found.temporaries.items() if name not in taken}
     if {whole for whole, _ in found.windows.values()} - new.keys() or found.weights.keys() & taken:
         return None
-    constants = {name: beside(plan.constants, views) for name, views in found.parts.items()}
+    constants = {name: beside(plan.constants, views, axis) for name, (views, axis) in found.parts.items()}
     buffers = (*plan.buffers, *new.values(), *(Buffer(name, value.size, "f32", "constant") for name, value in constants.items()))
     used = {v.buffer for k in found.kernels for v in views_of(k)} | {v.buffer for _, v in (*plan.inputs, *plan.outputs)}
     return Plan(
@@ -65,10 +69,10 @@ def planned(plan: Plan, found: Joined) -> Plan | None:
     )  # fmt: skip
 
 
-def beside(constants: Mapping[str, np.ndarray], views: Sequence[View]) -> np.ndarray:
-    """What matrices of constants hold, side by side, flat."""
+def beside(constants: Mapping[str, np.ndarray], views: Sequence[View], axis: int) -> np.ndarray:
+    """What matrices of constants hold, side by side or one below the other, flat."""
     found = [as_strided(constants[v.buffer].reshape(-1)[v.offset :], v.shape, [s * constants[v.buffer].itemsize for s in v.strides]) for v in views]
-    return np.concatenate(found, axis=1).reshape(-1)
+    return np.concatenate(found, axis=axis).reshape(-1)
 
 
 def within(given: Mapping[str, T], names: set[str]) -> dict[str, T]:
@@ -78,7 +82,8 @@ def within(given: Mapping[str, T], names: set[str]) -> dict[str, T]:
 
 def placed(places: Mapping[str, View], found: Joined) -> dict[str, View]:
     """Where tensors stand, those too that have become windows."""
-    own = {name: dense_view(name, (w.shape[0], w.extent)) for name, (_, w) in found.windows.items()}
+    shapes = {name: tuple(w.extent if d == w.axis else n for d, n in enumerate(w.shape)) for name, (_, w) in found.windows.items()}
+    own = {name: dense_view(name, shape) for name, shape in shapes.items()}
 
     def moved(v: View) -> View | None:
         whole, window = found.windows.get(v.buffer, ("", None))

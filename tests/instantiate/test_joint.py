@@ -14,7 +14,7 @@ from einnet.expr.nodes import Scope, Tensor
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.build import Build, builds
-from einnet.instantiate.joint import joined, shown
+from einnet.instantiate.joint import COLUMNS, ROWS, Joined, joined, shown, with_group
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Matmul, Post, View, dense_view
 from einnet.search.space import Options, Space
 from tests.instantiate.numpy_kernels import execute, integers
@@ -112,6 +112,22 @@ CASES = [
     ([product(A, "a", Post("relu")), product(A, "d"), product(B, "b", Post("relu")), product(C, "c")], 2),
     ([product(A, "a"), product(A, "a"), product(B, "b")], 3),
 ]
+
+
+@pytest.mark.parametrize("axis", [ROWS, COLUMNS])
+@pytest.mark.parametrize("posts", [False, True])
+def test_products_of_equal_widths_are_a_batch_or_one_wide_product(axis: int, posts: bool) -> None:
+    """What reads their results reads windows of whole rows, or of columns."""
+    rows = [add(View("r", (1, 4), (9, 1), 2)), add(View("s", (1, 1), (1, 1))), add(View("r", (1, 4), (9, 1), 5))]
+    views = {"a": A, "b": View("B", (7, 4), (1, 7)), "c": View("C", (7, 4), (9, 1), 3)}
+    group = [product(v, name, *[row] * posts) for (name, v), row in zip(views.items(), rows, strict=True)]
+    plan, made = [*group, *(twice(name, 4, f"o{name}") for name in views)], temporaries(a=4, b=4, c=4)
+    found = with_group(Joined(plan, made), group, WEIGHTS, axis)
+    assert found is not None and [k.c.shape for k in products(found.kernels)] == [(3, 5, 4) if axis == ROWS else (5, 12)]
+    outs = [f"o{name}" for name in views]
+    before, after = run(plan, made, {}, *outs), run(found.kernels, dict(found.temporaries), dict(found.weights), *outs)
+    assert all(np.array_equal(before[n], after[n]) and np.any(before[n]) for n in outs)
+    assert with_group(Joined(plan, made), [group[0], product(C, "c")], WEIGHTS, ROWS) is None, "widths differ"
 
 
 @pytest.mark.parametrize(("kernels", "left"), CASES, ids=range(len(CASES)))

@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from einnet.expr.nodes import Tensor
 from einnet.expr.notation.text import parse
-from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Matmul, Plan, View, dense_view
+from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Matmul, Plan, Post, View, dense_view
 from einnet.runtime.cpu.program import Executable
 from einnet.search.copy_elimination import Measured
 from einnet.search.joint_products import gains, together
@@ -91,6 +91,48 @@ def test_a_gain_is_more_than_a_hundredth(seconds: float, gained: bool) -> None:
     """Of what changes: the kernels that both have count on neither side."""
     old, new, both = product("q", "pq", 6), product("k", "pk", 4), reading("pq", 6, "oq")
     assert gains(lambda kernels: [{old: 1.0, new: seconds}[k] for k in kernels], [old, both], [both, new]) == gained
+
+
+def alike() -> Plan:
+    """Three products of one width, each with a row of its own."""
+    values = {n: RNG.standard_normal((8, 5)).astype(np.float32) for n in WIDTHS} | {"row": RNG.standard_normal((3, 5)).astype(np.float32)}
+    kernels: list[Kernel] = [
+        Matmul(dense_view("x", (3, 8)), dense_view(w, (8, 5)), dense_view(f"p{w}", (3, 5)), (Post("add", View("row", (1, 5), (5, 1), 5 * n)),))
+        for n, w in enumerate(WIDTHS)
+    ]
+    return plan([*kernels, *(reading(f"p{w}", 5, f"o{w}") for w in WIDTHS)], [f"o{w}" for w in WIDTHS], values)
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_what_takes_less_time_of_a_batch_and_a_wide_product_runs(batch: bool) -> None:
+    before = alike()
+    declared = {n: Tensor(n, (8, 5), "f32", True) for n in WIDTHS} | {"row": Tensor("row", (3, 5), "f32", True)}
+
+    def measured(kernels: Sequence[Kernel]) -> list[float | None]:
+        return [2.0 if isinstance(k, Matmul) and len(k.c.shape) == (2 if batch else 3) else 1.0 for k in kernels]
+
+    after = together(before, declared, before.constants, lambda made: measured)
+    assert [len(k.c.shape) for k in after.kernels if isinstance(k, Matmul)] == [3 if batch else 2]
+    assert {v.shape for n, v in after.places.items() if n.startswith("p")} == {(3, 5)}
+    for y, expected in zip(run(after), run(before), strict=True):
+        np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_are_constants_on_both_sides_of_the_comparison() -> None:
+    """Those of the products that would be gone were measured as data, in cache and as they stand: nothing was ever faster."""
+    asked = 0
+
+    def costs(made: Plan) -> Measured:
+        def measured(kernels: Sequence[Kernel]) -> list[float | None]:
+            nonlocal asked
+            asked += 1
+            assert all(k.b.buffer in made.constants for k in kernels if isinstance(k, Matmul))
+            return [1.0 for _ in kernels]
+
+        return measured
+
+    together(three(), DECLARED, VALUES, costs)
+    assert asked
 
 
 def test_what_is_computed_of_weights_alone_is_joined_too() -> None:

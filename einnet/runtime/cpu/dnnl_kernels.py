@@ -361,9 +361,13 @@ def _crossed(view: View) -> bool:
 def _interleaved(kernel: Matmul) -> bool:
     """A batch of matrices of which one has its rows between those of the others, as the heads of an attention, in memory without gaps."""
     views = [broadcast(v, keep=2) for v in (kernel.a, kernel.b, kernel.c)]
-    orders = [sorted(range(len(v.shape)), key=lambda d, v=v: (-v.strides[d], d)) for v in views]
-    dense = all(agree(v.shape, v.strides, permuted_strides(v.shape, order)) for v, order in zip(views, orders, strict=True))
-    return len(kernel.c.shape) == 3 and dense and any(map(_crossed, views))
+    return len(kernel.c.shape) == 3 and all(map(_dense, views)) and any(map(_crossed, views))
+
+
+def _dense(view: View) -> bool:
+    """The view is all of a stretch of memory, in some order of its dimensions."""
+    order = sorted(range(len(view.shape)), key=lambda d: (-view.strides[d], d))
+    return agree(view.shape, view.strides, permuted_strides(view.shape, order))
 
 
 def _lifted(kernel: Matmul) -> Matmul:
