@@ -96,19 +96,14 @@ def with_group(found: Joined, group: Sequence[Matmul], weights: Weights, axis: i
         """The weights that some views show, together, as a constant of its own."""
         scope = beside(views, weights, axis)
         made[f"w_{scope.key[:20]}"], parts[f"w_{scope.key[:20]}"] = scope, (tuple(views), axis)
-        return batched(dense_view(f"w_{scope.key[:20]}", scope.shape))
-
-    def batched(view: View) -> View:
-        """Matrices one below the other as a batch."""
-        return view if axis == COLUMNS else dense_view(view.buffer, (len(group), view.shape[0] // len(group), view.shape[1]))
+        return batched(dense_view(f"w_{scope.key[:20]}", scope.shape), len(group), axis)
 
     post = tuple(
         replace(p, operand=joint([o for k in group if (o := wide(k.post[n].operand, k.c.shape[1]))])) if p.operand else p
         for n, p in enumerate(group[0].post)
     )
-    a = group[0].a
-    a = a if axis == COLUMNS else replace(a, shape=(len(group), *a.shape), strides=(0, *a.strides))
-    product = replace(group[0], a=a, b=joint([k.b for k in group]), c=batched(dense_view(name, whole)), post=post)
+    c = batched(dense_view(name, whole), len(group), axis)
+    product = replace(group[0], a=repeated(group[0].a, len(group), axis), b=joint([k.b for k in group]), c=c, post=post)
     rest = [product if k is group[0] else k for k in found.kernels if not any(k is other for other in group[1:])]
     moved = in_windows(rest, windows, name)
     if moved is None or name in found.temporaries:
@@ -117,6 +112,16 @@ def with_group(found: Joined, group: Sequence[Matmul], weights: Weights, axis: i
     buffers[name] = Buffer(name, prod(whole), "f32", "temporary")
     own = {n: (name, w) for n, w in windows.items()}
     return Joined(moved, buffers, {**found.weights, **made}, {**found.parts, **parts}, {**found.windows, **own})
+
+
+def batched(view: View, count: int, axis: int) -> View:
+    """Matrices that stand one below the other as a batch."""
+    return view if axis == COLUMNS else dense_view(view.buffer, (count, view.shape[0] // count, view.shape[1]))
+
+
+def repeated(view: View, count: int, axis: int) -> View:
+    """A matrix as each one of a batch."""
+    return view if axis == COLUMNS else replace(view, shape=(count, *view.shape), strides=(0, *view.strides))
 
 
 def in_windows(kernels: Sequence[Kernel], windows: Mapping[str, Window], name: str) -> list[Kernel] | None:
