@@ -23,7 +23,7 @@ from einnet.graph.onnx.importer import load
 from einnet.graph.operators.fourier import real_table, table
 from einnet.graph.passes.factor_tables import factor_tables
 from einnet.graph.passes.prepare import prepare
-from einnet.graph.passes.table_factors import ROUNDING, factored, product
+from einnet.graph.passes.table_factors import ROUNDING, factored, fewest_products, product
 from einnet.graph.program import Program
 from einnet.search.work import flops
 from tests.graph.cases import build, node, reference, run_opaque, values
@@ -293,3 +293,28 @@ def test_a_transposed_convolution_of_other_weights_stays_whole() -> None:
     model = build([node("ConvTranspose", ["x", "w"], strides=[8])], x, constants={"w": values((64, 1, 32), 1)})
     kept, same = ([str(n.scope) for n in prepare(load(model), tables=tables).expression_nodes()] for tables in (False, True))
     assert kept == same
+
+
+def turning(turns: int, size: int) -> np.ndarray:
+    """Waves on complex numbers W[g,k,c,n,d], of which the g-th is turned by g parts of a bin: the first one is not."""
+    g, k, n = np.arange(turns)[:, None, None], np.arange(size)[:, None], np.arange(size)
+    waves = np.exp(-2j * np.pi * (n * k / size + n * g / (turns * size)))
+    return np.stack([np.stack([waves.real, -waves.imag], -1), np.stack([waves.imag, waves.real], -1)], 2)
+
+
+TURNED = {"turned": turning(16, 32), "plain": turning(1, 24), "signs": signs(6)[None], "half": TABLES["real from half"][None]}
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_products_of_samples_are_those_of_the_table(name: str) -> None:
+    """A first part that is simpler than the others, or a factor that some digit leaves as it is, makes no table cheaper."""
+    (_, k, c, n, d), found = TURNED[name].shape, factored(TURNED[name])
+    assert found is not None and found.products == fewest_products(TURNED[name])
+    k1, k2 = digits(k, found.way.rows, found.way.low_row)
+    n1, n2 = digits(n, found.way.columns, found.way.low_column)
+    assert found.products == found.first.shape[3] * k1 * n2 * (n1 * d + k2 * c)
+
+
+def digits(extent: int, size: int, low: bool) -> tuple[int, int]:
+    """The extents of the digit that the first sum has, the low one or not, and of the other."""
+    return (size, -(-extent // size)) if low else (-(-extent // size), size)

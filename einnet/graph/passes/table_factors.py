@@ -19,8 +19,8 @@ MOST_RANK = 4
 ROUNDING = 4e-7
 """How far an element may be from the sum of products, relative to the largest: that of a few numbers rounded to float32."""
 
-LEAST_GAIN = 1.4
-"""How many times fewer multiplications a factored table has to take."""
+LEAST_GAIN = 1.25
+"""How many times fewer multiplications a factored table has to take. Its factors may be such tables again, so that little is a beginning."""
 
 LEAST_SIZE = 256
 """Elements of the smallest table, of one g, that is looked at."""
@@ -87,8 +87,9 @@ def promising(table: np.ndarray) -> Iterator[tuple[Way, tuple[int, int]]]:
     cost = {way: left * first * (summed * d + rest * c) for way, (first, rest, summed, left) in each.items()}
     most = {way: min(MOST_RANK, int(k * c * n * d / (LEAST_GAIN * cost[way]))) for way in each}
     paying = [way for way in each if most[way]]
-    for way in small(table[0], paying, [most[way] for way in paying], limit):
-        rank = sampled_rank(table[0], way, most[way], limit)
+    usual = table[min(1, len(table) - 1)]  # waves of the first g are often only signs
+    for way in small(usual, paying, [most[way] for way in paying], limit):
+        rank = sampled_rank(usual, way, most[way], limit)
         if rank is not None:
             first, rest, summed, left = each[way]
             yield way, (cost[way] * rank, first * rank * (summed * d + left * rest * c))
@@ -261,8 +262,7 @@ def _rounded(table: np.ndarray, way: Way, first: np.ndarray, second: np.ndarray)
 
 def products(first: np.ndarray, second: np.ndarray) -> int:
     """Multiplications with A[g,n2,k1,r,n1,d] and then B[g,k1,n2,r,k2,c] for a column of data and one g."""
-    n1, d = first.shape[4:]
-    return int(prod(second.shape[1:4]) * (n1 * d + prod(second.shape[4:])))
+    return int(first.shape[2] * prod(second.shape[2:4]) * (prod(first.shape[4:]) + prod(second.shape[4:])))
 
 
 def _thin(factor: np.ndarray) -> np.ndarray:
