@@ -20,6 +20,7 @@ from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cpu import reach, table
 from einnet.instantiate.codegen.cuda.launches import CudaOperator, GridKernel
 from einnet.instantiate.codegen.cuda.per_thread import Threads
+from einnet.instantiate.codegen.cuda.rescaled_sizes import walked
 from einnet.instantiate.codegen.cuda.rowwise import divided
 from einnet.instantiate.codegen.cuda.thread_blocks import Blocks
 from einnet.instantiate.codegen.ir import Load, Nest, expanded, picks
@@ -68,7 +69,7 @@ def _written(nest: Nest, name: str, sizes: dict[str, int], tables: Tables, types
     """The kernel by blocks that share memory; where that is too long a text, or it reads at places that are data, by threads alone."""
     parts = [e for e, _ in expanded(nest.expr, nest.ranges)]
     plain = all(types.get(e.array, "f32") == "f32" for e in parts if isinstance(e, Load)) and not any(map(picks, parts))
-    for writer in (Blocks, Threads) if plain else (Threads,):
+    for writer in (Blocks, Threads) if plain or not alias and walked(nest) is not None else (Threads,):
         text, kernel = _emit(nest, name, sizes, tables, types, alias, writer)
         if len(text) <= LONGEST:
             return text, kernel

@@ -13,6 +13,7 @@ from math import prod
 from einnet.expr.nodes import Iter
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cuda.reduction_nest import uses_expanded
+from einnet.instantiate.codegen.cuda.rescaled_sizes import cycles_apart, walked
 from einnet.instantiate.codegen.cuda.staging import Staged, staged
 from einnet.instantiate.codegen.cuda.tiling import WARP
 from einnet.instantiate.codegen.ir import Expr, Known, Nest, Reduce, children, names, rebuild, simplified, weights
@@ -43,7 +44,7 @@ def row(nest: Nest) -> Row | None:
     loops = {i.name for i in nest.loops}
     used = frozenset(n for e in found for n in names(e))
     outer, inner = (tuple(i for i in nest.loops if (i.name in used) == first) for first in (True, False))
-    if not found or not used <= loops or nest.outer or not all(walked(e, nest.tables) for e in found):
+    if not found or not used <= loops or nest.outer or not all(plain(e, nest.tables) for e in found):
         return None
     result = Row(outer, inner, tuple((k, replace(e, body=known(e.body, found))) for e, k in found.items()), known(whole, found))
     few = prod(i.extent for i in outer) < ROWS and result.length > LONG_ROW
@@ -59,7 +60,7 @@ def reductions(e: Expr) -> dict[Reduce, Known]:
     return found
 
 
-def walked(e: Reduce, tables: frozenset[str]) -> bool:
+def plain(e: Reduce, tables: frozenset[str]) -> bool:
     """The sum is a loop over what it reads: no product with a known matrix, and none over nothing."""
     return not weights(e, tables) and all(i.extent > 0 for i in e.sums)
 
@@ -80,9 +81,13 @@ def known(e: Expr, found: dict[Reduce, Known]) -> Expr:
 
 
 def divided(nest: Nest, apart: bool = True) -> Staged:
-    """The kernels of a nest: one where it has rows and its arrays lie apart, else one for all that is stored on the way, and its own."""
+    """The kernels of a nest: one where it has rows and its arrays lie apart, or sums exponentials under their maximum and that is faster; else
+    one for all that is stored on the way, and its own."""
     found = staged(nest)
+    if not apart or len(found.nests) == 1:
+        return found
     whole = normalise(nest)
-    if apart and len(found.nests) > 1 and row(whole) is not None:
+    summed = walked(whole)
+    if row(whole) is not None or summed is not None and summed.cycles <= cycles_apart(found.nests):
         return Staged((whole,), {})
     return found

@@ -1,7 +1,7 @@
 """A nest as blocks of threads that share memory: turned tiles, and long reductions by all threads of a block together.
 
 A turned tile is read along the direction in which a load walks memory and written along that of the store. A long reduction is split over the
-threads of a block, whose parts are exchanged within warps and then between them. Other nests around one reduction are `tiles`. All else is
+threads of a block, whose parts are exchanged within warps and then between them. Exponentials under their maximum are `rescaling`. Other nests around one reduction are `tiles`. All else is
 `threads`: one element for each thread.
 """
 
@@ -19,9 +19,10 @@ from tvm.tirx import Expr as Tir
 from einnet.expr.nodes import Iter
 from einnet.instantiate.codegen import mathfunctions
 from einnet.instantiate.codegen.cuda.per_thread import THREADS, bound, ordered, unrolled
+from einnet.instantiate.codegen.cuda.rescaled_sizes import walked
+from einnet.instantiate.codegen.cuda.rescaling import Rescaling
 from einnet.instantiate.codegen.cuda.rowwise import Row, row
 from einnet.instantiate.codegen.cuda.tile_search import tile
-from einnet.instantiate.codegen.cuda.tiles import Tiles
 from einnet.instantiate.codegen.cuda.tiling import block_cycles
 from einnet.instantiate.codegen.ir import Expr, Load, Nest, Ranges, Reduce, Use, children, expand, simplified, walk, weights
 from einnet.instantiate.codegen.nests import sequence
@@ -99,7 +100,7 @@ def walks(nest: Nest, e: Reduce) -> bool:
     return along and not any(abs(t.coefficient(i.name)) == 1 for t in touched for i in nest.loops)
 
 
-class Blocks(Tiles):
+class Blocks(Rescaling):
     """Writes the body of one thread of a block that may share memory."""
 
     def __init__(self, arrays: Mapping[str, Buffer], tables: Mapping[str, Mapping[int, float]], index_type: str) -> None:
@@ -111,6 +112,9 @@ class Blocks(Tiles):
         turn = turned(nest)
         if turn is not None:
             return self.tiled(nest, turn)
+        summed = walked(nest) if not exact else None
+        if summed is not None:
+            return self.rescale(summed.form, summed.sizes)
         rows = row(nest) if not exact and any(isinstance(e, Use) for e in walk(nest.expr)) else None
         if rows is not None:
             return self.by_rows(nest, rows)

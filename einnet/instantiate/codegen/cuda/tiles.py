@@ -217,10 +217,15 @@ class Tiles(Threads):
         step = lanes // 2
         while step:
             own = tirx.BufferLoad(accumulator, [0])
-            other = self.register(tirx.call_extern("float32", "__shfl_xor_sync", tirx.const(WHOLE_WARP, "int32"), own, tirx.const(step, "int32")))
-            now = mathfunctions.BINARY[op](own, tirx.BufferLoad(other, [0]), self.bind)
+            now = mathfunctions.BINARY[op](own, self.exchanged(accumulator, step), self.bind)
             self.statements.append(tirx.BufferStore(accumulator, now, [0]))
             step //= 2
+
+    def exchanged(self, accumulator: Buffer, step: int) -> Tir:
+        """The value of the lane whose number differs in that bit."""
+        own = tirx.BufferLoad(accumulator, [0])
+        other = self.register(tirx.call_extern("float32", "__shfl_xor_sync", tirx.const(WHOLE_WARP, "int32"), own, tirx.const(step, "int32")))
+        return tirx.BufferLoad(other, [0])
 
     def close(self, t: Tile, point: Mapping[str, int], accumulator: Buffer) -> None:
         """What is done with a sum, and the store."""

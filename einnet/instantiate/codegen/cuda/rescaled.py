@@ -1,0 +1,215 @@
+"""Nests that sum exponentials of scores under the scores' maximum, as attention does: what is summed can be told from its index functions alone.
+
+With m(i) = max[n] f(i,n) such a nest is an expression around Σ[n] exp(f(i,n)-m(i))*g(n,d), and around Σ[n] exp(f(i,n)-m(i)), where f is made of one
+sum of products Σ[c] a(i,c)*b(n,c). By the rule *rescale* the sums can be walked in tiles of n, each under the maximum of what was walked so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import inf, prod
+
+from einnet.expr.index import var
+from einnet.expr.nodes import Iter
+from einnet.instantiate.codegen.cuda.reduction_nest import uses_expanded
+from einnet.instantiate.codegen.ir import (
+    Apply,
+    Choose,
+    Expr,
+    Known,
+    Lit,
+    Nest,
+    Reduce,
+    Use,
+    children,
+    fold,
+    names,
+    rebuild,
+    simplified,
+    substitute_expr,
+    walk,
+    weights,
+)  # fmt: skip
+
+SCORE, GREATEST, TOTAL, MEAN = (Known(f"({what})", frozenset()) for what in ("product", "maximum", "sum of weights", "weighted sum"))
+"""What stands for Σ[c] a*b in a score, and for the maximum, the sum of exponentials and that of their products with g around them."""
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """The nest's expression is `rest` around the sums over `over` of exp(score), of which `score` is the expression around Σ[inner] rows*keys.
+
+    `values` is g. Loops that only `rows` and the score walk are `queries`, those that only g walks `columns`, all others `outer`.
+    """
+
+    nest: Nest
+    over: Iter
+    inner: tuple[Iter, ...]
+    rows: Expr
+    keys: Expr
+    score: Expr
+    values: Expr
+    rest: Expr
+    outer: tuple[Iter, ...]
+    queries: tuple[Iter, ...]
+    columns: tuple[Iter, ...]
+
+    @property
+    def terms(self) -> int:
+        """Of the inner sum."""
+        return prod(i.extent for i in self.inner)
+
+    @property
+    def height(self) -> int:
+        """Rows of scores that read the same keys."""
+        return prod(i.extent for i in self.queries)
+
+    @property
+    def width(self) -> int:
+        """Sums of each row."""
+        return prod(i.extent for i in self.columns)
+
+    @property
+    def batches(self) -> int:
+        return prod(i.extent for i in self.outer)
+
+
+@lru_cache(maxsize=1 << 10)
+def rescaled(nest: Nest) -> Rescaled | None:
+    """The parts of a normalised nest of that form; None for one of another."""
+    if nest.outer or any(i.extent <= 0 for i in nest.loops) or not any(isinstance(e, Use) for e in walk(nest.expr)):
+        return None
+    sums = _Sums(nest.tables)
+    rest = sums.around(simplified(uses_expanded(nest.expr), nest.ranges))
+    if rest is None or sums.over is None or sums.score is None or sums.values is None:
+        return None
+    return _sorted(nest, sums.over, sums.score, sums.values, rest)
+
+
+@dataclass
+class _Sums:
+    """Takes the sums of an expression over the same exponentials out of it; all of them have the same scores, over the same iterator."""
+
+    tables: frozenset[str]
+    over: Iter | None = None
+    score: Expr | None = None
+    values: Expr | None = field(default=None)
+
+    def around(self, e: Expr) -> Expr | None:
+        """The expression with what stands for the sums in their places; None if there is another reduction."""
+        if isinstance(e, Reduce):
+            return self.greatest(e) if e.op == "max" else self.weighted(e)
+        args = [self.around(a) for a in children(e)]
+        known = [a for a in args if a is not None]
+        return None if len(known) < len(args) else rebuild(e, tuple(known)) if args else e
+
+    def weighted(self, e: Reduce) -> Expr | None:
+        """A sum of products with an exponential: what does not move with the iterator is taken out."""
+        if e.op != "sum" or len(e.sums) != 1 or weights(e, self.tables):
+            return None
+        (n,) = e.sums
+        above, below = quotient(e.body)
+        if any(n.name in names(b) for b in below):
+            return None
+        moving = [a for a in above if n.name in names(a)]
+        raised = next((a for a in moving if isinstance(a, Apply) and a.op == "exp" and self.is_raised(a.args[0], n)), None)
+        if raised is None:
+            return None
+        assert self.over is not None
+        moving.remove(raised)
+        values = substitute_expr(fold("mul", tuple(moving)), {n.name: var(self.over.name)})
+        if moving and self.values not in (None, values):
+            return None
+        self.values = values if moving else self.values
+        outside = [self.around(a) for a in (*(a for a in above if n.name not in names(a)), *below)]
+        if any(a is None for a in outside):
+            return None
+        whole = [a for a in outside if a is not None]
+        count = len(whole) - len(below)
+        result = fold("mul", (MEAN if moving else TOTAL, *whole[:count]))
+        return Apply("div", (result, fold("mul", tuple(whole[count:])))) if below else result
+
+    def is_raised(self, e: Expr, n: Iter) -> bool:
+        """A score less the greatest of all scores of its row."""
+        terms = e.args if isinstance(e, Apply) and e.op == "add" else ()
+        for place, t in enumerate(terms):
+            top = subtracted(t)
+            if top is not None and len(top.sums) == 1 and top.op == "max" and top.sums[0].range == n.range:
+                score = fold("add", (*terms[:place], *terms[place + 1 :]))
+                return substitute_expr(top.body, {top.sums[0].name: var(n.name)}) == score and self.is_known(score, n)
+        return False
+
+    def is_known(self, score: Expr, n: Iter) -> bool:
+        """The scores are those that were seen before, if any were."""
+        self.over = self.over or n
+        own = substitute_expr(score, {n.name: var(self.over.name)})
+        self.score = self.score or own
+        return n.range == self.over.range and own == self.score
+
+    def greatest(self, e: Reduce) -> Expr | None:
+        """The maximum of the scores where it stands by itself; the exponentials come before it in no expression that is matched."""
+        return GREATEST if len(e.sums) == 1 and self.score is not None and self.is_known(e.body, e.sums[0]) else None
+
+
+def subtracted(e: Expr) -> Reduce | None:
+    """The maximum of which an expression is the negative."""
+    if isinstance(e, Apply) and e.op == "mul" and len(e.args) == 2 and Lit(-1.0) in e.args:
+        (other,) = (a for a in e.args if a != Lit(-1.0))
+        return other if isinstance(other, Reduce) else None
+    return None
+
+
+def quotient(e: Expr) -> tuple[list[Expr], list[Expr]]:
+    """Factors of an expression, and those that it is divided by."""
+    if isinstance(e, Apply) and e.op == "mul":
+        parts = [quotient(a) for a in e.args]
+        return [a for above, _ in parts for a in above], [b for _, below in parts for b in below]
+    if isinstance(e, Apply) and e.op == "div":
+        (above, below), other = quotient(e.args[0]), e.args[1]
+        return above, [*below, other]
+    return [e], []
+
+
+def _sorted(nest: Nest, over: Iter, score: Expr, values: Expr, rest: Expr) -> Rescaled | None:
+    """The form with its loops told apart by who walks them; None where a factor of the inner sum moves with both sides."""
+    products = list(dict.fromkeys(e for e in walk(score) if isinstance(e, Reduce)))
+    if len(products) != 1 or products[0].op != "sum" or weights(products[0], nest.tables) or any(isinstance(e, Reduce) for e in walk(values)):
+        return None
+    (product,) = products
+    factors = product.body.args if isinstance(product.body, Apply) and product.body.op == "mul" else (product.body,)
+    keys = [f for f in factors if over.name in names(f)]
+    rows = [f for f in factors if f not in keys]
+    if not keys or not rows or any(isinstance(e, Reduce) for f in factors for e in walk(f)):
+        return None
+    around = _with(score, product)
+    by_keys, by_values = _names(keys), _names([values])
+    by_scores = by_keys | _names(rows) | _names([around])
+    outer = tuple(i for i in nest.loops if i.name in by_keys or i.name in by_values & by_scores)
+    queries = tuple(i for i in nest.loops if i.name in by_scores and i not in outer)
+    columns = tuple(i for i in nest.loops if i not in outer and i not in queries)
+    return Rescaled(nest, over, product.sums, fold("mul", tuple(rows)), fold("mul", tuple(keys)), around, values, rest, outer, queries, columns)
+
+
+def _names(parts: Iterable[Expr]) -> frozenset[str]:
+    return frozenset(n for e in parts for n in names(e))
+
+
+def _with(e: Expr, product: Reduce) -> Expr:
+    """The score with what stands for the inner sum in its place."""
+    if e == product:
+        return SCORE
+    args = children(e)
+    return rebuild(e, tuple(_with(a, product) for a in args)) if args else e
+
+
+def hiding(e: Expr) -> Iterator[Choose]:
+    """Choices of the score that give -∞ where their conditions fail, whatever else is done with it: a score is -∞ where one does."""
+    match e:
+        case Choose(_, then, Lit(value)) if value == -inf:
+            yield e
+            yield from hiding(then)
+        case Apply("add", args):
+            for a in args:
+                yield from hiding(a)
