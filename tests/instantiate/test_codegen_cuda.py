@@ -300,3 +300,12 @@ def test_every_float16_is_read_and_rounded(text):
     out = np.zeros(scope.shape, np.float32)
     execute(lower_cuda(op, "k"), {"operand 0": given, OUT: out})
     np.testing.assert_array_equal(out, evaluate(scope, {"H": given}, "float32"))
+
+
+@pytest.mark.parametrize("order", [("exp", "tanh"), ("tanh", "exp")])
+def test_kernels_that_differ_in_a_function_alone_are_told_apart(order):
+    """What is summed is computed where it is read, by a function that has the same name in both."""
+    text = "L[i<2000] Σ[k<4] {L[i<2000,k<4] FUNCTION(A[i,k])}[i,k]*B[k,i]"
+    for function in order:
+        made = lower_cuda(operator(text.replace("FUNCTION", function), {"A": (2000, 4), "B": (4, 2000)}), "k")
+        assert made.text.count(f"{function}f(") == 4

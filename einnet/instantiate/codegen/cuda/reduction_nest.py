@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 from einnet.expr.index import Floor, Index, bounds
@@ -47,6 +48,12 @@ def uses_expanded(e: Expr) -> Expr:
         return uses_expanded(expand(e))
     args = children(e)
     return rebuild(e, tuple(uses_expanded(a) for a in args)) if args else e
+
+
+def self_contained(nest: Nest) -> Nest:
+    """The nest with the values of functions in their places: functions are equal by name, so that nests of different kernels may be equal though
+    they compute something else. What is remembered of a nest is remembered of this one."""
+    return replace(nest, expr=simplified(uses_expanded(nest.expr), nest.ranges))
 
 
 def replaced(e: Expr, reduce: Reduce) -> Expr:

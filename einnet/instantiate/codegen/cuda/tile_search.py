@@ -17,7 +17,7 @@ from einnet.expr.index import Index
 from einnet.instantiate.codegen.canonicalise import own_index_functions
 from einnet.instantiate.codegen.cuda.footprint import Footprint, arranged, footprint
 from einnet.instantiate.codegen.cuda.lanes import Lanes
-from einnet.instantiate.codegen.cuda.reduction_nest import contraction, floor_names, live_share, traffic
+from einnet.instantiate.codegen.cuda.reduction_nest import contraction, floor_names, live_share, self_contained, traffic
 from einnet.instantiate.codegen.cuda.tiling import (
     BARRIER,
     BEGIN,
@@ -54,7 +54,7 @@ def _tile(nest: Nest, exact: bool) -> Tile | None:
 
 def tile(nest: Nest, exact: bool = False) -> Tile | None:
     """The fastest tiles of a normalised nest by the model; None for a nest of another form. `exact` wants tiles that divide every extent."""
-    return _tile(nest, exact)
+    return _tile(self_contained(nest), exact)
 
 
 def runs(t: Tile) -> bool:
