@@ -26,6 +26,8 @@ CASES = {
     "turned beyond the edge": "L[h<40,w<50] A[w-3,h-2]",
     "turned in a batch": "L[n<3,h<33,c<64] relu(A[n,c,h])",
     "long softmax": "L[i<6,j<130] exp(A[i,j]-{L[i<6] max[l<130] A[i,l]}[i])/{L[i<6] Σ[k<130] exp(A[i,k]-{L[i<6] max[l<130] A[i,l]}[i])}[i]",
+    "attention": "L[i<70,d<9] Σ[j<45] exp({L[i<70,j<45] Σ[c<6] A[i,c]*B[j,c]}[i,j]-{L[i<70] max[j<45] {L[i<70,j<45] Σ[c<6] A[i,c]*B[j,c]}[i,j]}[i])"
+    "*C[j,d]",
     "two reductions": "L[c<5] Σ[h<9,w<11] A[c,h,w]-{L[c<5] max[-2<=h<9,w<11] A[c,h,w]}[c]",
 }
 BOXES = {
@@ -33,6 +35,7 @@ BOXES = {
     "softmax": {"A": (6, 40)}, "functions": {"A": (50,)}, "band": {"Q": (12, 4), "P": (12, 4)}, "few channels": {"A": (6, 6, 3), "K": (3, 3, 2, 3)},
     "long rows": {"A": (7, 300)}, "turned tile": {"A": (45, 70), "B": (45,), "C": (70, 45)}, "turned beyond the edge": {"A": (44, 38)},
     "turned in a batch": {"A": (3, 64, 33)}, "long softmax": {"A": (6, 130)}, "two reductions": {"A": (5, 9, 11)},
+    "attention": {"A": (70, 6), "B": (45, 6), "C": (45, 9)},
 }  # fmt: skip
 
 

@@ -19,8 +19,9 @@ from einnet.instantiate.codegen.cuda import emit as cuda
 from einnet.instantiate.codegen.cuda.emit import CudaOperator, lower_cuda
 from einnet.instantiate.codegen.cuda.thread_blocks import team, turned
 from einnet.instantiate.codegen.cuda.tile_search import tile
-from einnet.instantiate.codegen.resolve import OUT, resolve
+from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, resolve
 from einnet.instantiate.kernels import EOperator, View, dense_view
+from einnet.runtime.arena import storage_dtype
 from einnet.runtime.cuda import nvrtc, shim
 from tests.instantiate.cuda_cases import CASES, case, operator
 
@@ -300,6 +301,20 @@ def test_every_float16_is_read_and_rounded(text):
     out = np.zeros(scope.shape, np.float32)
     execute(lower_cuda(op, "k"), {"operand 0": given, OUT: out})
     np.testing.assert_array_equal(out, evaluate(scope, {"H": given}, "float32"))
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", sorted(ELEMENTS))
+def test_tensors_of_every_type_are_read(dtype):
+    scope = parse(f"R : {dtype}[20,24]\nA : f32[20,24]\nL[i<20,j<24] R[i,j]*A[i,j]")
+    op = EOperator(scope, (("R", dense_view("R", (20, 24))), ("A", dense_view("A", (20, 24)))), dense_view("out", (20, 24)))
+    rng = np.random.default_rng(0)
+    given = {"R": rng.integers(0, 2, (20, 24)).astype(storage_dtype(dtype)), "A": rng.standard_normal((20, 24)).astype(np.float32)}
+    out, made = np.zeros((20, 24), np.float32), lower_cuda(op, "k")
+    execute(made, {"operand 0": given["R"], "operand 1": given["A"], OUT: out})
+    np.testing.assert_array_equal(out, evaluate(scope, given, "float32"))
+    if nvrtc.available() is None:
+        assert nvrtc.compile_text(made.text).startswith(b"\x7fELF")
 
 
 @pytest.mark.parametrize("order", [("exp", "tanh"), ("tanh", "exp")])

@@ -11,6 +11,7 @@ typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned
 #include <cstdint>
 #include <cmath>
 #endif
+typedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned int uint;
 #ifndef __CUDACC__
 #define __global__
 #define __launch_bounds__(threads)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from math import inf, prod
 
 from einnet.expr.index import var
 from einnet.expr.nodes import Iter
-from einnet.instantiate.codegen.cuda.reduction_nest import uses_expanded
+from einnet.instantiate.codegen.cuda.reduction_nest import self_contained
 from einnet.instantiate.codegen.ir import (
     Apply,
     Choose,
@@ -27,7 +26,6 @@ from einnet.instantiate.codegen.ir import (
     fold,
     names,
     rebuild,
-    simplified,
     substitute_expr,
     walk,
     weights,
@@ -76,16 +74,22 @@ class Rescaled:
         return prod(i.extent for i in self.outer)
 
 
-@lru_cache(maxsize=1 << 10)
 def rescaled(nest: Nest) -> Rescaled | None:
     """The parts of a normalised nest of that form; None for one of another."""
-    if nest.outer or any(i.extent <= 0 for i in nest.loops) or not any(isinstance(e, Use) for e in walk(nest.expr)):
+    if nest.outer or any(i.extent <= 0 for i in nest.loops) or not has_maximum(nest.expr):
         return None
+    nest = self_contained(nest)
     sums = _Sums(nest.tables)
-    rest = sums.around(simplified(uses_expanded(nest.expr), nest.ranges))
+    rest = sums.around(numbered(nest.expr)[0])
     if rest is None or sums.over is None or sums.score is None or sums.values is None:
         return None
     return _sorted(nest, sums.over, sums.score, sums.values, rest)
+
+
+def has_maximum(e: Expr) -> bool:
+    """A maximum is taken somewhere in the expression, or in a function that it uses."""
+    inside = (e.function.expr,) if isinstance(e, Use) else children(e)
+    return isinstance(e, Reduce) and e.op == "max" or any(map(has_maximum, inside))
 
 
 @dataclass
@@ -151,6 +155,19 @@ class _Sums:
     def greatest(self, e: Reduce) -> Expr | None:
         """The maximum of the scores where it stands by itself; the exponentials come before it in no expression that is matched."""
         return GREATEST if len(e.sums) == 1 and self.score is not None and self.is_known(e.body, e.sums[0]) else None
+
+
+def numbered(e: Expr) -> tuple[Expr, int]:
+    """The expression with its reductions over iterators that are named by how many reductions stand in each other, and that number: reductions
+    that differ in the names of their iterators become equal."""
+    found = [numbered(a) for a in children(e)]
+    height = max((h for _, h in found), default=0)
+    e = rebuild(e, tuple(a for a, _ in found)) if found else e
+    if not isinstance(e, Reduce):
+        return e, height
+    fresh = {i.name: f"{height} {n}" for n, i in enumerate(e.sums)}
+    sums = tuple(Iter(fresh[i.name], i.lo, i.hi) for i in e.sums)
+    return Reduce(e.op, sums, substitute_expr(e.body, {n: var(own) for n, own in fresh.items()})), height + 1
 
 
 def subtracted(e: Expr) -> Reduce | None:

@@ -102,11 +102,15 @@ class Walked:
     cycles: float
 
 
-@lru_cache(maxsize=1 << 10)
 def walked(nest: Nest) -> Walked | None:
     """A normalised nest with the sizes of the fewest cycles; None for one of another form, or where no block has room, or rows share nothing."""
     form = rescaled(nest)
-    found = [Walked(form, s, cycles(form, s)) for s in sizes(form)] if form is not None else []
+    return _fastest(form) if form is not None else None
+
+
+@lru_cache(maxsize=1 << 10)
+def _fastest(form: Rescaled) -> Walked | None:
+    found = [Walked(form, s, cycles(form, s)) for s in sizes(form)]
     return min(found, key=lambda w: (w.cycles, w.sizes.room), default=None)
 
 

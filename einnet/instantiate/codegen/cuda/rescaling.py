@@ -235,19 +235,20 @@ class Rescaling(Tiles):
     def ending(
         self, form: Rescaled, s: Sizes, top: Sequence[Buffer], total: Sequence[Buffer], means: Sequence[Sequence[Buffer]]
     ) -> None:
-        """What is done with the sums, and the store. A row whose maximum is -∞ has no value: m - m is 0 for all others."""
+        """What is done with the sums, and the store. A row whose maximum is infinite has no value: 0 times it is 0 for all others."""
         columns = [self.set(self.column_of(form, s), self.column(s, k)) for k in range(s.deep)]
         for i in range(s.tall):
             self.among_lanes("sum", total[i], s.across)
             level = tirx.BufferLoad(top[i], [0])
-            none = self.bind(level - level)
-            whole = self.bind(tirx.BufferLoad(total[i], [0]) + none)
+            zero = tirx.const(0.0, "float32")
+            whole, *sums = (
+                self.bind(tirx.call_pure_extern("float32", "fmaf", level, zero, tirx.BufferLoad(kept, [0]))) for kept in (total[i], *means[i])
+            )
             below = self.row_of(form, s)(self.line(s, i))
-            for (place, beside), mean in zip(columns, means[i], strict=True):
+            for (place, beside), mean in zip(columns, sums, strict=True):
                 with self.block() as inner:
                     self.variables.update(place)
-                    self.memo[-1] |= {GREATEST: level, TOTAL: whole}
-                    self.memo[-1][MEAN] = self.bind(tirx.BufferLoad(mean, [0]) + none)
+                    self.memo[-1] |= {GREATEST: level, TOTAL: whole, MEAN: mean}
                     found = self.value(simplified(form.rest, self.spans(form)), self.spans(form))
                     store: tirx.Stmt = tirx.BufferStore(self.arrays[form.nest.array], found, [self.scalar(form.nest.address)])
                     for guard in form.nest.guards:

@@ -1,8 +1,8 @@
 """A nest as blocks of threads that share memory: turned tiles, and long reductions by all threads of a block together.
 
 A turned tile is read along the direction in which a load walks memory and written along that of the store. A long reduction is split over the
-threads of a block, whose parts are exchanged within warps and then between them. Exponentials under their maximum are `rescaling`. Other nests around one reduction are `tiles`. All else is
-`threads`: one element for each thread.
+threads of a block, whose parts are exchanged within warps and then between them. Exponentials under their maximum are `rescaling`. Other nests
+around one reduction are `tiles`. All else is `threads`: one element for each thread.
 """
 
 from __future__ import annotations

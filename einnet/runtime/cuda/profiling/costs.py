@@ -10,6 +10,7 @@ from einnet.errors import BackendError
 from einnet.expr.nodes import tensors, walk
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cuda.reduction_nest import uses_expanded
+from einnet.instantiate.codegen.cuda.rescaled_sizes import walked
 from einnet.instantiate.codegen.cuda.rowwise import divided, row
 from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.cuda.tiling import BEGIN, MOST_THREADS, OPERATIONS, block_cycles
@@ -122,7 +123,9 @@ def _operations(nest: Nest) -> float:
     if _longest(nest) <= FEW:
         return 0.0
     terms = [prod(i.extent for i in e.sums) for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Reduce)]
-    found = tile(nest)
+    summed, found = walked(nest), tile(nest)
+    if summed is not None:
+        return max(summed.cycles - BEGIN, 0.0) * OPERATIONS
     if found is not None:
         return max(min(found.cycles, block_cycles(found, MOST_THREADS)) - BEGIN, 0.0) * OPERATIONS
     points, rows = prod(i.extent for i in nest.loops), row(nest)
