@@ -115,25 +115,25 @@ class _Sums:
             return None
         (n,) = e.sums
         above, below = quotient(e.body)
-        if any(n.name in names(b) for b in below):
-            return None
-        moving = [a for a in above if n.name in names(a)]
+        moving, still = ([a for a in above if (n.name in names(a)) == moves] for moves in (True, False))
         raised = next((a for a in moving if isinstance(a, Apply) and a.op == "exp" and self.is_raised(a.args[0], n)), None)
-        if raised is None:
+        if raised is None or any(n.name in names(b) for b in below):
             return None
-        assert self.over is not None
         moving.remove(raised)
-        values = substitute_expr(fold("mul", tuple(moving)), {n.name: var(self.over.name)})
-        if moving and self.values not in (None, values):
+        if moving and not self.is_value(fold("mul", tuple(moving)), n):
             return None
-        self.values = values if moving else self.values
-        outside = [self.around(a) for a in (*(a for a in above if n.name not in names(a)), *below)]
-        if any(a is None for a in outside):
+        outside, under = ([a for a in map(self.around, parts) if a is not None] for parts in (still, below))
+        if len(outside) + len(under) < len(still) + len(below):
             return None
-        whole = [a for a in outside if a is not None]
-        count = len(whole) - len(below)
-        result = fold("mul", (MEAN if moving else TOTAL, *whole[:count]))
-        return Apply("div", (result, fold("mul", tuple(whole[count:])))) if below else result
+        result = fold("mul", (MEAN if moving else TOTAL, *outside))
+        return Apply("div", (result, fold("mul", tuple(under)))) if below else result
+
+    def is_value(self, e: Expr, n: Iter) -> bool:
+        """What the exponentials weight is the same in all sums."""
+        assert self.over is not None
+        own = substitute_expr(e, {n.name: var(self.over.name)})
+        self.values = self.values or own
+        return own == self.values
 
     def is_raised(self, e: Expr, n: Iter) -> bool:
         """A score less the greatest of all scores of its row."""
@@ -190,23 +190,25 @@ def quotient(e: Expr) -> tuple[list[Expr], list[Expr]]:
 
 
 def _sorted(nest: Nest, over: Iter, score: Expr, values: Expr, rest: Expr) -> Rescaled | None:
-    """The form with its loops told apart by who walks them; None where a factor of the inner sum moves with both sides."""
+    """The form with its loops told apart by who walks them; None where there is not one inner sum of what moves with either side."""
     products = list(dict.fromkeys(e for e in walk(score) if isinstance(e, Reduce)))
-    if len(products) != 1 or products[0].op != "sum" or weights(products[0], nest.tables) or any(isinstance(e, Reduce) for e in walk(values)):
+    if len(products) != 1 or products[0].op != "sum" or weights(products[0], nest.tables):
         return None
     (product,) = products
     factors = product.body.args if isinstance(product.body, Apply) and product.body.op == "mul" else (product.body,)
-    keys = [f for f in factors if over.name in names(f)]
-    rows = [f for f in factors if f not in keys]
-    if not keys or not rows or any(isinstance(e, Reduce) for f in factors for e in walk(f)):
+    rows, keys = ([f for f in factors if (over.name in names(f)) == moves] for moves in (False, True))
+    if not keys or not rows or any(isinstance(e, Reduce) for f in (*factors, values) for e in walk(f)):
         return None
     around = _with(score, product)
-    by_keys, by_values = _names(keys), _names([values])
-    by_scores = by_keys | _names(rows) | _names([around])
-    outer = tuple(i for i in nest.loops if i.name in by_keys or i.name in by_values & by_scores)
-    queries = tuple(i for i in nest.loops if i.name in by_scores and i not in outer)
-    columns = tuple(i for i in nest.loops if i not in outer and i not in queries)
+    outer, queries, columns = _shared(nest, _names(keys), _names([values]), _names((*rows, around)))
     return Rescaled(nest, over, product.sums, fold("mul", tuple(rows)), fold("mul", tuple(keys)), around, values, rest, outer, queries, columns)
+
+
+def _shared(nest: Nest, keys: frozenset[str], values: frozenset[str], rows: frozenset[str]) -> tuple[tuple[Iter, ...], ...]:
+    """Loops that keys walk, or values and scores; of the others those that scores walk; and what is left."""
+    outer = tuple(i for i in nest.loops if i.name in keys or i.name in values & rows)
+    queries = tuple(i for i in nest.loops if i.name in rows and i not in outer)
+    return outer, queries, tuple(i for i in nest.loops if i not in outer and i not in queries)
 
 
 def _names(parts: Iterable[Expr]) -> frozenset[str]:
