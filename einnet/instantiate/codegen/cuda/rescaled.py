@@ -116,17 +116,14 @@ class _Sums:
         (n,) = e.sums
         above, below = quotient(e.body)
         moving, still = ([a for a in above if (n.name in names(a)) == moves] for moves in (True, False))
-        raised = next((a for a in moving if isinstance(a, Apply) and a.op == "exp" and self.is_raised(a.args[0], n)), None)
+        raised = next((a for a in moving if self.is_raised(a, n)), None)
         if raised is None or any(n.name in names(b) for b in below):
             return None
         moving.remove(raised)
         if moving and not self.is_value(fold("mul", tuple(moving)), n):
             return None
-        outside, under = ([a for a in map(self.around, parts) if a is not None] for parts in (still, below))
-        if len(outside) + len(under) < len(still) + len(below):
-            return None
-        result = fold("mul", (MEAN if moving else TOTAL, *outside))
-        return Apply("div", (result, fold("mul", tuple(under)))) if below else result
+        result = fold("mul", (MEAN if moving else TOTAL, *still))
+        return self.around(Apply("div", (result, fold("mul", tuple(below)))) if below else result)
 
     def is_value(self, e: Expr, n: Iter) -> bool:
         """What the exponentials weight is the same in all sums."""
@@ -136,8 +133,9 @@ class _Sums:
         return own == self.values
 
     def is_raised(self, e: Expr, n: Iter) -> bool:
-        """A score less the greatest of all scores of its row."""
-        terms = e.args if isinstance(e, Apply) and e.op == "add" else ()
+        """The exponential of a score less the greatest of all scores of its row."""
+        less = e.args[0] if isinstance(e, Apply) and e.op == "exp" else e
+        terms = less.args if isinstance(less, Apply) and less.op == "add" and less is not e else ()
         for place, t in enumerate(terms):
             top = subtracted(t)
             if top is not None and len(top.sums) == 1 and top.op == "max" and top.sums[0].range == n.range:
