@@ -13,7 +13,7 @@ pytest.importorskip("tvm")
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.codegen.canonicalise import normalise
-from einnet.instantiate.codegen.cuda import blocks, rowwise
+from einnet.instantiate.codegen.cuda import rowwise, thread_blocks
 from einnet.instantiate.codegen.cuda.emit import lower_cuda
 from einnet.instantiate.codegen.cuda.rescaled import Rescaled, rescaled
 from einnet.instantiate.codegen.cuda.rescaled_sizes import Sizes, Walked, borders, cycles_apart, pitch, share, sizes, walked
@@ -99,7 +99,7 @@ def forced(monkeypatch: pytest.MonkeyPatch, chosen: Sizes | None = None) -> None
         own = walked(nest) if found is not None else None
         return None if found is None else Walked(found, replace(chosen, terms=found.terms), 0.0) if chosen else own and replace(own, cycles=0.0)
 
-    for module in (blocks, rowwise):
+    for module in (thread_blocks, rowwise):
         monkeypatch.setattr(module, "walked", taken)
 
 
