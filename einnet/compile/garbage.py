@@ -11,6 +11,11 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from einnet.runtime.capacity import give_back, given_back_at_once
+
+LARGE = 1 << 26
+"""Bytes of weights from which on it is worth looking for what holds as many."""
+
 
 @contextmanager
 def collection_on_demand() -> Iterator[None]:
@@ -22,6 +27,21 @@ def collection_on_demand() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def letting_go(weights: int) -> Iterator[None]:
+    """With a model of many bytes of weights: what was read of it goes first, as its nodes hold each other, and the weights; and what is freed on the
+    way goes back to the system."""
+    large = weights >= LARGE
+    if large:
+        gc.collect()
+    with given_back_at_once(large):
+        if large:
+            give_back()
+        yield
+    if large:
+        give_back()
 
 
 def collect() -> None:

@@ -9,6 +9,7 @@ from math import inf
 from typing import Any
 
 from einnet.compile.budget import exceeded
+from einnet.compile.garbage import letting_go
 from einnet.compile.program_search import Known, search
 from einnet.compile.run import Run
 from einnet.compile.target import M, Optimization, Target
@@ -52,7 +53,8 @@ def read(model: Any, target: Target[Any], started: float) -> Optimization:
     with recorded():
         with stage("reading the model"):
             program = target.read(model)
-        return compiled(Run(model, program, target.settings, started, target.counted, worked), target, target.history())
+        with letting_go(sum(value.nbytes for value in program.weights.values())):
+            return compiled(Run(model, program, target.settings, started, target.counted, worked), target, target.history())
 
 
 def begun() -> float:

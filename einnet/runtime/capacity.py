@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ctypes
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 _PROC, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
@@ -24,6 +26,47 @@ def available_bytes() -> float:
 def fits(nbytes: float) -> bool:
     """So many bytes may be held at once, beside what this process holds already."""
     return nbytes <= MEMORY_SHARE * available_bytes()
+
+
+APART, USUAL = 1 << 20, 1 << 25
+"""Bytes of a block from which on the C library takes it from the system and gives it back alone: while much is to be given back, and otherwise, which
+is as far as the library itself goes once such blocks were freed."""
+
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
+"""What the C library calls these numbers."""
+
+
+@contextmanager
+def given_back_at_once(wanted: bool) -> Iterator[None]:
+    """Where `wanted`, large blocks go back to the system as soon as they are freed, whatever stands around them."""
+    mallopt = _c_library("mallopt") if wanted else None
+    if mallopt is None:
+        yield
+        return
+    mallopt(_MMAP_THRESHOLD, APART)
+    try:
+        yield
+    finally:
+        mallopt(_MMAP_THRESHOLD, USUAL)
+        mallopt(_TRIM_THRESHOLD, 2 * USUAL)
+
+
+def give_back() -> None:
+    """Hand what was freed back to the system: the allocator keeps what stands below anything that is still held, as large as the weights of a model
+    where a session of ONNX Runtime was."""
+    trim = _c_library("malloc_trim")
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _c_library(name: str) -> Callable[..., object] | None:
+    """A function of the C library's allocator, where it has it."""
+    try:
+        found: Callable[..., object] = getattr(ctypes.CDLL(None), name)
+        return found
+    except (OSError, AttributeError, TypeError):
+        return None
 
 
 def _system() -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from einnet.errors import BackendError, UsageError
+from einnet.runtime.capacity import give_back
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -55,19 +57,33 @@ def _argument(value: Any) -> Argument:
     return Argument(value.name, tuple(value.shape or ()), dtype)
 
 
-def _session(source: bytes | str, options: Any) -> Any:
-    """A session; a file format newer than ONNX Runtime knows is declared as its newest, since operators carry versions of their own."""
+LARGE = 1 << 24
+"""Bytes of a model from which on ONNX Runtime reads it from a file: of bytes it keeps these, beside what it makes of them."""
+
+
+def _opened(source: bytes | str, options: Any) -> Any:
+    """A session; that of a large model reads it from a file, which is gone afterwards."""
     import onnxruntime
 
+    if isinstance(source, bytes) and len(source) >= LARGE:
+        with suppress(OSError), tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.onnx"
+            path.write_bytes(source)
+            return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+def _session(source: bytes | str, options: Any) -> Any:
+    """A session; a file format newer than ONNX Runtime knows is declared as its newest, since operators carry versions of their own."""
     from einnet.graph.onnx.read import in_format
 
     try:
-        return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        return _opened(source, options)
     except Exception as e:
         newest = re.search(r"max supported IR version: (\d+)", str(e))
         if newest is None:
             raise
-    return onnxruntime.InferenceSession(in_format(source, int(newest[1])), options, providers=["CPUExecutionProvider"])
+    return _opened(in_format(source, int(newest[1])), options)
 
 
 class Session:
@@ -208,23 +224,33 @@ class OpaqueNode:
 
     def rest(self) -> None:
         """Give all memory back."""
-        self._call = self._session = None
+        if self._session is not None:
+            self._call = self._session = None
+            give_back()
+
+    @property
+    def session(self) -> Session | None:
+        """The session that it has now."""
+        return self._session
 
 
 class Baseline:
     """The whole model as ONNX Runtime runs it best (IO binding, its own waiting policy), for timing against.
 
-    The session is made by the first call; after `rest` it is gone with all its memory, and the next call makes another. A call raises
-    BackendError where ONNX Runtime fails, as it does where it gets no memory.
+    The session is made by the first call, unless another one that spins is `shared`; after `rest` it is gone with all its memory, and the next call
+    makes another. A call raises BackendError where ONNX Runtime fails, as it does where it gets no memory.
     """
 
-    def __init__(self, model: bytes | str | Path, inputs: Mapping[str, Array], threads: int, *, frugal: bool = False) -> None:
+    def __init__(
+        self, model: bytes | str | Path, inputs: Mapping[str, Array], threads: int, *, frugal: bool = False, shared: Session | None = None
+    ) -> None:  # fmt: skip
         self.model, self.inputs, self.threads, self.frugal = model, inputs, threads, frugal
+        self._shared = shared
         self._call: Callable[[], None] | None = None
 
     def __call__(self) -> None:
         if self._call is None:
-            session = Session(self.model, self.threads, spin=True, frugal=self.frugal)
+            session = self._shared or Session(self.model, self.threads, spin=True, frugal=self.frugal)
             given = [np.asarray(self.inputs[a.name], order="C") for a in session.inputs]
             self._call = session.bind(given, [None] * len(session.outputs))
         try:
@@ -234,4 +260,6 @@ class Baseline:
 
     def rest(self) -> None:
         """Give all memory back."""
-        self._call = None
+        if self._call is not None:
+            self._call = self._shared = None
+            give_back()

@@ -18,6 +18,7 @@ from einnet.evidence.comparison.verdicts import model_digest, not_compared
 from einnet.evidence.comparison.verify import compare_outputs, magnitudes
 from einnet.evidence.report.assemble import build_report
 from einnet.graph.onnx.importer import load
+from einnet.graph.onnx.read import is_model, serialised
 from einnet.graph.passes.prepare import prepare
 from einnet.records import changed
 from einnet.runtime.onnx.model import export
@@ -150,6 +151,39 @@ def test_the_digest_is_of_what_a_model_computes(tmp_path: Path) -> None:
         changed = two_layers()
         change(changed)
         assert model_digest(changed) != model_digest(two_layers())
+
+
+def test_a_digest_leaves_the_model_as_it_is() -> None:
+    noted = two_layers()
+    noted.doc_string = "a note"
+    before = noted.SerializeToString()
+    assert model_digest(noted) == model_digest(two_layers())
+    assert noted.SerializeToString() == before
+
+
+def test_a_file_of_which_the_fields_are_ordered_otherwise_is_the_same_model(tmp_path: Path) -> None:
+    """What a program keeps of a file are its bytes; of a model in memory, those that the library writes."""
+    model = two_layers()
+    head, rest = onnx.ModelProto(ir_version=model.ir_version), onnx.ModelProto()
+    rest.CopyFrom(model)
+    rest.ClearField("ir_version")
+    (tmp_path / "m.onnx").write_bytes(rest.SerializeToString() + head.SerializeToString())
+    data = serialised(tmp_path / "m.onnx")
+    assert data is not None and data != serialised(model)
+    assert is_model(data, model) and is_model(model.SerializeToString(), tmp_path / "m.onnx")
+    other = two_layers()
+    other.graph.node.pop()
+    assert not is_model(data, other)
+    assert not is_model(b"no model at all", model)
+
+
+def test_weights_that_stand_apart_are_in_what_a_program_keeps(tmp_path: Path) -> None:
+    model = two_layers()
+    onnx.save(model, tmp_path / "apart.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+    data = serialised(tmp_path / "apart.onnx")
+    assert data is not None and len(data) > (tmp_path / "apart.onnx").stat().st_size
+    onnx.save(two_layers(), tmp_path / "m.textproto")
+    assert serialised(tmp_path / "m.textproto") == two_layers().SerializeToString()
 
 
 def test_the_function_takes_cuda_as_the_command_does(tmp_path: Path) -> None:

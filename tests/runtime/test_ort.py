@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from onnx import TensorProto
 from einnet.errors import BackendError, UsageError
 from einnet.graph.dtypes import NUMPY
 from einnet.instantiate.kernels import dense_view
+from einnet.runtime import ort
 from einnet.runtime.ort import Baseline, OpaqueNode, Session
 from tests.runtime.plans import opaque
 
@@ -86,3 +88,24 @@ def test_a_node_that_fails_is_named() -> None:
     at[1] = 77
     with pytest.raises(BackendError, match="Gather 'embedding' failed"):
         call()
+
+
+def test_a_large_model_is_read_from_a_file_that_is_gone_afterwards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(ort, "LARGE", len(TRANSPOSE.model))
+    session = Session(TRANSPOSE.model, 1)
+    assert session.session._model_path.startswith(str(tmp_path)), "of bytes it would keep these"
+    assert not list(tmp_path.iterdir())
+    assert session.outputs
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "no folder"))
+    assert Session(TRANSPOSE.model, 1).outputs, "where nothing can be written it takes the bytes"
+
+
+def test_a_baseline_runs_in_a_session_that_is_there_until_it_rests() -> None:
+    inputs = {"v0": VALUES.astype(np.float32)}
+    session = Session(TRANSPOSE.model, 1, spin=True)
+    run = Baseline(b"no model", inputs, 1, shared=session)
+    run()
+    run.rest()
+    with pytest.raises(BackendError, match="does not accept"):
+        run()

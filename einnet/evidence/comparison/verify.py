@@ -16,7 +16,7 @@ from einnet.expr.nodes import functions_in, walk
 from einnet.graph.dtypes import NUMPY
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import Plan
-from einnet.runtime.capacity import fits, growth
+from einnet.runtime.capacity import fits, give_back, growth
 from einnet.runtime.ort import Baseline, Session
 from einnet.runtime.timing import compare
 from einnet.search.settings import Settings
@@ -198,6 +198,7 @@ class Trial:
         self.order = [a.name for a in session.inputs]
         self.peak, self.seconds = grown.nbytes, time.monotonic() - begin
         del session
+        give_back()
         self.apart = apart_from_itself(program, model, {"": (inputs, self.expected)})[""]
 
     def stepped(self, tolerance: float) -> float:
@@ -219,7 +220,8 @@ class Trial:
         """
         together = RUNS * (self.peak or 0) + sum(program.nbytes for program in programs.values())
         resident = fits(together)
-        reference = Baseline(self.model, self.inputs, self.threads, frugal=not resident)
+        shared = programs[WHOLE].session if resident and WHOLE in programs else None  # one session: it is one model
+        reference = Baseline(self.model, self.inputs, self.threads, frugal=not resident, shared=shared)
         calls = {"onnxruntime": reference, **{name: caller(program, self.inputs) for name, program in programs.items()}}
         rest = {"onnxruntime": reference.rest, **{name: program.rest for name, program in programs.items()}}
         once = ""

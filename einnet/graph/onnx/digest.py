@@ -6,7 +6,7 @@ import hashlib
 
 import onnx
 
-from einnet.graph.onnx.read import Source, serialised
+from einnet.graph.onnx.read import Source, in_memory
 
 
 def digest(model: Source) -> str | None:
@@ -14,10 +14,12 @@ def digest(model: Source) -> str | None:
 
     None for a model of more than 2 GB.
     """
-    data = serialised(model)
-    if data is None:
+    proto = in_memory(model)
+    if proto.ByteSize() >= 1 << 31:
         return None
-    proto = onnx.load_model_from_string(data)
+    if proto is model:  # the caller's own, which stays as it is
+        proto = onnx.ModelProto()
+        proto.CopyFrom(model)
     for field in ("doc_string", "producer_name", "producer_version", "metadata_props", "model_version", "domain", "ir_version"):
         proto.ClearField(field)
     for weight in proto.graph.initializer:

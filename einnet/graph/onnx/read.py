@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Union
+from typing import NamedTuple, Union
 
 import onnx
 import onnx_ir as ir
@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx_ir.passes import common
 
 from einnet.errors import ModelError
-from einnet.graph.onnx.bfloat16 import carries, in_float32
+from einnet.graph.onnx.bfloat16 import carries, graphs, in_float32, tensors
 from einnet.graph.onnx.shapes import Shapes, fix_inputs
 
 Source = Union[str, Path, onnx.ModelProto, ir.Model]
@@ -65,15 +65,28 @@ def read(source: Source, shapes: Shapes | None = None) -> ir.Model:
 def of_bfloat16(source: Source) -> bool:
     """The model carries bfloat16."""
     if isinstance(source, (str, Path)):
-        path = Path(source)
-        return _file_of_bfloat16(path, path.stat().st_mtime_ns) if path.exists() else False
+        return _looked_at(source).bfloat16
     return carries(source) if isinstance(source, onnx.ModelProto) else any(v.dtype == ir.DataType.BFLOAT16 for v in _values(source))
 
 
+class _File(NamedTuple):
+    """What is known of a model's file: something of it has elements of bfloat16; some weights stand in other files."""
+
+    bfloat16: bool
+    apart: bool
+
+
+def _looked_at(source: str | Path) -> _File:
+    """What is known of a file, which is read once; of one that is not there, that it is nothing special."""
+    path = Path(source)
+    return _facts(path, path.stat().st_mtime_ns) if path.exists() else _File(False, False)
+
+
 @lru_cache(64)
-def _file_of_bfloat16(path: Path, changed: int) -> bool:
+def _facts(path: Path, changed: int) -> _File:
     del changed
-    return carries(_from_file(path))
+    proto = _from_file(path)
+    return _File(carries(proto), any(t.data_location == onnx.TensorProto.EXTERNAL for g in graphs(proto) for t in tensors(g)))
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:
@@ -110,9 +123,20 @@ def parsed(data: bytes) -> onnx.ModelProto:
 
 
 def serialised(source: Source) -> bytes | None:
-    """The whole model with its weights as bytes; None where they are more than a protobuf can be (2 GB)."""
+    """The whole model with its weights as bytes, those of its file where it is all in one; None where they are more than a protobuf can be (2 GB)."""
+    if isinstance(source, (str, Path)) and Path(source).suffix == ".onnx" and _looked_at(source) == _File(False, False):
+        return Path(source).read_bytes()
     proto = in_memory(source)
     return proto.SerializeToString() if proto.ByteSize() < 1 << 31 else None
+
+
+def is_model(data: bytes, source: Source) -> bool:
+    """These bytes are the model, byte by byte, or once both were parsed: a file may have its fields in another order."""
+    whole = serialised(source)
+    try:
+        return data == whole or (whole is not None and parsed(data).SerializeToString() == in_memory(source).SerializeToString())
+    except DecodeError:
+        return False
 
 
 def save_apart(model: onnx.ModelProto, path: Path, weights: str) -> None:

@@ -333,6 +333,11 @@ class Executable:
                     memory.fill_random(target, seed)
 
     @property
+    def session(self) -> ort.Session | None:
+        """The session of ONNX Runtime that is the whole program; None for any other program, and where it has given its memory back."""
+        return self._direct[0].session if self._direct else None
+
+    @property
     def nbytes(self) -> int:
         """Bytes that the program holds when it has run: the arena and the constants."""
         return self.arena_bytes + self.constant_bytes
