@@ -10,9 +10,10 @@ import pytest
 
 from einnet.compile import program_search as pipeline
 from einnet.compile.budget import Schedule
-from einnet.compile.garbage import collection_on_demand
+from einnet.compile.garbage import LARGE, collection_on_demand, letting_go
 from einnet.compile.program_search import search
 from einnet.graph.onnx.importer import load
+from einnet.runtime import capacity
 from einnet.search.settings import Settings
 from einnet.search.space import Space
 from tests.compile.test_budget import SlowMachine
@@ -50,3 +51,29 @@ def test_a_collector_that_was_off_stays_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+class Held:
+    """Holds itself, as the nodes of a model that was read do."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+def test_what_was_read_of_a_large_model_goes_before_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the allocator is asked for, in order: blocks that go back alone, what is free already, and at the end all as it was."""
+    asked: list[tuple[str, tuple[int, ...]]] = []
+    monkeypatch.setattr(capacity, "_c_library", lambda name: lambda *given: asked.append((name, given)))
+    held: WeakSet[Held] = WeakSet()
+    for weights in (LARGE - 1, LARGE):
+        held.add(Held())
+        with collection_on_demand(), letting_go(weights):
+            assert len(held) == (weights < LARGE)
+    apart, usual = ("mallopt", (-3, capacity.APART)), [("mallopt", (-3, capacity.USUAL)), ("mallopt", (-1, 2 * capacity.USUAL))]
+    assert asked == [apart, ("malloc_trim", (0,)), *usual, ("malloc_trim", (0,))]
+
+
+def test_a_c_library_without_these_functions_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "_c_library", lambda name: None)
+    with letting_go(LARGE):
+        pass
