@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +19,7 @@ from einnet.evidence.report.assemble import reported
 from einnet.evidence.report.plain import plain
 from einnet.records import Record, as_json, read
 from einnet.runtime.sealed import reading
+from einnet.search.outcome import taking
 
 if TYPE_CHECKING:
     from einnet.derivation.steps import Derivation
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from einnet.evidence.pages.story_schema import Base
     from einnet.evidence.report.card_schema import AnyReport
     from einnet.instantiate.kernels import Plan
-    from einnet.search.outcome import Outcome
+    from einnet.search.outcome import Outcome, Result
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -99,6 +102,10 @@ class Stored(Protocol):
         """Run another plan once, where this program runs."""
 
 
+MOST_CONSIDERED = 256
+"""Derivations that are stored of candidates that do not run: they are most of what is written, and nobody reads thousands of them."""
+
+
 @dataclass(frozen=True)
 class Considered:
     """A derivation that does not run: `candidate` is its place among the candidates that the report lists for the subprogram `key`."""
@@ -160,15 +167,19 @@ def metadata_json(report: AnyReport, outcome: Outcome, certificate: Certificate,
 
 
 def considered_told(outcome: Outcome) -> tuple[list[ConsideredRow], list[str]]:
-    """The candidates that do not run and were derived, and their derivations as text."""
-    texts: list[str] = []
-    considered: list[ConsideredRow] = []
-    for r in {r.subprogram.key: r for r in outcome.results}.values():
-        for n, c in enumerate(reported(r.choice)):
-            if c is not r.candidate and c.form.steps:
-                considered.append(ConsideredRow(key=r.subprogram.key, candidate=n))
-                texts.append(einfile.write(c.form.derivation, c.form.operators()))
-    return considered, texts
+    """Candidates that do not run and were derived, at most `MOST_CONSIDERED`, of what takes longest first; and their derivations as text."""
+    alike: dict[str, list[Result]] = {}
+    for r in outcome.results:
+        alike.setdefault(r.key, []).append(r)
+    rest = ((r[0], n, c) for r in sorted(alike.values(), key=longest) for n, c in enumerate(reported(r[0].choice)) if c is not r[0].candidate)
+    told = list(islice(((r.key, n, c.form) for r, n, c in rest if c.form.steps), MOST_CONSIDERED))
+    return [ConsideredRow(key=key, candidate=n) for key, n, _ in told], [einfile.write(form.derivation, form.operators()) for _, _, form in told]
+
+
+def longest(alike: Sequence[Result]) -> float:
+    """Least of equal subprograms that take longest together; those of which no time is known come last."""
+    seconds = len(alike) * taking(alike[0].choice.original)
+    return -seconds if seconds < inf else 0.0
 
 
 def considered_of(path: Path, texts: Sequence[str], metadata: Metadata) -> list[Considered]:
