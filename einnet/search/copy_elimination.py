@@ -44,6 +44,8 @@ def in_place_owned(plan: Plan, owners: Sequence[str], measured: Measured) -> tup
     pass_ = _Pass(plan, owners, measured)
     for kernel in plan.kernels:
         pass_.visit(kernel)
+    for kernel in plan.kernels:
+        pass_.read(kernel)
     used = {v.buffer for k in pass_.kernels for v in views_of(k)} | {v.buffer for _, v in (*plan.inputs, *plan.outputs)}
     buffers = tuple(b for b in plan.buffers if b.name in used)
     constants = {name: value for name, value in plan.constants.items() if name in used}
@@ -78,12 +80,30 @@ class _Pass:
         if not copies:
             next((copy for copy in self.orders(now) if self.alias(copy)), None)
             return
-        before, owners, places, place = list(self.kernels), list(self.owners), self.places, self.kernels.index(now)
-        self.kernels[place : place + 1] = [c.kernel for c in copies]
-        self.owners[place : place + 1] = [self.owners[place]] * len(copies)
-        left_out = [self.alias(copy) for copy in copies]
-        if not any(left_out) or not self.gains([k for k in before if k not in self.kernels], [k for k in self.kernels if k not in before]):
+        place = self.kernels.index(now)
+
+        def apart() -> bool:
+            self.kernels[place : place + 1] = [c.kernel for c in copies]
+            self.owners[place : place + 1] = [self.owners[place]] * len(copies)
+            left_out = [self.alias(copy) for copy in copies]
+            return any(left_out)
+
+        self.tried(apart)
+
+    def read(self, reader: Kernel) -> None:
+        """Leave out all the copies at once that a kernel of the plan reads, where that gains though none of them gains by itself."""
+        views = {v.buffer for k in self.kernels if k is reader or k.result_views == reader.result_views for v in k.operand_views}
+        copies = [c for k in self.kernels if isinstance(k, EOperator) and k.out.buffer in views for c in self.orders(k) if c.buffer == k.out.buffer]
+        if len(copies) > 1:
+            self.tried(lambda: all(self.moved(copy) for copy in copies))
+
+    def tried(self, change: Callable[[], bool]) -> bool:
+        """Whether a change is made and gains; else everything is as it was."""
+        before, owners, places = list(self.kernels), list(self.owners), self.places
+        gained = change() and self.gains([k for k in before if k not in self.kernels], [k for k in self.kernels if k not in before])
+        if not gained:
             self.kernels, self.owners, self.places = before, owners, places
+        return gained
 
     def copies(self, kernel: EOperator) -> Iterator[Copy]:
         """A kernel that only copies, one part after the other; nothing for any other kernel and for one none of whose parts can be left out."""
@@ -133,13 +153,17 @@ class _Pass:
 
     def alias(self, copy: Copy) -> bool:
         """Let everything that touches the copied buffer use its place in the other one, if it can and gains by it."""
+        return self.tried(lambda: self.moved(copy))
+
+    def moved(self, copy: Copy) -> bool:
+        """Let everything that touches the copied buffer use its place in the other one, if it can."""
+        if copy.kernel not in self.kernels:
+            return False
         touching = [k for k in self.kernels if k != copy.kernel and any(v.buffer == copy.buffer for v in views_of(k))]
         views = self.places_of(copy, touching)
         if views is None:
             return False
         moved = {id(k): k.map_views(lambda v: views.get(v, v)) for k in touching}
-        if not self.gains([*touching, copy.kernel], list(moved.values())):
-            return False
         self.owners = [owner for k, owner in zip(self.kernels, self.owners, strict=True) if k != copy.kernel]
         self.kernels = [moved.get(id(k), k) for k in self.kernels if k != copy.kernel]
         known = {**self.places, copy.buffer: dense_view(copy.buffer, copy.shape)}

@@ -214,3 +214,33 @@ def vendor_is_slow(kernels: Sequence[Kernel]) -> list[float | None]:
 def test_orders_change_only_where_that_is_measured_to_gain(measured: Measured):
     before = heads(merging())
     assert in_place(before, measured).kernels == before.kernels
+
+
+def scores() -> Plan:
+    """Each head's q·k', where both stand among other heads in what is given, and are copied out."""
+    shapes = {"x": (3, 8), "y": (3, 8), "q": (2, 3, 4), "k": (2, 4, 3), "s": (2, 3, 3)}
+    at = {name: dense_view(name, shape) for name, shape in shapes.items()}
+    kernels = (
+        generated("X : f32[3,8]\nL[c<2,h<3,w<4] X[h,4*c+w]", at["q"], X=at["x"]),
+        generated("Y : f32[3,8]\nL[c<2,h<4,w<3] Y[w,4*c+h]", at["k"], Y=at["y"]),
+        Matmul(at["q"], at["k"], at["s"]),
+    )
+    roles = {"x": "input", "y": "input", "s": "output"}
+    buffers = tuple(Buffer(n, int(np.prod(shape)), "f32", roles.get(n, "temporary")) for n, shape in shapes.items())
+    return Plan(buffers, kernels, (("x", at["x"]), ("y", at["y"])), (("s", at["s"]),))
+
+
+@pytest.mark.parametrize(("dear", "left"), [(0.5, 1), (1.5, 1), (1.7, 3)])
+def test_copies_that_gain_together_are_left_out_together(dear: float, left: int) -> None:
+    """A copy takes 1, a product 10, and so much more where an operand lies between others: for one copy that is no gain, for both it is."""
+
+    def measured(kernels: Sequence[Kernel]) -> list[float | None]:
+        return [10.0 + dear * any(v.buffer in "xy" for v in k.operand_views) if isinstance(k, Matmul) else 1.0 for k in kernels]
+
+    before = scores()
+    after = in_place(before, measured)
+    assert len(after.kernels) == left
+    assert left == 1 or after.kernels == before.kernels
+    x, y = np.random.default_rng(2).standard_normal((2, 3, 8)).astype(np.float32)
+    for found, expected in zip(Executable(after, 1).run(x, y), Executable(before, 1).run(x, y), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
