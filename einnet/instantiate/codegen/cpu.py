@@ -86,12 +86,12 @@ def lower(
         if recurrence is None:
             whole = op if in_rows(op.scope) else replace(op, scope=factored(op.scope))
             fills, nest = beforehand(resolve(whole, tables.keys()))
-            for fill in fills:
-                writer.arrays[fill.array] = writer.local(fill.size, fill.array)
-                writer.nest(fill.nest)
+            writer.fill(fills)
             writer.nest(nest)
         else:
-            writer.run(resolved(op, recurrence, tables.keys()))
+            fills, walk = resolved(op, recurrence, tables.keys())
+            writer.fill(fills)
+            writer.run(walk)
         writer.release()
     body = sequence([*(tirx.DeclBuffer(b, data=handles[p]) for p, b in arrays.items()), *writer.statements, tirx.Return(tirx.const(0, "int32"))])
     function = tirx.PrimFunc([handles[p] for p in params], body, ret_type=PrimType("int32"))

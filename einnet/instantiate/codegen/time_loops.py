@@ -17,21 +17,26 @@ from tvm.tirx import Buffer
 from tvm.tirx import Expr as Tir
 
 from einnet.derivation.rules.transitions import Recurrence
+from einnet.expr.functions import FUNCTIONS
 from einnet.expr.index import Index, Range, combine, simplify, var
 from einnet.expr.nodes import Body, Iter, Scope
 from einnet.instantiate.codegen.blocking.blocks import Blocking
+from einnet.instantiate.codegen.blocking.rows import Fill
 from einnet.instantiate.codegen.canonicalise import split
 from einnet.instantiate.codegen.context import Value
-from einnet.instantiate.codegen.ir import Apply, Expr, Nest, Ranges, pruned, simplified
+from einnet.instantiate.codegen.ir import Apply, Expr, Load, Nest, Ranges, names, pruned, simplified, walk
 from einnet.instantiate.codegen.nests import Store, parallel_loops
 from einnet.instantiate.codegen.pieces import located, pieces
 from einnet.instantiate.codegen.resolve import OUT, resolve
 from einnet.instantiate.codegen.schedule import Plan, accesses, choose_lane, width
 from einnet.instantiate.codegen.values import NEUTRAL, Point
-from einnet.instantiate.kernels import EOperator, dense_view
+from einnet.instantiate.kernels import EOperator, dense_strides, dense_view
 
 REGISTERS = 16
 """Elements of a state that are written one by one; larger ones are loops over an array."""
+
+GATES, MOST_GATES, SHARED = "gates", 1 << 20, 8
+"""The array of gates that are computed before a walk, its elements at most, and how many of a state share one at least."""
 
 STEPS = "steps"
 """The operation that stands for a recurrence in a nest: of what is left of the state, what comes in, and what is asked of it."""
@@ -49,8 +54,8 @@ class Running:
     reduce: str
 
 
-def resolved(op: EOperator, r: Recurrence, tables: Collection[str]) -> Running:
-    """The recurrence as expressions over flat addresses."""
+def resolved(op: EOperator, r: Recurrence, tables: Collection[str]) -> tuple[tuple[Fill, ...], Running]:
+    """The recurrence as expressions over flat addresses, and what is to be computed before it."""
     others = tuple(i for i in op.scope.loops if i.name != r.t.name)
     loops = (*others, r.t, *r.sums)
 
@@ -59,20 +64,40 @@ def resolved(op: EOperator, r: Recurrence, tables: Collection[str]) -> Running:
         return resolve(EOperator(scope, op.operands, dense_view(OUT, scope.shape)), tables)
 
     nests = [expression(b) for b in (r.gate(), r.entering(), r.asking())]
-    names = {i.name: j for i, j in zip(loops, nests[0].loops, strict=True)}
-    address = combine(*((var(names[i.name].name), s) for i, s in zip(op.scope.loops, op.out.strides)), (Index((), op.out.offset), 1))
-    inner = tuple(names[i.name] for i in (r.t, *r.sums))
+    named = {i.name: j for i, j in zip(loops, nests[0].loops, strict=True)}
+    address = combine(*((var(named[i.name].name), s) for i, s in zip(op.scope.loops, op.out.strides)), (Index((), op.out.offset), 1))
+    inner = tuple(named[i.name] for i in (r.t, *r.sums))
+    fill = gates(nests[0])
+    gate = nests[0].expr if fill is None else Load(fill.array, fill.nest.address)
     nest = Nest(
-        tuple(names[i.name] for i in others), OUT, address, Apply(STEPS, tuple(n.expr for n in nests)),
+        tuple(named[i.name] for i in others), OUT, address, Apply(STEPS, (gate, *(n.expr for n in nests[1:]))),
         outer=tuple((i.name, i.range) for i in inner), tables=frozenset(tables),
     )  # fmt: skip
-    return Running(nest, inner[0], inner[1:], r.forward > 0, bool(r.late), r.reduce)
+    return () if fill is None else (fill,), Running(nest, inner[0], inner[1:], r.forward > 0, bool(r.late), r.reduce)
+
+
+def gates(nest: Nest) -> Fill | None:
+    """All gates as an array, where they are functions of few of the loops: in the walk each would be computed again for all others."""
+    calls = any(isinstance(e, Apply) and e.op in FUNCTIONS for e in walk(nest.expr))
+    own = tuple(i for i in nest.loops if i.name in names(nest.expr))
+    size = prod(i.extent for i in own)
+    if not calls or size * SHARED > prod(i.extent for i in nest.loops) or size > MOST_GATES:
+        return None
+    strides = dense_strides(tuple(i.extent for i in own))
+    address = combine(*((var(i.name) - i.lo, s) for i, s in zip(own, strides, strict=True)))
+    return Fill(GATES, size, replace(nest, loops=own, array=GATES, address=address))
 
 
 class RunningNests(Blocking):
     """Statements of nests, recurrences among them."""
 
     carried: Running
+
+    def fill(self, fills: Sequence[Fill]) -> None:
+        """Compute arrays that are read afterwards."""
+        for fill in fills:
+            self.arrays[fill.array] = self.local(fill.size, fill.array)
+            self.nest(fill.nest)
 
     def run(self, running: Running) -> None:
         """Write the recurrence."""
