@@ -90,6 +90,15 @@ def test_what_is_no_walk_is_none(text: str) -> None:
     assert running(parse(HEAD + text)) is None
 
 
+def test_gates_that_elements_of_a_state_share_are_computed_once() -> None:
+    head = "g : f32[40,3]\nX : f32[40,3,21]\nh : f32[40,3,21]\n"
+    shared = "L[t<40,a<3,c<21] Σ[s<40] select(t-s>=0, exp(g[t,a]-g[s,a])*X[s,a,c], 0)"
+    own = "L[t<40,a<3,c<21] Σ[s<40] select(t-s>=0, exp(h[t,a,c]-h[s,a,c])*X[s,a,c], 0)"
+    number = "L[t<40,a<3,c<21] Σ[s<40] select(t-s>=0, exp(-0.5*val(t-s))*X[s,a,c], 0)"
+    assert ["gates" in lower(dense(parse(head + text)), "walk").primfunc.script() for text in (shared, own, number)] == [True, False, False]
+    check([scattered(parse(head + text), 1) for text in (shared, shared.replace("t-s>=0", "t-s-1>=0"), shared.replace("t-s>=0", "s-t>=0"))])
+
+
 def test_operations_are_linear_in_time() -> None:
     for text in RUNNING.values():
         scope = parse(HEAD + text)

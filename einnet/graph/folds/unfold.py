@@ -14,6 +14,7 @@ import numpy as np
 from einnet.expr.index import Index, Range, var
 from einnet.expr.nodes import Body, Cond, Const, Read, Scope, Select, Tensor, Val, indices, is_weight, make_add, make_mul, tensors
 from einnet.graph.dtypes import dtype_name
+from einnet.graph.folds.asked import asked_apart
 from einnet.graph.folds.fold import Fold, Gathered, State
 from einnet.graph.folds.linear import Affine, Logarithms, affine, decay, walk
 from einnet.graph.folds.over_time import Source, along, at_time, over_time, reads_any, still
@@ -54,6 +55,8 @@ class Unfolding:
         self.steps: dict[str, list[Source]] = {}
         self.fixed: set[str] = set()
         """Tensors of the body that are the same at each step."""
+        self.walked: set[str] = set()
+        """Tensors that are states at all times, each a walk."""
         self.known = {n.output.name: n for n in body.nodes if isinstance(n, Node)}
         self.named = dict(body.outputs) | {body.names[t.name]: t.name for t in body.inputs}
 
@@ -82,7 +85,8 @@ class Unfolding:
             self.lift([])
         outputs = [(name, self.final(result)) for name, result in self.fold.finals] + [(g.output, self.gathered(g)) for g in self.fold.gathered]
         names = {t.name: name for name, t in self.inputs.items()}
-        return prune(Program(tuple(self.inputs.values()), tuple(self.nodes), tuple(outputs), self.weights, names))
+        nodes = asked_apart(self.nodes, self.walked, self.namer)
+        return prune(Program(tuple(self.inputs.values()), tuple(nodes), tuple(outputs), self.weights, names))
 
     # what a step reads
 
@@ -218,6 +222,7 @@ class Unfolding:
         parts: list[Body] = []
         if a.coming is not None:
             came = self.append(f"{name}_came", walk(a, decayed, total))
+            self.walked.add(came.name)
             parts.append(Read(came, indices(a.loops)))
         if not self.zero(state):
             begun = Read(self.outside(state.initial), indices(a.loops[1:]))
