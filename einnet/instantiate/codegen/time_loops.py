@@ -81,7 +81,7 @@ def gates(nest: Nest) -> Fill | None:
     calls = any(isinstance(e, Apply) and e.op in FUNCTIONS for e in walk(nest.expr))
     own = tuple(i for i in nest.loops if i.name in names(nest.expr))
     size = prod(i.extent for i in own)
-    if not calls or size * SHARED > prod(i.extent for i in nest.loops) or size > MOST_GATES:
+    if not calls or not own or size * SHARED > prod(i.extent for i in nest.loops) or size > MOST_GATES:
         return None
     strides = dense_strides(tuple(i.extent for i in own))
     address = combine(*((var(i.name) - i.lo, s) for i, s in zip(own, strides, strict=True)))
