@@ -13,7 +13,6 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import TypeVar
 
-from einnet.expr import sets
 from einnet.expr.functions import KEEPS_ZERO
 from einnet.expr.index import Index, Range, bounds
 from einnet.expr.nodes import (
@@ -39,9 +38,10 @@ from einnet.expr.normal import truths
 from einnet.expr.normal.canonical import canonical, text_of
 from einnet.expr.normal.equations import EQUATED, Functions
 from einnet.expr.normal.factors import ONE, apart, as_read, evaluated, holds, infinite, inverted, joint, lone, mask, scale
-from einnet.expr.normal.limits import MOST_TERMS, OutOfReach, bending, limited, one_less
+from einnet.expr.normal.limits import bending, limited, one_less
 from einnet.expr.normal.ordering import LATTICE, compared, ordered
 from einnet.expr.normal.piecewise import ORDERED, Piecewise
+from einnet.expr.normal.products import product
 from einnet.expr.normal.reductions import merged, outside
 from einnet.expr.normal.terms import (
     Term,
@@ -234,63 +234,14 @@ def _expand(body: Body, box: Box) -> list[Term]:
         case Add(args):
             return limited([t for a in args for t in _expand(a, box)])
         case Mul(args):
-            return reduce(lambda left, right: _product(left, right, box), (_expand(a, box) for a in args), [Term()])
+            return reduce(lambda left, right: product(left, right, box, _expand), (_expand(a, box) for a in args), [Term()])
         case Div(num, den):
-            return _product(_expand(num, box), _reciprocal(den, box), box)
+            return product(_expand(num, box), _reciprocal(den, box), box, _expand)
         case Call(name, args):
             return _expand_call(name, args, box)
         case Select(conds, then, other):
             return _expand_select(conds, then, other, box)
     raise TypeError(f"not a body: {body!r}")
-
-
-def _product(left: list[Term], right: list[Term], box: Box) -> list[Term]:
-    """All products, the sums of the right factors named apart."""
-    if len(left) * len(right) > MOST_TERMS:
-        raise OutOfReach(f"more than {MOST_TERMS} terms")
-    if not left or not right:
-        return [replace(t, coefficient=Fraction(0), factors=partial(t.factors)) for t in left or right if partial(t.factors)]
-    result = []
-    for a in left:
-        taken = {*box, *(i.name for i in a.sums)}
-        for b in right:
-            one, other = _beside(a, c := apart(b, taken), box), _beside(c, a, box)
-            both = Term(
-                one.coefficient * other.coefficient, one.sums + other.sums, one.conds + other.conds, one.divisors + other.divisors,
-                one.factors + other.factors,
-            )  # fmt: skip
-            result += _merged(both, box) if one.factors and other.factors else [both]
-    return result
-
-
-def _beside(term: Term, other: Term, box: Box) -> Term:
-    """The term in a product with another: where that need not be a number, the product has no value where the term's conditions do not hold, too.
-
-    Then they stay in a factor of their own, unless the other has no value but 0 without them.
-    """
-    if not (term.conds or term.divisors) or not partial(other.factors):
-        return term
-    ranges = {**term.ranges(box), **other.ranges(box)}
-    if {*term.divisors} <= {*other.divisors} and all(sets.implied(c, other.conds, ranges) for c in term.conds):
-        return term
-    conds = tuple(c for c in term.conds if not sets.implied(c, (), ranges))
-    return Term(term.coefficient, term.sums, factors=(product_body(replace(term, conds=conds)),))
-
-
-def _merged(term: Term, box: Box) -> list[Term]:
-    """exp(x)·exp(y) is exp(x + y), |x|·|x| is x·x."""
-    powers = [f.args[0] for f in term.factors if isinstance(f, Call) and f.name == "exp"]
-    twice = next((f for f in term.factors if isinstance(f, Call) and f.name == "abs" and term.factors.count(f) > 1), None)
-    if len(powers) < 2 and twice is None:
-        return [term]
-    ranges = {**box, **{i.name: i.range for i in term.sums}}
-    if twice is None:
-        left = tuple(f for f in term.factors if not (isinstance(f, Call) and f.name == "exp"))
-        return _product([replace(term, factors=left)], _expand_call("exp", (Add(tuple(powers)),), ranges), ranges)
-    others = list(term.factors)
-    others.remove(twice)
-    others.remove(twice)
-    return _product([replace(term, factors=tuple(others))], _expand(Mul(twice.args * 2), ranges), ranges)
 
 
 def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float, box: Box) -> list[Term]:
@@ -323,7 +274,7 @@ def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float,
 def _expanded(term: Term, box: Box) -> list[Term]:
     """A term whose factors are no longer in normal form, as terms."""
     ranges = term.ranges(box)
-    return reduce(lambda left, f: _product(left, _expand(f, ranges), ranges), term.factors, [replace(term, factors=())])
+    return reduce(lambda left, f: product(left, _expand(f, ranges), ranges, _expand), term.factors, [replace(term, factors=())])
 
 
 def _reciprocal(den: Body, box: Box) -> list[Term]:
