@@ -38,6 +38,7 @@ from einnet.expr.normal import truths
 from einnet.expr.normal.canonical import canonical, text_of
 from einnet.expr.normal.equations import EQUATED, Functions
 from einnet.expr.normal.factors import ONE, apart, as_read, evaluated, holds, infinite, inverted, joint, lone, mask, scale
+from einnet.expr.normal.infinities import unbounded
 from einnet.expr.normal.limits import bending, limited, one_less
 from einnet.expr.normal.ordering import LATTICE, compared, ordered
 from einnet.expr.normal.piecewise import ORDERED, Piecewise
@@ -135,15 +136,18 @@ def _canonical(term: Term, box: Box) -> Term | None:
 
 
 def _collected(terms: Iterable[Term], box: Box) -> list[Term]:
-    """Canonical terms, like ones added up, sorted."""
+    """Canonical terms, like ones added up, sorted. 2·x - x is x + 0·x where x may be infinite: then it is no value, as 0·x is."""
     found: dict[str, Term] = {}
+    apart: list[Term] = []
     for t in terms:
         done = _canonical(t, box)
         if done is not None:
             text = text_of(done, box)
             known = found.get(text)
+            if known and known.coefficient * done.coefficient <= 0 and unbounded(done, done.ranges(box)):
+                apart.append(done)
             found[text] = replace(done, coefficient=done.coefficient + known.coefficient) if known else done
-    gone = [t for t in found.values() if not t.coefficient and partial(t.factors)]
+    gone = [t for t in found.values() if not t.coefficient and partial(t.factors)] + apart
     left = [found[text] for text in sorted(found) if found[text].coefficient]
     return left + _collected_zeros(gone, left, box) if gone else left
 
@@ -155,7 +159,8 @@ def _collected_zeros(terms: Iterable[Term], others: Iterable[Term], box: Box) ->
         done = _canonical(replace(t, coefficient=Fraction(0), factors=partial(t.factors)), box)
         if done is None or not partial(done.factors):
             continue
-        if not any(o.sums == done.sums == () and o.conds == done.conds and o.divisors == done.divisors and holds(o, done) for o in others):
+        lost = unbounded(done, done.ranges(box))
+        if lost or not any(o.sums == done.sums == () and o.conds == done.conds and o.divisors == done.divisors and holds(o, done) for o in others):
             found[text_of(done, box)] = done
     return [found[text] for text in sorted(found)]
 
@@ -234,9 +239,9 @@ def _expand(body: Body, box: Box) -> list[Term]:
         case Add(args):
             return limited([t for a in args for t in _expand(a, box)])
         case Mul(args):
-            return reduce(lambda left, right: product(left, right, box, _expand), (_expand(a, box) for a in args), [Term()])
+            return reduce(lambda left, right: product(left, right, _Forms(box)), (_expand(a, box) for a in args), [Term()])
         case Div(num, den):
-            return product(_expand(num, box), _reciprocal(den, box), box, _expand)
+            return product(_expand(num, box), _reciprocal(den, box), _Forms(box))
         case Call(name, args):
             return _expand_call(name, args, box)
         case Select(conds, then, other):
@@ -273,8 +278,8 @@ def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float,
 
 def _expanded(term: Term, box: Box) -> list[Term]:
     """A term whose factors are no longer in normal form, as terms."""
-    ranges = term.ranges(box)
-    return reduce(lambda left, f: product(left, _expand(f, ranges), ranges, _expand), term.factors, [replace(term, factors=())])
+    forms = _Forms(term.ranges(box))
+    return reduce(lambda left, f: product(left, forms.terms(f), forms), term.factors, [replace(term, factors=())])
 
 
 def _reciprocal(den: Body, box: Box) -> list[Term]:
@@ -325,7 +330,7 @@ def _expand_keeping_zero(name: str, arg: Body, box: Box) -> list[Term]:
     conds = tuple(c for c in terms[0].conds if all(not t.sums and c in t.conds for t in terms))
     divisors = tuple(d for d in terms[0].divisors if all(not t.sums and d in t.divisors for t in terms))
     bare = [replace(t, conds=_except(t.conds, conds), divisors=_except(t.divisors, divisors)) for t in terms]
-    factor = scale(name, bare[0].coefficient)
+    factor = scale(name, bare[0].coefficient) or Fraction(1)  # 0 of what need not be a number
     bare = [replace(t, coefficient=t.coefficient / factor) for t in bare]
     done, size = evaluated(name, (_joined(bare, box),)), Fraction(1) if name == "sign" else abs(factor)
     return [replace(t, coefficient=t.coefficient * size, conds=t.conds + conds, divisors=t.divisors + divisors) for t in _known(done, box)]
@@ -353,9 +358,12 @@ def _known(done: Body, box: Box) -> list[Term]:
 
 @dataclass(frozen=True)
 class _Forms:
-    """Sums of canonical terms over the iterators of a box (`einnet.expr.piecewise.Forms`)."""
+    """Sums of canonical terms over the iterators of a box (`Forms` of `piecewise` and of `products`)."""
 
     box: Box
+
+    def terms(self, body: Body) -> list[Term]:
+        return _expand(body, self.box)
 
     def collected(self, terms: Sequence[Term]) -> tuple[Term, ...]:
         return tuple(_collected(terms, self.box))

@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Protocol
 
 from einnet.expr import sets
 from einnet.expr.index import Range
-from einnet.expr.nodes import Add, Body, Call, Mul
+from einnet.expr.nodes import Add, Body, Call, Iter, Mul
 from einnet.expr.normal.factors import apart
+from einnet.expr.normal.infinities import unbounded
 from einnet.expr.normal.limits import MOST_TERMS, OutOfReach
+from einnet.expr.normal.piecewise import Sum
 from einnet.expr.normal.terms import Term, product_body
 from einnet.expr.normal.totals import partial
 
 Box = Mapping[str, Range]
-Expand = Callable[[Body, Box], list[Term]]
-"""The terms, not yet canonical, that add up to a body over some iterators."""
 
 
-def product(left: list[Term], right: list[Term], box: Box, expand: Expand) -> list[Term]:
+class Forms(Protocol):
+    """How bodies become terms over the iterators of a box, and terms bodies."""
+
+    @property
+    def box(self) -> Box:
+        """The ranges of the iterators."""
+
+    def terms(self, body: Body) -> list[Term]:
+        """Terms, not yet canonical, that add up to a body."""
+
+    def collected(self, terms: Sequence[Term]) -> Sum:
+        """Canonical terms, like ones added up, in one order."""
+
+    def body(self, terms: Sum) -> Body:
+        """Canonical terms as a body."""
+
+    def over(self, sums: Sequence[Iter]) -> Forms:
+        """Forms over these iterators, too."""
+
+
+def product(left: list[Term], right: list[Term], forms: Forms) -> list[Term]:
     """All products, the sums of the right factors named apart."""
+    left, right = _beside_infinities(left, right, forms), _beside_infinities(right, left, forms)
+    box = forms.box
     if len(left) * len(right) > MOST_TERMS:
         raise OutOfReach(f"more than {MOST_TERMS} terms")
     if not left or not right:
@@ -34,8 +57,18 @@ def product(left: list[Term], right: list[Term], box: Box, expand: Expand) -> li
                 one.coefficient * other.coefficient, one.sums + other.sums, one.conds + other.conds, one.divisors + other.divisors,
                 one.factors + other.factors,
             )  # fmt: skip
-            result += _merged(both, box, expand) if one.factors and other.factors else [both]
+            result += _merged(both, forms) if one.factors and other.factors else [both]
     return result
+
+
+def _beside_infinities(terms: list[Term], others: list[Term], forms: Forms) -> list[Term]:
+    """The terms in a product with others: one sum where another factor may be infinite, since infinity times a sum is no sum of infinities."""
+    if (len(terms) < 2 and not any(t.sums for t in terms)) or not any(unbounded(o, o.ranges(forms.box)) for o in others):
+        return terms
+    found = forms.collected(terms)
+    if not found or (len(found) == 1 and not found[0].sums):
+        return list(found)
+    return [Term(factors=(forms.body(found),))]
 
 
 def _beside(term: Term, other: Term, box: Box) -> Term:
@@ -52,17 +85,17 @@ def _beside(term: Term, other: Term, box: Box) -> Term:
     return Term(term.coefficient, term.sums, factors=(product_body(replace(term, conds=conds)),))
 
 
-def _merged(term: Term, box: Box, expand: Expand) -> list[Term]:
+def _merged(term: Term, forms: Forms) -> list[Term]:
     """exp(x)·exp(y) is exp(x + y), |x|·|x| is x·x."""
     powers = [f.args[0] for f in term.factors if isinstance(f, Call) and f.name == "exp"]
     twice = next((f for f in term.factors if isinstance(f, Call) and f.name == "abs" and term.factors.count(f) > 1), None)
     if len(powers) < 2 and twice is None:
         return [term]
-    ranges = {**box, **{i.name: i.range for i in term.sums}}
+    inner = forms.over(term.sums)
     if twice is None:
         left = tuple(f for f in term.factors if not (isinstance(f, Call) and f.name == "exp"))
-        return product([replace(term, factors=left)], expand(Call("exp", (Add(tuple(powers)),)), ranges), ranges, expand)
+        return product([replace(term, factors=left)], inner.terms(Call("exp", (Add(tuple(powers)),))), inner)
     others = list(term.factors)
     others.remove(twice)
     others.remove(twice)
-    return product([replace(term, factors=tuple(others))], expand(Mul(twice.args * 2), ranges), ranges, expand)
+    return product([replace(term, factors=tuple(others))], inner.terms(Mul(twice.args * 2)), inner)

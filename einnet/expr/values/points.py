@@ -192,7 +192,7 @@ class _Points:
         if isinstance(r.base, Scope):
             found = self.read_scope(r.base, address, inside)
         elif r.base.values is not None:
-            table = np.array([self.system.number(v) for v in r.base.values], dtype=self.system.dtype)
+            table = np.array([self.system.number(v)[()] for v in r.base.values], dtype=self.system.dtype)
             found = np.take(table, np.clip(address, 0, len(table) - 1))
         else:
             found = self.element(r.base, address)
