@@ -11,6 +11,7 @@ from einnet.expr.index import Floor, Index, Range, bounds, substitute, var
 from einnet.expr.key import canonical_form
 from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Iter, Mul, Read, Scope, Select, Tensor, Val, fresh, used_names
 from einnet.expr.normal.constant_sums import without_constants
+from einnet.expr.normal.infinities import infinities
 from einnet.expr.normal.lattice import anchored, rows
 from einnet.expr.normal.terms import (
     Divisor,
@@ -288,10 +289,10 @@ def _of_sums_alone(term: Term) -> list[Cond]:
     """What holds of sums wherever the factors that are numbers are not 0, though others need not be numbers.
 
     Those others must not use the sums, and for every value of all else there must be a place at which the conditions hold: what is left out then
-    multiplies by 0 what is there anyway.
+    multiplies by 0 what is there anyway, and is no infinity.
     """
     loose = partial(term.factors) if term.absorbing == 0 else ()
-    if not loose or not term.sums:
+    if not loose or not term.sums or any(map(infinities, loose)):
         return []
     ranges = {i.name: i.range for i in term.sums}
     free = _untied(term, ranges.keys() - frozenset[str]().union(*map(used_names, loose)))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from einnet.expr.index import Index, bounds, var
 from einnet.expr.nodes import Body, Cond, Iter, Read, Tensor, index_functions
+from einnet.expr.normal.infinities import infinities
 from einnet.expr.normal.terms import Term, inequality
 from einnet.expr.normal.totals import partial
 
@@ -30,7 +31,7 @@ def without_constants(term: Term) -> Term | None:
     if term.absorbing != 0 or not any(map(_is_constant, term.factors)):
         return None
     if partial(term.factors):
-        return _number(term) or _contracted(term)
+        return _number(term) or (None if any(map(infinities, term.factors)) else _contracted(term))
     return _number(term) or _uniform(term) or _contracted(term) or _equation(term) or _diagonal(term)
 
 

@@ -59,7 +59,13 @@ def _of_call(name: str, args: tuple[Body, ...]) -> int:
         return NEITHER
     values = function.range(*(ANY,) * function.arity)
     reached = (LOW if values.lo == ANY.lo else NEITHER) | (HIGH if values.hi == ANY.hi else NEITHER)
-    return reached & (given if function.nondecreasing or function.below != "none" else BOTH)
+    return reached & (given if keeps_infinities(name) else BOTH)
+
+
+def keeps_infinities(name: str) -> bool:
+    """The function has a value at infinite arguments, and none but those of the arguments is infinite there."""
+    function = FUNCTIONS[name]
+    return function.nondecreasing or function.below != "none"
 
 
 @lru_cache(maxsize=1 << 12)

@@ -38,7 +38,7 @@ from einnet.expr.normal import truths
 from einnet.expr.normal.canonical import canonical, text_of
 from einnet.expr.normal.equations import EQUATED, Functions
 from einnet.expr.normal.factors import ONE, apart, as_read, evaluated, holds, infinite, inverted, joint, lone, mask, scale
-from einnet.expr.normal.infinities import unbounded
+from einnet.expr.normal.infinities import infinities, unbounded
 from einnet.expr.normal.limits import bending, limited, one_less
 from einnet.expr.normal.ordering import LATTICE, compared, ordered
 from einnet.expr.normal.piecewise import ORDERED, Piecewise
@@ -300,7 +300,7 @@ def _expand_call(name: str, args: tuple[Body, ...], box: Box) -> list[Term]:
         return _expand_exponential(args[0], box)
     if name in ("isnan", "choose") or (name == "not" and truths.is_truth(args[0])):
         return _expand_truth(name, tuple(_flat(a, box) for a in args), box)
-    found = _equated(name, args, box) if bending() and not any(map(infinite, args)) else None
+    found = _equated(name, args, box) if bending() and not any(map(infinities, args)) else None
     if found is not None:
         return found
     if name in ("less", "equal"):
@@ -401,16 +401,16 @@ def _undefined(terms: Iterable[Term], masks: Sequence[Select], box: Box) -> bool
 
 
 def _expand_select(where: tuple[Cond, ...], then: Body, other: Body, box: Box) -> list[Term]:
-    """[c] then + (1 - [c]) other, by a complement where there is one condition; infinities are not taken apart."""
+    """[c] then + (1 - [c]) other, by a complement where there is one inequality; infinities are not taken apart, nor is what need not be a number."""
     conds, divisors = split_conditions(where)
     if infinite(then) or infinite(other):
         return [Term(factors=(Select(where, _flat(then, box), _flat(other, box)),))]
     inside = [replace(t, conds=t.conds + conds, divisors=t.divisors + divisors) for t in _expand(then, box)]
     outside = _expand(other, box)
-    if len(conds) + len(divisors) > 1 and any(partial(t.factors) for t in outside):
-        return [Term(factors=(Select(where, _flat(then, box), _flat(other, box)),))]
     if len(conds) == 1 and not divisors and not conds[0].equal:
         complement = inequality(-conds[0].index - 1)
         return limited(inside + [replace(t, conds=(*t.conds, complement)) for t in outside])
+    if any(partial(t.factors) for t in outside):
+        return [Term(factors=(Select(where, _flat(then, box), _flat(other, box)),))]
     negative = [replace(t, coefficient=-t.coefficient, conds=t.conds + conds, divisors=t.divisors + divisors) for t in outside]
     return limited(inside + outside + negative)

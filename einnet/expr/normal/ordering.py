@@ -13,6 +13,7 @@ from fractions import Fraction
 from einnet.expr.functions import FUNCTIONS, PARTIAL
 from einnet.expr.functions.record import ANY
 from einnet.expr.nodes import INF, Add, Body, Call, Const, Div, Mul, Read, Scope, children, negate
+from einnet.expr.normal.infinities import BOTH, infinities, keeps_infinities
 from einnet.expr.notation.printing import print_body
 
 LATTICE = frozenset({"max", "min", "relu"})
@@ -49,12 +50,29 @@ _NOT_NEGATIVE = frozenset(f.name for f in FUNCTIONS.values() if f.arity < 3 and 
 
 
 def _has_value(body: Body) -> bool:
-    """The body is a number, or infinite, whatever the elements of tensors are."""
+    """The body is a number, or infinite, whatever the elements of tensors are: nowhere inf - inf, 0 times inf, or a function without a limit."""
     if isinstance(body, Div) or (isinstance(body, Call) and body.name in PARTIAL):
         return False
     if isinstance(body, Read):
-        return not isinstance(body.base, Scope) or _has_value(body.base.body)
-    return all(map(_has_value, children(body)))
+        return not isinstance(body.base, Scope) or (_has_value(body.base.body) and (not body.base.sums or not _opposite(body.base)))
+    return all(map(_has_value, children(body))) and not _without_limit(body)
+
+
+def _opposite(scope: Scope) -> bool:
+    """Infinities of two signs may be added up."""
+    return scope.reduce == "sum" and infinities(scope.body) == BOTH
+
+
+def _without_limit(body: Body) -> bool:
+    """An operand may be infinite so that there is no value."""
+    match body:
+        case Add(args):
+            return infinities(Add(args)) == BOTH
+        case Mul(args):
+            return any(map(infinities, args))
+        case Call(name, args):
+            return not keeps_infinities(name) and any(map(infinities, args))
+    return False
 
 
 def _joined(body: Body) -> frozenset[Meet] | None:
