@@ -30,6 +30,7 @@ def further_false_pairs() -> Iterator[tuple[str, Pair]]:
     """Names and pairs; none is an identity."""
     families = {"other bend": _bends(), "other tie": _ties(), "other step": _steps(), "other function": _functions(), "other window": _windows()}
     families |= {"other score": _scores(), "other place": _places(), "other table": _tables(), "other domain": _domains(), "mask": _masks()}
+    families |= {"infinity": _infinities(), "choice": _choices()}
     yield from numbered(families)
 
 
@@ -176,9 +177,32 @@ def _masks() -> Iterator[Pair]:
     yield SCORES, "L[i<6] max[j<7] select(j-i>=0,S[i,j],-inf)+log(S[i,j])", "L[i<6] max[j<7] select(j-i>=0,S[i,j]+log(S[i,j]),-inf)"
 
 
+def _infinities() -> Iterator[Pair]:
+    """What is infinite somewhere: times a sum it is no sum of infinities, and beside its opposite no number; nor is 0 times it 0."""
+    nested = ("{L[i<9] select(i>=3,M[i],inf)}[i]", "{L[i<5] M[i]}[i]|inf", "{L[i<9] max[k<9] select(i>=k+1,M[k],-inf)}[i]")
+    for loose in ("(-inf)", "select(i>=3,M[i],-inf)", *nested):
+        yield line(f"(A[i]+B[i])*{loose}", f"A[i]*{loose}+B[i]*{loose}")
+        yield line(f"{loose}*max(A[i],B[i])", f"{loose}*B[i]+{loose}*relu(A[i]-B[i])")
+        yield line(f"3*{loose}-2*{loose}", loose)
+        yield line(f"{loose}+0*{loose}", loose)
+        yield line(f"{loose}*{{L[i<9] Σ[k<4] A[k]*B[i]}}[i]", f"{{L[i<9] Σ[k<4] A[k]*B[i]*{loose}}}[i]")
+        yield line(f"{loose}*{{L[] Σ[k<9] A[k]}}[]", f"{{L[i<9] Σ[k<12] A[k]*{loose}}}[i]")
+    table = "C : weight f32[4] = [1,-2,0,3]\nM : f32[9]\n"
+    yield table, "L[i<9] Σ[k<4] C[k]*select(i>=3,M[i],-inf)", "L[i<9] 2*select(i>=3,M[i],-inf)"
+
+
+def _choices() -> Iterator[Pair]:
+    """What is not chosen need not exist: a choice by an equation is no sum in which the other branch stands everywhere."""
+    for where in ("i-3==0", "i%2==0", "i>=3 & 6-i>=0"):
+        for loose in ("1/B[i]", "log(B[i])"):
+            yield line(f"select({where},A[i],{loose})", f"select({where},A[i],0)+{loose}-select({where},{loose},0)")
+
+
 def further_true_pairs() -> Iterator[tuple[str, Pair]]:
     """Names and pairs; all are identities, for whole numbers and truth values where tensors hold such."""
-    return numbered({"other identity": (*_bent_identities(), *_reduced_identities(), *_function_identities(), *_typed_identities())})
+    return numbered({"other identity": (
+        *_bent_identities(), *_reduced_identities(), *_function_identities(), *_typed_identities(), *_infinite_identities(),
+    )})
 
 
 def _bent_identities() -> Iterator[Pair]:
@@ -236,3 +260,14 @@ def _typed_identities() -> Iterator[Pair]:
     yield whole("less(N[i],K[i]+1)", "1-less(K[i],N[i])")
     yield whole("floor((N[i]+K[i])/1)", "N[i]+K[i]")
     yield whole("ceil(N[i]/2)", "floor((N[i]+1)/2)")
+
+
+def _infinite_identities() -> Iterator[Pair]:
+    mask = "select(i>=3,M[i],-inf)"
+    yield line(f"(A[i]+{mask})*B[i]", f"A[i]*B[i]+B[i]*{mask}")
+    yield line(f"2*{mask}+{mask}", f"3*{mask}")
+    yield line(f"A[i]*(B[i]*{mask})", f"(A[i]*{mask})*B[i]")
+    yield line(f"max(A[i],A[i]+relu({mask}))", f"A[i]+relu({mask})")
+    yield line(f"exp({mask}+A[i])*(B[i]+1)", f"B[i]*exp(A[i]+{mask})+exp({mask}+A[i])")
+    yield line("select(i>=3,A[i],1/B[i])", "select(i>=3,A[i],0)+select(2-i>=0,1/B[i],0)")
+    yield line("relu(0/B[i])", "0/B[i]")

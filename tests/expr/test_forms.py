@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from fractions import Fraction
 from random import Random
 
 import numpy as np
@@ -11,7 +13,7 @@ from einnet.derivation.checker.draws import GENERIC, SMALL, Choice, Draw
 from einnet.expr.nodes import Scope
 from einnet.expr.normal.edges import explicit
 from einnet.expr.normal.inline import inline
-from einnet.expr.normal.limits import OutOfReach
+from einnet.expr.normal.limits import OutOfReach, by_bends
 from einnet.expr.notation.text import parse
 from einnet.expr.values.points import values_at
 from einnet.expr.values.rationals import Rationals
@@ -19,8 +21,16 @@ from tests.derivation.generators import all_points, nearly_same
 from tests.derivation.perturbed import perturbed, small
 from tests.derivation.rule_cases import CASES
 from tests.derivation.test_rules import expression
+from tests.expr.loose import loose_scope
+
+LOOSE = (
+    "1/W[m]", "log(W[m])", "0*select(m-3>=0, W[m], inf)", "sin(select(m-3>=0, W[m], inf))", "select(m-3>=0, W[m], -inf) + select(m-5>=0, V[m], inf)",
+    "{L[m<8] Σ[k<2] select(m+k-3>=0, W[k], inf)*val(1-2*k)}[m]", "{L[m<8] Σ[k<2] select(m+k-3>=0, W[k], inf) + select(k-1>=0, 0, -inf)}[m]",
+)  # fmt: skip
+"""What has no value somewhere: a quotient, a logarithm, 0 times infinity, infinities of two signs, a function without a limit."""
 
 DECLARED = "V : f32[8]\nW : f32[19]\nY : f32[9,9]\nU : f32[1]\nM : f32[4,6]\n"
+ZERO, ONE = Fraction(0), Fraction(1)
 TRANSCENDENTAL = ("exp(", "tanh(", "log(", "pow(")
 TEXTS = [text for case in CASES.values() for text in (*(before for before, _, _ in case.goldens), *(before for before, _ in case.refusals))]
 KNOWN = [s for text in TEXTS if "isnan" not in text and small(s := expression(text))]
@@ -51,6 +61,20 @@ def test_forms_keep_every_value_beside_the_cases_of_rules() -> None:
     assert formed > 20
 
 
+@pytest.mark.parametrize("bends", [False, True])
+def test_forms_keep_what_is_infinite_or_does_not_exist(bends: bool) -> None:
+    """Of quotients, masks, fills and scopes that are read beyond their boxes, beside each other."""
+    for seed in range(70):
+        scope = loose_scope(Random(f"loose {seed}"))
+        with by_bends() if bends else nullcontext():
+            form = inline(scope)
+        for palette in (SMALL, GENERIC, (ZERO,), (ZERO, ONE, -ONE)):
+            draw = Draw("", Choice(palette, f"loose {seed}"))
+            found, wanted = (values_at(s, np.arange(4).reshape(4, 1), Rationals(), draw.rationals) for s in (form, scope))
+            same = (a == b or (a != a and b != b) for a, b in zip(np.ravel(found), np.ravel(wanted), strict=True))
+            assert all(same), f"seed {seed}: {scope.text()}\nis no {form.text()}"
+
+
 @pytest.mark.parametrize(("one", "other"), [
     ("L[h<3,w<2] Σ[k<9] select(2*k-h-w==0, W[k], 0)", "L[h<3,w<2] Σ[k<2] select(2*k-h-w==0, W[k], 0)"),
     ("L[h<7] {L[x<8] relu(select(x-7>=0, W[x], V[x]))}[h]", "L[h<7] relu(V[h])"),
@@ -71,6 +95,8 @@ def test_laws_of_indices(one: str, other: str) -> None:
     ("L[m<8] Σ[k<3] select(k%2-1==0, U[k], 0)/V[m]", "L[m<8] 0"), ("L[m<9] Σ[k<9] V[k]/Y[m,k]", "L[m<9] Σ[k<8] V[k]/Y[m,k]"),
     ("L[m<8] Σ[k<3,j<3] select((2*k+3*j+1)%6==0, U[k]*W[j], 0)/V[m]", "L[m<8] 0"), ("L[m<8] V[m]/W[m] - V[m]/W[m]", "L[m<8] 0"),
     ("L[m<8] Σ[k<3] U[k-4]*log(V[m])", "L[m<8] 0"),
+    *((f"L[m<8] min(V[m], max(V[m], {loose}))", "L[m<8] V[m]") for loose in LOOSE),
+    *((f"L[m<8] equal({loose}, {loose})", "L[m<8] 1") for loose in LOOSE),
 ])  # fmt: skip
 def test_what_may_not_exist_stays(one: str, other: str) -> None:
     assert inline(parse(DECLARED + one)).key != inline(parse(DECLARED + other)).key
