@@ -230,3 +230,16 @@ def test_what_comes_in_as_a_product_is_two_factors_of_a_chunk() -> None:
                   "L[t<64,m<8] Σ[s<64,n<8] select(t-s>=0, exp(P[t] + (-1)*P[s])*B[s,n]*X[s,m]*C[t,n], 0)")  # fmt: skip
     made = [{flops(r.scope) for r in chunk(e) if isinstance(r, Rewrite)} for e in (before, plain)]
     assert made[0] == made[1] != set()
+
+
+INFINITE = "select(i-2>=0, A[i], -inf)"
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    (f"sin(2*{INFINITE} - {INFINITE} + val(k))", f"sin({INFINITE} + val(k))"),
+    (f"sin(val(i)*{INFINITE} - val(k)*{INFINITE})", f"sin(val(i-3+k)*{INFINITE})"), ("sin(val(k) + 0/A[i])", "sin(val(k))"),
+])  # fmt: skip
+def test_multiples_of_what_may_be_infinite_are_not_gathered(one: str, other: str) -> None:
+    """inf - inf is no multiple of inf, nor is 0 times what may not exist 0."""
+    left, right = (parse(f"A : f32[4]\nL[i<4] Σ[k<4] {text}") for text in (one, other))
+    assert not equal_as_sets(left, right)

@@ -77,3 +77,15 @@ def test_what_is_asked_for_beyond_the_range_stays_0_there() -> None:
     (found,) = band.rewrites(scope)
     assert check_equal(scope, found.scope).method == "inline"
     assert all(s.loops[0].range == (0, 9) for s in walk(found.scope) if not s.sums and len(s.loops) == 2 and s.loops[1].name == "k")
+
+
+@pytest.mark.parametrize("masked", ["choose(K[i,j],S[i,j],-inf)", "S[i,j]/8 + choose(K[i,j],0,-inf)"])
+def test_a_mask_that_is_data_keeps_no_projection_from_a_softmax(masked: str) -> None:
+    """The exponentials are nowhere infinite, even where all of a row is masked, so that they times a sum are sums of products."""
+    scores = f"{{L[i<6,j<7] {masked}}}[i,j]"
+    exponential = f"{{L[i<6,j<7] exp({scores} - {{L[i<6] max[j<7] {scores}}}[i])}}[i,j]"
+    weight = f"{{L[i<6,j<7] {exponential}/{{L[i<6] Σ[j<7] {exponential}}}[i]}}[i,j]"
+    declared = "S : f32[6,7]\nX : f32[7,5]\nW : f32[5,3]\nK : bool[6,7]\n"
+    before = f"L[i<6,c<3] Σ[j<7] {weight}*{{L[j<7,c<3] Σ[k<5] X[j,k]*W[k,c]}}[j,c]"
+    after = f"L[i<6,c<3] Σ[k<5] {{L[i<6,k<5] Σ[j<7] {weight}*X[j,k]}}[i,k]*W[k,c]"
+    assert check_equal(parse(declared + before), parse(declared + after)).method == "inline"

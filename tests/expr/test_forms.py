@@ -102,6 +102,25 @@ def test_what_may_not_exist_stays(one: str, other: str) -> None:
     assert inline(parse(DECLARED + one)).key != inline(parse(DECLARED + other)).key
 
 
+MASKED = "choose(P[k], Y[m,k], -inf)"
+GREATEST = f"{{L[m<8] max[k<9] {MASKED}}}[m]"
+
+
+@pytest.mark.parametrize(("exponent", "finite"), [
+    (f"{MASKED} - {GREATEST}", True), (f"V[m]*V[m] - 1 + 2*{MASKED} - 2*{GREATEST}", True), (f"-1*{GREATEST}", False),
+    (f"2*{MASKED} - 3*{GREATEST}", False), (f"{GREATEST} - {MASKED}", False), (f"choose(P[k], Y[m,k], -1) - {GREATEST}", False),
+    (f"{MASKED} - {GREATEST.replace('max', 'min')}", False), (f"{MASKED} - {GREATEST.replace('k<9', 'k<8')}", False),
+    (f"{MASKED} - {GREATEST.replace('}[m]', '}[m+1]')}", False), (f"{MASKED} - {GREATEST.replace('Y[m,k]', 'Y[k,m]')}", False),
+])  # fmt: skip
+def test_what_is_taken_from_the_greatest_of_its_kind_is_never_infinite(exponent: str, finite: bool) -> None:
+    """A sum times such an exponential, as in a softmax with a mask that is data, is a sum of products; a sum times what may be infinite is none."""
+    forms = [
+        inline(parse(f"P : bool[9]\n{DECLARED}L[m<8] Σ[k<9] {text}"))
+        for text in (f"(V[m] + Y[m,k])*exp({exponent})", f"V[m]*exp({exponent}) + Y[m,k]*exp({exponent})")
+    ]
+    assert (forms[0].key == forms[1].key) == finite
+
+
 @pytest.mark.parametrize(("text", "shown"), [
     ("L[h<8] {L[h<4] V[h] + 1}[h]", "L[h<8] select(-h+3>=0, {L[h<4] V[h] + 1}[h], 0)"),
     ("L[h<8] select(h-2>=0, {L[h<4] V[h] + 1}[h], V[h])", "L[h<8] select(h-2>=0, select(-h+3>=0, {L[h<4] V[h] + 1}[h], 0), V[h])"),

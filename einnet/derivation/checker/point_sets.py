@@ -33,6 +33,7 @@ from einnet.expr.nodes import (
     substitute_body,
 )  # fmt: skip
 from einnet.expr.normal.canonical import profile
+from einnet.expr.normal.infinities import infinities
 from einnet.expr.normal.inline import terms_of
 from einnet.expr.normal.limits import OutOfReach
 from einnet.expr.normal.terms import Term, divisor_condition, supports
@@ -78,15 +79,18 @@ def _place(term: Term) -> tuple[Index, ...]:
 
 
 def gathered(body: Body) -> Body:
-    """The body with one index function for all that is the same multiple of one: c*val(e) + d*val(f) is val(c*e + d*f)."""
+    """The body with one index function for all that is the same multiple of one: c*val(e) + d*val(f) is val(c*e + d*f).
+
+    What may be infinite stays as it is written.
+    """
     args = tuple(map(gathered, children(body)))
     body = rebuild(body, args) if args else body
+    if not isinstance(body, (Add, Mul)) or any(map(infinities, args)):
+        return body
     parts: dict[tuple[Body, ...], Index] = {}
     for term in body.args if isinstance(body, Add) else (body,):
         rest, index = _multiple(term)
         parts[rest] = parts.get(rest, ZERO) + index
-    if not isinstance(body, (Add, Mul)):
-        return body
     return make_add(_product(rest, index) for rest, index in parts.items())
 
 

@@ -285,14 +285,14 @@ def _untied(term: Term, names: Set[str]) -> Set[str]:
         names -= frozenset[str]().union(*(e.names() for e in tied))
 
 
-def _of_sums_alone(term: Term) -> list[Cond]:
+def _of_sums_alone(term: Term, box: Box) -> list[Cond]:
     """What holds of sums wherever the factors that are numbers are not 0, though others need not be numbers.
 
     Those others must not use the sums, and for every value of all else there must be a place at which the conditions hold: what is left out then
     multiplies by 0 what is there anyway, and is no infinity.
     """
     loose = partial(term.factors) if term.absorbing == 0 else ()
-    if not loose or not term.sums or any(map(infinities, loose)):
+    if not loose or not term.sums or any(infinities(f, term.ranges(box)) for f in loose):
         return []
     ranges = {i.name: i.range for i in term.sums}
     free = _untied(term, ranges.keys() - frozenset[str]().union(*map(used_names, loose)))
@@ -306,7 +306,7 @@ def _of_sums_alone(term: Term) -> list[Cond]:
 def _tightened(term: Term, box: Box) -> Term | None:
     """Shrink the sums to where conditions and supports can hold."""
     known, _ = supports(term.factors, term.absorbing)
-    known = known + _of_sums_alone(term)
+    known = known + _of_sums_alone(term, box)
     sums = {i.name: i for i in term.sums}
     for _ in range(_ROUNDS):
         changed = False
@@ -332,7 +332,7 @@ def _without_implied(term: Term, box: Box) -> Term:
     """Drop the conditions that ranges, supports and other conditions imply."""
     ranges = term.ranges(box)
     known, divisors = supports(term.factors, term.absorbing)
-    known = known + _of_sums_alone(term)
+    known = known + _of_sums_alone(term, box)
     equations = [divisor_condition(d) for d in (*divisors, *term.divisors)]
     kept = list(term.conds)
     for c in term.conds:

@@ -300,7 +300,7 @@ def _expand_call(name: str, args: tuple[Body, ...], box: Box) -> list[Term]:
         return _expand_exponential(args[0], box)
     if name in ("isnan", "choose") or (name == "not" and truths.is_truth(args[0])):
         return _expand_truth(name, tuple(_flat(a, box) for a in args), box)
-    found = _equated(name, args, box) if bending() and not any(map(infinities, args)) else None
+    found = _equated(name, args, box) if bending() and not any(infinities(a, box) for a in args) else None
     if found is not None:
         return found
     if name in ("less", "equal"):

@@ -186,7 +186,7 @@ def span(body: Body) -> Span:
     return ANY
 
 
-def _weighted(args: Iterable[Body]) -> dict[Body, Fraction]:
+def weighted(args: Iterable[Body]) -> dict[Body, Fraction]:
     """Terms of a sum by what they are but for their coefficients; numbers under 1."""
     found: dict[Body, Fraction] = {}
     for a in args:
@@ -213,10 +213,10 @@ def _multiple(left: Mapping[Body, Fraction], own: Mapping[Body, Fraction]) -> Fr
 def _bends(args: tuple[Body, ...]) -> tuple[Span, tuple[Body, ...]]:
     """c·relu(y) + d·y is 0 or more for -c <= d <= 0, and 0 or less for 0 <= d <= -c: a range for such parts, and the terms that are left."""
     found = Span(_ZERO, False, _ZERO)
-    left = _weighted(args)
+    left = weighted(args)
     for bend in [f for f in left if isinstance(f, Call) and f.name == "relu"]:
         (inner,) = bend.args
-        own = _weighted(inner.args if isinstance(inner, Add) else (inner,))
+        own = weighted(inner.args if isinstance(inner, Add) else (inner,))
         c, d = left[bend], _multiple(left, own)
         if not d or not (-c <= d <= 0 or 0 <= d <= -c):
             continue
