@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutation import verdicts
-from tests.mutation.changes import changes
+from tests.mutation.changes import told
 from tests.mutation.runner import ALIVE, MOST, TESTS, Found, Plugin
 
 HERE = Path(__file__).parent
@@ -100,7 +100,7 @@ def key(told: dict[str, str | int]) -> tuple[str, str, str]:
 def rows_of(path: Path | None, asked: Container[str] | None = None) -> list[dict[str, str | int]]:
     """Changes that were judged before, one in a line, as far as there still are such; of one that was judged again the last.
 
-    Where only some modules are asked for, the changes of the others are not made to see whether they are still there, which takes a minute.
+    Where only some modules are asked for, the others are not looked at.
     """
     lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
     last = {key(told): told for told in map(json.loads, lines) if asked is None or told["module"] in asked}
@@ -112,7 +112,7 @@ def rows_of(path: Path | None, asked: Container[str] | None = None) -> list[dict
 def named(module: str) -> tuple[tuple[str, str], ...]:
     """The function and the words of each change of a module."""
     path = f"{module.replace('.', '/')}.py"
-    return tuple((c.function, c.what) for c in changes(Path(path).read_text(encoding="utf-8"), path))
+    return tuple(told(Path(path).read_text(encoding="utf-8")))
 
 
 def status(told: dict[str, str | int], reasons: dict[tuple[str, str, str], str]) -> str:

@@ -51,11 +51,38 @@ def changes(source: str, path: str, within: Container[str] | None = None) -> Ite
             name = pair[0].co_qualname
             seen[name, what] += 1
             yield Change(node.lineno, what if seen[name, what] == 1 else f"{what} ({seen[name, what]})", name, pair)
+    for line, name, words, value in _constants(tree):
+        yield Change(line, words, name, value=value)
+
+
+def told(source: str) -> list[tuple[str, str]]:
+    """The function and the words of all changes, as `changes` tells them, without making any: nothing is compiled."""
+    seen: Counter[tuple[str, str]] = Counter()
+    found: list[tuple[str, str]] = []
+    tree = ast.parse(source)
+    for name, what in ((name, words()) for name, (_, words, _) in _owned(tree, "")):
+        seen[name, what] += 1
+        found.append((name, what if seen[name, what] == 1 else f"{what} ({seen[name, what]})"))
+    return found + [(name, what) for _, name, what, _ in _constants(tree)]
+
+
+def _owned(node: ast.AST, within: str) -> Iterator[tuple[str, Site]]:
+    """What can be changed, by the qualified name of the outermost function that it stands in."""
+    if isinstance(node, (ast.FunctionDef, ast.Lambda)):
+        name = node.name if isinstance(node, ast.FunctionDef) else "<lambda>"
+        yield from ((within + name, site) for site in _sites(node))
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _owned(child, f"{within}{node.name}." if isinstance(node, ast.ClassDef) else within)
+
+
+def _constants(tree: ast.Module) -> Iterator[tuple[int, str, str, int | float]]:
+    """The changes of constants of a module that are numbers: the line, the name, the words and the new value."""
     for top in tree.body:
         match top:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if _number(value) is not None:
                 doubled = 2 * (_number(value) or 1)
-                yield Change(top.lineno, f"{name} = {ast.unparse(value)} -> {doubled}", name, value=doubled)
+                yield top.lineno, name, f"{name} = {ast.unparse(value)} -> {doubled}", doubled
 
 
 def _changes(part: ast.Module, path: str, known: Iterator[CodeType]) -> Iterator[tuple[ast.expr | ast.stmt, str, tuple[CodeType, CodeType]]]:

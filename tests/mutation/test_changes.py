@@ -8,9 +8,10 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-from einnet.derivation.checker import draws, events, oracle
+from einnet.derivation.checker import draws, events, exact, oracle
+from einnet.expr.normal import lattice
 from tests.mutation.__main__ import EXPLAINED, explained, modules_of
-from tests.mutation.changes import changes
+from tests.mutation.changes import changes, told
 from tests.mutation.runner import Image, TooSlow, in_child, no_longer_than
 
 SOURCE = '''
@@ -114,9 +115,7 @@ def test_what_is_explained_is_a_change_that_there_is() -> None:
     for module, function, what in explained():
         lines.setdefault(module, set()).add((function, what))
     for module, said in lines.items():
-        path = f"{module.replace('.', '/')}.py"
-        source = Path(path).read_text(encoding="utf-8")
-        found = {(c.function, c.what) for c in changes(source, path, {function.partition(".")[0] for function, _ in said})}
+        found = set(told(Path(f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")))
         assert said <= found, (module, said - found)
 
 
@@ -124,6 +123,14 @@ def test_functions_that_do_not_matter_are_passed_over() -> None:
     """What is left is told and changed as in the whole module."""
     whole = [c for c in changes(SOURCE, "thing.py") if not c.function.startswith("Thing")]
     assert list(changes(SOURCE, "thing.py", {"counted"})) == whole
+
+
+@pytest.mark.parametrize("module", [exact, lattice])
+def test_changes_are_told_without_making_them(module: ModuleType) -> None:
+    """In functions, methods and lambdas, told apart by the same numbers."""
+    source = Path(str(module.__file__)).read_text(encoding="utf-8")
+    assert told(source) == [(c.function, c.what) for c in changes(source, str(module.__file__))]
+    assert told(SOURCE) == [(c.function, c.what) for c in changes(SOURCE, "thing.py")]
 
 
 def test_packages_stand_for_their_modules() -> None:
