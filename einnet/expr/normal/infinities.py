@@ -61,12 +61,12 @@ def _any_of(bodies: Iterable[Body], ranges: Mapping[str, Range]) -> int:
 
 
 def _of_sum(args: Iterable[Body], ranges: Mapping[str, Range]) -> int:
-    """What is taken from the greatest of its kind is never inf: where that is -inf, all of them are."""
+    """What the greatest of its kind is taken from is never inf: where that is -inf, all of them are."""
     left, found = weighted(args), NEITHER
     for greatest in [t for t, k in left.items() if k < 0]:
         element = _element(greatest, left, ranges)
         if element:
-            found |= LOW & _any_of(element, ranges)
+            found |= LOW if _any_of(element, ranges) else NEITHER
             left = {t: k for t, k in left.items() if t != greatest and t not in element}
     for t, k in left.items():
         own = infinities(t, ranges) if k else NEITHER
@@ -79,7 +79,7 @@ def _element(greatest: Body, terms: Mapping[Body, Fraction], ranges: Mapping[str
     if not isinstance(greatest, Read) or not isinstance(greatest.base, Scope) or greatest.base.reduce != "max":
         return {}
     inner, names = greatest.base, {n: r for n, r in ranges.items() if any(n in used_names(t) for t in terms)}
-    if any(not (lo <= low and high < hi) for (low, high), (lo, hi) in zip((bounds(e, ranges) for e in greatest.index), inner.box, strict=True)):
+    if not _inside(greatest, ranges):
         return {}
     at = dict(zip((i.name for i in inner.loops), greatest.index, strict=True))
     within = ([n for n, (lo, hi) in names.items() if i.lo <= lo and hi <= i.hi] for i in inner.sums)
@@ -89,6 +89,12 @@ def _element(greatest: Body, terms: Mapping[Body, Fraction], ranges: Mapping[str
         if all(terms.get(t) == -terms[greatest] * k for t, k in own.items()):
             return own
     return {}
+
+
+def _inside(read: Read, ranges: Mapping[str, Range]) -> bool:
+    """The read never leaves its box."""
+    ends = (bounds(e, ranges) for e in read.index)
+    return all(lo <= low and high < hi for (low, high), (lo, hi) in zip(ends, read.base.box, strict=True))
 
 
 def _of_call(name: str, args: tuple[Body, ...], ranges: Mapping[str, Range]) -> int:
