@@ -29,6 +29,9 @@ LOOSE = (
 )  # fmt: skip
 """What has no value somewhere: a quotient, a logarithm, 0 times infinity, infinities of two signs, a function without a limit."""
 
+DOWN = "select(h-3>=0, V[h], -inf)"
+SOMEWHERE = ("select(m-3>=0, 1/V[m], 0)", "select(m%2==0, 1/V[m], 0)")
+WAYS = ("3*V[m]*(-inf) - 2*V[m]*(-inf)", "V[m]*(-inf) + 0*V[m]*(-inf)", "0*V[m]*(-inf) + V[m]*(-inf)")
 DECLARED = "V : f32[8]\nW : f32[19]\nY : f32[9,9]\nU : f32[1]\nM : f32[4,6]\n"
 ZERO, ONE = Fraction(0), Fraction(1)
 TRANSCENDENTAL = ("exp(", "tanh(", "log(", "pow(")
@@ -85,6 +88,7 @@ def test_forms_keep_what_is_infinite_or_does_not_exist(bends: bool) -> None:
     ("L[h<6] Σ[1<=k<9] V[(k-1)//2]*W[k//2]", "L[h<6] Σ[k<8] V[k//2]*W[(k+1)//2]"),
     ("L[h<8] exp(2*select(h-3>=0, 3*V[h], -inf))", "L[h<8] select(h-3>=0, exp(6*V[h]), 0)"),
     ("L[h<8] exp(select(h-3>=0, 3*V[h] + 1/2, -inf) + V[0])", "L[h<8] select(h-3>=0, exp(V[0] + 3*V[h] + 1/2), 0)"),
+    (f"L[h<8] {DOWN} + {DOWN}", f"L[h<8] 2*{DOWN}"), ("L[h<8] 1/V[h] + 0/V[h]", "L[h<8] 1/V[h]"), ("L[h<8] W[h] + 0*V[h]|inf", "L[h<8] W[h]"),
     ("L[h<8] (V[h] + V[h])*(-inf)", "L[h<8] 2*V[h]*(-inf)"), ("L[h<8] (V[h] - V[h])*(-inf)", "L[h<8] 0*(-inf)"),
     ("L[h<8] Σ[y<4] V[(2*y+h)/4]", "L[h<8] Σ[y<4] V[(2*(3-y)+h)/4]"),
 ])  # fmt: skip
@@ -96,6 +100,8 @@ def test_laws_of_indices(one: str, other: str) -> None:
     ("L[m<8] Σ[k<3] select(k%2-1==0, U[k], 0)/V[m]", "L[m<8] 0"), ("L[m<9] Σ[k<9] V[k]/Y[m,k]", "L[m<9] Σ[k<8] V[k]/Y[m,k]"),
     ("L[m<8] Σ[k<3,j<3] select((2*k+3*j+1)%6==0, U[k]*W[j], 0)/V[m]", "L[m<8] 0"), ("L[m<8] V[m]/W[m] - V[m]/W[m]", "L[m<8] 0"),
     ("L[m<8] Σ[k<3] U[k-4]*log(V[m])", "L[m<8] 0"),
+    ("L[m<8] W[m] + 0/V[m]", "L[m<8] W[m]"), *((f"L[m<8] {one} + 0/V[m]", f"L[m<8] {one}") for one in SOMEWHERE),
+    *((f"L[m<8] {way}", "L[m<8] V[m]*(-inf)") for way in WAYS),
     ("L[m<8] (-inf)*{L[] Σ[k<8] V[k]}[]", "L[m<8] Σ[k<8] (-inf)*V[k]"),
     ("L[m<8] (V[m] + W[m])*(U[0] + select(m-3>=0, W[m], -inf))",
      "L[m<8] V[m]*U[0] + W[m]*U[0] + V[m]*select(m-3>=0, W[m], -inf) + W[m]*select(m-3>=0, W[m], -inf)"),
