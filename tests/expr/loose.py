@@ -41,7 +41,7 @@ def loose_body(rng: Random, names: Sequence[str], level: int, scopes: bool = Tru
             conds = tuple(condition(rng, names) for _ in range(rng.choice((1, 1, 2))))
             return Select(conds, below(), rng.choice((ZERO, Const(-INF), below())))
         case 12:
-            return Call(rng.choice(("relu", "abs", "not")), (below(),))
+            return Call(rng.choice(("relu", "abs", "sign", "not")), (below(),))
         case 13:
             return Call(rng.choice(("max", "min", "less", "equal")), (below(), below()))
         case 14:
