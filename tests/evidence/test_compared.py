@@ -17,6 +17,7 @@ from einnet.evidence.audit import audit
 from einnet.evidence.comparison.verdicts import model_digest, not_compared
 from einnet.evidence.comparison.verify import compare_outputs, magnitudes
 from einnet.evidence.report.assemble import build_report
+from einnet.graph.onnx.digest import serialised_in_pieces
 from einnet.graph.onnx.importer import load
 from einnet.graph.onnx.read import is_model, serialised
 from einnet.graph.passes.prepare import prepare
@@ -159,6 +160,21 @@ def test_a_digest_leaves_the_model_as_it_is() -> None:
     before = noted.SerializeToString()
     assert model_digest(noted) == model_digest(two_layers())
     assert noted.SerializeToString() == before
+
+
+@pytest.mark.parametrize("functions", [False, True])
+def test_a_model_in_pieces_is_the_model(functions: bool) -> None:
+    model = two_layers()
+    model.ir_version, model.producer_name, model.graph.doc_string = 8, "somebody", "a note"
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((40, 50), np.float32), "more"))
+    if functions:
+        inner = onnx.helper.make_node("Relu", ["x"], ["y"])
+        model.functions.append(onnx.helper.make_function("own", "f", ["x"], ["y"], [inner], [onnx.helper.make_opsetid("", 18)]))
+        onnx.helper.set_model_props(model, {"a": "b"})
+    whole = model.SerializeToString(deterministic=True)
+    assert b"".join(serialised_in_pieces(model)) == whole
+    empty = onnx.ModelProto(graph=onnx.GraphProto(name="empty"))
+    assert b"".join(serialised_in_pieces(empty)) == onnx.ModelProto(graph=onnx.GraphProto(name="empty")).SerializeToString(deterministic=True)
 
 
 def test_a_file_of_which_the_fields_are_ordered_otherwise_is_the_same_model(tmp_path: Path) -> None:
