@@ -75,7 +75,9 @@ def test_the_table_follows_from_the_rows() -> None:
     assert cells(row) == ["m", "default", "12", "1", "9", "2", "−25%", "7", "derived", "4", "3", "2.5", "2", "1.50x", "2.0%", "yes"]
     slow = {**row, "name": "n", "ms": {"onnxruntime": 1.0, "einnet": 2.0}}
     assert of_the_best(slow["ms"]) == 0.5
+    slow["asked"] = {"budgets": {"default": 40.0, "precision": 20.0}}
     text = markdown({"machine": {"cpu": "a processor", "cores": 2}, "threads": 2, "models": [row, slow]})
+    assert text.count("one class after the other: 40 s for class default, 20 s for class precision.") == 1
     assert "Class default, 2 models, against the faster of ONNX Runtime and OpenVINO: geometric mean 0.87x, least 0.50x." in text
 
 

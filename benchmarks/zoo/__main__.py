@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
     earlier = json.loads(options.output.read_text())["models"] if options.output.exists() else []
     rows: dict[tuple[str, str], Row] = {(row["name"], row["allow"]): row for row in earlier}
     machine, end = description(), time.monotonic() + options.seconds_left
-    asked = {name: getattr(options, name) for name in ASKED} | {"cpu": machine["cpu"]}
+    asked = {name: getattr(options, name) for name in ASKED} | {"cpu": machine["cpu"], "budgets": budgets(options)}
     names = options.names or in_order(list(there), rows)
     for n, name in enumerate(names):
         if not options.again and known(name, there[name], rows, asked):

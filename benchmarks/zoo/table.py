@@ -64,7 +64,14 @@ def markdown(data: Mapping[str, Any]) -> str:
             mean = float(np.exp(np.mean(np.log(ratios))))
             found = f"geometric mean {mean:.2f}x, least {min(ratios):.2f}x"
             lines += ["", f"Class {name}, {len(ratios)} models, against the faster of ONNX Runtime and OpenVINO: {found}."]
-    return "\n".join([*lines, *reasons(models)]) + "\n"
+    return "\n".join([*lines, *searched(models), *reasons(models)]) + "\n"
+
+
+def searched(models: list[Row]) -> list[str]:
+    """What time each class was given, as the rows tell."""
+    given = sorted({tuple(row["asked"]["budgets"].items()) for row in models if "budgets" in row.get("asked", {})})
+    said = [", ".join(f"{seconds:g} s for class {name}" for name, seconds in budgets) for budgets in given]
+    return [line for budgets in said for line in ("", f"Optimized in one process, one class after the other: {budgets}.")]
 
 
 def reasons(models: list[Row]) -> list[str]:
