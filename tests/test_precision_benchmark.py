@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Self
 
 import numpy as np
 import onnx
 import pytest
 
+import einnet
 from benchmarks.contest import compare
 from benchmarks.contest.compare import Place, difference
 from benchmarks.contest.engines import engine
@@ -19,11 +22,13 @@ from benchmarks.contest.programs import Search
 from benchmarks.contest.worker import Engine, EngineError
 from benchmarks.models import build
 from benchmarks.precision import __main__ as precision
+from benchmarks.precision import making
 from benchmarks.precision.__main__ import main, parsed, rows_of
 from benchmarks.precision.cases import BYTES, MODELS, Case, chosen, like
 from benchmarks.precision.making import Maker
 from benchmarks.precision.quantised import in_bytes
 from benchmarks.precision.table import against, cells, markdown, row
+from einnet.evidence.report.schema import Verification
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.as_bytes import keeps_bytes
 from einnet.graph.passes.prepare import prepare
@@ -147,6 +152,29 @@ def test_an_engine_is_loaded_once_for_all_that_it_is_asked(monkeypatch: pytest.M
     assert all(r["ms"]["einnet"] == r["ms"]["einnet_f32"] == 1.0 and r["error"]["einnet"] == 0.0 and r["within"] for r in rows)
 
 
+def test_where_onnx_runtime_runs_the_whole_model_its_times_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second measurement of the same would count as a difference."""
+    loads: list[str] = []
+
+    class Counted(Within):
+        def __init__(self, kind: str, path: Path, threads: int, cpus: object, limit: int = 0) -> None:
+            loads.append(kind)
+            super().__init__(kind, path, threads, cpus, limit)
+
+    monkeypatch.setattr(compare, "Worker", Counted)
+    monkeypatch.setattr(compare, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(precision, "Worker", Counted)
+
+    def found(maker: Maker, name: str, search: Search) -> tuple[Engine, dict[str, object]]:
+        return Engine(name, f"{__name__}:doubled", maker.model), {"runs": precision.WHOLE, "verification": {"max_rel": 0.0}}
+
+    monkeypatch.setattr(Maker, "optimized", found)
+    options = parsed([*SHORT, "--errors", "0.2"])
+    (one,) = rows_of("m", identity(), lambda seed: {"x": np.full(4, -1, np.float32)}, Place(1, (0,)), options, {})
+    assert loads == ["onnxruntime"] * 3
+    assert one["ms"]["einnet"] == one["ms"]["einnet_f32"] == one["ms"]["onnxruntime"] and one["error"]["einnet"] == 0 and one["within"]
+
+
 def test_a_model_that_nobody_can_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     program(monkeypatch, {})
     (found,) = rows_of("m", onnx.ModelProto(), lambda seed: {}, Place(1, (0,)), parsed([*SHORT, "--errors", "0.1"]), {})
@@ -173,6 +201,27 @@ def test_a_budget_reaches_the_optimization(tmp_path: Path, monkeypatch: pytest.M
     inputs = random_inputs(model, 0)
     (got,), (wanted,) = (precision.answers(e, [inputs], Place(1, (0,))) for e in (ours, Engine("r", "onnxruntime", tmp_path / "two.onnx")))
     assert difference(got, wanted) <= 0.1
+
+
+def test_what_onnx_runtime_runs_as_a_whole_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not compared, and nothing is wrong with it; a program that was compared and is wrong is not stored."""
+    asked: list[dict[str, object]] = []
+    saved: list[Path] = []
+
+    def optimize(model: Path, **arguments: object) -> SimpleNamespace:
+        asked.append(arguments)
+        report = {"subprograms": [], "runs": "whole model"}
+        return SimpleNamespace(record=SimpleNamespace(verification=verification), report=report, save=saved.append)
+
+    monkeypatch.setattr(einnet, "optimize", optimize)
+    search = asdict(Search(3, "reassociation", 1, 9.0, 0.1))
+    verification = Verification(max_abs=0.0, max_rel=0.0, tolerance=0.1, outputs={}, passed=None, not_compared="ONNX Runtime runs the model itself")
+    assert making.made(tmp_path / "m.onnx", "0.1", search, 2)["runs"] == "whole model" and saved == [tmp_path / "0.1.einnet"]
+    assert asked == [{"threads": 2, "time_budget": 3, "allow": "reassociation", "seed": 1, "max_error": 0.1}]
+    verification = Verification(max_abs=1.0, max_rel=1.0, tolerance=0.1, outputs={}, passed=False)
+    with pytest.raises(EngineError, match="does not pass"):
+        making.made(tmp_path / "m.onnx", "0.1", search, 2)
+    assert len(saved) == 1
 
 
 def test_a_run_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -294,6 +343,8 @@ def test_the_figures_of_a_row() -> None:
     assert "Instructions for other arithmetics: avx512_bf16." in text
     assert "- m, torch_bf16: no torch" in text
     assert against({**found, "ms": {"einnet": 2.0}}) is None
+    assert against(found, "onnxruntime") == 2.0 and "2.00x of ONNX Runtime, 1 models, least 2.00x." in text
+    assert (parsed([]).time_budget, parsed(["--int8"]).time_budget, parsed(["--time-budget", "3"]).time_budget) == (10, 20, 3)
 
 
 def test_a_program_that_is_missing_is_told() -> None:

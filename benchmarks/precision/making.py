@@ -6,15 +6,18 @@ import json
 import multiprocessing as mp
 import os
 import resource
+from collections.abc import Mapping
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import einnet
 from benchmarks.contest.compare import Place
 from benchmarks.contest.programs import Search, excerpt
 from benchmarks.contest.worker import Engine, EngineError
+from einnet.evidence.comparison.verdicts import failed
 
 
 def serve(pipe: Connection, model: Path, place: Place) -> None:
@@ -22,22 +25,25 @@ def serve(pipe: Connection, model: Path, place: Place) -> None:
     os.sched_setaffinity(0, place.cpus)
     if place.memory:
         resource.setrlimit(resource.RLIMIT_DATA, (place.memory, place.memory))
-    import einnet
-
     while True:
         try:
             name, search = pipe.recv()
         except EOFError:
             return
-        asked = {key: value for key, value in search.items() if key != "limit"}
         try:
-            made = einnet.optimize(model, threads=place.threads, **asked)
-            if not made.report["verification"]["passed"]:
-                raise EngineError("the program does not pass its verification")
-            made.save(stored(model, name))
-            pipe.send(("done", json.dumps(excerpt(made.report))))
+            pipe.send(("done", json.dumps(made(model, name, search, place.threads))))
         except Exception as error:
             pipe.send(("failed", (str(error).strip().splitlines() or [type(error).__name__])[-1]))
+
+
+def made(model: Path, name: str, search: Mapping[str, Any], threads: int) -> dict[str, Any]:
+    """Optimize a model, store the program under a name, and tell what the results keep of its report. What ONNX Runtime runs as a whole is right
+    without being compared. Raises EngineError where the program is wrong."""
+    found = einnet.optimize(model, threads=threads, **{key: value for key, value in search.items() if key != "limit"})
+    if failed(found.record.verification):
+        raise EngineError("the program does not pass its verification")
+    found.save(stored(model, name))
+    return excerpt(found.report)
 
 
 def stored(model: Path, name: str) -> Path:

@@ -51,10 +51,10 @@ def cells(found: Row) -> list[str]:
     return [found["name"], f"{found['max_error']:g}", *figures, f"{ratio:.2f}x" if ratio else "–", rounded, bound, noisy, within]
 
 
-def against(found: Row) -> float | None:
-    """The time of OpenVINO as it comes over ours."""
+def against(found: Row, engine: str = "openvino_default") -> float | None:
+    """The time of another engine, of OpenVINO as it comes, over ours."""
     ms = found["ms"]
-    return ms["openvino_default"] / ms["einnet"] if {"openvino_default", "einnet"} <= ms.keys() else None
+    return ms[engine] / ms["einnet"] if {engine, "einnet"} <= ms.keys() else None
 
 
 def no_worse(found: Row) -> bool:
@@ -76,6 +76,9 @@ def markdown(data: Mapping[str, Any]) -> str:
             mean, fair = float(np.exp(np.mean(np.log(ratios)))), sum(no_worse(one) for _, one in compared)
             told = f"{mean:.2f}x of OpenVINO's default in the geometric mean of {len(ratios)} models, least {min(ratios):.2f}x"
             lines += ["", f"Error {error:g}: {told}; our error is no larger in {fair}."]
+        beside = [r for one in models if one["max_error"] == error and (r := against(one, REFERENCE))]
+        if beside:
+            lines += ["", f"{float(np.exp(np.mean(np.log(beside)))):.2f}x of ONNX Runtime, {len(beside)} models, least {min(beside):.2f}x."]
     return "\n".join([*lines, *absent(models)]) + "\n"
 
 
