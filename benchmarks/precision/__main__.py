@@ -90,16 +90,27 @@ def rows_of(name: str, model: onnx.ModelProto, draw: Draw, place: Place, options
         except EngineError as why:
             return [row(name, error, {}, {}, None, None, {REFERENCE: str(why)}) for error in options.errors]
         effort = Effort(options.rounds, options.seconds, options.patience, fresh_s=OTHERS_S)
-        alone = {name: engines[0] if reports[name].get("runs") == WHOLE else e for name, e in ours.items()}
-        distinct, answered = {(e.kind, e.path): e for e in alone.values() if e != engines[0]}, list(zip(fresh, wanted[1:], strict=True))
-        results = compare([*engines, *distinct.values()], inputs, wanted[0], place, effort, WIDEST, answered)
-        results |= {name: results[distinct.get((e.kind, e.path), engines[0]).name] for name, e in alone.items()}
-        apart = {name: found["worst"] for name, found in results.items() if "times_ms" in found and "worst" in found}
+        twins = timed_as(ours, reports)
+        distinct = [e for name, e in ours.items() if twins[name] == name]
+        results = compare([*engines, *distinct], inputs, wanted[0], place, effort, WIDEST, list(zip(fresh, wanted[1:], strict=True)))
+    results |= {name: results[twin] for name, twin in twins.items()}
+    apart = {name: found["worst"] for name, found in results.items() if "times_ms" in found and "worst" in found}
     times = {n: r["times_ms"] for n, r in results.items() if "times_ms" in r}
     noisy = noise(times[REFERENCE], times[AGAIN]) if REFERENCE in times and AGAIN in times else None
-    absent = {column: f"{package} is not installed" for column, (package, _) in OTHERS.items() if package not in others}
-    absent |= {**missing, **{n: r["status"] for n, r in results.items() if "times_ms" not in r}}
+    absent = {**lacking(others), **missing, **{n: r["status"] for n, r in results.items() if "times_ms" not in r}}
     return [row(name, error, results, apart, reports.get(f"{error:g}"), noisy, absent) for error in options.errors]
+
+
+def lacking(others: Mapping[str, str]) -> dict[str, str]:
+    """Why engines are missing whose packages are not installed."""
+    return {column: f"{package} is not installed" for column, (package, _) in OTHERS.items() if package not in others}
+
+
+def timed_as(engines: Mapping[str, Engine], reports: Mapping[str, Any]) -> dict[str, str]:
+    """For each of our programs the engine whose times are its own: ONNX Runtime where that runs the whole model, else the first of one file."""
+    first: dict[tuple[str, Path], str] = {}
+    whole = {name: REFERENCE for name in engines if reports[name].get("runs") == WHOLE}
+    return {name: whole.get(name) or first.setdefault((e.kind, e.path), name) for name, e in engines.items()}
 
 
 def programs(path: Path, place: Place, options: argparse.Namespace) -> tuple[dict[str, Engine], dict[str, Any], dict[str, str]]:
