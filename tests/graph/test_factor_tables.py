@@ -302,7 +302,15 @@ def turning(turns: int, size: int) -> np.ndarray:
     return np.stack([np.stack([waves.real, -waves.imag], -1), np.stack([waves.imag, waves.real], -1)], 2)
 
 
-TURNED = {"turned": turning(16, 32), "plain": turning(1, 24), "signs": signs(6)[None], "half": TABLES["real from half"][None]}
+def second_factor(table: np.ndarray) -> np.ndarray:
+    """What is left of a table after its first sum, as a table W[g,k,c,n,d]."""
+    found = factored(table[None])
+    assert found is not None
+    left = found.second.transpose(0, 1, 4, 5, 2, 3)
+    return left.reshape(-1, *left.shape[2:])
+
+
+TURNED = {"after a first sum": second_factor(fourier(1024, 513, 1)), "turned": turning(16, 32), "plain": turning(1, 24), "signs": signs(6)[None], "half": TABLES["real from half"][None]}
 
 
 @pytest.mark.parametrize("name", TURNED)
