@@ -310,7 +310,10 @@ def second_factor(table: np.ndarray) -> np.ndarray:
     return left.reshape(-1, *left.shape[2:])
 
 
-TURNED = {"after a first sum": second_factor(fourier(1024, 513, 1)), "turned": turning(16, 32), "plain": turning(1, 24), "signs": signs(6)[None], "half": TABLES["real from half"][None]}
+TURNED = {
+    "after a first sum": second_factor(fourier(1024, 513, 1)), "turned": turning(16, 32), "plain": turning(1, 24), "signs": signs(6)[None],
+    "half": TABLES["real from half"][None],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TURNED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -107,6 +108,15 @@ def test_places_between_those_that_are_read_are_not() -> None:
     (blocks,) = rows(nest_of(apart), across=True)
     assert not any(fill.array.startswith("turned") for fill in blocks.steps)
     check([dense(apart)])
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_what_is_read_by_a_part_of_a_loop_further_out_is_found(across: bool) -> None:
+    """Inside of a loop over b, what is read at b//2 stands where its range says."""
+    inner = "{L[b<3,m<32,k<8] Σ[n<8] X[b,m,n]*A[k,n]}"
+    nest = resolve(dense(parse(f"X : f32[3,32,8]\nA : weight f32[8,8]\nB : weight f32[8,8]\nL[b<6,m<32,h<8] Σ[k<8] {inner}[b//2,m,k]*B[h,k]")))
+    (b, *loops) = nest.loops
+    assert rows(normalise(replace(nest, loops=tuple(loops), outer=((b.name, b.range),))), across)
 
 
 def test_attention_keeps_its_rows_apart() -> None:

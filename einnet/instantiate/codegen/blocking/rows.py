@@ -140,7 +140,7 @@ def blocked(nest: Nest, row: Iter, size: int, first: int, count: int, across: bo
     blocks = (outer,) if count > 1 else ()
     bound = (*around, *blocks)
     inside = (inner, *(i for i in nest.loops if i != row and i not in around))
-    ranges: Ranges = {i.name: i.range for i in (*bound, *inside)}
+    ranges: Ranges = {**dict(nest.outer), **{i.name: i.range for i in (*bound, *inside)}}
     expr = simplified(substitute_expr(nest.expr, {row.name: place}), ranges)
     steps = filled(expr, bound, ranges, nest, inner if across else None)
     if steps is None:
