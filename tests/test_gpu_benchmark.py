@@ -269,10 +269,21 @@ def test_weights_are_computed_again_from_the_model(tmp_path):
     again = lean.read(tmp_path / "p.lean", model)
     assert again == found.program
     assert found.program.constants
+    assert (tmp_path / "p.lean").stat().st_size < sum(values.nbytes for values in found.program.constants.values()) / 4
     assert all(np.array_equal(again.constants[name], values) for name, values in found.program.constants.items())
     other = build("conv3x3", seed=1, **TINY["conv3x3"])
     changed = lean.read(tmp_path / "p.lean", other)
     assert any(not np.array_equal(changed.constants[name], values) for name, values in found.program.constants.items())
+
+
+def test_filters_in_another_order_are_moved_again_from_the_model(tmp_path):
+    model = build("conv3x3", channels=64)
+    found = optimize_cuda(model, Settings(backend="cuda", derive=False, allow="precision", time_budget=1), math="tf32")
+    assert any(name.startswith("cuda:") for name in found.program.constants)
+    lean.write(tmp_path / "p.lean", found, filters_last=True)
+    again = lean.read(tmp_path / "p.lean", model)
+    assert all(np.array_equal(again.constants[name], values) for name, values in found.program.constants.items())
+    assert (tmp_path / "p.lean").stat().st_size < sum(values.nbytes for values in found.program.constants.values()) / 4
 
 
 @pytest.mark.parametrize("name", ["dcgan", "resnet18"])

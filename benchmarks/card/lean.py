@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from einnet.compile.targets.cuda.target import CudaOptimization, OnCard
-from einnet.expr.nodes import Scope
+from einnet.expr.nodes import Scope, map_reads, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.onnx.importer import load
@@ -27,7 +27,7 @@ from einnet.search.plan import Evaluated
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Recipe = dict[str, Any]
-"""{"weight"} names an array of the model, as it was read; {"scope", "weights"} an expression over such."""
+"""{"weight"} names an array of the model, as it was read; {"scope", "weights"} an expression over such, {"scope", "constant"} over a constant."""
 
 
 class Remembered(Evaluated):
@@ -59,6 +59,7 @@ def write(path: Path, found: CudaOptimization, filters_last: bool) -> None:
     constants = dict(program.constants)
     for name, values in program.constants.items():
         recipe = outcome.evaluated.recipes.get(id(values)) or ({"weight": name} if name in outcome.program.weights else None)
+        recipe = recipe or moved(program.expressions.get(name), program.constants)
         if recipe is not None:
             recipes[name], constants[name] = recipe, np.zeros_like(values)
     with tempfile.TemporaryDirectory() as folder:
@@ -69,6 +70,15 @@ def write(path: Path, found: CudaOptimization, filters_last: bool) -> None:
             members.writestr("recipes.json", json.dumps({"channels_last": found.report["settings"]["channels_last"], "recipes": recipes}))
 
 
+def moved(expression: Scope | None, constants: Mapping[str, Array]) -> Recipe | None:
+    """The recipe of a constant that was made of another one, stored in another order as a library wants it."""
+    source = list(tensors(expression).values()) if expression is not None else []
+    if expression is None or len(source) != 1 or source[0].name not in constants:
+        return None
+    told = map_reads(expression.body, lambda r: replace(r, base=replace(source[0], name="t")))
+    return {"scope": str(replace(expression, body=told)), "constant": source[0].name}
+
+
 def read(path: Path, model: Any) -> CudaProgram:
     """The program, with the weights of the model that it was made of."""
     with zipfile.ZipFile(path) as members, tempfile.TemporaryDirectory() as folder:
@@ -76,18 +86,21 @@ def read(path: Path, model: Any) -> CudaProgram:
         whole.write_bytes(members.read("program.einnet"))
         program, told = archive.load(whole), json.loads(members.read("recipes.json"))
     weights, recipes = prepare(load(model), permuted=told["channels_last"]).weights, told["recipes"]
-    return replace(program, constants={name: made(recipes.get(name), weights, values) for name, values in program.constants.items()})
+    known: dict[str, Array] = {}
+    for name in sorted(program.constants, key=lambda name: "constant" in recipes.get(name, ())):
+        known[name] = made(recipes.get(name), weights, known, program.constants[name])
+    return replace(program, constants={name: known[name] for name in program.constants})
 
 
-def made(recipe: Recipe | None, weights: Mapping[str, Array], stored: Array) -> Array:
-    """A constant by its recipe, or as it is stored."""
+def made(recipe: Recipe | None, weights: Mapping[str, Array], constants: Mapping[str, Array], stored: Array) -> Array:
+    """A constant by its recipe, or as it is stored: computed in float64 and then rounded, as it was."""
     if recipe is None:
         return stored
     if "weight" in recipe:
         return np.ascontiguousarray(weights[recipe["weight"]]).reshape(-1)
-    given = {t: weights[name] for t, name in recipe["weights"].items()}
+    given = {"t": constants[recipe["constant"]]} if "constant" in recipe else {t: weights[name] for t, name in recipe["weights"].items()}
     scope = parse(recipe["scope"], {t: tensor(t, v) for t, v in given.items()})
-    return np.ascontiguousarray(evaluate(scope, given, dtype="float32"), dtype=np.float32).reshape(-1)
+    return np.ascontiguousarray(evaluate(scope, given), dtype=np.float32).reshape(-1)
 
 
 def tensor(name: str, values: Array) -> Any:

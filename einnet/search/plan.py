@@ -119,7 +119,7 @@ class Assembly:
                 buffers.append(self.temporaries[name])
             elif name in self.constants:
                 kind = self.kind(name)
-                self.constants[name] = self.constants[name].astype(NUMPY[kind])
+                self.constants[name] = self.constants[name].astype(NUMPY[kind], copy=False)
                 buffers.append(Buffer(name, self.constants[name].size, kind, "constant"))
             elif name in self.program.weights and name not in results and name not in inputs:
                 value = np.asarray(self.program.weights[name])
