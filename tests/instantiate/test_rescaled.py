@@ -194,7 +194,7 @@ def test_one_kernel_stores_nothing(op, rows):
     made = lower_cuda(op, "k")
     found = walked(normalise(resolve(op, ())))
     assert found is not None and len(made.kernels) == 1 and not made.stages
-    assert found.sizes.rows >= rows and found.sizes.room <= 48 << 10
+    assert found.sizes.rows >= rows and found.sizes.room <= (48 << 10) - 192
     assert len(made.text) <= 48000
 
 
@@ -206,7 +206,7 @@ def test_registers_and_shared_memory_are_as_reckoned(op, rows, architecture):
     (held,) = nvrtc.resources(lower_cuda(op, "k").text, architecture).values()
     assert found is not None
     assert held.spilled == 0 and held.registers <= 168
-    assert found.sizes.room - 64 <= held.shared <= found.sizes.room
+    assert found.sizes.room - 64 <= held.shared <= min(found.sizes.room + 192, 48 << 10)
 
 
 def test_copies_keep_banks_apart():

@@ -20,8 +20,8 @@ from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.cuda.tiling import BARRIER, BEGIN, FILE, LATENCY, MEMORY, PROCESSORS, RESIDENT, SCHEDULERS, TRAFFIC, WARP
 from einnet.instantiate.codegen.ir import Nest, walk
 
-ROOM = 48 << 10
-"""Bytes that a block may share without asking for more."""
+ROOM = (48 << 10) - 256
+"""Bytes that a block may share without asking for more, less what lies between arrays that start at multiples of 64."""
 
 TOGETHER = 4
 """Elements that one access to a copy takes."""
