@@ -17,7 +17,7 @@ import einnet
 from einnet.cli import main
 from einnet.compile.targets.cpu import contest, rounded_products
 from einnet.compile.targets.cpu.reach import HEADROOM, kept, leaves, narrow, reaches
-from einnet.compile.targets.cpu.rounded_products import GAIN, SPENT, Offer, Rounding, Tried, inputs_like, likely, row
+from einnet.compile.targets.cpu.rounded_products import GAIN, SPENT, Offer, Rounding, Tried, inputs_like, likely, row, with_room
 from einnet.errors import UsageError
 from einnet.evidence.audit import audit
 from einnet.evidence.comparison.verify import compare_outputs, random_inputs
@@ -171,6 +171,18 @@ def test_products_round_where_that_is_faster_and_within_the_budget(program: Exec
         assert [p.arithmetic if p.runs else "f32" for p in told.products] == runs
         assert all(p.why for p in told.products)
         assert told.error <= budget or found is program
+
+
+def test_float32_leaves_room_for_other_inputs() -> None:
+    """Of a budget near the roundoff it may take a half; where a model rounds, other errors pass."""
+    y = np.ones(3, np.float32)
+
+    def found(error: float, tolerance: float) -> bool | None:
+        return with_room(compare_outputs({"y": y + np.float32(error)}, {"y": y}, tolerance), 1e-4).passed
+
+    assert found(4e-5, 1e-4) and not found(6e-5, 1e-4) and not found(2e-4, 1e-4)
+    assert found(6e-5, 2.0**-7) and not found(2.0**-6, 2.0**-7)
+    assert with_room(compare_outputs({"y": y + np.float32(6e-5)}, {"y": y}, 1e-4), None).passed
 
 
 @needs_bf16

@@ -17,7 +17,7 @@ from einnet.compile.run import Run
 from einnet.compile.target import Optimization
 from einnet.compile.targets.cpu.contest import OWN, Contest
 from einnet.compile.targets.cpu.programs import built, compiled, peak_bytes
-from einnet.compile.targets.cpu.rounded_products import Rounding, likely
+from einnet.compile.targets.cpu.rounded_products import Rounding, likely, with_room
 from einnet.compile.targets.processor import Timed, resolved, store, timed_report
 from einnet.compile.targets.whole.one_kernel import whole_model
 from einnet.compile.targets.whole.target import WholeTarget
@@ -110,6 +110,7 @@ class CpuTarget:
                 found = run.trial.verify(one, tolerance)
             if outcome.whole:  # ONNX Runtime runs the model itself: there is nothing of ours to be lifted
                 return found
+            found = with_room(found, self.settings.max_error)
             beside = one is made.get("original") and len(made) > 1
             if beside:
                 return found
