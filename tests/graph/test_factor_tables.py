@@ -23,7 +23,7 @@ from einnet.graph.onnx.importer import load
 from einnet.graph.operators.fourier import real_table, table
 from einnet.graph.passes.factor_tables import factor_tables
 from einnet.graph.passes.prepare import prepare
-from einnet.graph.passes.table_factors import ROUNDING, factored, fewest_products, product
+from einnet.graph.passes.table_factors import ROUNDING, factored, fewest_products, gains, product
 from einnet.graph.program import Program
 from einnet.search.work import flops
 from tests.graph.cases import build, node, reference, run_opaque, values
@@ -81,6 +81,27 @@ def test_what_is_no_product_is_left(name: str) -> None:
         "not finite": bad, "small": signs(3),
     }  # fmt: skip
     assert factored(cases[name][None].astype(np.float32)) is None
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(2, 48), st.integers(1, 9), st.integers(2, 48), st.integers(1, 4), st.integers(0, 1 << 30))
+def test_random_tables_are_no_products(k: int, c: int, n: int, d: int, seed: int) -> None:
+    """Of digits that do not divide a length some have few values beside them, and a small rank that is no gain (12 columns by 8)."""
+    table = np.random.default_rng(seed).standard_normal((1, k, c, n, d))
+    found = factored(table)
+    assert found is None or not gains(found, table)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_is_found_is_a_gain(name: str) -> None:
+    table = TABLES[name][None].astype(np.float32)
+    found = factored(table)
+    assert found is not None and gains(found, table)
+
+
+def test_weights_of_convolutions_are_no_products() -> None:
+    program = load(build([node("Conv", ["x", "w"], pads=[1] * 4)], {"x": values((1, 12, 8, 8))}, constants={"w": values((12, 12, 3, 3), 1)}))
+    assert factor_tables(program) is program
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)

@@ -15,7 +15,7 @@ from einnet.expr.index import ZERO, Index, simplify, var
 from einnet.expr.nodes import Body, Iter, Mul, Read, Scope, Tensor, make_mul, map_reads, tensors, used_names
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.passes.sums_at_place import apart
-from einnet.graph.passes.table_factors import ROUNDING, Factored, factored, fewest_products
+from einnet.graph.passes.table_factors import ROUNDING, Factored, factored, factors, fewest_products, gains
 from einnet.graph.program import Node, Program
 from einnet.graph.rewrite import Fresh, prune
 
@@ -154,6 +154,8 @@ class _Finder:
             if PARTS_GAIN * fewest_products(other.table()) < found.products:
                 better = factored(other.table())
                 found, arranged = (found, arranged) if better is None or better.products >= found.products else (better, other)
+        if not gains(found, arranged.table()):
+            return None
         limit = ROUNDING * float(np.abs(values).max())
         for nested in (True, False):  # errors add up from stage to stage
             body, sums = self._body(found, arranged.index(), tensor.name, {i.name: i.range for i in loops}, nested)
@@ -168,13 +170,14 @@ class _Finder:
     ) -> tuple[Body, tuple[Iter, ...]]:  # fmt: skip
         """Σ[r] A*B at an index of the table, and if `nested` A and B as sums of products where they are such."""
         a, b, way = found.first, found.second, found.way
+        one, other = factors(found)
         g, k, c, n, d = index
         k1, k2 = digits(k, way.rows, way.low_row, ranges)
         n1, n2 = digits(n, way.columns, way.low_column, ranges)
         rank = a.shape[3]
         r = var("r") if rank > 1 else ZERO
-        first = self._table(a.reshape(-1, *a.shape[2:]), f"{name}_a", nested)
-        second = self._table(b.transpose(0, 1, 4, 5, 2, 3).reshape(-1, b.shape[4], b.shape[5], b.shape[2], b.shape[3]), f"{name}_b", nested)
+        first = self._table(one, f"{name}_a", nested)
+        second = self._table(other, f"{name}_b", nested)
         body = make_mul((
             first.at((both(g, n2, a.shape[:2]), k1, r, n1, d)),
             second.at((both(g, k1, b.shape[:2]), k2, c, n2, r)),
@@ -185,7 +188,7 @@ class _Finder:
         """A table as a tensor that is new, or as a sum of products."""
         loops = tuple(Iter(letter, 0, extent) for letter, extent in zip(NAMES, values.shape) if extent > 1)
         found = factored(values) if nested else None
-        if found is not None:
+        if found is not None and gains(found, values):
             index = tuple(var(letter) if extent > 1 else ZERO for letter, extent in zip(NAMES, values.shape))
             body, sums = self._body(found, index, name, {i.name: i.range for i in loops})
             if used_names(body) >= {i.name for i in loops}:

@@ -74,6 +74,32 @@ def factored(table: np.ndarray) -> Factored | None:
     return None
 
 
+def gains(found: Factored, table: np.ndarray) -> bool:
+    """The factors take fewer products than the table, as they are or in factors again: samples may show a smaller rank than the whole has."""
+    whole = int(table[0].size)
+    return found.products < whole or _nested_products(found, table.shape) < whole
+
+
+def factors(found: Factored) -> tuple[np.ndarray, np.ndarray]:
+    """A and B as tables: A[g n2,k1,r,n1,d], and B[g k1,k2,c,n2,r] with what it is summed over last."""
+    a, b = found.first, found.second
+    second = b.transpose(0, 1, 4, 5, 2, 3)
+    return a.reshape(-1, *a.shape[2:]), second.reshape(-1, *second.shape[2:])
+
+
+def _nested_products(found: Factored, shape: tuple[int, ...]) -> int:
+    """Multiplications for a column of data and one g, where the factors of factors count."""
+    _, k, _, n, _ = shape
+    (k1, _), (_, n2) = _digits(k, found.way.rows, found.way.low_row), _digits(n, found.way.columns, found.way.low_column)
+    return sum(times * _least_products(table) for times, table in zip((n2, k1), factors(found), strict=True))
+
+
+def _least_products(table: np.ndarray) -> int:
+    """The same of a table, whole or as products."""
+    found = factored(table)
+    return int(table[0].size) if found is None else min(int(table[0].size), _nested_products(found, table.shape))
+
+
 def fewest_products(table: np.ndarray) -> float:
     """Multiplications that the table takes in factors, as far as samples tell; infinite where it has none."""
     return min((products for _, (products, _) in promising(table.astype(np.float64))), default=inf)
