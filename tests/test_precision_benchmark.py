@@ -344,7 +344,7 @@ def test_the_figures_of_a_row() -> None:
     assert "- m, torch_bf16: no torch" in text
     assert against({**found, "ms": {"einnet": 2.0}}) is None
     assert against(found, "onnxruntime") == 2.0 and "2.00x of ONNX Runtime, 1 models, least 2.00x." in text
-    assert (parsed([]).time_budget, parsed(["--int8"]).time_budget, parsed(["--time-budget", "3"]).time_budget) == (10, 20, 3)
+    assert (parsed([]).time_budget, parsed(["--int8"]).time_budget, parsed(["--time-budget", "3"]).time_budget) == (30, 60, 3)
 
 
 def test_a_program_that_is_missing_is_told() -> None:

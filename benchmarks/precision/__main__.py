@@ -10,7 +10,7 @@ A row for each model and error. `ms` are medians of interleaved rounds, `error` 
 ONNX Runtime in float32, or with `--int8` on the same model of bytes, of which `einnet_f32` is the program without a budget; `bound` is the greatest
 a-priori bound of a product that rounds, `noise` what ONNX Runtime shows against itself, `missing` why an engine has no time.
 
-A model takes three quarters of a minute on a quiet machine: a budget below the roundoff of every arithmetic has the program of float32, one process
+A model takes a minute and a half on a quiet machine: a budget below the roundoff of every arithmetic has the program of float32, one process
 makes all programs, the widest error first, and knows for the next what it has measured for one, each engine is loaded once, while another answers.
 Ours answer all draws, other engines as many as they can in `OTHERS_S` seconds. The file is written after each model, and the same command goes on
 where it was ended: rows of other models stay, and what was measured with the same settings and engines is not measured again.
@@ -180,7 +180,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sizes, into build/bench")
     parser.add_argument("--int8", action="store_true", help="the models quantised to bytes, at an error of 5e-2")
     parser.add_argument("--errors", type=float, nargs="+", help="budgets (default: 1e-5 1e-3 1e-2)")
-    parser.add_argument("--time-budget", type=float, help="seconds for an optimization, the third and later ones half (default: 10, of bytes 20)")
+    parser.add_argument("--time-budget", type=float, help="seconds for an optimization, the third and later ones half (default: 30, of bytes 60)")
     parser.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--draws", type=int, default=20, help="fresh inputs on which errors are measured (default: 20)")
@@ -191,7 +191,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="measure again what the file has by the same settings")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args(arguments)
-    options.time_budget = options.time_budget or (20.0 if options.int8 else 10.0)
+    options.time_budget = options.time_budget or (60.0 if options.int8 else 30.0)
     options.errors = options.errors or (STEPS if options.int8 else ERRORS)
     name = "precision-int8.json" if options.int8 else "precision.json"
     options.output = options.output or (ROOT / "build" / "bench" if options.quick else RESULTS) / name

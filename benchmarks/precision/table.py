@@ -66,7 +66,9 @@ def no_worse(found: Row) -> bool:
 def markdown(data: Mapping[str, Any]) -> str:
     """The table, with the machine above it, and geometric means and what is missing below."""
     found, models = data["machine"], data["models"]
-    about = f"{found['cpu']}, {data['threads']} threads, batch 1. {instructions(found)}"
+    budgets = " or ".join(f"{b:g} s" for b in sorted({r["asked"]["time_budget"] for r in models if "asked" in r}))
+    searched = f", searched for {budgets} at the widest error" if budgets else ""
+    about = f"{found['cpu']}, {data['threads']} threads, batch 1{searched}. {instructions(found)}"
     lines = [f"Medians in ms, and in brackets the error on fresh inputs; {about}", ""]
     lines += ["| " + " | ".join(TITLES) + " |", "|---" * len(TITLES) + "|", *("| " + " | ".join(cells(r)) + " |" for r in models)]
     for error in sorted({r["max_error"] for r in models}):
