@@ -5,10 +5,10 @@
     python -m benchmarks.zoo build/zoo --untimed          what loads, changes and is verified, without timing: for a busy machine
 
 Every engine runs in a process of its own, the engines of a model interleaved; outputs are compared with ONNX Runtime's before times count. A row for
-each model and class; equal programs are timed once. Our programs of a model are made in one process, the second class with half the budget of the
-first, whose kernels and proofs are at hand. The file is written after each model, and the same command goes on where it was ended: rows of other
-models stay, and what was measured with the same settings is not measured again. The models that are named come in that order; else those that most
-people bring come first, and then those of which the file tells that parts changed (by `--untimed`, say).
+each model and class; equal programs are timed once. Our programs of a model are made in one process, the second class with what the first has
+compiled and proven. The file is written after each model, and the same command goes on where it was ended: rows of other models stay, and what was
+measured with the same settings is not measured again. The models that are named come in that order; else those that most people bring come first, and
+then those of which the file tells that parts changed (by `--untimed`, say).
 """
 
 from __future__ import annotations
@@ -42,9 +42,6 @@ ASKED = ("threads", "time_budget", "seed", "rounds", "seconds", "patience", "unt
 """Settings that a row belongs to."""
 
 SHARE_OF_MEMORY = 0.9
-
-LATER = 0.5
-"""Share of the budget that the second class has: what the first one has compiled, timed and proven is at hand."""
 
 STARTING_S = 15.0
 """What it takes beside budgets and rounds: starting the processes, and the program of the model's own operators."""
@@ -102,7 +99,7 @@ def in_order(names: Sequence[str], rows: Mapping[tuple[str, str], Row]) -> list[
 
 def budgets(options: argparse.Namespace) -> dict[str, float]:
     """Seconds for each class."""
-    return {name: options.time_budget * (LATER if n else 1.0) for n, name in enumerate(CLASSES)}
+    return dict.fromkeys(CLASSES, options.time_budget)
 
 
 def known(name: str, path: Path, rows: Mapping[tuple[str, str], Row], asked: Row) -> bool:
@@ -136,7 +133,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="of the exported models")
     parser.add_argument("names", nargs="*", metavar="NAME", help="models (default: all)")
-    parser.add_argument("--time-budget", type=float, default=40.0, help="seconds for the default class, half as many for precision (default: 40)")
+    parser.add_argument("--time-budget", type=float, default=40.0, help="seconds for each class (default: 40)")
     parser.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=7)
