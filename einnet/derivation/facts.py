@@ -55,19 +55,6 @@ def box_of(read: Read) -> tuple[Range, ...]:
     return read.base.box
 
 
-def inside(read: Read, ranges: Mapping[str, Range]) -> bool:
-    """The read never leaves the box (interval reasoning; False means "not proven")."""
-    return all(in_range(e, box, ranges) for e, box in zip(read.index, box_of(read)))
-
-
-def in_range(e: Index, box: Range, ranges: Mapping[str, Range]) -> bool:
-    """e is an integer in [lo, hi) over the whole box of iterators."""
-    if e.den != 1:
-        return False
-    lo, hi = bounds(e, ranges)
-    return box[0] <= lo and hi < box[1]
-
-
 def support(body: Body, name: str, ranges: Mapping[str, Range]) -> Range:
     """An enclosure of the values of iterator `name` at which the body can be nonzero, the others ranging over their boxes."""
     match body:

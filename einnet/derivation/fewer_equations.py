@@ -11,7 +11,6 @@ from dataclasses import replace
 from math import prod
 
 from einnet.derivation.checker.check import check_equal
-from einnet.derivation.facts import inside
 from einnet.errors import UsageError
 from einnet.expr.index import substitute, var
 from einnet.expr.nodes import (
@@ -23,13 +22,15 @@ from einnet.expr.nodes import (
     Scope,
     Tensor,
     children,
+    exchange_in,
     fresh,
+    inside,
     map_indices,
     map_leaves,
     reads,
     tensors,
 )  # fmt: skip
-from einnet.expr.recursions.recursion import Equation, Recursion, over
+from einnet.expr.recursions.recursion import Equation, Recursion
 
 
 def inlined(r: Recursion) -> Recursion:
@@ -114,5 +115,5 @@ def written(scope: Scope, equations: Mapping[str, Equation], kept: Iterable[str]
         out = {n: equations[n].scope for n in tensors(scope) if n in equations and n not in kept}
         if not out:
             return scope
-        scope = over(scope, out)
+        scope = exchange_in(scope, out)
     raise UsageError("what a recursion leaves out depends on itself")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from functools import lru_cache, partial
 
-from einnet.derivation.facts import inside, is_copy
+from einnet.derivation.facts import is_copy
 from einnet.derivation.moves.rule import Refused
 from einnet.derivation.rules.forced.delta import determined
 from einnet.derivation.rules.forced.drop import dropped
@@ -15,7 +15,7 @@ from einnet.derivation.rules.forced.residue import collapsed
 from einnet.derivation.rules.forced.tighten import tightened
 from einnet.derivation.steps import Step, replace_at
 from einnet.expr.index import var
-from einnet.expr.nodes import Read, Scope, nested, reads
+from einnet.expr.nodes import Read, Scope, inside, nested, reads
 
 KIND_OF = {"residue": "reassociation", "delta": "reassociation"}
 

@@ -13,10 +13,10 @@ from einnet.derivation.checker.check import Proof, check
 from einnet.derivation.ranged import RangedFile, ranged
 from einnet.derivation.steps import KINDS, Derivation, Step
 from einnet.errors import CertificateError, ParseError
+from einnet.expr.nodes import exchange_in
 from einnet.expr.resize import Resize
 from einnet.graph.bundle import Bundle, bundles
 from einnet.graph.program import Program
-from einnet.graph.rewrite import exchange_in
 from einnet.graph.split import Subprogram
 
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ from einnet.evidence.addresses import digits, element, ranges_of, refined, unfol
 from einnet.evidence.contents import NOBODY, Contents, part
 from einnet.evidence.meaning import meaning
 from einnet.expr.index import Index, substitute, var
-from einnet.expr.nodes import Body, Const, Iter, Number, Read, Scope, Tensor, children, indices, tensors, walk
+from einnet.expr.nodes import Body, Const, Iter, Number, Read, Scope, Tensor, children, exchange_in, indices, tensors, walk
 from einnet.graph.program import Opaque, Program
-from einnet.graph.rewrite import exchange_in
 from einnet.graph.split import Piece, Subprogram, pieces
 from einnet.instantiate.kernels import EOperator, Kernel, NotLifted, OpaqueCall, Plan, Shown, Value, View, dense_view, loops_of
 from einnet.instantiate.kernels.arithmetics import F32, Arithmetic, coarsest

@@ -16,9 +16,9 @@ from einnet.evidence.lift import Lifted, Lifting
 from einnet.evidence.normal import with_unit_reads
 from einnet.evidence.report.told import Tell, each, silent
 from einnet.evidence.sides import MOST_TERMS, equal_by_parts, grouped, same_form
-from einnet.expr.nodes import Scope, nested, tensors
+from einnet.expr.nodes import Scope, exchange_in, nested, tensors
 from einnet.expr.normal.limits import at_most
-from einnet.graph.rewrite import anonymous, exchange_in
+from einnet.graph.rewrite import anonymous
 
 NORMAL, CHAIN, POINTS = "normal form", "derivation", "points"
 """How a subprogram is known to be the model's: by normal forms, by the derivation, proven step by step, that ends at it, or tested at points."""

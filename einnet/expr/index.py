@@ -249,6 +249,14 @@ def bounds(e: Index, ranges: Mapping[str, Range]) -> tuple[int, int]:
     return lo, hi
 
 
+def in_range(e: Index, box: Range, ranges: Mapping[str, Range]) -> bool:
+    """e is an integer in [lo, hi) over the whole box of iterators."""
+    if e.den != 1:
+        return False
+    lo, hi = bounds(e, ranges)
+    return box[0] <= lo and hi < box[1]
+
+
 def _plain(terms: tuple[tuple[Atom, int], ...]) -> bool:
     """There are iterators only."""
     return all(type(atom) is str for atom, _ in terms)

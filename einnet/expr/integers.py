@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import product
 from math import inf, prod
 
-from einnet.expr.index import Index, Range, bounds, substitute
+from einnet.expr.index import Index, Range, bounds, in_range, substitute
 from einnet.expr.nodes import Add, Body, Call, Const, Mul, Number, Read, Scope, Select, Val
 from einnet.expr.selection import selection
 
@@ -102,13 +102,7 @@ def _called(name: str, args: list[Ends | None]) -> Ends | None:
 
 def inside(index: Iterable[Index], read: Read, ranges: Mapping[str, Range]) -> bool:
     """The index stays in the box of what is read."""
-    for e, (lo, hi) in zip(index, read.base.box, strict=True):
-        if e.den != 1:
-            return False
-        least, most = bounds(e, ranges)
-        if least < lo or most >= hi:
-            return False
-    return True
+    return all(in_range(e, box, ranges) for e, box in zip(index, read.base.box, strict=True))
 
 
 def _number(v: Number) -> Ends | None:

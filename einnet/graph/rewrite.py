@@ -6,29 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from einnet.expr.index import Index, var
-from einnet.expr.nodes import Body, Read, Scope, Tensor, map_reads, tensors
+from einnet.expr.nodes import Read, Scope, Tensor, exchange_in, tensors
 from einnet.graph.onnx.naming import take
 from einnet.graph.program import Node, Program, ProgramNode
-
-Exchange = Mapping[str, Tensor | Scope]
-"""What stands in for a tensor, by its name."""
-
-
-def exchange_in(scope: Scope, exchange: Exchange) -> Scope:
-    """The scope with other tensors (or scopes) in place of those named, in nested scopes too."""
-    done: dict[Scope, Scope] = {}
-
-    def inside(s: Scope) -> Scope:
-        if s not in done:
-            body = map_reads(s.body, swap)
-            done[s] = s if body is s.body else replace(s, body=body)
-        return done[s]
-
-    def swap(r: Read) -> Body:
-        base = inside(r.base) if isinstance(r.base, Scope) else exchange.get(r.base.name, r.base)
-        return r if base is r.base else Read(base, r.index, r.fill)
-
-    return inside(scope)
 
 
 def anonymous(scope: Scope) -> Scope:

@@ -14,11 +14,11 @@ from typing import Union
 from weakref import WeakKeyDictionary
 
 from einnet.expr.index import Index, as_index
-from einnet.expr.nodes import Mul, Read, Scope, Tensor, reads, tensors
+from einnet.expr.nodes import Mul, Read, Scope, Tensor, exchange_in, reads, tensors
 from einnet.graph.chains import chained
 from einnet.graph.cuts import bounded
 from einnet.graph.program import Node, Opaque, Program, ProgramNode
-from einnet.graph.rewrite import anonymous, exchange_in
+from einnet.graph.rewrite import anonymous
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from einnet.derivation.facts import in_range
-from einnet.expr.index import Index, Range, affine_parts, combine, simplify, var
+from einnet.expr.index import Index, Range, affine_parts, combine, in_range, simplify, var
 from einnet.expr.nodes import Read, Scope, Tensor
 from einnet.instantiate.kernels import dense_strides
 

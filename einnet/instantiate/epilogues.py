@@ -7,8 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
-from einnet.derivation.facts import in_range
-from einnet.expr.index import var
+from einnet.expr.index import in_range, var
 from einnet.expr.nodes import Add, Body, Call, Const, Div, Mul, Read, Scope, Tensor, indices, is_weight, reads, used_names
 from einnet.instantiate.address import address_of, flat_index, single
 from einnet.instantiate.fused_functions import fused

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
-from einnet.derivation.facts import in_range
-from einnet.expr.index import Floor, Index, affine_parts, as_index, combine, simplify, substitute, var
+from einnet.expr.index import Floor, Index, affine_parts, as_index, combine, in_range, simplify, substitute, var
 from einnet.expr.nodes import Iter, Read
 from einnet.instantiate.address import name_of
 from einnet.instantiate.kernels import EOperator, View, strided_view

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-from einnet.derivation.facts import in_range, is_transform, product_reads
+from einnet.derivation.facts import is_transform, product_reads
 from einnet.derivation.rules.transitions import running
-from einnet.expr.index import simplify
+from einnet.expr.index import in_range, simplify
 from einnet.expr.nodes import Read, Scope, indices, map_indices, rename_apart, substitute_body, used_names
 
 

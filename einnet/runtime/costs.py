@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from einnet.expr.nodes import tensors
+from einnet.expr.nodes import exchange_in, tensors
 from einnet.expr.recursions.recursion import Recursion
-from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.kernels import EOperator, Kernel, Matmul, OpaqueCall, Plan, VendorKernel, View
 from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
 from einnet.instantiate.kernels.contractions import Contraction

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from einnet.expr.nodes import Scope, tensors
+from einnet.expr.nodes import Scope, exchange_in, tensors
 from einnet.graph.bundle import Bundle, replaced
 from einnet.graph.program import Opaque, Program
 from einnet.graph.replace_nodes import Refused
-from einnet.graph.rewrite import exchange_in
 from einnet.graph.split import Subprogram
 from einnet.instantiate.epilogue_kernels import keeping_nan
 from einnet.instantiate.kernels import Plan

@@ -9,11 +9,10 @@ from math import prod
 import numpy as np
 
 from einnet.expr.integers import BYTES
-from einnet.expr.nodes import Scope, Tensor, tensors
+from einnet.expr.nodes import Scope, Tensor, exchange_in, tensors
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.dtypes import NUMPY, dtype_name
 from einnet.graph.program import Opaque, Program
-from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.build import Build
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, OpaqueCall, Plan, View, dense_view
 from einnet.instantiate.recursions.time_schedule import schedule

@@ -18,7 +18,7 @@ from onnx.reference import ReferenceEvaluator
 
 from einnet.derivation.checker.check import check_equal
 from einnet.errors import CertificateError, EinNetError
-from einnet.expr.nodes import Scope, Tensor, tensors
+from einnet.expr.nodes import Scope, Tensor, exchange_in, tensors
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.function_bodies import with_body
@@ -26,7 +26,6 @@ from einnet.graph.onnx.importer import GIVEN_OUT, load
 from einnet.graph.operators.builders import at, loops_of
 from einnet.graph.operators.registry import OPERATORS
 from einnet.graph.program import Node, Opaque, Program
-from einnet.graph.rewrite import exchange_in
 from tests.graph.cases import build, ints, node, run_opaque, values
 from tests.graph.collected import Case, collected
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
-from einnet.derivation.facts import factors, in_range
-from einnet.expr.index import Index, Range, bounds
+from einnet.derivation.facts import factors
+from einnet.expr.index import Index, Range, bounds, in_range
 from einnet.expr.nodes import Body, Const, Iter, Read, Scope, Select, map_reads, reads
 
 

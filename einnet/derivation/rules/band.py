@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from einnet.derivation.facts import in_range, zero_outside
+from einnet.derivation.facts import zero_outside
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.moves.spread import conditions, spread, within
 from einnet.derivation.rules.forced.fold import simplify_body
 from einnet.derivation.rules.forced.merge import outside_problem
 from einnet.expr.functions import KEEPS_ZERO
-from einnet.expr.index import Floor, Index, Range, bounds, simplify, substitute, var
+from einnet.expr.index import Floor, Index, Range, bounds, in_range, simplify, substitute, var
 from einnet.expr.nodes import (
     INF,
     Add,

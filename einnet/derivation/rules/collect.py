@@ -8,12 +8,12 @@ from fractions import Fraction
 from itertools import permutations
 from math import prod
 
-from einnet.derivation.facts import factors, in_range, without
+from einnet.derivation.facts import factors, without
 from einnet.derivation.moves.generalise import Seam, generalise
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.forced.merge import merge_read
 from einnet.derivation.rules.join import digits, rewritten
-from einnet.expr.index import Index, Range, substitute, var
+from einnet.expr.index import Index, Range, in_range, substitute, var
 from einnet.expr.nodes import (
     Add,
     Body,

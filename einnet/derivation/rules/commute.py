@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from einnet.derivation.facts import inside, is_copy
+from einnet.derivation.facts import is_copy
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.functions import KEEPS_ZERO
-from einnet.expr.nodes import Body, Call, Const, Read, Scope, children, indices, rebuild
+from einnet.expr.nodes import Body, Call, Const, Read, Scope, children, indices, inside, rebuild
 
 
 @rule("commute", order=210, guard="Φ stays in the box of z, or f(0) = 0 and outside is 0; σ moves something", family="inter")

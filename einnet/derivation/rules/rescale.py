@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from einnet.derivation.facts import factors, inside
+from einnet.derivation.facts import factors
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import Index, simplify, var
 from einnet.expr.nodes import (
@@ -18,6 +18,7 @@ from einnet.expr.nodes import (
     Scope,
     fresh,
     indices,
+    inside,
     make_add,
     make_mul,
     map_indices,

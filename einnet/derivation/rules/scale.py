@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from einnet.derivation.facts import factors, in_range
+from einnet.derivation.facts import factors
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
+from einnet.expr.index import in_range
 from einnet.expr.nodes import Body, Const, Div, Read, Scope, indices, make_mul, substitute_body, used_names
 
 ONE = Const(Fraction(1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from einnet.derivation.facts import factors, inside
+from einnet.derivation.facts import factors
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.functions import PARTIAL
 from einnet.expr.index import Index
@@ -21,6 +21,7 @@ from einnet.expr.nodes import (
     children,
     fresh,
     indices,
+    inside,
     make_mul,
     map_reads,
     reads,

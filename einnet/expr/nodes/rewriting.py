@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from einnet.expr.index import Index, as_index, substitute, var
+from einnet.expr.index import Index, Range, as_index, in_range, substitute, var
 from einnet.expr.nodes.language import (
     Add,
     Body,
@@ -63,6 +63,32 @@ def map_leaves(body: Body, f: Callable[[Body], Body]) -> Body:
 def map_reads(body: Body, f: Callable[[Read], Body]) -> Body:
     """Replace every read."""
     return map_leaves(body, lambda leaf: f(leaf) if isinstance(leaf, Read) else leaf)
+
+
+Exchange = Mapping[str, Tensor | Scope]
+"""What stands in for a tensor, by its name."""
+
+
+def exchange_in(scope: Scope, exchange: Exchange) -> Scope:
+    """The scope with other tensors (or scopes) in place of those named, in nested scopes too."""
+    done: dict[Scope, Scope] = {}
+
+    def exchanged(s: Scope) -> Scope:
+        if s not in done:
+            body = map_reads(s.body, swap)
+            done[s] = s if body is s.body else replace(s, body=body)
+        return done[s]
+
+    def swap(r: Read) -> Body:
+        base = exchanged(r.base) if isinstance(r.base, Scope) else exchange.get(r.base.name, r.base)
+        return r if base is r.base else Read(base, r.index, r.fill)
+
+    return exchanged(scope)
+
+
+def inside(read: Read, ranges: Mapping[str, Range]) -> bool:
+    """The read never leaves the box (interval reasoning; False means "not proven")."""
+    return all(in_range(e, box, ranges) for e, box in zip(read.index, read.base.box, strict=True))
 
 
 def map_indices(body: Body, f: Callable[[Index], Index]) -> Body:

@@ -13,8 +13,8 @@ from itertools import islice, product
 
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.functions.record import ANY
-from einnet.expr.index import Range, bounds, var
-from einnet.expr.nodes import Add, Body, Call, Const, Div, Mul, Read, Scope, Select, children, substitute_body, used_names
+from einnet.expr.index import Range, var
+from einnet.expr.nodes import Add, Body, Call, Const, Div, Mul, Read, Scope, Select, children, inside, substitute_body, used_names
 from einnet.expr.normal.terms import Term, with_plain_fills
 from einnet.expr.normal.totals import FINITE, state, weighted
 
@@ -79,7 +79,7 @@ def _element(greatest: Body, terms: Mapping[Body, Fraction], ranges: Mapping[str
     if not isinstance(greatest, Read) or not isinstance(greatest.base, Scope) or greatest.base.reduce != "max":
         return {}
     inner, names = greatest.base, {n: r for n, r in ranges.items() if any(n in used_names(t) for t in terms)}
-    if not _inside(greatest, ranges):
+    if not inside(greatest, ranges):
         return {}
     at = dict(zip((i.name for i in inner.loops), greatest.index, strict=True))
     within = ([n for n, (lo, hi) in names.items() if i.lo <= lo and hi <= i.hi] for i in inner.sums)
@@ -89,12 +89,6 @@ def _element(greatest: Body, terms: Mapping[Body, Fraction], ranges: Mapping[str
         if all(terms.get(t) == -terms[greatest] * k for t, k in own.items()):
             return own
     return {}
-
-
-def _inside(read: Read, ranges: Mapping[str, Range]) -> bool:
-    """The read never leaves its box."""
-    ends = (bounds(e, ranges) for e in read.index)
-    return all(lo <= low and high < hi for (low, high), (lo, hi) in zip(ends, read.base.box, strict=True))
 
 
 def _of_call(name: str, args: tuple[Body, ...], ranges: Mapping[str, Range]) -> int:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from einnet.errors import UsageError
 from einnet.expr.index import Index, var
-from einnet.expr.nodes import Body, Read, Scope, Tensor, map_reads, reads, tensors
+from einnet.expr.nodes import Scope, Tensor, exchange_in, reads, tensors
 
 
 class Equation(NamedTuple):
@@ -87,21 +87,10 @@ class Recursion:
             return t if t.values is not None else Tensor(names.get(t.name, t.name), t.shape, t.dtype, t.weight)
 
         def part(equations: Iterable[Equation]) -> tuple[Equation, ...]:
-            return tuple(Equation(tensor(e.tensor), over(e.scope, {n: tensor(t) for n, t in tensors(e.scope).items()})) for e in equations)
+            return tuple(Equation(tensor(e.tensor), exchange_in(e.scope, {n: tensor(t) for n, t in tensors(e.scope).items()})) for e in equations)
 
         outputs = tuple(names.get(n, n) for n in self.outputs)
         return Recursion(self.count, tuple(map(tensor, self.inputs)), part(self.before), part(self.steps), part(self.after), outputs)
-
-
-def over(scope: Scope, exchange: Mapping[str, Tensor | Scope]) -> Scope:
-    """The scope with others in place of the tensors named."""
-
-    def swap(r: Read) -> Body:
-        if isinstance(r.base, Scope):
-            return Read(over(r.base, exchange), r.index, r.fill)
-        return Read(exchange.get(r.base.name, r.base), r.index, r.fill)
-
-    return Scope(scope.loops, scope.sums, map_reads(scope.body, swap), scope.reduce)
 
 
 def _fits(e: Equation) -> None:

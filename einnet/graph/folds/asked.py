@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from einnet.expr.index import Index, Range, bounds, substitute, var
+from einnet.expr.index import in_range, substitute, var
 from einnet.expr.nodes import Add, Body, Cond, Mul, Read, Scope, Select, Tensor, fresh, indices, make_add, make_mul, reads, substitute_body
 from einnet.graph.onnx.naming import Namer
 from einnet.graph.program import Node
@@ -53,7 +53,7 @@ def walked(s: Scope, known: Mapping[str, Node], states: Set[str]) -> Scope:
     walk = known[read.base.name].scope if isinstance(read.base, Tensor) else s
     own = {i.name: ix for i, ix in zip(walk.loops, read.index)}
     box = ((-EVER, walk.loops[0].hi), *walk.box[1:])
-    if not all(within(ix, b, s) for ix, b in zip(read.index, box)) or not isinstance(walk.body, Select) or len(walk.sums) != 1:
+    if not all(in_range(ix, b, s.ranges) for ix, b in zip(read.index, box)) or not isinstance(walk.body, Select) or len(walk.sums) != 1:
         return s
     (over,) = walk.sums
     place = {**own, over.name: var(name := fresh(over.name, {*s.ranges, *walk.ranges}))}
@@ -67,19 +67,13 @@ def terms_of(factor: Body, s: Scope, known: Mapping[str, Node]) -> Iterator[Body
     if not isinstance(factor, Read) or not isinstance(factor.base, Tensor) or factor.base.name not in known:
         return
     inner = known[factor.base.name].scope
-    if inner.sums or not all(within(ix, box, s) for ix, box in zip(factor.index, inner.box)):
+    if inner.sums or not all(in_range(ix, box, s.ranges) for ix, box in zip(factor.index, inner.box)):
         return
     place = {i.name: ix for i, ix in zip(inner.loops, factor.index)}
     if isinstance(inner.body, Add):
         yield from (substitute_body(t, place) for t in inner.body.args)
     elif isinstance(inner.body, Read):
         yield from terms_of(substitute_body(inner.body, place), s, known)
-
-
-def within(ix: Index, box: Range, s: Scope) -> bool:
-    """The index is a whole number of the box wherever the scope is."""
-    low, high = bounds(ix, s.ranges)
-    return ix.den == 1 and box[0] <= low and high < box[1]
 
 
 def names(body: Body) -> set[str]:

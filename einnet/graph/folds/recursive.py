@@ -9,8 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from einnet.errors import UsageError
-from einnet.expr.index import bounds
-from einnet.expr.nodes import Body, Const, Read, Scope, Tensor, indices, map_reads
+from einnet.expr.nodes import Body, Const, Read, Scope, Tensor, indices, inside, map_reads
 from einnet.expr.recursions.recursion import Equation, Recursion
 from einnet.graph.folds.fold import Fold, Gathered
 from einnet.graph.folds.over_time import along, over_time
@@ -125,7 +124,7 @@ class _Recursing(Unfolding):
             value = self.weights.get(r.base.name)
             if value is None:
                 return Read(Tensor(r.base.name, r.base.shape), r.index, r.fill)
-            if value.size and (value == value.flat[0]).all() and within(r, scope):
+            if value.size and (value == value.flat[0]).all() and inside(r, scope.ranges):
                 return Const(Fraction(float(value.flat[0])))
             return Read(self.outer_constant(value) or self.written(r.base.name, value), r.index, r.fill)
 
@@ -143,9 +142,3 @@ class _Recursing(Unfolding):
         if value.size > MOST_VALUES or not np.isfinite(value).all():
             raise Inexpressible("its body holds a large array of its own")
         return Tensor(name, value.shape, "f32", True, tuple(Fraction(float(np.float32(v))) for v in value.flat))
-
-
-def within(read: Read, scope: Scope) -> bool:
-    """The read never leaves its tensor."""
-    ranges = [(bounds(ix, scope.ranges), n) for ix, n in zip(read.index, read.base.shape)]
-    return all(ix.den == 1 for ix in read.index) and all(lo >= 0 and hi < n for (lo, hi), n in ranges)

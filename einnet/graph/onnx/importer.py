@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from einnet.errors import ModelError, NotStaticError
-from einnet.expr.nodes import Read, Scope, Tensor, indices, is_weight, tensors
+from einnet.expr.nodes import Read, Scope, Tensor, exchange_in, indices, is_weight, tensors
 from einnet.graph.dtypes import HALVES, dtype_name
 from einnet.graph.folds.fold import Fold
 from einnet.graph.folds.recursive import Recursive, recursive
@@ -29,7 +29,6 @@ from einnet.graph.operators.builders import loops_of
 from einnet.graph.operators.op import Attribute, Inexpressible, Op, Operand, Unsupported
 from einnet.graph.operators.registry import lower
 from einnet.graph.program import Header, Held, Node, Opaque, Program, ProgramNode
-from einnet.graph.rewrite import exchange_in
 
 _EMBEDDED_BYTES = 1 << 16
 """Constants up to this size stay inside an opaque node's model; larger ones are weights of the program."""

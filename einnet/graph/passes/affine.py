@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from einnet.expr.index import Index, bounds, var
+from einnet.expr.index import Index, var
 from einnet.expr.nodes import (
     Add,
     Body,
@@ -22,6 +22,7 @@ from einnet.expr.nodes import (
     Scope,
     Tensor,
     indices,
+    inside,
     is_weight,
     make_add,
     make_div,
@@ -145,9 +146,7 @@ def scaled_read(scope: Scope) -> tuple[Const, Read, str] | None:
     factor, read = sorted(scope.body.args, key=lambda a: isinstance(a, Read))
     if not isinstance(factor, Const) or not isinstance(factor.value, Fraction) or not isinstance(read, Read) or not isinstance(read.base, Tensor):
         return None
-    reach = (bounds(e, scope.ranges) for e in read.index)
-    inside = all(e.den == 1 and lo <= low and high < hi for e, (low, high), (lo, hi) in zip(read.index, reach, read.base.box))
-    return (factor, read, read.base.name) if inside and not read.base.weight else None
+    return (factor, read, read.base.name) if inside(read, scope.ranges) and not read.base.weight else None
 
 
 def absorb(node: Node, done: dict[str, ProgramNode], uses: Mapping[str, int], fresh: Fresh, changed: set[str]) -> Node:

@@ -21,6 +21,7 @@ from einnet.expr.nodes import (
     Select,
     Tensor,
     children,
+    exchange_in,
     indices,
     is_weight,
     make_add,
@@ -31,7 +32,7 @@ from einnet.expr.nodes import (
 )  # fmt: skip
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.program import Node, Program, ProgramNode
-from einnet.graph.rewrite import Fresh, exchange_in, exchange_tensors
+from einnet.graph.rewrite import Fresh, exchange_tensors
 
 _ELEMENTS = 1 << 26
 """Elements of the largest weight that evaluation may create, unless something that it reads is larger."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from einnet.expr.nodes import Tensor
+from einnet.expr.nodes import Tensor, exchange_in
 from einnet.graph.passes.affine import fold_affine
 from einnet.graph.passes.constant_folding import evaluate_weights, hoist, merge_weights
 from einnet.graph.passes.masks import recover_masks
 from einnet.graph.passes.scaled_windows import fold_scaled_windows
 from einnet.graph.passes.window_reads import read_through
 from einnet.graph.program import Node, Program
-from einnet.graph.rewrite import exchange_in, exchange_tensors, is_copy, prune
+from einnet.graph.rewrite import exchange_tensors, is_copy, prune
 
 
 def simplify(program: Program) -> Program:

@@ -8,11 +8,10 @@ from functools import lru_cache
 from typing import ClassVar, Self
 
 from einnet.expr.integers import BYTES, holds
-from einnet.expr.nodes import Read, Scope, Tensor, indices, tensors
+from einnet.expr.nodes import Read, Scope, Tensor, exchange_in, indices, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.recursions.recursion import Recursion
 from einnet.expr.recursions.recursion_text import parse_recursion, recursion_text
-from einnet.graph.rewrite import exchange_in
 from einnet.instantiate.kernels.kernel import Kernel, NotLifted, ReadModel, Shown, StoreModel, Value, VendorKernel, loops_of
 from einnet.instantiate.kernels.views import Json, View, read_view, view_json
 

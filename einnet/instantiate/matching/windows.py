@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from einnet.derivation.facts import in_range, product_reads
+from einnet.derivation.facts import product_reads
 from einnet.derivation.rules.relayout import digits, factor, repeated
-from einnet.expr.index import Floor, Index, Range
+from einnet.expr.index import Floor, Index, Range, in_range
 from einnet.expr.nodes import Iter, Read, Scope, is_weight, used_names
 from einnet.instantiate.address import name_of
 from einnet.instantiate.kernels import dense_strides

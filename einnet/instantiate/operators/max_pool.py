@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, Self
 
-from einnet.derivation.facts import in_range
-from einnet.expr.index import Index, Range, var
+from einnet.expr.index import Index, Range, in_range, var
 from einnet.expr.nodes import INF, Iter, Read, Scope, indices
 from einnet.instantiate.address import flat_index, name_of
 from einnet.instantiate.kernels import Shown, dense_strides, loops_of, strided_view

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from einnet.errors import BackendError
-from einnet.expr.nodes import tensors
-from einnet.graph.rewrite import exchange_in
+from einnet.expr.nodes import exchange_in, tensors
 from einnet.instantiate.kernels import LINE, EOperator, View, anchored
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.link import ObjectFile

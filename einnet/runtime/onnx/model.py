@@ -13,8 +13,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from einnet.errors import UsageError
-from einnet.expr.nodes import Scope, tensors
-from einnet.graph.rewrite import exchange_in
+from einnet.expr.nodes import Scope, exchange_in, tensors
 from einnet.instantiate.epilogue_kernels import posted
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, Post, VendorKernel
 from einnet.instantiate.kernels.generated import expressed

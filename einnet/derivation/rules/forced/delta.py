@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from einnet.derivation.facts import factors, in_range
+from einnet.derivation.facts import factors
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.forced.merge import merge_read
-from einnet.expr.index import Floor, Index, bounds, simplify, var
+from einnet.expr.index import Floor, Index, bounds, in_range, simplify, var
 from einnet.expr.nodes import Body, Cond, Const, Iter, Mul, Read, Scope, Select, fresh, make_mul, map_indices, neutral, substitute_body
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Set
 from dataclasses import replace
 from functools import lru_cache
 
-from einnet.derivation.facts import in_range
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
+from einnet.expr.index import in_range
 from einnet.expr.nodes import Read, Scope, indices, is_weight, map_reads, reads, used_names
 
 

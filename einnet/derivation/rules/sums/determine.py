@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from einnet.derivation.facts import factors, in_range
+from einnet.derivation.facts import factors
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.band import lies_in
-from einnet.expr.index import Index, bounds, simplify, var
+from einnet.expr.index import Index, bounds, in_range, simplify, var
 from einnet.expr.nodes import Cond, Const, Iter, Read, Scope, Select, map_indices, substitute_body
 from einnet.expr.notation.printing import print_index
 

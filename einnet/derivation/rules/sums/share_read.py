@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from einnet.derivation.facts import factors, inside, without
+from einnet.derivation.facts import factors, without
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.sums.share_sum import parts_of, told, ways
 from einnet.expr.index import var
-from einnet.expr.nodes import Iter, Read, Scope, fresh, is_weight, make_mul, neutral
+from einnet.expr.nodes import Iter, Read, Scope, fresh, inside, is_weight, make_mul, neutral
 
 
 @rule(
