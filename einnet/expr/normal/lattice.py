@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from einnet.expr.index import Atom, Floor, Index, Range, bounds, substitute, var
 from einnet.expr.nodes import Body, Iter, Read, Scope, Select, Val, children
 from einnet.expr.normal.terms import Term, inequality
 
 
-def rows(body: Body) -> Iterator[Index]:
+@lru_cache(maxsize=1 << 14)
+def rows(body: Body) -> tuple[Index, ...]:
     """The index functions that anchor the iterators of a factor, nested scopes looked through: their sums are named as no iterator is."""
+    return tuple(_rows(body))
+
+
+def _rows(body: Body) -> Iterator[Index]:
     match body:
         case Read(base, index, _):
             if isinstance(base, Scope):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from math import gcd, prod
 
@@ -169,39 +170,39 @@ def supports(factors: Iterable[Body], absorbing: Number) -> tuple[list[Cond], li
     """
     given = tuple(factors)
     loose = partial(given) if absorbing == 0 else ()
-    if not loose:
-        return _supports(given, absorbing)
-    conds, divisors = _supports(loose[:1], absorbing)
+    conds: list[Cond] = []
+    divisors: list[Divisor] = []
+    for f in loose[:1] or given:
+        _extend(conds, divisors, _supports(f, absorbing))
     for f in loose[1:]:
-        more, apart = _supports((f,), absorbing)
+        more, apart = _supports(f, absorbing)
         conds, divisors = [c for c in conds if c in more], [d for d in divisors if d in apart]
     return conds, divisors
 
 
-def _supports(factors: Iterable[Body], absorbing: Number) -> tuple[list[Cond], list[Divisor]]:
+@lru_cache(maxsize=1 << 14)
+def _supports(factor: Body, absorbing: Number) -> tuple[tuple[Cond, ...], tuple[Divisor, ...]]:
     conds: list[Cond] = []
     divisors: list[Divisor] = []
-    for f in factors:
-        match f:
-            case Read(Tensor() as base, index, fill) if fill == absorbing:
-                for e, (lo, hi) in zip(index, base.box, strict=True):
-                    num = Index(e.terms, e.const, 1)
-                    conds += [inequality(num - lo * e.den), inequality((hi - 1) * e.den - num)]
-                    if e.den != 1:
-                        divisors.append(reduced_divisor(num, e.den))
-            case Read(Scope(reduce="sum") as inner, index, fill) if fill == absorbing == 0:
-                _extend(conds, divisors, _of_sum(inner, index))
-            case Mul(args) if absorbing == 0:
-                _extend(conds, divisors, supports(args, absorbing))
-            case Div(num_body, den) if absorbing == 0 and total(Div(ONE, den)):
-                _extend(conds, divisors, supports((num_body,), absorbing))
-            case Call(name, (arg,)) if absorbing == 0 and name in KEEPS_ZERO:
-                _extend(conds, divisors, supports((arg,), absorbing))
-            case Select(where, then, Const(v)) if v == absorbing:
-                plain, apart = split_conditions(where)
-                _extend(conds, divisors, (list(plain), list(apart)))
-                _extend(conds, divisors, supports((then,), absorbing))
-    return conds, divisors
+    match factor:
+        case Read(Tensor() as base, index, fill) if fill == absorbing:
+            for e, (lo, hi) in zip(index, base.box, strict=True):
+                num = Index(e.terms, e.const, 1)
+                conds += [inequality(num - lo * e.den), inequality((hi - 1) * e.den - num)]
+                if e.den != 1:
+                    divisors.append(reduced_divisor(num, e.den))
+        case Read(Scope(reduce="sum") as inner, index, fill) if fill == absorbing == 0:
+            _extend(conds, divisors, _of_sum(inner, index))
+        case Mul(args) if absorbing == 0:
+            _extend(conds, divisors, supports(args, absorbing))
+        case Div(num_body, den) if absorbing == 0 and total(Div(ONE, den)):
+            _extend(conds, divisors, supports((num_body,), absorbing))
+        case Call(name, (arg,)) if absorbing == 0 and name in KEEPS_ZERO:
+            _extend(conds, divisors, supports((arg,), absorbing))
+        case Select(where, then, Const(v)) if v == absorbing:
+            _extend(conds, divisors, split_conditions(where))
+            _extend(conds, divisors, supports((then,), absorbing))
+    return tuple(conds), tuple(divisors)
 
 
 def _of_sum(scope: Scope, index: tuple[Index, ...]) -> tuple[list[Cond], list[Divisor]]:
@@ -223,7 +224,7 @@ def _projected(c: Cond, scope: Scope) -> Cond:
     return inequality(rest + bounds(best, scope.ranges)[1])
 
 
-def _extend(conds: list[Cond], divisors: list[Divisor], more: tuple[list[Cond], list[Divisor]]) -> None:
+def _extend(conds: list[Cond], divisors: list[Divisor], more: tuple[Iterable[Cond], Iterable[Divisor]]) -> None:
     conds += more[0]
     divisors += more[1]
 

@@ -38,6 +38,7 @@ def partial(factors: Iterable[Body]) -> tuple[Body, ...]:
     return tuple(f for f in factors if not total(f))
 
 
+@lru_cache(maxsize=1 << 14)
 def state(body: Body) -> int:
     """BROKEN, BELOW or FINITE."""
     match body:
@@ -159,6 +160,7 @@ def _scaled(s: Span, by: Fraction) -> Span:
     return Span(_ZERO, False, _ZERO) if by == 0 else Span(s.lo * by, s.lo_open, s.hi * by, s.hi_open)
 
 
+@lru_cache(maxsize=1 << 14)
 def span(body: Body) -> Span:
     """A range that holds every value of the body that exists; a read of a scope at its own loops is one that stays in its box (`edges.explicit`)."""
     match body:
