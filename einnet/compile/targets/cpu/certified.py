@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from einnet.evidence.contents import part
-from einnet.evidence.error_limits import Bounded, pair
+from einnet.evidence.error_limits import Bounded
 from einnet.evidence.meaning import meaning
 from einnet.expr.nodes import Number, Scope, Tensor
 from einnet.expr.values.arithmetic import Array
 from einnet.expr.values.points import effort, values_at
+from einnet.expr.values.running_errors import pair
 from einnet.instantiate.kernels import Kernel, NotLifted, Plan, Shown, View
 from einnet.instantiate.kernels.arithmetics import Arithmetic
 from einnet.instantiate.kernels.contractions import arithmetic_of
