@@ -25,6 +25,7 @@ from einnet.errors import CertificateError
 from einnet.expr.nodes import Scope, nested, tensors
 from einnet.expr.normal.inline import inline
 from einnet.expr.normal.limits import OutOfReach, by_bends
+from einnet.expr.values.cancellation import FACTOR, lost
 from einnet.expr.values.points import evaluate_at, magnitudes_at, work
 
 LEAST_SEEDS = 2
@@ -43,6 +44,8 @@ _BUDGET = 3_000_000
 """Body evaluations per side and seed."""
 _BOUND_BUDGET = 1_000_000
 """Body evaluations per side to see how much is added up."""
+_CANCELLATION_BUDGET = 50_000
+"""The same with running errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +151,12 @@ def _check_step(state: Scope, step: Step) -> Proof:
         after = replace_at(before, step.path[-1:], step.after)
     proof = check_equal(before, after)
     if step.kind == "exact":
-        alike = check_exact(before, after, proof)
-        return alike if alike.kind == "exact" else check_bound(before, after, 1.0, alike)
-    return check_bound(before, after, 1.0 if step.kind == "reassociation" else step.bound or 1.0, proof)
+        proof = check_exact(before, after, proof)
+        if proof.kind == "exact":
+            return proof
+    worst = step.kind == KINDS[-1]
+    bounded = check_bound(before, after, step.bound or 1.0 if worst else 1.0, proof)
+    return check_cancellation(before, after, bounded, refuse=not worst) if bounded.kind == "reassociation" else bounded
 
 
 def check_exact(before: Scope, after: Scope, proof: Proof) -> Proof:
@@ -222,6 +228,23 @@ def _bounded(before: Scope, sides: tuple[Scope, Scope], bound: float, proof: Pro
         raise Difference(f"errors are said to grow {bound:.4g} times at most, {grown}", at)
     told = f"; errors grow {ratios[what]:.3g} times at {len(points)} points, {bound:.3g} are allowed for" if bound != 1 else ""
     return replace(proof, details=f"{proof.details}{told}", kind=kind)
+
+
+def check_cancellation(before: Scope, after: Scope, proof: Proof, *, refuse: bool) -> Proof:
+    """Of nearly equal elements, and of large ones, no more is lost after than before; `proof` is of class reassociation but for that.
+
+    Where more is lost the class is precision, or where that is not claimed Difference is raised.
+    """
+    if before.key == after.key:
+        return proof
+    points = points_to_compare(before, after, (), _affordable(before, after, FEWEST_POINTS, 1, _CANCELLATION_BUDGET))
+    grown = lost(before, after, points)
+    if grown <= FACTOR:
+        return proof
+    told = f"where elements are nearly equal, or large, errors grow {grown:.2g} times"
+    if refuse:
+        raise Difference(f"it is no reassociation: {told}", ())
+    return replace(proof, details=f"{proof.details}; {told}", kind=KINDS[-1])
 
 
 def _ratio(after: float, before: float) -> float:

@@ -8,13 +8,15 @@ from einnet.derivation.facts import factors
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.transitions import ZERO, masked
 from einnet.expr.nodes import Add, Body, Iter, Read, Scope, Select, indices, make_add, make_mul, used_names
+from einnet.expr.values.cancellation import survives
 
 
 @rule("distribute", order=150, guard="a factor of a sum is a sum of terms, or does not depend on what is summed", kind="reassociation")
 def distribute(e: Scope) -> Iterator[Outcome]:
     """L[x] Σ[y] u*(f + g) = {L[x] Σ[y] u*f}[x] + {L[x] Σ[y] u*g}[x];  L[x] Σ[y] u(x)*f = L[x] u(x)*{L[x] Σ[y] f}[x]
 
-    Terms within one region, select(c, u*(f + g), 0), are terms of which each has it.
+    Terms within one region, select(c, u*(f + g), 0), are terms of which each has it. Where u is a difference, and so is f + g, nearly equal numbers
+    cancel on the left and do not on the right: that is of class precision, though no more is added up in absolute value.
     """
     if e.reduce != "sum" or not e.sums:
         yield Refused("it is no sum")
@@ -26,7 +28,9 @@ def distribute(e: Scope) -> Iterator[Outcome]:
         if isinstance(f, Add):
             found = True
             terms = (masked(conds, make_mul((*parts[:n], term, *parts[n + 1 :]))) for term in f.args)
-            yield Rewrite(Scope(e.loops, (), make_add(_closed(e, term) for term in terms)), f"factor={n}", "reassociation")
+            opened = Scope(e.loops, (), make_add(_closed(e, term) for term in terms))
+            alike = survives(e, opened)
+            yield Rewrite(opened, f"factor={n}", "reassociation" if alike else "precision", None if alike else 1.0)
     summed = {i.name for i in e.sums}
     free = [] if conds else [f for f in parts if not used_names(f) & summed]
     if free and len(free) < len(parts):

@@ -1,0 +1,113 @@
+"""What becomes of rounding errors where elements are nearly equal, or large.
+
+The sum of absolute values does not grow when (x - m)*(x - m) is opened to x*x - 2*x*m + m*m, yet where x and m are nearly equal the first is nearly
+exact and the second is all error. So both sides are evaluated with running errors for such elements, each of which errs by one rounding of itself,
+as what was computed before does. By that, f*(x - m) = f*x - f*m loses nothing that the elements had not lost: products of differences count, and what
+leaves single precision, as an exponential without its shift. A sum rounds once here: how often it does is told by `derivation.checker.bounds`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from einnet.expr.functions.modular import random_function, seed_of
+from einnet.expr.functions.rounding import LEAST, UNIT
+from einnet.expr.nodes import Body, Const, Read, Scope, Tensor, children, walk
+from einnet.expr.values.arithmetic import Array
+from einnet.expr.values.bodies import Integers
+from einnet.expr.values.points import values_at, work
+from einnet.expr.values.running_errors import Running, pair, parts
+
+LEVELS = (1.0, 128.0)
+"""Elements are about as large as this. The exponential of the second is no number of single precision."""
+
+APART = 2.0**-12
+"""By so much elements differ, relative to themselves: the square of a difference errs by so much less than what it is opened to."""
+
+FACTOR = 64.0
+"""Errors may grow by so much for other numbers of operations; what cancels makes them grow 2,048 times or more."""
+
+LARGEST = float(np.finfo(np.float32).max)
+_RANGE = 1 << 61
+_BUDGET = 50_000
+"""Body evaluations of a side at one point."""
+
+
+class Conditioned(Running):
+    """Running errors with one rounding for each sum, of which nothing is known beyond the largest number of single precision."""
+
+    def roundings(self, count: int) -> int:
+        return 1
+
+    def add(self, a: Array, b: Array) -> Array:
+        return _held(super().add(a, b))
+
+    def multiply(self, a: Array, b: Array) -> Array:
+        return _held(super().multiply(a, b))
+
+    def divide(self, a: Array, b: Array) -> Array:
+        return _held(super().divide(a, b))
+
+    def call(self, name: str, args: tuple[Array, ...]) -> Array:
+        return _held(super().call(name, args))
+
+    def reduce(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+        return _held(super().reduce(kind, array, axes))
+
+
+def _held(found: Array) -> Array:
+    value, error = parts(found)
+    beyond = np.abs(value) + error > LARGEST
+    return pair(value, np.where(beyond, np.inf, error)) if beyond.any() else found
+
+
+def errors_at(scope: Scope, points: Integers, level: float) -> Array:
+    """How far single precision may be from the scope's values at points, for elements of the level and a little more; infinite where it has none."""
+
+    def element(t: Tensor, address: Integers) -> Array:
+        noise = random_function(seed_of(t.name), (address,)).astype(np.float64) / _RANGE
+        value = level * (1 + APART * noise)
+        return pair(value, UNIT * value)
+
+    system = Conditioned()
+    value, error = parts(values_at(scope, points, system, element, system.places))
+    return np.where(np.isfinite(value), error, np.inf)
+
+
+def lost(before: Scope, after: Scope, points: Integers) -> float:
+    """By how much errors grow at most, for nearly equal elements of each level, where `before` has a value."""
+    if not subtracts(before):
+        return 1.0
+    grown = [1.0]
+    for level in LEVELS:
+        old, new = errors_at(before, points, level), errors_at(after, points, level)
+        there = np.isfinite(old)
+        grown += ((new[there] + LEAST) / (old[there] + LEAST)).tolist()
+    return max(grown)
+
+
+def survives(before: Scope, after: Scope) -> bool:
+    """Errors do not grow so at corners of the box and in its middle; what is too large to be evaluated does not survive."""
+    if not subtracts(before):
+        return True
+    if max(work(before, 1), work(after, 1)) > _BUDGET:
+        return False
+    points = [[at(lo, hi) for lo, hi in before.box] for at in (lambda lo, _: lo, lambda lo, hi: (lo + hi) // 2, lambda _, hi: hi - 1)]
+    return lost(before, after, np.asarray(points, np.int64).reshape(len(points), -1)) <= FACTOR
+
+
+@lru_cache(maxsize=1 << 12)
+def subtracts(scope: Scope) -> bool:
+    """A number in it is negative: without, elements that are not negative are never subtracted."""
+    return any(_negative(s.body) for s in walk(scope))
+
+
+def _negative(body: Body) -> bool:
+    match body:
+        case Const(value):
+            return value < 0
+        case Read(Tensor() as base):
+            return base.values is not None and min(base.values, default=0) < 0
+    return any(map(_negative, children(body)))
