@@ -20,7 +20,7 @@ from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Post, View, de
 from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.instantiate.matching.types import Match
 from einnet.instantiate.padding import padded
-from einnet.instantiate.row_fusion import along, in_one_kernel
+from einnet.instantiate.row_fusion import along, handed_on, in_one_kernel
 from einnet.instantiate.stitch import Piece, pieces
 
 
@@ -44,38 +44,53 @@ def build(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: bool
 
 def builds(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: bool = True) -> Iterator[Build]:
     """The kernels as `build` gives them; where no library is asked and sums of products stand in each other, one kernel that stores nothing in
-    between; products of one operand with weights as one product; and the kernels run part by part where the temporaries of all parts together
-    leave the cache.
+    between; where libraries are asked, one kernel for what stands between two of their products and for both of these, if a sum under a maximum
+    stands there; products of one operand with weights as one product; and the kernels run part by part where the temporaries of all parts
+    together leave the cache.
 
     Whether there is a second way depends on no size: programs for many sizes know ways by their number.
     """
-    builder = _Builder(matches, epilogues, out)
-    builder.emit(tree, out)
-    result = builder.result
-    kernels, temporaries = padded(result.kernels, result.temporaries)
-    yield replace(result, kernels=kernels, temporaries=temporaries)
+    result = _Builder(matches, epilogues, out).of(tree)
+    yield _padded(result)
     if in_one_kernel(tree, bool(matches)):
-        whole = _Builder({}, False, out, whole=True)
+        whole = _Builder({}, False, out, frozenset(tree.walk))
         whole.generated(tree, out)
         yield whole.result
-    joint = joined(result.kernels, result.temporaries, {**{t.name: t for t in tensors(tree).values() if t.weight}, **result.weights})
-    if joint is not None:
-        yield Build(*padded(joint.kernels, joint.temporaries), {**result.weights, **joint.weights})
+    results, inside = [result], handed_on(matches)
+    if inside:
+        apart = {s: m for s, m in matches.items() if s not in inside}
+        results.append(_Builder(apart, epilogues, out, inside).of(tree))
+        yield _padded(results[-1])
+    for found in results:
+        joint = joined(found.kernels, found.temporaries, {**{t.name: t for t in tensors(tree).values() if t.weight}, **found.weights})
+        if joint is not None:
+            yield Build(*padded(joint.kernels, joint.temporaries), {**found.weights, **joint.weights})
     parted = chunked(result.kernels, result.temporaries)
     if parted is not None:
         yield replace(result, kernels=parted[0], temporaries=parted[1])
 
 
-class _Builder:
-    """`whole` keeps reductions inside the kernel that reads them. What goes `out` may be stored as bytes, temporary buffers hold floats."""
+def _padded(result: Build) -> Build:
+    """The kernels with crowded matrices of products padded."""
+    kernels, temporaries = padded(result.kernels, result.temporaries)
+    return replace(result, kernels=kernels, temporaries=temporaries)
 
-    def __init__(self, matches: Mapping[Scope, Match], epilogues: bool, out: str, whole: bool = False) -> None:
+
+class _Builder:
+    """Scopes `inside` stay in the kernel that reads them, reductions too. What goes `out` may be stored as bytes, temporary buffers hold floats."""
+
+    def __init__(self, matches: Mapping[Scope, Match], epilogues: bool, out: str, inside: frozenset[Scope] = frozenset()) -> None:
         self.matches = dict(matches)
         self.out = out
         self.epilogues = epilogues
-        self.whole = whole
+        self.inside = inside
         self.result = Build()
         self.done: dict[Scope, str] = {}
+
+    def of(self, tree: Scope) -> Build:
+        """The kernels of the whole tree."""
+        self.emit(tree, self.out)
+        return self.result
 
     def buffer_of(self, base: Tensor | Scope) -> str:
         """The dense buffer that holds a tensor or a scope, computed now if need be."""
@@ -158,12 +173,12 @@ class _Builder:
     def fused(self, scope: Scope) -> Scope:
         """The scope with the inner scopes that reduce nothing merged into it, as far as the merge rule allows (vertical fusion).
 
-        Not in a `whole` kernel: which values are kept and which are computed where they are read is decided where it is written.
+        Not those that stay `inside`: which values are kept and which are computed where they are read is decided where the kernel is written.
         """
         kept: set[Read] = set()
-        while not self.whole:
+        while True:
             inner = (r for r in reads(scope.body) if isinstance(r.base, Scope) and not self.materialised(r.base) and not r.base.sums)
-            r = next((r for r in inner if r not in kept), None)
+            r = next((r for r in inner if r not in kept and r.base not in self.inside), None)
             if r is None:
                 return scope
             merged = merge_read(scope, r)
@@ -172,7 +187,6 @@ class _Builder:
                 kept.add(r)
             else:
                 scope = fused
-        return scope
 
     def materialised(self, base: Scope) -> bool:
         return base in self.matches or is_weight(base)
@@ -180,7 +194,7 @@ class _Builder:
     def operand(self, r: Read, reader: Scope) -> Read:
         if isinstance(r.base, Tensor):
             return r
-        apart = bool(r.base.sums) and not self.whole and (not pointwise(r, reader) or walked(r.base, reader))
+        apart = bool(r.base.sums) and r.base not in self.inside and (not pointwise(r, reader) or walked(r.base, reader))
         if apart and not self.materialised(r.base) and running(r.base) is None:
             r = along(r, r.base, reader) or r
             assert isinstance(r.base, Scope)

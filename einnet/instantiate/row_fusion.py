@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 
 from einnet.derivation.facts import is_transform, product_reads
 from einnet.derivation.rules.transitions import running
 from einnet.expr.index import in_range, simplify
-from einnet.expr.nodes import Read, Scope, indices, map_indices, rename_apart, substitute_body, used_names
+from einnet.expr.nodes import Read, Scope, indices, map_indices, reads, rename_apart, substitute_body, used_names
 
 
 def along(r: Read, base: Scope, reader: Scope) -> Read | None:
@@ -34,6 +35,26 @@ def in_rows(scope: Scope) -> bool:
 def in_one_kernel(tree: Scope, matched: bool) -> bool:
     """The tree may be one kernel that stores nothing between its sums: no library is asked, and nothing walks along time."""
     return not matched and in_rows(tree) and not any(running(s) for s in tree.walk)
+
+
+def handed_on(matched: Collection[Scope]) -> frozenset[Scope]:
+    """What one kernel may compute instead of two products of libraries: both products, and all that stands between them, where that raises values
+    of the inner product to weights under their maximum, as a softmax does. So nothing of them has to be stored."""
+    products = [s for s in matched if is_product(s)]
+    found = set[Scope]()
+    for outer in products:
+        for inner in (s for s in products if s in outer.inside):
+            between = {s for s in outer.inside if inner in s.inside}
+            apart = any(s in matched or is_product(s) or running(s) for s in between)
+            if not apart and any(_under_maximum(s, inner) for s in between):
+                found |= {outer, inner, *between}
+    return frozenset(found)
+
+
+def _under_maximum(s: Scope, inner: Scope) -> bool:
+    """The scope reads values of another one beside a maximum of them."""
+    bases = {r.base for r in reads(s.body) if isinstance(r.base, Scope) and (r.base == inner or inner in r.base.inside)}
+    return len({b.reduce == "max" for b in bases}) == 2
 
 
 def is_product(s: Scope) -> bool:
