@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, Protocol
 
 from einnet.errors import CertificateError
@@ -42,12 +43,26 @@ class Memory:
 
     def recall(self, expressions: Mapping[str, Scope], estimate: Estimate) -> dict[str, Choice]:
         """The choices that are known, by the subprograms' keys."""
+        return self._recalled(expressions, estimate, self.settings.allow, self.settings.time_budget)
+
+    def narrower(self, expressions: Mapping[str, Scope], estimate: Estimate) -> dict[str, Choice]:
+        """What runs of narrower classes have found, in whatever time, by the subprograms' keys: a search of a wider class finds no less."""
+        found: dict[str, Choice] = {}
+        for allow in self.settings.kinds[:-1]:
+            for key, choice in self._recalled(expressions, estimate, allow, 0.0).items():
+                if choice.best.measured < (found[key].best.measured if key in found else inf):
+                    found[key] = choice
+        return found
+
+    def _recalled(self, expressions: Mapping[str, Scope], estimate: Estimate, allow: str, budget: float) -> dict[str, Choice]:
+        """What was found for a class within at least so many seconds."""
         if self.settings.fresh or not self.settings.derive:
             return {}
         found: dict[str, Choice] = {}
-        for (key, expression), value in zip(expressions.items(), self.database.recall(map(self._what, expressions.values()))):
+        asked = [{**self._what(e), "allow": allow} for e in expressions.values()]
+        for (key, expression), value in zip(expressions.items(), self.database.recall(asked)):
             found_in, told = (value.get("budget"), value.get("choice")) if isinstance(value, dict) else (None, None)
-            if not isinstance(found_in, (int, float)) or found_in < self.settings.time_budget:
+            if not isinstance(found_in, (int, float)) or found_in < budget:
                 continue
             choice = choice_from(told, expression, estimate)
             if choice is not None and proven(choice):

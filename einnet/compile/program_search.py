@@ -15,7 +15,7 @@ from einnet.compile.bundling import apart, attempt, attempts_of
 from einnet.compile.far import FarSights
 from einnet.compile.garbage import collect, collection_on_demand
 from einnet.compile.interrupts import Interrupts, deferred_interrupts
-from einnet.compile.turns import LEVELS, MEASURED, Level, Turns, keeping, saving
+from einnet.compile.turns import LEVELS, MEASURED, Level, Turns, beginning, keeping, saving
 from einnet.compile.workers import Crew, Found, crew, solve_all
 from einnet.derivation.rules import RULES
 from einnet.evidence.comparison.finite import keep_strict
@@ -68,6 +68,8 @@ class Known(Protocol):
 
     def recall(self, expressions: Mapping[str, Scope], estimate: Estimate) -> dict[str, Choice]: ...
 
+    def narrower(self, expressions: Mapping[str, Scope], estimate: Estimate) -> dict[str, Choice]: ...
+
     def remember(self, choices: Sequence[Choice]) -> None: ...
 
 
@@ -103,9 +105,11 @@ class _Search:
             expressions = {p.key: canonical(p.expression) for p in parts}
         uses = Counter(p.key for p in parts)
         recalled = self.known.recall(expressions, self.cost.estimates) if self.known else {}
-        chosen = self.costed({key: e for key, e in expressions.items() if key not in recalled})
+        chosen = self.costed(left := {key: e for key, e in expressions.items() if key not in recalled})
         seconds, others = _seconds(chosen, uses), _seconds(recalled, uses)
         end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()) + sum(others.values()))
+        narrower = self.narrower(left)
+        chosen = {key: beginning(own, narrower.get(key)) for key, own in chosen.items()}
         if self.settings.derive:
             self.explore(expressions, chosen, self.savings(expressions, seconds, uses), end)
         self.remember(*chosen.values())
@@ -132,6 +136,10 @@ class _Search:
         clock = self.schedule.clock
         return clock.until(self.schedule.kept(clock.now())) if self.settings.force is None else inf
 
+    def narrower(self, expressions: Mapping[str, Scope]) -> dict[str, Choice]:
+        """What is known for narrower classes, from which a search goes on."""
+        return self.known.narrower(expressions, self.cost.estimates) if self.known and len(self.settings.kinds) > 1 else {}
+
     def notes(self, recalled: int, expressions: int) -> tuple[str, ...]:
         """What a user should know of how so many expressions were searched, of which so many were recalled."""
         notes = [INTERRUPTED] if self.interrupts.requested else []
@@ -145,17 +153,17 @@ class _Search:
             groups = attempts_of(outcome.program, outcome.results)
         joint = {alike[0].joint.key: canonical(alike[0].joint.expression) for alike in groups}
         choices = self.known.recall(joint, self.cost.estimates) if self.known else {}
-        recalled = len(choices)
+        recalled, narrower = len(choices), self.narrower({key: e for key, e in joint.items() if key not in choices})
         for n, alike in enumerate(groups):
             current = _by_output(outcome)
             alike = [b for b in alike if b.names <= current.keys()]
             left, key = end - self.schedule.clock.now(), alike[0].joint.key if alike else ""
             if searching and key and key not in choices and left > 0 and not self.interrupts.requested:
                 share = left / min(len(groups) - n, MOST_BUNDLE_SHARES)
-                choices[key] = self.one(joint[key], share, (n, len(groups)), apart=apart(alike[0], current))
+                choices[key] = beginning(self.one(joint[key], share, (n, len(groups)), apart=apart(alike[0], current)), narrower.get(key))
                 outcome = replace(outcome, states=outcome.states + choices[key].states)
-            if key in choices:
-                outcome = self.together(outcome, alike, choices[key], end)
+            if key in choices or key in narrower:
+                outcome = self.together(outcome, alike, choices[key] if key in choices else narrower[key], end)
         self.remember(*list(choices.values())[recalled:])
         return outcome
 

@@ -106,3 +106,13 @@ def keeping(found: Choice, earlier: Choice) -> Choice:
         found.candidates, found.best = sorted([best, *others], key=lambda c: (c.measured, c.predicted)), best
     found.seconds, found.states = found.seconds + earlier.seconds, max(found.states, earlier.states)
     return found
+
+
+def beginning(own: Choice, narrower: Choice | None) -> Choice:
+    """The model's own operators, or what was derived for a narrower class where that is faster: nothing of it was visited for this one."""
+    if narrower is None:
+        return own
+    seconds, states = own.seconds, own.states
+    found = keeping(own, narrower)
+    found.seconds, found.states = seconds, states
+    return found

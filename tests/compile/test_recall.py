@@ -5,20 +5,31 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import einnet
 from einnet.compile import program_search as pipeline
+from einnet.compile.budget import CountedClock, Schedule
+from einnet.compile.history import Memory
+from einnet.compile.turns import beginning
+from einnet.evidence import sound
 from einnet.evidence.comparison.verify import Trial
 from einnet.expr.notation.text import parse
+from einnet.graph.onnx.importer import load
+from einnet.instantiate.kernels import Conv, Kernel, Matmul
 from einnet.runtime.database import ProfileDatabase
 from einnet.runtime.timing import Timing
-from einnet.search.candidates import choose
+from einnet.search.candidates import Choice, choose
+from einnet.search.forms import Form
 from einnet.search.recall import choice_from, choice_json
-from einnet.search.space import Options, Space
-from tests.models import two_layers
+from einnet.search.settings import Settings
+from einnet.search.space import Options, Space, Statistics
+from tests.models import tiny, two_layers
 
 EXPRESSIONS = {
     "conv": "A : f32[57,43,5]\nK : weight f32[3,3,5,8]\nL[h<57,w<43,f<8] Σ[c<5,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]",
@@ -141,3 +152,69 @@ def test_clearing_forgets(cache: Path) -> None:
     assert database.recall([{"a": 1}, "other"]) == [{"b": [1, 2]}, None]
     database.clear()
     assert database.recall([{"a": 1}]) == [None]
+
+
+class Counting:
+    """Products take a tenth of a second, convolutions a second, generated code nothing but where it reads several tensors."""
+
+    def estimates(self, kernels: Sequence[Kernel]) -> list[float]:
+        return [1e-9 for _ in kernels]
+
+    def measured(self, kernels: Sequence[Kernel], _: float) -> list[float | None]:
+        return [0.1 if isinstance(k, Matmul) else 1.0 if isinstance(k, Conv) else 0.0 if len(k.operand_views) < 2 else 9.0 for k in kernels]
+
+
+def convolved() -> Choice:
+    """A convolution that a product is faster for."""
+    expression = parse(EXPRESSIONS["conv"])
+    forms = Space(Options(max_depth=1, intensity=0.0)).forms(expression)
+    choice = choose(expression, forms, ones, Counting().measured)
+    assert not choice.best.original
+    return choice
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [({"allow": "precision"}, True), ({"time_budget": 60}, False), ({"allow": "exact"}, False), ({"allow": "precision", "fresh": True}, False),
+     ({"allow": "precision", "max_depth": 3}, False), ({"allow": "precision", "time_budget": 60}, True)],
+)  # fmt: skip
+def test_a_wider_class_is_told_what_a_narrower_one_found(cache: Path, change: dict[str, Any], found: bool) -> None:
+    database, choice, settings = ProfileDatabase(cache / "profile.sqlite"), convolved(), Settings(max_depth=2, time_budget=2, threads=1)
+    Memory(database, settings, "here").remember([choice])
+    other = Memory(database, replace(settings, **change), "here")
+    assert not other.recall({"conv": choice.expression}, ones)
+    back = other.narrower({"conv": choice.expression}, ones)
+    assert {key: c.best.kernels for key, c in back.items()} == ({"conv": choice.best.kernels} if found else {})
+    assert not Memory(database, replace(settings, **change), "elsewhere").narrower({"conv": choice.expression}, ones)
+
+
+def test_a_wider_class_begins_with_what_a_narrower_one_found(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where its own search finds nothing, and what it begins with is proven as all else is."""
+    program = load(tiny("fsrcnn"))
+
+    def chosen(database: str, allow: str) -> dict[str, tuple[Kernel, ...]]:
+        settings = Settings(max_depth=1, time_budget=600, threads=1, allow=allow)
+        memory = Memory(ProfileDatabase(cache / database), settings, "here")
+        outcome = pipeline.search(program, settings, Counting(), Schedule(0.0, 600, clock=CountedClock()), memory)
+        return {r.key: r.candidate.kernels for r in outcome.results if r.changed}
+
+    first = chosen("known.sqlite", "reassociation")
+    deepen = pipeline.deepen
+
+    def nothing(*arguments: Any) -> tuple[list[Form], Statistics]:
+        forms, statistics = deepen(*arguments)
+        return [form for form in forms if form.unchanged], statistics
+
+    monkeypatch.setattr(pipeline, "deepen", nothing)
+    assert first and chosen("new.sqlite", "precision") == {}
+    assert chosen("known.sqlite", "precision") == first
+    monkeypatch.setattr(sound, "unproven", lambda *_: "it is not")
+    assert chosen("known.sqlite", "precision") == {}
+
+
+def test_what_a_narrower_class_found_is_no_more_than_a_beginning() -> None:
+    own, narrower = convolved(), convolved()
+    own.best, own.states, own.seconds, narrower.states = own.original, 1, 0.5, 99
+    assert beginning(own, None) is own and own.best.original
+    begun = beginning(own, narrower)
+    assert (begun.best, begun.states, begun.seconds) == (narrower.best, 1, 0.5)

@@ -44,6 +44,10 @@ class Found:
         self._keep(list(recalled.values()))
         return recalled
 
+    def narrower(self, expressions: Mapping[str, Scope], estimate: Estimate) -> dict[str, Choice]:
+        """What an earlier run found for a narrower class."""
+        return self.memory.narrower(expressions, estimate)
+
     def remember(self, choices: Sequence[Choice]) -> None:
         """Keep what was found."""
         self._keep(choices)
@@ -95,6 +99,10 @@ class AtSize:
             rest -= choice.best.cost
             chosen[key] = self._choose(expressions[key], choice, estimate, time.monotonic() + share)
         return chosen
+
+    def narrower(self, expressions: Mapping[str, Scope], estimate: Estimate) -> dict[str, Choice]:
+        """What was found at the searched size is all that there is."""
+        return {}
 
     def remember(self, choices: Sequence[Choice]) -> None:
         """What was searched at this size alone is not kept."""
