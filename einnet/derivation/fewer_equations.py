@@ -42,20 +42,20 @@ def inlined(r: Recursion) -> Recursion:
 
 def _fewer(r: Recursion) -> Iterator[Recursion]:
     """The recursion without one of its equations, for each that is not to be stored."""
-    for e in (*r.before, *r.steps):
+    for e in r.equations:
         name = e.tensor.name
         users = [u for u in r.equations if name in tensors(u.scope)]
-        if name in r.outputs or any(u in r.after for u in users) or not all(_opens(e, u) for u in users):
+        if name in r.outputs or (e not in r.after and any(u in r.after for u in users)) or not all(_opens(e, u, len(users) == 1) for u in users):
             continue
-        parts = ([_opened(e, u) if u in users else u for u in part if u != e] for part in (r.before, r.steps))
+        before, steps, after = (tuple(_opened(e, u) if u in users else u for u in part if u != e) for part in (r.before, r.steps, r.after))
         try:
-            yield replace(r, before=tuple(next(parts)), steps=tuple(next(parts)))
+            yield replace(r, before=before, steps=steps, after=after)
         except UsageError:  # it is asked for at another time
             continue
 
 
-def _opens(e: Equation, user: Equation) -> bool:
-    """The user may compute the equation itself: at its own time, at no more points, and within its box."""
+def _opens(e: Equation, user: Equation, alone: bool) -> bool:
+    """The user, `alone` or one of some, may compute the equation itself: at its own time, at no more points, and within its box."""
     own = [r for r in reads(user.scope.body) if isinstance(r.base, Tensor) and r.base.name == e.tensor.name]
     direct = len(own) == sum(e.tensor.name in (tensors(r.base) if isinstance(r.base, Scope) else {r.base.name}) for r in reads(user.scope.body))
     if user.tensor == e.tensor or not direct or not all(inside(r, user.scope.ranges) for r in own):
@@ -63,7 +63,7 @@ def _opens(e: Equation, user: Equation) -> bool:
     if e.scope.sums:
         return user.scope.body == own[0] and not user.scope.sums
     points = prod(i.extent for i in (*user.scope.loops, *user.scope.sums))
-    return _moves(e.scope.body) or (points <= prod(e.scope.shape) and (not _costs(e.scope.body) or len(own) == 1))
+    return _moves(e.scope.body) or (points <= prod(e.scope.shape) and (not _costs(e.scope.body) or (alone and len(own) == 1)))
 
 
 def _moves(body: Body) -> bool:

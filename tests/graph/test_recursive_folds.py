@@ -16,6 +16,7 @@ from einnet.expr.recursions.recursion_values import evaluate_recursion
 from einnet.graph.onnx.importer import load
 from einnet.graph.program import Opaque, Program
 from einnet.instantiate.kernels import OpaqueCall, Plan
+from einnet.instantiate.recursions.relaid import relaid
 from einnet.instantiate.recursions.time_schedule import schedule
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.onnx.same import parsed
@@ -78,8 +79,8 @@ def plan_of(node: Opaque, arrays: list[np.ndarray]) -> Plan:
     return assembly.finish()
 
 
-def compare(model: onnx.ModelProto, tolerance: float = 2e-5, most: float = 0.9) -> Recursion:
-    """The recursion, as it is and with fewer equations, and the compiled node give what ONNX Runtime gives of the node's own model."""
+def compare(model: onnx.ModelProto, tolerance: float = 2e-5, most: float = 0.9, compiled: bool = True) -> Recursion:
+    """The recursion, as it is and with fewer equations, and the node where it is compiled give what ONNX Runtime gives of the node's own model."""
     program = load(model)
     (node,) = [n for n in program.nodes if isinstance(n, Opaque)]
     assert node.recursion is not None
@@ -95,7 +96,9 @@ def compare(model: onnx.ModelProto, tolerance: float = 2e-5, most: float = 0.9) 
     given = {t.name: a for t, a in zip(node.recursion.inputs, arrays, strict=True)}
     fewer = inlined(node.recursion)
     check_recursions(node.recursion, fewer)
-    for r in (node.recursion, fewer):
+    laid = relaid(fewer)
+    check_recursions(laid, fewer)
+    for r in (node.recursion, fewer, laid):
         found = evaluate_recursion(r, given)
         for name, array in zip(r.outputs, wanted, strict=True):
             np.testing.assert_allclose(found[name], array, rtol=tolerance, atol=tolerance)
@@ -103,6 +106,8 @@ def compare(model: onnx.ModelProto, tolerance: float = 2e-5, most: float = 0.9) 
     (call,) = plan.kernels
     assert isinstance(call, OpaqueCall)
     assert call.recursion == node.recursion
+    if not compiled:
+        return node.recursion
     for got, array in zip(Executable(plan, 1).run(*arrays), wanted, strict=True):
         np.testing.assert_allclose(got, array, rtol=tolerance, atol=tolerance)
     return node.recursion

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -46,7 +46,12 @@ class Recursive:
         found = self.over(names, given, wanted)
         if found is None:
             return node
-        return replace(node, recursion=found, why=f"{node.why}; {len(found.steps)} equations along time say what it computes")
+        return replace(node, recursion=found, why=f"{node.why}{told(found)}")
+
+
+def told(r: Recursion) -> str:
+    """What the reason says of a node that is a recursion."""
+    return f"; {len(r.steps)} equations along time say what it computes"
 
 
 def recursive(fold: Fold, body: Program, outer: Mapping[str, Tensor]) -> Recursive:
@@ -77,9 +82,9 @@ class _Recursing(Unfolding):
         outputs += [(g.output, self.over_all(g, timed)) for g in self.fold.gathered]
         after, self.nodes = self.nodes, []
         first, each, last = map(self.equations, (before, steps, after))
-        inputs, given = tuple(self.inputs.values()), tuple(t for _, t in outputs)
+        inputs, results = tuple(self.inputs.values()), tuple(t for _, t in outputs)
         try:
-            found = Recursion(self.fold.count, inputs, first, each, last, given)
+            found = Recursion(self.fold.count, inputs, first, each, last, results)
         except UsageError as reason:
             raise Inexpressible(f"as a recursion: {reason}") from None
         return Recursive(found, tuple(self.inputs), tuple(name for name, _ in outputs))
@@ -113,22 +118,11 @@ class _Recursing(Unfolding):
 
     def equations(self, nodes: list[Node]) -> tuple[Equation, ...]:
         """Nodes as equations over numbers and what is given."""
-        return tuple(Equation(Tensor(n.output.name, n.scope.shape), self.given(n.scope)) for n in nodes)
+        return tuple(Equation(Tensor(n.output.name, n.scope.shape), given(n.scope, self.weights, self.known_or_given)) for n in nodes)
 
-    def given(self, scope: Scope) -> Scope:
-        """The scope with numbers for arrays of equal elements, and what is given for others. Raises Inexpressible for one that is not."""
-
-        def swap(r: Read) -> Body:
-            if isinstance(r.base, Scope):
-                return Read(self.given(r.base), r.index, r.fill)
-            value = self.weights.get(r.base.name)
-            if value is None:
-                return Read(Tensor(r.base.name, r.base.shape), r.index, r.fill)
-            if value.size and (value == value.flat[0]).all() and inside(r, scope.ranges):
-                return Const(Fraction(float(value.flat[0])))
-            return Read(self.outer_constant(value) or self.written(r.base.name, value), r.index, r.fill)
-
-        return Scope(scope.loops, scope.sums, map_reads(scope.body, swap), scope.reduce)
+    def known_or_given(self, name: str, value: np.ndarray) -> Tensor:
+        """An array of the body: what is given, where it is that."""
+        return self.outer_constant(value) or written(name, value)
 
     def outer_constant(self, value: np.ndarray) -> Tensor | None:
         """The given tensor that has this value, if any."""
@@ -137,8 +131,25 @@ class _Recursing(Unfolding):
                 return self.outside(name)
         return None
 
-    def written(self, name: str, value: np.ndarray) -> Tensor:
-        """A tensor that carries its values."""
-        if value.size > MOST_VALUES or not np.isfinite(value).all():
-            raise Inexpressible("its body holds a large array of its own")
-        return Tensor(name, value.shape, "f32", True, tuple(Fraction(float(np.float32(v))) for v in value.flat))
+
+def given(scope: Scope, weights: Mapping[str, np.ndarray], kept: Callable[[str, np.ndarray], Tensor]) -> Scope:
+    """The scope with numbers for arrays of equal elements, and what is `kept` for others. Raises Inexpressible for one that is not."""
+
+    def swap(r: Read) -> Body:
+        if isinstance(r.base, Scope):
+            return Read(given(r.base, weights, kept), r.index, r.fill)
+        value = weights.get(r.base.name)
+        if value is None:
+            return Read(Tensor(r.base.name, r.base.shape), r.index, r.fill)
+        if value.size and (value == value.flat[0]).all() and inside(r, scope.ranges):
+            return Const(Fraction(float(value.flat[0])))
+        return Read(kept(r.base.name, value), r.index, r.fill)
+
+    return Scope(scope.loops, scope.sums, map_reads(scope.body, swap), scope.reduce)
+
+
+def written(name: str, value: np.ndarray) -> Tensor:
+    """A tensor that carries its values."""
+    if value.size > MOST_VALUES or not np.isfinite(value).all():
+        raise Inexpressible("its body holds a large array of its own")
+    return Tensor(name, value.shape, "f32", True, tuple(Fraction(float(np.float32(v))) for v in value.flat))

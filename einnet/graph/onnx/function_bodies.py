@@ -51,7 +51,7 @@ def with_body(model: onnx.ModelProto) -> onnx.ModelProto | None:
         t.name: onnx.helper.make_tensor_type_proto(t.data_type, t.dims) for t in model.graph.initializer
     }
     operands = [types[name] if name else None for name in node.input]
-    body = standard(node, opset(model), operands) or contributed(node, operands)
+    body = standard(node, opset(model), operands) or contributed(node, operands, {t.name: t for t in model.graph.initializer})
     if body is None:
         return None
     made = {name for inner in body.node for name in inner.output}

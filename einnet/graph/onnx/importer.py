@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +14,9 @@ import onnx_ir as ir
 from einnet.errors import ModelError, NotStaticError
 from einnet.expr.nodes import Read, Scope, Tensor, exchange_in, indices, is_weight, tensors
 from einnet.graph.dtypes import HALVES, dtype_name
+from einnet.graph.folds.as_one import as_one
 from einnet.graph.folds.fold import Fold
-from einnet.graph.folds.recursive import Recursive, recursive
+from einnet.graph.folds.recursive import Recursive, recursive, told
 from einnet.graph.folds.unfold import unfolded
 from einnet.graph.onnx.contributed.call import Undefined
 from einnet.graph.onnx.flat import FlatNode, Flattener
@@ -200,24 +202,34 @@ class _Lowering:
         inner = self.unfolded(model, node) or self.body(model, len(wanted), why)
         if isinstance(inner, Unsupported):
             return inner
-        self.splice(inner, node, {f.name: f for f in wanted})
+        opaque = [n for n in inner.nodes if isinstance(n, Opaque)]
+        if not opaque:
+            self.splice(inner, node, {f.name: f for f in wanted})
+            return None
+        if all(n.recursion is not None for n in opaque):
+            self.recursion = self.as_recursion(node, [(name, f) for name, f in held if f.dtype != "f32"], wanted)
+        first = opaque[0]
+        reason = first.why.removesuffix(told(first.recursion)) if first.recursion is not None else first.why
+        return Unsupported(f"{why.why}; in its function body, {', '.join(first.origin)}: {reason}")
+
+    def as_recursion(self, node: FlatNode, held: Sequence[tuple[str, Fact]], wanted: Sequence[Fact]) -> Recursive | None:
+        """The node's function body as equations along time over all floats that it reads; None where it is none."""
+        given = [(name, f) for name, f in node.reads.items() if name not in dict(held)]
+        model = build_model(self.model, [node.proto], given, held, [(f.name, f) for f in wanted])
+        body = self.body(model, len(wanted), Unsupported(""))
+        with suppress(Inexpressible):
+            return None if isinstance(body, Unsupported) else as_one(body)
         return None
 
     def body(self, model: onnx.ModelProto, wanted: int, why: Unsupported) -> Program | Unsupported:
         """The program of a node's function body."""
         try:
             body = with_body(model)
-            if body is None or len(body.graph.output) < wanted:
-                return why
-            inner = self.inner(body)
+            return why if body is None or len(body.graph.output) < wanted else self.inner(body)
         except Undefined as reason:
             return Unsupported(f"{why.why}; {reason}")
         except ModelError as error:
             return Unsupported(f"{why.why}; its function body: {error}")
-        opaque = next((n for n in inner.nodes if isinstance(n, Opaque)), None)
-        if opaque is not None:
-            return Unsupported(f"{why.why}; in its function body, {', '.join(opaque.origin)}: {opaque.why}")
-        return inner
 
     def inner(self, body: onnx.ModelProto) -> Program:
         """A model that stands for a node, with its results as its expressions give them."""

@@ -17,7 +17,8 @@ from einnet.expr.index import Index, Range, substitute, value, var
 from einnet.expr.nodes import Read, Scope, Tensor, reads
 from einnet.expr.recursions.recursion import Equation, Recursion, lags
 from einnet.instantiate.kernels import EOperator, dense_view
-from einnet.instantiate.recursions.lanes import lanes_of
+from einnet.instantiate.recursions.lanes import Lanes, lanes_of, systems
+from einnet.instantiate.recursions.relaid import relaid
 from einnet.instantiate.recursions.stripped import NotStepped, Start, Stripped, stripped
 
 MOST_PHASES = 8
@@ -70,7 +71,7 @@ class Schedule:
 def schedule(r: Recursion) -> Schedule | None:
     """The schedule of a recursion; None where one of its equations is no kernel at one time."""
     try:
-        return _Scheduling(inlined(r)).schedule()
+        return _Scheduling(relaid(inlined(r))).schedule()
     except NotStepped:
         return None
 
@@ -84,7 +85,6 @@ class _Scheduling:
         self.phases = lcm(*self.slots.values())
         if self.phases > MOST_PHASES or self.depth > MOST_PHASES:
             raise NotStepped("it looks back far")
-        self.lanes = lanes_of(r)
 
     def slots_of(self, name: str) -> int:
         """How many times of a tensor are kept: all of one that is asked for or read afterwards, but for its last."""
@@ -97,24 +97,27 @@ class _Scheduling:
         return bool(read.index) and read.index[0] == Index((), self.r.count - 1)
 
     def schedule(self) -> Schedule:
-        early = min(self.depth, self.r.count)
-        firsts = [[self.kernel(e, (time, time + 1)) for e in self.r.steps] for time in range(early)]
-        each = [self.kernel(e, (early, self.r.count)) for e in self.r.steps] if early < self.r.count else []
+        lanes = tuple(lane for steps in systems(self.r.steps) for lane in self.system(steps))
+        return Schedule(tuple(self.whole(self.r.before)), lanes, tuple(self.whole(self.r.after)), self.sizes(), self.r.tables)
+
+    def system(self, steps: tuple[Equation, ...]) -> Iterator[Lane]:
+        """The lanes of equations that read one another."""
+        lanes, early = lanes_of(steps), min(self.depth, self.r.count)
+        firsts = [[self.kernel(e, (time, time + 1), lanes) for e in steps] for time in range(early)]
+        each = [self.kernel(e, (early, self.r.count), lanes) for e in steps] if early < self.r.count else []
         rounds, left = divmod(self.r.count - early, self.phases)
-        lanes = []
-        for lane in self.lanes.points:
+        for lane in lanes.points:
             first = tuple(self.call(k, time, lane) for time, kernels in enumerate(firsts) for k in kernels)
             loop = tuple(self.call(k, early + phase, lane, self.phases) for phase in range(self.phases) for k in each)
             rest = tuple(self.call(k, self.r.count - left + n, lane) for n in range(left) for k in each)
-            lanes.append(Lane(first, rounds, loop, rest))
-        return Schedule(tuple(self.whole(self.r.before)), tuple(lanes), tuple(self.whole(self.r.after)), self.sizes(), self.r.tables)
+            yield Lane(first, rounds, loop, rest)
 
-    def kernel(self, e: Equation, times: Range) -> Stripped:
+    def kernel(self, e: Equation, times: Range, lanes: Lanes) -> Stripped:
         """What computes the equation at one of these times, in one lane."""
         t, *_ = e.scope.loops
-        outer = {t.name: times, **self.lanes.outer(e)}
+        outer = {t.name: times, **lanes.outer(e)}
         found = stripped(e.tensor, e.scope, outer, self.ring)
-        names = {t.name: TIME} | {name: f"{LANE}{n}" for n, name in enumerate(self.lanes.outer(e))}
+        names = {t.name: TIME} | {name: f"{LANE}{n}" for n, name in enumerate(lanes.outer(e))}
         return Stripped(found.operator, tuple(Start(s.tensor, tuple((a, renamed(ix, names)) for a, ix in s.fixed)) for s in found.starts))
 
     def whole(self, equations: tuple[Equation, ...]) -> Iterator[Call]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Union
 
 Value = Union[int, float, str, list[int], list[float], list[str]]
@@ -15,11 +15,15 @@ class Undefined(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """A node: its attributes, the static shapes of its operands by their formal names, and the formal names of the results that it wants."""
+    """A node: its attributes, the static shapes of its operands by their formal names, and the formal names of the results that it wants.
+
+    `known` are numbers of operands that are constants of integers.
+    """
 
     attributes: Mapping[str, Value]
     shapes: Mapping[str, tuple[int, ...] | None]
     wanted: frozenset[str]
+    known: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def given(self, name: str) -> bool:
         return name in self.shapes

@@ -62,12 +62,13 @@ class Cell:
     """A node of one of these operators: its sizes, its directions, and the lines around what a step does."""
 
     def __init__(self, call: Call, gates: int, states: str, default: tuple[str, ...]) -> None:
-        call.refuse("sequence_lens")
         self.call, self.gates, self.states = call, gates, states
         self.layout = call.integer("layout", 0)
         shape = call.shape("X")
         self.length, self.batch = (shape[1], shape[0]) if self.layout else shape[:2]
         self.directions, self.hidden = call.shape("R")[0], call.shape("R")[2]
+        if call.given("sequence_lens") and set(call.known.get("sequence_lens", ())) != {self.length}:
+            raise Undefined("sequence_lens is given" if "sequence_lens" not in call.known else "sequence_lens ends some sequences early")
         self.default = default
         self.activations = Activations(call, self.directions, default)
 
@@ -131,10 +132,17 @@ class Cell:
         """The activation at a position of a direction."""
         return self.activations.lines(d * len(self.default) + position, source, result, clipped)
 
-    def recurrent(self, d: int) -> list[str]:
-        """h·R^T of all gates, with its bias."""
-        lines = [f"hr_plain = MatMul (h, R{d}_t)"]
-        return [*lines, f"hr = Add (hr_plain, rb{d})" if self.call.given("B") else "hr = Identity (hr_plain)"]
+    def recurrent(self, d: int, result: str = "hr", state: str = "h", part: str = "") -> list[str]:
+        """The product of a state with R^T of all gates, or of a part of them, with its bias."""
+        lines = [f"{result}_plain = MatMul ({state}, R{d}_t{part})"]
+        return [*lines, f"{result} = Add ({result}_plain, rb{d}{part})" if self.call.given("B") else f"{result} = Identity ({result}_plain)"]
+
+    def divided(self, d: int, *sizes: int) -> list[str]:
+        """R^T and its bias in parts of so many gates, which are called 0, 1 and so on."""
+        told = numbers("sizes", *(n * self.hidden for n in sizes))
+        names = [(f"R{d}_t", -1), *([(f"rb{d}", 0)] if self.call.given("B") else [])]
+        ends = ((name, axis, ", ".join(f"{name}{n}" for n in range(len(sizes)))) for name, axis in names)
+        return [told, *(f"{each} = Split <axis = {axis}> ({name}, sizes)" for name, axis, each in ends)]
 
 
 Step = Callable[[Cell, int], list[str]]
@@ -161,13 +169,13 @@ def gru(call: Call) -> list[str]:
     linear = call.integer("linear_before_reset", 0)
 
     def step(cell: Cell, d: int) -> list[str]:
-        found = [*cell.recurrent(d), parts("xw", "xz", "xr", "xn"), parts("hr", "hz", "hrr", "hn"), "gz = Add (xz, hz)", "gr = Add (xr, hrr)"]
-        found += [*cell.gate(d, 0, "gz", "z"), *cell.gate(d, 0, "gr", "r")]
+        found = [parts("xw", "xz", "xr", "xn")]
         if linear:
-            found.append("rn = Mul (r, hn)")
+            found += [*cell.recurrent(d), parts("hr", "hz", "hrr", "hn")]
         else:
-            found += ["rh = Mul (r, h)", parts(f"R{d}_t", "Rz", "Rr", "Rn"), "rn_plain = MatMul (rh, Rn)"]
-            found += [parts(f"rb{d}", "bz", "br", "bn"), "rn = Add (rn_plain, bn)"] if call.given("B") else ["rn = Identity (rn_plain)"]
+            found += [*cell.divided(d, 2, 1), *cell.recurrent(d, "hr", "h", "0"), parts("hr", "hz", "hrr")]
+        found += ["gz = Add (xz, hz)", "gr = Add (xr, hrr)", *cell.gate(d, 0, "gz", "z"), *cell.gate(d, 0, "gr", "r")]
+        found += ["rn = Mul (r, hn)"] if linear else ["rh = Mul (r, h)", *cell.recurrent(d, "rn", "rh", "1")]
         found += ["gn = Add (xn, rn)", *cell.gate(d, 1, "gn", "n"), "away = Sub (h, n)", "part = Mul (z, away)", "h_new = Add (n, part)"]
         return found
 

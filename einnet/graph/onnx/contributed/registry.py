@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -25,8 +25,10 @@ CONTRIBUTED: dict[str, Definition] = {**ACTIVATIONS, **PRODUCTS, **NORMALIZATION
 """By the operator's name."""
 
 
-def contributed(node: onnx.NodeProto, operands: Sequence[onnx.TypeProto | None]) -> onnx.FunctionProto | None:
-    """The body of a node of an operator that is defined here; None for any other.
+def contributed(
+    node: onnx.NodeProto, operands: Sequence[onnx.TypeProto | None], constants: Mapping[str, onnx.TensorProto]
+) -> onnx.FunctionProto | None:  # fmt: skip
+    """The body of a node of an operator that is defined here; None for any other. `constants` are values by name.
 
     Raises Undefined for forms that the definition does not cover.
     """
@@ -36,7 +38,9 @@ def contributed(node: onnx.NodeProto, operands: Sequence[onnx.TypeProto | None])
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     plain = {name: text_of(v) for name, v in attributes.items()}
     shapes = {name: shape_of(kind) for name, kind in zip(found.inputs, operands) if kind is not None}
-    call = Call(plain, shapes, frozenset(formal for formal, name in zip(found.outputs, node.output) if name))
+    known = {formal: integers(constants[name]) for formal, name in zip(found.inputs, node.input) if name in constants}
+    wanted = frozenset(formal for formal, name in zip(found.outputs, node.output) if name)
+    call = Call(plain, shapes, wanted, {name: value for name, value in known.items() if value is not None})
     lines = found.body(call)
     names = ", ".join(found.inputs[: len(operands)]), ", ".join(found.outputs)
     text = f'<domain: "{DOMAIN}", opset_import: ["": {OPSET}]> {node.op_type} ({names[0]}) => ({names[1]}) {{ {" ".join(lines)} }}'
@@ -48,6 +52,13 @@ def text_of(value: Any) -> Value:
     if isinstance(value, list):
         return [v.decode() if isinstance(v, bytes) else v for v in value]
     return value.decode() if isinstance(value, bytes) else value
+
+
+def integers(tensor: onnx.TensorProto) -> tuple[int, ...] | None:
+    """The numbers of a vector of integers; None for anything else."""
+    if tensor.data_type not in (onnx.TensorProto.INT32, onnx.TensorProto.INT64) or len(tensor.dims) != 1:
+        return None
+    return tuple(int(v) for v in onnx.numpy_helper.to_array(tensor))
 
 
 def shape_of(kind: onnx.TypeProto) -> tuple[int, ...] | None:

@@ -1,0 +1,145 @@
+"""RNN, GRU and LSTM of more steps than are written out: as equations along time they are what ONNX Runtime computes, whatever the attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from einnet.derivation.fewer_equations import check_recursions, inlined
+from einnet.expr.recursions.recursion import Recursion
+from einnet.expr.recursions.recursion_text import parse_recursion, recursion_text
+from einnet.graph.onnx.importer import load
+from einnet.graph.program import Opaque
+from einnet.instantiate.recursions.relaid import relaid
+from einnet.instantiate.recursions.time_schedule import schedule
+from tests.graph.cases import build, node, values
+from tests.graph.test_recursive_folds import compare, node_of
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+def model(
+    op: str, *, hidden: int = 3, batch: int = 2, width: int = 3, steps: int = 30, ways: int = 1, bias: bool = True, begun: bool = True,
+    peep: bool = False, lengths: list[int] | None = None, data: bool = False, **told: Any,
+) -> onnx.ModelProto:  # fmt: skip
+    """A node of these sizes; its weights are constants, or inputs where they are `data`."""
+    gates = GATES[op]
+    arrays: dict[str, np.ndarray] = {"w": values((ways, gates * hidden, width), 1), "r": values((ways, gates * hidden, hidden), 2)}
+    names = ["x", "w", "r", "", ""]
+    if bias:
+        arrays["b"], names[3] = values((ways, 2 * gates * hidden), 3), "b"
+    if lengths is not None:
+        arrays["lens"], names[4] = np.array(lengths, np.int32), "lens"
+    for n, name in enumerate(("h", "c") if op == "LSTM" and (begun or peep) else ("h",) if begun else ()):
+        arrays[name] = values((ways, batch, hidden), 4 + n)
+        names.append(name)
+    if peep:
+        arrays["p"] = values((ways, 3 * hidden), 6)
+        names.append("p")
+    outputs = ["y", "yh", "yc"][: 2 + (op == "LSTM")]
+    direction = told.pop("direction", "bidirectional" if ways == 2 else "forward")
+    run = node(op, names, outputs, hidden_size=hidden, direction=direction, **told)
+    inputs = {"x": values((steps, batch, width)), **{n: a for n, a in arrays.items() if n in ("h", "c") or (data and n != "lens")}}
+    return build([run], inputs, tuple(outputs), {n: a for n, a in arrays.items() if n not in inputs}, 14)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"op": "LSTM", "steps": 70, "direction": "reverse"},
+        {"op": "LSTM", "ways": 2, "peep": True, "clip": 0.4, "hidden": 16},
+        {"op": "LSTM", "input_forget": 1, "bias": False, "begun": False, "hidden": 40, "batch": 9},
+        {"op": "GRU", "ways": 2, "hidden": 8, "data": True},
+        {"op": "GRU", "linear_before_reset": 1, "batch": 1, "hidden": 32, "begun": False},
+        {"op": "RNN", "steps": 300, "ways": 2, "activations": ["Relu", "Sigmoid"]},
+        {"op": "RNN", "steps": 300, "lengths": [300, 300], "bias": False},
+    ],
+    ids=str,
+)
+def test_more_steps_than_are_written_out(told: dict[str, Any]) -> None:
+    recursion = compare(model(**told))
+    assert parse_recursion(recursion_text(recursion)) == recursion
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> dict[str, Any]:
+    op = draw(st.sampled_from(sorted(GATES)))
+    ways = draw(st.integers(1, 2))
+    told: dict[str, Any] = {"op": op, "ways": ways, "steps": 300 if op == "RNN" else 30, "hidden": draw(st.integers(1, 4))}
+    told |= {"batch": draw(st.integers(1, 3)), "width": draw(st.integers(1, 4)), "bias": draw(st.booleans()), "begun": draw(st.booleans())}
+    told["direction"] = "bidirectional" if ways == 2 else draw(st.sampled_from(("forward", "reverse")))
+    if draw(st.booleans()):
+        told["clip"] = draw(st.sampled_from((0.3, 1.0)))
+    if op == "GRU":
+        told["linear_before_reset"] = draw(st.integers(0, 1))
+    if op == "LSTM":
+        told |= {"peep": draw(st.booleans()), "input_forget": draw(st.integers(0, 1))}
+    return told
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(nodes())
+def test_random_attributes(told: dict[str, Any]) -> None:
+    """Values of the equations as they are, and of fewer, in exact steps along time; code is generated for those above."""
+    compare(model(**told), compiled=False)
+
+
+def recursion_of(told: dict[str, Any]) -> Recursion:
+    found = node_of(model(**told)).recursion
+    assert found is not None
+    return found
+
+
+def test_products_with_the_inputs_leave_the_fold() -> None:
+    """A step is one product of the state and element functions; all else is done before and afterwards."""
+    for op, products in (("RNN", 1), ("LSTM", 1), ("GRU", 2)):
+        found = inlined(recursion_of({"op": op, "steps": 300, "hidden": 32}))
+        assert [bool(e.scope.sums) for e in found.before] == [True]
+        assert sum(bool(e.scope.sums) for e in found.steps) == products
+        assert len(found.steps) == {"RNN": 2, "LSTM": 3, "GRU": 5}[op]
+        assert not any(e.scope.sums for e in found.after)
+        assert len(found.after) == {"RNN": 2, "LSTM": 3, "GRU": 2}[op]
+
+
+def test_weights_are_stored_in_the_order_in_which_a_step_reads_them() -> None:
+    """Panels of two vectors, of one, and of all columns; the checker proves the recursion with them to be the one without."""
+    for told, panels in (
+        ({"op": "LSTM", "steps": 30, "hidden": 8, "batch": 2}, (1, 8, 32)),
+        ({"op": "LSTM", "steps": 30, "hidden": 8, "batch": 8}, (2, 8, 16)),
+        ({"op": "LSTM", "steps": 30, "hidden": 5}, (1, 5, 20)),
+    ):
+        fewer = inlined(recursion_of(told))
+        laid = relaid(fewer)
+        check_recursions(laid, fewer)
+        assert panels in [e.tensor.shape for e in laid.before]
+
+
+def test_directions_go_through_all_times_one_after_the_other() -> None:
+    """They do not read one another, and the weights of one direction are read again while they are near."""
+    found = schedule(recursion_of({"op": "LSTM", "ways": 2}))
+    assert found is not None
+    assert len(found.lanes) == 2
+
+
+def test_a_batch_is_no_lane_where_each_would_read_all_weights_again() -> None:
+    many = schedule(recursion_of({"op": "RNN", "steps": 300, "hidden": 72, "batch": 40}))
+    few = schedule(recursion_of({"op": "RNN", "steps": 300, "hidden": 60, "batch": 40}))
+    assert many is not None
+    assert few is not None
+    assert [len(many.lanes), len(few.lanes)] == [1, 40]
+
+
+def test_sequences_that_end_early_stay_with_onnx_runtime() -> None:
+    program = load(model("RNN", steps=9, lengths=[9, 4]))
+    (found,) = [n for n in program.nodes if isinstance(n, Opaque)]
+    assert "sequence_lens ends some sequences early" in found.why
+    assert found.recursion is None
+
+
+def test_full_sequences_that_are_written_out() -> None:
+    assert not any(isinstance(n, Opaque) for n in load(model("GRU", steps=4, lengths=[4, 4])).nodes)
