@@ -208,9 +208,7 @@ class _Lowering:
             return None
         if all(n.recursion is not None for n in opaque):
             self.recursion = self.as_recursion(node, [(name, f) for name, f in held if f.dtype != "f32"], wanted)
-        first = opaque[0]
-        reason = first.why.removesuffix(told(first.recursion)) if first.recursion is not None else first.why
-        return Unsupported(f"{why.why}; in its function body, {', '.join(first.origin)}: {reason}")
+        return Unsupported(f"{why.why}; in its function body, {', '.join(opaque[0].origin)}: {reason_of(opaque[0])}")
 
     def as_recursion(self, node: FlatNode, held: Sequence[tuple[str, Fact]], wanted: Sequence[Fact]) -> Recursive | None:
         """The node's function body as equations along time over all floats that it reads; None where it is none."""
@@ -314,6 +312,11 @@ class _Lowering:
         given = tuple(self.tensor(f) for _, f in inputs)
         node = Opaque(results, tuple(t.name for t in given), model.SerializeToString(), origin, reason.why)
         self.done.append(node if recursive is None else recursive.of(node, [name for name, _ in inputs], given, [f.name for f in outputs]))
+
+
+def reason_of(node: Opaque) -> str:
+    """Why a node has no expression, without that it is a recursion."""
+    return node.why if node.recursion is None else node.why.removesuffix(told(node.recursion))
 
 
 def embedded(reads: Mapping[str, Fact], equations: Sequence[str]) -> dict[str, Fact]:
