@@ -8,9 +8,12 @@ made since the last one alone.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+import numpy as np
+
+from einnet.graph.in_file import let_go
 from einnet.runtime.capacity import give_back, given_back_at_once
 
 LARGE = 1 << 26
@@ -30,10 +33,11 @@ def collection_on_demand() -> Iterator[None]:
 
 
 @contextmanager
-def letting_go(weights: int) -> Iterator[None]:
+def letting_go(weights: Collection[np.ndarray]) -> Iterator[None]:
     """With a model of many bytes of weights: what was read of it goes first, as its nodes hold each other, and the weights; and what is freed on the
     way goes back to the system."""
-    large = weights >= LARGE
+    large = sum(value.nbytes for value in weights) >= LARGE
+    let_all_go(weights)
     if large:
         gc.collect()
     with given_back_at_once(large):
@@ -42,6 +46,12 @@ def letting_go(weights: int) -> Iterator[None]:
         yield
     if large:
         give_back()
+
+
+def let_all_go(weights: Collection[np.ndarray]) -> None:
+    """What was read of weights in a file is there no longer."""
+    for value in weights:
+        let_go(value)
 
 
 def collect() -> None:

@@ -53,7 +53,7 @@ def read(model: Any, target: Target[Any], started: float) -> Optimization:
     with recorded():
         with stage("reading the model"):
             program = target.read(model)
-        with letting_go(sum(value.nbytes for value in program.weights.values())):
+        with letting_go(program.weights.values()):
             return compiled(Run(model, program, target.settings, started, target.counted, worked), target, target.history())
 
 

@@ -21,6 +21,7 @@ from einnet.evidence.report.schema import Asked, Report
 from einnet.evidence.report.told import Tell, each, silent
 from einnet.evidence.report.verdict_schema import Derivations, Evidence, Outputs, Verdict
 from einnet.evidence.stored_proofs import Stored
+from einnet.graph.in_file import model_bytes
 from einnet.graph.program import Opaque, Program
 from einnet.graph.rewrite import anonymous
 from einnet.graph.split import Piece, Subprogram, pieces
@@ -133,7 +134,7 @@ def same_model(model: Any, plan: Plan) -> bool:
 
     (kernel,) = plan.kernels
     assert isinstance(kernel, OpaqueCall)
-    if kernel.recursion is not None or not is_model(kernel.model, model):
+    if kernel.recursion is not None or not is_model(model_bytes(kernel.model), model):
         return False
     session, given, wanted = Session(kernel.model, 1), dict(plan.inputs), dict(plan.outputs)
     inputs, outputs = ([a.name for a in arguments] for arguments in (session.inputs, session.outputs))
@@ -145,7 +146,7 @@ def audit_whole(model: Any, stored: Stored) -> Verdict:
     from einnet.graph.onnx.read import is_model
 
     kept = stored.plan.kernels[0]
-    same = isinstance(kept, OpaqueCall) and kept.recursion is None and is_model(kept.model, model)
+    same = isinstance(kept, OpaqueCall) and kept.recursion is None and is_model(model_bytes(kept.model), model)
     problems = [] if same else [f"{stored.path} keeps another model than {called(model)}"]
     certificate: Derivations = {"derivations": 0, "steps": 0, "methods": {}, "classes": {}, "problems": problems}
     return {

@@ -24,6 +24,7 @@ from einnet.evidence.running import TENSOR
 from einnet.evidence.stored_proofs import Written
 from einnet.expr.nodes import Tensor, tensors
 from einnet.expr.values.evaluate import evaluate
+from einnet.graph.in_file import model_bytes
 from einnet.graph.onnx.shapes import Shapes
 from einnet.graph.program import Program
 from einnet.graph.split import Piece, Subprogram, pieces
@@ -136,7 +137,7 @@ def models(model: Any, program: Program, plan: Plan, recorded: Written, runs: Pl
 
     (kernel,) = runs.kernels
     assert isinstance(kernel, OpaqueCall)
-    return rewritten(model, program.header, plan, shapes_of(recorded), {}), parsed(kernel.model)
+    return rewritten(model, program.header, plan, shapes_of(recorded), {}), parsed(model_bytes(kernel.model))
 
 
 def differences(wanted: onnx.ModelProto, runs: onnx.ModelProto) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from math import inf
 
 from einnet.expr.nodes import exchange_in, tensors
 from einnet.expr.recursions.recursion import Recursion
+from einnet.graph.in_file import model_key
 from einnet.instantiate.kernels import EOperator, Kernel, Matmul, OpaqueCall, Plan, VendorKernel, View
 from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
 from einnet.instantiate.kernels.contractions import Contraction
@@ -51,7 +51,7 @@ def kernel_key(kernel: Kernel, constants: frozenset[str]) -> Json:
 def node_key(call: OpaqueCall) -> dict[str, Json]:
     """What tells nodes that stay as they are apart."""
     along = {} if call.recursion is None else {"recursion": call.recursion.key}
-    return {"model": hashlib.blake2b(call.model, digest_size=16).hexdigest(), **along}
+    return {"model": model_key(call.model), **along}
 
 
 def _abstract(views: Sequence[View], constants: frozenset[str]) -> Json:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from einnet.errors import BackendError, UsageError
+from einnet.graph.in_file import ModelFile
 from einnet.runtime.capacity import give_back
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -94,7 +95,7 @@ class Session:
     """
 
     def __init__(
-        self, model: bytes | str | Path, threads: int, *, spin: bool = False, frugal: bool = False, as_written: bool = False,
+        self, model: bytes | str | Path | ModelFile, threads: int, *, spin: bool = False, frugal: bool = False, as_written: bool = False,
         title: str = "the model",
     ) -> None:  # fmt: skip
         reason = available()
@@ -109,6 +110,7 @@ class Session:
         if as_written:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
+        model = model.there() if isinstance(model, ModelFile) else model
         source = model if isinstance(model, bytes) else str(model)
         try:
             self.session = _session(source, options)
@@ -190,7 +192,7 @@ class OpaqueNode:
     """
 
     def __init__(
-        self, model: bytes, inputs: Sequence[Array], outputs: Sequence[Array], threads: int, origin: str, *, spin: bool = False
+        self, model: bytes | ModelFile, inputs: Sequence[Array], outputs: Sequence[Array], threads: int, origin: str, *, spin: bool = False
     ) -> None:  # fmt: skip
         self.model, self.inputs, self.outputs, self.threads, self.origin, self.spin = model, inputs, outputs, threads, origin, spin
         self._session: Session | None = None

@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from einnet.errors import ArtifactError
+from einnet.graph.in_file import ModelFile, model_bytes
 from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.instantiate.kernels.views import Json
 from einnet.records import Record, added, as_json, as_text, read, read_text
@@ -102,8 +103,9 @@ class Pool:
             self._seen[place] = self.constants.number(place[2].encode() + flat.tobytes(), flat), flat
         return self._seen[place][0]
 
-    def _model(self, model: bytes) -> bytes:
-        return self.models.values[self.models.number(model, model)]
+    def _model(self, model: bytes | ModelFile) -> bytes:
+        data = model_bytes(model)
+        return self.models.values[self.models.number(data, data)]
 
 
 class SizeFile(Record):

@@ -9,6 +9,7 @@ import numpy as np
 
 from einnet.errors import UsageError
 from einnet.graph.dtypes import dtype_name
+from einnet.graph.in_file import ModelFile
 from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.runtime.cpu.program import Code
 from einnet.runtime.ort import Session
@@ -19,10 +20,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 class Whole:
     """A program of one opaque call that takes and gives whatever the model does; with the interface of a compiled program.
 
-    `model` is the serialised model, external data included.
+    `model` is the serialised model, external data included, or the file that it is.
     """
 
-    def __init__(self, model: bytes, threads: int, title: str) -> None:
+    def __init__(self, model: bytes | ModelFile, threads: int, title: str) -> None:
         self.plan, self.threads, self.code = Plan((), (OpaqueCall(model, (), (), title),), (), ()), threads, Code(b"", ())
         self.model = model
         self.session = Session(model, threads, title=title)

@@ -166,7 +166,7 @@ def test_models_that_cannot_be_read(einnet, tmp_path, name):
 def test_a_failed_verification_saves_no_program_of_ours(einnet, tmp_path, monkeypatch, kept):
     """The model is kept whole, with a note; where that cannot be done nothing is saved."""
     if not kept:
-        monkeypatch.setattr("einnet.compile.targets.whole.target.serialised", lambda _: None)
+        monkeypatch.setattr("einnet.compile.targets.whole.target.kept", lambda _: None)
     monkeypatch.setattr("einnet.search.settings.TOLERANCE", {"exact": -1.0, "reassociation": -1.0, "precision": -1.0})
     onnx.save(two_layers(), tmp_path / "two.onnx")
     arguments = ("--no-derive", "--time-budget", 2, "--threads", 1, "-o", tmp_path / "x.einnet")

@@ -6,6 +6,7 @@ import gc
 from typing import Any
 from weakref import WeakSet
 
+import numpy as np
 import pytest
 
 from einnet.compile import program_search as pipeline
@@ -65,15 +66,15 @@ def test_what_was_read_of_a_large_model_goes_before_the_search(monkeypatch: pyte
     asked: list[tuple[str, tuple[int, ...]]] = []
     monkeypatch.setattr(capacity, "_c_library", lambda name: lambda *given: asked.append((name, given)))
     held: WeakSet[Held] = WeakSet()
-    for weights in (LARGE - 1, LARGE):
+    for weights in (LARGE // 4 - 1, LARGE // 4):
         held.add(Held())
-        with collection_on_demand(), letting_go(weights):
-            assert len(held) == (weights < LARGE)
+        with collection_on_demand(), letting_go([np.zeros(weights, np.float32)]):
+            assert len(held) == (weights < LARGE // 4)
     apart, usual = ("mallopt", (-3, capacity.APART)), [("mallopt", (-3, capacity.USUAL)), ("mallopt", (-1, 2 * capacity.USUAL))]
     assert asked == [apart, ("malloc_trim", (0,)), *usual, ("malloc_trim", (0,))]
 
 
 def test_a_c_library_without_these_functions_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "_c_library", lambda name: None)
-    with letting_go(LARGE):
+    with letting_go([np.zeros(LARGE // 4, np.float32)]):
         pass

@@ -172,9 +172,9 @@ def test_a_model_in_pieces_is_the_model(functions: bool) -> None:
         model.functions.append(onnx.helper.make_function("own", "f", ["x"], ["y"], [inner], [onnx.helper.make_opsetid("", 18)]))
         onnx.helper.set_model_props(model, {"a": "b"})
     whole = model.SerializeToString(deterministic=True)
-    assert b"".join(serialised_in_pieces(model)) == whole
+    assert b"".join(serialised_in_pieces(model, {})) == whole
     empty = onnx.ModelProto(graph=onnx.GraphProto(name="empty"))
-    assert b"".join(serialised_in_pieces(empty)) == onnx.ModelProto(graph=onnx.GraphProto(name="empty")).SerializeToString(deterministic=True)
+    assert b"".join(serialised_in_pieces(empty, {})) == onnx.ModelProto(graph=onnx.GraphProto(name="empty")).SerializeToString(deterministic=True)
 
 
 def test_a_file_of_which_the_fields_are_ordered_otherwise_is_the_same_model(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from einnet.errors import ArtifactError, BackendError, UsageError
 from einnet.evidence.comparison.verdicts import refuse_failed
 from einnet.evidence.comparison.verify import RUNS, SETTLE_S, Array, compare_outputs, random_inputs
 from einnet.evidence.report.schema import OnnxOut, Verification
+from einnet.graph.in_file import model_bytes
 from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.runtime.files import replacing
 from einnet.runtime.onnx.graft import rewritten
@@ -46,11 +47,11 @@ def to_onnx(optimization: Optimization) -> onnx.ModelProto:
 
     kept = on_processor(optimization.executable)
     if isinstance(kept, Whole):
-        return onnx.load_model_from_string(kept.model)
+        return onnx.load_model_from_string(model_bytes(kept.model))
     if optimization.settings.target == "onnx":
         (whole,) = kept.plan.kernels
         assert isinstance(whole, OpaqueCall), "ONNX Runtime runs one model"
-        return onnx.load_model_from_string(whole.model)
+        return onnx.load_model_from_string(model_bytes(whole.model))
     return exported(optimization.outcome, optimization.model, optimization.settings.shapes)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import onnx
 
-from einnet.graph.onnx.read import Source, in_memory
+from einnet.graph.onnx.mapped import GRAPH, VALUES, WEIGHTS, head, with_values
+from einnet.graph.onnx.read import Source, in_pieces
 
 
 def digest(model: Source) -> str | None:
@@ -15,8 +16,8 @@ def digest(model: Source) -> str | None:
 
     None for a model of more than 2 GB.
     """
-    proto = in_memory(model)
-    if proto.ByteSize() >= 1 << 31:
+    proto, values = in_pieces(model)
+    if proto.ByteSize() + sum(map(len, values.values())) >= 1 << 31:
         return None
     if proto is model:  # the caller's own, which stays as it is
         proto = onnx.ModelProto()
@@ -33,17 +34,14 @@ def digest(model: Source) -> str | None:
             node.ClearField("doc_string")
             node.ClearField("metadata_props")
     found = hashlib.blake2b(digest_size=16)
-    for piece in serialised_in_pieces(proto):
+    for piece in serialised_in_pieces(proto, values):
         found.update(piece)
     return found.hexdigest()
 
 
-WEIGHTS, GRAPH = onnx.GraphProto.INITIALIZER_FIELD_NUMBER, onnx.ModelProto.GRAPH_FIELD_NUMBER
-
-
-def serialised_in_pieces(proto: onnx.ModelProto) -> Iterator[bytes]:
-    """The deterministic serialisation of a model, weight after weight: the whole of it would be in memory twice beside the model, which has none of
-    its weights afterwards."""
+def serialised_in_pieces(proto: onnx.ModelProto, values: Mapping[str, memoryview]) -> Iterator[bytes]:
+    """The deterministic serialisation of a model with the values of weights that are not in it, weight after weight: the whole of it would be in
+    memory twice beside the model, which has none of its weights afterwards."""
     weights = list(proto.graph.initializer)
     proto.graph.ClearField("initializer")
     before, after = onnx.GraphProto(), onnx.GraphProto()
@@ -59,21 +57,15 @@ def serialised_in_pieces(proto: onnx.ModelProto) -> Iterator[bytes]:
     for field, _ in rest.ListFields():
         (rest if field.number < GRAPH else earlier).ClearField(field.name)
     ends = [part.SerializeToString(deterministic=True) for part in (earlier, before, after, rest)]
-    heads = [_head(WEIGHTS, weight.ByteSize()) for weight in weights]
-    length = len(ends[1]) + sum(len(head) + weight.ByteSize() for head, weight in zip(heads, weights, strict=True)) + len(ends[2])
-    yield from (ends[0], _head(GRAPH, length), ends[1])
-    for head, weight in zip(heads, weights, strict=True):
-        yield head
-        yield weight.SerializeToString(deterministic=True)
+    lengths = [weight.ByteSize() + _apart(values.get(weight.name)) for weight in weights]
+    length = len(ends[1]) + sum(len(head(WEIGHTS, n)) + n for n in lengths) + len(ends[2])
+    yield from (ends[0], head(GRAPH, length), ends[1])
+    for n, weight in zip(lengths, weights, strict=True):
+        yield head(WEIGHTS, n)
+        yield with_values(weight, values.get(weight.name)).SerializeToString(deterministic=True)
     yield from ends[2:]
 
 
-def _head(field: int, length: int) -> bytes:
-    """What stands before a message of so many bytes in another one, as its field of that number: both numbers by sevens of bits, the least first."""
-    found = bytearray()
-    for number in (field << 3 | 2, length):
-        while number > 127:
-            found.append(number & 127 | 128)
-            number >>= 7
-        found.append(number)
-    return bytes(found)
+def _apart(values: memoryview | None) -> int:
+    """Bytes of a weight's values with what stands before them, where they are not in it."""
+    return 0 if values is None else len(head(VALUES, len(values))) + len(values)

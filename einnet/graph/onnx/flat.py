@@ -19,6 +19,7 @@ from einnet.errors import ModelError, NotStaticError
 from einnet.graph.onnx.function_bodies import STANDARD
 from einnet.graph.onnx.infer import Fact, build_model, infer
 from einnet.graph.onnx.loops import step_of
+from einnet.graph.onnx.mapped import InFile
 from einnet.graph.onnx.read import first_line
 from einnet.graph.onnx.shapes import SYMBOLS, dimension
 from einnet.graph.operators.op import Inexpressible
@@ -106,7 +107,8 @@ class Flattener:
         for name, value in graph.initializers.items():
             assert value.const_value is not None
             try:
-                array = np.array(value.const_value.numpy())
+                array = value.const_value.numpy()
+                array = array if isinstance(value.const_value, InFile) else np.array(array)
             except (OSError, ValueError) as error:
                 raise ModelError(f"{self.title}: the values of {name!r} cannot be read: {first_line(error)}") from error
             self.facts[value] = Fact(name, value.const_value.dtype, array.shape, array)

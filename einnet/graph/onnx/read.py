@@ -13,7 +13,9 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx_ir.passes import common
 
 from einnet.errors import ModelError
+from einnet.graph.in_file import ModelFile
 from einnet.graph.onnx.bfloat16 import carries, graphs, in_float32, tensors
+from einnet.graph.onnx.mapped import LARGE_FILE, Mapped, mapped, tensor
 from einnet.graph.onnx.shapes import Shapes, fix_inputs
 
 Source = Union[str, Path, onnx.ModelProto, ir.Model]
@@ -29,19 +31,23 @@ def first_line(error: BaseException) -> str:
 def read(source: Source, shapes: Shapes | None = None) -> ir.Model:
     """Load, check, inline functions, lift constants, name everything, fix the input shapes. What carries bfloat16 becomes a model of float32.
 
+    The large weights of a large file stay there: it must not be written while the model is in use, and may be replaced.
     An initialiser that is also a graph input counts as a constant, whatever the IR version: the program is specialised to its default.
 
     Raises ModelError for what is no valid ONNX model, and for a dimension that nothing fixes.
     """
     title = str(source) if isinstance(source, (str, Path)) else source.graph.name or "model"
-    proto = _from_file(Path(source)) if isinstance(source, (str, Path)) else source
-    proto = in_memory(source) if of_bfloat16(proto) else proto
+    proto, values = _from_file(Path(source)) if isinstance(source, (str, Path)) else (source, {})
+    proto, values = (in_memory(source), {}) if of_bfloat16(proto) else (proto, values)
     if isinstance(proto, onnx.ModelProto) and not (proto.graph.node or proto.graph.output):
         raise ModelError(f"{title}: not an ONNX model, or one without a graph")
     try:
         model = proto.clone() if isinstance(proto, ir.Model) else ir.from_proto(proto)
         if isinstance(source, (str, Path)):
             ir.external_data.set_base_dir(model.graph, Path(source).parent)
+        for weight in proto.graph.initializer if isinstance(proto, onnx.ModelProto) else ():
+            if weight.name in values:
+                model.graph.initializers[weight.name].const_value = tensor(weight, values[weight.name])
         types = [(value.type, value.shape) for value in model.graph.outputs]
         for run in (
             common.InlinePass(),
@@ -85,7 +91,7 @@ def _looked_at(source: str | Path) -> _File:
 @lru_cache(64)
 def _facts(path: Path, changed: int) -> _File:
     del changed
-    proto = _from_file(path)
+    proto = _from_file(path).proto
     return _File(carries(proto), any(t.data_location == onnx.TensorProto.EXTERNAL for g in graphs(proto) for t in tensors(g)))
 
 
@@ -130,6 +136,14 @@ def serialised(source: Source) -> bytes | None:
     return proto.SerializeToString() if proto.ByteSize() < 1 << 31 else None
 
 
+def kept(source: Source) -> bytes | ModelFile | None:
+    """The whole model as a program keeps it: a large one that is all in one file is left there; None where it is more than a protobuf can be."""
+    if isinstance(source, (str, Path)) and Path(source).suffix == ".onnx" and _looked_at(source) == _File(False, False):
+        found = ModelFile.at(Path(source))
+        return found if found.nbytes >= LARGE_FILE else found.read()
+    return serialised(source)
+
+
 def is_model(data: bytes, source: Source) -> bool:
     """These bytes are the model, byte by byte, or once both were parsed: a file may have its fields in another order."""
     whole = serialised(source)
@@ -151,9 +165,16 @@ def in_format(model: bytes | str, version: int) -> bytes:
     return bytes(proto.SerializeToString())
 
 
-def _from_file(path: Path) -> onnx.ModelProto:
+def in_pieces(source: Source) -> Mapped:
+    """The model, in which values of weights may be missing that lie in its file; with bfloat16 its model of float32."""
+    if isinstance(source, (str, Path)) and _looked_at(source) == _File(False, False):
+        return _from_file(Path(source))
+    return Mapped(in_memory(source), {})
+
+
+def _from_file(path: Path) -> Mapped:
     try:
-        return onnx.load(path, load_external_data=False)
+        return mapped(path) or Mapped(onnx.load(path, load_external_data=False), {})
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (DecodeError, ValueError) as error:

@@ -29,6 +29,9 @@ MOST_RANK = 128
 MORE = 8
 """Rows and columns beyond the rank that is asked, by which it is judged first."""
 
+SURELY = 0.5
+"""Share of the least singular value that noise has at most where a bound of that suffices: rounding of the bound itself is far less."""
+
 MOST_ELEMENTS = 1 << 24
 """Of a weight that is looked at."""
 
@@ -95,7 +98,17 @@ def sampled_rank(values: np.ndarray, rows: Sequence[int], columns: Sequence[int]
         for n, places in zip(group, np.unravel_index(taken, extents)):
             index[n] = places.reshape(shape)
     block = values[tuple(index)].astype(np.float64)
-    return int((np.linalg.svd(block, compute_uv=False) > noise(block)).sum())
+    limit = float(noise(block))
+    return min(block.shape) if of_full_rank(block, limit) else int((np.linalg.svd(block, compute_uv=False) > limit).sum())
+
+
+def of_full_rank(matrix: np.ndarray, limit: float) -> bool:
+    """Surely no singular value is within the limit: 1 / ||1/R|| of Q R = A is no more than the least of them, and takes no decomposition in turns."""
+    triangle = np.linalg.qr(matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T, mode="r")
+    if not np.diagonal(triangle).all():
+        return False
+    inverse = np.linalg.norm(np.linalg.inv(triangle))
+    return bool(np.isfinite(inverse) and inverse * limit < SURELY)
 
 
 def in_products(matrices: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray] | None:

@@ -110,7 +110,7 @@ class _Finder:
     def _product(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...], walks: Sequence[Walk]) -> Scope | None:
         """u*v*..., each with some of the dimensions; where that saves multiplications of a sum, a part is Σ[r] u*v again."""
         varying = tuple(n for n, extent in enumerate(values.shape) if extent > 1)
-        parts = absorbed(factors(values.astype(np.float64), varying))
+        parts = absorbed(factors(values, varying))
         vectors: list[tuple[np.ndarray, tuple[Iter, ...]]] = []
         sums: list[Iter] = []
         for dims, part in parts.items():
@@ -212,15 +212,22 @@ def factored(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """u and v with values[.., r, s] = u[.., r]*v[.., s] up to rounding; None where there are none."""
     *_, rows, columns = values.shape
     flat = values.reshape(-1, rows, columns)
-    peak = np.abs(flat).reshape(len(flat), -1).argmax(axis=1)
-    r, s = peak // columns, peak % columns
     every = np.arange(len(flat))
-    top = flat[every, r, s]
+    r, s = np.divmod(peaks(flat.reshape(len(flat), -1)), columns)
+    top = flat[every, r, s].astype(np.float64)
     if not top.all():
         return None
-    left, right = flat[every, :, s], flat[every, r, :] / top[:, None]
+    left, right = flat[every, :, s].astype(np.float64), flat[every, r, :] / top[:, None]
     for part in (slice(None, FEW), slice(FEW, None)):  # what is no product shows that in few rows
         error = np.abs(left[:, part, None] * right[:, None, :] - flat[:, part]).reshape(len(flat), -1).max(axis=1, initial=0.0)
         if (error > ROUNDING * np.abs(top)).any():
             return None
     return left.reshape(*values.shape[:-2], rows), right.reshape(*values.shape[:-2], columns)
+
+
+def peaks(rows: np.ndarray) -> np.ndarray:
+    """The place of the greatest magnitude in each row, of equals the first."""
+    every, high, low = np.arange(len(rows)), rows.argmax(axis=1), rows.argmin(axis=1)
+    above, below = rows[every, high], -rows[every, low]
+    first: np.ndarray = np.where((above > below) | ((above == below) & (high < low)), high, low)
+    return first

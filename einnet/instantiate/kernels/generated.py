@@ -12,6 +12,7 @@ from einnet.expr.nodes import Read, Scope, Tensor, exchange_in, indices, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.recursions.recursion import Recursion
 from einnet.expr.recursions.recursion_text import parse_recursion, recursion_text
+from einnet.graph.in_file import ModelFile, model_bytes
 from einnet.instantiate.kernels.kernel import Kernel, NotLifted, ReadModel, Shown, StoreModel, Value, VendorKernel, loops_of
 from einnet.instantiate.kernels.views import Json, View, read_view, view_json
 
@@ -106,7 +107,7 @@ class OpaqueCall(Kernel):
     A `recursion` over tensors in these orders computes the same: who can generate code for it runs that.
     """
 
-    model: bytes
+    model: bytes | ModelFile
     inputs: tuple[View, ...]
     outputs: tuple[View, ...]
     origin: str
@@ -134,7 +135,7 @@ class OpaqueCall(Kernel):
     def json(self, store: StoreModel) -> dict[str, Json]:
         views = {"inputs": [view_json(v) for v in self.inputs], "outputs": [view_json(v) for v in self.outputs]}
         along = {} if self.recursion is None else {"recursion": recursion_text(self.recursion)}
-        return {"model": store(self.model), "origin": self.origin, **views, **along}
+        return {"model": store(model_bytes(self.model)), "origin": self.origin, **views, **along}
 
     @classmethod
     def read(cls, value: Json, model: ReadModel) -> Self:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from einnet.errors import UsageError
+from einnet.graph.in_file import let_go
 from einnet.instantiate.kernels import LINE, EOperator, Kernel, OpaqueCall, Plan, VendorKernel, View
 from einnet.instantiate.kernels.arithmetics import F32
 from einnet.instantiate.kernels.contractions import arithmetic_of
@@ -171,9 +172,11 @@ class Executable:
         for name in kept:
             values = self.plan.constants[name].reshape(-1)
             self._array(View(name, (values.size,), (1,)), types[name])[...] = values
+            let_go(values)
         for n, p in enumerate(packed):
-            source = np.ascontiguousarray(self.plan.constants[p.view.buffer], types[p.view.buffer]).reshape(-1)
+            source = np.require(self.plan.constants[p.view.buffer], types[p.view.buffer], ["C", "A"]).reshape(-1)
             p.fill(source.ctypes.data, self._address(f"packed:{n}"))
+            let_go(source)
 
     def _address(self, name: str) -> int:
         block, offset = self._places[name]

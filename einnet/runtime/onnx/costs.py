@@ -13,6 +13,7 @@ import numpy as np
 
 from einnet.errors import BackendError
 from einnet.expr.nodes import walk
+from einnet.graph.in_file import model_bytes
 from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall
 from einnet.instantiate.kernels.views import Json
 from einnet.runtime import capacity, machine
@@ -77,7 +78,7 @@ class OnnxCost(CpuCost):
 
 def model_of(kernel: Kernel, constants: frozenset[str]) -> bytes:
     """One kernel as a model: over flat buffers as in a program, so that views which ONNX has to copy cost what they cost there."""
-    return kernel.model if isinstance(kernel, OpaqueCall) else bytes(export(single(kernel, constants)).SerializeToString())
+    return model_bytes(kernel.model) if isinstance(kernel, OpaqueCall) else bytes(export(single(kernel, constants)).SerializeToString())
 
 
 def fits(kernel: Kernel) -> bool:

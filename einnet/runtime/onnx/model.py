@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 
 from einnet.errors import UsageError
 from einnet.expr.nodes import Scope, exchange_in, tensors
+from einnet.graph.in_file import model_bytes
 from einnet.instantiate.epilogue_kernels import posted
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, Post, VendorKernel
 from einnet.instantiate.kernels.generated import expressed
@@ -143,7 +144,7 @@ class Writer:
 
     def inline(self, call: OpaqueCall) -> None:
         """The nodes of an opaque call, their values renamed."""
-        model = onnx.load_model_from_string(call.model)
+        model = onnx.load_model_from_string(model_bytes(call.model))
         for o in model.opset_import:
             domain = "" if o.domain == "ai.onnx" else o.domain
             if self.imports.setdefault(domain, o.version) != o.version:

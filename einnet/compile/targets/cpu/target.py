@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from einnet.compile.export.onnx_file import SUFFIX, write
+from einnet.compile.garbage import let_all_go
 from einnet.compile.history import Memory
 from einnet.compile.run import Run
 from einnet.compile.target import Optimization
@@ -133,6 +134,7 @@ class CpuTarget:
             programs[name], verified[name] = rounded(programs[name], known)
         if not programs:
             outcome, programs = fallen_back(run, outcome, made, self.cost)
+        let_all_go(run.program.weights.values())
         contest = Contest(run.model, self.settings, self.cost, run.trial, programs, tolerance, rounded)
         with stage("timing programs"):
             decision = contest.decide(outcome, run.schedule.timing_s(inf if outcome.interrupted else time.monotonic()))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from einnet.graph.onnx.read import serialised
+from einnet.graph.onnx.read import kept
 from einnet.instantiate.kernels import Buffer, OpaqueCall, Plan, dense_view
 
 
@@ -15,7 +15,7 @@ def whole_model(model: Any, plan: Plan, inputs: Sequence[str]) -> Plan | None:
 
     None where the model is too large to be part of a program.
     """
-    data = serialised(model)
+    data = kept(model)
     if data is None:
         return None
     given = {name: dense_view(f"in{n}", view.shape) for n, (name, view) in enumerate(plan.inputs)}

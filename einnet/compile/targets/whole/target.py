@@ -17,7 +17,7 @@ from einnet.evidence.comparison.verdicts import not_compared
 from einnet.evidence.comparison.verify import random_values
 from einnet.evidence.report.assemble import unmeasured
 from einnet.evidence.report.schema import Report
-from einnet.graph.onnx.read import serialised
+from einnet.graph.onnx.read import kept
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import Kernel
 from einnet.records import changed
@@ -62,7 +62,7 @@ class WholeTarget:
         Raises ModelError for a model that ONNX Runtime does not take or cannot run either, or one that has more than 2 GB.
         """
         assert self.settings.threads is not None
-        data = serialised(run.model)
+        data = kept(run.model)
         if data is None:
             raise ModelError(f"{self.reason}; such a model has to be kept whole, and it has more than 2 GB")
         try:

@@ -1,0 +1,157 @@
+"""Models in files without the weights: what is large of these stays in the file, and is read there where it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from einnet.graph.dtypes import dtype_name
+from einnet.graph.in_file import let_go, memory_of
+
+LARGE_FILE, LARGE_WEIGHT = 1 << 24, 1 << 16
+"""Bytes of a model's file from which on its weights stay there, and of a weight."""
+
+GRAPH, WEIGHTS, VALUES = (
+    onnx.ModelProto.GRAPH_FIELD_NUMBER,
+    onnx.GraphProto.INITIALIZER_FIELD_NUMBER,
+    onnx.TensorProto.RAW_DATA_FIELD_NUMBER,
+)
+"""The numbers of the fields that lead to a weight's values."""
+
+LENGTH = 2
+"""What a field's head says where the number of its bytes follows."""
+
+FIXED = {1: 8, 5: 4}
+"""Bytes of a field that a head of another kind leads."""
+
+
+class Mapped(NamedTuple):
+    """A model without the values of some weights, and these by name, which lie in its file."""
+
+    proto: onnx.ModelProto
+    values: Mapping[str, memoryview]
+
+
+def mapped(path: Path) -> Mapped | None:
+    """The model of a file; None for a small one, for one of another format, and for what is no model, which others tell more of. Raises OSError."""
+    if path.suffix != ".onnx" or path.stat().st_size < LARGE_FILE:
+        return None
+    data, values = memory_of(path), dict[str, memoryview]()
+    try:
+        proto = onnx.ModelProto.FromString(b"".join(_model(data, values)))
+    except Exception:  # what is no model fails in many ways
+        return None
+    return Mapped(proto, values) if values else None
+
+
+def with_values(proto: onnx.TensorProto, values: memoryview | None) -> onnx.TensorProto:
+    """The weight with its values, where they are not in it."""
+    if values is None:
+        return proto
+    whole = onnx.TensorProto()
+    whole.CopyFrom(proto)
+    whole.raw_data = bytes(values)
+    let_go(values)
+    return whole
+
+
+def tensor(proto: onnx.TensorProto, values: memoryview) -> InFile:
+    """A weight on the memory of its file."""
+    array: np.ndarray[Any, np.dtype[Any]] = np.frombuffer(values, _dtype(proto)).reshape(tuple(proto.dims))
+    return InFile(array, ir.DataType(proto.data_type), name=proto.name)
+
+
+class InFile(ir.Tensor):  # type: ignore[type-arg]
+    """Values that lie in a file, which nobody writes: they need no copy."""
+
+
+def head(field: int, length: int) -> bytes:
+    """What stands before a message of so many bytes in another one, as its field of that number: both numbers by sevens of bits, the least first."""
+    found = bytearray()
+    for number in (field << 3 | LENGTH, length):
+        while number > 127:
+            found.append(number & 127 | 128)
+            number >>= 7
+        found.append(number)
+    return bytes(found)
+
+
+def _model(data: memoryview, values: dict[str, memoryview]) -> Iterator[bytes]:
+    """The pieces of a model; the values that are left out are put aside."""
+    for number, whole, inner in _fields(data):
+        if number == GRAPH and inner is not None:
+            yield _enclosed(GRAPH, _graph(inner, values))
+        else:
+            yield bytes(whole)
+
+
+def _graph(data: memoryview, values: dict[str, memoryview]) -> Iterator[bytes]:
+    for number, whole, inner in _fields(data):
+        if number == WEIGHTS and inner is not None and len(inner) >= LARGE_WEIGHT:
+            yield _enclosed(WEIGHTS, _weight(inner, values))
+        else:
+            yield bytes(whole)
+
+
+def _weight(data: memoryview, values: dict[str, memoryview]) -> Iterator[bytes]:
+    """A weight without its values, if they are numbers one after the other of a type that numpy knows, and it has a name of its own."""
+    fields = list(_fields(data))
+    held = [inner for number, _, inner in fields if number == VALUES and inner is not None]
+    rest = [bytes(whole) for number, whole, _ in fields if number != VALUES]
+    proto = onnx.TensorProto.FromString(b"".join(rest))
+    if len(held) == 1 and proto.name and proto.name not in values and _plain(proto, len(held[0])):
+        values[proto.name] = held[0]
+        yield from rest
+    else:
+        yield bytes(data)
+
+
+def _plain(proto: onnx.TensorProto, nbytes: int) -> bool:
+    inside = not proto.HasField("data_location") or proto.data_location == onnx.TensorProto.DEFAULT
+    dtype = _dtype(proto) if inside and proto.data_type else None
+    return dtype is not None and dtype_name(dtype) is not None and prod(proto.dims) * dtype.itemsize == nbytes
+
+
+def _dtype(proto: onnx.TensorProto) -> np.dtype[Any]:
+    return np.dtype(ir.DataType(proto.data_type).numpy())
+
+
+def _enclosed(field: int, pieces: Iterator[bytes]) -> bytes:
+    data = b"".join(pieces)
+    return head(field, len(data)) + data
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview | None]]:
+    """The fields of a message: the number, the bytes with the head, and those behind it where their number stands in it. Raises ValueError."""
+    at = 0
+    while at < len(data):
+        begin = at
+        key, at = _number(data, at)
+        kind, inner = key & 7, None
+        if kind == LENGTH:
+            length, at = _number(data, at)
+            inner, at = data[at : at + length], at + length
+        elif kind == 0:
+            _, at = _number(data, at)
+        else:
+            at += FIXED[kind]
+        if at > len(data):
+            raise ValueError("a field that goes beyond its message")
+        yield key >> 3, data[begin:at], inner
+
+
+def _number(data: memoryview, at: int) -> tuple[int, int]:
+    """A number by sevens of bits, and where it ends."""
+    found, shift = 0, 0
+    while True:
+        byte = data[at]
+        found |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return found, at

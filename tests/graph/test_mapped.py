@@ -1,0 +1,122 @@
+"""Large models in files: their weights stay there, and the model is the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from einnet.errors import ModelError
+from einnet.graph import in_file
+from einnet.graph.in_file import ModelFile, file_memory, let_go, memory_of, model_bytes, model_key
+from einnet.graph.onnx import mapped as module
+from einnet.graph.onnx.digest import digest
+from einnet.graph.onnx.importer import load
+from einnet.graph.onnx.mapped import InFile, mapped, tensor, with_values
+from einnet.graph.onnx.read import kept, read
+
+
+def model() -> onnx.ModelProto:
+    """Weights of several types, small ones and large ones, and one that is written as numbers, not as bytes."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "w": rng.standard_normal((128, 128)).astype(np.float32), "small": rng.standard_normal(128).astype(np.float32),
+        "h": rng.standard_normal((128, 256)).astype(np.float16), "empty": np.zeros((0, 4), np.float32), "i": np.arange(9000),
+    }  # fmt: skip
+    held = [onnx.numpy_helper.from_array(value, name) for name, value in arrays.items()]
+    held.append(onnx.helper.make_tensor("listed", onnx.TensorProto.FLOAT, [128, 128], rng.standard_normal(1 << 14).tolist()))
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w"], ["a"]), onnx.helper.make_node("Add", ["a", "small"], ["b"]),
+        onnx.helper.make_node("Cast", ["h"], ["c"], to=1), onnx.helper.make_node("MatMul", ["b", "c"], ["d"]),
+        onnx.helper.make_node("MatMul", ["b", "listed"], ["e"]), onnx.helper.make_node("Concat", ["d", "e"], ["y"], axis=1),
+        onnx.helper.make_node("Add", ["i", "k"], ["z"]), onnx.helper.make_node("Identity", ["empty"], ["n"]),
+    ]  # fmt: skip
+    value = onnx.helper.make_tensor_value_info
+    given = [value("x", 1, [4, 128]), value("k", 7, [1])]
+    results = [value("y", 1, [4, 384]), value("z", 7, [9000]), value("n", 1, [0, 4])]
+    graph = onnx.helper.make_graph(nodes, "g", given, results, held, doc_string="a note")
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The model in a file that counts as large."""
+    monkeypatch.setattr(module, "LARGE_FILE", 1)
+    monkeypatch.setattr("einnet.graph.onnx.read.LARGE_FILE", 1)
+    onnx.save(model(), tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+def test_the_values_of_large_weights_stay_in_the_file(path: Path) -> None:
+    found = mapped(path)
+    assert found is not None and found.values.keys() == {"w", "h", "i"}
+    assert found.proto.ByteSize() < path.stat().st_size - sum(map(len, found.values.values()))
+    whole = onnx.ModelProto()
+    whole.CopyFrom(found.proto)
+    for weight in whole.graph.initializer:
+        weight.CopyFrom(with_values(weight, found.values.get(weight.name)))
+    assert whole == model()
+    protos = {w.name: w for w in found.proto.graph.initializer}
+    for weight in model().graph.initializer:
+        if weight.name in found.values:
+            np.testing.assert_array_equal(tensor(protos[weight.name], found.values[weight.name]).numpy(), onnx.numpy_helper.to_array(weight))
+
+
+def test_what_is_read_of_it_is_the_model(path: Path) -> None:
+    constants = read(path).graph.initializers
+    assert {name for name, value in constants.items() if isinstance(value.const_value, InFile)} == {"w", "h", "i"}
+    one, other = load(path), load(model())
+    assert (one.nodes, one.outputs) == (other.nodes, other.outputs)
+    for name, value in other.weights.items():
+        np.testing.assert_array_equal(one.weights[name], value)
+    (w,) = (value for value in one.weights.values() if value.shape == (128, 128) and file_memory(value) is not None)
+    before = w.copy()
+    let_go(w)
+    np.testing.assert_array_equal(w, before)
+    assert digest(path) == digest(model())
+
+
+def test_what_is_no_large_model_is_read_as_a_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = path.read_bytes()
+    for name, content in {"cut.onnx": data[: len(data) // 2], "other.onnx": b"\xff" * 100, "plain.pb": data, "none.onnx": b""}.items():
+        (path.parent / name).write_bytes(content)
+        assert name == "none.onnx" or mapped(path.parent / name) is None
+    with pytest.raises(ModelError, match="not an ONNX file"):
+        read(path.parent / "cut.onnx")
+    onnx.save(model(), path.parent / "apart.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+    assert mapped(path.parent / "apart.onnx") is None and digest(path.parent / "apart.onnx") == digest(path)
+    monkeypatch.setattr(module, "LARGE_FILE", len(data) + 1)
+    assert mapped(path) is None
+
+
+def test_of_two_weights_of_one_name_the_second_is_in_the_model(path: Path) -> None:
+    doubled = model()
+    doubled.graph.initializer.add().CopyFrom(doubled.graph.initializer[0])
+    onnx.save(doubled, path)
+    found = mapped(path)
+    assert found is not None and [len(w.raw_data) > 0 for w in found.proto.graph.initializer if w.name == "w"] == [False, True]
+
+
+def test_a_large_model_is_kept_as_its_file(path: Path) -> None:
+    found = kept(path)
+    assert isinstance(found, ModelFile) and model_bytes(found) == path.read_bytes()
+    assert model_key(found) == model_key(path.read_bytes())
+    path.write_bytes(path.read_bytes() + b"more")
+    for ask in (found.there, found.read, lambda: model_key(found)):
+        with pytest.raises(ModelError, match="has changed since"):
+            ask()
+    path.unlink()
+    with pytest.raises(ModelError, match="cannot be read"):
+        found.read()
+
+
+def test_only_memory_of_a_file_is_let_go(path: Path) -> None:
+    values = np.ones(1 << 16, np.float32)
+    let_go(values)
+    assert values.all() and file_memory(values) is None
+    data = memory_of(path)
+    seen = bytes(data)
+    let_go(data)
+    assert bytes(data) == seen and in_file.file_memory(data[5:9]) is not None
