@@ -30,7 +30,7 @@ def further_false_pairs() -> Iterator[tuple[str, Pair]]:
     """Names and pairs; none is an identity."""
     families = {"other bend": _bends(), "other tie": _ties(), "other step": _steps(), "other function": _functions(), "other window": _windows()}
     families |= {"other score": _scores(), "other place": _places(), "other table": _tables(), "other domain": _domains(), "mask": _masks()}
-    families |= {"infinity": _infinities(), "choice": _choices()}
+    families |= {"infinity": _infinities(), "choice": _choices(), "known place": _known_places()}
     yield from numbered(families)
 
 
@@ -185,10 +185,21 @@ def _infinities() -> Iterator[Pair]:
         yield line(f"{loose}*max(A[i],B[i])", f"{loose}*B[i]+{loose}*relu(A[i]-B[i])")
         yield line(f"3*{loose}-2*{loose}", loose)
         yield line(f"{loose}+0*{loose}", loose)
+        yield line(f"0*{loose}+{loose}", loose)
         yield line(f"{loose}*{{L[i<9] Σ[k<4] A[k]*B[i]}}[i]", f"{{L[i<9] Σ[k<4] A[k]*B[i]*{loose}}}[i]")
         yield line(f"{loose}*{{L[] Σ[k<9] A[k]}}[]", f"{{L[i<9] Σ[k<12] A[k]*{loose}}}[i]")
     table = "C : weight f32[4] = [1,-2,0,3]\nM : f32[9]\n"
     yield table, "L[i<9] Σ[k<4] C[k]*select(i>=3,M[i],-inf)", "L[i<9] 2*select(i>=3,M[i],-inf)"
+
+
+def _known_places() -> Iterator[Pair]:
+    """Where an equation says what an iterator is, functions of it become numbers; what is 0 beyond a mask need not be so behind a function."""
+    for at in ("k-i==0", "2*k-2*i==0", "k-i>=0 & i-k>=0"):
+        yield line(f"Σ[k<9] select({at},max(A[k]-A[i],3)*B[k],0)", "B[i]")
+        yield line(f"Σ[k<9] select({at},B[k]/max(A[k]-A[i],3),0)", "B[i]/2")
+    for name in ("cos", "exp", "sigmoid", "softplus"):
+        yield line(f"{name}(select(i>=3,A[i],0))", f"select(i>=3,{name}(A[i]),0)")
+    yield line("A[i]*sign(3)", "2*A[i]")
 
 
 def _choices() -> Iterator[Pair]:

@@ -50,6 +50,7 @@ OTHER = (
     ("max(sin(A),sin(B))", "sin(max(A,B))"), ("relu(select(i-3>=0,A,1))", "select(i-3>=0,relu(A),0)"),
     ("relu(select(i-3>=0,A,0)-select(i-4>=0,B,0))", "select(i-3>=0,relu(A-B),0)"), ("relu(select(i-3>=0,A,0)+B)", "select(i-3>=0,relu(A+B),0)"),
     ("choose(A,B,C)", "A*B+C-A*C"), ("choose(A*A,B,C)", "B"), ("choose(less(A,B),A,B)", "B"), ("isnan(1/A)", "0"), ("isnan(log(A))", "0"),
+    ("pow(select(i-3>=0,A,-inf),1/2)", "sqrt(select(i-3>=0,A,-inf))"), ("sign(3)", "3*sign(1)"),
     ("choose(1/A,B,B)", "B"), ("choose(1/(1+A),1,C)", "1"), ("choose(less(A,B),1/A,0)", "less(A,B)*(1/A)"),
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from einnet.derivation.checker.draws import GENERIC, SMALL, Choice, Draw
+from einnet.expr.functions import FUNCTIONS
 from einnet.expr.nodes import Scope
 from einnet.expr.normal.edges import explicit
 from einnet.expr.normal.inline import inline
@@ -96,10 +97,36 @@ def test_forms_keep_what_is_infinite_or_does_not_exist(bends: bool) -> None:
     ("L[h<8] select(h-3>=0, V[h], 0)*select(h-3>=0, 1/W[h], 0)", "L[h<8] select(h-3>=0, V[h]/W[h], 0)"),
     (f"L[h<8] {DOWN} + {DOWN}", f"L[h<8] 2*{DOWN}"), ("L[h<8] 1/V[h] + 0/V[h]", "L[h<8] 1/V[h]"), ("L[h<8] W[h] + 0*V[h]|inf", "L[h<8] W[h]"),
     ("L[h<8] (V[h] + V[h])*(-inf)", "L[h<8] 2*V[h]*(-inf)"), ("L[h<8] (V[h] - V[h])*(-inf)", "L[h<8] 0*(-inf)"),
-    ("L[h<8] Σ[y<4] V[(2*y+h)/4]", "L[h<8] Σ[y<4] V[(2*(3-y)+h)/4]"),
+    ("L[h<8] Σ[y<4] V[(2*y+h)/4]", "L[h<8] Σ[y<4] V[(2*(3-y)+h)/4]"), ("L[h<8] W[h]/V[h] + 0/V[h]", "L[h<8] W[h]/V[h]"),
+    ("L[h<8] sign(-5)*V[h]", "L[h<8] -1*V[h]"), ("L[h<8] sign(7)*V[h]", "L[h<8] V[h]"),
 ])  # fmt: skip
 def test_laws_of_indices(one: str, other: str) -> None:
     assert inline(parse(DECLARED + one)).key == inline(parse(DECLARED + other)).key
+
+
+AT = "Σ[k<8] select(k-m==0, {}, 0)"
+NARROWED = "{{L[{}] relu(select({}, W[w], Y[x,w]))}}[{}]"
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    (AT.format("tanh(V[k]-V[m])*U[0]"), "0"), (AT.format("max(V[k]-V[m],3)*W[k]"), "3*W[m]"), (AT.format("W[k]/max(V[k]-V[m],3)"), "1/3*W[m]"),
+    (AT.format("{L[k<8,m<8] max[j<8] Y[k,j]-Y[m,j]+W[j]}[k,m]*U[0]"), "{L[] max[j<8] W[j]}[]*U[0]"),
+    ("max[k<8,j<8] select(k-m==0, tanh(V[k]-V[m]+W[j]), -inf)", "max[j<8] tanh(W[j])"),
+    (f"Σ[w<9] {NARROWED.format('x<8,w<9', '6-x>=0', 'm-1,w')}", "Σ[w<9] select(m-1>=0, relu(W[w]), 0)"),
+    (f"Σ[w<9] {NARROWED.format('w<9,x<8', '6-x>=0', 'w,m-1')}", "Σ[w<9] select(m-1>=0, relu(W[w]), 0)"),
+    (f"Σ[w<9] {NARROWED.format('x<9,w<9', 'x-1>=0', 'm+1,w')}", "Σ[w<9] relu(W[w])"),
+])  # fmt: skip
+def test_factors_are_normal_where_fewer_places_are_left(one: str, other: str) -> None:
+    """Of an iterator that is known, or that takes fewer values than it did in the scope that is read, functions know that, too."""
+    assert inline(parse(f"{DECLARED}L[m<8] {one}")).key == inline(parse(f"{DECLARED}L[m<8] {other}")).key
+
+
+@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS.values() if f.arity == 1 and f.name != "isnan"])
+def test_conditions_stand_outside_of_functions_that_are_0_at_0(name: str) -> None:
+    """And of no other: beyond the mask they are what they are at 0."""
+    one, other = (parse(f"{DECLARED}L[h<8] {text}") for text in (f"{name}(select(h-3>=0, V[h], 0))", f"select(h-3>=0, {name}(V[h]), 0)"))
+    zero = inline(parse(f"L[] {name}(0)")).key == inline(parse("L[] 0")).key
+    assert (inline(one).key == inline(other).key) == zero
 
 
 @pytest.mark.parametrize(("one", "other"), [
@@ -117,9 +144,12 @@ def test_laws_of_indices(one: str, other: str) -> None:
     ("L[m<8] (V[m] + W[m])*select(m-3>=0, W[m], -inf)", "L[m<8] V[m]*select(m-3>=0, W[m], -inf) + W[m]*select(m-3>=0, W[m], -inf)"),
     *((f"L[m<8] min(V[m], max(V[m], {loose}))", "L[m<8] V[m]") for loose in LOOSE),
     *((f"L[m<8] equal({loose}, {loose})", "L[m<8] 1") for loose in LOOSE),
+    *((f"L[h<8] {way}", f"L[h<8] {DOWN}") for way in (f"0*{DOWN} + {DOWN}", f"{DOWN} + 0*{DOWN}", f"{DOWN} + {DOWN} - {DOWN}")),
 ])  # fmt: skip
-def test_what_may_not_exist_stays(one: str, other: str) -> None:
-    assert inline(parse(DECLARED + one)).key != inline(parse(DECLARED + other)).key
+@pytest.mark.parametrize("bends", [False, True])
+def test_what_may_not_exist_stays(one: str, other: str, bends: bool) -> None:
+    with by_bends() if bends else nullcontext():
+        assert inline(parse(DECLARED + one)).key != inline(parse(DECLARED + other)).key
 
 
 MASKED = "choose(P[k], Y[m,k], -inf)"

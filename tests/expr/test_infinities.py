@@ -12,6 +12,7 @@ DECLARED = "P : bool[9]\nV : f32[9]\nW : f32[9]\nY : f32[9,9]\n"
 DOWN, UP = "select(m-3>=0, V[m], -inf)", "select(m-3>=0, V[m], inf)"
 MASKED = "choose(P[k], Y[m,k], -inf)"
 GREATEST = f"{{L[m<8] max[k<9] {MASKED}}}[m]"
+DIAGONAL = MASKED.replace("k", "m")
 RAISED = "choose(P[k], Y[m,k], inf)"
 
 
@@ -40,7 +41,8 @@ def test_which_infinities_a_body_may_be(text: str, found: int) -> None:
     (f"{MASKED} - {{L[m<7] max[k<9] {MASKED}}}[m]", BOTH), (f"{MASKED} - {{L[1<=m<8] max[k<9] {MASKED}}}[m]", BOTH),
     (f"{MASKED} - {{L[m<8,n<1] max[k<9] {MASKED}}}[m,0]", LOW), (f"{MASKED} - {{L[m<8,n<1] max[k<9] {MASKED}}}[m,m]", BOTH),
     (f"{MASKED} - {{L[m<8] max[k<8] {MASKED}}}[m]", BOTH), (f"{MASKED} - {{L[m<8] max[1<=k<9] {MASKED}}}[m]", BOTH),
-    (f"{MASKED} - {{L[m<8] min[k<9] {MASKED}}}[m]", BOTH),
+    (f"{MASKED} - {{L[m<8] min[k<9] {MASKED}}}[m]", BOTH), (f"{DIAGONAL} - {{L[m<8] max[k<8] {MASKED}}}[m]", LOW),
+    (f"{MASKED} - {MASKED} + {GREATEST} - {GREATEST}", NEITHER),
 ])  # fmt: skip
 def test_what_the_greatest_of_its_kind_is_taken_from_is_never_inf(text: str, found: int) -> None:
     e = parse(f"{DECLARED}L[m<8] Σ[k<9] {text}")
