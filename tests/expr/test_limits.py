@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from einnet.expr.normal.inline import inline, terms_of
 from einnet.expr.normal.limits import MOST_TERMS, OutOfReach, at_most, bending, by_bends, limited, one_less
 from einnet.expr.normal.terms import Term
+from einnet.expr.notation.text import parse
 
 
 def test_forms_are_made_by_bends_within_and_not_behind() -> None:
@@ -30,6 +32,15 @@ def test_as_many_terms_are_made_as_are_allowed(terms: int) -> None:
             one_less()
     for _ in range(terms + 2):
         one_less()
+
+
+def test_each_term_of_a_form_is_one_of_those_allowed() -> None:
+    """Of expressions that no other test has, since what is known already takes none."""
+    text = "\n".join(f"Limited{n} : f32[8]" for n in range(3)) + "\nL[h<8] Limited0[h] + Limited1[h] + Limited2[h]"
+    with at_most(2), pytest.raises(OutOfReach):
+        inline(parse(text))
+    with at_most(3):
+        assert len(terms_of(parse(text.replace("Limited", "Few")))) == 3
 
 
 def test_what_an_inner_block_takes_is_not_taken_from_the_outer() -> None:
