@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 from collections import Counter
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from hypothesis import settings
 
 OPTIONAL = ("slow", "gpu")
+ROUNDS, COMPARING_S = 12, 0.25
+"""Of a comparison of programs."""
 LEFT_OUT: pytest.StashKey[Counter[str]] = pytest.StashKey()
 
 settings.register_profile("einnet", deadline=None, derandomize=True)
@@ -45,6 +48,33 @@ def _no_hurry():
     """Nothing is given up for want of time: how fast the machine is decides nothing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("einnet.compile.pipeline.begun", lambda: inf)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _few_rounds():
+    """Whole programs are compared in a few short rounds without pauses, where a run takes all the seconds of its budget for that, two at least, and
+    a kernel has 5 ms: no test asks how fast anything is, and more samples of two processes on two cores say no more."""
+    from einnet.compile.export import onnx_file
+    from einnet.compile.targets.cpu import acceptance, rounded_products
+    from einnet.evidence.comparison import verify
+    from einnet.runtime import timing
+    from einnet.runtime.costs import CpuCost
+
+    compare = timing.compare
+
+    def shortly(callables: Mapping[str, Callable[[], object]], budget_s: float = 2.0, **options: Any) -> timing.Comparison:
+        return compare(callables, min(budget_s, COMPARING_S), **{**options, "most": ROUNDS, "sample_s": timing.SAMPLE_S})
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (timing, verify, rounded_products):
+            patch.setattr(module, "compare", shortly)
+        for module in (verify, onnx_file):
+            patch.setattr(module, "SETTLE_S", timing.PAUSE_S)
+        for module in (verify, rounded_products):
+            patch.setattr(module, "WARM_S", timing.SAMPLE_S)
+        patch.setattr(acceptance, "MOST", ROUNDS)
+        patch.setitem(CpuCost.__init__.__kwdefaults__, "budget_s", 0.005)
         yield
 
 
