@@ -30,6 +30,8 @@ THREADS ?= $(shell nproc)
 # Processes that the tests are shared out to, file by file; make test WORKERS=0 runs them in one, as pytest without options does.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 2 ? 0 : n < 4 ? n : 4)))
 SHARED := -n $(WORKERS) --dist loadfile
+# The processes that tests start need not compile the same modules each time, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
 EXTRAS := docs notebook nvrtc plans cuda
 
 demo: .venv/stamp-core
@@ -113,6 +115,7 @@ bench-search: .venv/stamp-bench
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/stamp-core: pyproject.toml | .venv/bin/python
 	$(PIP) install --quiet -e .
