@@ -1,7 +1,8 @@
 """Scalar functions as branch-free float32 arithmetic on TVM expressions, scalars or vectors alike.
 
 The coefficients are near-minimax fits (Chebyshev expansion at 40 digits, or reweighted least squares) of what each function's docstring says.
-Relative errors stay below 1e-6, most below 2e-7, down to the least normal number. Infinities and large arguments give the limits, and NaN gives NaN.
+Relative errors stay below 1e-6, most below 2e-7, down to twice the least normal number, below which some values are 0. Infinities and large
+arguments give the limits, and NaN gives NaN.
 
 A selection by an ordered comparison keeps NaN if that stands on the side that is taken where the comparison fails: `Select(x < low, low, x)` is one
 instruction, as `max` is, which keeps NaN in its second operand only.
@@ -33,6 +34,8 @@ _ROUNDING = 1.5 * 2.0**23
 """The sum with a number below 2^22 is a whole number, of which the last bits are those of the sum."""
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440054690583e-4
 """ln 2 in two parts; multiples of the first by integers up to 2^9 are exact."""
+_ZERO_BELOW = -87.5
+"""An argument of which n is -126: the exponent of 2ⁿ⁻¹ is 0 there, which is how 0 is written."""
 
 
 def lanes(x: Expr) -> int:
@@ -83,22 +86,19 @@ def between(low: float, x: Expr, high: float, bind: Bind) -> Expr:
 
 
 def exp(x: Expr, bind: Bind) -> Expr:
-    """2ⁿ·e^r with n = round(x/ln 2); e^r - 1 - r fitted on |r| <= 0.35. A factor of 2^±64 of its own reaches denormals and infinity.
+    """2e^r·2ⁿ⁻¹ with n = round(x/ln 2); e^r - 1 - r fitted on |r| <= 0.35. Below √2·2^-126, where the power has no bits left, it is 0.
 
     What is added to x/ln 2 leaves no place for digits behind the point: the last bits of the sum are n. r is NaN where x is, and so is the result.
-    Where the result is 0, e^0 is computed and not taken: a product that underflows costs a processor as much as a hundred others, and behind a mask
-    most do.
+    No result is between 0 and the least normal number: a product with such a one costs a processor as much as a hundred others, and behind a mask
+    of -100 most would be.
     """
-    none = x < number(-104.0, x)
-    clamped = bind(tirx.Select(none, number(0.0, x), at_most(x, number(88.8, x))))
+    clamped = between(_ZERO_BELOW, x, 88.8, bind)
     shifted = bind(clamped * number(1.44269504088896341, x) + number(_ROUNDING, x))
     n = bind(shifted - number(_ROUNDING, x))
     r = bind(clamped - n * number(_LN2_HIGH, x) - n * number(_LN2_LOW, x))
-    value = polynomial((1.0, 1.0, *_EXP), r)
-    below = clamped < number(0.0, x)
-    exponent = tirx.reinterpret(_type("int32", x), shifted) + tirx.Select(below, _integer(127 + 64, x), _integer(127 - 64, x))
-    power = tirx.reinterpret(_type("float32", x), exponent << _integer(23, x))
-    return tirx.Select(none, number(0.0, x), value * power * tirx.Select(below, number(2.0**-64, x), number(2.0**64, x)))
+    twice = polynomial([2.0 * c for c in (1.0, 1.0, *_EXP)], r)
+    exponent = tirx.reinterpret(_type("int32", x), shifted) + _integer(126, x)
+    return twice * tirx.reinterpret(_type("float32", x), exponent << _integer(23, x))
 
 
 def log(x: Expr, bind: Bind) -> Expr:
