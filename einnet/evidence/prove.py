@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
@@ -17,7 +18,8 @@ from einnet.evidence.normal import with_unit_reads
 from einnet.evidence.report.told import Tell, each, silent
 from einnet.evidence.sides import MOST_TERMS, equal_by_parts, grouped, same_form
 from einnet.expr.nodes import Scope, exchange_in, nested, tensors
-from einnet.expr.normal.limits import at_most
+from einnet.expr.normal.limits import OutOfTime, at_most
+from einnet.expr.normal.limits import until as ending_at
 from einnet.graph.rewrite import anonymous
 
 NORMAL, CHAIN, POINTS = "normal form", "derivation", "points"
@@ -53,11 +55,17 @@ class Verdict:
 
 
 def prove(lifting: Lifting, known: Mapping[str, Known], until: float = inf, tell: Tell = silent) -> list[Verdict]:
-    """A verdict for each lifted tensor, as far as time.monotonic() is `until` then.
+    """A verdict for each lifted tensor, as far as it is told before time.monotonic() is `until`.
 
     `known` are the derivations by the key of what they start from, its tensors named by occurrence.
     """
-    return [verdict(lifted, known) for lifted in each([*lifting.found.values()], "subprogram", tell) if time.monotonic() < until]
+    found: list[Verdict] = []
+    with suppress(OutOfTime), ending_at(until):
+        for lifted in each([*lifting.found.values()], "subprogram", tell):
+            if time.monotonic() >= until:
+                break
+            found.append(verdict(lifted, known))
+    return found
 
 
 def verdict(lifted: Lifted, known: Mapping[str, Known]) -> Verdict:

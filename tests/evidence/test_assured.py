@@ -10,7 +10,9 @@ import pytest
 
 import einnet
 from einnet.compile.targets.cpu import target as optimizing
+from einnet.evidence import prove as proving
 from einnet.evidence.assured import assured, with_evidence
+from einnet.expr.normal.limits import OutOfTime
 from einnet.instantiate.kernels import Conv, EOperator, Matmul, View
 from einnet.records import changed
 from einnet.runtime.cpu.program import Executable
@@ -34,6 +36,23 @@ def test_the_report_tells_what_was_proven(result: einnet.Optimization) -> None:
 def test_without_time_nothing_is_said(result: einnet.Optimization) -> None:
     told = assured(result.outcome, result.executable, 0.0)
     assert told["left"] == told["subprograms"] and told["proven"] == told["kernels"] == 0
+
+
+def test_what_is_not_proven_in_time_is_told_as_left(result: einnet.Optimization, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proof that has begun is broken off, and what came before it counts."""
+    compared = proving.compared
+    begun: list[None] = []
+
+    def late(*sides: Any) -> tuple[str, str, str]:
+        begun.append(None)
+        if len(begun) > 1:
+            raise OutOfTime("no time is left")
+        return compared(*sides)
+
+    monkeypatch.setattr(proving, "compared", late)
+    told = assured(result.outcome, result.executable, 60.0)
+    assert told["problems"] == told["own"] == []
+    assert 0 < told["left"] < told["subprograms"] and told["proven"] + told["by_derivation"] == told["subprograms"] - told["left"]
 
 
 def test_a_plan_that_is_not_the_model_fails(result: einnet.Optimization) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from einnet.expr.normal.inline import inline, terms_of
-from einnet.expr.normal.limits import MOST_TERMS, OutOfReach, at_most, bending, by_bends, limited, one_less
+from einnet.expr.normal.limits import MOST_TERMS, OutOfReach, OutOfTime, at_most, bending, by_bends, limited, one_less, until
 from einnet.expr.normal.terms import Term
 from einnet.expr.notation.text import parse
 
@@ -51,6 +53,23 @@ def test_what_an_inner_block_takes_is_not_taken_from_the_outer() -> None:
         one_less()
         with pytest.raises(OutOfReach):
             one_less()
+
+
+def test_no_form_is_made_behind_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    scope = parse("A : f32[8]\nL[i<8] 2*A[i]")
+    with until(1.0), until(5.0):
+        one_less()
+        now[0] = 1.0
+        with pytest.raises(OutOfTime):
+            inline(scope)
+    assert inline(scope).key == scope.key, "what was not made is not remembered as such"
+    now[0] = 9.0
+    with pytest.raises(ZeroDivisionError), until(10.0):
+        raise ZeroDivisionError
+    now[0] = 11.0
+    one_less()
 
 
 def test_as_many_terms_are_kept_as_a_form_may_have() -> None:

@@ -1,10 +1,12 @@
-"""How a normal form is made, and how much of it may be: what is out of reach, and which of two ways the order of numbers is told."""
+"""How a normal form is made, and how much of it may be: what is out of reach or out of time, and which of two ways the order of numbers is told."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from math import inf
 
 from einnet.expr.normal.terms import Term
 
@@ -45,8 +47,28 @@ def at_most(terms: int) -> Iterator[None]:
         _LEFT.reset(token)
 
 
+class OutOfTime(Exception):
+    """A normal form was not made in time: nothing is known of the expression, and what is made another time may be."""
+
+
+_UNTIL: ContextVar[float] = ContextVar("until", default=inf)
+
+
+@contextmanager
+def until(moment: float) -> Iterator[None]:
+    """Within, no more normal forms are made once time.monotonic() is a moment, or that of a block around it."""
+    token = _UNTIL.set(min(moment, _UNTIL.get()))
+    try:
+        yield
+    finally:
+        _UNTIL.reset(token)
+
+
 def one_less() -> None:
-    """Count a canonical term. Raises OutOfReach where no more are allowed."""
+    """Count a canonical term. Raises OutOfReach where no more are allowed, and OutOfTime where it is too late."""
+    moment = _UNTIL.get()
+    if moment < inf and time.monotonic() >= moment:
+        raise OutOfTime("no time is left for a normal form")
     left = _LEFT.get()
     if left is None:
         return
