@@ -4,69 +4,82 @@ from __future__ import annotations
 
 import hashlib
 import mmap
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from einnet.errors import ModelError
 
 
-@dataclass(frozen=True)
-class ModelFile:
-    """A serialised model in a file, as it was at a time of change in nanoseconds with so many bytes."""
+class FileMemory(mmap.mmap):
+    """The bytes of a file as memory that is read when it is needed. The file stays open: it may be replaced or removed, but not written."""
 
     path: Path
-    changed: int
-    nbytes: int
+    file: IO[bytes]
+    stamp: tuple[int, int]
+
+    def check(self) -> None:
+        """Raise ModelError where the file was written since."""
+        if stamp(os.fstat(self.file.fileno())) != self.stamp:
+            raise ModelError(f"{self.path} has changed since it was optimized")
+
+
+def stamp(found: os.stat_result) -> tuple[int, int]:
+    """When a file was written, in nanoseconds, and how many bytes it has."""
+    return found.st_mtime_ns, found.st_size
+
+
+def memory_of(path: Path) -> FileMemory:
+    """The bytes of a file. Raises OSError, and ValueError for an empty one."""
+    file = path.open("rb")
+    memory = FileMemory(file.fileno(), 0, access=mmap.ACCESS_READ)
+    memory.path, memory.file, memory.stamp = path.absolute(), file, stamp(os.fstat(file.fileno()))
+    return memory
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A serialised model in a file, as it was at some time."""
+
+    path: Path
+    stamp: tuple[int, int]
+    memory: FileMemory = field(compare=False, repr=False)
 
     @classmethod
     def at(cls, path: Path) -> ModelFile:
-        """The model that is there now. Raises ModelError where none is."""
-        try:
-            found = path.stat()
-        except OSError as error:
-            raise ModelError(f"{path}: cannot be read ({error.strerror or error})") from error
-        return cls(path.absolute(), found.st_mtime_ns, found.st_size)
+        """The model that is there now. Raises OSError."""
+        memory = memory_of(path)
+        return cls(memory.path, memory.stamp, memory)
 
-    def there(self) -> Path:
-        """Where it is. Raises ModelError if it has changed since, or is gone."""
-        if ModelFile.at(self.path) != self:
-            raise ModelError(f"{self.path} has changed since it was optimized")
-        return self.path
+    def source(self) -> Path | bytes:
+        """Where it is, or if another stands there now its bytes. Raises ModelError where it was written since."""
+        same = self.path.exists() and stamp(self.path.stat()) == self.stamp
+        return self.path if same else self.read()
 
     def read(self) -> bytes:
-        """Its bytes. Raises ModelError as `there` does."""
-        return self.there().read_bytes()
+        """Its bytes. Raises ModelError where it was written since."""
+        self.memory.check()
+        data = bytes(memoryview(self.memory))
+        release(self.memory)
+        return data
 
 
 def model_bytes(model: bytes | ModelFile) -> bytes:
-    """A serialised model itself. Raises ModelError as `ModelFile.there` does."""
+    """A serialised model itself. Raises ModelError as `ModelFile.read` does."""
     return model.read() if isinstance(model, ModelFile) else model
 
 
 def model_key(model: bytes | ModelFile) -> str:
-    """32 hex digits of a serialised model, wherever it is. Raises ModelError as `ModelFile.there` does."""
+    """32 hex digits of a serialised model, wherever it is. Raises ModelError as `ModelFile.read` does."""
     if isinstance(model, bytes):
         return hashlib.blake2b(model, digest_size=16).hexdigest()
-    with model.there().open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-
-
-class FileMemory(mmap.mmap):
-    """The bytes of a file as memory that is read when it is needed; `source` is the file."""
-
-    source: ModelFile
-
-
-def memory_of(path: Path) -> memoryview:
-    """The bytes of a file. Raises OSError, and ModelError where it is not there."""
-    source = ModelFile.at(path)
-    with path.open("rb") as file:
-        memory = FileMemory(file.fileno(), 0, access=mmap.ACCESS_READ)
-    memory.source = source
-    return memoryview(memory)
+    model.memory.check()
+    found = hashlib.blake2b(memoryview(model.memory), digest_size=16).hexdigest()
+    release(model.memory)
+    return found
 
 
 def file_memory(values: np.ndarray[Any, np.dtype[Any]] | memoryview) -> FileMemory | None:
@@ -81,5 +94,11 @@ def file_memory(values: np.ndarray[Any, np.dtype[Any]] | memoryview) -> FileMemo
 def let_go(values: np.ndarray[Any, np.dtype[Any]] | memoryview) -> None:
     """Give back the memory in which values of a file were read; they are read again when they are needed. What lies elsewhere stays."""
     memory = file_memory(values)
-    if memory is not None and hasattr(memory, "madvise"):
+    if memory is not None:
+        release(memory)
+
+
+def release(memory: FileMemory) -> None:
+    """Give back the memory in which a file was read, where the system can."""
+    if hasattr(memory, "madvise"):
         memory.madvise(mmap.MADV_DONTNEED)

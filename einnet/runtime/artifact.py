@@ -7,7 +7,6 @@ contain machine code: load only files that you trust, as with any program.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import warnings
@@ -28,9 +27,9 @@ from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl, levels
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.program import Code, Executable, build_code
-from einnet.runtime.sealed import open_sealed, reading, write_sealed
+from einnet.runtime.sealed import open_sealed, reading, sealed_archive
 from einnet.runtime.serial import plan_from_json, plan_json
-from einnet.runtime.stored_constants import StoredConstants, array_bytes
+from einnet.runtime.stored_constants import StoredConstants, write_array
 
 _FORMAT = 3
 
@@ -108,10 +107,11 @@ def save(
     path: str | os.PathLike[str], plan: Plan, code: Code, metadata: Mapping[str, Any] | None = None, derivations: Sequence[str] = (), *, threads: int
 ) -> None:
     """Write the program under a temporary name, then rename. Raises ArtifactError if the path cannot be written; no half-written file stays."""
-    write_sealed(Path(path), _archive(plan, code, metadata or {}, derivations, threads))
+    with sealed_archive(Path(path)) as archive:
+        _fill(archive, plan, code, metadata or {}, derivations, threads)
 
 
-def _archive(plan: Plan, code: Code, metadata: Mapping[str, Any], derivations: Sequence[str], threads: int) -> memoryview:
+def _fill(archive: zipfile.ZipFile, plan: Plan, code: Code, metadata: Mapping[str, Any], derivations: Sequence[str], threads: int) -> None:
     models: list[bytes] = []
 
     def blob(model: bytes) -> int:
@@ -123,19 +123,16 @@ def _archive(plan: Plan, code: Code, metadata: Mapping[str, Any], derivations: S
         plan=plan_json(plan, blob), constants=list(plan.constants), derivations=len(derivations), kernels=len(code.kernels),
         instructions=instructions(plan),
     )  # fmt: skip
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("manifest.json", as_text(manifest))
-        for n, values in enumerate(plan.constants.values()):
-            archive.writestr(f"constants/{n}.npy", array_bytes(values))
-        for n, model in enumerate(models):
-            archive.writestr(f"models/{n}.onnx", model)
-        archive.writestr("code/support.o", code.support)
-        for n, kernel in enumerate(code.kernels):
-            archive.writestr(f"code/{n}.o", kernel)
-        for n, text in enumerate(derivations):
-            archive.writestr(f"derivations/{n:03}.ein", text)
-    return buffer.getbuffer()
+    archive.writestr("manifest.json", as_text(manifest))
+    for n, values in enumerate(plan.constants.values()):
+        write_array(archive, f"constants/{n}.npy", values)
+    for n, model in enumerate(models):
+        archive.writestr(f"models/{n}.onnx", model)
+    archive.writestr("code/support.o", code.support)
+    for n, kernel in enumerate(code.kernels):
+        archive.writestr(f"code/{n}.o", kernel)
+    for n, text in enumerate(derivations):
+        archive.writestr(f"derivations/{n:03}.ein", text)
 
 
 def describe(cpu: str) -> machine.Built:

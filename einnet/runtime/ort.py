@@ -110,7 +110,7 @@ class Session:
         if as_written:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
-        model = model.there() if isinstance(model, ModelFile) else model
+        model = model.source() if isinstance(model, ModelFile) else model
         source = model if isinstance(model, bytes) else str(model)
         try:
             self.session = _session(source, options)

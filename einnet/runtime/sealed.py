@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from einnet.errors import ArtifactError
 from einnet.runtime.files import replacing
@@ -18,6 +18,43 @@ from einnet.runtime.files import replacing
 _MAGIC, _DIGEST = b"EINNET\x01\n", 32
 _PART = 1 << 20
 """Bytes that are digested at once."""
+
+
+@contextmanager
+def sealed_archive(target: Path) -> Iterator[zipfile.ZipFile]:
+    """An archive that stands at `target` when the block is over, behind the magic number and its digest, whole or not at all. What is written goes to
+    the disk at once: it is not in memory, too. Raises ArtifactError."""
+    first = len(_MAGIC) + _DIGEST
+    try:
+        with replacing(target) as draft, draft.open("wb+") as file:
+            file.write(bytes(first))
+            with zipfile.ZipFile(_Behind(file, first), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]
+                yield archive
+            digest = hashlib.sha256()
+            file.seek(first)
+            while part := file.read(_PART):
+                digest.update(part)
+            file.seek(0)
+            file.write(_MAGIC + digest.digest())
+    except OSError as e:
+        raise ArtifactError(f"{target} cannot be written: {e.strerror or e}") from e
+
+
+class _Behind:
+    """A file from some place on, for writing."""
+
+    def __init__(self, file: IO[bytes], begin: int) -> None:
+        self._file, self._begin = file, begin
+        self.write, self.flush = file.write, file.flush
+
+    def tell(self) -> int:
+        return self._file.tell() - self._begin
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._file.seek(offset + (self._begin if whence == io.SEEK_SET else 0), whence) - self._begin
+
+    def seekable(self) -> bool:
+        return True
 
 
 def write_sealed(target: Path, data: memoryview) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from einnet.errors import ArtifactError
+from einnet.errors import ArtifactError, ModelError
 from einnet.graph.dtypes import NUMPY
+from einnet.graph.in_file import memory_of
 from einnet.runtime.cpu.program import Executable
-from einnet.runtime.stored_constants import StoredConstants, array_bytes, array_from
+from einnet.runtime.sealed import open_sealed, sealed_archive
+from einnet.runtime.stored_constants import StoredConstants, array_bytes, array_from, write_array
 from tests.runtime.plans import two_layers
 
 
@@ -87,3 +89,25 @@ def test_a_program_reads_each_constant_once(tmp_path: Path) -> None:
     stored = Counted(zipfile.ZipFile(tmp_path / "a.zip"), {name: n for n, name in enumerate(plan.constants)})
     Executable(replace(plan, constants=stored), 1)
     assert sorted(read) == sorted(plan.constants)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.bool_, np.int64, np.uint8])
+def test_what_is_written_without_a_copy_is_the_same(tmp_path: Path, dtype: type[np.generic]) -> None:
+    values = np.arange(24).reshape(2, 3, 4).astype(dtype)
+    for n, given in enumerate((values, values.T, values[:0])):
+        with sealed_archive(tmp_path / f"{n}") as made:
+            write_array(made, "constants/0.npy", given)
+        assert open_sealed(tmp_path / f"{n}").read("constants/0.npy") == array_bytes(given)
+
+
+def test_values_of_a_file_that_has_changed_are_not_written(tmp_path: Path) -> None:
+    (tmp_path / "weights").write_bytes(bytes(range(64)))
+    values = np.frombuffer(memoryview(memory_of(tmp_path / "weights"))[3:19], np.float32)
+    with sealed_archive(tmp_path / "first") as made:
+        write_array(made, "constants/0.npy", values)
+    assert open_sealed(tmp_path / "first").read("constants/0.npy") == array_bytes(values)
+    with (tmp_path / "weights").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(ModelError, match="has changed since"), sealed_archive(tmp_path / "second") as made:
+        write_array(made, "constants/0.npy", values)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["first", "weights"]

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 
 import onnx
 
-from einnet.graph.onnx.mapped import GRAPH, VALUES, WEIGHTS, head, with_values
+from einnet.graph.in_file import let_go
+from einnet.graph.onnx.mapped import GRAPH, VALUES, WEIGHTS, head
 from einnet.graph.onnx.read import Source, in_pieces
 
 
@@ -39,7 +40,7 @@ def digest(model: Source) -> str | None:
     return found.hexdigest()
 
 
-def serialised_in_pieces(proto: onnx.ModelProto, values: Mapping[str, memoryview]) -> Iterator[bytes]:
+def serialised_in_pieces(proto: onnx.ModelProto, values: Mapping[str, memoryview]) -> Iterator[bytes | memoryview]:
     """The deterministic serialisation of a model with the values of weights that are not in it, weight after weight: the whole of it would be in
     memory twice beside the model, which has none of its weights afterwards."""
     weights = list(proto.graph.initializer)
@@ -62,10 +63,27 @@ def serialised_in_pieces(proto: onnx.ModelProto, values: Mapping[str, memoryview
     yield from (ends[0], head(GRAPH, length), ends[1])
     for n, weight in zip(lengths, weights, strict=True):
         yield head(WEIGHTS, n)
-        yield with_values(weight, values.get(weight.name)).SerializeToString(deterministic=True)
+        yield from _weight(weight, values.get(weight.name))
     yield from ends[2:]
 
 
 def _apart(values: memoryview | None) -> int:
     """Bytes of a weight's values with what stands before them, where they are not in it."""
     return 0 if values is None else len(head(VALUES, len(values))) + len(values)
+
+
+def _weight(proto: onnx.TensorProto, values: memoryview | None) -> Iterator[bytes | memoryview]:
+    """A weight with its values, which are read where they are."""
+    if values is None:
+        yield proto.SerializeToString(deterministic=True)
+        return
+    before, after = onnx.TensorProto(), onnx.TensorProto()
+    before.CopyFrom(proto)
+    after.CopyFrom(proto)
+    for field, _ in proto.ListFields():
+        (after if field.number < VALUES else before).ClearField(field.name)
+    yield before.SerializeToString(deterministic=True)
+    yield head(VALUES, len(values))
+    yield values
+    let_go(values)
+    yield after.SerializeToString(deterministic=True)

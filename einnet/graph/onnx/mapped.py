@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from einnet.graph.dtypes import dtype_name
-from einnet.graph.in_file import let_go, memory_of
+from einnet.graph.in_file import memory_of
 
 LARGE_FILE, LARGE_WEIGHT = 1 << 24, 1 << 16
 """Bytes of a model's file from which on its weights stay there, and of a weight."""
@@ -42,23 +42,12 @@ def mapped(path: Path) -> Mapped | None:
     """The model of a file; None for a small one, for one of another format, and for what is no model, which others tell more of. Raises OSError."""
     if path.suffix != ".onnx" or path.stat().st_size < LARGE_FILE:
         return None
-    data, values = memory_of(path), dict[str, memoryview]()
+    data, values = memoryview(memory_of(path)), dict[str, memoryview]()
     try:
         proto = onnx.ModelProto.FromString(b"".join(_model(data, values)))
     except Exception:  # what is no model fails in many ways
         return None
     return Mapped(proto, values) if values else None
-
-
-def with_values(proto: onnx.TensorProto, values: memoryview | None) -> onnx.TensorProto:
-    """The weight with its values, where they are not in it."""
-    if values is None:
-        return proto
-    whole = onnx.TensorProto()
-    whole.CopyFrom(proto)
-    whole.raw_data = bytes(values)
-    let_go(values)
-    return whole
 
 
 def tensor(proto: onnx.TensorProto, values: memoryview) -> InFile:

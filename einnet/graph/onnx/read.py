@@ -31,7 +31,7 @@ def first_line(error: BaseException) -> str:
 def read(source: Source, shapes: Shapes | None = None) -> ir.Model:
     """Load, check, inline functions, lift constants, name everything, fix the input shapes. What carries bfloat16 becomes a model of float32.
 
-    The large weights of a large file stay there: it must not be written while the model is in use, and may be replaced.
+    The large weights of a large file stay there: it may be replaced or removed, but not written while the model is in use.
     An initialiser that is also a graph input counts as a constant, whatever the IR version: the program is specialised to its default.
 
     Raises ModelError for what is no valid ONNX model, and for a dimension that nothing fixes.
@@ -138,9 +138,9 @@ def serialised(source: Source) -> bytes | None:
 
 def kept(source: Source) -> bytes | ModelFile | None:
     """The whole model as a program keeps it: a large one that is all in one file is left there; None where it is more than a protobuf can be."""
-    if isinstance(source, (str, Path)) and Path(source).suffix == ".onnx" and _looked_at(source) == _File(False, False):
-        found = ModelFile.at(Path(source))
-        return found if found.nbytes >= LARGE_FILE else found.read()
+    path = Path(source) if isinstance(source, (str, Path)) else None
+    if path and path.suffix == ".onnx" and _looked_at(path) == _File(False, False) and path.stat().st_size >= LARGE_FILE:
+        return ModelFile.at(path)
     return serialised(source)
 
 
