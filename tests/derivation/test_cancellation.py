@@ -21,7 +21,7 @@ from einnet.expr.values.evaluate import evaluate
 
 DECLARED = (
     "x : f32[6,8]\ny : f32[6,8]\nm : f32[6]\nn : f32[6]\nw : f32[8]\nlong : f32[4096]\nother : f32[4096]\n"
-    "S : weight f32[2,2] = [1, 1, 1, -1]\nP : weight f32[2,2] = [1, 1, 1, 2]\n"
+    "Z : weight f32[6] = [1, 0, 1, 0, 1, 1]\nS : weight f32[2,2] = [1, 1, 1, -1]\nP : weight f32[2,2] = [1, 1, 1, 2]\n"
 )
 MEAN = "{L[h<6] {L[h<6] Σ[k<8] x[h,k]}[h] / 8}[h]"
 VARIANCE = f"{{L[h<6] Σ[k<8] (x[h,k] - {MEAN})*(x[h,k] - {MEAN})}}[h]"
@@ -110,7 +110,7 @@ def test_errors_are_those_of_elements_that_have_been_computed() -> None:
 
 @pytest.mark.parametrize(("text", "found"), [
     ("m[h] + n[h]", False), ("m[h] - n[h]", True), ("{L[h<6] m[h] - n[h]}[h]", True), ("exp(m[h]*(n[h] - 1))", True), ("S[0,0]*m[h]", True),
-    ("P[0,0]*m[h]", False), ("m[h+1]", False), ("val(h-3)*m[h]", False),
+    ("P[0,0]*m[h]", False), ("select(h>=3, m[h], 0)", False), ("1/2*m[h]", False), ("Z[h]*m[h]", False), ("m[h+1]", False), ("val(h-3)*m[h]", False),
 ])  # fmt: skip
 def test_what_subtracts(text: str, found: bool) -> None:
     assert subtracts(parse(f"{DECLARED}L[h<6] {text}")) == found
@@ -122,6 +122,29 @@ def test_what_is_too_large_to_be_looked_at_does_not_survive() -> None:
         declared = f"x : f32[6,{size}]\nm : f32[6]\n"
         scope = parse(f"{declared}L[h<6] Σ[k<{size}] {square}")
         assert survives(scope, scope) == kept
+
+
+@pytest.mark.parametrize(("low", "high", "place"), [(0, 6, 0), (0, 6, 3), (0, 6, 5), (2, 9, 2), (2, 9, 5), (2, 9, 8)])
+def test_where_it_is_looked(low: int, high: int, place: int) -> None:
+    """At both ends of the box and in its middle: what cancels at one of these places alone is seen."""
+    head = f"x : f32[9,8]\nm : f32[9]\nL[{low}<=h<{high}]"
+    square, opened = "(x[h,0] - m[h])*(x[h,0] - m[h])", "x[h,0]*x[h,0] - 2*x[h,0]*m[h] + m[h]*m[h]"
+    before, after = parse(f"{head} {square}"), parse(f"{head} select(h-{place}>=0 & {place}-h>=0, {opened}, {square})")
+    assert not survives(before, after) and survives(before, before)
+
+
+@pytest.mark.parametrize("loops", ["", "h<6", "h<6,k<8"])
+def test_boxes_of_any_rank(loops: str) -> None:
+    place = {"": "0,0", "h<6": "h,0", "h<6,k<8": "h,k"}[loops]
+    before, after = (parse(f"x : f32[6,8]\nw : f32[6,8]\nL[{loops}] {text}") for text in (
+        f"(x[{place}] - w[0,0])*(x[{place}] - w[0,0])", f"x[{place}]*(x[{place}] - w[0,0]) - w[0,0]*(x[{place}] - w[0,0])",
+    ))  # fmt: skip
+    assert not survives(before, after) and survives(before, before)
+
+
+def test_either_side_may_be_too_large() -> None:
+    small, large = (parse(f"x : f32[6,8]\nL[h<6] Σ[k<{size}] x[h,0] - x[h,1]") for size in (8, 1 << 17))
+    assert not survives(small, large) and not survives(large, small)
 
 
 @pytest.mark.parametrize(("text", "kinds"), [
