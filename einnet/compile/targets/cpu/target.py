@@ -17,6 +17,7 @@ from einnet.compile.history import Memory
 from einnet.compile.run import Run
 from einnet.compile.target import Optimization
 from einnet.compile.targets.cpu.contest import OWN, Contest
+from einnet.compile.targets.cpu.left import left
 from einnet.compile.targets.cpu.programs import built, compiled, peak_bytes
 from einnet.compile.targets.cpu.rounded_products import Rounding, likely, with_room
 from einnet.compile.targets.processor import Timed, resolved, store, timed_report
@@ -68,7 +69,8 @@ class CpuTarget:
         in float32 where an error is named."""
         require(self.settings.cpu)
         program = load(model, shapes=self.settings.shapes or None, doubles=self.settings.max_error is not None)
-        return prepare(program, tables=self.settings.tables, in_bytes=self.in_bytes)
+        prepared = prepare(program, tables=self.settings.tables, in_bytes=self.in_bytes)
+        return prepared if self.counted else left(prepared, self.cost)
 
     @property
     def in_bytes(self) -> bool:
