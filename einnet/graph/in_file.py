@@ -13,6 +13,9 @@ import numpy as np
 
 from einnet.errors import ModelError
 
+PART = 1 << 24
+"""Bytes that are read at once."""
+
 
 class FileMemory(mmap.mmap):
     """The bytes of a file as memory that is read when it is needed. The file stays open: it may be replaced or removed, but not written."""
@@ -77,9 +80,11 @@ def model_key(model: bytes | ModelFile) -> str:
     if isinstance(model, bytes):
         return hashlib.blake2b(model, digest_size=16).hexdigest()
     model.memory.check()
-    found = hashlib.blake2b(memoryview(model.memory), digest_size=16).hexdigest()
-    release(model.memory)
-    return found
+    found, data = hashlib.blake2b(digest_size=16), memoryview(model.memory)
+    for at in range(0, len(data), PART):
+        found.update(data[at : at + PART])
+        release(model.memory)
+    return found.hexdigest()
 
 
 def file_memory(values: np.ndarray[Any, np.dtype[Any]] | memoryview) -> FileMemory | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -121,6 +123,47 @@ def test_a_large_model_that_was_written_over_is_no_longer_kept(path: Path) -> No
     for ask in (found.source, found.read, lambda: model_key(found)):
         with pytest.raises(ModelError, match="has changed since"):
             ask()
+
+
+LARGE = """
+import sys
+from pathlib import Path
+from einnet.evidence.comparison.verdicts import model_digest
+from einnet.graph.onnx.importer import load
+from einnet.graph.onnx.read import kept
+from einnet.graph.in_file import let_go, model_key
+from einnet.graph.passes.prepare import prepare
+from einnet.runtime.capacity import give_back, growth
+
+def run(path):
+    with growth() as reading:
+        program = prepare(load(path))
+    for value in program.weights.values():
+        let_go(value)
+    give_back()
+    with growth() as digest:
+        model_digest(path), kept(path) and model_key(kept(path))
+    return reading.nbytes or 0, digest.nbytes or 0
+
+run(sys.argv[1])
+print(*run(sys.argv[2]))
+"""
+
+
+def test_a_large_model_is_in_memory_once_while_it_is_read_and_hardly_while_its_digest_is_taken(tmp_path: Path) -> None:
+    """In a process of its own, which has read a small model before: what a library takes when it is first used does not count."""
+    rng, sizes = np.random.default_rng(0), {"small.onnx": 64, "large.onnx": 1536}
+    for name, n in sizes.items():
+        held = [onnx.numpy_helper.from_array(rng.standard_normal((n, n), dtype=np.float32), f"w{k}") for k in range(7)]
+        nodes = [onnx.helper.make_node("MatMul", [f"t{k}", f"w{k}"], [f"t{k + 1}"]) for k in range(7)]
+        ends = [onnx.helper.make_tensor_value_info(t, 1, [2, n]) for t in ("t0", "t7")]
+        graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], held)
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), tmp_path / name)
+    command = [sys.executable, "-c", LARGE, *(str(tmp_path / name) for name in sizes)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    weights = 7 * 4 * 1536**2
+    reading, rest = (int(n) / weights for n in done.stdout.split())
+    assert reading < 1.7 and rest < 0.7, done.stdout
 
 
 def test_only_memory_of_a_file_is_let_go(path: Path) -> None:
