@@ -97,6 +97,19 @@ def test_an_exponential_around_the_ends_of_the_normal_numbers() -> None:
     np.testing.assert_allclose(call(build([kernel]), kernel, op, {"X": x}), expected, rtol=3e-7)
 
 
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_waves_far_from_0(name: str) -> None:
+    """Every quarter of a turn, both signs, and arguments of many turns; no number where the argument is infinite, and no value beyond 1."""
+    far = np.concatenate([np.arange(-64, 65) * math.pi / 2, np.linspace(-1e3, 1e3, 4001), np.logspace(-6, 8, 3001), -np.logspace(-6, 8, 3001)])
+    x = np.concatenate([far, [1e12, -3e30, 0.0, -0.0, INF, -INF, math.nan]]).astype(np.float32)
+    op = dense(f"X : f32[{len(x)}]\nL[i<{len(x)}] {name}(X[i])")
+    kernel = lower(op, "wave")
+    got = call(build([kernel]), kernel, op, {"X": x})
+    exact = getattr(np, name)(x[:-3].astype(np.float64))
+    np.testing.assert_allclose(got[: len(far)], exact[: len(far)], rtol=0, atol=2e-7)
+    assert np.isnan(got[-3:]).all() and (np.abs(got[:-3]) <= 1).all()
+
+
 def test_log_of_a_negative_number() -> None:
     op = dense("X : f32[16]\nL[i<16] log(X[i])")
     kernel = lower(op, "function")
@@ -112,7 +125,7 @@ def test_power(exponent: str) -> None:
     np.testing.assert_allclose(call(build([kernel]), kernel, op, {"X": x}), expected, rtol=TOLERANCE)
 
 
-@pytest.mark.parametrize("name", ["exp", "tanh", "erf", "log", "sigmoid", "softplus", "asinh", "atan"])
+@pytest.mark.parametrize("name", ["exp", "tanh", "erf", "log", "sigmoid", "softplus", "asinh", "atan", "sin", "cos"])
 def test_scalars_and_vectors_agree(name: str) -> None:
     x = np.linspace(0.01, 9, 32, dtype=np.float32)
     vector, scalar = dense(f"X : f32[32]\nL[i<32] {name}(X[i])"), dense(f"X : f32[32]\nL[i<2] {name}(X[15*i])")
