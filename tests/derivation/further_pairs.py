@@ -30,7 +30,7 @@ def further_false_pairs() -> Iterator[tuple[str, Pair]]:
     """Names and pairs; none is an identity."""
     families = {"other bend": _bends(), "other tie": _ties(), "other step": _steps(), "other function": _functions(), "other window": _windows()}
     families |= {"other score": _scores(), "other place": _places(), "other table": _tables(), "other domain": _domains(), "mask": _masks()}
-    families |= {"infinity": _infinities(), "choice": _choices(), "known place": _known_places()}
+    families |= {"infinity": _infinities(), "choice": _choices(), "known place": _known_places(), "beyond the end": _beyond_the_end()}
     yield from numbered(families)
 
 
@@ -200,6 +200,16 @@ def _known_places() -> Iterator[Pair]:
     for name in ("cos", "exp", "sigmoid", "softplus"):
         yield line(f"{name}(select(i>=3,A[i],0))", f"select(i>=3,{name}(A[i]),0)")
     yield line("A[i]*sign(3)", "2*A[i]")
+    yield line("Σ[k<5] select(i-2*k>=0 & 2*k+1-i>=0 & k%2==0,A[i],0)", "A[i]")
+
+
+def _beyond_the_end() -> Iterator[Pair]:
+    """0 is read where no element is, and multiplies what need not be a number, though no other place is left; or what may be infinite."""
+    both = "select(i>=3,M[i],-inf)/B[i]"
+    yield line(f"Σ[k<12] A[k]*{both}", f"Σ[k<9] A[k]*{both}")
+    yield line("Σ[k<12] select(k>=10,A[k]/B[i],0)", "0*A[i]")
+    yield line("Σ[k<12,j<12] select(k+j>=18,A[k]*M[j]/B[i],0)", "0*A[i]")
+    yield line("Σ[k<3,j<3] select((2*k+3*j+1)%6==0,A[k+8]*M[j]/B[i],0)", "0*A[i]")
 
 
 def _choices() -> Iterator[Pair]:

@@ -98,7 +98,7 @@ def test_forms_keep_what_is_infinite_or_does_not_exist(bends: bool) -> None:
     (f"L[h<8] {DOWN} + {DOWN}", f"L[h<8] 2*{DOWN}"), ("L[h<8] 1/V[h] + 0/V[h]", "L[h<8] 1/V[h]"), ("L[h<8] W[h] + 0*V[h]|inf", "L[h<8] W[h]"),
     ("L[h<8] (V[h] + V[h])*(-inf)", "L[h<8] 2*V[h]*(-inf)"), ("L[h<8] (V[h] - V[h])*(-inf)", "L[h<8] 0*(-inf)"),
     ("L[h<8] Σ[y<4] V[(2*y+h)/4]", "L[h<8] Σ[y<4] V[(2*(3-y)+h)/4]"), ("L[h<8] W[h]/V[h] + 0/V[h]", "L[h<8] W[h]/V[h]"),
-    ("L[h<8] sign(-5)*V[h]", "L[h<8] -1*V[h]"), ("L[h<8] sign(7)*V[h]", "L[h<8] V[h]"),
+    ("L[m<8] Σ[k<19] V[k]/W[m]", "L[m<8] Σ[k<8] V[k]/W[m]"), ("L[h<8] sign(-5)*V[h]", "L[h<8] -1*V[h]"), ("L[h<8] sign(7)*V[h]", "L[h<8] V[h]"),
 ])  # fmt: skip
 def test_laws_of_indices(one: str, other: str) -> None:
     assert inline(parse(DECLARED + one)).key == inline(parse(DECLARED + other)).key
