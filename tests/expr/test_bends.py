@@ -56,7 +56,7 @@ OTHER = (
 
 VALUED = (
     "relu(relu(A)+relu(A-1)-3)", "relu(abs(A-B)-2)", "relu(abs(abs(A)-2)-1)", "relu(2*relu(A)-A)", "min(exp(A),exp(B))", "relu(3*floor(1/2*A))",
-    "relu(1-relu(A)+2*relu(A-1)-3*relu(A-2))", "relu(2-abs(abs(A-1)-1))",
+    "relu(3-relu(A)-relu(B))", "relu(1-relu(A)+2*relu(A-1)-3*relu(A-2))", "relu(2-abs(abs(A-1)-1))",
 )  # fmt: skip
 TRUTHS = (
     "0", "1", "less(A,B)", "not(A)", "isnan(A)", "less(A,B)*equal(B,C)", "max(less(A,B),not(C))", "min(less(A,B),1)", "1-less(A,B)",

@@ -133,6 +133,7 @@ def test_conditions_stand_outside_of_functions_that_are_0_at_0(name: str) -> Non
     ("L[m<8] Σ[k<3] select(k%2-1==0, U[k], 0)/V[m]", "L[m<8] 0"), ("L[m<9] Σ[k<9] V[k]/Y[m,k]", "L[m<9] Σ[k<8] V[k]/Y[m,k]"),
     ("L[m<8] Σ[k<3,j<3] select((2*k+3*j+1)%6==0, U[k]*W[j], 0)/V[m]", "L[m<8] 0"), ("L[m<8] V[m]/W[m] - V[m]/W[m]", "L[m<8] 0"),
     ("L[m<8] Σ[k<3] U[k-4]*log(V[m])", "L[m<8] 0"),
+    *(tuple(f"L[m<8] Σ[k<{n}] V[k]*select(m-3>=0, W[m], -inf)/U[0]" for n in (19, 8)),),
     ("L[m<8] relu(V[m])*relu(V[m])", "L[m<8] V[m]*V[m]"), ("L[m<8] tanh(V[m])*tanh(W[m])", "L[m<8] exp(V[m] + W[m])"),
     ("L[m<8] W[m] + 0/V[m]", "L[m<8] W[m]"), ("L[m<8] tanh(select(m%3==0, V[m], 0) + W[m])", "L[m<8] select(m%3==0, tanh(V[m] + W[m]), 0)"),
     ("L[m<8] tanh(select(m-3>=0, V[m], 0) + W[m])", "L[m<8] select(m-3>=0, tanh(V[m] + W[m]), 0)"),
