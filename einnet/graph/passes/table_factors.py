@@ -129,7 +129,7 @@ def small(table: np.ndarray, found: list[Way], most: list[int], limit: float) ->
     rows, columns = [], []
     for way in found:
         (_, rest), (summed, _) = _digits(k, way.rows, way.low_row), _digits(n, way.columns, way.low_column)
-        (k2, part), (n1, other), n2 = _few(rest, c), _few(summed, d), _filled(n, way) // 2
+        (k2, part), (n1, other), n2 = _few(rest, c), _few(summed, d), _whole(n, way) // 2
         row = way.rows * k2 if way.low_row else k2
         column = n1 + way.columns * n2 if way.low_column else n2 + way.columns * n1
         rows.append((np.where(row < k, row, 0), part))
@@ -163,18 +163,23 @@ def _digits(extent: int, size: int, low: bool) -> tuple[int, int]:
     return (size, blocks) if low else (blocks, size)
 
 
+def _whole(extent: int, way: Way) -> int:
+    """Values of n2 that have all values of n1 beside them, at least the first: where one is missing, any table has a smaller rank."""
+    return max(1, extent // way.columns) if way.low_column else extent - (-(-extent // way.columns) - 1) * way.columns
+
+
 def _filled(extent: int, way: Way) -> int:
     """Values of n2 that have all values of n1 beside them, or all but one: where few are, a rank is small for want of columns."""
     return max(1, extent // way.columns) if way.low_column else way.columns
 
 
 def sampled_rank(table: np.ndarray, way: Way, most: int, limit: float) -> int | None:
-    """The rank of a few rows and columns at three places (k1,n2); None where it is greater than `most`."""
+    """The rank of a few rows and columns at four places (k1,n2); None where it is greater than `most`."""
     k, c, n, d = table.shape
     first, rest = _digits(k, way.rows, way.low_row)
     summed, _ = _digits(n, way.columns, way.low_column)
-    rank, filled = 0, _filled(n, way)
-    for k1, n2 in ((0, filled // 2), (first // 2, filled // 2), (min(1, first - 1), filled - 1)):
+    rank, filled, whole = 0, _filled(n, way), _whole(n, way)
+    for k1, n2 in ((0, whole // 2), (0, filled // 2), (first // 2, filled // 2), (min(1, first - 1), filled - 1)):
         k2, n1 = _spread(rest), _spread(summed)
         rows = k1 + way.rows * k2 if way.low_row else k2 + way.rows * k1
         columns = n1 + way.columns * n2 if way.low_column else n2 + way.columns * n1
