@@ -118,6 +118,7 @@ REFUSED = {
     60_267: "a pooling that leaves a tensor as it is, where it is",
     70_018: "an output that is exactly 0 for zeros, and rounding in another order",
     81_118: "a part of a tensor, read in it, where a copy of another part lies beside",
+    90_285: "the greatest of some numbers, which are equal for zeros",
     82_036: "a variance that was multiplied out, of two nearly equal numbers",
 }
 """Seeds of right programs that were refused once, and what was taken for another."""

@@ -180,6 +180,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         rows += [("kernels", kernels_row(verdict["kernels"]), verdict["kernels"]["problems"])]
     numbers = verdict["verification"]
     rows += [("numbers", numbers_row(numbers), numbers.get("problems", []))]
+    rows += [("", ties_row(numbers["ties"]), [])] if "ties" in numbers else []
     rows += [("", special_row(numbers["special"]), [])] if "special" in numbers else []
     lines = ["passed" if verdict["passed"] else "FAILED"]
     for name, text, problems in rows:
@@ -231,6 +232,11 @@ def numbers_row(told: Outputs) -> str:
     shares = f"errors are at most {parts['share']:.2g} of a bound, bounds at most {parts['bound']:.2g} of a subprogram's max|y|"
     on = f"on {', '.join(parts['draws'])} inputs"
     return f"{parts['subprograms']} of {parts['of']} subprograms within their a-priori bounds {on}{missing}: {shares}"
+
+
+def ties_row(moved: float) -> str:
+    """That equal numbers are compared in the model, and what it means for the outputs of zero inputs."""
+    return f"zero inputs decide little: ONNX Runtime's outputs move by {moved:.2g} of max|y| where these do by a rounding; twice that is allowed"
 
 
 def special_row(told: dict[str, list[str]]) -> str:

@@ -16,7 +16,7 @@ from einnet.evidence.comparison.error_statistics import error_statistics
 from einnet.evidence.comparison.verdicts import other_model
 from einnet.evidence.examine import Proven, checked, proven, told_constants, told_kernels, told_lifting, told_numbers, trusted
 from einnet.evidence.lift import same_node
-from einnet.evidence.numbers import SPECIAL, Observed, drawn, unlike
+from einnet.evidence.numbers import SPECIAL, Observed, drawn, nearly_zero, unlike
 from einnet.evidence.report.schema import Asked, Report
 from einnet.evidence.report.told import Tell, each, silent
 from einnet.evidence.report.verdict_schema import Derivations, Evidence, Outputs, Verdict
@@ -237,21 +237,27 @@ BESIDE = ("normal", "negative", "zero")
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Random inputs; by draw what ONNX Runtime gives for those made of them; and how far it is from itself where the model rounds."""
+    """Random inputs, and by draw what ONNX Runtime gives for those made of them.
+
+    `apart` is how far it is from itself where the model rounds. `ties` is how far its results for zeros move where these move by a rounding: which of
+    some equal numbers is the greatest is decided by rounding there, and two programs that are right may decide otherwise.
+    """
 
     inputs: dict[str, Array]
     expected: dict[str, dict[str, Array]]
     apart: dict[str, float]
+    ties: float
 
 
 def beside(session: Session, model: Any, program: Program, stored: Stored, seed: int) -> Reference:
     """What the program is compared with."""
-    from einnet.evidence.comparison.verify import apart_from_itself, random_values
+    from einnet.evidence.comparison.verify import apart_from_itself, distance, random_values
 
     inputs = random_values([(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items()], seed)
     expected = {draw: session(drawn(inputs, draw)) for draw in (*BESIDE, *SPECIAL)}
     draws = {draw: (drawn(inputs, draw), expected[draw]) for draw in BESIDE}
-    return Reference(inputs, expected, apart_from_itself(program, model, draws))
+    ties = distance(session(nearly_zero(inputs)), expected["zero"])
+    return Reference(inputs, expected, apart_from_itself(program, model, draws), ties)
 
 
 def audit_numbers(
@@ -269,6 +275,7 @@ def audit_numbers(
     for draw in BESIDE:
         got, on = stored.tried(drawn(inputs, draw))
         limit = stepped(program, tolerance(asked.allow, asked.max_error), reference.apart[draw])
+        limit = max(limit, 2 * reference.ties) if draw == "zero" else limit
         compared = compare_outputs(got, expected[draw], limit, usual)
         if draw == "normal":
             told = as_json(changed(compared, on=on))
@@ -279,6 +286,8 @@ def audit_numbers(
         engine = CUT_OFF if observed else 0.0
         told["subprograms"] = numbers = told_numbers(program, found, observed or stored.observing(found.lifting), inputs, seed, engine, tell)
         problems += numbers["problems"]
+    if 2 * reference.ties > tolerance(asked.allow, asked.max_error):
+        told["ties"] = reference.ties
     special = {draw: unlike(stored.tried(drawn(inputs, draw))[0], expected[draw]) for draw in SPECIAL}
     return {**told, "draws": list(BESIDE), "special": special, "problems": problems, "passed": told["passed"] and not problems}
 

@@ -64,6 +64,11 @@ def drawn(inputs: Mapping[str, Array], draw: str) -> dict[str, Array]:
     return {name: DRAWS[draw](x) if x.dtype.kind == "f" else x for name, x in inputs.items()}
 
 
+def nearly_zero(inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Floats of zeros, each moved by a rounding of 1 or so; what is no float stays."""
+    return {name: x * np.finfo(x.dtype).eps if x.dtype.kind == "f" else x for name, x in inputs.items()}
+
+
 def with_one(x: Array, value: float) -> Array:
     """Floats with another value in the middle."""
     found = x.copy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -63,11 +64,16 @@ class ModelFile:
         return self.path if same else self.read()
 
     def read(self) -> bytes:
-        """Its bytes. Raises ModelError where it was written since."""
+        """Its bytes, read from the file and not by its memory, which would hold them once more. Raises ModelError where it was written since."""
         self.memory.check()
-        data = bytes(memoryview(self.memory))
-        release(self.memory)
-        return data
+        parts, left = list[bytes](), len(self.memory)
+        while left:  # the system gives 2 GB at a time
+            parts.append(os.pread(self.memory.file.fileno(), left, len(self.memory) - left))
+            if not parts[-1]:
+                break
+            left -= len(parts[-1])
+        self.memory.check()
+        return b"".join(parts)
 
 
 def model_bytes(model: bytes | ModelFile) -> bytes:
@@ -94,6 +100,13 @@ def file_memory(values: np.ndarray[Any, np.dtype[Any]] | memoryview) -> FileMemo
         held = held.base
     held = held.obj if isinstance(held, memoryview) else held
     return held if isinstance(held, FileMemory) else None
+
+
+def still_there(weights: Iterable[np.ndarray[Any, np.dtype[Any]]]) -> None:
+    """Raise ModelError where a file in which some of the weights lie was written since: they would be others, or end the process."""
+    memories = {id(memory): memory for memory in map(file_memory, weights) if memory is not None}
+    for memory in memories.values():
+        memory.check()
 
 
 def let_go(values: np.ndarray[Any, np.dtype[Any]] | memoryview) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from einnet.errors import ArtifactError
 from einnet.graph.dtypes import dtype_name
-from einnet.graph.in_file import file_memory, let_go
+from einnet.graph.in_file import let_go, still_there
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -27,9 +27,7 @@ def array_bytes(values: Array) -> bytes:
 
 def write_array(archive: zipfile.ZipFile, member: str, values: Array) -> None:
     """The same as a member of an archive, without another copy of the values. Raises ModelError where these lie in a file that has changed since."""
-    memory = file_memory(values)
-    if memory is not None:
-        memory.check()
+    still_there((values,))
     flat = np.ascontiguousarray(values).reshape(-1)
     with archive.open(zipfile.ZipInfo(member, time.localtime()[:6]), "w", force_zip64=flat.nbytes >= 1 << 30) as file:
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(flat))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -16,8 +15,7 @@ from einnet.expr.nodes import Scope, Tensor, tensors
 from einnet.instantiate.joint import COLUMNS, ROWS, Joined, groups, results, with_group
 from einnet.instantiate.kernels import Buffer, Kernel, OpaqueCall, Plan, View, dense_view
 from einnet.search.copy_elimination import Measured, views_of
-
-T = TypeVar("T")
+from einnet.search.plan import within
 
 GAIN = 0.01
 """Share of the time by which a joint product, with all that reads its parts, has to be faster."""
@@ -73,11 +71,6 @@ def beside(constants: Mapping[str, np.ndarray], views: Sequence[View], axis: int
     """What matrices of constants hold, side by side or one below the other, flat."""
     found = [as_strided(constants[v.buffer].reshape(-1)[v.offset :], v.shape, [s * constants[v.buffer].itemsize for s in v.strides]) for v in views]
     return np.concatenate(found, axis=axis).reshape(-1)
-
-
-def within(given: Mapping[str, T], names: set[str]) -> dict[str, T]:
-    """What is given for some names."""
-    return {name: value for name, value in given.items() if name in names}
 
 
 def placed(places: Mapping[str, View], found: Joined) -> dict[str, View]:

@@ -8,6 +8,7 @@ from math import inf
 
 from einnet.expr.nodes import Scope, exchange_in, tensors
 from einnet.graph.bundle import Bundle, replaced
+from einnet.graph.in_file import still_there
 from einnet.graph.program import Opaque, Program
 from einnet.graph.replace_nodes import Refused
 from einnet.graph.split import Subprogram
@@ -119,8 +120,9 @@ class Outcome:
         return self.assemble(original)[0]
 
     def assemble(self, original: bool = False) -> tuple[Plan, list[str]]:
-        """`plan`, and for each of its kernels the result of the node that it was made for."""
+        """`plan`, and for each of its kernels the result of the node that it was made for. Raises ModelError where a file of weights was written."""
         program, results = self.apart if original and self.apart else (self.program, self.results)
+        still_there(program.weights.values())
         assembly, owners = Assembly(program, self.evaluated), list[str]()
         by_output = {r.subprogram.output.name: r for r in results}
         whole = {w.output.name: b.joint.output.name for b in self.bundles for w in b.windows}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from einnet.instantiate.build import Build
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, OpaqueCall, Plan, View, dense_view
 from einnet.instantiate.recursions.time_schedule import schedule
 from einnet.instantiate.stitch import Window
+
+T = TypeVar("T")
 
 
 class Evaluated:
@@ -107,7 +110,7 @@ class Assembly:
         self.kernels.append(place.copy(tensor.name, whole))
 
     def finish(self) -> Plan:
-        """The plan: buffers for all that is used, constants flat."""
+        """The plan: buffers and constants for all that is used, constants flat. What none of the kernels reads is not there."""
         inputs = {t.name for t in self.program.inputs}
         results = {t.name for node in self.program.nodes for t in node.outputs}
         given_out = [tensor for _, tensor in self.program.outputs]
@@ -131,7 +134,8 @@ class Assembly:
                 buffers.append(Buffer(name, prod(tensor.shape), tensor.dtype, role))
         outputs = tuple((onnx_name, dense_view(tensor, self._shape(tensor))) for onnx_name, tensor in self.program.outputs)
         given = tuple((self.program.names.get(t.name, t.name), dense_view(t.name, t.shape)) for t in self.program.inputs)
-        return Plan(tuple(buffers), tuple(self.kernels), given, outputs, self.constants, self.expressions)
+        there = {b.name for b in buffers}
+        return Plan(tuple(buffers), tuple(self.kernels), given, outputs, within(self.constants, there), within(self.expressions, there))
 
     def kind(self, name: str) -> str:
         """The element type of a constant that is computed: bytes where all kernels that read it multiply bytes, and it has such numbers."""
@@ -162,3 +166,8 @@ def rebind(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
         return replace(v, buffer=names.get(v.buffer, v.buffer))
 
     return kernel.map_views(view)
+
+
+def within(given: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
+    """What is given for some names."""
+    return {name: value for name, value in given.items() if name in names}

@@ -14,6 +14,14 @@ WHOLE = "N : i64[9]\nK : i64[9]\n"
 LARGE = "A : f32[5000,6000]\n"
 
 
+POOLED = "A : f32[6,3]\nB : f32[6,3]\nM : f32[4,6]\n"
+POOL = "{L[i<6,c<3] max[r<3] {L[i<6,c<3] A[i,c]*sigmoid(A[i,c])}[i+r-1,c]|-inf}"
+BESIDE = f"{{L[i<6,k<6] select(k-3>=0, {POOL}[i,k-3], B[i,k])}}"
+BLOCKS = f"L[a<2,b<3,f<4] {{L[i<6,f<4] Σ[k<6] {BESIDE}[i,k]*{{L[i<6,f<4] M[f,i]}}[k,f]}}[3*a+b,f]"
+PLAIN = f"L[a<2,b<3,f<4] Σ[k<6] {BESIDE}[3*a+b,k]*M[f,k]"
+"""What was pooled beside what was not, times a matrix, by blocks of rows and by rows: a sum of what may be infinite somewhere."""
+
+
 def truths(before: str, after: str) -> Pair:
     return TRUTHS, f"L[i<9] {before}", f"L[i<9] {after}"
 
@@ -188,6 +196,8 @@ def _infinities() -> Iterator[Pair]:
         yield line(f"0*{loose}+{loose}", loose)
         yield line(f"{loose}*{{L[i<9] Σ[k<4] A[k]*B[i]}}[i]", f"{{L[i<9] Σ[k<4] A[k]*B[i]*{loose}}}[i]")
         yield line(f"{loose}*{{L[] Σ[k<9] A[k]}}[]", f"{{L[i<9] Σ[k<12] A[k]*{loose}}}[i]")
+    yield POOLED, BLOCKS, PLAIN.replace("M[f,k]", "M[f,5]")
+    yield POOLED, BLOCKS, PLAIN.replace("Σ[k<6]", "Σ[k<5]")
     table = "C : weight f32[4] = [1,-2,0,3]\nM : f32[9]\n"
     yield table, "L[i<9] Σ[k<4] C[k]*select(i>=3,M[i],-inf)", "L[i<9] 2*select(i>=3,M[i],-inf)"
 
@@ -285,6 +295,7 @@ def _typed_identities() -> Iterator[Pair]:
 
 def _infinite_identities() -> Iterator[Pair]:
     mask = "select(i>=3,M[i],-inf)"
+    yield POOLED, BLOCKS, PLAIN
     yield line(f"(A[i]+{mask})*B[i]", f"A[i]*B[i]+B[i]*{mask}")
     yield line(f"2*{mask}+{mask}", f"3*{mask}")
     yield line(f"A[i]*(B[i]*{mask})", f"(A[i]*{mask})*B[i]")

@@ -10,9 +10,10 @@ import numpy as np
 import onnx
 import pytest
 
+import einnet
 from einnet.errors import ModelError
 from einnet.graph import in_file
-from einnet.graph.in_file import ModelFile, file_memory, let_go, memory_of, model_bytes, model_key
+from einnet.graph.in_file import ModelFile, file_memory, let_go, memory_of, model_bytes, model_key, still_there
 from einnet.graph.onnx import mapped as module
 from einnet.graph.onnx.digest import digest
 from einnet.graph.onnx.importer import load
@@ -121,6 +122,17 @@ def test_a_large_model_that_was_written_over_is_no_longer_kept(path: Path) -> No
     with path.open("ab") as file:
         file.write(b"more")
     for ask in (found.source, found.read, lambda: model_key(found)):
+        with pytest.raises(ModelError, match="has changed since"):
+            ask()
+
+
+def test_no_plan_is_made_of_weights_that_were_written_over(path: Path) -> None:
+    """They would be others, or the process would end where the file is shorter now."""
+    outcome = einnet.optimize(path, derive=False, time_budget=5, threads=1).outcome
+    assert outcome.plan().constants
+    with path.open("r+b") as file:
+        file.truncate(1000)
+    for ask in (outcome.plan, lambda: still_there(outcome.program.weights.values())):
         with pytest.raises(ModelError, match="has changed since"):
             ask()
 

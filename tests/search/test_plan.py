@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from einnet.compile.memory_limit import footprint
 from einnet.evidence.constants import differs
 from einnet.expr.nodes import Tensor
 from einnet.expr.notation.text import parse
@@ -34,6 +35,7 @@ def test_tables_of_one_name_with_other_values_have_places_of_their_own() -> None
     assert [assembly.constants[name].tolist() for name in places[:3]] == [[1, 2], [1, 3], [1, 2, 3]]
 
 
+FLOATS = np.arange(24, dtype=np.float32).reshape(4, 6)
 WEIGHTS = np.arange(-12, 12, dtype=np.int8).reshape(4, 6)
 BESIDE = "W : weight i8[4,6]\nL[k<4,n<6] W[k,5-n]"
 
@@ -64,3 +66,16 @@ def test_what_is_computed_of_weights_is_stored_as_bytes_for_products_of_bytes() 
 def test_what_no_byte_has_stays_a_float() -> None:
     (held,) = of_bytes(BESIDE.replace("i8[", "f32[").replace("W[k,5-n]", "100*W[k,5-n]"), WEIGHTS.astype(np.float32)).constants.values()
     assert held.dtype == np.float32 and held.min() == -1200
+
+
+def test_what_no_kernel_reads_is_no_constant_of_a_plan() -> None:
+    """What was computed of weights for products of which a joint one has taken the place, say: it has no buffer."""
+    program = Program((Tensor("x", (3, 4)),), (Node(Tensor("y", (3, 6)), parse("x : f32[3,4]\nL[m<3,n<6] x[m,0]")),), (("y", "y"),), {"W": FLOATS})
+    assembly = Assembly(program)
+    product = Matmul(dense_view("x", (3, 4)), dense_view("j", (4, 6)), dense_view("out", (3, 6)))
+    read, left = (parse(f"W : weight f32[4,6]\nL[k<4,n<6] {n}*W[k,n]") for n in (2, 3))
+    assembly.add(Build([product], {}, {"j": read, "k": left}), {"x": "x", "W": "W"}, "y")
+    plan = assembly.finish()
+    check_plan(plan)
+    assert len(plan.constants) == len(plan.expressions) == 1 and plan.constants.keys() == {b.name for b in plan.buffers if b.role == "constant"}
+    assert footprint(plan) > 0

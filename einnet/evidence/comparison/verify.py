@@ -60,10 +60,10 @@ def apart_from_itself(program: Program, model: Any, draws: Mapping[str, Draw]) -
     from einnet.graph.onnx.read import runnable
 
     session = Session(runnable(model), 1, as_written=True)
-    return {name: _distance(session(inputs), outputs) for name, (inputs, outputs) in draws.items()}
+    return {name: distance(session(inputs), outputs) for name, (inputs, outputs) in draws.items()}
 
 
-def _distance(got: Mapping[str, Array], wanted: Mapping[str, Array]) -> float:
+def distance(got: Mapping[str, Array], wanted: Mapping[str, Array]) -> float:
     """The greatest difference over outputs of numbers that are finite on both sides, relative to max|y|."""
     found = [e.max_rel for name, e in errors(got, wanted).items() if wanted[name].dtype.kind == "f"]
     return max((e for e in found if np.isfinite(e)), default=0.0)

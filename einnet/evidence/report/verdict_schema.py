@@ -75,6 +75,7 @@ class Outputs(TypedDict):
     statistics: NotRequired[dict[str, dict[str, Any]]]
     subprograms: NotRequired[Numbers]
     draws: NotRequired[list[str]]
+    ties: NotRequired[float]
     special: NotRequired[dict[str, list[str]]]
     problems: NotRequired[list[str]]
 

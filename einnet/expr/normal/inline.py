@@ -42,7 +42,7 @@ from einnet.expr.normal.infinities import infinities, unbounded
 from einnet.expr.normal.limits import bending, limited, one_less
 from einnet.expr.normal.ordering import LATTICE, compared, ordered
 from einnet.expr.normal.piecewise import ORDERED, Piecewise
-from einnet.expr.normal.products import product
+from einnet.expr.normal.products import enclosed, product
 from einnet.expr.normal.reductions import merged, outside
 from einnet.expr.normal.terms import (
     Term,
@@ -279,7 +279,10 @@ def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float,
 def _expanded(term: Term, box: Box) -> list[Term]:
     """A term whose factors are no longer in normal form, as terms."""
     forms = _Forms(term.ranges(box))
-    return reduce(lambda left, f: product(left, forms.terms(f), forms), term.factors, [replace(term, factors=())])
+    terms = [Term()]
+    for f in term.factors:
+        terms = product(terms, forms.terms(f), forms)
+    return enclosed(term, terms)
 
 
 def _reciprocal(den: Body, box: Box) -> list[Term]:

@@ -94,8 +94,19 @@ def _merged(term: Term, forms: Forms) -> list[Term]:
     inner = forms.over(term.sums)
     if twice is None:
         left = tuple(f for f in term.factors if not (isinstance(f, Call) and f.name == "exp"))
-        return product([replace(term, factors=left)], inner.terms(Call("exp", (Add(tuple(powers)),))), inner)
+        return enclosed(term, product([Term(factors=left)], inner.terms(Call("exp", (Add(tuple(powers)),))), inner))
     others = list(term.factors)
     others.remove(twice)
     others.remove(twice)
-    return product([replace(term, factors=tuple(others))], inner.terms(Mul(twice.args * 2)), inner)
+    return enclosed(term, product([Term(factors=tuple(others))], inner.terms(Mul(twice.args * 2)), inner))
+
+
+def enclosed(term: Term, terms: Sequence[Term]) -> list[Term]:
+    """What the factors of a term are in terms, in its sums and where its conditions hold: these are no factor, as what they enclose uses them."""
+    return [
+        replace(
+            t, coefficient=term.coefficient * t.coefficient, sums=term.sums + t.sums, conds=term.conds + t.conds,
+            divisors=term.divisors + t.divisors,
+        )
+        for t in terms
+    ]  # fmt: skip

@@ -15,9 +15,11 @@ from tvm.ir import PointerType, PrimType
 from tvm.target import Target
 
 from einnet.derivation.rules.transitions import running
+from einnet.errors import BackendError
 from einnet.expr.nodes import Scope, Tensor, reads, tensors
 from einnet.graph.dtypes import HALVES
 from einnet.instantiate.codegen.beforehand import beforehand
+from einnet.instantiate.codegen.executed import repeats
 from einnet.instantiate.codegen.nests import sequence
 from einnet.instantiate.codegen.operation_counts import flops, moved_bytes
 from einnet.instantiate.codegen.repeats import factored
@@ -63,7 +65,7 @@ def lower(
     `aligned` promises that buffers start at multiples of 64 bytes. `constants` gives values of operands known at compile time, in the
     shape of their tensors.
 
-    Raises BackendError for views that do not fit the expression, or tensors of types that are not read.
+    Raises BackendError for views that do not fit the expression, types that are not read, and code that computes its parts again and again.
     """
     views = dict(op.operands)
     params = (*views, OUT)
@@ -94,6 +96,8 @@ def lower(
             writer.run(walk)
         writer.release()
     body = sequence([*(tirx.DeclBuffer(b, data=handles[p]) for p, b in arrays.items()), *writer.statements, tirx.Return(tirx.const(0, "int32"))])
+    if repeats(sequence(writer.statements), flops(op.scope)):
+        raise BackendError("the code would compute its parts again and again")
     function = tirx.PrimFunc([handles[p] for p in params], body, ret_type=PrimType("int32"))
     if all(v.buffer != op.out.buffer for v in views.values()):
         function = function.with_attr("tirx.noalias", True)

@@ -1,0 +1,61 @@
+"""What a generated function executes is counted; code that computes its parts again and again is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from einnet.errors import BackendError
+from einnet.expr.nodes import Scope, tensors
+from einnet.expr.notation.text import parse
+from einnet.instantiate.codegen import executed, lower
+from einnet.instantiate.codegen.operation_counts import flops
+from einnet.instantiate.kernels import EOperator, dense_view
+
+SIDE, NARROW, WIDE = 6, 16, 32
+X = f"X : f32[1,{SIDE},{SIDE},{WIDE}]\nW : f32[{NARROW},{WIDE}]\nV : f32[{WIDE},{2 * NARROW}]\n"
+AT = f"L[n<1,h<{SIDE},w<{SIDE}"
+SUM = f"{{{AT},f<{NARROW}] Σ[c<{WIDE}] X[n,h,w,c]*W[f,c]}}[n,h,w,c]"
+GATED = f"{{{AT},c<{NARROW}] {SUM}*sigmoid({SUM})}}"
+
+
+def pooled(of: str) -> str:
+    return f"{{{AT},c<{NARROW}] max[r<5,s<5] {of}[n,h+r-2,w+s-2,c]|-inf}}"
+
+
+TWICE = pooled(pooled(GATED))
+BESIDE = f"{{L[h<{SIDE},w<{SIDE},c<{2 * NARROW}] select(c-{NARROW}>=0, {pooled(TWICE)}[0,h,w,c-{NARROW}], {TWICE}[0,h,w,c])}}"
+MIXED = f"{{L[h<{SIDE},w<{SIDE},f<{WIDE}] Σ[c<{2 * NARROW}] {BESIDE}[h,w,c]*V[f,c]}}[h,w,f]"
+POOLED = f"{X}L[h<{SIDE},w<{SIDE},f<{WIDE}] {MIXED}*sigmoid({MIXED})"
+"""Windows of windows in a product, twice: more than a kernel keeps."""
+
+USUAL = {
+    "convolution": "A : f32[14,14,8]\nK : f32[3,3,8,8]\nL[h<14,w<14,f<8] Σ[c<8,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,f,c]",
+    "softmax": "A : f32[16,32]\nL[i<16,j<32] exp(A[i,j])/{L[i<16] Σ[k<32] exp(A[i,k])}[i]",
+    "two sums": "A : f32[16,16]\nB : f32[16,16]\nL[i<16,j<16] Σ[k<16] {L[i<16,k<16] Σ[l<16] A[i,l]*B[l,k]}[i,k]*B[k,j]",
+    "no sum": "A : f32[16,16]\nL[i<16,j<16] A[j,i] + 1",
+}
+
+
+def kernel(text: str) -> EOperator:
+    scope: Scope = parse(text)
+    return EOperator(scope, tuple((t.name, dense_view(t.name, t.shape)) for t in tensors(scope).values()), dense_view("out", scope.shape))
+
+
+def test_code_that_computes_its_parts_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = kernel(POOLED)
+    assert lower(again, "few_statements").flops == flops(again.scope)
+    monkeypatch.setattr(executed, "SECONDS", 0)
+    monkeypatch.setattr(executed, "AGAIN", 8)
+    with pytest.raises(BackendError, match="again and again"):
+        lower(again, "many_statements")
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_other_code_is_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    count = executed.executed
+    monkeypatch.setattr(executed, "SECONDS", 0)
+    monkeypatch.setattr(executed, "executed", lambda s: counted.append(count(s)) or counted[-1])
+    usual = kernel(USUAL[name])
+    lower(usual, "usual")
+    assert 0 < counted[-1] <= 4 * max(flops(usual.scope), 256)
