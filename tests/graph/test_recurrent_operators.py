@@ -15,7 +15,7 @@ from einnet.expr.recursions.recursion import Recursion
 from einnet.expr.recursions.recursion_text import parse_recursion, recursion_text
 from einnet.graph.onnx.importer import load
 from einnet.graph.program import Opaque
-from einnet.instantiate.recursions.relaid import relaid
+from einnet.instantiate.recursions.panels import relaid
 from einnet.instantiate.recursions.time_schedule import schedule
 from tests.graph.cases import build, node, values
 from tests.graph.test_recursive_folds import compare, node_of

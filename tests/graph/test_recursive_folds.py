@@ -16,7 +16,7 @@ from einnet.expr.recursions.recursion_values import evaluate_recursion
 from einnet.graph.onnx.importer import load
 from einnet.graph.program import Opaque, Program
 from einnet.instantiate.kernels import OpaqueCall, Plan
-from einnet.instantiate.recursions.relaid import relaid
+from einnet.instantiate.recursions.panels import relaid
 from einnet.instantiate.recursions.time_schedule import schedule
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.onnx.same import parsed

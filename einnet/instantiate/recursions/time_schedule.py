@@ -18,7 +18,7 @@ from einnet.expr.nodes import Read, Scope, Tensor, reads
 from einnet.expr.recursions.recursion import Equation, Recursion, lags
 from einnet.instantiate.kernels import EOperator, dense_view
 from einnet.instantiate.recursions.lanes import Lanes, lanes_of, systems
-from einnet.instantiate.recursions.relaid import relaid
+from einnet.instantiate.recursions.panels import relaid
 from einnet.instantiate.recursions.stripped import NotStepped, Start, Stripped, stripped
 
 MOST_PHASES = 8
