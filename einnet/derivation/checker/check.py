@@ -25,7 +25,7 @@ from einnet.errors import CertificateError
 from einnet.expr.nodes import Scope, nested, tensors
 from einnet.expr.normal.inline import inline
 from einnet.expr.normal.limits import OutOfReach, by_bends
-from einnet.expr.values.cancellation import FACTOR, lost
+from einnet.expr.values.cancellation import EVALUATIONS, FACTOR, lost
 from einnet.expr.values.points import evaluate_at, magnitudes_at, work
 
 LEAST_SEEDS = 2
@@ -44,8 +44,6 @@ _BUDGET = 3_000_000
 """Body evaluations per side and seed."""
 _BOUND_BUDGET = 1_000_000
 """Body evaluations per side to see how much is added up."""
-_CANCELLATION_BUDGET = 50_000
-"""The same with running errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +235,7 @@ def check_cancellation(before: Scope, after: Scope, proof: Proof, *, refuse: boo
     """
     if before.key == after.key:
         return proof
-    points = points_to_compare(before, after, (), _affordable(before, after, FEWEST_POINTS, 1, _CANCELLATION_BUDGET))
+    points = points_to_compare(before, after, (), _affordable(before, after, FEWEST_POINTS, 1, EVALUATIONS))
     grown = lost(before, after, points)
     if grown <= FACTOR:
         return proof

@@ -31,8 +31,8 @@ FACTOR = 64.0
 
 LARGEST = float(np.finfo(np.float32).max)
 _RANGE = 1 << 61
-_BUDGET = 50_000
-"""Body evaluations of a side at one point."""
+EVALUATIONS = 50_000
+"""Of the body of a side, at most."""
 
 
 class Conditioned(Running):
@@ -92,7 +92,7 @@ def survives(before: Scope, after: Scope) -> bool:
     """Errors do not grow so at corners of the box and in its middle; what is too large to be evaluated does not survive."""
     if not subtracts(before):
         return True
-    if max(work(before, 1), work(after, 1)) > _BUDGET:
+    if max(work(before, 1), work(after, 1)) > EVALUATIONS:
         return False
     points = [[at(lo, hi) for lo, hi in before.box] for at in (lambda lo, _: lo, lambda lo, hi: (lo + hi) // 2, lambda _, hi: hi - 1)]
     return lost(before, after, np.asarray(points, np.int64).reshape(len(points), -1)) <= FACTOR
