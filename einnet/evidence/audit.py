@@ -271,10 +271,11 @@ def audit_numbers(
     usual = magnitudes(*(expected[draw] for draw in BESIDE))
     problems: list[str] = []
     asked = stored.record.settings
+    named = tolerance(asked.allow, asked.max_error)
     told: Outputs = {"passed": True}
     for draw in BESIDE:
         got, on = stored.tried(drawn(inputs, draw))
-        limit = stepped(program, tolerance(asked.allow, asked.max_error), reference.apart[draw])
+        limit = stepped(program, named, reference.apart[draw])
         limit = max(limit, 2 * reference.ties) if draw == "zero" else limit
         compared = compare_outputs(got, expected[draw], limit, usual)
         if draw == "normal":
@@ -286,7 +287,7 @@ def audit_numbers(
         engine = CUT_OFF if observed else 0.0
         told["subprograms"] = numbers = told_numbers(program, found, observed or stored.observing(found.lifting), inputs, seed, engine, tell)
         problems += numbers["problems"]
-    if 2 * reference.ties > tolerance(asked.allow, asked.max_error):
+    if 2 * reference.ties > named:
         told["ties"] = reference.ties
     special = {draw: unlike(stored.tried(drawn(inputs, draw))[0], expected[draw]) for draw in SPECIAL}
     return {**told, "draws": list(BESIDE), "special": special, "problems": problems, "passed": told["passed"] and not problems}

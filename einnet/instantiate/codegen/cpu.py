@@ -96,12 +96,13 @@ def lower(
             writer.run(walk)
         writer.release()
     body = sequence([*(tirx.DeclBuffer(b, data=handles[p]) for p, b in arrays.items()), *writer.statements, tirx.Return(tirx.const(0, "int32"))])
-    if repeats(sequence(writer.statements), flops(op.scope)):
+    operations = flops(op.scope)
+    if repeats(body, operations):
         raise BackendError("the code would compute its parts again and again")
     function = tirx.PrimFunc([handles[p] for p in params], body, ret_type=PrimType("int32"))
     if all(v.buffer != op.out.buffer for v in views.values()):
         function = function.with_attr("tirx.noalias", True)
-    return LoweredKernel(name, function, (*params[:-1], "out"), flops(op.scope), moved_bytes(op.scope), writer.parallel)
+    return LoweredKernel(name, function, (*params[:-1], "out"), operations, moved_bytes(op.scope), writer.parallel)
 
 
 def element_types(scope: Scope) -> dict[str, str]:
