@@ -26,7 +26,7 @@ from einnet.graph.program import Program
 from einnet.graph.split import subprograms
 from einnet.instantiate.kernels import Kernel
 from einnet.instantiate.registry import tables_for
-from einnet.search.candidates import Choice, Estimate, choose, draw
+from einnet.search.candidates import Candidate, Choice, Estimate, choose, draw
 from einnet.search.forms import Form
 from einnet.search.outcome import Outcome, Result, canonical, result, taking
 from einnet.search.remote import task
@@ -137,8 +137,11 @@ class _Search:
         return clock.until(self.schedule.kept(clock.now())) if self.settings.force is None else inf
 
     def narrower(self, expressions: Mapping[str, Scope]) -> dict[str, Choice]:
-        """What is known for narrower classes, from which a search goes on."""
-        return self.known.narrower(expressions, self.cost.estimates) if self.known and len(self.settings.kinds) > 1 else {}
+        """What is known from runs that were allowed less, from which a search goes on; it may take less here, in other arithmetics."""
+        found = self.known.narrower(expressions, self.cost.estimates) if self.known else {}
+        for choice in found.values() if self.settings.max_error is not None else ():
+            repriced(choice.best, self.cost.measured(choice.best.kernels, self.schedule.clock.until(self.schedule.costed)))
+        return found
 
     def notes(self, recalled: int, expressions: int) -> tuple[str, ...]:
         """What a user should know of how so many expressions were searched, of which so many were recalled."""
@@ -328,6 +331,13 @@ class _Search:
         """Report progress with the time that is left."""
         if self.settings.progress:
             self.settings.progress(replace(progress, left=max(self.schedule.end - self.schedule.clock.now(), 0.0)))
+
+
+def repriced(candidate: Candidate, seconds: Sequence[float | None]) -> None:
+    """Let a candidate take so many seconds for each of its kernels, where all are known and it is faster so."""
+    known = tuple(s for s in seconds if s is not None)
+    if len(known) == len(seconds) and sum(known) < candidate.measured:
+        candidate.seconds, candidate.measured = known, sum(known)
 
 
 def _seconds(choices: Mapping[str, Choice], uses: Mapping[str, int]) -> dict[str, float]:

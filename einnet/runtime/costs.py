@@ -192,6 +192,11 @@ class CpuCost:
         self._bounds |= {k: self._least(k) for k in set(kernels) if k not in self._bounds}
         return [(self._stored(k) if k in self._known else None, self._bounds[k]) for k in kernels]
 
+    def stored(self, kernels: Sequence[Kernel]) -> list[float | None]:
+        """Seconds that are known, now or from the database; None for others. Nothing is run."""
+        self._look_up([*kernels, *(v for k in kernels for v in self._variants(k))])
+        return [self._stored(k) if k in self._known else None for k in kernels]
+
     def _variants(self, kernel: Kernel) -> list[Contraction]:
         """A product in float32 with its factors rounded to each arithmetic."""
         rounds = isinstance(kernel, Contraction) and kernel.arithmetic == F32
@@ -230,8 +235,12 @@ class CpuCost:
 
     def place(self) -> Json:
         """Where times were measured: the device and the versions of what runs there."""
+        return self.place_with(self.arithmetics)
+
+    def place_with(self, arithmetics: Sequence[Arithmetic]) -> Json:
+        """The place where products have these arithmetics to choose from."""
         generated = {"measurement": str(MEASUREMENT), "generator": generator_version(), **self._level, **self._limit}
-        rounded = {"arithmetics": [a.name for a in self.arithmetics]} if self.arithmetics else {}
+        rounded = {"arithmetics": [a.name for a in arithmetics]} if arithmetics else {}
         return {"device": machine.cpu_name(), "versions": {**generated, **machine.versions()}, **rounded}
 
     @property

@@ -5,17 +5,23 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of_draws
+from hypothesis import strategies as st
 
 import einnet
 from einnet.compile import program_search as pipeline
 from einnet.compile.budget import CountedClock, Schedule
-from einnet.compile.history import Memory
+from einnet.compile.history import Memory, Places
 from einnet.compile.turns import beginning
 from einnet.evidence import sound
 from einnet.evidence.comparison.verify import Trial
@@ -123,7 +129,7 @@ def test_an_interrupted_run_is_resumed(monkeypatch: pytest.MonkeyPatch, how: str
     assert result.report["verification"]["passed"]
 
 
-@pytest.mark.parametrize("change", [{"time_budget": 3}, {"fresh": True}, {"max_depth": 0}, {"allow": "exact"}, {"rules": ("sum-split",)}])
+@pytest.mark.parametrize("change", [{"time_budget": 3}, {"fresh": True}, {"max_depth": 0}, {"rules": ("sum-split",)}])
 def test_what_was_asked_otherwise_is_searched(monkeypatch: pytest.MonkeyPatch, change: dict[str, object]) -> None:
     einnet.optimize(two_layers(), **ARGUMENTS)
     seen = searched(monkeypatch)
@@ -175,7 +181,7 @@ def convolved() -> Choice:
 
 @pytest.mark.parametrize(
     ("change", "found"),
-    [({"allow": "precision"}, True), ({"time_budget": 60}, False), ({"allow": "exact"}, False), ({"allow": "precision", "fresh": True}, False),
+    [({"allow": "precision"}, True), ({"time_budget": 60}, False), ({"allow": "precision", "fresh": True}, False),
      ({"allow": "precision", "max_depth": 3}, False), ({"allow": "precision", "time_budget": 60}, True)],
 )  # fmt: skip
 def test_a_wider_class_is_told_what_a_narrower_one_found(cache: Path, change: dict[str, Any], found: bool) -> None:
@@ -210,6 +216,113 @@ def test_a_wider_class_begins_with_what_a_narrower_one_found(cache: Path, monkey
     assert chosen("known.sqlite", "precision") == first
     monkeypatch.setattr(sound, "unproven", lambda *_: "it is not")
     assert chosen("known.sqlite", "precision") == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [({}, True), ({"allow": "exact"}, False), ({"time_budget": 60}, False), ({"time_budget": 1}, True), ({"fresh": True}, False),
+     ({"max_depth": 3}, False)],
+)  # fmt: skip
+def test_a_wider_class_answers_for_a_narrower_one(cache: Path, change: dict[str, Any], found: bool) -> None:
+    """Where what it chose is allowed to that, and it had no less time. What is not allowed is no candidate either."""
+    expression = parse(EXPRESSIONS["conv"])
+    forms = Space(Options(max_depth=1, intensity=0.0)).forms(expression)
+    split = [f for f in forms if f.unchanged or {"reassociation"} <= {s.kind for s in f.steps}]
+    own = {k for c in choose(expression, split, ones, all_of(1.0)).candidates if c.original for k in c.kernels}
+    choice = choose(expression, split, ones, lambda kernels, _: [1.0 if k in own else 1e-3 for k in kernels])
+    database = ProfileDatabase(cache / "profile.sqlite")
+    assert not choice.best.original
+    settings = Settings(max_depth=2, time_budget=2, threads=1, allow="precision")
+    Memory(database, settings, "here").remember([choice])
+    asked = replace(settings, **{"allow": "reassociation", **change})
+    back = Memory(database, asked, "here").recall({"conv": choice.expression}, ones)
+    assert {key: c.best.kernels for key, c in back.items()} == ({"conv": choice.best.kernels} if found else {})
+    assert all(not any(s.kind == "precision" for s in c.form.steps) for c in back.values() for c in c.candidates)
+    assert not Memory(database, asked, "elsewhere").recall({"conv": choice.expression}, ones)
+
+
+def test_what_stays_as_it_is_in_a_wider_class_does_so_in_a_narrower_one(cache: Path) -> None:
+    """The model's own operators are allowed to every class; of the other candidates those that are."""
+    database, choice = ProfileDatabase(cache / "profile.sqlite"), convolved()
+    choice = choose(choice.expression, [c.form for c in choice.candidates], ones, lambda kernels, _: [1.0 for _ in kernels], gain=0.999)
+    assert choice.best is choice.original
+    settings = Settings(max_depth=2, time_budget=2, threads=1, allow="precision")
+    Memory(database, settings, "here").remember([choice])
+    (back,) = Memory(database, replace(settings, allow="exact"), "here").recall({"conv": choice.expression}, ones).values()
+    assert back.best is back.original and back.best.kernels == choice.original.kernels
+    assert all(c.original or all(s.kind == "exact" for s in c.form.steps) for c in back.candidates)
+
+
+@pytest.mark.parametrize(("slower", "known", "found"), [(1.0, True, True), (1.5, True, False), (1.0, False, False)])
+def test_more_arithmetics_answer_for_fewer_where_the_choice_takes_no_longer_in_these(cache: Path, slower: float, known: bool, found: bool) -> None:
+    """Nothing that could be chosen in fewer takes less there; that the choice takes as much is to be known."""
+    database, choice, settings = ProfileDatabase(cache / "profile.sqlite"), convolved(), Settings(max_depth=2, time_budget=2, threads=1)
+    told = {k: t for c in choice.candidates for k, t in zip(c.kernels, c.seconds)}
+    Memory(database, settings, "with bf16").remember([choice])
+
+    def seconds(kernels: Sequence[Kernel]) -> list[float | None]:
+        return [slower * told[k] if known else None for k in kernels]
+
+    memory = Memory(database, settings, Places("float32", more=["with f16", "with bf16"], seconds=seconds))
+    back = memory.recall({"conv": choice.expression}, ones)
+    assert {key: c.best.kernels for key, c in back.items()} == ({"conv": choice.best.kernels} if found else {})
+    assert all(c.kernels in (choice.best.kernels, choice.original.kernels) for one in back.values() for c in one.candidates)
+    assert not memory.narrower({"conv": choice.expression}, ones), "what may round is no beginning for what may not"
+    wider = Memory(database, settings, Places("with all", fewer=["with bf16"]))
+    assert wider.narrower({"conv": choice.expression}, ones) and not wider.recall({"conv": choice.expression}, ones)
+
+
+def test_what_is_known_is_no_slower_than_what_less_allows(cache: Path) -> None:
+    """A narrower class that was searched later, and better, is told where the wider one is recalled."""
+    database, choice, settings = ProfileDatabase(cache / "profile.sqlite"), convolved(), Settings(max_depth=2, time_budget=2, threads=1)
+    worse = choose(choice.expression, [c.form for c in choice.candidates if c.original], ones, Counting().measured)
+    Memory(database, replace(settings, allow="precision"), "here").remember([worse])
+    Memory(database, settings, "here").remember([choice])
+    (back,) = Memory(database, replace(settings, allow="precision"), "here").recall({"conv": choice.expression}, ones).values()
+    assert back.best.kernels == choice.best.kernels
+
+
+BUDGETS = (1e-5, 1e-3, 1e-2)
+
+
+class Rounding(Counting):
+    """Products take less in each of so many arithmetics, by what they are."""
+
+    def __init__(self, arithmetics: int) -> None:
+        self.arithmetics = arithmetics
+
+    def measured(self, kernels: Sequence[Kernel], until: float) -> list[float | None]:
+        return [self.seconds(k, s) for k, s in zip(kernels, super().measured(kernels, until), strict=True)]
+
+    def seconds(self, kernel: Kernel, seconds: float | None) -> float | None:
+        drawn = [0.3 + Random(f"{n} {kernel!r}").random() for n in range(self.arithmetics)] if isinstance(kernel, Matmul) else []
+        return None if seconds is None else min([1.0, *drawn]) * seconds
+
+    def stored(self, kernels: Sequence[Kernel]) -> list[float | None]:
+        return self.measured(kernels, inf)
+
+
+@given(st.lists(st.sampled_from(range(3)), min_size=2, max_size=4), st.integers(0, 99))
+@settings_of_draws(max_examples=5)
+def test_a_wider_budget_is_never_slower(order: list[int], seed: int) -> None:
+    """In whatever order budgets are asked for, and whatever the searches happen to find: what is chosen for a wider one takes no more time by what
+    was measured, than what any search before it has chosen for a narrower one."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        luck, deepen = Random(seed), pipeline.deepen
+
+        def some(*arguments: Any) -> tuple[list[Form], Statistics]:
+            forms, statistics = deepen(*arguments)
+            return [form for form in forms if form.unchanged or luck.random() < 0.3], statistics
+
+        patch.setattr(pipeline, "deepen", some)
+        database, program, least = ProfileDatabase(Path(folder) / "profile.sqlite"), load(tiny("fsrcnn")), [inf] * len(BUDGETS)
+        for n in (*order, 0, 1, 2):
+            cost, settings = Rounding(n), Settings(max_depth=1, time_budget=600, threads=1, max_error=BUDGETS[n])
+            memory = Memory(database, settings, Places(n, range(n), range(n + 1, len(BUDGETS)), cost.stored))
+            outcome = pipeline.search(program, settings, cost, Schedule(0.0, 600, clock=CountedClock()), memory, proven=False)
+            found = sum(r.choice.best.measured for r in outcome.results)
+            assert found <= min(least[: n + 1]) * (1 + 1e-12)
+            least[n] = min(least[n], found)
 
 
 def test_what_a_narrower_class_found_is_no_more_than_a_beginning() -> None:

@@ -13,13 +13,13 @@ from typing import Any
 
 from einnet.compile.export.onnx_file import SUFFIX, write
 from einnet.compile.garbage import let_all_go
-from einnet.compile.history import Memory
+from einnet.compile.history import Memory, Places
 from einnet.compile.run import Run
 from einnet.compile.target import Optimization
 from einnet.compile.targets.cpu.contest import OWN, Contest
 from einnet.compile.targets.cpu.left import left
 from einnet.compile.targets.cpu.programs import built, compiled, peak_bytes
-from einnet.compile.targets.cpu.rounded_products import Rounding, likely, with_room
+from einnet.compile.targets.cpu.rounded_products import Rounding, available, likely, with_room
 from einnet.compile.targets.processor import Timed, resolved, store, timed_report
 from einnet.compile.targets.whole.one_kernel import whole_model
 from einnet.compile.targets.whole.target import WholeTarget
@@ -96,7 +96,16 @@ class CpuTarget:
 
     def history(self) -> Memory | None:
         """The profile database; what is forced is neither recalled nor remembered."""
-        return Memory(self.cost.database, self.settings, self.cost.place()) if self.settings.force is None else None
+        return Memory(self.cost.database, self.settings, self.places) if self.settings.force is None else None
+
+    @property
+    def places(self) -> Places:
+        """Where is measured here, and where with narrower and wider budgets of error."""
+        own, every = set(likely(self.settings)), available(self.settings)
+        chosen = [tuple(a for a in every if a.roundoff <= most) for most in sorted({0.0, *(a.roundoff for a in every)})]
+        fewer = [self.cost.place_with(c) for c in chosen if set(c) < own]
+        more = [self.cost.place_with(c) for c in chosen if set(c) > own]
+        return Places(self.cost.place(), fewer, more, self.cost.stored)
 
     def finish(self, run: Run, outcome: Outcome) -> Timed:
         """Compile what was chosen, prove, verify and time it; keep the model's own operators, or ONNX Runtime, where they are faster."""
