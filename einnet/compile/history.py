@@ -129,13 +129,14 @@ class Memory:
         """Store what was found."""
         if self.settings.derive:
             budget = self.settings.time_budget
-            asked = self._asked(budget)
-            self.database.remember((self._what(c.expression, asked), {"budget": budget, "choice": choice_json(c, reported(c))}) for c in choices)
+            self.database.remember((self._what(c.expression), {"budget": budget, "choice": choice_json(c, reported(c))}) for c in choices)
 
-    def _what(self, expression: Scope, asked: Asked) -> Json:
-        """Each is written once: those of large graphs are long, and asked for again when they are stored."""
+    def _what(self, expression: Scope, asked: Asked | None = None) -> Json:
+        """What is asked of an expression, by these settings or by others. Each is written once: those of large graphs are long, and asked for
+        again when they are stored."""
         if expression not in self._told:
             self._told[expression] = str(expression)
+        asked = asked or self._asked(self.settings.time_budget)
         return {"place": asked.place, **self._deciding, "allow": asked.allow, "expression": self._told[expression]}
 
 

@@ -19,7 +19,10 @@ NEAR = 2.0**-21
 """How far a number may be from its multiple of the scale, relative to it: float32 has that product, and the greatest one, within 2^-24."""
 
 SAMPLE = 64
-"""Numbers of a row on which every scale is tried."""
+"""Numbers of a row on which a scale is tried before it is on all."""
+
+FEW = 6
+"""Numbers among these on which every scale is tried."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,10 @@ def _scales(rows: NDArray[np.float64]) -> NDArray[np.float64] | None:
     most = np.abs(rows).max(axis=1)
     largest = np.where(most > 0, most, 1.0)
     sample = rows[:, np.linspace(0, rows.shape[1] - 1, min(SAMPLE, rows.shape[1])).astype(int)]
-    likely = np.stack([_fits(sample, largest / count) for count in range(1, GREATEST + 1)])
+    likely = np.stack([_fits(sample[:, :: -(-sample.shape[1] // FEW)], largest / count) for count in range(1, GREATEST + 1)])
+    for n, count in enumerate(range(1, GREATEST + 1)):
+        rows_left = np.flatnonzero(likely[n])
+        likely[n, rows_left] = _fits(sample[rows_left], largest[rows_left] / count)
     scales, waiting = np.ones(len(rows)), most > 0
     while waiting.any():
         if not likely[:, waiting].any(axis=0).all():
