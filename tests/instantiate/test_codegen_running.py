@@ -26,6 +26,7 @@ k : f32[3,6,37]
 v : f32[3,37,19]
 A : f32[37,3]
 B : f32[37,3]
+Z : f32[21,37]
 """
 RUNNING = {
     "rows": "L[x<5,t<37] Σ[s<37] select(t-s>=0, X[x,s], 0)",
@@ -51,6 +52,15 @@ RUNNING = {
     "fewer come than are asked": "L[t<37,c<21] Σ[3<=s<31] select(t-s-2>=0, exp((-1/9)*val(t-s))*Y[s,c], 0)",
     "more come than are asked": "L[3<=t<31,c<21] Σ[3<=s<37] select(t-s>=0, exp((-1/9)*val(t-s))*Y[s,c], 0)",
     "a shifted box": "L[2<=t<30,c<21] Σ[2<=s<30] select(t-s>=0, Y[s,c], 0)",
+    "many rows": "L[x<21,t<37] Σ[s<37] select(t-s>=0, Z[x,s], 0)",
+    "many rows backwards": "L[x<21,t<37] Σ[s<37] select(s-t>=0, Z[x,s], 0)",
+    "greatest so far of rows, exclusive": "L[x<21,t<37] max[s<37] select(t-s-1>=0, Z[x,s], -inf)",
+    "rows that decay, late": "L[x<21,t<37] Σ[s<37] select(t-s-1>=0, exp(P[t]-P[s])*Z[x,s], 0)",
+    "rows into columns": "L[t<37,x<21] Σ[s<37] select(t-s>=0, Z[x,s], 0)",
+    "columns into rows": "L[x<21,t<37] Σ[s<37] select(s-t>=0, Y[s,x], 0)",
+    "rows of a small state": "L[x<21,t<37] Σ[s<37,n<3] select(t-s>=0, exp(P[t]-P[s])*A[t,n]*B[s,n]*Z[x,s], 0)",
+    "rows of a small state backwards": "L[x<21,t<37] Σ[s<37,n<3] select(s-t-2>=0, A[t,n]*B[s,n]*Z[x,s+1], 0)",
+    "places of rows that are read beyond": "L[x<21,t<40] Σ[s<40] select(t-s>=0, Z[x,s-2]*V[s], 0)",
     "what reads beyond": "L[t<40,c<21] Σ[s<40] select(t-s>=0, Y[s-2,c]*V[s], 0)",
 }
 
@@ -61,6 +71,11 @@ def test_a_walk_along_time_gives_the_sum(threads: int, part: int) -> None:
     scopes = [parse(HEAD + text) for text in list(RUNNING.values())[part::5]]
     assert all(running(scope) is not None for scope in scopes)
     check([scattered(scope, seed) for scope in scopes for seed in range(threads, threads + 2)] + [dense(scope) for scope in scopes], threads)
+
+
+@pytest.mark.parametrize("name", ["many rows", "many rows backwards", "rows into columns", "columns into rows", "rows of a small state"])
+def test_rows_of_a_walk_are_turned_in_square_blocks(name: str) -> None:
+    assert "Shuffle" in lower(dense(parse(HEAD + RUNNING[name])), "walk").primfunc.script()
 
 
 @pytest.mark.parametrize("name", RUNNING)

@@ -6,7 +6,7 @@ array of registers, or of the stack. Loops over everything but time are nests li
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -20,15 +20,17 @@ from einnet.derivation.rules.transitions import Recurrence
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.index import Index, Range, combine, simplify, var
 from einnet.expr.nodes import Body, Iter, Scope
+from einnet.instantiate.codegen import vectors
 from einnet.instantiate.codegen.blocking.blocks import Blocking
 from einnet.instantiate.codegen.blocking.rows import Fill
+from einnet.instantiate.codegen.blocking.times import across, at_place, lane_of_walk, row, substituted, turning
 from einnet.instantiate.codegen.canonicalise import split
 from einnet.instantiate.codegen.context import Value
-from einnet.instantiate.codegen.ir import Apply, Expr, Load, Nest, Ranges, names, pruned, simplified, walk
+from einnet.instantiate.codegen.ir import Apply, Expr, Load, Nest, Ranges, names, pruned, simplified, substitute_expr, walk
 from einnet.instantiate.codegen.nests import Store, parallel_loops
 from einnet.instantiate.codegen.pieces import located, pieces
 from einnet.instantiate.codegen.resolve import OUT, resolve
-from einnet.instantiate.codegen.schedule import Plan, accesses, choose_lane, width
+from einnet.instantiate.codegen.schedule import UNROLL, Plan, width
 from einnet.instantiate.codegen.values import NEUTRAL, Point
 from einnet.instantiate.kernels import EOperator, dense_strides, dense_view
 
@@ -104,7 +106,7 @@ class RunningNests(Blocking):
         self.carried = running
         nest = running.nest
         with self.lanes(None):
-            lane = choose_lane(nest, tuple(accesses(nest.expr))) if nest.loops else None
+            lane = lane_of_walk(nest, running.time) if nest.loops else None
             own: Iter | None = None
             if lane is not None:
                 nest = split(nest, lane, width(lane.extent), ".o", ".l")
@@ -135,11 +137,57 @@ class RunningNests(Blocking):
             first = self.fresh("k")
             self.for_each(first, (0, size), partial(self.begin, first, state, start, lanes))
             parts = pieces(time.name, time.range, located(expr, ranges), 3)
+            turn = size * lanes <= UNROLL and turning(replace(plan.nest, expr=expr), time, plan.lane)
             for own in parts if self.carried.forward else reversed(parts):
-                inside = {**ranges, time.name: own}
-                name = self.fresh("step")
-                self.for_each(name, own, partial(self.step, name, own, plan, simplified(expr, inside), inside, state, lanes))
+                self.walked(own, turn, partial(self.part, plan, expr, ranges, state, lanes), lanes)
         self.statements += inner
+
+    def walked(self, own: Range, turn: bool, part: Callable[[Range, bool], None], lanes: int) -> None:
+        """A part of time: in square blocks, where something is turned, and what is left of it one by one."""
+        whole = (own[1] - own[0]) // lanes * lanes if turn else 0
+        middle = own[0] + whole
+        halves = [h for h in (((own[0], middle), True), ((middle, own[1]), False)) if h[0][0] < h[0][1]]
+        for times, blocks in halves if self.carried.forward else reversed(halves):
+            part(times, blocks)
+
+    def part(self, plan: Plan, expr: Expr, ranges: Ranges, state: Buffer, lanes: int, own: Range, blocks: bool) -> None:
+        """A loop over some of the times, or over square blocks of them."""
+        inside = {**ranges, self.carried.time.name: own}
+        name = self.fresh("step")
+        if blocks:
+            count = (own[1] - own[0]) // lanes
+            self.for_each(name, (0, count), partial(self.square, name, count, own[0], plan, simplified(expr, inside), inside, state, lanes))
+        else:
+            self.for_each(name, own, partial(self.step, name, own, plan, simplified(expr, inside), inside, state, lanes))
+
+    def square(self, name: str, count: int, first: int, plan: Plan, expr: Expr, ranges: Ranges, state: Buffer, lanes: int) -> None:
+        """As many times as there are lanes: all is read before, and stored afterwards, with times in lanes where they lie side by side."""
+        assert isinstance(expr, Apply) and plan.lane is not None
+        time, block, lane, forward = self.carried.time, self.fresh("block"), plan.lane, self.carried.forward
+        now = self.variables[name]
+        self.variables[block] = now if forward else self.offset(self.constant(count - 1) - now)
+        mapping = at_place(time.name, block, lanes, first)
+        inside = {**ranges, block: (0, count), time.name + ".u": (0, lanes)}
+        points = [{**p, time.name + ".u": n} for n in range(lanes) for p in self.places()]
+        gates, coming, asked = (self.values(simplified(substitute_expr(a, mapping), inside), points, inside) for a in expr.args)
+        size = len(points) // lanes
+        found: list[Value] = [0.0] * lanes
+        for n in range(lanes) if forward else reversed(range(lanes)):
+            group = slice(n * size, (n + 1) * size)
+            found[n] = self.advanced(gates[group], coming[group], asked[group], [self.constant(k) for k in range(size)], state, lanes)
+        out = substituted(Load("", plan.nest.address, plan.nest.guards), mapping)
+        place = time.name + ".u"
+        turn = across(plan.nest.address, time, lane)
+        columns = vectors.transpose([self.bind(self.tir(v, lanes)) for v in found], self.bind) if turn else [self.tir(v) for v in found]
+        for n, value in enumerate(columns):
+            target = row(out, place, lane.name, n) if turn else substituted(out, {place: Index((), n)})
+            guards = pruned(target.guards, inside)
+            if guards is not None:
+                self.store(plan.nest.array, Store(simplify(target.address, inside), guards, value))
+
+    def places(self) -> list[Point]:
+        """Every element of a small state."""
+        return [dict(zip((i.name for i in self.carried.state), values)) for values in product(*(range(*i.range) for i in self.carried.state))]
 
     def begin(self, name: str, state: Buffer, value: Tir, lanes: int) -> None:
         """Nothing has come in."""
@@ -156,8 +204,7 @@ class RunningNests(Blocking):
         self.variables[time] = now if self.carried.forward else self.offset(self.constant(own[0] + own[1] - 1) - now)
         size = prod(i.extent for i in self.carried.state)
         if size <= REGISTERS:
-            points = [dict(zip((i.name for i in self.carried.state), at)) for at in product(*(range(*i.range) for i in self.carried.state))]
-            found = self.moved(expr, points, [self.constant(n) for n in range(size)], ranges, state, lanes)
+            found = self.moved(expr, self.places(), [self.constant(n) for n in range(size)], ranges, state, lanes)
         else:
             found = self.summed(expr, ranges, state, lanes)
         guards = pruned(plan.nest.guards, ranges)
@@ -168,9 +215,15 @@ class RunningNests(Blocking):
         """Some elements of the state one step on; the sum of what is asked of them."""
         assert isinstance(expr, Apply)
         gates, coming, asked = (self.values(a, points, ranges) for a in expr.args)
+        return self.advanced(gates, coming, asked, places, state, lanes)
+
+    def advanced(
+        self, gates: Sequence[Value], coming: Sequence[Value], asked: Sequence[Value], places: Sequence[Tir], state: Buffer, lanes: int
+    ) -> Value:
+        """The elements of the state at these places one step on, by what is known of each; the sum of what is asked of them."""
         total: Value = 0.0
-        for gate, new, ask, at in zip(gates, coming, asked, places, strict=True):
-            place = [self.place(at, lanes)]
+        for gate, new, ask, number in zip(gates, coming, asked, places, strict=True):
+            place = [self.place(number, lanes)]
             value: Value = tirx.BufferLoad(state, place)
             if self.carried.late:
                 value = self.combine("mul", gate, self.combine(self.carried.reduce, value, new))
