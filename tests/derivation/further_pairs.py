@@ -196,6 +196,13 @@ def _infinities() -> Iterator[Pair]:
         yield line(f"0*{loose}+{loose}", loose)
         yield line(f"{loose}*{{L[i<9] Σ[k<4] A[k]*B[i]}}[i]", f"{{L[i<9] Σ[k<4] A[k]*B[i]*{loose}}}[i]")
         yield line(f"{loose}*{{L[] Σ[k<9] A[k]}}[]", f"{{L[i<9] Σ[k<12] A[k]*{loose}}}[i]")
+    for end, name in (("-inf", "sigmoid"), ("-inf", "exp"), ("-inf", "softplus"), ("inf", "tanh")):
+        loose = f"select(i>=3,M[i],{end})"
+        yield line(f"0*{name}({loose})+0*{loose}", "0*M[i]")
+        if name != "tanh":
+            yield line(f"{name}({loose})*{loose}", f"select(i>=3,{name}(M[i])*M[i],0)")
+    yield line("exp(select(i>=3,M[i],inf))*exp(-1*select(i>=3,M[i],inf))", "1+0*M[i]")
+    yield line("sin(select(i>=3,M[i],inf))", "select(i>=3,sin(M[i]),0)")
     yield POOLED, BLOCKS, PLAIN.replace("M[f,k]", "M[f,5]")
     yield POOLED, BLOCKS, PLAIN.replace("Σ[k<6]", "Σ[k<5]")
     table = "C : weight f32[4] = [1,-2,0,3]\nM : f32[9]\n"

@@ -70,6 +70,45 @@ def test_what_may_not_exist_in_a_reduction(values: list[complex], most: object, 
         assert kind(complex(SYSTEM.reduce("min", given, (0,)))) == (0.0, 2.0)
 
 
+LOW, HIGH, ZERO, ABOVE = complex(-inf, -inf), complex(inf, inf), complex(0, 0), complex(0, 1)
+HUGE, LARGE = complex(1.7e308, 1.7e308), complex(1.7e308, inf)
+
+
+@pytest.mark.parametrize(("operation", "left", "right", "found"), [
+    ("multiply", ZERO, LOW, "undefined"), ("multiply", HIGH, ZERO, "undefined"), ("multiply", ABOVE, LOW, "maybe"),
+    ("multiply", LARGE, ZERO, "maybe"), ("multiply", LOW, LOW, (inf, inf)), ("multiply", HIGH, complex(-2, -1), (-inf, -inf)),
+    ("multiply", MAYBE, HIGH, "maybe"), ("add", LOW, HIGH, "undefined"), ("add", LOW, LOW, (-inf, -inf)), ("add", LARGE, LOW, "maybe"),
+    ("add", LOW, ABOVE, (-inf, -inf)), ("add", HUGE, HUGE, (1.7976931348623157e308, inf)), ("divide", LOW, HIGH, "undefined"),
+    ("divide", LARGE, HIGH, "maybe"), ("divide", ABOVE, LOW, (0, 0)), ("divide", HIGH, complex(-2, -1), (-inf, -inf)),
+    ("divide", HIGH, ZERO, "undefined"), ("divide", ABOVE, ZERO, "undefined"), ("divide", ABOVE, ABOVE, "maybe"), ("divide", LOW, MAYBE, "maybe"),
+    ("divide", UNDEFINED, LOW, "undefined"),
+])  # fmt: skip
+def test_what_is_infinite_is_known_to_be(operation: str, left: complex, right: complex, found: object) -> None:
+    """0 times it is no value, nor what is left of two such; what only overflows may be any large number."""
+    with np.errstate(all="ignore"):
+        assert kind(complex(getattr(SYSTEM, operation)(np.asarray(left), np.asarray(right)))) == found
+
+
+@pytest.mark.parametrize(("name", "low", "high"), [
+    ("exp", 0, inf), ("sigmoid", 0, 1), ("tanh", -1, 1), ("erf", -1, 1), ("softplus", 0, inf), ("asinh", -inf, inf), ("floor", -inf, inf),
+])  # fmt: skip
+def test_functions_at_infinities_are_their_limits(name: str, low: float, high: float) -> None:
+    with np.errstate(all="ignore"):
+        found = [kind(complex(SYSTEM.call(name, (np.asarray(end),)))) for end in (LOW, HIGH, complex(-inf, inf))]
+    assert found == [(low, low), (high, high), (low, high)]
+
+
+def test_functions_at_infinities_that_are_fractions_or_nothing() -> None:
+    with np.errstate(all="ignore"):
+        ends = SYSTEM.call("atan", (np.asarray(HIGH),))
+        assert ends.real < ends.imag and ends.real < np.pi / 2 < ends.imag
+        assert kind(complex(SYSTEM.call("log", (np.asarray(HIGH),)))) == (inf, inf)
+        assert [kind(complex(SYSTEM.call(name, (np.asarray(end),)))) for name in ("sin", "cos") for end in (LOW, HIGH)] == ["undefined"] * 4
+        assert kind(complex(SYSTEM.call("sin", (np.asarray(complex(-inf, inf)),)))) == (-1, 1)
+        large = SYSTEM.call("exp", (np.asarray(complex(1000, 1000)),))
+        assert np.isfinite(large.real) and large.imag == inf, "what overflows is no infinity"
+
+
 A, B = complex(1, 2), complex(2, 3)
 
 

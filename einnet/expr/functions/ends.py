@@ -47,7 +47,7 @@ def sum_ends(a: Ends, b: Ends) -> tuple[Ends, Ends]:
     s = a + b
     t = s - a
     error = (a - (s - t)) + (b - t)
-    unsure = np.isnan(error) & np.isfinite(s)
+    unsure = np.isnan(error) & ((np.isfinite(a) & np.isfinite(b)) | np.isfinite(s))
     return np.where((error < 0) | unsure, down(s), s), np.where((error > 0) | unsure, up(s), s)
 
 
@@ -69,9 +69,17 @@ def product_ends(a: Ends, b: Ends) -> tuple[Ends, Ends]:
     return np.where(low, down(p), p), np.where(high, up(p), p)
 
 
+def points(a: Intervals, *others: Intervals) -> NDArray[np.bool_]:
+    """Where all intervals are single numbers, or infinite: what overflows is no point."""
+    found = np.asarray(a.real == a.imag)
+    for b in others:
+        found = found & (b.real == b.imag)
+    return found
+
+
 def told(result: Intervals, *args: Intervals) -> Intervals:
     """The result, undefined or maybe so where an argument is; NaN that arose otherwise is MAYBE."""
-    strange = np.isnan(result.real)
+    strange = np.isnan(result.real) | np.isnan(result.imag)
     for a in args:
         strange = strange | np.isnan(a.real)
     if not strange.any():
@@ -79,20 +87,27 @@ def told(result: Intervals, *args: Intervals) -> Intervals:
     undefined = np.zeros(result.shape, dtype=np.bool_)
     for a in args:
         undefined = undefined | (np.isnan(a.real) & np.isnan(a.imag))
-    return np.where(undefined, UNDEFINED, np.where(strange | np.isnan(result.imag), MAYBE, result))
+    return np.where(undefined, UNDEFINED, np.where(strange, MAYBE, result))
 
 
 def wider(lo: Ends, hi: Ends) -> Intervals:
-    """Ends that a function gave, moved outwards by what it may err."""
-    return interval(down(lo - np.abs(lo) * _ULPS), up(hi + np.abs(hi) * _ULPS))
+    """Ends that a function gave, moved outwards by what it may err; one that overflowed is large."""
+    low, high = (np.where(np.isfinite(x), np.abs(x) * _ULPS, 0.0) for x in (lo, hi))
+    return interval(down(lo - low), up(hi + high))
+
+
+def _limit(end: Ends, value: Ends, bound: Ends) -> Ends:
+    """What bounds a function at an end of its argument: where that is infinite and the value no fraction, the value itself."""
+    return np.where(np.isinf(end) & (value == np.rint(value)), value, bound)
 
 
 def monotone(f: Callable[[Ends], Ends], fixed: tuple[tuple[float, float], ...], least: float, most: float) -> Callable[[Intervals], Intervals]:
     """A nondecreasing function between two bounds, with arguments at which its value is known."""
 
     def apply(x: Intervals) -> Intervals:
-        out = wider(f(x.real), f(x.imag))
-        lo, hi = np.clip(out.real, least, most), np.clip(out.imag, least, most)
+        low, high = f(x.real), f(x.imag)
+        out = wider(low, high)
+        lo, hi = (np.clip(_limit(end, value, found), least, most) for end, value, found in ((x.real, low, out.real), (x.imag, high, out.imag)))
         for at, value in fixed:
             lo = np.where(x.real >= at, np.maximum(lo, value), lo)
             hi = np.where(x.imag <= at, np.minimum(hi, value), hi)
@@ -102,7 +117,7 @@ def monotone(f: Callable[[Ends], Ends], fixed: tuple[tuple[float, float], ...], 
 
 
 def logarithm(x: Intervals) -> Intervals:
-    out = wider(np.log(x.real), np.log(x.imag))
+    out = monotone(np.log, (), -np.inf, np.inf)(x)
     one = (x.real == 1) & (x.imag == 1)
     out = np.where(one, 0j, out)
     return np.where(x.imag <= 0, UNDEFINED, np.where(x.real <= 0, MAYBE, out))
@@ -120,12 +135,14 @@ def wave(f: Callable[[Ends], Ends]) -> Callable[[Intervals], Intervals]:
     """sin and cos: their slope is 1 at most."""
 
     def apply(x: Intervals) -> Intervals:
+        nowhere = points(x) & np.isinf(x.real)
         middle = x.real + (x.imag - x.real) / 2
         half = up(np.maximum(x.imag - middle, middle - x.real))
         at = f(middle)
         reach = np.where((x.real == 0) & (x.imag == 0), 0.0, half + np.abs(middle) * 2.0**-52 + _ULPS)
         narrow = np.isfinite(at) & (np.abs(middle) < 1e6)
-        return interval(np.where(narrow, np.clip(at - reach, -1, 1), -1.0), np.where(narrow, np.clip(at + reach, -1, 1), 1.0))
+        found = interval(np.where(narrow, np.clip(at - reach, -1, 1), -1.0), np.where(narrow, np.clip(at + reach, -1, 1), 1.0))
+        return np.where(nowhere, UNDEFINED, found)
 
     return apply
 
@@ -184,10 +201,11 @@ def times(a: Intervals, b: Intervals) -> Intervals:
     lo, hi = ends[0]
     for low, high in ends[1:]:
         lo, hi = np.minimum(lo, low), np.maximum(hi, high)
-    infinite = (np.isinf(a.real) & (a.real == a.imag) & (b.real <= 0) & (b.imag >= 0)) | (
-        np.isinf(b.real) & (b.real == b.imag) & (a.real <= 0) & (a.imag >= 0)
-    )
-    return told(np.where(infinite, MAYBE, interval(lo, hi)) if infinite.any() else interval(lo, hi), a, b)
+    large, other = (np.isinf(x.real) | np.isinf(x.imag) for x in (a, b))
+    infinite = (large & (b.real <= 0) & (b.imag >= 0)) | (other & (a.real <= 0) & (a.imag >= 0))
+    if not infinite.any():
+        return told(interval(lo, hi), a, b)
+    return np.where(infinite & points(a, b), UNDEFINED, told(np.where(infinite, MAYBE, interval(lo, hi)), a, b))
 
 
 def divided(a: Intervals, b: Intervals) -> Intervals:
@@ -197,12 +215,13 @@ def divided(a: Intervals, b: Intervals) -> Intervals:
         for y in (b.real, b.imag):
             q = x / y
             back = product_ends(q, y)
-            exact = (back[0] == x) & (back[1] == x) | (x == 0)
+            exact = (back[0] == x) & (back[1] == x) | (x == 0) | (np.isfinite(x) & np.isinf(y))
             low, high = np.where(exact, q, down(q)), np.where(exact, q, up(q))
             lo, hi = (low, high) if lo is None or hi is None else (np.minimum(lo, low), np.maximum(hi, high))
     assert lo is not None and hi is not None
     none, maybe = (b.real == 0) & (b.imag == 0), (b.real <= 0) & (b.imag >= 0)
-    return told(np.where(none, UNDEFINED, np.where(maybe, MAYBE, interval(lo, hi))), a, b)
+    found = told(np.where(maybe, MAYBE, interval(lo, hi)), a, b)
+    return np.where(none | (points(a, b) & np.isinf(a.real) & np.isinf(b.real)), UNDEFINED, found)
 
 
 exponential = monotone(np.exp, ((0.0, 1.0),), 0.0, np.inf)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from einnet.expr.functions import FUNCTIONS
-from einnet.expr.functions.ends import MAYBE, UNDEFINED, Intervals, divided, down, interval, sum_ends, times, told, up
+from einnet.expr.functions.ends import MAYBE, UNDEFINED, Intervals, divided, down, interval, points, sum_ends, times, told, up
 from einnet.expr.nodes import Number
 
 _WHOLE = 1 << 53
@@ -57,7 +57,7 @@ class Enclosures:
     def add(self, a: Intervals, b: Intervals) -> Intervals:
         lo, _ = sum_ends(a.real, b.real)
         _, hi = sum_ends(a.imag, b.imag)
-        return told(interval(lo, hi), a, b)
+        return np.where(points(a, b) & np.isnan(lo), UNDEFINED, told(interval(lo, hi), a, b))
 
     def multiply(self, a: Intervals, b: Intervals) -> Intervals:
         return times(a, b)
