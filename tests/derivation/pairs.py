@@ -290,6 +290,7 @@ def _proven() -> Iterator[Pair]:
     for before, after in (
         ("relu(3*A[i]/7)", "3*relu(A[i])/7"), ("max(A[i],B[i])+M[i]", "max(A[i]+M[i],B[i]+M[i])"), ("min(relu(A[i]),6)", "relu(A[i])-relu(A[i]-6)"),
         ("relu(A[i])-relu(-1*A[i])", "A[i]"), ("less(5*A[i],5*B[i])", "less(A[i]-B[i],0)"), ("equal(A[i],B[i])", "1-less(A[i],B[i])-less(B[i],A[i])"),
+        ("Σ[j<9] select(j==3,B[i]*{L[j<9] max[k<4] select(j>=3,7,A[k])}[j],0)", "7*B[i]"),
         ("max(max(A[i],B[i])+3,M[i])", "max(A[i]+3,max(M[i],B[i]+3))"), ("max(tanh(A[i]),0)", "tanh(relu(A[i]))"),
         ("exp(A[i])/exp(B[i])", "exp(A[i]-B[i])"),
         ("log(exp(A[i]))", "A[i]"), ("sigmoid(A[i])", "1/(1+exp(-1*A[i]))"), ("abs(abs(A[i])-2)", "max(max(A[i]-2,-1*A[i]-2),min(A[i]+2,2-A[i]))"),

@@ -208,9 +208,9 @@ def _opaque(body: Body, box: Box) -> Body:
             return inverted(_flat(den, box)) if num == ONE else Div(num, _flat(den, box))
         case Select(conds, then, other):
             return Select(conds, _flat(then, box), _flat(other, box))
-        case Read(Scope() as scope, index, fill):
+        case Read(Scope(), _, fill):
             assert fill == 0, "scopes in normal forms are read inside their boxes"
-            return _flat(body, box) if scope.reduce == "sum" else _reclosed(scope, index, box)
+            return _flat(body, box)
     return body
 
 
