@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-KEPT = {"time_budget": 1.0, "trivial": 0.0, "slower": True, "threads": 1}
+KEPT = {"time_budget": 1.0, "trivial": 0.0, "slower": True, "threads": 1, "graph_budget": inf}
 """Options with which each part that can be a program is one: what is tested is what programs give."""
 
 

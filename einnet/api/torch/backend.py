@@ -13,6 +13,7 @@ from einnet.api.torch.eager_contest import Whole
 from einnet.api.torch.options import Options, read_options
 from einnet.api.torch.part import Part
 from einnet.api.torch.partition import decompositions, partition
+from einnet.api.torch.waiting import Allowance
 from einnet.errors import EinNetError
 
 NAME = "einnet"
@@ -43,6 +44,7 @@ def compiled(graph: GraphModule, inputs: Sequence[Any], *, options: Mapping[str,
         warnings.warn(TRAINING, RuntimeWarning, stacklevel=2)
         return graph.forward  # type: ignore[no-any-return]
     taken: list[Part] = []
+    allowance = Allowance(own.graph_budget)
     facts: dict[str, bool] = {}
 
     def inference(functional: GraphModule, _: Sequence[Any]) -> Compiled:
@@ -51,7 +53,7 @@ def compiled(graph: GraphModule, inputs: Sequence[Any], *, options: Mapping[str,
         for name in names:
             (call,) = [n for n in split.graph.nodes if n.op == "call_module" and n.target == name]
             weights = [n for n, given in enumerate(call.args) if given.op == "placeholder" and given.name in constants]
-            part = Part(f"part {len(taken)}", getattr(split, name), weights, own, settings)
+            part = Part(f"part {len(taken)}", getattr(split, name), weights, own, settings, allowance)
             taken.append(part)
             delattr(split, name)  # a part is no module
             setattr(split, name, part)
@@ -61,7 +63,7 @@ def compiled(graph: GraphModule, inputs: Sequence[Any], *, options: Mapping[str,
         return split.forward  # type: ignore[no-any-return]
 
     whole = aot_autograd(fw_compiler=inference, inference_compiler=inference, decompositions=dict(decompositions()))(graph, list(inputs))
-    return Whole(whole, graph.forward, taken, slower=own.slower, **facts) if taken else graph.forward
+    return Whole(whole, graph.forward, taken, allowance, slower=own.slower, **facts) if taken else graph.forward
 
 
 def constant_inputs(graph: GraphModule) -> set[str]:

@@ -11,6 +11,7 @@ import torch
 
 from einnet.api.torch.make import paired_ms
 from einnet.api.torch.part import Part, Told
+from einnet.api.torch.waiting import Allowance
 
 Compiled = Callable[..., Any]
 
@@ -22,9 +23,12 @@ class Whole:
     in turns once for each set of sizes, when the parts have been made, unless the graph writes what it is given.
     """
 
-    def __init__(self, compiled: Compiled, eager: Compiled, parts: Sequence[Part], *, dynamic: bool, writes: bool, slower: bool) -> None:
+    def __init__(
+        self, compiled: Compiled, eager: Compiled, parts: Sequence[Part], allowance: Allowance, *, dynamic: bool, writes: bool, slower: bool
+    ) -> None:  # fmt: skip
         self.compiled, self.eager, self.parts = compiled, eager, list(parts)
         self.told: list[Told] = []
+        self._allowance = allowance
         self._dynamic, self._fixed = dynamic, writes or slower
         self._chosen: dict[tuple[Any, ...], Compiled] = {}
         self._choosing = threading.Lock()
@@ -32,6 +36,7 @@ class Whole:
 
     def __call__(self, *args: Any) -> Any:
         """What the graph gives."""
+        self._allowance.begin()
         if self._fixed:
             return self.compiled(*args)
         key = tuple(a.shape if isinstance(a, torch.Tensor) else a for a in args) if self._dynamic else ()

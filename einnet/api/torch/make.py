@@ -14,6 +14,7 @@ from einnet.api.torch import program_cache
 from einnet.api.torch.frozen import Frozen
 from einnet.api.torch.options import Options
 from einnet.api.torch.program import Bound
+from einnet.api.torch.waiting import Stop, Turn, within
 from einnet.errors import EinNetError
 from einnet.search.settings import Settings
 
@@ -47,10 +48,10 @@ class Making:
     error: float | None = None
 
 
-def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, settings: Settings) -> Making:
+def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, settings: Settings, turn: Turn) -> Making:
     """A program for the part with these arguments, or eager mode where that is faster, or right where the program is not.
 
-    Raises EinNetError where there can be no program.
+    Raises EinNetError where there can be no program, NotReady where there is none in time.
     """
     wanted = outputs(module(*args))
     if not all(t.numel() for t in wanted):
@@ -58,7 +59,7 @@ def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, set
     eager_ms = least_ms(lambda: module(*args), options.trivial / 1e3)
     if eager_ms * 1e3 < options.trivial:
         return Making(Eager(f"it takes {eager_ms * 1e3:.3g} us there, in which no program is called"), eager_ms=eager_ms)
-    executable, verdict, stored = program(frozen, len(wanted), options, settings)
+    executable, verdict, stored = within(lambda stop: program(frozen, len(wanted), options, settings, turn, stop), turn)
     bound = Bound(executable, frozen.places, wanted)
     found = bound(args)
     error = max(map(difference, found, wanted))
@@ -70,24 +71,32 @@ def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, set
     return Making(bound, verdict, eager_ms, einnet_ms, stored, error)
 
 
-def program(frozen: Frozen, count: int, options: Options, settings: Settings) -> tuple[Executable | Whole, str, bool]:
-    """The part's program, from the store if it is there; the report's verdict; whether it was stored. Raises EinNetError."""
+def program(
+    frozen: Frozen, count: int, options: Options, settings: Settings, turn: Turn, stop: Stop
+) -> tuple[Executable | Whole, str, bool]:  # fmt: skip
+    """The part's program, from the store if it is there; the report's verdict; whether it was stored.
+
+    Raises EinNetError, and NotReady when it is told to stop.
+    """
     from einnet.api.optimize import optimize
     from einnet.compile.run import on_processor
     from einnet.compile.targets.stored import StoredProgram
     from einnet.evidence.pages.verdict import verdict
 
-    path = program_cache.path_of(frozen.digest, settings) if options.store else None
+    path = program_cache.path_of(frozen.digest, settings, options.graph_budget) if options.store else None
     found = program_cache.recalled(path) if path and not settings.fresh else None
     if isinstance(found, StoredProgram):
         return on_processor(found.executable), verdict(found.record), True
+    stop()
     model = frozen.onnx(count)
+    stop()
     try:
-        result = optimize(model, replace(settings))
+        result = optimize(model, replace(settings, time_budget=turn.searched(settings.time_budget), progress=stop))
     except EinNetError:
         raise
     except Exception as error:  # a bug of ours must not end the user's program
         raise EinNetError(f"optimizing it failed: {type(error).__name__}: {error}") from error
+    stop()
     if path:
         program_cache.remember(result, path)
     return on_processor(result.executable), verdict(result.timed), False

@@ -15,7 +15,10 @@ SEARCH = ("allow", "cpu", "fresh", "max_depth", "memory_limit", "rules", "seed",
 """The arguments of `einnet.optimize` that the backend takes as they are."""
 
 TIME_BUDGET = 30.0
-"""Seconds for each part, where none are given: somebody waits for the first call."""
+"""Seconds for the search of each part, where none are given: somebody waits for the first call."""
+
+GRAPH_BUDGET = 120.0
+"""Seconds for which a call waits for the programs of a graph, export and all, where none are given."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Options:
                inputs, read anew in every call
     strict     True raises what keeps a part from being optimized; by default it runs in eager mode, and a warning says why
     store      False keeps programs out of the cache folder, and does not look for them there
+    graph_budget   seconds for which one call of a graph waits for programs, those of all parts together; what is not ready then stays in eager mode
     programs   most programs of one part, for as many sizes and sets of weights; what comes after them runs in eager mode
     trivial    a part that takes less than so many microseconds in eager mode stays there
     slower     True keeps programs that are slower than eager mode, for tests
@@ -34,11 +38,14 @@ class Options:
     weights: str = "constant"
     strict: bool = False
     store: bool = True
+    graph_budget: float = GRAPH_BUDGET
     programs: int = 8
     trivial: float = 50.0
     slower: bool = False
 
     def __post_init__(self) -> None:
+        if not self.graph_budget > 0:
+            raise UsageError(f"graph_budget must be more than 0 seconds, not {self.graph_budget}")
         if self.weights not in WEIGHTS:
             raise UsageError(f"weights {self.weights!r} is not one of {', '.join(WEIGHTS)}")
         if self.programs < 1:

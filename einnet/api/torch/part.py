@@ -14,6 +14,7 @@ from einnet.api.torch.frozen import freeze
 from einnet.api.torch.make import Eager, Making, make
 from einnet.api.torch.options import Options
 from einnet.api.torch.program import Bound
+from einnet.api.torch.waiting import Allowance, NotReady
 from einnet.api.torch.weights import Watch
 from einnet.errors import EinNetError
 from einnet.search.settings import Settings
@@ -68,10 +69,14 @@ class Sized:
 class Part:
     """A submodule of a graph, called with tensors and sizes. Calls from several threads are safe; one of them makes a program, others run eager."""
 
-    def __init__(self, name: str, module: Any, weights: Sequence[int], options: Options, settings: Settings) -> None:
+    def __init__(
+        self, name: str, module: Any, weights: Sequence[int], options: Options, settings: Settings, allowance: Allowance
+    ) -> None:  # fmt: skip
+        self.allowance = allowance
         self.name, self.module, self.weights = name, module, tuple(weights)
         self.options, self.settings = options, settings
         self.operators = sum(n.op == "call_function" for n in module.graph.nodes)
+        allowance.operators += self.operators
         self.told: list[Told] = []
         self._sized: dict[tuple[Any, ...], Sized] = {}
         self._tensors = [n for n in range(sum(n.op == "placeholder" for n in module.graph.nodes)) if n not in self.weights]
@@ -128,7 +133,13 @@ class Part:
     def _made(self, args: Sequence[Any]) -> Bound | Eager:
         try:
             with torch.no_grad():
-                making = make(self.module, args, freeze(self.module, args, self.weights), self.options, self.settings)
+                frozen, turn = freeze(self.module, args, self.weights), self.allowance.turn(self.operators)
+                making = make(self.module, args, frozen, self.options, self.settings, turn)
+        except NotReady as error:
+            if self.options.strict:
+                raise
+            budget = f"no program was ready when the {self.allowance.seconds:g} s of the graph were over (graph_budget)"
+            return self._kept(Eager(f"{budget}: {error}", warn=True))
         except EinNetError as error:
             if self.options.strict:
                 raise

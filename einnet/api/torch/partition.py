@@ -62,6 +62,7 @@ def decompositions() -> Mapping[Any, Any]:
 UPDATES = "training"
 """The argument of operators that update statistics: ONNX has another momentum and another variance, which torch's exporter does not tell apart."""
 
+
 def updates(target: Any) -> bool:
     """A functional operator that gives updated statistics beside its result."""
     return isinstance(target, torch._ops.OpOverload) and not target._schema.is_mutable and UPDATES in (a.name for a in target._schema.arguments)

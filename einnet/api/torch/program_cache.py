@@ -33,14 +33,14 @@ ASIDE = ("fresh", "progress", "workers", "scheduler")
 """Settings that do not decide what is found."""
 
 
-def path_of(digest: str, settings: Settings) -> Path:
-    """Where the program of a part stands, if it does."""
+def path_of(digest: str, settings: Settings, seconds: float) -> Path:
+    """Where the program of a part stands, if it does, of a graph that has so many seconds."""
     from einnet.evidence.report.versions import versions
     from einnet.runtime import machine
     from einnet.search.recall import search_version
 
     asked = {f.name: repr(getattr(settings, f.name)) for f in fields(settings) if f.name not in ASIDE}
-    key = [digest, asked, search_version(), versions(), torch.__version__, as_json(machine.description())]
+    key = [digest, asked, seconds, search_version(), versions(), torch.__version__, as_json(machine.description())]
     name = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=16).hexdigest()
     return environment.cache() / FOLDER / f"{name}.einnet"
 
