@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from einnet.derivation.rules.band import tidy
+from einnet.derivation.rules.forced.fold import simplify_body, touches
 from einnet.derivation.rules.forced.merge import merge_read
 from einnet.expr.index import Index, Range, bounds, simplify
 from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, children, map_indices, map_reads, reads, rebuild
@@ -15,12 +16,15 @@ from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tens
 @lru_cache(maxsize=1 << 12)
 def with_unit_reads(scope: Scope) -> Scope:
     """The scope with 0 as the index of every unit dimension of a tensor, under the condition that what stood there is 0; and without what reads
-    give outside a box that they do not leave.
+    give outside a box that they do not leave, nor what they read nowhere inside of its box.
 
     Views forget where in a unit dimension something was read, as it moves nothing, and what padding there would be; the model's expressions know.
+    A kernel that writes one block of a tensor knows nothing of the others, of which no element is in it.
     """
     ranges = scope.ranges
     body = map_indices(scope.body, lambda e: simplify(e, ranges))
+    missed = {r for r in reads(body) if not touches(r, ranges)}
+    body = simplify_body(map_reads(body, lambda r: Const(r.fill) if r in missed else r)) if missed else body
     return replace(scope, body=map_reads(body, lambda r: _unit_read(r, ranges)))
 
 
