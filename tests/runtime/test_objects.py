@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from einnet.errors import OutOfTimeError
 from einnet.instantiate.kernels import EOperator, View, dense_view
 from einnet.runtime.cpu import compile as codegen
-from einnet.runtime.cpu.objects import DRAFT, Objects, clear
+from einnet.runtime.cpu import helpers
+from einnet.runtime.cpu.objects import DRAFT, WORTH_SHARING, Objects, clear
 from tests.runtime.test_costs import operator
 
 ONE = operator("A : f32[9]\nL[i<9] relu(A[i])")
@@ -106,3 +109,75 @@ def test_whole_lines_of_offsets_do_not_count() -> None:
 
     first, line, other = codegen.operator_names([at(0), at(48), at(49)])
     assert first == line != other
+
+
+MANY = [operator(f"A : f32[{n}]\nL[i<{n}] relu(A[i])") for n in range(2, 2 + 2 * WORTH_SHARING)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+@pytest.mark.parametrize("alone", [True, False])
+def test_many_kernels_are_compiled_by_several_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, alone: bool) -> None:
+    """Each is compiled once, by whichever; what this process did not compile it finds on the disk."""
+    monkeypatch.setattr(helpers, "processors", lambda: 3)
+    monkeypatch.setattr(helpers, "alone", lambda: alone)
+    monkeypatch.setattr(codegen, "compile_operators", lambda named, *_: f"{os.getpid()} {' '.join(named)}".encode())
+    objects, asked = Objects(1, tmp_path / "o"), list[None]()
+    objects.ahead(MANY, lambda: asked.append(None))
+    assert asked
+    found = objects.get(MANY)
+    assert [code.split()[1].decode() for code in found] == list(codegen.operator_names(MANY))
+    assert len({code.split()[0] for code in found}) == (3 if alone else 1)
+    monkeypatch.setattr(codegen, "compile_operators", lambda *_: pytest.fail("compiled again"))
+    Objects(1, tmp_path / "o").ahead(MANY, lambda: pytest.fail("nothing is left to do"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+def test_what_another_process_does_not_do_is_done_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One that dies, one that hangs, and kernels without code."""
+    here, hanging = os.getpid(), list[int]()
+    forked = helpers._forked
+
+    def compile_operators(named: dict[str, EOperator], *_: object) -> bytes:
+        if os.getpid() != here:
+            while (tmp_path / "hang").exists():
+                time.sleep(0.01)
+            os._exit(3)
+        if named.keys() & set(codegen.operator_names(MANY[3:5])):
+            raise codegen.BackendError("too hard")
+        return b"code"
+
+    monkeypatch.setattr(helpers, "processors", lambda: 2)
+    monkeypatch.setattr(helpers, "alone", lambda: True)
+    monkeypatch.setattr(helpers, "_forked", lambda *given: hanging.append(forked(*given)) or hanging[-1])
+    monkeypatch.setattr(codegen, "compile_operators", compile_operators)
+    for folder in ("dies", "hang"):
+        (tmp_path / folder).mkdir()
+        objects = Objects(1, tmp_path / folder / "o")
+        objects.ahead(MANY)
+        assert objects.get([*MANY[:3], *MANY[5:]]) == (b"code",) * (len(MANY) - 2)
+        with pytest.raises(codegen.NotGenerated):
+            objects.get(MANY[3:4])
+    assert len(hanging) == 2
+    for helper in hanging:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(helper, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+def test_processes_that_help_end_with_what_ends_this_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(helpers, "processors", lambda: 2)
+    monkeypatch.setattr(helpers, "alone", lambda: True)
+    monkeypatch.setattr(codegen, "compile_operators", lambda *_: b"code")
+    calls, forked, others = list[None](), helpers._forked, list[int]()
+    monkeypatch.setattr(helpers, "_forked", lambda *given: others.append(forked(*given)) or others[-1])
+
+    def hurry() -> None:
+        calls.append(None)
+        if len(calls) > 3:
+            raise OutOfTimeError("no time was left")
+
+    with pytest.raises(OutOfTimeError):
+        Objects(1, tmp_path / "o").ahead(MANY, hurry)
+    (other,) = others
+    with pytest.raises(ChildProcessError):
+        os.waitpid(other, os.WNOHANG)

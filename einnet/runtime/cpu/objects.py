@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from einnet.errors import BackendError
 from einnet.instantiate.kernels import EOperator
 from einnet.runtime import machine
 from einnet.runtime.cpu import compile as codegen
+from einnet.runtime.cpu import helpers
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.stages import stage
 
@@ -29,6 +30,12 @@ DRAFT = ".draft-"
 
 ABANDONED_S = 3600.0
 """Seconds after which nobody writes a file any more."""
+
+WORTH_SHARING = 8
+"""Kernels that are compiled in several processes: of fewer, one process is as soon done."""
+
+PATIENCE = 4.0
+"""Times what this process took for its share, for which it waits for the others' before it does them itself."""
 
 _DIGEST = 16
 
@@ -56,6 +63,11 @@ class Store:
             if hashlib.blake2b(data[_DIGEST:], digest_size=_DIGEST).digest() == data[:_DIGEST]:
                 return data[_DIGEST:]
         return None
+
+    @property
+    def there(self) -> bool:
+        """Something was written for this version of everything."""
+        return self._folder.exists()
 
     def put(self, name: str, code: bytes) -> None:
         if self._sweeping:
@@ -105,6 +117,35 @@ class Objects:
         """An object for each distinct kernel. Raises NotGenerated for one that has no generated code."""
         named = dict(zip(codegen.operator_names(operators), operators))
         return tuple(self._one(name, operator) for name, operator in named.items())
+
+    def ahead(self, operators: Sequence[EOperator], hurry: Callable[[], None] = lambda: None) -> None:
+        """Compile what `get` will be asked for, by all processors where that is much. What has no generated code is told by `get` later.
+
+        `hurry` is called before each kernel, and may raise.
+        """
+        named = dict(zip(codegen.operator_names(operators), operators))
+        missing = [name for name in named if not (name in self._compiled or name in self._failed or self._stored(name))]
+
+        def one(name: str) -> None:
+            with suppress(codegen.NotGenerated):
+                self._one(name, named[name])
+
+        for name in missing[:1]:  # the compiler is loaded before others are forked, and the folder is made
+            hurry()
+            one(name)
+        rest = missing[1:]
+        count = helpers.processors() if len(rest) >= WORTH_SHARING and self._store and self._store.there and helpers.alone() else 1
+        begin = time.monotonic()
+        with helpers.helping([rest[n::count] for n in range(1, count)], one) as others:
+            for name in rest[::count]:
+                hurry()
+                one(name)
+            with stage("compiling kernels"):
+                helpers.awaited(others, PATIENCE * (time.monotonic() - begin), hurry)
+        for name in rest:
+            if name not in self._failed:
+                hurry()
+                one(name)
 
     def stepwise(self, operators: Sequence[EOperator]) -> tuple[bytes, ...]:
         """An object for each distinct kernel, which takes operands that begin anywhere, on one thread. Raises NotGenerated."""
