@@ -38,6 +38,9 @@ MOST_FORMS = 400
 AT_ONCE = 32
 """Forms that are made one after the other: where none of so many is among the fastest, those that promise less are not made."""
 
+FIRST_AT_ONCE = 8
+"""The same of the model's own operators where only these are wanted: every subprogram waits until all have been looked at."""
+
 MOST_DIVIDED = 32
 """Candidates of a subprogram that are tried part by part, beside the originals."""
 
@@ -130,7 +133,7 @@ def _made(
 
     Forms that promise less than others of which none is among the `most` fastest are not.
     """
-    making, complete, wanted = _Making(estimate, learned), True, True
+    making, complete, wanted, at_once = _Making(estimate, learned), True, True, AT_ONCE if most else FIRST_AT_ONCE
     for kind in (_own(forms), _promising(forms)[:MOST_FORMS]):
         before: list[float] = []
         for n, form in enumerate(kind):
@@ -138,7 +141,7 @@ def _made(
                 complete = False
                 break
             making.add(form)
-            if most < inf and n % AT_ONCE == AT_ONCE - 1:
+            if most < inf and n % at_once == at_once - 1:
                 fastest = making.fastest(int(most))
                 if fastest == before:
                     wanted = wanted and n == len(kind) - 1
