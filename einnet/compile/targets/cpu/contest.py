@@ -81,7 +81,7 @@ class Contest:
             candidates[WHOLE] = whole
         if len(candidates) > 1:
             times = self.again(candidates, times, end, in_place.gains)
-        return Decision(settled(outcome, times["runs"], without), candidates[times["runs"]], times)
+        return Decision(settled(outcome, times["runs"], without), {**self.programs, **candidates}[times["runs"]], times)
 
     def mixed(self, outcome: Outcome, until: float) -> Executable | None:
         """The program without the parts that lose; None if nothing derived is left, or it is wrong."""
@@ -114,6 +114,8 @@ class Contest:
         own = {OWN: self.programs[OWN]} if OWN in self.programs else {}
         found = self.trial.compare({**own, **candidates}, left)
         name = best_of(list(candidates), led, found, gains, times["rounds"])
+        if name == DERIVED and own and not gains and not found["rounds"].after(times["rounds"]).faster(DERIVED, OWN, NOISE):
+            name = best_of([OWN, *(c for c in candidates if c == WHOLE)], OWN, found, earlier=times["rounds"])  # what was sure by chance is not
         return {**found, "runs": name, "optimized": slower_of(found[WHOLE], found["onnxruntime"]) if name == WHOLE else found[name]}
 
 
