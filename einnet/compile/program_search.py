@@ -19,7 +19,7 @@ from einnet.compile.turns import LEVELS, MEASURED, Level, Turns, beginning, keep
 from einnet.compile.workers import Crew, Found, crew, solve_all
 from einnet.derivation.rules import RULES
 from einnet.evidence.comparison.finite import keep_strict
-from einnet.evidence.sound import keep_proven
+from einnet.evidence.sound import keep_proven, unproven
 from einnet.expr.nodes import Scope
 from einnet.graph.bundle import Bundle
 from einnet.graph.program import Program
@@ -108,6 +108,7 @@ class _Search:
         chosen = self.costed(left := {key: e for key, e in expressions.items() if key not in recalled})
         seconds, others = _seconds(chosen, uses), _seconds(recalled, uses)
         end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()) + sum(others.values()))
+        self.secure([*chosen.values(), *recalled.values()])
         narrower = self.narrower(left)
         chosen = {key: beginning(own, narrower.get(key)) for key, own in chosen.items()}
         if self.settings.derive:
@@ -195,6 +196,19 @@ class _Search:
             self.schedule.hurry(f"look at {len(order)} distinct subprograms")
             found[key] = self.one(expressions[key], 0.0, (n, len(order)))
         return found
+
+    def secure(self, choices: Sequence[Choice]) -> None:
+        """Finish of the model's own operators what takes time before anything is explored, in as far as it is the same whatever is found: their code,
+        and the proofs of how their expressions were simplified. So what is certain is there, and only the search is cut short."""
+        code: Callable[[list[Kernel], Callable[[], None]], None] | None = getattr(self.cost, "secure", None)
+        if not (code and self.settings.derive and self.proven) or self.settings.force is not None or self.interrupts.requested:
+            return
+        with stage("building programs"):
+            code([k for c in choices for k in c.original.build.kernels], lambda: self.schedule.hurry("compile its kernels"))
+        with stage("proving"):
+            for c in choices:
+                self.schedule.hurry("prove the subprograms")
+                unproven(c.original.form.derivation, self.settings, {})
 
     def explore(self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float], end: float) -> None:
         """Replace choices by those among everything that is found in time, one turn of a subprogram after the other.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -291,6 +291,10 @@ class CpuCost:
         self._known |= found
         self._learn(found)
         return distinct
+
+    def secure(self, kernels: Sequence[Kernel], hurry: Callable[[], None]) -> None:
+        """Have the code of those that are generated at hand; `hurry` is called before each is compiled, and may raise."""
+        self.objects.ahead([k for k in kernels if isinstance(k, EOperator)], hurry)
 
     def runs(self, kernel: Kernel) -> bool:
         """There is code for the kernel, however slow; known without running it."""

@@ -19,16 +19,22 @@ import einnet
 from einnet.compile import program_search as pipeline
 from einnet.compile.budget import Clock, CountedClock, Schedule
 from einnet.compile.program_search import search
+from einnet.compile.targets.cpu import programs
 from einnet.compile.targets.cpu.programs import compiled
 from einnet.compile.targets.whole.target import WholeTarget
+from einnet.derivation.steps import Derivation
 from einnet.errors import OutOfTimeError
 from einnet.evidence.sound import keep_proven
+from einnet.expr.nodes import Scope
 from einnet.expr.notation.text import parse
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
-from einnet.instantiate.kernels import EOperator, Kernel
+from einnet.instantiate.kernels import EOperator, Kernel, Plan
 from einnet.runtime.costs import CpuCost
+from einnet.runtime.cpu.compile import operator_names
+from einnet.runtime.cpu.program import Executable
+from einnet.runtime.database import ProfileDatabase
 from einnet.runtime.ort import Session
 from einnet.search import candidates, space
 from einnet.search.candidates import choose
@@ -234,8 +240,11 @@ def hurrying(calls: int) -> tuple[list[None], Callable[[], None]]:
     return called, hurry
 
 
-def test_proofs_that_are_needed_and_kernels_ask_whether_there_is_time() -> None:
-    program, cost = prepare(load(tiny("inception"))), CpuCost(1, measure=False)
+def test_proofs_that_are_needed_and_kernels_ask_whether_there_is_time(tmp_path: Path) -> None:
+    def anew(name: str) -> CpuCost:
+        return CpuCost(1, ProfileDatabase(tmp_path / name / "p.sqlite"), measure=False)
+
+    program, cost = prepare(load(tiny("inception"))), anew("a")
     outcome = search(program, Settings(derive=False, time_budget=60.0), cost, Schedule(time.monotonic(), 60.0))
     called, hurry = hurrying(10**6)
     keep_proven(outcome, Settings(), hurry=hurry)
@@ -243,23 +252,68 @@ def test_proofs_that_are_needed_and_kernels_ask_whether_there_is_time() -> None:
     with pytest.raises(OutOfTimeError):
         keep_proven(outcome, Settings(), hurry=hurrying(2)[1])
     called, hurry = hurrying(10**6)
-    _, made = compiled(outcome, cost, 0.0, hurry=hurry)
-    assert len(called) == sum(isinstance(k, EOperator) for k in made["original"].plan.kernels) > 2
+    _, made = compiled(outcome, anew("b"), 0.0, hurry=hurry)
+    kernels = [k for k in made["original"].plan.kernels if isinstance(k, EOperator)]
+    assert len(called) >= len(set(operator_names(kernels))) > 2
     with pytest.raises(OutOfTimeError):
-        compiled(outcome, cost, 0.0, hurry=hurrying(2)[1])
+        compiled(outcome, anew("c"), 0.0, hurry=hurrying(2)[1])
+    compiled(outcome, anew("b"), 0.0, hurry=hurrying(0)[1])  # what is at hand takes no time
 
 
-def test_a_derived_program_is_kept_when_the_time_for_the_one_beside_it_is_over() -> None:
-    program = prepare(load(tiny("small", size=8)))
-    found = forced(program)
-    called, hurry = hurrying(10**6)
-    outcome, made = compiled(found, CpuCost(1, measure=False), 0.0, hurry=hurry)
-    assert set(made) == {"optimized", "original"}
-    own = sum(isinstance(k, EOperator) for k in made["optimized"].plan.kernels)
-    assert len(called) > own
-    outcome, made = compiled(found, CpuCost(1, measure=False), 0.0, hurry=hurrying(own)[1])
-    assert set(made) == {"optimized"} and outcome.changed
-    assert any("not timed beside it" in note for note in outcome.notes)
+def test_the_models_own_operators_are_kept_when_the_time_for_what_was_derived_is_over(tmp_path: Path) -> None:
+    """However much was found: what is certain is compiled first."""
+    found = forced(prepare(load(tiny("small", size=8))))
+    outcome, made = compiled(found, CpuCost(1, measure=False), 0.0)
+    assert set(made) == {"optimized", "original"} and outcome.changed
+
+    def over(plan: Plan, *args: object, hurry: Callable[[], None], **named: object) -> Executable:
+        hurry()
+        return made["original"]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(programs, "built", over)
+        outcome, kept = compiled(found, CpuCost(1, measure=False), 0.0, hurry=hurrying(1)[1])
+        assert kept == {"original": made["original"]} and not outcome.changed
+        assert any("what was derived is not compiled" in note for note in outcome.notes)
+        with pytest.raises(OutOfTimeError):
+            compiled(found, CpuCost(1, measure=False), 0.0, hurry=hurrying(0)[1])
+
+
+def test_what_is_certain_is_finished_before_anything_is_explored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every subprogram, those too that are never explored: the code and the proof of the model's own operators."""
+    cost, proven, told = CpuCost(1, ProfileDatabase(tmp_path / "p.sqlite"), measure=False), list[Derivation](), list[int]()
+    program = prepare(load(tiny("inception")))
+    monkeypatch.setattr(pipeline, "unproven", lambda derivation, *_: proven.append(derivation))
+
+    def explore(_: object, expressions: dict[str, Scope], chosen: dict[str, candidates.Choice], *__: object) -> None:
+        kernels = [k for c in chosen.values() for k in c.original.build.kernels if isinstance(k, EOperator)]
+        told.append(len(kernels))
+        assert not any(cost.objects.seconds(k) for k in kernels)
+        assert {c.original.form.derivation for c in chosen.values()} == set(proven)
+
+    monkeypatch.setattr(pipeline._Search, "explore", explore)
+    search(program, Settings(time_budget=60.0), cost, Schedule(time.monotonic(), 60.0))
+    assert told and told[0] > 2
+    late = CpuCost(1, ProfileDatabase(tmp_path / "late" / "p.sqlite"), measure=False)
+    choices = own_choices(program, late)
+    with pytest.raises(OutOfTimeError):
+        pipeline._Search(program, Settings(), late, Late(), Mock(requested=False)).secure(choices)
+
+
+def own_choices(program: Program, cost: CpuCost) -> list[candidates.Choice]:
+    """The model's own operators, not compiled."""
+    outcome = search(program, Settings(derive=False), cost, Schedule(time.monotonic(), 60.0))
+    return [r.choice for r in outcome.results]
+
+
+class Late(Schedule):
+    """It is too late for anything."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0, 60.0)
+
+    def hurry(self, what: str) -> None:
+        raise OutOfTimeError(what)
 
 
 def forced(program: Program) -> Outcome:

@@ -35,21 +35,21 @@ def compiled(
     Copies are left out of both as far as that is measured to gain before time.monotonic() is `until`. Neither takes more than `limit` bytes. What
     cannot be compiled is not there, and a note says why.
 
-    Raises BackendError where neither fits into memory, and OutOfTimeError where `hurry` does, which is called before each kernel is compiled, and
-    nothing is made by then.
+    The model's own operators are compiled first: what was derived needs them beside it, and not the other way. Raises BackendError where neither
+    fits into memory, and OutOfTimeError where `hurry` does, which is called before each kernel is compiled, and nothing is made by then.
     """
     if limit is not None:
         outcome = restrain(outcome, limit)
     found: dict[str, Executable] = {}
     notes: list[str] = []
-    for name in ("optimized", "original") if outcome.changed else ("original",):
+    for name in ("original", "optimized") if outcome.changed else ("original",):  # what is certain comes first
         plan, strict = outcome.plan(original=name == "original"), name == "optimized"
         try:
             found[name] = built(plan, cost, until, strict=strict, program=outcome.program, hurry=hurry)
         except OutOfTimeError as reason:
             if not found:
                 raise
-            notes.append(f"the model's own operators are not timed beside it: {reason}")
+            notes.append(f"what was derived is not compiled, and the model's own operators are kept: {reason}")
         except BackendError as reason:
             what = "derived program" if name == "optimized" else "program of the model's own operators"
             notes.append(f"the {what} cannot be compiled here: {reason}")
@@ -78,10 +78,7 @@ def built(
     if program is not None:
         plan = together(plan, program.tensors(), program.weights, lambda p: partial(cost.like(p, measure=True).measured, until=until))
     plan = in_place(plan, partial(cost.like(plan, measure=True).measured, until=until))
-    for kernel in plan.kernels:
-        if isinstance(kernel, EOperator):
-            hurry()
-            objects.get([kernel])
+    objects.ahead([k for k in plan.kernels if isinstance(k, EOperator)], hurry)
     return Executable(plan, objects.threads, code=build_code(plan, objects.threads, objects), strict=strict)
 
 
