@@ -41,6 +41,9 @@ def test_numbers_on_a_grid_are_found(rows: int, columns: int, low: int, reach: i
     assert found.scales[0] == 1 and found.shifts[0] == 0
     exact = whole.astype(np.int64) + found.shifts[:, None]
     assert np.abs(exact * found.scales[:, None] - values).max() <= 2.0**-21 * np.abs(values).max()
+    bits = np.gcd.reduce(integers, axis=1) == 1
+    products = exact.astype(np.float32) * found.scales.astype(np.float32)[:, None]
+    assert np.array_equal(products[bits], values[bits]), "and float32 has them, bit for bit"
     fits = (exact >= -128).all(axis=1) & (exact <= 127).all(axis=1)
     assert (found.shifts[fits] == 0).all(), "nothing is moved without need"
     moved = whole[~fits]

@@ -6,6 +6,7 @@ from einnet.graph.onnx.opaque_joins import join_opaque
 from einnet.graph.passes.as_bytes import as_bytes
 from einnet.graph.passes.byte_tables import byte_tables
 from einnet.graph.passes.factor_tables import factor_tables
+from einnet.graph.passes.integer_sums import integer_sums
 from einnet.graph.passes.long_filters import long_filters
 from einnet.graph.passes.simplify import simplify
 from einnet.graph.passes.storage_order import channels_last, permute
@@ -24,4 +25,4 @@ def prepare(program: Program, permuted: bool = True, tables: bool = False, in_by
     order = channels_last(program) if permuted else {}
     program = recover_structure(join_opaque(simplify(permute(program, order)) if order else program))
     program = factor_tables(long_filters(program)) if tables else program
-    return byte_tables(as_bytes(program)) if in_bytes else program
+    return byte_tables(integer_sums(as_bytes(program))) if in_bytes else program

@@ -37,7 +37,8 @@ class Grid:
 def on_grid(values: NDArray[Any], kept: Sequence[int]) -> Grid | None:
     """The values as integers that have a byte, and a shift and a scale for each place along the dimensions `kept`; None where there are none.
 
-    The scales are the greatest that do; where all of a place is 0, it is 1. The shifts are the least that do, 0 for what is a byte as it is.
+    The scales are the greatest that do, in float32 where the values are the products of the integers with such; where all of a place is 0, it
+    is 1. The shifts are the least that do, 0 for what is a byte as it is.
     """
     if values.dtype != np.float32 or not values.size or not np.isfinite(values).all():
         return None
@@ -48,6 +49,7 @@ def on_grid(values: NDArray[Any], kept: Sequence[int]) -> Grid | None:
     if scales is None:
         return None
     whole = np.rint(rows / scales[:, None]).astype(np.int64)
+    scales = _rounded(rows, whole, scales)
     shifts = np.maximum(whole.max(axis=1) - GREATEST_BYTE, 0) + np.minimum(whole.min(axis=1) - LEAST_BYTE, 0)
     whole -= shifts[:, None]
     if whole.min() < LEAST_BYTE or whole.max() > GREATEST_BYTE:
@@ -77,6 +79,17 @@ def _scales(rows: NDArray[np.float64]) -> NDArray[np.float64] | None:
         likely[first, np.arange(len(rows))] = False
         waiting &= ~found
     return scales
+
+
+def _rounded(rows: NDArray[np.float64], whole: NDArray[np.int64], scales: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The scales, or numbers of float32 next to them whose products with the integers, rounded, are the values bit for bit."""
+    near, found = scales.astype(np.float32), scales.copy()
+    waiting = np.ones(len(rows), bool)
+    for one in (near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(0))):
+        left = np.flatnonzero(waiting)
+        same = (whole[left].astype(np.float32) * one[left, None] == rows[left]).all(axis=1)
+        found[left[same]], waiting[left[same]] = one[left[same]], False
+    return found
 
 
 def _fits(rows: NDArray[np.float64], scales: NDArray[np.float64]) -> NDArray[np.bool_]:
