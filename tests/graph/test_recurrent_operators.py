@@ -18,6 +18,7 @@ from einnet.graph.program import Opaque
 from einnet.instantiate.recursions.panels import relaid
 from einnet.instantiate.recursions.time_schedule import schedule
 from tests.graph.cases import build, node, values
+from tests.graph.cases import compare as compare_program
 from tests.graph.test_recursive_folds import compare, node_of
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -58,6 +59,9 @@ def model(
         {"op": "GRU", "linear_before_reset": 1, "batch": 1, "hidden": 32, "begun": False},
         {"op": "RNN", "steps": 300, "ways": 2, "activations": ["Relu", "Sigmoid"]},
         {"op": "RNN", "steps": 300, "lengths": [300, 300], "bias": False},
+        {"op": "RNN", "steps": 300, "ways": 2, "lengths": [7, 300]},
+        {"op": "LSTM", "ways": 2, "lengths": [30, 1], "peep": True},
+        {"op": "GRU", "lengths": [11, 29, 30], "batch": 3, "direction": "reverse", "begun": False},
     ],
     ids=str,
 )
@@ -73,6 +77,8 @@ def nodes(draw: st.DrawFn) -> dict[str, Any]:
     told: dict[str, Any] = {"op": op, "ways": ways, "steps": 300 if op == "RNN" else 30, "hidden": draw(st.integers(1, 4))}
     told |= {"batch": draw(st.integers(1, 3)), "width": draw(st.integers(1, 4)), "bias": draw(st.booleans()), "begun": draw(st.booleans())}
     told["direction"] = "bidirectional" if ways == 2 else draw(st.sampled_from(("forward", "reverse")))
+    if draw(st.booleans()):
+        told["lengths"] = draw(st.lists(st.integers(1, told["steps"]), min_size=told["batch"], max_size=told["batch"]))
     if draw(st.booleans()):
         told["clip"] = draw(st.sampled_from((0.3, 1.0)))
     if op == "GRU":
@@ -134,10 +140,17 @@ def test_a_batch_is_no_lane_where_each_would_read_all_weights_again() -> None:
     assert [len(many.lanes), len(few.lanes)] == [1, 40]
 
 
-def test_sequences_that_end_early_stay_with_onnx_runtime() -> None:
-    program = load(model("RNN", steps=9, lengths=[9, 4]))
-    (found,) = [n for n in program.nodes if isinstance(n, Opaque)]
-    assert "sequence_lens ends some sequences early" in found.why
+def test_sequences_that_end_early_are_written_out() -> None:
+    """A sequence's last state is that of its last time, and its results are 0 from there on."""
+    made = model("GRU", steps=5, ways=2, batch=3, lengths=[1, 4, 5])
+    program = load(made)
+    assert not any(isinstance(n, Opaque) for n in program.nodes)
+    compare_program(program, made, {"x": values((5, 3, 3)), "h": values((2, 3, 3), 4)})
+
+
+def test_sequences_of_no_time_stay_with_onnx_runtime() -> None:
+    (found,) = [n for n in load(model("RNN", steps=9, lengths=[9, 0])).nodes if isinstance(n, Opaque)]
+    assert "sequence_lens ends a sequence of 9 times after 0, 9" in found.why
     assert found.recursion is None
 
 

@@ -67,8 +67,12 @@ class Cell:
         shape = call.shape("X")
         self.length, self.batch = (shape[1], shape[0]) if self.layout else shape[:2]
         self.directions, self.hidden = call.shape("R")[0], call.shape("R")[2]
-        if call.given("sequence_lens") and set(call.known.get("sequence_lens", ())) != {self.length}:
-            raise Undefined("sequence_lens is given" if "sequence_lens" not in call.known else "sequence_lens ends some sequences early")
+        if call.given("sequence_lens") and "sequence_lens" not in call.known:
+            raise Undefined("sequence_lens is given")
+        self.ends = call.known["sequence_lens"] if call.given("sequence_lens") else (self.length,) * self.batch
+        if not all(0 < end <= self.length for end in self.ends):
+            raise Undefined(f"sequence_lens ends a sequence of {self.length} times after {', '.join(map(str, sorted(set(self.ends))))}")
+        self.early = any(end < self.length for end in self.ends)
         self.default = default
         self.activations = Activations(call, self.directions, default)
 
@@ -79,7 +83,7 @@ class Cell:
     def lines(self, step: Step) -> list[str]:
         """All of the node; `step` gives what a direction's step does."""
         order = "1, 0" if self.layout else "0, 1"
-        found = [f"x_in = Transpose <perm = [{order}, 2]> (X)", *self.activations.bounds(), numbers("axis0", 0), numbers("axis1", 1)]
+        found = [f"x_in = Transpose <perm = [{order}, 2]> (X)", *self.activations.bounds(), numbers("axis0", 0), numbers("axis1", 1), *self.lasting()]
         sequences, finals = [], [list[str]() for _ in self.states]
         for d in range(self.directions):
             found += self.direction(d, step)
@@ -107,15 +111,32 @@ class Cell:
         found += self.own("P", d) if self.call.given("P") else []
         begun = [line for state in self.states for line in self.initial(state, d)]
         states = ", ".join(f"float[{self.batch}, {self.hidden}] {state}" for state in self.states)
-        after = ", ".join(f"float[{self.batch}, {self.hidden}] {state}_new" for state in self.states)
+        after = ", ".join(f"float[{self.batch}, {self.hidden}] {state}_{'next' if self.early else 'new'}" for state in self.states)
         ends = ", ".join(f"{state}_{d}_last" for state in self.states)
         back = self.backward(d)
-        told = f"num_scan_inputs = 1, scan_input_directions = [{back}], scan_output_directions = [{back}]"
+        slices = [(f"float[{self.batch}, {size}] xw", f"xw{d}"), *([("float[1, 1] now", "times")] if self.early else [])]
+        told = f"num_scan_inputs = {len(slices)}, scan_input_directions = [{', '.join([str(back)] * len(slices))}], scan_output_directions = [{back}]"
         results = f"{after}, float[{self.batch}, {self.hidden}] y"
-        body = f"step{d} ({states}, float[{self.batch}, {size}] xw) => ({results}) {{ {' '.join(step(self, d))} y = Identity (h_new) }}"
-        given = ", ".join(f"{state}_{d}" for state in self.states)
-        found += [*begun, f"{ends}, y_{d}_plain = Scan <{told}, body = {body}> ({given}, xw{d})", f"y_{d} = Unsqueeze (y_{d}_plain, axis1)"]
+        lines = " ".join([*step(self, d), *self.handed_on()])
+        body = f"step{d} ({states}, {', '.join(formal for formal, _ in slices)}) => ({results}) {{ {lines} }}"
+        given = ", ".join([*(f"{state}_{d}" for state in self.states), *(whole for _, whole in slices)])
+        found += [*begun, f"{ends}, y_{d}_plain = Scan <{told}, body = {body}> ({given})", f"y_{d} = Unsqueeze (y_{d}_plain, axis1)"]
         return [*found, *(f"{state}_{d}_end = Unsqueeze ({state}_{d}_last, axis0)" for state in self.states)]
+
+    def lasting(self) -> list[str]:
+        """The times, and when sequences end, where some end early."""
+        if not self.early:
+            return []
+        lines = [numbers("count", *range(self.length)), numbers("along", self.length, 1, 1), "whole = Cast <to = 1> (count)"]
+        lines += ["times = Reshape (whole, along)", numbers("last", *self.ends), "lasts = Cast <to = 1> (last)", numbers("over", self.batch, 1)]
+        return [*lines, "ends = Reshape (lasts, over)"]
+
+    def handed_on(self) -> list[str]:
+        """What a step leaves: a sequence that has ended keeps its states, or has not begun where its last time comes first, and its result is 0."""
+        if not self.early:
+            return ["y = Identity (h_new)"]
+        kept = [f"{state}_next = Where (runs, {state}_new, {state})" for state in self.states]
+        return ["runs = Less (now, ends)", *kept, number("nothing", 0.0), "y = Where (runs, h_new, nothing)"]
 
     def own(self, name: str, d: int) -> list[str]:
         """The direction's part of an operand."""
