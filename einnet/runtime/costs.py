@@ -187,6 +187,10 @@ class CpuCost:
             return 0.0
         return max(operations / self.machine.peak, nbytes / self.machine.bandwidth / roofline.CACHED)
 
+    def moving(self, kernel: Kernel) -> float:
+        """Seconds that what a kernel reads and writes takes to move, from the smallest cache that holds it."""
+        return max(self.machine.launch, roofline.traffic(kernel, self.machine, self.constant))
+
     def known(self, kernels: Sequence[Kernel]) -> list[tuple[float | None, float]]:
         """Of each kernel the time, None where none was met so far, and the lower bound by computation and memory traffic."""
         self._bounds |= {k: self._least(k) for k in set(kernels) if k not in self._bounds}
