@@ -244,7 +244,8 @@ def choose(
 ) -> Choice:  # fmt: skip
     """Measure an original, then the most promising candidates; take the fastest, an original unless another gains more than `gain`.
 
-    Of the ways to run the original the first that can be measured is enough; the others come where they are promising, or where nothing else
+    Of the ways to run the original the first that can be measured is enough, where that comes first which takes least if generated code takes as many
+    times more than predicted as it may take less; the others come where they are promising, or where nothing else
     is to be measured.
 
     Candidates are measured in the order of what is known and predicted of their kernels, as long as they can take less than the best known
@@ -264,7 +265,7 @@ def choose(
     until = max(until, time.monotonic() + least_s) if least_s else until
     trials = _Trials(ranked, measure, until)
     if known_s == inf:
-        trials.originals(originals, enough=bool(most))
+        trials.originals(sorted(originals, key=_cautiously), enough=bool(most))
     trials.refuse(originals)
     end = trials.measured + most
     best = trials.fastest(_fastest(originals), known_s, end)

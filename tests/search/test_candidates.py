@@ -172,6 +172,24 @@ def test_one_way_to_run_the_original_is_measured_where_others_compete(monkeypatc
         assert set(choice.original.kernels) <= measured
 
 
+@pytest.mark.parametrize(("generated", "vendor_first"), [(1.1, True), (0.9, False)])
+@pytest.mark.parametrize("most", [0, 8])
+def test_the_original_whose_time_is_best_known_is_measured_first(forms: list[Form], most: int, generated: float, vendor_first: bool) -> None:
+    """Time may be out after that: generated code may take as many times more than is predicted as it may take less."""
+    measured: list[Kernel] = []
+
+    def predicted(kernels: Sequence[Kernel]) -> list[float]:
+        return [generated / GENERATED_DOUBT if isinstance(k, EOperator) else 1.0 for k in kernels]
+
+    def measure(kernels: Sequence[Kernel], _: float) -> list[float]:
+        measured.extend(kernels)
+        return [1.0] * len(kernels)
+
+    whole = [f for f in forms if f.unchanged and all(len(c.kernels) == 1 for c in every([f]))]
+    choose(CONV, whole, predicted, measure, most=most, until=0.0)
+    assert isinstance(measured[0], EOperator) != vendor_first
+
+
 def test_of_two_forms_with_the_same_kernels_the_original_is_known(forms: list[Form]) -> None:
     """However short the derivation is that leads to the same kernels: what is left of the model's own operators must not be called derived."""
     original = next(f for f in forms if f.matches and all(s.rule in FORCED for s in f.steps))
