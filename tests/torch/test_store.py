@@ -141,13 +141,13 @@ DIFFERENT = [
 
 @pytest.mark.parametrize(("found", "wanted", "error"), DIFFERENT)
 def test_how_results_differ(found: list[float], wanted: list[float], error: float) -> None:
-    from einnet.api.torch.make import difference
+    from einnet.api.torch.agreement import difference
 
     assert difference(torch.tensor(found), torch.tensor(wanted)) == error
 
 
 def test_integers_and_types_differ_wholly_or_not_at_all() -> None:
-    from einnet.api.torch.make import difference
+    from einnet.api.torch.agreement import difference
 
     assert difference(torch.tensor([1, 2]), torch.tensor([1, 2])) == 0.0
     assert difference(torch.tensor([1, 2]), torch.tensor([1, 3])) == float("inf")

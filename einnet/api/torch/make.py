@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from einnet.api.torch import program_cache
+from einnet.api.torch.agreement import as_exact, difference, tolerance
 from einnet.api.torch.frozen import Frozen
 from einnet.api.torch.options import Options
 from einnet.api.torch.program import Bound
@@ -63,7 +62,7 @@ def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, set
     bound = Bound(executable, frozen.places, wanted)
     found = bound(args)
     error = max(map(difference, found, wanted))
-    if error > tolerance(settings):
+    if error > (limit := tolerance(settings)) and not as_exact(module, args, found, wanted, limit):
         return Making(Eager(f"the program's result is another one: {error:.2g} of max|y|", warn=True), verdict, eager_ms, None, stored, error)
     eager_ms, einnet_ms = paired_ms(lambda: module(*args), lambda: bound(args))
     if einnet_ms > eager_ms and not options.slower:
@@ -105,26 +104,6 @@ def program(
 def outputs(found: Any) -> list[Tensor]:
     """A submodule's outputs as a list."""
     return list(found) if isinstance(found, (tuple, list)) else [found]
-
-
-def tolerance(settings: Settings) -> float:
-    """The greatest difference from eager mode that passes, relative to max|y|."""
-    return 2 * settings.tolerance
-
-
-def difference(found: Tensor, wanted: Tensor) -> float:
-    """The greatest difference relative to max|y|; infinite where NaN or infinities stand elsewhere, or where other than floats differ at all."""
-    if found.shape != wanted.shape or found.dtype is not wanted.dtype:
-        return float("inf")
-    if not wanted.dtype.is_floating_point:
-        return 0.0 if torch.equal(found, wanted) else float("inf")
-    finite = torch.isfinite(wanted)
-    if not torch.equal(found[~finite].nan_to_num(0.0), wanted[~finite].nan_to_num(0.0)) or not torch.equal(finite, torch.isfinite(found)):
-        return float("inf")
-    if not bool(finite.any()):
-        return 0.0
-    scale, error = float(wanted[finite].abs().max()), float((found - wanted)[finite].abs().max())
-    return error / scale if scale else (0.0 if error == 0 else float("inf"))
 
 
 def timed_ms(call: Callable[[], object]) -> float:
