@@ -27,7 +27,7 @@ def test_lines_of_a_process_make_a_row() -> None:
 
 
 LIMITS = [
-    ("import time; print('{\"phase\": \"einnet\"}', flush=True); time.sleep(60)", 2.0, 1 << 40, "more than 2 s in einnet"),
+    ('import time; print(\'{"phase": "einnet"}\', flush=True); time.sleep(60)', 2.0, 1 << 40, "more than 2 s in einnet"),
     ("x = bytearray(1 << 28); import time; time.sleep(60)", 60.0, 1 << 27, "more than 0.134 GB in start"),
     ("import sys; sys.stderr.write('it broke'); sys.exit(7)", 60.0, 1 << 40, "exit code 7 in start: it broke"),
 ]
@@ -126,6 +126,24 @@ def test_a_run_goes_on_where_it_stopped_and_runs_again_what_has_changed(tmp_path
         command.main("kernelbench", "", [str(tmp_path / "absent")])
 
 
+def test_what_a_limit_has_ended_runs_again_with_a_longer_one() -> None:
+    orders = {"engines": ["programs"], "timed": False}
+    ended = {"status": "ended", "why": "more than 60 s in programs", "engines_asked": ["programs"], "engines": {}, "limit": 60.0}
+    assert [command.complete(ended, orders, limit) for limit in (30.0, 60.0, 61.0)] == [True, True, False]
+    assert not command.complete({key: value for key, value in ended.items() if key != "limit"}, orders, 60.0)
+    assert command.complete({**ended, "status": "unusable"}, orders, 61.0)
+
+
+def test_a_sample_is_drawn_by_its_seed_and_grows() -> None:
+    problems = [f"p{n}" for n in range(50)]
+    ten = command.drawn(problems, 10, 0)
+    assert len(set(ten)) == 10 and set(ten) <= set(problems)
+    assert command.drawn(problems, 20, 0)[:10] == ten == command.drawn(problems[::-1], 10, 0)
+    assert command.drawn(problems, 10, 1) != ten
+    assert set(ten) - {"p50"} <= set(command.drawn([*problems, "p50"], 11, 0)), "a problem more replaces at most one"
+    assert command.drawn(problems, None, 0) == problems
+
+
 PROBLEM = """
 import torch
 N, K = 64, 3
@@ -206,7 +224,7 @@ def test_work_is_counted_without_doing_it() -> None:
     layer = torch.nn.Linear(8, 4, bias=False)
     assert sizes.count(lambda: (layer, [torch.rand(2, 8)])) in [sizes.Work(128.0, 4.0 * (2 * 8 + 8 * 4 + 2 * 4), n) for n in (1, 2)]
     assert sizes.count(lambda: (layer, [torch.rand(2, 9)])) is None
-    assert sizes.count(lambda: (lambda x: x.reshape(4, 4).T + 1, [torch.rand(2, 8)])) .nbytes == 4 * 2 * 16, "views take no memory"  # type: ignore[union-attr]
+    assert sizes.count(lambda: (lambda x: x.reshape(4, 4).T + 1, [torch.rand(2, 8)])).nbytes == 4 * 2 * 16, "views take no memory"  # type: ignore[union-attr]
     vast = sizes.count(lambda: (torch.matmul, [torch.rand(1 << 20, 1 << 20), torch.rand(1 << 20, 1 << 20)]))
     assert vast is not None and vast.flops > 1e18, "nothing of it is held"
 
@@ -214,7 +232,7 @@ def test_work_is_counted_without_doing_it() -> None:
         size = int(torch.linspace(1, 3, 3)[-1].item())
         return (lambda x: x[:size] * 2), [torch.rand(4)]
 
-    assert sizes.count(asks) .nbytes == 4 * (4 + 3), "a module may ask for values when it is made"
+    assert sizes.count(asks).nbytes == 4 * (4 + 3), "a module may ask for values when it is made"
 
 
 def test_fewer_elements_of_a_batch() -> None:

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from benchmarks.suites.problem import digest, suite
@@ -32,8 +33,11 @@ def parser(name: str, text: str | None) -> argparse.ArgumentParser:
     found.add_argument("folder", type=Path, help="a copy of the suite, which is not part of this repository")
     found.add_argument("prefixes", nargs="*", metavar="PREFIX", help="problems whose names start so (default: all)")
     found.add_argument("--every", type=int, default=1, metavar="N", help="each N-th of them")
+    found.add_argument("--sample", type=int, metavar="N", help="N of them, drawn by the seed of --seed: the same ones in every run")
+    found.add_argument("--seed", type=int, default=0)
     found.add_argument("--engines", default="programs,inductor,einnet", help="beside eager mode; programs: ours, however slow (default: all)")
     found.add_argument("--time-budget", type=float, default=20.0, help="seconds for each part that einnet optimizes (default: 20)")
+    found.add_argument("--graph-budget", type=float, default=120.0, help="seconds that einnet has for each graph, export and all (default: 120)")
     found.add_argument("--allow", default="reassociation", help="the worst class of step (default: reassociation)")
     found.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
     found.add_argument("--limit", type=float, default=600.0, help="seconds for one problem with all engines (default: 600)")
@@ -55,11 +59,13 @@ def main(name: str, text: str | None, arguments: Sequence[str] | None = None) ->
     known = suite(name).tasks(options.folder)
     if not known:
         given.error(f"{options.folder} has no problems of {name}: clone the suite's repository, and give its folder")
-    chosen = [n for n in known if not options.prefixes or n.startswith(tuple(options.prefixes))][:: options.every]
+    named = [n for n in known if not options.prefixes or n.startswith(tuple(options.prefixes))]
+    chosen = drawn(named[:: options.every], options.sample, options.seed)
     if not chosen:
         given.error(f"no problem starts with {', '.join(options.prefixes)}; the first is {next(iter(known))}")
     orders = {
-        "suite": name, "threads": options.threads, "time_budget": options.time_budget, "allow": options.allow, "engines": options.engines.split(","),
+        "suite": name, "threads": options.threads, "time_budget": options.time_budget, "graph_budget": options.graph_budget, "allow": options.allow,
+        "engines": options.engines.split(","),
         "timed": not options.untimed, "largest": options.largest, "fit": options.fit, "longest": options.longest, "seconds": options.seconds,
     }  # fmt: skip
     rows: dict[str, Row] = {row["name"]: row for row in json.loads(options.output.read_text())["problems"]} if options.output.exists() else {}
@@ -82,21 +88,33 @@ def ran(problems: Mapping[str, Path], orders: Row, limits: Mapping[str, float], 
             before = rows.get(problem, {})
             if belongs != {key: before.get(key) for key in belongs}:
                 before = {}
-            if complete(before, orders):
+            if complete(before, orders, limits["limit"]):
                 continue
             if time.monotonic() > end:
                 return
             row = run({**orders, "name": problem, "path": str(path)}, limits["limit"], int(limits["memory"]), nursery)
             row["engines"] = {**before.get("engines", {}), **row["engines"]}
             asked = sorted({*before.get("engines_asked", ()), *orders["engines"]})
-            yield n + 1, {"name": problem, **belongs, "engines_asked": asked, **row}
+            yield n + 1, {"name": problem, **belongs, "engines_asked": asked, "limit": limits["limit"], **row}
     finally:
         nursery.close()
 
 
-def complete(row: Row, orders: Row) -> bool:
-    """A row has all that the orders ask for, or the reason why there is no more."""
+def drawn(problems: list[str], count: int | None, seed: int) -> list[str]:
+    """So many of the problems, in an order that any beginning of is a sample, too; all in their order where no number is given.
+
+    A problem's place is drawn from its name: what else the suite has does not matter.
+    """
+    if count is None:
+        return problems
+    return sorted(problems, key=lambda name: Random(f"{seed} {name}").random())[:count]
+
+
+def complete(row: Row, orders: Row, limit: float) -> bool:
+    """A row has all that the orders ask for, or the reason why there is no more: that it was ended by a shorter limit of time is none."""
     if not row or not set(orders["engines"]) <= set(row["engines_asked"]):
+        return False
+    if row["status"] == "ended" and row.get("limit", 0.0) < limit:
         return False
     wanted = {e for e in orders["engines"] if e != PROGRAMS and row["engines"].get(e, {}).get("right")}
     return row["status"] != "done" or not orders["timed"] or wanted <= set(row.get("ms", {}))
