@@ -100,6 +100,58 @@ class Touched:
         return Touched(turns, tuple(map(bool, per_load)), self.closing, rounds, filling, room)
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a tile does whatever it copies: different elements of each load for a step, and what each costs that reads the array; steps, what a
+    step and the end issue, and how blocks lie on the device. `traffic` is what the grid takes at least."""
+
+    counts: tuple[int, ...]
+    direct: tuple[int, ...]
+    step: float
+    steps: int
+    registers: int
+    points: int
+    combining: int
+    warps: int
+    each: int
+    traffic: float
+
+    @classmethod
+    def of(cls, search: TileSearch, t: Tile) -> Work:
+        """Of a tile whose sums are written out as far as they are to be."""
+        written, points = {**t.points, **{n: search.sums[n] for n in t.unrolled}}, t.elements
+        counts = tuple(search.distinct(x.address, written) for x in search.loads)
+        walked = prod(e for n, e in search.sums.items() if n not in t.unrolled)
+        return cls(
+            counts,
+            tuple(2 + 2 * len(x.guards) for x in search.loads),
+            search.live * points * prod(search.sums[n] for n in t.unrolled),
+            -(-walked // t.team[1]) if walked > 1 else 1,
+            points + 24 + sum(min(count, 32) for count in counts),
+            points,
+            points * 2 * (t.team[1].bit_length() - 1),
+            -(-t.block // WARP),
+            -(-t.blocks // PROCESSORS),
+            search.traffic / TRAFFIC + BEGIN,
+        )
+
+    def cycles(self, touched: Touched) -> float:
+        """What the grid takes; infinitely many where a thread has too few registers."""
+        if self.registers > 200:
+            return inf
+        issued, fetched = self.step, 0
+        for count, direct, turns, copied in zip(self.counts, self.direct, touched.turns, touched.copies, strict=True):
+            issued += count * (1 if copied else direct)
+            fetched += count * turns
+        closing, rounds, filling = self.points * touched.closing, touched.rounds, touched.filling
+        resident = max(1, min(RESIDENT // self.warps, FILE // (WARP * self.warps * self.registers), MEMORY // max(1, touched.room)))
+        issue = self.steps * (issued + 3) + rounds * filling * 12 + self.combining + closing
+        fetch = self.steps * fetched + rounds * filling * 3 + closing / 2
+        busy = self.each * self.warps * max(issue / SCHEDULERS, fetch)
+        alone = self.steps * (issued + LATENCY) + rounds * (2 * BARRIER + LATENCY * 10 + 12 * filling) + 5 * self.combining + closing + BEGIN
+        return max(busy, alone * -(-self.each // resident), self.traffic)
+
+
 class TileSearch:
     """Steps to better tiles from a plain one, as long as there are."""
 
@@ -248,19 +300,19 @@ class TileSearch:
 
     def modelled(self, t: Tile, chosen: Sequence[bool], lanes: Lanes, touched: Touched, most: float = inf) -> Tile:
         """The tile with copies of the chosen loads, and the cycles that the whole grid takes; infinitely many where these are `most` or more."""
-        slow, chunks = replace(t, cycles=inf), self.chunks(t)
+        chunks = self.chunks(t)
         boxes = self.boxes(t, chosen, chunks)
         if boxes is None:
-            return slow
+            return replace(t, cycles=inf)
         rounds = prod(-(-e // chunks[n]) for n, e in self.sums.items() if n not in t.unrolled) if boxes else 0
         filling = sum(-(-f.elements // t.block) for f in boxes)
         least = touched.filled([int(one) for one in chosen], rounds, filling, 4 * sum(f.elements for f in boxes))
         if self.cycles(t, least) >= most:
-            return slow
+            return replace(t, cycles=inf)
         copies = [arranged(f, lanes, t.points) for f in boxes]
         room = 4 * sum(f.size for f, _ in copies)
         if room > SHARED + 4096:
-            return slow
+            return replace(t, cycles=inf)
         turns = iter(copies)
         per_load = [next(turns)[1] if one else 0 for one in chosen]
         staged = tuple(f for f, _ in copies)
@@ -268,26 +320,8 @@ class TileSearch:
 
     def cycles(self, t: Tile, touched: Touched) -> float:
         """What the whole grid takes that touches so much for a step; more where any of that is more."""
-        written, points = {**t.points, **{n: self.sums[n] for n in t.unrolled}}, t.elements
-        issued, fetched, registers = self.live * points * prod(self.sums[n] for n in t.unrolled), 0.0, points + 24
-        for x, turns, copied in zip(self.loads, touched.turns, touched.copies, strict=True):
-            count = self.distinct(x.address, written)
-            issued += count * (1 if copied else 2 + 2 * len(x.guards))
-            fetched += count * turns
-            registers += min(count, 32)
-        if registers > 200:
-            return inf
-        walked = prod(e for n, e in self.sums.items() if n not in t.unrolled)
-        steps = -(-walked // t.team[1]) if walked > 1 else 1
-        warps = -(-t.block // WARP)
-        combining, closing = points * 2 * (t.team[1].bit_length() - 1), points * touched.closing
-        each = -(-t.blocks // PROCESSORS)
-        resident = max(1, min(RESIDENT // warps, FILE // (WARP * warps * registers), MEMORY // max(1, touched.room)))
-        issue = steps * (issued + 3) + touched.rounds * touched.filling * 12 + combining + closing
-        fetch = steps * fetched + touched.rounds * touched.filling * 3 + closing / 2
-        busy = each * warps * max(issue / SCHEDULERS, fetch)
-        alone = steps * (issued + LATENCY) + touched.rounds * (2 * BARRIER + LATENCY * 10 + 12 * touched.filling) + 5 * combining + closing + BEGIN
-        return max(busy, alone * -(-each // resident), self.traffic / TRAFFIC + BEGIN)
+        work: Work = self.once(("work", *size_of(t)), lambda: Work.of(self, t))
+        return work.cycles(touched)
 
     def chunks(self, t: Tile) -> dict[str, int]:
         """The sums that are walked, in one chunk each."""
