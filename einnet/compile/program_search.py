@@ -298,7 +298,9 @@ class _Search:
         if self.settings.force is not None and share > 0:
             choice = self.drawn(expression, forms)
         else:
-            choice = choose(expression, forms, self.cost.estimates, self.cost.measured, most=most, until=until, least_s=least_s, known_s=apart)
+            closely = getattr(self.cost, "closely", None)
+            estimates, measured = self.cost.estimates, self.cost.measured
+            choice = choose(expression, forms, estimates, measured, most=most, until=until, least_s=least_s, known_s=apart, closely=closely)
         choice.seconds, choice.depth = time.monotonic() - begin, options(self.settings, share, clock).max_depth
         self.note(choice, statistics, level)
         collect()

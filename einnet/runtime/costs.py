@@ -140,7 +140,7 @@ class CpuCost:
 
     def _measure(self, kernels: Sequence[Kernel], until: float) -> list[Timing | Unmeasured]:
         """Run each kernel, as far as time and memory allow."""
-        expected = [roofline.estimate(k, self.machine, self.constant) for k in kernels]
+        expected = [roofline.counted(k, self.machine, self.constant) for k in kernels]
         with stage("timing kernels"):
             return measure(
                 kernels, self.threads, self.constant, self._budget, objects=self.objects, expected=expected, until=until, patient=self.patient
@@ -179,6 +179,11 @@ class CpuCost:
         """`estimate` of many kernels with one look into the database; the library is not asked whether it refuses them."""
         self._look_up([*kernels, *(v for k in kernels for v in self._variants(k))])
         return [self._stored(k) if k in self._known else self._least(k) for k in kernels]
+
+    def closely(self, kernels: Sequence[Kernel]) -> list[float]:
+        """The same by what is written for generated kernels, which takes some milliseconds for each."""
+        self._look_up(kernels)
+        return [self._stored(k) if k in self._known else roofline.counted(k, self.machine, self.constant) for k in kernels]
 
     def least(self, operations: float, nbytes: float) -> float:
         """Seconds that so many operations, and so many bytes that a cache may hold, take at least; 0 where no estimate has needed the machine so far,

@@ -27,6 +27,12 @@ Measure = Callable[[Sequence[Kernel], float], Sequence[float | None]]
 """Measured seconds, inf for a kernel that cannot run well, None where measuring would not be done when time.monotonic() is the second argument
 or memory does not suffice. The search knows no device beyond these two functions."""
 
+COUNTED_DOUBT = 2.5
+"""Those that follow from what is written: compilers and caches still make more or less of it."""
+
+MOST_COUNTED = 128
+"""Kernels of a subprogram that are predicted from what is written for them: it takes longer than to count an expression's operations."""
+
 Learned = Callable[["Candidate"], tuple[Sequence[float], Sequence[float]] | None]
 """Seconds of each kernel of a candidate as the same candidate at other sizes lets one expect them, and at least; None where they tell nothing."""
 
@@ -240,7 +246,7 @@ def _predict(unknown: Iterable[Candidate], estimate: Estimate, learned: Learned 
 
 def choose(
     expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = GAIN, until: float = inf,
-    least_s: float = 0.0, known_s: float = inf, learned: Learned | None = None,
+    least_s: float = 0.0, known_s: float = inf, learned: Learned | None = None, closely: Estimate | None = None,
 ) -> Choice:  # fmt: skip
     """Measure an original, then the most promising candidates; take the fastest, an original unless another gains more than `gain`.
 
@@ -254,6 +260,7 @@ def choose(
     promise least may be left out, and with `most` 0 all but the originals are. What was not measured is not chosen, except the original, whose
     prediction others must then undercut. Where another way is known to take `known_s` seconds, the original is not measured, and what is
     predicted to take longer than that is not either. `learned` stands for predictions where it says something.
+    What is to be measured next is first predicted `closely`, so that what the code computes again and again does not look cheap.
     """
     begin = time.monotonic()
     forms = forms if most else [f for f in forms if f.unchanged]
@@ -263,7 +270,7 @@ def choose(
     originals = [c for c in ranked if c.original]
     assert originals, "the plain form is always a candidate"
     until = max(until, time.monotonic() + least_s) if least_s else until
-    trials = _Trials(ranked, measure, until)
+    trials = _Trials(ranked, measure, until, closely)
     if known_s == inf:
         trials.originals(sorted(originals, key=_cautiously), enough=bool(most))
     trials.refuse(originals)
@@ -318,8 +325,9 @@ def _cautiously(c: Candidate) -> float:
 class _Trials:
     """Candidates being measured kernel by kernel: what is known of one tells of all that have it in common."""
 
-    def __init__(self, ranked: Sequence[Candidate], measure: Measure, until: float) -> None:
-        self._measure, self._until = measure, until
+    def __init__(self, ranked: Sequence[Candidate], measure: Measure, until: float, closely: Estimate | None = None) -> None:
+        self._measure, self._until, self._closely = measure, until, closely
+        self._counted: set[int] = set()
         self._waiting = list(ranked)
         self.known: dict[Kernel, float | None] = {}
         numbers: dict[Kernel, int] = {}
@@ -338,13 +346,39 @@ class _Trials:
         return sum(count * self._least[n] for n, count in self._places[id(c)].items())
 
     def next(self, limit: float) -> Candidate | None:
-        """The most promising candidate of those that can take less than `limit` seconds."""
-        self._waiting = [c for c in self._waiting if not c.tried and self.least(c) < limit]
-        return min(self._waiting, key=lambda c: sum(count * self._most[n] for n, count in self._places[id(c)].items()), default=None)
+        """The most promising candidate of those that can take less than `limit` seconds, as it still is when it is predicted closely."""
+        while True:
+            self._waiting = [c for c in self._waiting if not c.tried and self.least(c) < limit]
+            found = min(self._waiting, key=self.most, default=None)
+            if found is None or not self.count(found):
+                return found
+
+    def most(self, c: Candidate) -> float:
+        """Seconds that a candidate is known or predicted to take."""
+        return sum(count * self._most[n] for n, count in self._places[id(c)].items())
+
+    def count(self, c: Candidate) -> bool:
+        """Predict the generated kernels of a candidate from what is written for them; whether there were any of which that was not done."""
+        left = [n for n in self._places[id(c)] if n not in self._counted and isinstance(self._kernels[n], EOperator)]
+        new = [n for n in left if self._kernels[n] not in self.known][: MOST_COUNTED - len(self._counted)]
+        if not new or self._closely is None or time.monotonic() >= self._until:
+            return False
+        self._counted.update(new)
+        for n, seconds in zip(new, self._closely([self._kernels[n] for n in new]), strict=True):
+            self._most[n], self._least[n] = seconds, seconds / COUNTED_DOUBT
+        told = {self._kernels[n]: self._most[n] for n in self._counted if self._kernels[n] not in self.known}
+        c.expected = tuple(told.get(k, s) for k, s in zip(c.kernels, c.expected, strict=True))
+        c.predicted = sum(c.expected)
+        return True
 
     def originals(self, ways: Sequence[Candidate], enough: bool) -> None:
         """Measure the ways to run the original that can be the fastest of them; the first that can be measured is `enough`, or is not."""
-        for c in ways:
+        waiting = list(ways)
+        while waiting:
+            c = min(waiting, key=self.most)
+            if self.count(c):
+                continue
+            waiting.remove(c)
             first = min(o.measured for o in ways)
             if self.least(c) < first and (first == inf or not enough):
                 self.run(c, inf)

@@ -68,6 +68,45 @@ def test_generated_code_may_be_much_faster_than_predicted(share: float, chosen: 
     assert (not choice.best.original) == chosen
 
 
+def test_what_the_code_computes_again_and_again_is_not_measured(forms: list[Form]) -> None:
+    """What looks cheapest by its expression is predicted from what is written for it before it is compiled; what is known takes no such look."""
+    found = every(forms)
+    own = {k for c in found if c.original for k in c.kernels}
+    generated = [k for k in dict.fromkeys(k for c in found for k in c.kernels) if isinstance(k, EOperator) and k not in own]
+    slow = set(generated[::2])
+    looked: list[Kernel] = []
+    measured: list[Kernel] = []
+
+    def closely(kernels: Sequence[Kernel]) -> list[float]:
+        looked.extend(kernels)
+        return [100.0 if k in slow else 1.0 if k in own else 0.01 for k in kernels]
+
+    def measure(kernels: Sequence[Kernel], _: float) -> list[float]:
+        measured.extend(kernels)
+        return [100.0 if k in slow else 1.0 if k in own else 0.01 for k in kernels]
+
+    def predicted(kernels: Sequence[Kernel]) -> list[float]:
+        return [1.0 if k in own else 0.001 if k in slow else 0.01 for k in kernels]
+
+    without = choose(CONV, forms, predicted, measure, most=10**6)
+    assert slow.intersection(measured)
+    measured.clear()
+    choice = choose(CONV, forms, predicted, measure, most=10**6, closely=closely)
+    assert not slow.intersection(measured)
+    assert not choice.best.original
+    assert choice.best.measured == without.best.measured
+    assert len(looked) == len(set(looked))
+    assert all(isinstance(k, EOperator) for k in looked)
+
+
+def test_as_many_kernels_are_predicted_closely_as_there_is_time_for(forms: list[Form], monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Kernel] = []
+    monkeypatch.setattr(module, "MOST_COUNTED", 3)
+    same = lambda ks: [1.0] * len(ks)  # noqa: E731
+    choose(CONV, forms, same, lambda ks, _: same(ks), most=10**6, closely=lambda ks: looked.extend(ks) or same(ks))
+    assert len(looked) == 3
+
+
 def test_nothing_is_compiled_beside_a_library_kernel_that_is_too_slow(forms: list[Form]) -> None:
     found = every(forms)
     own = {k for c in found if c.original for k in c.kernels}

@@ -67,6 +67,8 @@ def lower(
 
     Raises BackendError for views that do not fit the expression, types that are not read, and code that computes its parts again and again.
     """
+    if repeats(op):
+        raise BackendError("the code would compute its parts again and again")
     views = dict(op.operands)
     params = (*views, OUT)
     types = {**dict.fromkeys(params, "float32"), **element_types(op.scope), OUT: ELEMENTS[op.dtype]}
@@ -96,13 +98,10 @@ def lower(
             writer.run(walk)
         writer.release()
     body = sequence([*(tirx.DeclBuffer(b, data=handles[p]) for p, b in arrays.items()), *writer.statements, tirx.Return(tirx.const(0, "int32"))])
-    operations = flops(op.scope)
-    if repeats(body, operations):
-        raise BackendError("the code would compute its parts again and again")
     function = tirx.PrimFunc([handles[p] for p in params], body, ret_type=PrimType("int32"))
     if all(v.buffer != op.out.buffer for v in views.values()):
         function = function.with_attr("tirx.noalias", True)
-    return LoweredKernel(name, function, (*params[:-1], "out"), operations, moved_bytes(op.scope), writer.parallel)
+    return LoweredKernel(name, function, (*params[:-1], "out"), flops(op.scope), moved_bytes(op.scope), writer.parallel)
 
 
 def element_types(scope: Scope) -> dict[str, str]:

@@ -1,28 +1,201 @@
-"""How many statements a generated function executes: what it was written as tells what its expression does not, which parts are computed again."""
+"""How much a generated kernel executes, counted from its nests as they are scheduled: an expression does not tell which parts are computed again.
+
+A step is a load, an operation or a store of a vector or of a number. No text is written for it, and no library is asked: the count is for predictions
+of many kernels, and for refusing to write one that would run for seconds.
+"""
 
 from __future__ import annotations
 
-from tvm import tirx
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import prod
 
-SECONDS = 1e9
-"""Statements that take a second or so, on one thread."""
+from einnet.derivation.rules.transitions import running
+from einnet.expr.index import Floor
+from einnet.expr.nodes import Iter, Tensor, reads, tensors
+from einnet.instantiate.codegen.beforehand import beforehand
+from einnet.instantiate.codegen.blocking.panels import chosen
+from einnet.instantiate.codegen.blocking.rows import Rows
+from einnet.instantiate.codegen.buffering import kept_arrays, replaced
+from einnet.instantiate.codegen.canonicalise import normalise
+from einnet.instantiate.codegen.ir import Apply, Choose, Expr, Known, Lit, Load, Nest, Reduce, Use, children, expand, names, picks, rebuild
+from einnet.instantiate.codegen.operation_counts import flops
+from einnet.instantiate.codegen.repeats import factored
+from einnet.instantiate.codegen.resolve import EXPENSIVE, TABLE_SIZE, resolve
+from einnet.instantiate.codegen.schedule import LANES, SMALL, Plan, every_use, lane_of, schedule, width
+from einnet.instantiate.kernels import EOperator
+from einnet.instantiate.row_fusion import in_rows
+
+MANY = 1e9
+"""Steps that take a second or so, on one thread."""
 
 AGAIN = 32
-"""Statements for each operation of the expression from which on a function computes its parts again and again. Others have four at most."""
+"""Steps for each operation of the expression from which on a kernel computes its parts again and again. Others have four at most."""
+
+FUNCTION, DIVISION = 16, 6
+"""Steps of a function that is computed in vectors, as an exponential, and of a quotient or a root."""
 
 
-def executed(s: tirx.Stmt) -> int:
-    """Statements that are executed at most; of a loop whose length is known at run time alone, those of one turn."""
-    if isinstance(s, tirx.For):
-        return executed(s.body) * (int(s.extent) if isinstance(s.extent, tirx.IntImm) else 1)
-    if isinstance(s, tirx.SeqStmt):
-        return sum(executed(inner) for inner in s.seq)
-    if isinstance(s, tirx.IfThenElse):
-        return executed(s.then_case) + (executed(s.else_case) if s.else_case is not None else 0)
-    return 1
+@lru_cache(maxsize=1 << 12)
+def executed(op: EOperator) -> float:
+    """Steps of one run of the kernel on one thread: a selection has those of its longer side, as most code is written for either side alone.
+
+    Raises BackendError for views and types that no code is written for.
+    """
+    recurrence = running(op.scope) if all(isinstance(r.base, Tensor) for r in reads(op.scope.body)) else None
+    if recurrence is not None:
+        return flops(op.scope) / max((width(i.extent) for i in op.scope.loops if i.name != recurrence.t.name), default=1)
+    whole = op if in_rows(op.scope) else replace(op, scope=factored(op.scope))
+    known = [t.name for t in tensors(op.scope).values() if t.values is not None and len(t.values) <= TABLE_SIZE]
+    fills, nest = beforehand(resolve(whole, known))
+    return sum(of_nest(n) for n in (*(f.nest for f in fills), nest))
 
 
-def repeats(s: tirx.Stmt, operations: int) -> bool:
-    """The function would run for seconds, most of them to compute again what it has computed: it is not worth a trial, which nobody could end."""
-    steps = executed(s)
-    return steps > SECONDS and steps > AGAIN * operations
+def repeats(op: EOperator) -> bool:
+    """The kernel would run for seconds, most of them to compute again what it has computed: it is not worth a trial, which nobody could end."""
+    steps = executed(op)
+    return steps > MANY and steps > AGAIN * flops(op.scope)
+
+
+def of_nest(nest: Nest) -> float:
+    """Steps of a nest, in blocks of rows where it is written so."""
+    if any(i.extent <= 0 for i in nest.loops):
+        return 0.0
+    nest = normalise(nest)
+    found = chosen(nest)
+    return sum(map(of_rows, found)) if found else of_plain(nest)
+
+
+def of_rows(rows: Rows) -> float:
+    """Steps of all blocks of rows."""
+    block = sum(of_plain(n) for n in (*(f.nest for f in rows.steps), rows.last))
+    packs = sum(of_plain(f.nest) for f in rows.packs)
+    return _extent(rows.around) * (packs + _extent(rows.blocks) * block)
+
+
+def of_plain(nest: Nest) -> float:
+    """Steps of a nest loop by loop, with what is computed between the loops and kept."""
+    if any(i.extent <= 0 for i in nest.loops):
+        return 0.0
+    plan = schedule(normalise(nest))
+    expr, bound, times, total = plan.nest.expr, frozenset(n for n, _ in nest.outer), 1, 0.0
+    for n in range(len(plan.order)):
+        if plan.lane is not None and n == plan.lane_level:
+            bound |= {plan.lane.name}
+        expr, before = _between(plan, n, expr, bound)
+        total += times * before
+        times *= plan.order[n].extent
+        bound |= {plan.order[n].name}
+    return total + times * (_Body(plan).steps(expr, 1.0) + _copies(plan.points, plan.nest.address.names()))
+
+
+def _between(plan: Plan, n: int, expr: Expr, bound: frozenset[str]) -> tuple[Expr, float]:
+    """What is left for the loops from the n-th on, and the steps of what is computed before them: arrays, and values that no later loop moves."""
+    if not any(True for _ in every_use(expr)):
+        return expr, 0.0
+    steps = 0.0
+    scalars = bound - {plan.lane.name} if plan.lane is not None else bound
+    for number, kept in enumerate(kept_arrays(expr, plan.order[n:], plan.points, scalars, plan.nest.ranges)):
+        array = f"kept {n}.{number} of {plan.nest.array}"
+        around = tuple((k, r) for k, r in plan.nest.ranges.items() if k in scalars)
+        steps += of_nest(replace(kept.filling(array), outer=around, tables=plan.nest.tables))
+        expr = replaced(expr, kept, array)
+    body = _Body(plan)
+    return _known(expr, bound, body), steps + body.total
+
+
+def _known(expr: Expr, bound: frozenset[str], body: _Body, always: bool = True) -> Expr:
+    """The expression with what depends on bound iterators alone known; its steps are added to those of the body."""
+    own = names(expr)
+    if own <= bound and (isinstance(expr, Use) or (always and isinstance(expr, Reduce))):
+        body.total += body.steps(expr, 1.0)
+        return Known(f"known {len(body.seen)}", own)
+    args = () if isinstance(expr, Use) else children(expr)
+    always = always and not isinstance(expr, Choose)
+    return rebuild(expr, tuple(_known(a, bound, body, always) for a in args)) if args else expr
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """Where a reduction's terms are computed: how often what these iterators move, and how often what none of them does."""
+
+    summed: frozenset[str]
+    each: float
+    once: float
+    lane: Iter | None
+
+
+@dataclass
+class _Body:
+    """The steps of expressions at all unrolled points of a plan, each distinct function computed once."""
+
+    plan: Plan
+    seen: set[Use] = field(default_factory=set)
+    total: float = 0.0
+
+    def steps(self, e: Expr, times: float) -> float:
+        """The steps of an expression that is computed so many times."""
+        return self._steps(e, _Terms(frozenset(), times, times, self.plan.lane))
+
+    def _steps(self, e: Expr, terms: _Terms) -> float:
+        """The steps of a part of a term."""
+        own = names(e)
+        if terms.summed and own.isdisjoint(terms.summed):
+            terms = _Terms(frozenset(), terms.once, terms.once, self.plan.lane)
+        if isinstance(e, Use):
+            if e in self.seen:
+                return 0.0
+            self.seen.add(e)
+            return self._steps(expand(e), terms)
+        if isinstance(e, Reduce) and not picks(e):
+            return self._reduced(e, terms)
+        copies = _copies(self.plan.points, own)
+        below = [self._steps(a, terms) for a in children(e)]
+        return terms.each * copies * _own_steps(e, terms.lane) + (max(below) if isinstance(e, Choose) else sum(below))
+
+    def _reduced(self, e: Reduce, terms: _Terms) -> float:
+        """The steps of a reduction: what no term moves is computed before it, all else for each term."""
+        own, count, lane = names(e), float(_extent(e.sums)), terms.lane
+        along = lane_of(e) if (lane is None or lane.name not in own) and count >= SMALL else None
+        if along is not None:
+            count, lane = count / along.extent * -(-along.extent // width(along.extent)), along
+        inside = _Terms(frozenset(i.name for i in e.sums) | terms.summed, terms.each * count, terms.once, lane)
+        return self._steps(e.body, inside) + inside.each * _copies(self.plan.points, own)
+
+
+def _own_steps(e: Expr, lane: Iter | None) -> float:
+    """Steps of an operation or of a load, those of its operands not counted."""
+    match e:
+        case Lit() | Known():
+            return 0.0
+        case Apply(op, args):
+            return _operation(op, len(args))
+        case Load():
+            return _loading(e, lane)
+    return 1.0
+
+
+def _operation(op: str, args: int) -> float:
+    """Steps of an operation on so many operands."""
+    if op in EXPENSIVE:
+        return FUNCTION
+    return DIVISION if op in ("div", "sqrt") else max(1.0, args - 1)
+
+
+def _loading(e: Load, lane: Iter | None) -> float:
+    """Steps of a load: one for a number or for neighbours, more for a vector with gaps."""
+    if lane is None or lane.name not in e.address.names():
+        return 1.0
+    floored = any(isinstance(a, Floor) and lane.name in a.num.names() for a, _ in e.address.terms)
+    stride = abs(e.address.coefficient(lane.name))
+    return float(LANES) if floored or stride > 4 else max(1.0, float(stride))
+
+
+def _copies(points: Sequence[Iter], own: frozenset[str] | set[str]) -> int:
+    """At how many of the unrolled points something is another thing."""
+    return prod(p.extent for p in points if p.name in own)
+
+
+def _extent(iters: Sequence[Iter]) -> int:
+    return prod(i.extent for i in iters)

@@ -37,7 +37,7 @@ from einnet.instantiate.codegen.ir import (
     weights,
 )  # fmt: skip
 from einnet.instantiate.codegen.pieces import located, pieces
-from einnet.instantiate.codegen.schedule import SMALL, UNROLL, Access, accesses, every_use, loads_per_step, width
+from einnet.instantiate.codegen.schedule import SMALL, UNROLL, accesses, every_use, lane_of, loads_per_step, width
 from einnet.instantiate.codegen.values import NEUTRAL, Evaluating, Point
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ class Reducing(Evaluating):
             if names(use) <= ranges.keys():
                 self.values(use, points, ranges)
         if (self.lane is None or self.lane.name not in names(e)) and prod(i.extent for i in e.sums) >= SMALL:
-            chosen = lane_of(e, inner)
+            chosen = lane_of(e)
             if chosen is not None:
                 return self.in_sum_lanes(e, chosen, points, ranges)
         unrolled = to_unroll(e, inner, points, COMPACT if self.compact else UNROLL, self.tables.keys())
@@ -252,27 +252,6 @@ def split_sum(e: Reduce, i: Iter, factor: int) -> tuple[Reduce, Iter, Iter]:
         body = Choose(rest, protect(body, rest, only=i.name), Lit(NEUTRAL[e.op]))
     body = substitute_expr(body, {i.name: combine((var(outer.name), factor), (var(inner.name), 1), (Index((), i.lo), 1))})
     return Reduce(e.op, (*(j for j in e.sums if j != i), outer, inner), body), outer, inner
-
-
-def lane_of(e: Reduce, ranges: Ranges) -> Iter | None:
-    """The summation iterator in which most loads are contiguous, None if vectors along it do not pay."""
-    loads = list(accesses(Reduce(e.op, e.sums, e.body)))
-    if not loads:
-        return None
-
-    def cost(i: Iter) -> float:
-        lanes = width(i.extent)
-        vector = sum(1.0 if abs(a.address.coefficient(i.name)) <= 1 else float(lanes) for a in loads if plain_in(a, i))
-        return vector * -(-i.extent // lanes) / i.extent + sum(1.0 for a in loads if not plain_in(a, i))
-
-    candidates = [i for i in e.sums if width(i.extent) > 1]
-    best = min(candidates, key=cost, default=None)
-    return best if best is not None and cost(best) < 0.8 * len(loads) else None
-
-
-def plain_in(a: Access, i: Iter) -> bool:
-    """No floor division of i stands in the address."""
-    return all(not isinstance(t, Floor) or i.name not in t.num.names() for t, _ in a.address.terms)
 
 
 def in_floors(e: Reduce, ranges: Ranges) -> set[str]:

@@ -303,3 +303,22 @@ def grown(i: Iter, size: int, bordered: bool) -> int:
     return larger if larger == i.extent or not bordered or i.extent >= 8 * larger else 0
 
 
+def lane_of(e: Reduce) -> Iter | None:
+    """The summation iterator in which most loads are contiguous, None if vectors along it do not pay."""
+    loads = list(accesses(Reduce(e.op, e.sums, e.body)))
+    if not loads:
+        return None
+
+    def cost(i: Iter) -> float:
+        lanes = width(i.extent)
+        vector = sum(1.0 if abs(a.address.coefficient(i.name)) <= 1 else float(lanes) for a in loads if plain_in(a, i))
+        return vector * -(-i.extent // lanes) / i.extent + sum(1.0 for a in loads if not plain_in(a, i))
+
+    candidates = [i for i in e.sums if width(i.extent) > 1]
+    best = min(candidates, key=cost, default=None)
+    return best if best is not None and cost(best) < 0.8 * len(loads) else None
+
+
+def plain_in(a: Access, i: Iter) -> bool:
+    """No floor division of i stands in the address."""
+    return all(not isinstance(t, Floor) or i.name not in t.num.names() for t, _ in a.address.terms)

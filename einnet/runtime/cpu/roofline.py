@@ -8,8 +8,10 @@ from math import prod
 from einnet.derivation.facts import is_transform
 from einnet.errors import BackendError
 from einnet.expr.nodes import Scope, walk
+from einnet.instantiate.codegen.executed import executed
 from einnet.instantiate.codegen.operation_counts import flops as scope_flops
 from einnet.instantiate.codegen.operation_counts import moved_bytes
+from einnet.instantiate.codegen.schedule import LANES
 from einnet.instantiate.kernels import EOperator, Kernel, Matmul, VendorKernel, View, dense_view
 from einnet.instantiate.kernels.contractions import Contraction
 from einnet.instantiate.kernels.posts import U8
@@ -22,6 +24,8 @@ VENDOR_SHARE, GENERATED_SHARE = 0.8, 0.1
 
 What multiplies nothing, as pooling, is not taken to be faster in a library than as generated loops: which it is has to be measured.
 """
+STEPS_SHARE = 1.0
+"""Loads and operations of vectors, for each vector that the peak multiplies and adds."""
 CACHED = 2.0
 """How many times faster than from memory operands come that a cache holds from one run to the next."""
 NEAR = 6.0
@@ -41,6 +45,7 @@ CONSTANTS = (
     ("peak, bandwidth, launch", "", "operations and bytes in a second, seconds to start a kernel", MEASURED),
     ("vendor share", f"{VENDOR_SHARE}", "of the peak, of vendors' products and convolutions", BY_HAND),
     ("generated share", f"{GENERATED_SHARE}", "of the peak, of all else", BY_HAND),
+    ("steps share", f"{STEPS_SHARE}", "loads and operations of generated code, for each vector that the peak multiplies and adds", BY_HAND),
     ("rows share", f"{ROWS_SHARE}", "of the peak, of products inside products, row by row", BY_HAND),
     ("cached", f"{CACHED}", "times as fast as from memory, for what a cache holds", BY_HAND),
     ("near", f"{NEAR}", "times as fast as from memory, for what a core's own cache holds", BY_HAND),
@@ -135,6 +140,17 @@ def estimate(kernel: Kernel, machine: Machine, constant: IsConstant | None = Non
     if isinstance(kernel, VendorKernel) and kernel.filters is not None:
         share *= min(1.0, kernel.filters / NARROW)
     return max(machine.launch, flops(kernel) / (share * machine.peak), traffic(kernel, machine, constant))
+
+
+def counted(kernel: Kernel, machine: Machine, constant: IsConstant | None = None) -> float:
+    """The same from what is written for a generated kernel: its steps, of which an expression does not tell how often the code computes a part."""
+    if not isinstance(kernel, EOperator) or _only_transforms(kernel.scope):
+        return estimate(kernel, machine, constant)
+    try:
+        steps = executed(kernel)
+    except BackendError:
+        return estimate(kernel, machine, constant)
+    return max(machine.launch, steps * 2 * LANES / (STEPS_SHARE * machine.peak), traffic(kernel, machine, constant))
 
 
 def _only_transforms(scope: Scope) -> bool:

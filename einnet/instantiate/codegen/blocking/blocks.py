@@ -9,23 +9,11 @@ from math import prod
 from tvm import tirx
 
 from einnet.expr.nodes import Iter
-from einnet.instantiate.codegen.blocking.panels import packed
-from einnet.instantiate.codegen.blocking.rows import Rows, all_effort, rows
+from einnet.instantiate.codegen.blocking.panels import chosen
+from einnet.instantiate.codegen.blocking.rows import Rows
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.ir import Nest
 from einnet.instantiate.codegen.nests import Nesting, sequence
-
-TURNING_GAIN = 1.5
-"""How many times more blocks have to take whose rows are not turned, for rows to stand in lanes."""
-
-
-def chosen(nest: Nest, threads: int = 1) -> list[Rows] | None:
-    """A normalised nest in blocks of rows, in lanes where that takes far less; None where there are none."""
-    plain, across = rows(nest), rows(nest, across=True)
-    if plain is not None:
-        plain = [packed(blocks) if prod(i.extent for i in blocks.around) >= threads else blocks for blocks in plain]
-    turn = across is not None and (plain is None or all_effort(plain) > TURNING_GAIN * all_effort(across))
-    return across if turn else plain
 
 
 class Blocking(Nesting):

@@ -7,12 +7,24 @@ from math import prod
 
 from einnet.expr.index import combine, simplify, substitute, var
 from einnet.expr.nodes import Iter
-from einnet.instantiate.codegen.blocking.rows import Fill, Rows
+from einnet.instantiate.codegen.blocking.rows import Fill, Rows, all_effort, rows
 from einnet.instantiate.codegen.ir import Expr, Load, Nest, Reduce, children, rebuild, substitute_expr, walk
 from einnet.instantiate.codegen.schedule import LANES
 
 FEWEST_BLOCKS = 4
 """Blocks from which on writing once more pays."""
+
+TURNING_GAIN = 1.5
+"""How many times more blocks have to take whose rows are not turned, for rows to stand in lanes."""
+
+
+def chosen(nest: Nest, threads: int = 1) -> list[Rows] | None:
+    """A normalised nest in blocks of rows, in lanes where that takes far less; None where there are none."""
+    plain, across = rows(nest), rows(nest, across=True)
+    if plain is not None:
+        plain = [packed(blocks) if prod(i.extent for i in blocks.around) >= threads else blocks for blocks in plain]
+    turn = across is not None and (plain is None or all_effort(plain) > TURNING_GAIN * all_effort(across))
+    return across if turn else plain
 
 
 def packed(rows: Rows) -> Rows:
