@@ -45,6 +45,13 @@ L[f<6,h<17,w<19] relu({L[f<6,h<17,w<19] Σ[r<3,s<3] M[r,s,f,h+r-1,w+s-1]}[f,h,w]
     "layer normalisation": f"""X : f32[7,50]
 G : f32[50]
 L[i<7,j<50] G[j]*(X[i,j]-{MEAN}[i])/sqrt(0.02*{{L[i<7] Σ[k<50] pow(X[i,k]-{MEAN}[i],2)}}[i]+0.00001)""",
+    "windows of what is normalised by all of it": """X : f32[9,11,18]
+L[h<9,w<11,c<18] Σ[r<3,s<3] {L[h<9,w<11,c<18] X[h,w,c]/{L[] max[a<9,b<11,d<18] X[a,b,d]}[]}[h+r-1,w+s-1,c]""",
+    "windows of what is normalised by row": """X : f32[9,35]
+L[i<9,j<35] Σ[s<5] {L[i<9,j<35] X[i,j] - {L[i<9] max[k<35] X[i,k]}[i]}[i,j+s-2]""",
+    "windows of rows of a product": """A : f32[14,14,40]
+B : f32[40,33]
+L[b<4,m<49,n<33] Σ[k<40] A[7*(b//2)+m//7,7*(b%2)+m%7,k]*B[k,n]""",
     "max-pool, channels last": "A : f32[30,31,20]\nL[h<15,w<16,f<20] max[r<3,s<3] A[2*h+r-1,2*w+s-1,f]|-inf",
     "max-pool, channels first": "A : f32[5,30,63]\nL[f<5,h<15,w<32] max[r<3,s<3] A[f,2*h+r-1,2*w+s-1]|-inf",
     "min-pool with a large window": "A : f32[40,21]\nL[h<6,f<21] min[r<20] A[5*h+r-8,f]|inf",

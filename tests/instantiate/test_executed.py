@@ -37,6 +37,11 @@ USUAL = {
 }
 
 
+SHIFTED = """X : f32[24,24,16]
+L[h<24,w<24,c<16] Σ[r<3,s<3] {L[h<24,w<24,c<16] X[h,w,c] - {L[] Σ[a<24,b<24,d<16] X[a,b,d]}[]}[h+r-1,w+s-1,c]"""
+"""A pooled window of what is normalised by all of it: beside the border the sum is computed, too, but once."""
+
+
 def kernel(text: str) -> EOperator:
     scope: Scope = parse(text)
     return EOperator(scope, tuple((t.name, dense_view(t.name, t.shape)) for t in tensors(scope).values()), dense_view("out", scope.shape))
@@ -70,8 +75,12 @@ def test_other_code_is_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < executed.executed(usual) <= 4 * max(flops(usual.scope), 256)
 
 
-@pytest.mark.parametrize("text", [POOLED, *USUAL.values()], ids=["pooled", *USUAL])
+def test_a_sum_that_a_border_does_not_move_is_computed_once() -> None:
+    assert executed.executed(kernel(SHIFTED)) < flops(kernel(SHIFTED).scope)
+
+
+@pytest.mark.parametrize("text", [POOLED, SHIFTED, *USUAL.values()], ids=["pooled", "shifted", *USUAL])
 def test_the_count_is_that_of_the_text(text: str) -> None:
     operator = kernel(text)
     statements = written(lower(operator, "text").primfunc.body)
-    assert statements / 3 <= executed.executed(operator) <= 3 * statements
+    assert statements / 4 <= executed.executed(operator) <= 4 * statements

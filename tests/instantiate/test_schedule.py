@@ -18,7 +18,7 @@ from einnet.instantiate.codegen.ir import Nest
 from einnet.instantiate.codegen.nests import parallel_loops
 from einnet.instantiate.codegen.operation_counts import operations
 from einnet.instantiate.codegen.resolve import resolve
-from einnet.instantiate.codegen.schedule import ACCUMULATORS, Tiling, grown, load_cost, schedule
+from einnet.instantiate.codegen.schedule import ACCUMULATORS, UNROLL, Tiling, grown, load_cost, schedule
 from einnet.instantiate.kernels import View
 from tests.instantiate.compiled import dense
 
@@ -96,3 +96,10 @@ def test_operations_at_a_point(body: str, count: int) -> None:
 def test_a_view_reaches_its_last_element() -> None:
     views = View("x", (3, 4), (8, 1)), View("x", (3, 4), (0, 1), 2), View("x", (1, 1), (9, 9), 5), View("x", (), ())
     assert [reach(v) for v in views] == [20, 6, 6, 1]
+
+
+@pytest.mark.parametrize(("sums", "most"), [(2, UNROLL), (384, ACCUMULATORS)])
+def test_loops_that_share_an_operand_are_unrolled_while_sums_fit_the_registers(sums: int, most: int) -> None:
+    """Windows of rows of a product are two loops of seven: as one body they are 49 sums, of which most would lie in memory."""
+    rows = f"A : f32[14,14,{sums}]\nB : f32[{sums},768]\nL[b<4,m<49,n<768] Σ[k<{sums}] A[7*(b//2)+m//7,7*(b%2)+m%7,k]*B[k,n]"
+    assert ACCUMULATORS // 2 < prod(p.extent for p in schedule(nest_of(rows)).points) <= most

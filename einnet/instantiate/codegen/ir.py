@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 from typing import Union
 
-from einnet.expr.index import Floor, Index, Range, bounds, simplify, substitute
+from einnet.expr.index import Floor, Index, Range, bounds, in_range, simplify, substitute
 from einnet.expr.nodes import Cond, Iter
 
 Ranges = Mapping[str, Range]
@@ -336,6 +336,8 @@ def simplified(e: Expr, ranges: Ranges) -> Expr:
             return Lit(fill) if left is None else Load(array, simplify(address, ranges), left, fill)
         case Use(function, index, guards):
             left = pruned(guards, ranges)
+            if left and all(in_range(i, loop.range, ranges) for i, loop in zip(index, function.loops, strict=True)):
+                left = ()  # there is a value where none is asked for, too: it depends on less, and is computed further out
             return Lit(0.0) if left is None else Use(function, tuple(simplify(i, ranges) for i in index), left)
         case Choose(conds, then, other):
             left = pruned(conds, ranges)

@@ -185,9 +185,9 @@ def unrolled(nest: Nest, lane: Iter | None) -> Iterator[Iter]:
     extents = {i.name: i.extent for i in nest.loops}
     every = [x.address for x, _ in expanded(nest.expr, nest.ranges) if isinstance(x, Load)]
     main = max(every, key=lambda a: prod(extents.get(n, 1) for n in a.names()), default=None)
-    copies = 1
+    copies, most = 1, UNROLL if rolled_reduction(nest.expr, 1, nest.tables) is None else ACCUMULATORS
     for i in sorted(nest.loops, key=lambda i: i.extent):
-        reused = main is not None and i.name not in main.names() and len(nest.loops) > 1
+        reused = main is not None and i.name not in main.names() and len(nest.loops) > 1 and copies * i.extent <= most
         if i is not lane and i.extent <= SMALL and copies * i.extent <= UNROLL and (i.name in wanted or reused):
             copies *= i.extent
             yield i
