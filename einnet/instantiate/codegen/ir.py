@@ -334,10 +334,8 @@ def simplified(e: Expr, ranges: Ranges) -> Expr:
         case Load(array, address, guards, fill):
             left = pruned(guards, ranges)
             return Lit(fill) if left is None else Load(array, simplify(address, ranges), left, fill)
-        case Use(function, index, guards):
-            left = pruned(guards, ranges)
-            if left and all(in_range(i, loop.range, ranges) for i, loop in zip(index, function.loops, strict=True)):
-                left = ()  # there is a value where none is asked for, too: it depends on less, and is computed further out
+        case Use(function, index, _):
+            left = needed(e, ranges)
             return Lit(0.0) if left is None else Use(function, tuple(simplify(i, ranges) for i in index), left)
         case Choose(conds, then, other):
             left = pruned(conds, ranges)
@@ -351,6 +349,13 @@ def simplified(e: Expr, ranges: Ranges) -> Expr:
         case Apply(op, args):
             return fold(op, tuple(simplified(a, ranges) for a in args))
     raise TypeError(e)
+
+
+def needed(use: Use, ranges: Ranges) -> tuple[Cond, ...] | None:
+    """The guards of a use that are left; none where there is a value in any case: it then depends on less, and can be computed further out."""
+    left = pruned(use.guards, ranges)
+    everywhere = bool(left) and all(in_range(i, loop.range, ranges) for i, loop in zip(use.index, use.function.loops, strict=True))
+    return () if everywhere else left
 
 
 def guard_or_choose(conds: tuple[Cond, ...], then: Expr, other: Expr) -> Expr:
