@@ -272,7 +272,7 @@ def choose(
     until = max(until, time.monotonic() + least_s) if least_s else until
     trials = _Trials(ranked, measure, until, closely)
     if known_s == inf:
-        trials.originals(sorted(originals, key=_cautiously), enough=bool(most))
+        trials.originals(originals, enough=bool(most))
     trials.refuse(originals)
     end = trials.measured + most
     best = trials.fastest(_fastest(originals), known_s, end)
@@ -357,6 +357,16 @@ class _Trials:
         """Seconds that a candidate is known or predicted to take."""
         return sum(count * self._most[n] for n, count in self._places[id(c)].items())
 
+    def cautiously(self, c: Candidate) -> float:
+        """The same where generated code takes as many times more than predicted as it may take less."""
+        return sum(count * self._most[n] * self._doubt(n) for n, count in self._places[id(c)].items())
+
+    def _doubt(self, n: int) -> float:
+        """How many times more than predicted a kernel may take."""
+        if self._kernels[n] in self.known or not isinstance(self._kernels[n], EOperator):
+            return 1.0
+        return COUNTED_DOUBT if n in self._counted else GENERATED_DOUBT
+
     def count(self, c: Candidate) -> bool:
         """Predict the generated kernels of a candidate from what is written for them; whether there were any of which that was not done."""
         left = [n for n in self._places[id(c)] if n not in self._counted and isinstance(self._kernels[n], EOperator)]
@@ -375,7 +385,7 @@ class _Trials:
         """Measure the ways to run the original that can be the fastest of them; the first that can be measured is `enough`, or is not."""
         waiting = list(ways)
         while waiting:
-            c = min(waiting, key=self.most)
+            c = min(waiting, key=self.cautiously)
             if self.count(c):
                 continue
             waiting.remove(c)
