@@ -35,7 +35,10 @@ from einnet.search.space import Options, Space, Statistics, deepen
 from einnet.search.time_shares import (
     BUNDLING_SHARE,
     CERTAIN_SHARE_S,
+    FINISHING_PART_S,
+    FINISHING_S,
     FIRST_TURNS_SHARE,
+    LEAST_EXPLORING_S,
     LEAST_KEEPING_S,
     LEAST_SHARE_S,
     MEASURED_BETWEEN_SHARE,
@@ -108,7 +111,7 @@ class _Search:
         chosen = self.costed(left := {key: e for key, e in expressions.items() if key not in recalled})
         seconds, others = _seconds(chosen, uses), _seconds(recalled, uses)
         end = self.schedule.searched(self.program, len(expressions), sum(seconds.values()) + sum(others.values()))
-        self.secure([*chosen.values(), *recalled.values()])
+        end = self.secure([*chosen.values(), *recalled.values()], end)
         narrower = self.narrower(left)
         chosen = {key: beginning(own, narrower.get(key)) for key, own in chosen.items()}
         if self.settings.derive:
@@ -197,18 +200,25 @@ class _Search:
             found[key] = self.one(expressions[key], 0.0, (n, len(order)))
         return found
 
-    def secure(self, choices: Sequence[Choice]) -> None:
+    def secure(self, choices: Sequence[Choice], end: float) -> float:
         """Finish of the model's own operators what takes time before anything is explored, in as far as it is the same whatever is found: their code,
-        and the proofs of how their expressions were simplified. So what is certain is there, and only the search is cut short."""
+        and the proofs of how their expressions were simplified. So what is certain is there, and only the search is cut short.
+
+        The end of the search, which was `end`: later by what is done already of what comes after it. A quick search has the time that it had.
+        """
+        begin = self.schedule.clock.now()
         code: Callable[[list[Kernel], Callable[[], None]], None] | None = getattr(self.cost, "secure", None)
         if not (code and self.settings.derive and self.proven) or self.settings.force is not None or self.interrupts.requested:
-            return
+            return end
         with stage("building programs"):
             code([k for c in choices for k in c.original.build.kernels], lambda: self.schedule.hurry("compile its kernels"))
         with stage("proving"):
             for c in choices:
                 self.schedule.hurry("prove the subprograms")
                 unproven(c.original.form.derivation, self.settings, {})
+        now = self.schedule.clock.now()
+        done = min(now - begin, FINISHING_S + FINISHING_PART_S * len(choices))
+        return max(end + done, now + min(end - begin, LEAST_EXPLORING_S))
 
     def explore(self, expressions: Mapping[str, Scope], chosen: dict[str, Choice], seconds: Mapping[str, float], end: float) -> None:
         """Replace choices by those among everything that is found in time, one turn of a subprogram after the other.

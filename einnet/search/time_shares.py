@@ -31,6 +31,7 @@ EXPLORING_SHARE = Limit(1 / 3, "of a subprogram's time", "in which forms are loo
 MAKING_SHARE = Limit(0.5, "of the time to choose", "in which candidates are made; then they are measured. The original is made whatever the time")
 LEAST_SHARE_S = Limit(0.5, SECONDS, "that a cheap subprogram gets at least")
 CERTAIN_SHARE_S = Limit(1e-3, SECONDS, "that a subprogram gets where time is over, and some layers are searched whatever the time")
+LEAST_EXPLORING_S = Limit(2.0, SECONDS, "of a search that the model's own operators, which are made before it, do not take away")
 FIRST_TURNS_SHARE = Limit(0.5, "of the time to explore", "until whose end every subprogram has a first turn before any has its second")
 MEASURED_BETWEEN_SHARE = Limit(0.2, "of the time that is left", "for measuring what a turn found, where a later turn goes deeper")
 BUNDLING_SHARE = Limit(0.25, "of the time to explore", "that is kept for subprograms computed together")

@@ -297,13 +297,30 @@ def test_what_is_certain_is_finished_before_anything_is_explored(tmp_path: Path,
     late = CpuCost(1, ProfileDatabase(tmp_path / "late" / "p.sqlite"), measure=False)
     choices = own_choices(program, late)
     with pytest.raises(OutOfTimeError):
-        pipeline._Search(program, Settings(), late, Late(), Mock(requested=False)).secure(choices)
+        pipeline._Search(program, Settings(), late, Late(), Mock(requested=False)).secure(choices, 30.0)
 
 
 def own_choices(program: Program, cost: CpuCost) -> list[candidates.Choice]:
     """The model's own operators, not compiled."""
     outcome = search(program, Settings(derive=False), cost, Schedule(time.monotonic(), 60.0))
     return [r.choice for r in outcome.results]
+
+
+def test_a_search_ends_later_by_what_is_done_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what is kept for the end; a quick one has all the time that it had."""
+    hand = Hand(monkeypatch)
+
+    def end(begin: float, takes: float) -> float:
+        hand.now = begin
+        cost = Mock(secure=lambda *_: setattr(hand, "now", hand.now + takes))
+        return pipeline._Search(Mock(), Settings(), cost, Schedule(0.0, 60.0), Mock(requested=False)).secure([], 30.0)
+
+    assert end(10.0, 0.5) == 30.5
+    assert end(10.0, 15.0) == 32.0, "what finishing a program is expected to take, and no more"
+    assert end(29.0, 15.0) == 45.0
+    assert end(10.0, 25.0) == 37.0
+    quiet = pipeline._Search(Mock(), Settings(derive=False), Mock(), Schedule(0.0, 60.0), Mock(requested=False))
+    assert quiet.secure([], 30.0) == 30.0
 
 
 class Late(Schedule):
