@@ -60,6 +60,7 @@ FINISHING_PART_S = Limit(0.05, SECONDS, "that they take for each distinct subpro
 FINISHING_NODE_S = Limit(0.002, SECONDS, "that they take for each node of the program")
 FINISHING_BYTES_PER_S = Limit(1e8, "bytes in a second", "of weights that they get through")
 FINISHING_RUNS = Limit(12, "runs", "of the model that they take")
+SEARCHED_SHARE = Limit(0.8, "of a part's time", "in a compiled graph: what an optimization is given: storing and comparing its program take the rest")
 ORDER_SHARE = Limit(0.25, BUDGET, "in which each order of a card's data is searched: what one step finds tells little of what several do")
 RANGE_SEARCH_SHARE = Limit(0.4, BUDGET, "for the search at the representative size of a range")
 RANGE_FOLLOWING_SHARE = Limit(0.5, LEFT, "after that search, for the sizes that are not measured, at most")

@@ -15,11 +15,9 @@ from typing import TypeVar
 
 from einnet.errors import EinNetError
 from einnet.search.settings import Progress
+from einnet.search.time_shares import SEARCHED_SHARE
 
 T = TypeVar("T")
-
-SEARCHED_SHARE = 0.8
-"""Of the time that is left for a part: what `einnet.optimize` is given of it. Storing the program and comparing it take the rest."""
 
 LEAST_S = 1.0
 """Seconds of a search for a part that has less of the time by its size: many parts are small, and done sooner."""
