@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import prod
 
 from einnet.derivation.rules.forced.merge import merge_guarded, merge_read
@@ -84,6 +85,7 @@ class _Builder:
         self.out = out
         self.epilogues = epilogues
         self.inside = inside
+        self.apart = inside.union(matches)
         self.result = Build()
         self.done: dict[Scope, str] = {}
 
@@ -171,22 +173,9 @@ class _Builder:
         return Tensor(self.buffer_of(scope), scope.shape, "f32", True)
 
     def fused(self, scope: Scope) -> Scope:
-        """The scope with the inner scopes that reduce nothing merged into it, as far as the merge rule allows (vertical fusion).
-
-        Not those that stay `inside`: which values are kept and which are computed where they are read is decided where the kernel is written.
-        """
-        kept: set[Read] = set()
-        while True:
-            inner = (r for r in reads(scope.body) if isinstance(r.base, Scope) and not self.materialised(r.base) and not r.base.sums)
-            r = next((r for r in inner if r not in kept and r.base not in self.inside), None)
-            if r is None:
-                return scope
-            merged = merge_read(scope, r)
-            fused = merged if isinstance(merged, Scope) else None if scope.sums else merge_guarded(scope, r)
-            if fused is None:
-                kept.add(r)
-            else:
-                scope = fused
+        """The scope with the inner scopes that reduce nothing merged into it; not those that operators compute, nor those that stay `inside`: which
+        values are kept and which are computed where they are read is decided where the kernel is written."""
+        return fused(scope, self.apart & scope.inside)
 
     def materialised(self, base: Scope) -> bool:
         return base in self.matches or is_weight(base)
@@ -203,6 +192,24 @@ class _Builder:
         if self.materialised(r.base) or apart:
             return from_buffer(r, self.buffer_of(r.base), is_weight(r.base))
         return Read(self.closed(r.base), r.index, r.fill)
+
+
+@lru_cache(maxsize=1 << 13)
+def fused(scope: Scope, apart: frozenset[Scope]) -> Scope:
+    """The scope with those inside it merged into it that reduce nothing, are no weights and not `apart`, as far as the merge rule allows (vertical
+    fusion). The many forms of an expression have most of their parts in common."""
+    kept: set[Read] = set()
+    while True:
+        inner = (r for r in reads(scope.body) if isinstance(r.base, Scope) and not r.base.sums and r.base not in apart and not is_weight(r.base))
+        r = next((r for r in inner if r not in kept), None)
+        if r is None:
+            return scope
+        merged = merge_read(scope, r)
+        found = merged if isinstance(merged, Scope) else None if scope.sums else merge_guarded(scope, r)
+        if found is None:
+            kept.add(r)
+        else:
+            scope = found
 
 
 def walked(base: Scope, reader: Scope) -> bool:
