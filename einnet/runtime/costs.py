@@ -193,8 +193,8 @@ class CpuCost:
         return max(operations / self.machine.peak, nbytes / self.machine.bandwidth / roofline.CACHED)
 
     def moving(self, kernel: Kernel) -> float:
-        """Seconds that what a kernel reads and writes takes to move, from the smallest cache that holds it."""
-        return max(self.machine.launch, roofline.traffic(kernel, self.machine, self.constant))
+        """Seconds that what a kernel reads and writes takes to move at least, from a core's own cache."""
+        return max(self.machine.launch, roofline.moved(kernel) / self.machine.bandwidth / roofline.NEAR)
 
     def known(self, kernels: Sequence[Kernel]) -> list[tuple[float | None, float]]:
         """Of each kernel the time, None where none was met so far, and the lower bound by computation and memory traffic."""

@@ -14,6 +14,7 @@ from einnet.instantiate.kernels.posts import U8
 from einnet.instantiate.posts_apart import IN_VAIN, apart, posts_apart
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.program import Executable
+from einnet.runtime.cpu.roofline import NEAR, traffic
 
 ROWS, INNER, COLUMNS = 6, 8, 16
 SWISH = Post("swish", None, 1.0)
@@ -162,3 +163,14 @@ class Told(CpuCost):
 def test_programs_have_functions_apart() -> None:
     program = built(plan(product(BIAS, SWISH)), Told(1), strict=True)
     assert [type(k) for k in program.plan.kernels] == [Matmul, EOperator]
+
+
+def test_what_a_core_has_at_hand_moves_no_faster_than_all_else() -> None:
+    """The bound below which nothing is compiled is one of the nearest cache: no estimate of a kernel is below it."""
+    cost = CpuCost(1, measure=False)
+    for rows in (6, 6000):
+        y = dense_view("y", (rows, COLUMNS))
+        pair = apart(Matmul(dense_view("x", (rows, INNER)), dense_view("w", (INNER, COLUMNS)), y, post=(SWISH,)))
+        assert pair is not None
+        assert 0 < cost.moving(pair[1]) <= traffic(pair[1], cost.machine) + cost.machine.launch
+        assert cost.moving(pair[1]) >= traffic(pair[1], cost.machine) / NEAR
