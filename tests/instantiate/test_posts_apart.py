@@ -74,7 +74,7 @@ def run(p: Plan) -> np.ndarray:
         (product(REST, Post("sigmoid"), SCALE), (REST,)),
         (product(Post("linear", None, 2.0, 1.0), Post("clip", None, 0.0, 6.0)), (Post("linear", None, 2.0, 1.0),)),
         (convolution(SWISH, Post("add", image("rest", 1, COLUMNS, 2, 3))), ()),
-        (convolution(Post("hardswish", None, 1 / 6, 0.5), Post("mul", View("scale", (1, COLUMNS, 1, 1), (1, 1, 1, 1)))), ()),
+        (convolution(Post("hardswish", None, 0.25, 0.5), Post("mul", View("scale", (1, COLUMNS, 1, 1), (1, 1, 1, 1)))), ()),
     ],
 )  # fmt: skip
 def test_two_kernels_and_the_same_numbers(kernel: VendorKernel, left: tuple[Post, ...]) -> None:
@@ -136,7 +136,7 @@ def test_after_a_few_in_vain_smaller_ones_of_that_kind_are_not_tried() -> None:
 
 
 @pytest.mark.parametrize(
-    "posts", [(), (BIAS, REST), (Post("linear", None, 2.0),), (Post(U8, None, 0.1, 3.0),), (SWISH, Post("add", dense_view("y", (ROWS, COLUMNS))))]
+    "posts", [(), (BIAS, REST), (Post("linear", None, 2.0),), (Post(U8, None, 0.1, 3.0),), (Post("hardswish", None, 1 / 6, 0.5),), (SWISH, Post("add", dense_view("y", (ROWS, COLUMNS))))]
 )
 def test_what_stays(posts: tuple[Post, ...]) -> None:
     """Nothing but sums and products, bytes, and what a function's value is added to where it stands."""
