@@ -136,8 +136,12 @@ def test_after_a_few_in_vain_smaller_ones_of_that_kind_are_not_tried() -> None:
 
 
 @pytest.mark.parametrize(
-    "posts", [(), (BIAS, REST), (Post("linear", None, 2.0),), (Post(U8, None, 0.1, 3.0),), (Post("hardswish", None, 1 / 6, 0.5),), (SWISH, Post("add", dense_view("y", (ROWS, COLUMNS))))]
-)
+    "posts",
+    [
+        (), (BIAS, REST), (Post("linear", None, 2.0),), (Post(U8, None, 0.1, 3.0),), (Post("hardswish", None, 1 / 6, 0.5),),
+        (SWISH, Post("add", dense_view("y", (ROWS, COLUMNS)))),
+    ],
+)  # fmt: skip
 def test_what_stays(posts: tuple[Post, ...]) -> None:
     """Nothing but sums and products, bytes, and what a function's value is added to where it stands."""
     assert apart(product(*posts)) is None
