@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from einnet.api.torch import program_cache
-from einnet.api.torch.agreement import as_exact, difference, tolerance
+from einnet.api.torch.agreement import difference, tolerance
 from einnet.api.torch.frozen import Frozen
 from einnet.api.torch.options import Options
 from einnet.api.torch.program import Bound
@@ -62,7 +62,7 @@ def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, set
     bound = Bound(executable, frozen.places, wanted)
     found = bound(args)
     error = max(map(difference, found, wanted))
-    if error > (limit := tolerance(settings)) and not as_exact(module, args, found, wanted, limit):
+    if error > tolerance(settings):
         return Making(Eager(f"the program's result is another one: {error:.2g} of max|y|", warn=True), verdict, eager_ms, None, stored, error)
     eager_ms, einnet_ms = paired_ms(lambda: module(*args), lambda: bound(args))
     if einnet_ms > eager_ms and not options.slower:
