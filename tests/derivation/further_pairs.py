@@ -53,6 +53,13 @@ def _bends() -> Iterator[Pair]:
     yield line("relu(A[i]/B[i])", "relu(A[i])/B[i]")
     yield line("max(A[i],min(B[i],M[i]))", "min(max(A[i],B[i]),M[i])")
     yield line("max(A[i]*A[i],A[i])", "A[i]*A[i]")
+    for own, other in (("A[i]", "B[i]"), ("B[i]", "A[i]")):
+        yield line("relu(3-relu(A[i])-relu(B[i]))", f"relu(3-2*relu({own}))")
+        yield line(f"relu(relu({own})-2*relu({other}-1))", f"relu({other})-2*relu({other}-1)+relu({other}-2)")
+        yield line(f"relu(select(i%2==0,{own},0)+{other})", "select(i%2==0,relu(A[i]+B[i]),0)")
+        yield line(f"less(select(i%2==0,{own},0),{other})", f"select(i%2==0,less({own},{other}),0)")
+    parts = "{L[i<9] Σ[k<9] select((2*k+i)%4==0,A[k],0)}[i]"
+    yield line(f"relu({parts})", f"relu({parts}+select(i%2==1,A[i],0))")
     yield line("min(A[i]*A[i],1/64)", "1/64*less(0,abs(A[i]))")
 
 

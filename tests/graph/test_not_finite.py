@@ -18,7 +18,7 @@ from einnet.runtime.ort import Session
 from einnet.search.candidates import candidates
 from einnet.search.space import Options
 from tests.drawn import plan_of_any
-from tests.graph.cases import run_opaque
+from tests.graph.cases import build, node, run_opaque
 from tests.graph.collected import Case, collected
 
 SPECIAL = {"NaN": np.nan, "inf": np.inf, "-inf": -np.inf}
@@ -102,3 +102,21 @@ def test_what_is_different_is_documented() -> None:
         assert all(kind.lstrip("-") in rows[operator] for kind in kinds), operator
     found = {(c.operators, kind) for c in collected() if c.operators in DIFFERENT for kind in differences(c, interpreted(c))}
     assert {(operator, kind) for operator, kinds in DIFFERENT.items() for kind in kinds} <= found, "what is listed is different"
+
+
+@pytest.mark.parametrize(("operator", "gates"), [("LSTM", 4), ("GRU", 3)])
+def test_a_recurrence_keeps_nan_with_a_bias_and_without(operator: str, gates: int) -> None:
+    """ONNX Runtime does without one alone; what is computed here is what its definition says."""
+    times, size, rng = 4, 3, np.random.default_rng(0)
+    shapes = {"W": (1, gates * size, 2), "R": (1, gates * size, size), "B": (1, 2 * gates * size)}
+    weights = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    x = rng.normal(size=(times, 1, 2)).astype(np.float32)
+    x[1, 0, 0] = np.nan
+    lost = []
+    for operands in ("xWR", "xWRB"):
+        constants = {n: w for n, w in weights.items() if n in operands}
+        model = build([node(operator, tuple(operands), hidden_size=size)], {"x": x}, constants=constants)
+        ours = np.asarray(interpret(load(model), {"x": x}, run_opaque, dtype="float32")["y"])
+        assert np.isnan(ours).sum(axis=(1, 2, 3)).tolist() == [0, size, size, size]
+        lost.append(not np.isnan(Session(model.SerializeToString(), 1)({"x": x})["y"]).all(axis=(1, 2, 3))[1:].all())
+    assert lost == [False, True], "docs/finite.md says so"
