@@ -17,6 +17,10 @@ from einnet.graph.onnx.importer import load
 from einnet.graph.program import Opaque
 from einnet.instantiate.recursions.panels import relaid
 from einnet.instantiate.recursions.time_schedule import schedule
+from einnet.runtime.cpu.along_time import settled
+from einnet.runtime.cpu.program import Executable
+from einnet.runtime.ort import Session
+from einnet.search.plan import Assembly
 from tests.graph.cases import build, node, values
 from tests.graph.cases import compare as compare_program
 from tests.graph.test_recursive_folds import compare, node_of
@@ -123,6 +127,30 @@ def test_weights_are_stored_in_the_order_in_which_a_step_reads_them() -> None:
         laid = relaid(fewer)
         check_recursions(laid, fewer)
         assert panels in [e.tensor.shape for e in laid.before]
+
+
+@pytest.mark.parametrize("told", [{"op": "LSTM", "hidden": 8}, {"op": "GRU", "ways": 2, "hidden": 16, "lengths": [30, 12]}], ids=str)
+def test_panels_of_constant_weights_are_made_once(told: dict[str, Any]) -> None:
+    """Before the first run; a run has no such kernel, and gives the same after its memory was given back."""
+    made = model(**told, begun=False)
+    program = load(made)
+    (found,) = [n for n in program.nodes if isinstance(n, Opaque)]
+    assembly = Assembly(program)
+    assembly.opaque(found)
+    plan = assembly.finish()
+    assert found.recursion is not None
+    whole = schedule(found.recursion)
+    assert whole is not None
+    weights = [t.name for t, name in zip(found.recursion.inputs, found.inputs, strict=True) if name in program.weights]
+    once = settled(whole, weights)
+    assert once and set(once) < {c.places[-1].tensor for c in whole.before}
+    assert not any(p.tensor in weights for c in settled(whole, ()).values() for p in c.places), "what is given in a run is not known before"
+    executable = Executable(plan, 1)
+    for seed in range(3):
+        x = values((30, 2, 3), seed)
+        for name, wanted in Session(made.SerializeToString(), 1)({"x": x}).items():
+            np.testing.assert_allclose(executable({"x": x})[name], wanted, rtol=2e-5, atol=2e-5)
+        executable.release()
 
 
 def test_directions_go_through_all_times_one_after_the_other() -> None:

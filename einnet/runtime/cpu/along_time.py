@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,13 +23,33 @@ def stepped(call: OpaqueCall) -> Schedule | None:
     return None if call.recursion is None else schedule(call.recursion)
 
 
-def calls(s: Schedule, places: Mapping[str, int], native: Native) -> tuple[list[Step], list[object]]:
-    """Native steps for tensors at these addresses, and what is to be kept for them."""
+def settled(s: Schedule, constants: Collection[str]) -> dict[str, Call]:
+    """What is known before any run, as panels of weights are: tensors that are made of constants alone before the first time, by what makes them."""
+    known, found = {*constants, *(t.name for t in s.tables)}, dict[str, Call]()
+    for call in s.before:
+        *read, made = (p.tensor for p in call.places)
+        if made in s.sizes and known.issuperset(read):
+            found[made] = call
+            known.add(made)
+    return found
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Native steps: those `once`, which make what is settled, and those of every run; and what is to be kept for them."""
+
+    once: list[Step]
+    each: list[Step]
+    keep: list[object]
+
+
+def calls(s: Schedule, places: Mapping[str, int], native: Native, once: Mapping[str, Call]) -> Steps:
+    """Native steps for tensors at these addresses."""
     making = _Calls(s, places, native)
-    steps = [making.one(c) for c in s.before]
+    steps = [making.one(c) for c in s.before if c not in once.values()]
     for lane in s.lanes:
         steps += making.lane(lane)
-    return [*steps, *(making.one(c) for c in s.after)], making.keep
+    return Steps([making.one(c) for c in once.values()], [*steps, *(making.one(c) for c in s.after)], making.keep)
 
 
 class _Calls:

@@ -23,7 +23,7 @@ from einnet.runtime import ort
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl, fallback
 from einnet.runtime.cpu.affinity import keep_apart
-from einnet.runtime.cpu.along_time import FLOAT, calls, stepped
+from einnet.runtime.cpu.along_time import FLOAT, Step, calls, settled, stepped
 from einnet.runtime.cpu.dnnl_kernels import Packed, Prepared, prepare
 from einnet.runtime.cpu.forked import on_live_pool, unlock_in_children
 from einnet.runtime.cpu.levels import NATIVE
@@ -55,6 +55,11 @@ def objects_of(kernels: Sequence[Kernel], objects: Objects) -> tuple[bytes, ...]
     """The object code of those of the kernels that are generated. Raises NotGenerated."""
     along = [o for k in kernels if isinstance(k, OpaqueCall) and (found := stepped(k)) is not None for o in found.operators]
     return (*objects.get([k for k in kernels if isinstance(k, EOperator)]), *objects.stepwise(along))
+
+
+def settled_name(n: int, tensor: str) -> str:
+    """The place of a tensor that a kernel's constants settle."""
+    return f"settled:{n}:{tensor}"
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,8 @@ class Executable:
         """One arena by lifetimes, scratch memory included; constants that are read as they are, and one packed copy per layout, in a region."""
         plan = self.plan
         self._stepped = {n: found for n, k in enumerate(plan.kernels) if isinstance(k, OpaqueCall) and (found := stepped(k)) is not None}
-        inner = {n: memory.stack({name: FLOAT * size for name, size in found.sizes.items()}) for n, found in self._stepped.items()}
+        self._once = {n: settled(found, self._constants(plan.kernels[n])) for n, found in self._stepped.items()}
+        inner = {n: memory.stack({t: FLOAT * k for t, k in s.sizes.items() if t not in self._once[n]}) for n, s in self._stepped.items()}
         scratch = [
             inner[n].nbytes if n in inner else self._prepared[n].scratch_bytes if n in self._prepared else 0 for n in range(len(plan.kernels))
         ]
@@ -134,13 +140,20 @@ class Executable:
         packed = self._share_packed()
         nbytes, read = memory.sizes(plan), self._read_unpacked()
         kept = {b.name: nbytes[b.name] for b in plan.buffers if b.role == "constant" and b.name in read}
-        region = memory.stack({**kept, **{f"packed:{n}": p.target.nbytes for n, p in enumerate(packed)}})
+        once = {settled_name(n, t): FLOAT * self._stepped[n].sizes[t] for n, found in self._once.items() for t in found}
+        region = memory.stack({**kept, **once, **{f"packed:{n}": p.target.nbytes for n, p in enumerate(packed)}})
         self.arena_bytes, self.constant_bytes = arena.nbytes, region.nbytes
         self._arena, self._region = memory.Block(arena.nbytes), memory.Block(region.nbytes)
         self._places = {name: (self._arena, offset) for name, offset in arena.offsets.items()}
         self._places.update({name: (self._region, offset) for name, offset in region.offsets.items()})
         self._inner = {n: {t: self._address(f"scratch:{n}") + at for t, at in found.offsets.items()} for n, found in inner.items() if found.nbytes}
         self._fill(kept, packed)
+
+    def _constants(self, kernel: Kernel) -> set[str]:
+        """What a recursion calls those of its inputs that are constants."""
+        assert isinstance(kernel, OpaqueCall) and kernel.recursion is not None
+        held = {b.name for b in self.plan.buffers if b.role == "constant"}
+        return {t.name for t, v in zip(kernel.recursion.inputs, kernel.inputs, strict=True) if v.buffer in held}
 
     def _share_packed(self) -> list[Packed]:
         """The distinct packed operands; `_packed_of` maps steps to them."""
@@ -243,13 +256,22 @@ class Executable:
         return self.native.image.address(codegen.entry_symbol(name)), words
 
     def _recursion(self, n: int, kernel: OpaqueCall) -> list[tuple[int, Sequence[int]]]:
-        """The calls of a node that is computed along time."""
+        """The calls of a node that is computed along time. What they read that is made of constants alone is made now."""
         assert kernel.recursion is not None
         views = zip((*(t.name for t in kernel.recursion.inputs), *kernel.recursion.outputs), (*kernel.inputs, *kernel.outputs), strict=True)
         places = {name: self._address(v.buffer) + FLOAT * v.offset for name, v in views} | self._inner.get(n, {})
-        steps, keep = calls(self._stepped[n], places, self.native)
-        self._keep += keep
-        return steps
+        places |= {t: self._address(settled_name(n, t)) for t in self._once[n]}
+        steps = calls(self._stepped[n], places, self.native, self._once[n])
+        self._keep += steps.keep
+        self._now(kernel, steps.once)
+        return steps.each
+
+    def _now(self, kernel: OpaqueCall, steps: list[Step]) -> None:
+        """Run steps that are run once."""
+        segments = Segments(self.native, self.threads)
+        segments.native(f"constants of {type(kernel).__name__}", steps)
+        for segment in segments.all():
+            segment()
 
     def _vendor_words(self, n: int) -> Sequence[Sequence[int]]:
         """The words of the steps of a vendor kernel: operands in its arithmetic, where that is not float32, and the kernel itself."""
