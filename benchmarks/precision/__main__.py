@@ -11,7 +11,7 @@ ONNX Runtime in float32, or with `--int8` on the same model of bytes, of which `
 a-priori bound of a product that rounds, `noise` what ONNX Runtime shows against itself, `missing` why an engine has no time.
 
 A model takes a minute and a half on a quiet machine: a budget below the roundoff of every arithmetic has the program of float32, one process
-makes all programs, the widest error first, and knows for the next what it has measured for one, each engine is loaded once, while another answers.
+makes all programs, the widest error first, and takes over for the next what it has found for one, each engine is loaded once, while another answers.
 Ours answer all draws, other engines as many as they can in `OTHERS_S` seconds. The file is written after each model, and the same command goes on
 where it was ended: rows of other models stay, and what was measured with the same settings and engines is not measured again.
 """
@@ -62,7 +62,10 @@ LATE, START_S = 2.0, 20.0
 """An optimization is ended after so many times its budget, and so many seconds beside it."""
 
 LATER = 0.5
-"""Share of the budget that the third program has, and those after it: what the widest error could want is measured by then."""
+"""Share of the budget that the second program has, and those after it: they take over what the widest error has found, where they may."""
+
+FLOAT32 = "einnet_f32"
+"""The program without a budget of error."""
 
 FINISHING_S, BESIDE_S = 1.5, 12.0
 """Seconds that an optimization takes beside its budget, and that processes take to begin and engines to give their answers."""
@@ -120,19 +123,26 @@ def programs(path: Path, place: Place, options: argparse.Namespace) -> tuple[dic
     missing: dict[str, str] = {}
     made: dict[Allowed, str] = {}
     with Maker(path, place) as maker:
-        for name, error in {"einnet_f32": None, **{f"{e:g}": e for e in sorted(options.errors, reverse=True)}}.items():
-            alike = made.get(allowed(error))
+        for error in in_turn(options.errors):
+            name, alike = FLOAT32 if error is None else f"{error:g}", made.get(allowed(error))
             if error is not None and alike is not None and errs(reports[alike]) <= error:
                 engines[name], reports[name] = replace(engines[alike], name=name), reports[alike]
                 continue
             try:
-                budget = options.time_budget * (LATER if len(made) > 1 else 1.0)
+                budget = options.time_budget * (LATER if made else 1.0)
                 search = Search(budget, CLASS, options.seed, LATE * budget + START_S, max_error=error)
                 engines[name], reports[name] = maker.optimized(name, search)
                 made.setdefault(allowed(error), name)
             except EngineError as why:
                 missing[name] = str(why)
     return engines, reports, missing
+
+
+def in_turn(errors: Sequence[float]) -> list[float | None]:
+    """The budgets of error, the widest first, as each knows what wider ones found; the program without one before those in which nothing rounds."""
+    found: list[float | None] = sorted(errors, reverse=True)
+    rounding = sum(bool(allowed(e)[1]) for e in errors)
+    return [*found[:rounding], None, *found[rounding:]]
 
 
 def allowed(error: float | None) -> Allowed:
@@ -168,7 +178,7 @@ def installed() -> dict[str, str]:
 def longest(options: argparse.Namespace) -> float:
     """The seconds that a model is expected to take at most, where budgets are kept."""
     searches = len({allowed(error) for error in (None, *options.errors)})
-    budgets = min(searches, 2) + LATER * max(searches - 2, 0)
+    budgets = 1 + LATER * (searches - 1)
     return options.time_budget * budgets + FINISHING_S * searches + options.patience + BESIDE_S
 
 
@@ -180,7 +190,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sizes, into build/bench")
     parser.add_argument("--int8", action="store_true", help="the models quantised to bytes, at an error of 5e-2")
     parser.add_argument("--errors", type=float, nargs="+", help="budgets (default: 1e-5 1e-3 1e-2)")
-    parser.add_argument("--time-budget", type=float, help="seconds for an optimization, the third and later ones half (default: 30, of bytes 60)")
+    parser.add_argument("--time-budget", type=float, help="seconds for an optimization, the second and later ones half (default: 30, of bytes 60)")
     parser.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--draws", type=int, default=20, help="fresh inputs on which errors are measured (default: 20)")
