@@ -30,7 +30,6 @@ GAIN = 0.03
 IN_VAIN = 2
 """After so many kernels of a kind with operations of the same kinds that gain nothing, the largest first, smaller ones are not tried."""
 
-
 LARGEST = 1 << 10
 """Denominator of a parameter that is taken for a number which is no rounded one."""
 
