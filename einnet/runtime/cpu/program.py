@@ -129,10 +129,7 @@ class Executable:
 
     def _allocate(self) -> None:
         """One arena by lifetimes, scratch memory included; constants that are read as they are, and one packed copy per layout, in a region."""
-        plan = self.plan
-        self._stepped = {n: found for n, k in enumerate(plan.kernels) if isinstance(k, OpaqueCall) and (found := stepped(k)) is not None}
-        self._once = {n: settled(found, self._constants(plan.kernels[n])) for n, found in self._stepped.items()}
-        inner = {n: memory.stack({t: FLOAT * k for t, k in s.sizes.items() if t not in self._once[n]}) for n, s in self._stepped.items()}
+        plan, inner = self.plan, self._along_time()
         scratch = [
             inner[n].nbytes if n in inner else self._prepared[n].scratch_bytes if n in self._prepared else 0 for n in range(len(plan.kernels))
         ]
@@ -148,6 +145,12 @@ class Executable:
         self._places.update({name: (self._region, offset) for name, offset in region.offsets.items()})
         self._inner = {n: {t: self._address(f"scratch:{n}") + at for t, at in found.offsets.items()} for n, found in inner.items() if found.nbytes}
         self._fill(kept, packed)
+
+    def _along_time(self) -> dict[int, memory.Arena]:
+        """Where the nodes that are computed along time keep what is inside them, but for what their constants settle."""
+        self._stepped = {n: found for n, k in enumerate(self.plan.kernels) if isinstance(k, OpaqueCall) and (found := stepped(k)) is not None}
+        self._once = {n: settled(found, self._constants(self.plan.kernels[n])) for n, found in self._stepped.items()}
+        return {n: memory.stack({t: FLOAT * k for t, k in s.sizes.items() if t not in self._once[n]}) for n, s in self._stepped.items()}
 
     def _constants(self, kernel: Kernel) -> set[str]:
         """What a recursion calls those of its inputs that are constants."""
