@@ -16,6 +16,7 @@ from einnet.expr.index import Floor, Index
 from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen import mathfunctions, vectors
 from einnet.instantiate.codegen.ir import Expr
+from einnet.instantiate.codegen.schedule import LANES
 
 Value = Union[float, Tir]
 """A number known now, or a scalar or vector of float32."""
@@ -45,6 +46,8 @@ class Context:
         self.index_type = index_type
         self.halves: Mapping[str, str] = {}
         """The element types of the arrays of 16 bits that hold floats."""
+        self.widest = LANES
+        """So many lanes are loaded and stored under one mask."""
         self.variables: dict[str, Tir] = {}
         self.lane: Iter | None = None
         self.statements: list[Stmt] = []

@@ -12,7 +12,7 @@ import tvm
 from numpy.typing import NDArray
 from tvm import tirx
 from tvm.ir import PointerType, PrimType
-from tvm.target import Target
+from tvm.target import Target, codegen
 
 from einnet.derivation.rules.transitions import running
 from einnet.errors import BackendError
@@ -24,6 +24,7 @@ from einnet.instantiate.codegen.nests import sequence
 from einnet.instantiate.codegen.operation_counts import flops, moved_bytes
 from einnet.instantiate.codegen.repeats import factored
 from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, TABLE_SIZE, resolve
+from einnet.instantiate.codegen.schedule import LANES
 from einnet.instantiate.codegen.time_loops import RunningNests, resolved
 from einnet.instantiate.kernels import LINE, EOperator, View
 from einnet.instantiate.row_fusion import in_rows
@@ -58,12 +59,14 @@ def known_tables(op: EOperator, constants: Mapping[str, NDArray[Any]]) -> dict[s
 
 
 def lower(
-    op: EOperator, name: str, threads: int = 1, aligned: bool = False, constants: Mapping[str, NDArray[Any]] | None = None
+    op: EOperator, name: str, threads: int = 1, aligned: bool = False, constants: Mapping[str, NDArray[Any]] | None = None,
+    target: Any = None,
 ) -> LoweredKernel:
     """Generate the kernel `out[loops] = scope`; view offsets are applied inside.
 
     `aligned` promises that buffers start at multiples of 64 bytes. `constants` gives values of operands known at compile time, in the
-    shape of their tensors.
+    shape of their tensors. `target` is the processor for which
+    the code will be compiled, this one if none is given.
 
     Raises BackendError for views that do not fit the expression, types that are not read, and code that computes its parts again and again.
     """
@@ -84,7 +87,7 @@ def lower(
     }
     tables = known_tables(op, constants or {})
     writer = RunningNests(arrays, tables, index_type)
-    writer.threads, writer.halves = threads, halves(op.scope)
+    writer.threads, writer.halves, writer.widest = threads, halves(op.scope), under_one_mask(target or Target.from_device("cpu"))
     with writer.frame():
         recurrence = running(op.scope) if all(isinstance(r.base, Tensor) for r in reads(op.scope.body)) else None
         if recurrence is None:
@@ -102,6 +105,11 @@ def lower(
     if all(v.buffer != op.out.buffer for v in views.values()):
         function = function.with_attr("tirx.noalias", True)
     return LoweredKernel(name, function, (*params[:-1], "out"), flops(op.scope), moved_bytes(op.scope), writer.parallel)
+
+
+def under_one_mask(target: Any) -> int:
+    """The float32 lanes that the target's processor loads under one mask (vectors.masked_load says why it matters)."""
+    return LANES if codegen.llvm_cpu_has_features("avx512f", target) else LANES // 2
 
 
 def element_types(scope: Scope) -> dict[str, str]:

@@ -234,7 +234,7 @@ class Nesting(Reducing):
             if group[0].guards:
                 lanes = tirx.floordiv(tirx.Ramp(k * width, 1, width), tirx.Broadcast(len(group), width))
                 mask = vectors.broadcast(vectors.conjunction([self.condition(c, lanes) for c in group[0].guards]), width)
-                self.statements.append(vectors.masked_store(self.arrays[array], base, mask, v))
+                self.statements += vectors.masked_store(self.arrays[array], base, mask, self.bind(v), self.widest)
             else:
                 self.statements.append(vectors.stored(self.arrays[array], v, tirx.Ramp(base, 1, width)))
 
@@ -245,7 +245,7 @@ class Nesting(Reducing):
         plain = [c for c in s.guards if lane not in c.index.names()]
         masks = [c for c in s.guards if lane in c.index.names()]
         if plain and self.masking and self.contiguous(s.address):
-            self.statements.append(self.bordered_store(buffer, s, plain, masks))
+            self.statements += self.bordered_store(buffer, s, plain, masks)
             return
         with self.block() as inner:
             if lane not in s.address.names():
@@ -258,14 +258,14 @@ class Nesting(Reducing):
             statement = tirx.IfThenElse(vectors.conjunction([self.condition(c) for c in plain]), statement, None)
         self.statements.append(statement)
 
-    def bordered_store(self, buffer: tirx.Buffer, s: Store, plain: Sequence[Cond], masks: Sequence[Cond]) -> tirx.Stmt:
+    def bordered_store(self, buffer: tirx.Buffer, s: Store, plain: Sequence[Cond], masks: Sequence[Cond]) -> list[tirx.Stmt]:
         """A contiguous store without a branch: where a condition fails that holds for all lanes or none, no lane is written, at a valid address."""
         assert self.lane is not None
         width = self.lane.extent
         whole = vectors.conjunction([self.condition(c) for c in plain])
         mask = vectors.broadcast(vectors.conjunction([whole, *(self.condition(c) for c in masks)]), width)
         base = tirx.Select(whole, self.scalar(self.without_lane(s.address)), self.constant(0))
-        return vectors.masked_store(buffer, base, mask, self.tir(s.value, width))
+        return vectors.masked_store(buffer, base, mask, self.bind(self.tir(s.value, width)), self.widest)
 
     def store_vector(self, buffer: tirx.Buffer, s: Store, masks: Sequence[Cond]) -> None:
         assert self.lane is not None
@@ -278,7 +278,7 @@ class Nesting(Reducing):
             self.statements.append(vectors.stored(buffer, tirx.Shuffle([written], [only]), self.scalar(rest + only)))
         elif contiguous:
             mask = vectors.conjunction([self.condition(c) for c in masks])
-            self.statements.append(vectors.masked_store(buffer, self.scalar(rest), mask, written))
+            self.statements += vectors.masked_store(buffer, self.scalar(rest), mask, self.bind(written), self.widest)
         else:
             self.scattered(buffer, s.address, masks, written)
 

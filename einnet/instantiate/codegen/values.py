@@ -256,7 +256,7 @@ class Evaluating(Context, ABC):
         whole = vectors.conjunction([self.condition(c) for c in e.guards if name not in c.index.names()])
         mask = vectors.broadcast(vectors.conjunction([whole, *(self.condition(c) for c in e.guards if name in c.index.names())]), width)
         base = self.scalar(self.without_lane(e.address))
-        return vectors.masked_load(buffer, tirx.Select(whole, base, self.constant(0)), mask, self.tir(e.fill, width))
+        return vectors.masked_load(buffer, tirx.Select(whole, base, self.constant(0)), mask, self.tir(e.fill, width), self.widest)
 
     def vector_load(self, buffer: Buffer, e: Load) -> Tir:
         """A load that varies over the lanes; its guards do so too, and become masks (masked lanes at wild addresses are slow, not wrong)."""
@@ -268,7 +268,9 @@ class Evaluating(Context, ABC):
         mask = vectors.conjunction([self.condition(c) for c in e.guards]) if e.guards else None
         if affine and stride == 1:
             base = self.scalar(rest)
-            return vectors.contiguous(buffer, base, width) if mask is None else vectors.masked_load(buffer, base, mask, self.tir(e.fill, width))
+            if mask is None:
+                return vectors.contiguous(buffer, base, width)
+            return vectors.masked_load(buffer, base, mask, self.tir(e.fill, width), self.widest)
         if affine and stride == -1 and mask is None:
             return vectors.reverse(vectors.contiguous(buffer, self.scalar(rest - (width - 1)), width))
         if affine and 2 <= stride <= 4 and mask is None:

@@ -29,16 +29,39 @@ def contiguous(buffer: Buffer, base: Expr, width: int) -> Expr:
     return tirx.BufferLoad(buffer, [tirx.Ramp(base, 1, width) if width > 1 else base])
 
 
-def masked_load(buffer: Buffer, base: Expr, mask: Expr, fill: Expr) -> Expr:
-    """Lanes of buffer[base : base + width] where the mask holds, else fill; other lanes touch no memory."""
-    where = tirx.address_of(tirx.BufferLoad(buffer, [base]))
-    return tirx.call_llvm_intrin(f"float32x{lanes(fill)}", "llvm.masked.load", where, mask, fill)
+def masked_load(buffer: Buffer, base: Expr, mask: Expr, fill: Expr, widest: int) -> Expr:
+    """Lanes of buffer[base : base + width] where the mask holds, else fill; other lanes touch no memory.
+
+    No more than `widest` lanes, which the processor loads under one mask, are loaded at once: LLVM 22 divides wider ones itself, and where half of a
+    mask is known to be false and several loads share it, all but the first of them read that half without a mask, and give what lies there.
+    """
+    width = min(lanes(fill), widest)
+    pieces = []
+    for k in range(0, lanes(fill), width):
+        where, rest = _element(buffer, base, k), _lanes_from(fill, k, width)
+        pieces.append(tirx.call_llvm_intrin(f"float32x{width}", "llvm.masked.load", where, _lanes_from(mask, k, width), rest))
+    return pieces[0] if len(pieces) == 1 else tirx.Shuffle(pieces, [*range(lanes(fill))])
 
 
-def masked_store(buffer: Buffer, base: Expr, mask: Expr, value: Expr) -> Stmt:
-    """Store the lanes where the mask holds."""
-    where = tirx.address_of(tirx.BufferLoad(buffer, [base]))
-    return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.masked.store", as_element(buffer, value), where, mask))
+def masked_store(buffer: Buffer, base: Expr, mask: Expr, value: Expr, widest: int) -> list[Stmt]:
+    """Store the lanes where the mask holds, no more than `widest` at once, as they are loaded."""
+    written, width = as_element(buffer, value), min(lanes(mask), widest)
+    return [
+        tirx.Evaluate(
+            tirx.call_llvm_intrin("void", "llvm.masked.store", _lanes_from(written, k, width), _element(buffer, base, k), _lanes_from(mask, k, width))
+        )
+        for k in range(0, lanes(mask), width)
+    ]
+
+
+def _element(buffer: Buffer, base: Expr, k: int) -> Expr:
+    """The address of element base + k."""
+    return tirx.address_of(tirx.BufferLoad(buffer, [base + k if k else base]))
+
+
+def _lanes_from(x: Expr, first: int, width: int) -> Expr:
+    """That many lanes of a vector."""
+    return x if lanes(x) == width else tirx.Shuffle([x], [*range(first, first + width)])
 
 
 def stored(buffer: Buffer, value: Expr, place: Expr) -> Stmt:

@@ -129,8 +129,10 @@ def compile_operators(operators: Mapping[str, EOperator], threads: int, cpu: str
     """
     from einnet.instantiate.codegen import lower
 
+    chosen = target(cpu)
     placed = {name: anchored(op) for name, op in operators.items()}
-    return compile_functions({name: lower(op, name, threads, aligned=True).primfunc for name, op in placed.items() if isinstance(op, EOperator)}, cpu)
+    lowered = {name: lower(op, name, threads, aligned=True, target=chosen) for name, op in placed.items() if isinstance(op, EOperator)}
+    return compile_functions({name: kernel.primfunc for name, kernel in lowered.items()}, cpu)
 
 
 def stepwise_names(operators: Sequence[EOperator]) -> tuple[str, ...]:
@@ -142,7 +144,8 @@ def compile_stepwise(operators: Mapping[str, EOperator], cpu: str = NATIVE) -> b
     """The same as `compile_operators` for one thread, and addresses of any elements."""
     from einnet.instantiate.codegen import lower
 
-    return compile_functions({name: lower(op, name).primfunc for name, op in operators.items()}, cpu)
+    chosen = target(cpu)
+    return compile_functions({name: lower(op, name, target=chosen).primfunc for name, op in operators.items()}, cpu)
 
 
 def operator_names(operators: Sequence[EOperator]) -> tuple[str, ...]:
