@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
 from einnet.graph.program import Opaque, Program
+from einnet.runtime.ort import WHOLE_SUMS
 
 onnxruntime.set_default_logger_severity(4)
 
@@ -51,14 +52,21 @@ def build(
     return inferred
 
 
+def options() -> onnxruntime.SessionOptions:
+    """What the sessions of the reference are made with: sums of bytes are whole on every processor."""
+    chosen = onnxruntime.SessionOptions()
+    chosen.add_session_config_entry(*WHOLE_SUMS)
+    return chosen
+
+
 def reference(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options(), providers=["CPUExecutionProvider"])
     names = [o.name for o in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(inputs))))
 
 
 def run_opaque(opaque: Opaque, values: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    session = onnxruntime.InferenceSession(opaque.model, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(opaque.model, options(), providers=["CPUExecutionProvider"])
     return session.run(None, {i.name: v for i, v in zip(session.get_inputs(), values)})
 
 

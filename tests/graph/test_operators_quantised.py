@@ -95,8 +95,9 @@ def test_convolution_of_integers(attributes: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("channels", [False, True])
 def test_matmul_scaled_back(channels: bool) -> None:
+    """Weights of six bits: of this operator ONNX Runtime cuts the sums of larger ones at 16 bits without VNNI, whatever it is told."""
     scale = SCALES if channels else single(0.0125)
-    constants = {"s": single(0.01), "z": np.array(100, np.uint8), "w": drawn("int8", (9, 4), 1), "ws": scale,
+    constants = {"s": single(0.01), "z": np.array(100, np.uint8), "w": drawn("int8", (9, 4), 1) // 2, "ws": scale,
                  "wz": np.zeros(scale.shape, np.int8), "ys": single(0.3), "yz": np.array(7, np.uint8)}  # fmt: skip
     check([node("QLinearMatMul", ["x", "s", "z", "w", "ws", "wz", "ys", "yz"])], {"x": drawn("uint8", (30, 9))}, constants, opset=21, opaque=True)
 
