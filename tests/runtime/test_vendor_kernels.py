@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from einnet.instantiate.kernels import Conv, Matmul, Post, View
+from einnet.runtime import machine
 from einnet.runtime.arena import span
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Refused
@@ -48,6 +49,18 @@ def agree(kernel: Matmul | Conv, constants: tuple[str, ...] = ()) -> str:
     np.lib.stride_tricks.as_strided(marks[result.offset :], result.shape, result.strides)[...] = False
     assert np.array_equal(buffers[result.buffer][marks], untouched[marks]), "wrote outside its result"
     return name
+
+
+def agree_or_gemm(kernel: Matmul, constants: tuple[str, ...] = ()) -> None:
+    """Compare; without AVX-512 the library has only its older product for some, which is refused for what it does wrong."""
+    if "avx512f" in machine.cpu_features():
+        agree(kernel, constants)
+        return
+    try:
+        agree(kernel, constants)
+    except Refused as e:
+        if "gemm:jit" not in str(e):
+            raise
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (1, 17, 5), (13, 1, 7), (33, 65, 31), (64, 48, 3), (5, 128, 200)])
@@ -130,7 +143,7 @@ def test_a_row_for_each_matrix_of_a_batch_is_right_or_refused(strides: tuple[int
     c, post = View("c", (4, 12, 68), strides), (Post(kind, View("o", (4, 1, 68), (68, 68, 1))),)
     kernel = Matmul(layout("a", (4, 12, 20)), layout("b", (4, 20, 68)), c, post)
     if strides == (68 * 12, 68, 1):
-        agree(kernel, ("b",))
+        agree_or_gemm(kernel, ("b",))
     else:
         with contextlib.suppress(Refused):
             agree(kernel, ("b",))
@@ -153,7 +166,7 @@ def test_elementwise_posts(post: Post) -> None:
 def test_matmul_operand_posts(shape: tuple[int, int], kind: str) -> None:
     for order in ((0, 1), (1, 0)):
         post = (Post(kind, layout("o", shape, order)), Post("relu"), Post("add", layout("p", shape, order)))
-        agree(Matmul(layout("a", (12, 20)), layout("b", (20, 33)), layout("c", (12, 33), order), post), ("b",))
+        agree_or_gemm(Matmul(layout("a", (12, 20)), layout("b", (20, 33)), layout("c", (12, 33), order), post), ("b",))
 
 
 def conv(
