@@ -27,9 +27,10 @@ BIN := .venv/bin
 DEMO := build/demo
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 THREADS ?= $(shell nproc)
-# Processes that the tests are shared out to, file by file; make test WORKERS=0 runs them in one, as pytest without options does.
+# Processes that the tests are shared out to, file by file; make test WORKERS=0 runs them in one, as pytest without options does. One that a test
+# crashes is not replaced: the others go on to the end, where they would wait for ever beside a new one.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 2 ? 0 : n < 4 ? n : 4)))
-SHARED := -n $(WORKERS) --dist loadfile
+SHARED := -n $(WORKERS) --dist loadfile --max-worker-restart 0
 # The processes that tests start need not compile the same modules each time, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 EXTRAS := docs notebook nvrtc plans cuda
