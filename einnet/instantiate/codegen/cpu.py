@@ -36,11 +36,12 @@ class LoweredKernel:
 
     The function returns int32 0. It has no global symbol: it may be called by other functions of its module; `exported` gives it its name.
     The output may share a buffer with an operand only if they do not overlap, or if each output element is computed from the operand's
-    element at the same place alone.
+    element at the same place alone. Its masks are those of the processors of `target`: it is compiled for no other.
     """
 
     name: str
     primfunc: Any
+    target: Any
     params: tuple[str, ...]
     flops: int
     bytes: int
@@ -59,35 +60,22 @@ def known_tables(op: EOperator, constants: Mapping[str, NDArray[Any]]) -> dict[s
 
 
 def lower(
-    op: EOperator, name: str, threads: int = 1, aligned: bool = False, constants: Mapping[str, NDArray[Any]] | None = None,
-    target: Any = None,
+    op: EOperator, name: str, threads: int = 1, aligned: bool = False, constants: Mapping[str, NDArray[Any]] | None = None, target: Any = None
 ) -> LoweredKernel:
     """Generate the kernel `out[loops] = scope`; view offsets are applied inside.
 
     `aligned` promises that buffers start at multiples of 64 bytes. `constants` gives values of operands known at compile time, in the
-    shape of their tensors. `target` is the processor for which
-    the code will be compiled, this one if none is given.
+    shape of their tensors. `target` is TVM's name of the processor for which the code is compiled; without one it is this processor.
 
     Raises BackendError for views that do not fit the expression, types that are not read, and code that computes its parts again and again.
     """
     if repeats(op):
         raise BackendError("the code would compute its parts again and again")
-    views = dict(op.operands)
-    params = (*views, OUT)
-    types = {**dict.fromkeys(params, "float32"), **element_types(op.scope), OUT: ELEMENTS[op.dtype]}
-    handles = {p: tirx.Var("out" if p == OUT else f"operand{n}", PointerType(PrimType(types[p]))) for n, p in enumerate(params)}
-    sizes = {p: reach(op.out if p == OUT else views[p]) for p in params}
-    index_type = "int32" if max(sizes.values()) < 1 << 30 else "int64"
-    items = {p: np.dtype(kind).itemsize for p, kind in types.items()}
-    arrays = {
-        p: tirx.decl_buffer(
-            (max(1, sizes[p]),), types[p], handle.name + "_data", data=handle, data_alignment=min(64, LINE * items[p]) if aligned else items[p]
-        )
-        for p, handle in handles.items()
-    }
+    target = target or Target.from_device("cpu")
+    handles, arrays, index_type = declared(op, aligned)
     tables = known_tables(op, constants or {})
     writer = RunningNests(arrays, tables, index_type)
-    writer.threads, writer.halves, writer.widest = threads, halves(op.scope), under_one_mask(target or Target.from_device("cpu"))
+    writer.threads, writer.halves, writer.widest = threads, halves(op.scope), under_one_mask(target)
     with writer.frame():
         recurrence = running(op.scope) if all(isinstance(r.base, Tensor) for r in reads(op.scope.body)) else None
         if recurrence is None:
@@ -101,10 +89,27 @@ def lower(
             writer.run(walk)
         writer.release()
     body = sequence([*(tirx.DeclBuffer(b, data=handles[p]) for p, b in arrays.items()), *writer.statements, tirx.Return(tirx.const(0, "int32"))])
-    function = tirx.PrimFunc([handles[p] for p in params], body, ret_type=PrimType("int32"))
-    if all(v.buffer != op.out.buffer for v in views.values()):
+    function = tirx.PrimFunc([*handles.values()], body, ret_type=PrimType("int32"))
+    if all(v.buffer != op.out.buffer for _, v in op.operands):
         function = function.with_attr("tirx.noalias", True)
-    return LoweredKernel(name, function, (*params[:-1], "out"), flops(op.scope), moved_bytes(op.scope), writer.parallel)
+    params = ("out" if p == OUT else p for p in handles)
+    return LoweredKernel(name, function, target, (*params,), flops(op.scope), moved_bytes(op.scope), writer.parallel)
+
+
+def declared(op: EOperator, aligned: bool) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """The pointers of the operands and, last, of the output, what lies behind each, and the type of indices into it."""
+    views = {**dict(op.operands), OUT: op.out}
+    types = {**dict.fromkeys(views, "float32"), **element_types(op.scope), OUT: ELEMENTS[op.dtype]}
+    handles = {p: tirx.Var("out" if p == OUT else f"operand{n}", PointerType(PrimType(types[p]))) for n, p in enumerate(views)}
+    sizes = {p: reach(v) for p, v in views.items()}
+    items = {p: np.dtype(kind).itemsize for p, kind in types.items()}
+    arrays = {
+        p: tirx.decl_buffer(
+            (max(1, sizes[p]),), types[p], handle.name + "_data", data=handle, data_alignment=min(64, LINE * items[p]) if aligned else items[p]
+        )
+        for p, handle in handles.items()
+    }
+    return handles, arrays, "int32" if max(sizes.values()) < 1 << 30 else "int64"
 
 
 def under_one_mask(target: Any) -> int:
@@ -142,7 +147,6 @@ def table(view: View, values: NDArray[Any]) -> dict[int, float]:
     return found
 
 
-def build(kernels: Sequence[LoweredKernel], target: Any = None) -> Any:
-    """Compile kernels into one module; `module[name]` takes pointers (ctypes.c_void_p) in the order of `params`."""
-    module = tvm.IRModule({k.name: k.exported for k in kernels})
-    return tvm.compile(module, target=target if target is not None else Target.from_device("cpu"))
+def build(kernels: Sequence[LoweredKernel]) -> Any:
+    """Compile kernels of one target into one module; `module[name]` takes pointers (ctypes.c_void_p) in the order of `params`."""
+    return tvm.compile(tvm.IRModule({k.name: k.exported for k in kernels}), target=kernels[0].target)

@@ -56,7 +56,7 @@ def masked_store(buffer: Buffer, base: Expr, mask: Expr, value: Expr, widest: in
 
 def _element(buffer: Buffer, base: Expr, k: int) -> Expr:
     """The address of element base + k."""
-    return tirx.address_of(tirx.BufferLoad(buffer, [base + k if k else base]))
+    return tirx.address_of(tirx.BufferLoad(buffer, [base + k]))
 
 
 def _lanes_from(x: Expr, first: int, width: int) -> Expr:
@@ -122,6 +122,6 @@ def horizontal(x: Expr, op: str, bind: Callable[[Expr], Expr]) -> Expr:
     width = lanes(x)
     while width > 1:
         width //= 2
-        low, high = tirx.Shuffle([x], [*range(width)]), tirx.Shuffle([x], [*range(width, 2 * width)])
+        low, high = _lanes_from(x, 0, width), _lanes_from(x, width, width)
         x = bind(BINARY[op](low, high, bind))
     return x
