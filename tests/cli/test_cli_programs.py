@@ -320,6 +320,7 @@ def test_verify_passes(einnet, models, optimized):
     parts = verdict["verification"]["subprograms"]
     assert parts["subprograms"] + len(parts["not_compared"]) == parts["of"] == lifting["subprograms"]
     assert parts["subprograms"] > len(parts["not_compared"]) and 0 < parts["share"] < 1
+    assert f"{parts['subprograms']} of {parts['of']} subprograms" in out
     assert any(line.startswith("trusted") for line in out.splitlines()) and len(verdict["trusted"]) > 1
 
 
