@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 NOISY = 0.10
 """The noise beyond which no comparison tells anything."""
 
-OWN, DERIVED, MIXED = "original", "optimized", "mixed"
-"""The model's own operators, what was chosen, and that without the parts that lose in their places."""
+OWN, DERIVED, MIXED, NARROWER = "original", "optimized", "mixed", "narrower"
+"""The model's own operators, what was chosen, that without the parts that lose in their places, and what a run that was allowed less has kept."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,10 @@ class Contest:
     tolerance: float
     rounded: Callable[[Executable, Verification], tuple[Executable, Verification]]
     """A verified program as fast as a budget of error allows, verified."""
+    incumbent: str | None = None
+    """Of the programs what a run that was allowed less has kept; only what is surely faster runs in its place."""
+    narrower: Outcome | None = None
+    """The outcome of that one, where it is neither of this run's own."""
 
     def decide(self, outcome: Outcome, seconds: float) -> Decision:
         """Choose by interleaved timing, in about so many seconds; the outcome that was chosen has a note.
@@ -68,8 +72,9 @@ class Contest:
         times = self.trial.compare(self.programs, FIRST_SHARE * seconds)
         if times["once"]:
             outcome = outcome.noting(f"ONNX Runtime was timed once, with its session, which is no ratio: beside the programs, {times['once']}")
-        in_place = weighed(outcome, self.cost.objects, time.monotonic() + PARTS_SHARE * seconds) if len(self.programs) == 2 else InPlace()
-        runs = next(iter(self.programs)) if len(self.programs) == 1 else OWN if slower(times) and not gaining(in_place, times) else DERIVED
+        both = {OWN, DERIVED} <= self.programs.keys()
+        in_place = weighed(outcome, self.cost.objects, time.monotonic() + PARTS_SHARE * seconds) if both else InPlace()
+        runs = next(iter(self.programs)) if not both else OWN if slower(times) and not gaining(in_place, times) else DERIVED
         times = {**times, "runs": runs, "optimized": slower_of(times[runs], times["onnxruntime"]) if runs == WHOLE else times[runs]}
         candidates = {runs: self.programs[runs]}
         without = outcome.keeping(outcome.kept | in_place.losers)
@@ -81,7 +86,9 @@ class Contest:
             candidates[WHOLE] = whole
         if len(candidates) > 1:
             times = self.again(candidates, times, end, in_place.gains)
-        return Decision(settled(outcome, times["runs"], without), {**self.programs, **candidates}[times["runs"]], times)
+        times = defended(times, self.incumbent)
+        decided = self.narrower if times["runs"] == NARROWER and self.narrower else settled(outcome, times["runs"], without)
+        return Decision(decided, {**self.programs, **candidates}[times["runs"]], times)
 
     def mixed(self, outcome: Outcome, until: float) -> Executable | None:
         """The program without the parts that lose; None if nothing derived is left, or it is wrong."""
@@ -111,10 +118,10 @@ class Contest:
         if left < CONTEST_RUNS * (times["optimized"].median + times["onnxruntime"].median) + 2 * self.trial.seconds:
             takes = WHOLE in candidates and times["onnxruntime"].median < times[led].median
             return {**times, "runs": WHOLE, "optimized": times["onnxruntime"]} if takes else dict(times)
-        own = {OWN: self.programs[OWN]} if OWN in self.programs else {}
+        own = {name: self.programs[name] for name in (OWN, self.incumbent) if name and name in self.programs}
         found = self.trial.compare({**own, **candidates}, left)
         name = best_of(list(candidates), led, found, gains, times["rounds"])
-        if name == DERIVED and own and not gains and not found["rounds"].after(times["rounds"]).faster(DERIVED, OWN, NOISE):
+        if name == DERIVED and OWN in own and not gains and not found["rounds"].after(times["rounds"]).faster(DERIVED, OWN, NOISE):
             name = best_of([OWN, *(c for c in candidates if c == WHOLE)], OWN, found, earlier=times["rounds"])  # what was sure by chance is not
         return {**found, "runs": name, "optimized": slower_of(found[WHOLE], found["onnxruntime"]) if name == WHOLE else found[name]}
 
@@ -134,6 +141,19 @@ def best_of(candidates: Sequence[str], led: str, found: Mapping[str, Any], gains
     if surely_ahead(ours, led, rounds.merged(theirs, theirs[1]), earlier):
         return ours
     return WHOLE if found["noise"] > NOISY or min(found[name].median for name in theirs) <= found[ours].median else ours
+
+
+def defended(times: Mapping[str, Any], incumbent: str | None) -> dict[str, Any]:
+    """The times with what runs: the `incumbent` where it was timed, unless what was chosen is surely faster than it; ONNX Runtime alone or inside
+    of a program, which are one thing."""
+    runs = times["runs"]
+    if incumbent in (None, runs) or incumbent not in times["rounds"].samples:
+        return dict(times)
+    rounds = times["rounds"]
+    chosen = [name for name in (WHOLE, "onnxruntime") if name in rounds.samples] if runs == WHOLE else [runs]
+    if any(rounds.faster(name, incumbent) for name in chosen):  # of the faster sample of each round noise would make a faster program
+        return dict(times)
+    return {**times, "runs": incumbent, "optimized": rounds.timings[incumbent]}
 
 
 def surely_ahead(ours: str, led: str, rounds: Comparison, earlier: Comparison | None) -> bool:

@@ -16,7 +16,8 @@ from einnet.compile.garbage import let_all_go
 from einnet.compile.history import Memory, Places
 from einnet.compile.run import Run
 from einnet.compile.target import Optimization
-from einnet.compile.targets.cpu.contest import OWN, Contest
+from einnet.compile.targets.cpu.contest import DERIVED, NARROWER, OWN, Contest
+from einnet.compile.targets.cpu.incumbent import Decided, digest, made_again
 from einnet.compile.targets.cpu.left import left
 from einnet.compile.targets.cpu.programs import built, compiled, peak_bytes
 from einnet.compile.targets.cpu.rounded_products import Rounding, available, likely, with_room
@@ -146,9 +147,12 @@ class CpuTarget:
         if not programs:
             outcome, programs = fallen_back(run, outcome, made, self.cost)
         let_all_go(run.program.weights.values())
-        contest = Contest(run.model, self.settings, self.cost, run.trial, programs, tolerance, rounded)
+        decided = Decided(self.settings, self.cost)
+        incumbent, narrower, more = self.kept_before(run, outcome, programs, decided)
+        contest = Contest(run.model, self.settings, self.cost, run.trial, {**programs, **more}, tolerance, rounded, incumbent, narrower)
         with stage("timing programs"):
             decision = contest.decide(outcome, run.schedule.timing_s(inf if outcome.interrupted else time.monotonic()))
+        decided.remember(decision.outcome)
         outcome, executable, times = decision.outcome, decision.executable, decision.times
         peaks = peak_bytes(programs, run.trial.peak)
         if times["runs"] not in programs or outcome.whole:
@@ -160,6 +164,24 @@ class CpuTarget:
             kernels = kernel_profile(outcome, executable, self.cost, times["optimized"].median)
             beside = tuple(kernel_profile(outcome, programs[OWN], self.cost, times[OWN].median)) if outcome.whole and own else None
         return Timed(outcome.noting(*notes), executable, verification, times, peaks, tuple(kernels), beside, rounding.told.get(executable))
+
+    def kept_before(
+        self, run: Run, outcome: Outcome, programs: Mapping[str, Executable], decided: Decided
+    ) -> tuple[str | None, Outcome | None, dict[str, Executable]]:  # fmt: skip
+        """What a run that was allowed less has kept for this model: its name, its outcome and itself where it is none of these programs."""
+        kept = decided.narrower(outcome) if OWN in programs else None
+        found = made_again(outcome, kept, self.history(), self.cost) if kept else None
+        if found is None:
+            return None, None, {}
+        same = {name: digest(outcome.plan(original=name == OWN)) for name in (OWN, DERIVED) if name in programs}
+        for name, plan in same.items():
+            if plan == digest(found.plan()):
+                return name, None, {}
+        with suppress(BackendError), stage("building programs"):
+            program = built(found.plan(), self.cost, run.schedule.end, strict=True, program=found.program)
+            if run.trial.verify(program, self.settings.tolerance).passed:
+                return NARROWER, found.noting("what a run that was allowed less has kept is no slower than what was found"), {NARROWER: program}
+        return None, None, {}
 
     def report(self, run: Run, made: Timed, certificate: Certificate) -> Report:
         """What was decided and measured."""
