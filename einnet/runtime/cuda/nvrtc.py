@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from einnet.errors import BackendError
-from einnet.runtime.cuda.prelude import PRELUDE
+from einnet.runtime.cuda.prelude import before
 
 ARCHITECTURE = "sm_90"
 """H100 and H200."""
@@ -81,7 +81,7 @@ class Compiler:
         """Machine code, and what the compiler says. Raises BackendError with its first error, or for a text at which it does not end as it should."""
         options = [f"--gpu-architecture={architecture}", "--std=c++17", *more]
         with self._turn:
-            answer, code = self._asked(json.dumps({"text": PRELUDE + text, "options": options}).encode() + b"\n", len(text))
+            answer, code = self._asked(json.dumps({"text": before(text) + text, "options": options}).encode() + b"\n", len(text))
         if answer["error"]:
             lines = str(answer["log"]).splitlines()
             said = next((x for x in lines if "error" in x), lines[0] if lines else answer["error"])

@@ -15,6 +15,7 @@ typedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned int
 #ifndef __CUDACC__
 #define __global__
 #define __launch_bounds__(threads)
+#define __cluster_dims__(x, y, z)
 #define __restrict__
 struct einnet_index { int x, y, z; };
 static einnet_index blockIdx, threadIdx;
@@ -28,3 +29,46 @@ template <class T> static inline T min(T a, T b) { return a < b ? a : b; }
 #endif
 #define CUDART_INF_F INFINITY
 """
+
+AHEAD = """#ifdef __CUDACC__
+#define einnet_inside static __device__ __forceinline__
+einnet_inside unsigned einnet_place(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
+einnet_inside void einnet_copy_4(float* to, const float* from, int inside) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+    :: "r"(einnet_place(to)), "l"(__cvta_generic_to_global(from)), "r"(inside ? 4 : 0) : "memory");
+}
+einnet_inside void einnet_copy_16(float* to, const float* from, int inside) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+    :: "r"(einnet_place(to)), "l"(__cvta_generic_to_global(from)), "r"(inside ? 16 : 0) : "memory");
+}
+einnet_inside void einnet_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int groups> einnet_inside void einnet_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(groups) : "memory"); }
+einnet_inside float einnet_tf32(float value) {
+  unsigned kept;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(kept) : "f"(value));
+  return __uint_as_float(kept);
+}
+einnet_inside void einnet_multiply_piece(float* sums, const float* a, const float* b) {
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+    : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
+      "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+}
+einnet_inside void einnet_meet_cluster() {
+  asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+}
+einnet_inside float einnet_of_block(const float* at, int block) {
+  unsigned there; float value;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(einnet_place(at)), "r"(block));
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(there) : "memory");
+  return value;
+}
+#endif
+"""
+"""What texts use whose copies are on their way while they compute, on a device; the host driver has its own."""
+
+
+def before(text: str) -> str:
+    """What a text stands behind on a device."""
+    return PRELUDE + AHEAD if "einnet_commit" in text else PRELUDE

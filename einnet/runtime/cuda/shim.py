@@ -1,8 +1,10 @@
 """Generated CUDA text run by a C++ compiler's code: every thread of a launch, one after the other, and where they wait for each other, in turns.
 
 A block whose threads meet at barriers is run as coroutines: each runs up to its next barrier before any passes it. A barrier that only some of
-a block's threads reach is an error, as it is on a device. One launch of a library runs at a time: which thread of which block it is that runs is one
-variable, and not one for each thread of the host, of which a process has little room for.
+a block's threads reach is an error, as it is on a device. A copy that a thread asks for arrives when that thread waits for it, and until then what
+it goes to holds 3.4e38: so a read that is too early shows, and a copy into what others still read. Blocks of a cluster run one after the other up
+to a barrier of the cluster, and the memory of one that has ended holds 3.4e38. One launch of a library runs at a time: which thread of which block
+it is that runs is one variable, and not one for each thread of the host, of which a process has little room for.
 """
 
 from __future__ import annotations
@@ -19,9 +21,14 @@ from einnet.errors import BackendError
 from einnet.runtime.cuda.prelude import PRELUDE
 from einnet.runtime.cuda.program import CudaProgram, Generated, Launch
 
-_MEETING = re.compile(r"__syncthreads|__shared__|__shfl_xor_sync")
+_MEETING = re.compile(r"__syncthreads|__shared__|__shfl_xor_sync|einnet_commit|einnet_multiply_piece")
 _SHARED = re.compile(r"__shared__ (alignas\(\d+\))")
 """An array of a block; blocks run one after the other, so that a static one will do."""
+
+_FUNCTION = re.compile(r'(?=extern "C" __global__)')
+_CLUSTER = re.compile(r"__cluster_dims__\((\d+), 1, 1\)")
+_SHARED_ONE = re.compile(r"__shared__ (alignas\(\d+\)) float (\w+)\[(\d+)\];")
+"""Blocks of a cluster; an array of one of them, of which each has its own."""
 
 _BEYOND = re.compile(r"__shfl(?!_xor_sync)|__ballot|atomic|extern __shared__|__syncwarp")
 """What the host cannot play."""
@@ -30,53 +37,137 @@ TURNS = """
 #include <setjmp.h>
 #include <ucontext.h>
 namespace einnet {
-struct Fiber { ucontext_t context; jmp_buf jump; char* stack; bool started, done, second; };
-constexpr int SIZE = 1 << 16;
-jmp_buf scheduler; Fiber fibers[1024]; int now, count; void (*body)(float**); float** given;
+constexpr int MOST = 1024, SIZE = 1 << 16;
+constexpr float POISON = 3.4e38f;
+struct Fiber { ucontext_t context; jmp_buf jump; char* stack; bool started, done, second, away; };
+jmp_buf scheduler; Fiber fibers[MOST]; int now, first, last, rank; void (*body)(float**); float** given;
+struct Copy { float* to; float value[4]; int count; };
+struct Queue { Copy held[128]; int ends[16]; int copies, groups; };
+Queue queues[MOST];
 __attribute__((noinline)) void barrier() {
   if (_setjmp(fibers[now].jump)) return;
-  if (now + 1 == count || !fibers[now + 1].started) _longjmp(scheduler, 1);
-  threadIdx = {++now, 0, 0};
+  if (now + 1 == last || !fibers[now + 1].started) _longjmp(scheduler, 1);
+  ++now; threadIdx = {now - first, 0, 0};
   _longjmp(fibers[now].jump, 1);
 }
 void entry() { for (;;) { body(given); fibers[now].done = true; barrier(); } }
 __attribute__((noinline)) void resume(int t) {
-  now = t; threadIdx = {t, 0, 0};
+  now = t; threadIdx = {t - first, 0, 0};
   if (_setjmp(scheduler)) return;
   if (fibers[t].started) _longjmp(fibers[t].jump, 1);
   fibers[t].started = true;
   setcontext(&fibers[t].context);
 }
-void create(Fiber& f) {
-  if (!f.stack) f.stack = new char[SIZE];
-  getcontext(&f.context);
-  f.context.uc_stack.ss_sp = f.stack; f.context.uc_stack.ss_size = SIZE; f.context.uc_link = nullptr;
-  makecontext(&f.context, entry, 0);
-}
-int block_of(int threads) {
-  count = threads;
-  for (int t = 0; t < threads; ++t) {
-    if (!fibers[t].started) create(fibers[t]);
-    fibers[t].done = fibers[t].second = false;
+void create(int t) {
+  Fiber& f = fibers[t];
+  if (!f.started) {
+    if (!f.stack) f.stack = new char[SIZE];
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack; f.context.uc_stack.ss_size = SIZE; f.context.uc_link = nullptr;
+    makecontext(&f.context, entry, 0);
   }
+  f.done = f.second = f.away = false;
+  queues[t].copies = queues[t].groups = 0;
+}
+enum Met { BARRIER, ENDED, CLUSTER, APART };
+Met turn() {
+  for (now = first - 1; now + 1 < last;) resume(now + 1);
+  int ended = 0, away = 0;
+  for (int t = first; t < last; ++t) { ended += fibers[t].done; away += fibers[t].away; }
+  return ended == last - first ? ENDED : away == last - first ? CLUSTER : ended || away ? APART : BARRIER;
+}
+int failed(int threads) { for (int t = 0; t < threads; ++t) fibers[t].started = false; return 1; }
+int block_of(int threads) {
+  first = 0; last = threads; rank = 0;
+  for (int t = 0; t < threads; ++t) create(t);
+  Met met;
+  do met = turn(); while (met == BARRIER);
+  return met == ENDED ? 0 : failed(threads);
+}
+struct Array { float* at; int size; } arrays[16]; int known;
+float* placed(float* at, int size) {
+  int n = 0;
+  while (n < known && arrays[n].at != at) ++n;
+  if (n == known) arrays[known++] = {at, size};
+  return at + rank * size;
+}
+int cluster_of(int threads, int blocks, int block) {
+  for (int t = 0; t < threads * blocks; ++t) create(t);
   for (int ended = 0; !ended;) {
-    for (now = -1; now + 1 < threads;) resume(now + 1);
-    for (int t = 0; t < threads; ++t) ended += fibers[t].done;
-    if (ended && ended != threads) {
-      for (int t = 0; t < threads; ++t) fibers[t].started = false;
-      return 1;
+    for (int b = 0; b < blocks; ++b) {
+      rank = b; first = b * threads; last = first + threads; blockIdx = {block + b, 0, 0};
+      Met met;
+      do met = turn(); while (met == BARRIER);
+      if (met == APART) return failed(threads * blocks);
+      if (met == ENDED) {
+        ++ended;
+        for (int n = 0; n < known; ++n) for (int k = 0; k < arrays[n].size; ++k) arrays[n].at[b * arrays[n].size + k] = POISON;
+      }
+      for (int t = first; t < last; ++t) fibers[t].away = false;
     }
+    if (ended && ended != blocks) return failed(threads * blocks);
   }
   return 0;
+}
+void copy(float* to, const float* from, int inside, int count) {
+  Queue& q = queues[now];
+  for (int n = 0; n < count; ++n) to[n] = POISON;
+  if (q.copies == 128) return;
+  Copy& c = q.held[q.copies++];
+  c.to = to; c.count = count;
+  for (int n = 0; n < count; ++n) c.value[n] = inside ? from[n] : 0.0f;
+}
+void wait(int groups) {
+  Queue& q = queues[now];
+  if (q.groups <= groups) return;
+  int done = q.groups - groups, arrived = q.ends[done - 1];
+  for (int n = 0; n < arrived; ++n) for (int k = 0; k < q.held[n].count; ++k) q.held[n].to[k] = q.held[n].value[k];
+  for (int n = arrived; n < q.copies; ++n) q.held[n - arrived] = q.held[n];
+  for (int n = done; n < q.groups; ++n) q.ends[n - done] = q.ends[n] - arrived;
+  q.copies -= arrived; q.groups = groups;
+}
+float ten_bits(float value, unsigned half) {
+  unsigned bits;
+  __builtin_memcpy(&bits, &value, 4);
+  if ((bits & 0x7f800000u) != 0x7f800000u) bits += half;
+  bits &= 0xffffe000u;
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
 }
 }
 #define __syncthreads() einnet::barrier()
 static inline float __shfl_xor_sync(unsigned, float value, int lane) {
   static float given[2][1024];
-  int t = threadIdx.x;
+  int t = einnet::now;
   float* here = given[einnet::fibers[t].second = !einnet::fibers[t].second];
   here[t] = value; einnet::barrier();
   return here[t ^ lane];
+}
+static inline void einnet_copy_4(float* to, const float* from, int inside) { einnet::copy(to, from, inside, 1); }
+static inline void einnet_copy_16(float* to, const float* from, int inside) { einnet::copy(to, from, inside, 4); }
+static inline void einnet_commit() { einnet::Queue& q = einnet::queues[einnet::now]; if (q.groups < 16) q.ends[q.groups++] = q.copies; }
+template <int groups> static inline void einnet_wait() { einnet::wait(groups); }
+static inline float einnet_tf32(float value) { return einnet::ten_bits(value, 0x1000u); }
+static inline void einnet_multiply_piece(float* sums, const float* a, const float* b) {
+  static float given[2][1024][6];
+  int t = einnet::now, warp = t & ~31, group = (t & 31) >> 2, place = t & 3;
+  float (*here)[6] = given[einnet::fibers[t].second = !einnet::fibers[t].second];
+  for (int n = 0; n < 4; ++n) here[t][n] = einnet::ten_bits(a[n], 0);
+  for (int n = 0; n < 2; ++n) here[t][4 + n] = einnet::ten_bits(b[n], 0);
+  einnet::barrier();
+  for (int e = 0; e < 4; ++e) {
+    int column = 2 * place + (e & 1);
+    for (int k = 0; k < 8; ++k)
+      sums[e] += here[warp + group * 4 + (k & 3)][(e >> 1) + 2 * (k >> 2)] * here[warp + column * 4 + (k & 3)][4 + (k >> 2)];
+  }
+}
+static inline void einnet_meet_cluster() { einnet::fibers[einnet::now].away = true; einnet::barrier(); }
+static inline float einnet_of_block(const float* at, int block) {
+  for (int n = 0; n < einnet::known; ++n) {
+    float* own = einnet::arrays[n].at + einnet::rank * einnet::arrays[n].size;
+    if (at >= own && at < own + einnet::arrays[n].size) return at[(block - einnet::rank) * einnet::arrays[n].size];
+  }
+  return einnet::POISON;
 }
 """
 """Threads of a block as coroutines, which go on from block to block: switching costs a jump and no call of the system, and leads to the next thread.
@@ -139,7 +230,17 @@ def source(texts: Mapping[str, str], arguments: Mapping[str, int]) -> str:
     runs = []
     for function, count in arguments.items():
         given = ", ".join(f"Array{{pointers[{n}]}}" for n in range(count))
-        if _MEETING.search(bodies[function]):
+        cluster = _CLUSTER.search(bodies[function])
+        if cluster is not None:
+            size = int(cluster[1])
+            runs.append(
+                f"static void body_{function}(float** pointers) {{ {function}({given}); }}\n"
+                f'extern "C" int run_{function}(float** pointers, int grid, int block) {{\n  Alone alone;\n'
+                f"  einnet::body = body_{function}; einnet::given = pointers; einnet::known = 0;\n"
+                f"  if (block * {size} > einnet::MOST || grid % {size}) return 1;\n"
+                f"  for (int b = 0; b < grid; b += {size}) if (einnet::cluster_of(block, {size}, b)) return 1;\n  return 0;\n}}\n"
+            )
+        elif _MEETING.search(bodies[function]):
             runs.append(
                 f"static void body_{function}(float** pointers) {{ {function}({given}); }}\n"
                 f'extern "C" int run_{function}(float** pointers, int grid, int block) {{\n  Alone alone;\n'
@@ -153,14 +254,22 @@ def source(texts: Mapping[str, str], arguments: Mapping[str, int]) -> str:
                 f"    blockIdx = {{b, 0, 0}}; threadIdx = {{t, 0, 0}}; {function}({given});\n  }}\n  return 0;\n}}\n"
             )
     meeting = any(_MEETING.search(text) for text in texts.values())
-    played = (_SHARED.sub(r"\1 static", text) for text in texts.values())
+    played = (_played(part) for text in texts.values() for part in _FUNCTION.split(text))
     return "\n".join((PRELUDE, ALONE, ARRAY, TURNS if meeting else "", *played, *runs))
+
+
+def _played(function: str) -> str:
+    """The text of a function with arrays of its block: blocks of a cluster have one each, others, of which one runs at a time, the same."""
+    cluster = _CLUSTER.search(function)
+    if cluster is not None:
+        function = _SHARED_ONE.sub(rf"\1 static float \2_all[{cluster[1]} * \3]; float* \2 = einnet::placed(\2_all, \3);", function)
+    return _SHARED.sub(r"\1 static", function)
 
 
 def functions(text: str) -> dict[str, str]:
     """The text of each function by its name."""
-    parts = re.split(r'(?=extern "C" __global__)', text)
-    names = [re.search(r"\b(\w+)\(", re.sub(r"__launch_bounds__\(\d+\)", "", part)) for part in parts]
+    parts = _FUNCTION.split(text)
+    names = [re.search(r"\b(\w+)\(", re.sub(r"__\w+__\([^()]*\)", "", part)) for part in parts]
     return {name[1]: part for name, part in zip(names, parts, strict=True) if name is not None and part.startswith('extern "C"')}
 
 
