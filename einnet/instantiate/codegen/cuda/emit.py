@@ -89,7 +89,7 @@ def _emit(
     body = tirx.SeqStmt([*(tirx.DeclBuffer(arrays[a], data=handles[a]) for a in order), writer.grid(nest, exact=alias)])
     function = tirx.PrimFunc([handles[a] for a in order], body).with_attr("global_symbol", name)
     text, device = _device_text(tvm.IRModule({name: function}))
-    text = aligned(text)
+    text = clustered(aligned(text), writer)
     if alias:
         text = text.replace(" __restrict__", "")
     extents = {k: int(v) for k, v in re.findall(r'launch_thread\("([\w.]+)", (\d+)\)', device.script())}
@@ -105,6 +105,14 @@ def aligned(text: str) -> str:
     start = text.index(") {\n", text.rindex(_GLOBAL)) + len(") {\n")
     arrays = re.findall(r"float\* (?:__restrict__ )?(\w+)", text[text.rindex(_GLOBAL) : start])
     return text[:start] + "".join(f"  einnet_aligned({name});\n" for name in arrays) + text[start:]
+
+
+def clustered(text: str, writer: Threads) -> str:
+    """The function told how many of its blocks are a cluster."""
+    stages = writer.stages if isinstance(writer, Blocks) else None
+    if stages is None or stages.cluster == 1:
+        return text
+    return text.replace(_GLOBAL, f"{_GLOBAL} __cluster_dims__({stages.cluster}, 1, 1)")
 
 
 def _position(parameter: str) -> int:

@@ -2,7 +2,8 @@
 
 A turned tile is read along the direction in which a load walks memory and written along that of the store. A long reduction is split over the
 threads of a block, whose parts are exchanged within warps and then between them. Exponentials under their maximum are `rescaling`. Other nests
-around one reduction are `tiles`. All else is `threads`: one element for each thread.
+around one reduction are `tiles`, or `contracting` for products of two arrays where the model of the device says so. All else is `threads`: one
+element for each thread.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from tvm.tirx import Expr as Tir
 
 from einnet.expr.nodes import Iter
 from einnet.instantiate.codegen import mathfunctions
+from einnet.instantiate.codegen.cuda.contracted_sizes import Stages, faster
+from einnet.instantiate.codegen.cuda.contracting import Contracting
 from einnet.instantiate.codegen.cuda.per_thread import THREADS, bound, ordered, unrolled
 from einnet.instantiate.codegen.cuda.rescaled_sizes import walked
 from einnet.instantiate.codegen.cuda.rescaling import Rescaling
@@ -100,12 +103,16 @@ def walks(nest: Nest, e: Reduce) -> bool:
     return along and not any(abs(t.coefficient(i.name)) == 1 for t in touched for i in nest.loops)
 
 
-class Blocks(Rescaling):
+class Blocks(Rescaling, Contracting):
     """Writes the body of one thread of a block that may share memory."""
 
     def __init__(self, arrays: Mapping[str, Buffer], tables: Mapping[str, Mapping[int, float]], index_type: str) -> None:
         super().__init__(arrays, tables, index_type)
         self.together: tuple[Tir, int] | None = None
+        self.tensor_cores = False
+        """Products may be of numbers with 10 bits behind the point."""
+        self.stages: Stages | None = None
+        """How the kernel that was written walks its sum in stages, where it does."""
 
     def grid(self, nest: Nest, exact: bool = False) -> tirx.Stmt:
         """The kernel of a normalised nest; no element is written twice where that is asked for."""
@@ -119,6 +126,10 @@ class Blocks(Rescaling):
         if rows is not None:
             return self.by_rows(nest, rows)
         found, threads = tile(nest, exact), team(nest)
+        ahead = faster(nest, self.tensor_cores) if not exact else None
+        if ahead is not None:
+            self.stages = ahead.sizes
+            return self.contract(ahead.form, ahead.sizes)
         if found is not None and (not threads or found.cycles <= block_cycles(found, threads)):
             return self.tile(found)
         return self.shared_out(nest, threads) if threads else super().grid(nest, exact)
