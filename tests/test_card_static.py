@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks.card.static import LAYERS, RESULT, counted, occupancy, operator, row
+from benchmarks.card.static import LAYERS, RESULT, SUMS, ahead, counted, occupancy, operator, row
 from einnet.cli.optimize import cuda_lines
 from einnet.evidence.report.card_schema import CudaReport
 from einnet.instantiate.codegen.canonicalise import normalise
@@ -41,6 +41,17 @@ def test_the_stored_figures_claim_no_time_and_no_spills():
     assert "nothing here is a time" in stored["kind"]
     assert set(stored["layers"]) == set(LAYERS)
     assert all(r["spilled_bytes"] == 0 and r["expression"] == LAYERS[n][0] for n, r in stored["layers"].items())
+
+
+@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("tensor", [False, True])
+def test_the_stored_figures_of_sums_are_those_of_today(name, tensor):
+    stored = json.loads(RESULT.read_text())["sums"]
+    assert len(stored) == 2 * len(SUMS)
+    own, today = stored[name + ", tensor cores" * tensor], ahead(*SUMS[name], tensor)
+    assert {k: own[k] for k in today} == today
+    assert own["spilled_bytes"] == 0 and own["registers"] <= 255 and own["shared_bytes"] <= 48 << 10
+    assert 2 * own["cycles_by_the_model"] < own["cycles_of_tiles"]
 
 
 def test_subprograms_are_counted_for_people():

@@ -19,6 +19,7 @@ from benchmarks.contest.results import write_whole
 from einnet.expr.nodes import Tensor, tensors
 from einnet.expr.notation.text import parse
 from einnet.instantiate.codegen.canonicalise import normalise
+from einnet.instantiate.codegen.cuda.contracted_sizes import faster
 from einnet.instantiate.codegen.cuda.emit import lower_cuda
 from einnet.instantiate.codegen.cuda.reduction_nest import live_share
 from einnet.instantiate.codegen.cuda.staging import staged
@@ -45,6 +46,16 @@ LAYERS = {
         "L[f<64,h<112,w<112] Σ[c<3,r<7,s<7] A[c,2*h+r-3,2*w+s-3]*K[f,c,r,s]", {"A": (3, 224, 224), "K": (64, 3, 7, 7)}),
     "5x5, 32 to 1, batch 16": ("L[n<16,h<224,w<224] Σ[c<32,r<5,s<5] A[n,c,h+r-2,w+s-2]*K[c,r,s]", {"A": (16, 32, 224, 224), "K": (32, 5, 5)}),
 }  # fmt: skip
+
+
+SUMS = {
+    "product of 512": ("L[i<512,j<512] Σ[k<512] A[i,k]*B[k,j]", {"A": (512, 512), "B": (512, 512)}),
+    "product of 1,024": ("L[i<1024,j<1024] Σ[k<1024] A[i,k]*B[k,j]", {"A": (1024, 1024), "B": (1024, 1024)}),
+    "3x3 on 7x7, 512 to 512": (
+        "L[f<512,h<7,w<7] Σ[c<512,r<3,s<3] A[c,h+r-1,w+s-1]*K[f,c,r,s]", {"A": (512, 7, 7), "K": (512, 512, 3, 3)}),
+    "12 products of 128 by 128, 64 terms": ("L[b<12,i<128,j<128] Σ[k<64] A[b,i,k]*B[b,j,k]", {"A": (12, 128, 64), "B": (12, 128, 64)}),
+}  # fmt: skip
+"""Sums of products of two arrays whose copies are on their way while they multiply."""
 
 
 def operator(text: str, boxes: dict[str, tuple[int, ...]]) -> EOperator:
@@ -95,17 +106,39 @@ def row(text: str, boxes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
     return result
 
 
+def ahead(text: str, boxes: dict[str, tuple[int, ...]], tensor: bool) -> dict[str, Any]:
+    """What is known without a card of a kernel that walks its sum in stages."""
+    op = operator(text, boxes)
+    nest = normalise(resolve(op))
+    found, other = faster(nest, tensor), tile(nest)
+    assert found is not None and other is not None, text
+    s = found.sizes
+    result: dict[str, Any] = {
+        "expression": text, "tensor_cores": s.tensor, "threads": s.threads, "rows": s.rows, "columns": s.columns, "terms_of_a_stage": s.step,
+        "stages": s.stages, "blocks_of_a_cluster": s.cluster, "cycles_by_the_model": round(found.cycles), "cycles_of_tiles": round(other.cycles),
+    }  # fmt: skip
+    if nvrtc.available() is None:
+        (held,) = nvrtc.resources(lower_cuda(op, "kernel", tensor).text).values()
+        blocks = min(2048 // s.threads, FILE // (s.threads * -(-held.registers // 8) * 8), MEMORY // (held.shared + 1024))
+        result |= {"registers": held.registers, "shared_bytes": held.shared, "spilled_bytes": held.spilled}
+        result["occupancy"] = round(blocks * s.threads / 2048, 2)
+    return result
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("-o", "--output", type=Path, default=RESULT)
     path: Path = parser.parse_args().output
     rows = {name: row(*layer) for name, layer in LAYERS.items()}
+    sums = {f"{name}{', tensor cores' * tensor}": ahead(*layer, tensor) for name, layer in SUMS.items() for tensor in (False, True)}
     kind = "static analysis: counts, and the assembler's figures for sm_90; nothing was run on a card, and nothing here is a time"
-    write_whole(path, json.dumps({"kind": kind, "layers": rows}, indent=1) + "\n")
+    write_whole(path, json.dumps({"kind": kind, "layers": rows, "sums": sums}, indent=1) + "\n")
     for name, r in rows.items():
         held = ", ".join(f"{k} {r[k]}" for k in ("registers", "shared_bytes", "spilled_bytes", "occupancy") if k in r)
         reads = f"{r['terms_for_each_word_read']} terms a word read ({r['without_tiles']} without tiles)"
         print(f"{name}: {reads}, {r['blocks']} x {r['threads']} threads, {held}")
+    for name, r in sums.items():
+        print(f"{name}: " + ", ".join(f"{k} {v}" for k, v in r.items() if k != "expression"))
 
 
 if __name__ == "__main__":

@@ -37,8 +37,10 @@ LONGEST = 1 << 16
 _GLOBAL = 'extern "C" __global__'
 
 
-def lower_cuda(op: EOperator, name: str) -> CudaOperator:
+def lower_cuda(op: EOperator, name: str, tensor_cores: bool = False) -> CudaOperator:
     """The kernels `out[loops] = scope`; pointers are those of the buffers, view offsets are applied inside.
+
+    `tensor_cores` allows sums of products of numbers that are rounded to 10 bits behind the point; programs do not ask for it yet.
 
     Raises BackendError for views that do not fit the expression, tensors of types that are not read, or what takes more than `LONGEST` characters.
     """
@@ -56,7 +58,7 @@ def lower_cuda(op: EOperator, name: str) -> CudaOperator:
     for n, nest in enumerate(found.nests):
         if any(i.extent <= 0 for i in nest.loops):
             continue
-        text, kernel = _written(normalise(nest), f"{name}_{n}", sizes, tables, types, alias and nest.array == OUT)
+        text, kernel = _written(normalise(nest), f"{name}_{n}", sizes, tables, types, alias and nest.array == OUT, tensor_cores)
         texts.append(text)
         kernels.append(replace(kernel, arguments=tuple(places.get(a, a) for a in kernel.arguments)))
     return CudaOperator("\n".join(texts), tuple(kernels), tuple(sorted(found.sizes.items())))
@@ -65,19 +67,21 @@ def lower_cuda(op: EOperator, name: str) -> CudaOperator:
 Tables = dict[str, dict[int, float]]
 
 
-def _written(nest: Nest, name: str, sizes: dict[str, int], tables: Tables, types: dict[str, str], alias: bool) -> tuple[str, GridKernel]:
+def _written(
+    nest: Nest, name: str, sizes: dict[str, int], tables: Tables, types: dict[str, str], alias: bool, tensor_cores: bool
+) -> tuple[str, GridKernel]:
     """The kernel by blocks that share memory; where that is too long a text, or it reads at places that are data, by threads alone."""
     parts = [e for e, _ in expanded(nest.expr, nest.ranges)]
     plain = all(types.get(e.array, "f32") == "f32" for e in parts if isinstance(e, Load)) and not any(map(picks, parts))
     for writer in (Blocks, Threads) if plain or not alias and walked(nest) is not None else (Threads,):
-        text, kernel = _emit(nest, name, sizes, tables, types, alias, writer)
+        text, kernel = _emit(nest, name, sizes, tables, types, alias, writer, tensor_cores)
         if len(text) <= LONGEST:
             return text, kernel
     raise BackendError(f"a kernel of {len(text)} characters is not compiled: {LONGEST} are the most")
 
 
 def _emit(
-    nest: Nest, name: str, sizes: dict[str, int], tables: Tables, types: dict[str, str], alias: bool, kind: type[Blocks | Threads]
+    nest: Nest, name: str, sizes: dict[str, int], tables: Tables, types: dict[str, str], alias: bool, kind: type[Blocks | Threads], tensor: bool
 ) -> tuple[str, GridKernel]:
     order = tuple(sizes)
     of = {a: ELEMENTS[types.get(a, "f32")] for a in order}
@@ -85,6 +89,8 @@ def _emit(
     arrays = {a: tirx.decl_buffer((max(1, sizes[a]),), of[a], f"array{n}_data", data=handles[a], data_alignment=4) for n, a in enumerate(order)}
     index_type = "int32" if max(sizes.values()) < 1 << 30 else "int64"
     writer = kind(arrays, tables, index_type)
+    if isinstance(writer, Blocks):
+        writer.tensor_cores = tensor
     writer.halves = {a: t for a, t in types.items() if t in HALVES}
     body = tirx.SeqStmt([*(tirx.DeclBuffer(arrays[a], data=handles[a]) for a in order), writer.grid(nest, exact=alias)])
     function = tirx.PrimFunc([handles[a] for a in order], body).with_attr("global_symbol", name)

@@ -9,7 +9,6 @@ from math import inf, prod
 from einnet.errors import BackendError
 from einnet.expr.nodes import tensors, walk
 from einnet.instantiate.codegen.canonicalise import normalise
-from einnet.instantiate.codegen.cuda.contracted_sizes import faster
 from einnet.instantiate.codegen.cuda.reduction_nest import uses_expanded
 from einnet.instantiate.codegen.cuda.rescaled_sizes import walked
 from einnet.instantiate.codegen.cuda.rowwise import divided, row
@@ -124,7 +123,7 @@ def _operations(nest: Nest) -> float:
     if _longest(nest) <= FEW:
         return 0.0
     terms = [prod(i.extent for i in e.sums) for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Reduce)]
-    summed, found = walked(nest) or faster(nest), tile(nest)
+    summed, found = walked(nest), tile(nest)
     if summed is not None:
         return max(summed.cycles - BEGIN, 0.0) * OPERATIONS
     if found is not None:
