@@ -31,7 +31,7 @@ RESTLESS = 8
 SHOWS_PEAK = 1_000_000
 """Operations from which on a product's time is no matter of starting it."""
 
-MEASUREMENT = 2
+MEASUREMENT = 3
 """Raised when the way of measuring changes, or how a library is asked for its kernels, so that old times are not mixed with new ones."""
 
 
