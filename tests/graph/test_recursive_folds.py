@@ -98,7 +98,7 @@ def compare(model: onnx.ModelProto, tolerance: float = 2e-5, most: float = 0.9, 
     check_recursions(node.recursion, fewer)
     laid = relaid(fewer)
     check_recursions(laid, fewer)
-    for r in (node.recursion, fewer, laid):
+    for r in (node.recursion, laid):  # the one between is proven equal to both
         found = evaluate_recursion(r, given)
         for name, array in zip(r.outputs, wanted, strict=True):
             np.testing.assert_allclose(found[name], array, rtol=tolerance, atol=tolerance)
