@@ -256,7 +256,8 @@ def _with_layouts(request: _Request, x: Desc, w: Desc, bias: Desc | None, y: Des
     free_x, free_w = map(Desc.any, (request.x.shape, request.w.shape), request.arithmetic.operands)
     pd = request.create(free_x if rounds else x, free_w if rounds or request.pack else w, bias, y, posts)
     apart = _rows_apart(request.w) if request.pack and not rounds and pd.implementation.startswith("gemm") else None
-    return request.create(x, apart, bias, y, posts) if apart else pd
+    other = request.create(x, apart, bias, y, posts) if apart else pd
+    return other if other.implementation == pd.implementation else pd  # the library may have nothing but its reference code for a layout
 
 
 def _rows_apart(view: View) -> Desc | None:
