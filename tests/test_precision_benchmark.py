@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -129,7 +130,7 @@ def test_budgets_that_allow_the_same_share_a_program(monkeypatch: pytest.MonkeyP
 
 
 def test_an_engine_is_loaded_once_for_all_that_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reference is loaded for what is wanted, for its times, and for its times again; every other engine, and a program of two budgets, once."""
+    """What answers is loaded for what is wanted, the reference for its times, and again; all others, and a program of two budgets, once."""
     loads: list[str] = []
 
     class Counted(Within):
@@ -148,7 +149,7 @@ def test_an_engine_is_loaded_once_for_all_that_it_is_asked(monkeypatch: pytest.M
     monkeypatch.setattr(Maker, "optimized", found)
     options = parsed([*SHORT, "--errors", "1e-5", "1e-6"])
     rows = rows_of("m", identity(), lambda seed: {"x": np.full(4, seed + 1, np.float32)}, Place(1, (0,)), options, {})
-    assert loads.count("same") == 1 and loads.count("onnxruntime") == 3
+    assert [loads.count(kind) for kind in ("same", "onnxruntime_whole", "onnxruntime")] == [1, 1, 2]
     assert all(r["ms"]["einnet"] == r["ms"]["einnet_f32"] == 1.0 and r["error"]["einnet"] == 0.0 and r["within"] for r in rows)
 
 
@@ -171,7 +172,7 @@ def test_where_onnx_runtime_runs_the_whole_model_its_times_are_ours(monkeypatch:
     monkeypatch.setattr(Maker, "optimized", found)
     options = parsed([*SHORT, "--errors", "0.2"])
     (one,) = rows_of("m", identity(), lambda seed: {"x": np.full(4, -1, np.float32)}, Place(1, (0,)), options, {})
-    assert loads == ["onnxruntime"] * 3
+    assert loads == [precision.ANSWERS, "onnxruntime", "onnxruntime"]
     assert one["ms"]["einnet"] == one["ms"]["einnet_f32"] == one["ms"]["onnxruntime"] and one["error"]["einnet"] == 0 and one["within"]
 
 
@@ -201,6 +202,44 @@ def test_a_budget_reaches_the_optimization(tmp_path: Path, monkeypatch: pytest.M
     inputs = random_inputs(model, 0)
     (got,), (wanted,) = (precision.answers(e, [inputs], Place(1, (0,))) for e in (ours, Engine("r", "onnxruntime", tmp_path / "two.onnx")))
     assert difference(got, wanted) <= 0.1
+
+
+def test_answers_are_sums_of_whole_integers() -> None:
+    """At both ends of both types, where pairs of products leave 16 bits."""
+    rng = np.random.default_rng(0)
+    w = rng.choice([-128, 127], (64, 8)).astype(np.int8)
+    constants = {"s": np.array(1, np.float32), "z": np.array(0, np.uint8), "zw": np.array(0, np.int8), "w": w}
+    nodes = [
+        onnx.helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]), onnx.helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        onnx.helper.make_node("DequantizeLinear", ["w", "s", "zw"], ["v"]), onnx.helper.make_node("MatMul", ["d", "v"], ["y"]),
+    ]  # fmt: skip
+    x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s) for n, s in (("x", [16, 64]), ("y", [16, 8])))
+    held = [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()]
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [x], [y], held), opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+    draw = rng.choice([0, 255], (16, 64)).astype(np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "bytes.onnx"
+        onnx.save(model, path)
+        (got,) = engine(precision.ANSWERS)(path, 1)({"x": draw})
+    assert np.array_equal(got, draw.astype(np.int64) @ w.astype(np.int64))
+
+
+def test_errors_are_counted_from_the_answers_and_not_from_what_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "Worker", Within)
+    monkeypatch.setattr(compare, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(precision, "Worker", Within)
+    monkeypatch.setattr(precision, "ANSWERS", f"{__name__}:doubled")
+    program(monkeypatch, {"einnet_f32": "doubled", "0.1": "same"})
+    place, options = Place(1, (0,)), parsed([*SHORT, "--errors", "0.1"])
+    (found,) = rows_of("m", identity(), lambda seed: {"x": np.array([-3, -2, -1, -4], np.float32)}, place, options, {})
+    assert found["error"] == {"onnxruntime": pytest.approx(1 / 9), "einnet": pytest.approx(1 / 9), "einnet_f32": 0}
+
+
+def test_a_whole_model_of_bytes_is_timed_by_itself(tmp_path: Path) -> None:
+    ours = {name: Engine(name, "einnet", tmp_path / name) for name in ("a", "b")}
+    reports = {"a": {"runs": "whole model"}, "b": {"runs": "derived"}}
+    assert precision.timed_as(ours, reports, shared=True) == {"a": "onnxruntime", "b": "b"}
+    assert precision.timed_as(ours, reports, shared=False) == {"a": "a", "b": "b"}
 
 
 def test_what_onnx_runtime_runs_as_a_whole_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,9 @@
 
 A row for each model and error. `ms` are medians of interleaved rounds, `error` the greatest over fresh draws of inputs, relative to max|y|, against
 ONNX Runtime in float32, or with `--int8` on the same model of bytes, of which `einnet_f32` is the program without a budget; `bound` is the greatest
-a-priori bound of a product that rounds, `noise` what ONNX Runtime shows against itself, `missing` why an engine has no time.
+a-priori bound of a product that rounds, `noise` what ONNX Runtime shows against itself, `missing` why an engine has no time. What answers is ONNX
+Runtime with sums of products of bytes in whole integers; what is timed is ONNX Runtime as it comes, which cuts such sums at 16 bits on processors
+with AVX2 that lack VNNI, and its `error` says by how much.
 
 A model takes a minute and a half on a quiet machine: a budget below the roundoff of every arithmetic has the program of float32, one process
 makes all programs, the widest error first, and takes over for the next what it has found for one, each engine is loaded once, while another answers.
@@ -73,6 +75,9 @@ FINISHING_S, BESIDE_S = 1.5, 12.0
 OTHERS_S = 2.0
 """Seconds that another engine answers draws; the first three in any case."""
 
+ANSWERS = "benchmarks.precision.engines:onnxruntime_whole"
+"""The engine whose answers are right."""
+
 CLASS = "reassociation"
 """The class of steps that is named beside every budget of error."""
 
@@ -89,11 +94,11 @@ def rows_of(name: str, model: onnx.ModelProto, draw: Draw, place: Place, options
         ours, reports, missing = programs(path, place, options)
         fresh = [draw(options.seed + 1 + n) for n in range(options.draws)]
         try:
-            wanted = answers(engines[0], [inputs, *fresh], place)
+            wanted = answers(Engine(REFERENCE, ANSWERS, path), [inputs, *fresh], place)
         except EngineError as why:
             return [row(name, error, {}, {}, None, None, {REFERENCE: str(why)}) for error in options.errors]
         effort = Effort(options.rounds, options.seconds, options.patience, fresh_s=OTHERS_S)
-        twins = timed_as(ours, reports)
+        twins = timed_as(ours, reports, shared=not options.int8)
         distinct = [e for name, e in ours.items() if twins[name] == name]
         results = compare([*engines, *distinct], inputs, wanted[0], place, effort, WIDEST, list(zip(fresh, wanted[1:], strict=True)))
     results |= {name: results[twin] for name, twin in twins.items()}
@@ -109,10 +114,13 @@ def lacking(others: Mapping[str, str]) -> dict[str, str]:
     return {column: f"{package} is not installed" for column, (package, _) in OTHERS.items() if package not in others}
 
 
-def timed_as(engines: Mapping[str, Engine], reports: Mapping[str, Any]) -> dict[str, str]:
-    """For each of our programs the engine whose times are its own: ONNX Runtime where that runs the whole model, else the first of one file."""
+def timed_as(engines: Mapping[str, Engine], reports: Mapping[str, Any], shared: bool) -> dict[str, str]:
+    """For each of our programs the engine whose times are its own: ONNX Runtime where that runs the whole model, else the first of one file.
+
+    Not `shared` with ONNX Runtime are models of bytes, which it adds up otherwise as it comes than as a part of our programs.
+    """
     first: dict[tuple[str, Path], str] = {}
-    whole = {name: REFERENCE for name in engines if reports[name].get("runs") == WHOLE}
+    whole = {name: REFERENCE for name in engines if shared and reports[name].get("runs") == WHOLE}
     return {name: whole.get(name) or first.setdefault((e.kind, e.path), name) for name, e in engines.items()}
 
 
