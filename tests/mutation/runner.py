@@ -137,16 +137,15 @@ class Plugin:
 
     def baseline(self, items: Mapping[str, pytest.Item]) -> dict[str, Traced]:
         """What each test executes; tests known from a former run are not run again."""
-        known: dict[str, Traced] = {}
-        if self.cache is not None and self.cache.exists():
-            known = pickle.loads(self.cache.read_bytes())
+        known = remembered(self.cache) if self.cache is not None else {}
         new = [item for name, item in items.items() if name not in known]
         for n in range(0, len(new), TOGETHER):
             those = new[n : n + TOGETHER]
             answer = in_child(lambda those=those: pickle.dumps({i.nodeid: self.traced(i) for i in those}), 600)
-            known |= pickle.loads(answer) if answer else {i.nodeid: Traced(float("inf"), frozenset()) for i in those}
+            piece = pickle.loads(answer) if answer else {i.nodeid: Traced(float("inf"), frozenset()) for i in those}
+            known |= piece
             if self.cache is not None:
-                self.cache.write_bytes(pickle.dumps(known))
+                remember(self.cache, piece)
         return known
 
     def traced(self, item: pytest.Item) -> Traced:
@@ -215,6 +214,27 @@ class Plugin:
         answer = in_child(child, 2 + SLOWER * sum(pair.seconds for pair in self.known))
         what, shown = ("slower", "") if answer is None else pickle.loads(answer) if answer else ("broken", "the process ended")
         return replace(found, verdicts=what, shown=shown)
+
+
+def remember(cache: Path, piece: Mapping[str, Traced]) -> None:
+    """Appends what some tests execute: what was traced before is not written again."""
+    with cache.open("ab") as file:
+        file.write(pickle.dumps(dict(piece)))
+
+
+def remembered(cache: Path) -> dict[str, Traced]:
+    """What was appended, the last of each test. A piece at the end that was cut off, where a run was stopped, is taken away."""
+    known: dict[str, Traced] = {}
+    if not cache.exists():
+        return known
+    with cache.open("r+b") as file:
+        whole = 0
+        with contextlib.suppress(EOFError, pickle.UnpicklingError):
+            while True:
+                known |= pickle.load(file)
+                whole = file.tell()
+        file.truncate(whole)
+    return known
 
 
 def chosen(change: Change, path: str, traced: Mapping[str, Traced], most: float = MOST) -> list[str]:
