@@ -77,13 +77,6 @@ Met turn() {
   return ended == last - first ? ENDED : away == last - first ? CLUSTER : ended || away ? APART : BARRIER;
 }
 int failed(int threads) { for (int t = 0; t < threads; ++t) fibers[t].started = false; return 1; }
-int block_of(int threads) {
-  first = 0; last = threads; rank = 0;
-  for (int t = 0; t < threads; ++t) create(t);
-  Met met;
-  do met = turn(); while (met == BARRIER);
-  return met == ENDED ? 0 : failed(threads);
-}
 struct Array { float* at; int size; } arrays[16]; int known;
 float* placed(float* at, int size) {
   int n = 0;
@@ -230,22 +223,15 @@ def source(texts: Mapping[str, str], arguments: Mapping[str, int]) -> str:
     runs = []
     for function, count in arguments.items():
         given = ", ".join(f"Array{{pointers[{n}]}}" for n in range(count))
-        cluster = _CLUSTER.search(bodies[function])
-        if cluster is not None:
-            size = int(cluster[1])
+        if _MEETING.search(bodies[function]):
+            cluster = _CLUSTER.search(bodies[function])
+            size = int(cluster[1]) if cluster is not None else 1
             runs.append(
                 f"static void body_{function}(float** pointers) {{ {function}({given}); }}\n"
                 f'extern "C" int run_{function}(float** pointers, int grid, int block) {{\n  Alone alone;\n'
                 f"  einnet::body = body_{function}; einnet::given = pointers; einnet::known = 0;\n"
                 f"  if (block * {size} > einnet::MOST || grid % {size}) return 1;\n"
                 f"  for (int b = 0; b < grid; b += {size}) if (einnet::cluster_of(block, {size}, b)) return 1;\n  return 0;\n}}\n"
-            )
-        elif _MEETING.search(bodies[function]):
-            runs.append(
-                f"static void body_{function}(float** pointers) {{ {function}({given}); }}\n"
-                f'extern "C" int run_{function}(float** pointers, int grid, int block) {{\n  Alone alone;\n'
-                f"  einnet::body = body_{function}; einnet::given = pointers;\n"
-                "  for (int b = 0; b < grid; ++b) { blockIdx = {b, 0, 0}; if (einnet::block_of(block)) return 1; }\n  return 0;\n}\n"
             )
         else:
             runs.append(
