@@ -10,12 +10,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.card.static import operator
+pytest.importorskip("tvm")
+
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cuda import thread_blocks
 from einnet.instantiate.codegen.cuda.contracted import contracted
-from einnet.instantiate.codegen.cuda.contracted_sizes import MARGIN, Pipelined, Stages, cycles, faster, fits, pipelined, pitch, sizes, ways
+from einnet.instantiate.codegen.cuda.contracted_sizes import MARGIN, Pipelined, Stages, apart, cycles, faster, fits, pipelined, sizes, ways
 from einnet.instantiate.codegen.cuda.emit import lower_cuda
 from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.cuda.tiling import FILE, MEMORY, OPERATIONS
@@ -23,6 +24,7 @@ from einnet.instantiate.codegen.resolve import OUT, resolve
 from einnet.instantiate.kernels import EOperator
 from einnet.runtime.cuda import nvrtc, shim
 from tests.instantiate.attention_cases import executed
+from tests.instantiate.cuda_cases import operator
 
 needs_compiler = pytest.mark.skipif(shim.compiler() is None, reason="there is no C++ compiler to run generated CUDA text")
 
@@ -295,7 +297,7 @@ def test_copies_of_four_elements_are_neighbours_in_memory():
 def test_copies_keep_banks_apart(lines, step):
     """On tensor cores the 32 lanes, eight lines by four terms, read 32 banks; rows of a copy begin at multiples of 16 bytes."""
     for terms in (True, False):
-        far = pitch(lines, step, terms)
+        far = apart(lines, step, terms)
         places = [(g * far + t if terms else t * far + g) % 32 for g in range(8) for t in range(4)]
         assert far % 4 == 0 and far >= (step if terms else lines)
         assert len(set(places)) == 32

@@ -11,10 +11,8 @@ from math import prod
 from einnet.expr.index import Floor
 from einnet.expr.nodes import Iter
 from einnet.instantiate.codegen.cuda.reduction_nest import contraction, self_contained
+from einnet.instantiate.codegen.cuda.tiling import TOGETHER
 from einnet.instantiate.codegen.ir import Apply, Expr, Load, Nest, Reduce, names
-
-TOGETHER = 4
-"""Elements that one copy or one access to a copy takes."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +53,18 @@ def contracted(nest: Nest) -> Contracted | None:
     factors = _factors(found[0]) if found is not None else None
     if found is None or factors is None:
         return None
-    rows, columns = factors
-    along = next((i.name for i in nest.loops if abs(nest.address.coefficient(i.name)) == 1), "")
-    if along in names(rows) and along not in names(columns):
-        rows, columns = columns, rows
-    above, beside = names(rows), names(columns)
-    down = tuple(i for i in nest.loops if i.name in above and i.name not in beside)
-    across = tuple(i for i in nest.loops if i.name in beside and i.name not in above)
-    outer = tuple(i for i in nest.loops if i not in down and i not in across)
     reduce, rest = found
+    along = next((i for i in nest.loops if abs(nest.address.coefficient(i.name)) == 1), None)
+    rows, columns = factors[::-1] if along in _alone(nest, *factors) else factors
+    down, across = _alone(nest, rows, columns), _alone(nest, columns, rows)
+    outer = tuple(i for i in nest.loops if i not in down and i not in across)
     return Contracted(nest, _ordered(reduce.sums, rows, columns), rows, columns, rest, outer, down, across) if down and across else None
+
+
+def _alone(nest: Nest, load: Load, other: Load) -> tuple[Iter, ...]:
+    """The loops that a load walks and the other does not."""
+    own = names(load) - names(other)
+    return tuple(i for i in nest.loops if i.name in own)
 
 
 def _factors(e: Reduce) -> tuple[Load, Load] | None:

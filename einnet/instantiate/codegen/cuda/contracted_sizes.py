@@ -14,26 +14,26 @@ from itertools import islice, product
 from math import ceil, inf, prod
 
 from einnet.expr.nodes import Iter
-from einnet.instantiate.codegen.cuda.contracted import TOGETHER, Contracted, contracted, together
+from einnet.instantiate.codegen.cuda.contracted import Contracted, contracted, together
 from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.cuda.tiling import (
     BARRIER,
     BEGIN,
+    CACHED,
     FILE,
     MEMORY,
     MOST_THREADS,
     OPERATIONS,
     PROCESSORS,
     RESIDENT,
+    ROOM,
     SCHEDULERS,
-    TRAFFIC,
+    TOGETHER,
     WARP,
     block_cycles,
+    pitch,
 )  # fmt: skip
 from einnet.instantiate.codegen.ir import Expr, Nest, walk
-
-ROOM = (48 << 10) - 256
-"""Bytes that a block may share without asking for more."""
 
 MOST_REGISTERS, OTHERS, MOST_COPIES = 200, 48, 16
 """Registers of a thread, those for addresses and the like among them, and what a thread copies for a stage."""
@@ -41,8 +41,8 @@ MOST_REGISTERS, OTHERS, MOST_COPIES = 200, 48, 16
 MOST_PLAYED = 1024
 """Threads of a cluster."""
 
-ARRIVAL, CACHED, MEETING = 700, 2 * TRAFFIC, 250
-"""Cycles until a copy has arrived, bytes that the level-2 cache delivers in a cycle, and cycles of a barrier of a cluster."""
+ARRIVAL, MEETING = 700, 250
+"""Cycles until a copy has arrived, and cycles of a barrier of a cluster."""
 
 ADDRESS, PIECE, SIDE, DEEP = 10, (16, 8), 16, 8
 """Instructions of one copy's address; rows and columns of what a warp multiplies at once on tensor cores, cycles of it, and terms of it."""
@@ -110,17 +110,14 @@ class Stages:
         return OTHERS + self.tall * self.wide + TOGETHER * (self.tall + self.wide)
 
 
-def pitch(lines: int, step: int, terms: bool) -> int:
+def apart(lines: int, step: int, terms: bool) -> int:
     """Elements between neighbours of the copy's outer dimension: accesses are aligned, and a warp's lie in different banks."""
-    if terms:
-        count = ceil(step / TOGETHER)
-        return TOGETHER * (count + 1 - count % 2)
-    return lines + 8 if lines % 16 == 0 else lines + 16 - lines % 16 + 8
+    return pitch(step) if terms else ceil(lines / 16) * 16 + 8
 
 
 def copied(lines: int, step: int, terms: bool) -> int:
     """Elements of a copy."""
-    return (lines if terms else step) * pitch(lines, step, terms)
+    return (lines if terms else step) * apart(lines, step, terms)
 
 
 @dataclass(frozen=True, slots=True)

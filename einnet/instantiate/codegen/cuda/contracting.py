@@ -9,7 +9,7 @@ rounded to 10 bits behind the point, to the nearest and ties away from zero, and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, prod
 
@@ -18,13 +18,13 @@ from tvm.tirx import Buffer
 from tvm.tirx import Expr as Tir
 
 from einnet.expr.nodes import Iter
-from einnet.instantiate.codegen.cuda.contracted import TOGETHER, Contracted
-from einnet.instantiate.codegen.cuda.contracted_sizes import DEEP, PIECE, Stages, copied, pitch
+from einnet.instantiate.codegen.cuda.contracted import Contracted
+from einnet.instantiate.codegen.cuda.contracted_sizes import DEEP, PIECE, Stages, apart, copied
 from einnet.instantiate.codegen.cuda.per_thread import bound
 from einnet.instantiate.codegen.cuda.reduction_nest import SUM
 from einnet.instantiate.codegen.cuda.tiles import Tiles
-from einnet.instantiate.codegen.cuda.tiling import WARP
-from einnet.instantiate.codegen.ir import Load, Ranges, simplified
+from einnet.instantiate.codegen.cuda.tiling import TOGETHER, WARP
+from einnet.instantiate.codegen.ir import Load
 from einnet.instantiate.codegen.nests import sequence
 
 ROW, COLUMN, PART = "first row", "first column", "part"
@@ -146,7 +146,7 @@ class Contracting(Tiles):
         if conditions:
             given = self.held(tirx.Select(tirx.all(*conditions), given, self.constant(0)))
             where = where * given
-        kept = start + self.constant(side.start) + outside * self.constant(pitch(side.lines, s.step, side.terms)) + inside
+        kept = start + self.constant(side.start) + outside * self.constant(apart(side.lines, s.step, side.terms)) + inside
         source = tirx.BufferLoad(self.arrays[side.load.array], [where])
         self.call(f"copy_{4 * side.width}", tirx.address_of(tirx.BufferLoad(memory, [kept])), tirx.address_of(source), given.astype("int32"))
 
@@ -194,7 +194,7 @@ class Contracting(Tiles):
         self, s: Stages, memory: Buffer, side: Side, start: Tir, term: Tir, own: Tir, lanes: int, count: int
     ) -> list[list[Tir]]:
         """Four terms of each of the thread's lines, in registers."""
-        step, found = self.constant(pitch(side.lines, s.step, side.terms)), [[tirx.const(0.0, "float32")] * TOGETHER for _ in range(count)]
+        step, found = self.constant(apart(side.lines, s.step, side.terms)), [[tirx.const(0.0, "float32")] * TOGETHER for _ in range(count)]
         base = self.offset(start + self.constant(side.start))
         if side.terms:
             for n in range(count):
@@ -238,7 +238,7 @@ class Contracting(Tiles):
 
     def round(self, s: Stages, memory: Buffer, side: Side, start: Tir, line: Tir, term: Tir, into: Buffer, n: int) -> None:
         """An operand's element as tensor cores take it."""
-        step = self.constant(pitch(side.lines, s.step, side.terms))
+        step = self.constant(apart(side.lines, s.step, side.terms))
         place = start + self.constant(side.start) + (line * step + term if side.terms else term * step + line)
         value = tirx.call_pure_extern("float32", "einnet_tf32", tirx.BufferLoad(memory, [self.offset(place)]))
         self.statements.append(tirx.BufferStore(into, value, [n]))
@@ -295,17 +295,9 @@ class Contracting(Tiles):
             conditions += self.placed(self.variables[COLUMN] + e.column, form.width, s.columns, form.across)
             with self.block() as one:
                 self.memo[-1][SUM] = e.value
-                value = self.value(simplified(form.rest, self.iterated(form)), self.iterated(form))
-                store: tirx.Stmt = tirx.BufferStore(self.arrays[form.nest.array], value, [self.scalar(form.nest.address)])
-                for guard in form.nest.guards:
-                    store = tirx.IfThenElse(self.condition(guard), store, None)
-                one.append(store)
+                self.store(replace(form.nest, expr=form.rest), {})
             inner.append(tirx.IfThenElse(tirx.all(*conditions), sequence(one), None) if conditions else sequence(one))
         self.statements += inner
-
-    def iterated(self, form: Contracted) -> Ranges:
-        """Of all iterators."""
-        return {**form.nest.ranges, **{i.name: i.range for i in form.sums}}
 
 
 def sides_of(form: Contracted, s: Stages) -> tuple[Side, Side]:

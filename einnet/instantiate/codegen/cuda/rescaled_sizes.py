@@ -17,14 +17,23 @@ from einnet.expr.nodes import Cond
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cuda.rescaled import Rescaled, hiding, rescaled
 from einnet.instantiate.codegen.cuda.tile_search import tile
-from einnet.instantiate.codegen.cuda.tiling import BARRIER, BEGIN, FILE, LATENCY, MEMORY, PROCESSORS, RESIDENT, SCHEDULERS, TRAFFIC, WARP
+from einnet.instantiate.codegen.cuda.tiling import (
+    BARRIER,
+    BEGIN,
+    CACHED,
+    FILE,
+    LATENCY,
+    MEMORY,
+    PROCESSORS,
+    RESIDENT,
+    ROOM,
+    SCHEDULERS,
+    TOGETHER,
+    TRAFFIC,
+    WARP,
+    pitch,
+)  # fmt: skip
 from einnet.instantiate.codegen.ir import Nest, walk
-
-ROOM = (48 << 10) - 256
-"""Bytes that a block may share without asking for more, less what lies between arrays that start at multiples of 64."""
-
-TOGETHER = 4
-"""Elements that one access to a copy takes."""
 
 LANES, LEAST_THREADS, MOST_THREADS = (8, 16), 64, 256
 """Threads along a tile's keys, and of a block."""
@@ -32,8 +41,8 @@ LANES, LEAST_THREADS, MOST_THREADS = (8, 16), 64, 256
 MOST_REGISTERS, OTHERS = 168, 40
 """Registers of a thread, and those for addresses and the like among them."""
 
-RAISING, CACHED, SAMPLES = 24, 2 * TRAFFIC, 24
-"""Instructions of an exponential, bytes of the level-2 cache in a cycle, and tiles along each side that are looked at to know how many are walked."""
+RAISING, SAMPLES = 24, 24
+"""Instructions of an exponential, and tiles along each side that are looked at to know how many are walked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +94,6 @@ class Sizes:
     def registers(self) -> int:
         """Of a thread, about."""
         return OTHERS + self.tall * (self.deep + self.wide + 3) + TOGETHER * (self.tall + max(self.wide, self.deep))
-
-
-def pitch(elements: int) -> int:
-    """Elements between rows of a copy: accesses are aligned, and eight rows lie in banks of their own."""
-    count = ceil(elements / TOGETHER)
-    return TOGETHER * (count + 1 - count % 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from tvm.tirx import Expr as Tir
 from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen.cuda.per_thread import bound
 from einnet.instantiate.codegen.cuda.rescaled import GREATEST, MEAN, SCORE, TOTAL, Rescaled
-from einnet.instantiate.codegen.cuda.rescaled_sizes import TOGETHER, Sizes, borders, pitch
+from einnet.instantiate.codegen.cuda.rescaled_sizes import Sizes, borders
 from einnet.instantiate.codegen.cuda.tiles import Tiles
+from einnet.instantiate.codegen.cuda.tiling import TOGETHER, pitch
 from einnet.instantiate.codegen.ir import Expr, Load, Ranges, simplified, walk
 from einnet.instantiate.codegen.nests import sequence
 

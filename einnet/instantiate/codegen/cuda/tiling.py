@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from math import prod
+from math import ceil, prod
 
 from einnet.expr.index import Floor, Index, value
 from einnet.expr.nodes import Iter
@@ -37,6 +37,15 @@ TRAFFIC = 2700
 
 SHARED = 40 << 10
 """Bytes of the copies of a block."""
+
+ROOM = (48 << 10) - 256
+"""Bytes that a block may share without asking for more, less what lies between arrays that start at multiples of 64."""
+
+CACHED = 2 * TRAFFIC
+"""Bytes of the level-2 cache that arrive in a cycle."""
+
+TOGETHER = 4
+"""Elements that one access to a copy takes."""
 
 LATENCY, BARRIER, BEGIN = 40, 60, 800
 """Cycles from a load to its use when it hits, of a barrier, and of a block's start and first loads."""
@@ -86,6 +95,12 @@ class Tile:
     def blocks(self) -> int:
         box = self.box
         return prod(-(-i.extent // box[i.name]) for i in self.nest.loops)
+
+
+def pitch(elements: int) -> int:
+    """Elements between rows of a copy: accesses are aligned, and eight rows lie in banks of their own."""
+    count = ceil(elements / TOGETHER)
+    return TOGETHER * (count + 1 - count % 2)
 
 
 def block_cycles(t: Tile, threads: int) -> float:
