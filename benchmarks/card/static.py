@@ -87,7 +87,12 @@ def counted(t: Tile) -> dict[str, Any]:
 
 def occupancy(t: Tile, registers: int, shared: int) -> float:
     """The share of the warps that a multiprocessor can hold that it can hold of this kernel."""
-    warps = -(-t.block // WARP)
+    return held_at_once(t.block, registers, shared)
+
+
+def held_at_once(threads: int, registers: int, shared: int) -> float:
+    """The same for blocks of so many threads."""
+    warps = -(-threads // WARP)
     blocks = min(RESIDENT // warps, FILE // (WARP * warps * -(-registers // 8) * 8), MEMORY // (shared + 1024))
     return round(blocks * warps / RESIDENT, 2)
 
@@ -119,9 +124,8 @@ def ahead(text: str, boxes: dict[str, tuple[int, ...]], tensor: bool) -> dict[st
     }  # fmt: skip
     if nvrtc.available() is None:
         (held,) = nvrtc.resources(lower_cuda(op, "kernel", tensor).text).values()
-        blocks = min(2048 // s.threads, FILE // (s.threads * -(-held.registers // 8) * 8), MEMORY // (held.shared + 1024))
         result |= {"registers": held.registers, "shared_bytes": held.shared, "spilled_bytes": held.spilled}
-        result["occupancy"] = round(blocks * s.threads / 2048, 2)
+        result["occupancy"] = held_at_once(s.threads, held.registers, held.shared)
     return result
 
 

@@ -17,13 +17,15 @@ Run = Callable[[Arrays], list[np.ndarray]]
 Prepare = Callable[[Path, int], Run]
 
 
-def onnxruntime(path: Path, threads: int) -> Run:
-    """ONNX Runtime, CPU provider, all graph optimizations."""
+def onnxruntime(path: Path, threads: int, *entries: tuple[str, str]) -> Run:
+    """ONNX Runtime, CPU provider, all graph optimizations; `entries` of a session's configuration, none as it comes."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    for entry in entries:
+        options.add_session_config_entry(*entry)
     session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     return lambda inputs: list(session.run(None, inputs))
 

@@ -6,19 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.contest.engines import Arrays, Run
+from benchmarks.contest.engines import Arrays, Run, onnxruntime
 from einnet.runtime.ort import WHOLE_SUMS
 
 
 def onnxruntime_whole(path: Path, threads: int) -> Run:
     """ONNX Runtime with products of bytes added up in whole integers: as it comes it cuts them at 16 bits on processors with AVX2 that lack VNNI."""
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.add_session_config_entry(*WHOLE_SUMS)
-    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return lambda inputs: list(session.run(None, inputs))
+    return onnxruntime(path, threads, WHOLE_SUMS)
 
 
 def openvino_default(path: Path, threads: int) -> Run:

@@ -12,7 +12,7 @@ from itertools import accumulate, product
 
 import numpy as np
 
-from einnet.instantiate.kernels import Conv, Matmul, Post, VendorKernel, View
+from einnet.instantiate.kernels import LINE, Conv, Matmul, Post, VendorKernel, View
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, I8U8, U8I8, Arithmetic
 from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.instantiate.kernels.posts import QUANTISED, U8
@@ -131,9 +131,6 @@ class _Request:
     arithmetic: Arithmetic = F32
     stored: str = dnnl.F32
 
-
-LINE = 16
-"""Elements of float32 in a cache line."""
 
 ALIKE = 8 * LINE
 """Rows of so many elements, or of a multiple, fall into an eighth of a cache's sets at most."""

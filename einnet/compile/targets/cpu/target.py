@@ -171,11 +171,10 @@ class CpuTarget:
         """What a run that was allowed less has kept for this model: its name, its outcome and itself where it is none of these programs."""
         kept = decided.narrower(outcome) if OWN in programs else None
         found = made_again(outcome, kept, self.history(), self.cost) if kept else None
-        if found is None:
+        if kept is None or found is None:
             return None, None, {}
-        same = {name: digest(outcome.plan(original=name == OWN)) for name in (OWN, DERIVED) if name in programs}
-        for name, plan in same.items():
-            if plan == digest(found.plan()):
+        for name in (OWN, DERIVED):
+            if name in programs and digest(outcome.plan(original=name == OWN)) == kept.plan:
                 return name, None, {}
         with suppress(BackendError), stage("building programs"):
             program = built(found.plan(), self.cost, run.schedule.end, strict=True, program=found.program)
