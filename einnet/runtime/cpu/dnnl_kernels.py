@@ -12,14 +12,14 @@ from itertools import accumulate, product
 
 import numpy as np
 
-from einnet.instantiate.kernels import LINE, Conv, Matmul, Post, VendorKernel, View
+from einnet.instantiate.kernels import LINE, Conv, Matmul, VendorKernel, View
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, I8U8, U8I8, Arithmetic
 from einnet.instantiate.kernels.contractions import arithmetic_of
-from einnet.instantiate.kernels.posts import QUANTISED, U8
 from einnet.instantiate.kernels.primitive import Primitive
 from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Desc, Refused
+from einnet.runtime.cpu.dnnl_posts import PostOperations, described, like, post_operations, split_bias
 from einnet.runtime.cpu.layouts import agree, broadcast, canonical_image, canonical_matrix, overlaps, permuted_strides, swapped
 from einnet.runtime.cpu.threads import current_threads, limited
 
@@ -30,7 +30,6 @@ TURNED = {**ARITHMETICS, U8I8.name: I8U8, I8U8.name: U8I8}
 """The arithmetic of a product whose factors change places, by its name."""
 
 _Create = Callable[[Desc, Desc, Desc | None, Desc, Sequence[dnnl.PostOp]], dnnl.PrimitiveDesc]
-_Posts = tuple[tuple[dnnl.PostOp, View | None], ...]
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ class _Request:
     w: View
     y: View
     bias: View | None
-    posts: _Posts
+    posts: PostOperations
     pack: bool
     create: _Create
     arithmetic: Arithmetic = F32
@@ -200,7 +199,7 @@ def _requests(kernel: VendorKernel, constants: Collection[str]) -> Iterator[_Req
 
 def _asked(primitive: Primitive, reference: bool) -> Prepared:
     """An operator that reads and writes views where they stand."""
-    operands = tuple((argument, _desc(view), view) for argument, view in primitive.operands)
+    operands = tuple((argument, described(view), view) for argument, view in primitive.operands)
     pd = dnnl.described(primitive.name, *primitive.before, *(desc for _, desc, _ in operands), *primitive.after)
     if "ref" in pd.implementation and not reference:
         layouts = ", ".join(f"{view.shape} strides {view.strides}" for _, _, view in operands)
@@ -217,15 +216,9 @@ def refusal(kernel: VendorKernel, constants: Collection[str] = ()) -> str | None
     return None
 
 
-def _desc(view: View, dtype: str = dnnl.F32) -> Desc:
-    if any(s == 0 and n > 1 for s, n in zip(view.strides, view.shape, strict=True)):
-        raise Refused(f"stride 0 in a dimension that does not broadcast: shape {view.shape} strides {view.strides}")
-    return Desc.strided(view.shape, view.strides, dtype)
-
-
 def _build(request: _Request, reference: bool) -> Prepared:
-    (x, w), y = map(_desc, (request.x, request.w), request.arithmetic.elements), _desc(request.y, request.stored)
-    bias, rounds = _desc(request.bias) if request.bias else None, request.arithmetic.rounds
+    (x, w), y = map(described, (request.x, request.w), request.arithmetic.elements), described(request.y, request.stored)
+    bias, rounds = described(request.bias) if request.bias else None, request.arithmetic.rounds
     pd = _with_layouts(request, x, w, bias, y)
     while why := _unfit(pd.implementation, request, reference):
         if not reference:
@@ -295,56 +288,10 @@ def _adds_in_32_bits(name: str) -> bool:
     return any(word in name for word in ("vnni", "amx", "ref")) or (name.endswith("gemm:jit") and not dnnl.limit())
 
 
-def _posts(posts: Sequence[Post], result: View, arrange: Callable[[View], View]) -> _Posts:
-    """Post-ops for a result view; operands (views with the kernel's result dimensions) go through `arrange`."""
-    found: list[tuple[dnnl.PostOp, View | None]] = []
-    for n, post in enumerate(posts, 1):
-        if post.kind in QUANTISED:
-            found += [(one, None) for one in _quantised(post, stored=post.kind == U8 and n == len(posts))]
-            continue
-        if post.operand is None:
-            found.append((dnnl.Eltwise(post.kind, post.alpha, post.beta), None))
-            continue
-        view = arrange(broadcast(post.operand))
-        if len(view.shape) != len(result.shape) or any(n not in (1, m) for n, m in zip(view.shape, result.shape, strict=True)):
-            raise Refused(f"operand of shape {view.shape} does not broadcast to the result {result.shape}")
-        same = view.buffer == result.buffer and view.offset == result.offset and view.shape == result.shape
-        if post.kind == "add" and same and agree(view.shape, view.strides, result.strides):
-            found.append((dnnl.Sum(), None))
-        else:
-            found.append((dnnl.Binary(post.kind, _desc(view)), view))
-    return tuple(found)
-
-
-def _quantised(post: Post, stored: bool) -> Iterator[dnnl.Eltwise]:
-    """Rounding to integers from 0 to 255: the scale by its inverse, which may move what is next to the middle of two integers to the other one.
-
-    Where bytes are `stored`, that rounds to the nearest integer, half to even, and saturates: what is rounded before is what is added to.
-    """
-    if post.alpha != 1:
-        yield dnnl.Eltwise("linear", 1 / float(np.float32(post.alpha)))
-    if post.beta or not stored:
-        yield dnnl.Eltwise("round")
-    if post.beta:
-        yield dnnl.Eltwise("linear", 1.0, post.beta)
-    if not stored:
-        yield dnnl.Eltwise("clip", 0.0, 255.0)
-
-
 def _varies_with_batch(operand: View, result: View) -> bool:
     """The operand varies along a batch dimension and not along a later one of the result."""
     varies = [n > 1 for n in operand.shape]
     return any(v and any(m > 1 and not w for m, w in zip(result.shape[d:], varies[d:])) for d, v in enumerate(varies[:-2]))
-
-
-def _split_bias(posts: tuple[Post, ...], channel: int) -> tuple[View | None, tuple[Post, ...]]:
-    """A first `add` whose operand varies along the dimension `channel` only, with stride 1, as a bias (that dimension alone); and the rest."""
-    if posts and posts[0].kind == "add" and posts[0].operand:
-        view = broadcast(posts[0].operand)
-        n = view.shape[channel]
-        if n > 1 and n == max(view.shape) and sum(m > 1 for m in view.shape) == 1 and view.strides[channel] == 1:
-            return View(view.buffer, (n,), (1,), view.offset), posts[1:]
-    return None, posts
 
 
 def _matmul_forms(kernel: Matmul, constants: Collection[str]) -> Iterator[_Request]:
@@ -368,12 +315,12 @@ def _described(kernel: Matmul, constants: Collection[str]) -> Iterator[_Request]
     if not forms:
         raise Refused(f"the result has no contiguous dimension: shape {kernel.c.shape} strides {kernel.c.strides}")
     for x, w, y, arrange, pack in sorted(forms, key=lambda form: not form[4]):
-        bias, rest = _split_bias(tuple(replace(p, operand=p.operand and arrange(p.operand)) for p in kernel.post), -1)
+        bias, rest = split_bias(tuple(replace(p, operand=p.operand and arrange(p.operand)) for p in kernel.post), -1)
         if bias:
             ones = (1,) * (len(y.shape) - 1)
             bias = replace(bias, shape=(*ones, *bias.shape), strides=(*(bias.shape[0] for _ in ones), 1))
         arithmetic = kernel.arithmetic if arrange is canonical_matrix else TURNED[kernel.arithmetic.name]
-        yield _Request(x, w, y, bias, _posts(rest, y, lambda v: v), pack, dnnl.matmul, arithmetic, kernel.stored)
+        yield _Request(x, w, y, bias, post_operations(rest, y, lambda v: v), pack, dnnl.matmul, arithmetic, kernel.stored)
 
 
 def _per_row(kernel: Matmul) -> bool:
@@ -421,17 +368,10 @@ def _conv_forms(kernel: Conv, constants: Collection[str]) -> Iterator[_Request]:
     def create(x: Desc, w: Desc, bias: Desc | None, y: Desc, posts: Sequence[dnnl.PostOp]) -> dnnl.PrimitiveDesc:
         return dnnl.convolution(x, w, bias, y, kernel.strides, kernel.dilations, pads, posts, kernel.transposed)
 
-    bias, rest = _split_bias(kernel.post, 1)
-    posts = _posts(rest, y, lambda v: _like(v, y))
+    bias, rest = split_bias(kernel.post, 1)
+    posts = post_operations(rest, y, lambda v: like(v, y))
     for pack in (True, False) if kernel.w.buffer in constants else (False,):
         yield _Request(x, w, y, bias, posts, pack, create, kernel.arithmetic, kernel.stored)
-
-
-def _like(view: View, result: View) -> View:
-    """An operand of a convolution's post-op, with the memory order of the result where extent-1 dimensions leave the choice."""
-    order = sorted(range(len(result.shape)), key=lambda d: -result.strides[d])
-    strides = permuted_strides(view.shape, order)
-    return replace(view, strides=strides) if agree(view.shape, view.strides, strides) else view
 
 
 def exact_padding(kernel: Conv) -> tuple[Conv, tuple[tuple[int, ...], tuple[int, ...]]]:
