@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from einnet.expr.nodes import Body
-from einnet.expr.normal.inline import inline
+from einnet.expr.normal.inline import _Forms, inline
 from einnet.expr.normal.limits import by_bends
-from einnet.expr.normal.piecewise import Line, positive_part
+from einnet.expr.normal.piecewise import Line, Piecewise, positive_part, upper_envelope
 from einnet.expr.normal.truths import as_sum, is_truth, known
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
@@ -37,6 +37,21 @@ SAME = (
     ("relu(select(i-3>=0,A,0)-select(i-3>=0,B,0))", "select(i-3>=0,relu(A-B),0)"), ("choose(less(A,B),A,B)", "less(A,B)*A+B-less(A,B)*B"),
     ("choose(A,B,B)", "B"), ("choose(3,A,B)", "A"), ("choose(0,A,B)", "B"), ("isnan(A+B)", "0"), ("choose(1+A*A,B,C)", "B"),
     ("choose(less(A,B)*less(B,C),A,0)", "less(A,B)*less(B,C)*A"), ("choose(A,B,C)", "C+(1-not(A))*(B-C)"),
+    ("max(max(A,max(B,C)),A+1)", "max(B,max(C,A+1))"), ("max(2*A,max(A,max(B,C)))", "max(max(2*A,C),max(B,A))"),
+    ("max(max(A,B),B-relu(C))", "max(A,B)"), ("relu(2*exp(A)-relu(exp(A)-3))", "2*exp(A)-relu(exp(A)-3)"),
+    ("max(max(2*A,10*B),0)", "2*max(max(A,5*B),0)"), ("max(max(3*A-9*B,12*C),B)", "3*max(max(A-3*B,4*C),1/3*B)"),
+    ("max(max(A,3*A),B)", "1/2*max(max(2*A,6*A),2*B)"),
+    ("relu(relu(A-2*B)-A+2*B)", "relu(2*B-A)"), ("relu(relu(2*A-B)-2*A+B)", "relu(B-2*A)"),
+    ("relu(relu(3*B-2*C)-3*B+2*C)", "relu(2*C-3*B)"),
+    ("relu(relu(2*C-3*A)-4*C+6*A)", "2*relu(3*A-2*C)"), ("max(max(A,3*A),0)", "3*relu(A)"),
+    ("max(max(B,A+B),B-2*A)", "B-2*A+3*relu(A)-relu(A)+relu(A)"),
+    ("max(max(A,1/4*A),1/4*max(A,1/4*A))", "max(A,1/16*A)"), ("max(max(A,1),2*A-3)", "1+relu(A-1)+relu(A-3)"),
+    ("max(max(A,1),2*A-1)", "1+2*relu(A-1)"),
+    ("max(max(A*B+3*A,2*A*B+6*A),0)", "2*relu(A*B+3*A)"), ("relu(2*A*B+6*A-relu(A*B+3*A))", "relu(A*B+3*A)"),
+    ("relu(2*exp(A)-6*val(i)-relu(exp(A)-3*val(i)))", "relu(exp(A)-3*val(i))"),
+    ("max(max(exp(A)-3*val(i),2*exp(A)-6*val(i)),0)", "2*relu(exp(A)-3*val(i))"),
+    ("relu(2-relu(A-1)-relu(2*A-6))", "2-relu(A-1)+relu(A-3)"), ("max(max(0-A,B-1-A),2*B-1-A)", "max(0,2*B-1)-A"),
+    ("max(1+2*A-3*B,max(0,3*A-9/2*B))", "max(0,max(1+2*A-3*B,3*A-9/2*B))"),
 )  # fmt: skip
 OTHER = (
     ("relu(0-2*A)", "2*relu(A)"), ("abs(A)", "A"), ("max(A,B)", "A+relu(A-B)"), ("min(A,B)", "A-relu(B-A)"), ("less(A,B)", "less(B,A)"),
@@ -47,6 +62,8 @@ OTHER = (
     ("max(2*max(A,B),C)", "2*max(A,max(B,C))"), ("max(A,A-B)", "A"), ("max(A,A+abs(B))", "A"), ("max(A,A-abs(B)+1)", "A"),
     ("max(exp(A),2*exp(B))", "exp(max(A,B))"), ("max(exp(A),tanh(B))", "exp(max(A,B))"), ("max(0-exp(A),0-exp(B))", "0-exp(max(A,B))"),
     ("relu(sigmoid(A)-1/2)", "sigmoid(relu(A))-1/2"), ("max(exp(A)-1,0)", "exp(relu(A))"), ("max(abs(A),abs(B))", "abs(max(A,B))"),
+    ("max(max(A,3*A),0-1)", "max(0-1,3*A)"),
+    ("max(max(A,2*A),A*A)", "max(A,A*A)"),
     ("max(sin(A),sin(B))", "sin(max(A,B))"), ("relu(select(i-3>=0,A,1))", "select(i-3>=0,relu(A),0)"),
     ("relu(select(i-3>=0,A,0)-select(i-4>=0,B,0))", "select(i-3>=0,relu(A-B),0)"), ("relu(select(i-3>=0,A,0)+B)", "select(i-3>=0,relu(A+B),0)"),
     ("choose(A,B,C)", "A*B+C-A*C"), ("choose(A*A,B,C)", "B"), ("choose(less(A,B),A,B)", "B"), ("isnan(1/A)", "0"), ("isnan(log(A))", "0"),
@@ -57,6 +74,8 @@ OTHER = (
 VALUED = (
     "relu(relu(A)+relu(A-1)-3)", "relu(abs(A-B)-2)", "relu(abs(abs(A)-2)-1)", "relu(2*relu(A)-A)", "min(exp(A),exp(B))", "relu(3*floor(1/2*A))",
     "relu(3-relu(A)-relu(B))", "relu(1-relu(A)+2*relu(A-1)-3*relu(A-2))", "relu(2-abs(abs(A-1)-1))",
+    "relu(1-max(max(A,B),0))", "relu(3-relu(A-1)-relu(A+1))", "relu(select(i%2==0,A,0)-B)", "relu(A-select(i%2==0,B,0))",
+    "less(select(i%2==0,B,0),C)", "less(A,select(i%3==0,C,0)+B)",
 )  # fmt: skip
 TRUTHS = (
     "0", "1", "less(A,B)", "not(A)", "isnan(A)", "less(A,B)*equal(B,C)", "max(less(A,B),not(C))", "min(less(A,B),1)", "1-less(A,B)",
@@ -156,6 +175,48 @@ def test_positive_parts_of_broken_lines(slope: Fraction, constant: Fraction, ben
     }
     assert all(found(u) == max(line(u), 0) for u in places | {Fraction(-1000), Fraction(1000)})
     assert all(change for _, change in found.bends) and all(a < b for (a, _), (b, _) in pairwise(found.bends))
+
+
+def test_all_arguments_of_a_maximum_are_its_own() -> None:
+    """Of max(0, max(x, y)) three, of relu(x) two."""
+    forms = _Forms({"i": (0, 27)})
+    with by_bends():
+        terms = forms.expanded(body("max(A,max(B,C))"))
+        inner = next(found for t in terms if (found := Piecewise(forms).arguments(t)))
+        (bend,) = forms.expanded(body("relu(A-B)"))
+    assert len(inner) == 3 and () in inner and all(Piecewise(forms).arguments(t) is None for x in inner for t in x)
+    assert Piecewise(forms).arguments(bend) == [(), forms.expanded(body("A-B"))]
+
+
+LINES = (
+    (2, -3, ()), (-1, 0, ((0, 2),)), (1, 1, ((0, -2), (3, 4))), (0, -1, ()), (0, 2, ()), (0, -1, ((1, 1), (4, -2))), (-2, -1, ((-1, 1), (2, 3))),
+    (1, 0, ((0, -1),)), (3, 2, ((1, -3), (2, -5), (7, 5))), (0, 0, ((1, 1),)), (0, 0, ((1, -1), (2, 3))),
+)  # fmt: skip
+"""Slope, constant and bends; some are 0 just where they bend, or between two bends."""
+
+
+@pytest.mark.parametrize(("slope", "constant", "bends"), LINES)
+def test_positive_parts_of_lines_that_touch_zero(slope: int, constant: int, bends: tuple[tuple[int, int], ...]) -> None:
+    line = Line(Fraction(slope), Fraction(constant), tuple((Fraction(at), Fraction(change)) for at, change in bends))
+    found = positive_part(line)
+    for u in (Fraction(n, 6) for n in range(-60, 90)):
+        assert found(u) == max(slope * u + constant + sum(c * max(u - at, 0) for at, c in bends), 0)
+    assert all(change for _, change in found.bends) and all(a < b for (a, _), (b, _) in pairwise(found.bends))
+
+
+SETS = (
+    ((0, 0), (1, 0), (3, 0)), ((1, -1), (0, 0), (2, -3)), ((0, 1), (0, 0), (1, 0)), ((-1, 0), (1, 0), (0, -5)), ((-1, 0), (1, 0), (0, 0)),
+    ((2, 1), (2, 3), (-1, 0), (5, -20)), ((0, 2), (0, 1)), ((1, 0), (2, -1), (3, -2)), ((-3, 7), (-2, 1), (4, 4), (1, 9)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", SETS)
+def test_upper_envelopes(lines: tuple[tuple[int, int], ...]) -> None:
+    """The greatest of the lines everywhere, with bends upwards at increasing places, whatever comes first."""
+    for turned in (lines, lines[::-1], (*lines[1:], lines[0])):
+        found = upper_envelope([(Fraction(a), Fraction(b)) for a, b in turned])
+        assert all(found(Fraction(u, 6)) == max(a * Fraction(u, 6) + b for a, b in lines) for u in range(-90, 90))
+        assert all(change > 0 for _, change in found.bends) and all(a < b for (a, _), (b, _) in pairwise(found.bends))
 
 
 def body(text: str) -> Body:

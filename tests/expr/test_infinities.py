@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from einnet.expr.normal.infinities import BOTH, HIGH, LOW, NEITHER, infinities, unbounded
+from einnet.expr.normal.inline import inline
 from einnet.expr.normal.terms import Term
 from einnet.expr.notation.text import parse
 
@@ -52,3 +53,13 @@ def test_what_the_greatest_of_its_kind_is_taken_from_is_never_inf(text: str, fou
 def test_a_fill_that_is_not_read_is_no_infinity() -> None:
     inside, beyond = (parse(f"{DECLARED}L[m<8] {text}") for text in ("V[m]|inf", "V[m+2]|inf"))
     assert not unbounded(Term(factors=(inside.body,)), inside.ranges) and unbounded(Term(factors=(beyond.body,)), beyond.ranges)
+
+
+@pytest.mark.parametrize(("beside", "shorter"), [
+    ("V[i]", True), ("(1/V[i])", True), ("log(V[i])*W[i]", True), (DOWN.replace("m", "i"), False), (f"{DOWN.replace('m', 'i')}*(1/W[i])", False),
+    (f"log(W[i])*{UP.replace('m', 'i')}", False), ("V[i+2]|-inf*(1/W[i])", False),
+])  # fmt: skip
+def test_a_sum_beside_what_may_be_infinite_keeps_the_zeros_that_it_adds(beside: str, shorter: bool) -> None:
+    """0 times a number is 0, whether or not the number exists; 0 times an infinity is none."""
+    long, short = (inline(parse(f"{DECLARED}L[i<9] Σ[k<{n}] {beside}*W[k]")) for n in (12, 9))
+    assert (long.key == short.key) == shorter

@@ -115,7 +115,8 @@ class Piecewise:
             return outside
         if len(flat) == 2:
             return self.plus(flat[1], self.hinge(self.minus(*flat)))
-        return self.several(flat)
+        along = self.along_one_direction(flat)
+        return self.several(flat) if along is None else along
 
     def flattened(self, args: list[Sum]) -> list[Sum]:
         """max(r + c·relu(y), ...) = max(r, r + c·y, ...) for c > 0; likewise what stands for the greatest of several."""
@@ -185,7 +186,7 @@ class Piecewise:
         best: tuple[tuple[str, ...], Sum] | None = None
         for base in args:
             apart = [self.minus(x, base) for x in args]
-            scale = abs(self.first(min((x for x in apart if x), key=self.key)))
+            scale = min(map(self.size, filter(None, apart)))[1]
             ordered = sorted((scaled(x, 1 / scale) for x in apart), key=self.key)
             key = tuple(map(self.key, ordered))
             if best is None or key < best[0]:
@@ -193,6 +194,26 @@ class Piecewise:
                 best = key, self.plus(base, (Term(scale, factors=(whole,)),))
         assert best is not None
         return best[1]
+
+    def along_one_direction(self, args: Sequence[Sum]) -> Sum | None:
+        """The greatest of sums that differ by a + b·u for one u: by where the upper envelope of these lines bends.
+
+        None of them is greater than another by a number, so that each two of them differ by some b·u.
+        """
+        base, *others = args
+        apart = [direction_of(self.minus(x, base)) for x in others]
+        direction = scaled(apart[0][0], 1 / self.first(apart[0][0]))
+        lines = [(Fraction(0), Fraction(0))]
+        for along, constant in apart:
+            slope = along[0].coefficient / direction[0].coefficient
+            if scaled(direction, slope) != along:
+                return None
+            lines.append((slope, constant))
+        return self.plus(base, self.written(direction, upper_envelope(lines)))
+
+    def size(self, x: Sum) -> tuple[list[str], Fraction]:
+        """What a common scale of sums is read off: their order by this is the same at every scale."""
+        return [self.forms.text(t) for t in x], abs(self.first(x))
 
     def key(self, x: Sum) -> str:
         return " + ".join(f"{t.coefficient} {self.forms.text(t)}" for t in x)
@@ -259,6 +280,18 @@ class Line:
 
     def __call__(self, u: Fraction) -> Fraction:
         return self.slope * u + self.constant + sum((c * max(u - at, Fraction(0)) for at, c in self.bends), Fraction(0))
+
+
+def upper_envelope(lines: Sequence[tuple[Fraction, Fraction]]) -> Line:
+    """The greatest of some slope·u + constant at each u."""
+    slope, constant = min(lines, key=lambda line: (line[0], -line[1]))
+    start = Line(slope, constant)
+    bends: list[tuple[Fraction, Fraction]] = []
+    while steeper := [(a, b) for a, b in lines if a > slope]:
+        at, a, b = min(((constant - b) / (a - slope), -a, b) for a, b in steeper)
+        bends.append((at, -a - slope))
+        slope, constant = -a, b
+    return replace(start, bends=tuple(bends))
 
 
 def positive_part(line: Line) -> Line:
