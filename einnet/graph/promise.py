@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property
 from math import inf, prod
 
 from einnet.expr.index import Floor, Index, bounds
@@ -266,43 +266,60 @@ def _differ(left: Sequence[Tensor | Scope], right: Sequence[Tensor | Scope]) -> 
 
 def ordered(term: Term, extents: Mapping[str, int]) -> float:
     """Operations of a product in the best order; inf for too many factors."""
-    factors, out = term.factors, frozenset(x for x in extents if x.partition("//")[0] not in term.sums)
-    n = len(factors)
-    if n == 0 or n > MOST_FACTORS:
-        return inf if n else 0.0
+    if not term.factors:
+        return 0.0
+    return inf if len(term.factors) > MOST_FACTORS else _Orders(term, extents).cost()
 
-    @cache
-    def size(over: Names, mask: int) -> float:
-        """Points of some iterators, as a product of the factors in the mask has them: windows that none of them opens are dimensions."""
-        points = prod(extents[x] for x in over) / prod(fewer for tied, fewer in term.equations if tied <= over)
-        inside = [f for k, f in enumerate(factors) if mask >> k & 1]
-        for names, places in {w for f in inside for w in f.windows}:
-            if names <= over and not any(names & f.names for f in inside if (names, places) not in f.windows):
-                points *= min(places / prod(extents[x] for x in names), 1.0)
-        return points
 
-    names = [NO_NAMES] * (1 << n)
-    for mask in range(1, 1 << n):
-        low = (mask & -mask).bit_length() - 1
-        names[mask] = names[mask & (mask - 1)] | factors[low].names
-    weights = sum(1 << k for k, f in enumerate(factors) if f.weight)
-    full = (1 << n) - 1
-    kept = out.union(*(tied for tied, _ in term.equations))
-    needed = [names[m] & (kept | names[full ^ m]) for m in range(1 << n)]
-    cost = [0.0] * (1 << n)
-    for mask in range(1, 1 << n):
-        if mask & ~weights == 0:
-            continue
-        if mask & (mask - 1) == 0:
-            cost[mask] = size(names[mask], mask) if needed[mask] != names[mask] else 0.0
-            continue
+class _Orders:
+    """Products of some factors of a term, each as a mask, and what the best order to make them takes."""
+
+    def __init__(self, term: Term, extents: Mapping[str, int]) -> None:
+        self.factors, self.equations, self.extents = term.factors, term.equations, extents
+        self.full = (1 << len(term.factors)) - 1
+        self.weights = sum(1 << k for k, f in enumerate(term.factors) if f.weight)
+        self.names = [NO_NAMES] * (self.full + 1)
+        for mask in range(1, self.full + 1):
+            low = (mask & -mask).bit_length() - 1
+            self.names[mask] = self.names[mask & (mask - 1)] | term.factors[low].names
+        out = frozenset(x for x in extents if x.partition("//")[0] not in term.sums)
+        kept = out.union(*(tied for tied, _ in term.equations))
+        self.needed = [self.names[m] & (kept | self.names[self.full ^ m]) for m in range(self.full + 1)]
+        self.sizes: dict[tuple[Names, int], float] = {}
+
+    def cost(self) -> float:
+        """Operations for all factors. A product of weights takes none, one factor those of the sums that it alone has."""
+        cost = [0.0] * (self.full + 1)
+        for mask in range(1, self.full + 1):
+            if mask & ~self.weights == 0:
+                continue
+            if mask & (mask - 1) == 0:
+                cost[mask] = self.size(self.names[mask], mask) if self.needed[mask] != self.names[mask] else 0.0
+            else:
+                cost[mask] = self.divided(mask, cost)
+        return cost[self.full]
+
+    def divided(self, mask: int, cost: Sequence[float]) -> float:
+        """The least that a product of several factors takes as a product of two products."""
         best, part = inf, (mask - 1) & mask
         while part > mask ^ part:
             rest = mask ^ part
             apart = cost[part] + cost[rest]
             if apart < best:
-                best = min(best, apart + 2.0 * size(needed[part] | needed[rest], mask))
+                best = min(best, apart + 2.0 * self.size(self.needed[part] | self.needed[rest], mask))
             part = (part - 1) & mask
-        cost[mask] = best
-    return cost[full]
+        return best
+
+    def size(self, over: Names, mask: int) -> float:
+        """Points of some iterators, as a product of the factors in the mask has them: windows that none of them opens are dimensions."""
+        known = self.sizes.get((over, mask))
+        if known is not None:
+            return known
+        points = prod(self.extents[x] for x in over) / prod(fewer for tied, fewer in self.equations if tied <= over)
+        inside = [f for k, f in enumerate(self.factors) if mask >> k & 1]
+        for names, places in {w for f in inside for w in f.windows}:
+            if names <= over and not any(names & f.names for f in inside if (names, places) not in f.windows):
+                points *= min(places / prod(self.extents[x] for x in names), 1.0)
+        self.sizes[over, mask] = points
+        return points
 

@@ -7,7 +7,7 @@ batch, heads, blocks of rows. The sequence is the whole subprogram, or those of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from einnet.expr.nodes import Scope
@@ -170,43 +170,52 @@ class Cut:
         return replace(kernel, scope=self.scopes[part]) if isinstance(kernel, EOperator) and part else kernel
 
 
-def cut_kernel(kernel: Kernel, digits: dict[str, Digit], temporaries: Mapping[str, Buffer], count: int) -> Cut:
-    """The kernel divided as its result is; `digits` learns of the temporaries it reads. Raises Undivided."""
-    steps: dict[View, int] = {}
+@dataclass
+class _Views:
+    """Views cut as the digits of their buffers are divided; `digits` learns of the temporaries among them, `steps` how far apart the parts lie."""
 
-    def along(view: View, dimension: int | None, extent: int) -> View:
-        """The view cut along a dimension that is divided as a digit of `extent` values is; None leaves it whole."""
+    digits: dict[str, Digit]
+    temporaries: Mapping[str, Buffer]
+    count: int
+    steps: dict[View, int] = field(default_factory=dict)
+
+    def along(self, view: View, dimension: int | None, extent: int) -> View:
+        """The view cut along a dimension that is divided as a digit of `extent` values is; None leaves it whole. Raises Undivided."""
         if dimension is None or view.shape[dimension] == 1:
-            if view.buffer in temporaries:
+            if view.buffer in self.temporaries:
                 raise Undivided(f"{view.buffer} is read as a whole")
             return view
         if view.shape[dimension] % extent:
             raise Undivided(f"dimension {dimension} of {view} is not divided evenly")
         digit = Digit(view.strides[dimension] * (view.shape[dimension] // extent), extent)
-        if view.buffer in temporaries and digits.setdefault(view.buffer, digit) != digit:
+        if view.buffer in self.temporaries and self.digits.setdefault(view.buffer, digit) != digit:
             raise Undivided(f"{view.buffer} is divided in two ways")
-        shape = tuple(n // count if d == dimension % len(view.shape) else n for d, n in enumerate(view.shape))
+        shape = tuple(n // self.count if d == dimension % len(view.shape) else n for d, n in enumerate(view.shape))
         small = replace(view, shape=shape)
-        if steps.setdefault(small, digit.reach // count) != digit.reach // count:
+        if self.steps.setdefault(small, digit.reach // self.count) != digit.reach // self.count:
             raise Undivided(f"{view.buffer} is read in two ways")
         return small
 
+
+def cut_kernel(kernel: Kernel, digits: dict[str, Digit], temporaries: Mapping[str, Buffer], count: int) -> Cut:
+    """The kernel divided as its result is; `digits` learns of the temporaries it reads. Raises Undivided."""
+    views = _Views(digits, temporaries, count)
     (out,) = kernel.result_views
     digit = digits[out.buffer]
     dimension = covering(out, digit)
     if isinstance(kernel, EOperator):
         inner, dims = restricted(kernel.scope, dimension, count)
-        views = tuple((name, along(v, dims.get(name), digit.extent)) for name, v in kernel.operands)
+        operands = tuple((name, views.along(v, dims.get(name), digit.extent)) for name, v in kernel.operands)
         scopes = tuple(restricted(kernel.scope, dimension, count, part)[0] for part in range(count))
-        return Cut(replace(kernel, scope=inner, operands=views, out=along(out, dimension, digit.extent)), steps, scopes)
+        return Cut(replace(kernel, scope=inner, operands=operands, out=views.along(out, dimension, digit.extent)), views.steps, scopes)
     where = kernel.along(dimension) if isinstance(kernel, VendorKernel) else None
     if not isinstance(kernel, VendorKernel) or where is None:
         raise Undivided("only generated kernels, products and batches of convolutions are divided")
     added = [p.operand for p in kernel.posts if p.operand]
-    new = {v: along(v, dimension if v.shape[dimension] > 1 else None, digit.extent) for v in added}
-    new |= {v: along(v, d, digit.extent) for v, d in zip(kernel.inputs, where, strict=True)}
-    new[out] = along(out, dimension, digit.extent)
-    return Cut(kernel.map_views(lambda v: new[v]), steps)
+    new = {v: views.along(v, dimension if v.shape[dimension] > 1 else None, digit.extent) for v in added}
+    new |= {v: views.along(v, d, digit.extent) for v, d in zip(kernel.inputs, where, strict=True)}
+    new[out] = views.along(out, dimension, digit.extent)
+    return Cut(kernel.map_views(lambda v: new[v]), views.steps)
 
 
 def covering(view: View, digit: Digit) -> int:

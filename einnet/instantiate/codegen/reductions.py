@@ -260,12 +260,17 @@ def in_floors(e: Reduce, ranges: Ranges) -> set[str]:
     return {n for f in functions for a, _ in f.terms if isinstance(a, Floor) for n in a.num.names()}
 
 
+def indexing(e: Reduce, tables: Collection[str]) -> set[str]:
+    """The iterators in the addresses of what the body loads of these arrays."""
+    return {n for x in walk(e.body) if isinstance(x, Load) and x.array in tables for n in x.address.names()}
+
+
 def to_unroll(e: Reduce, ranges: Ranges, points: Sequence[Point], limit: int, tables: Collection[str]) -> list[Iter]:
     """Summation iterators to unroll: short ones that index a table of constants, so that zeros and ones cost nothing; then, within the limit
     on copies, those inside floor divisions, and those whose steps share most loads."""
     inside = in_floors(e, ranges)
-    indexing = {n for x in walk(e.body) if isinstance(x, Load) and x.array in tables for n in x.address.names()}
-    chosen = [i for i in e.sums if i.name in indexing and i.extent <= SMALL]
+    places = indexing(e, tables)
+    chosen = [i for i in e.sums if i.name in places and i.extent <= SMALL]
     copies = len(points) * prod(i.extent for i in chosen)
     loads = [a.address for a in accesses(e.body)]
     fixed = {n: len({p[n] for p in points if n in p}) for n in set().union(*points)}

@@ -29,13 +29,7 @@ def tightened(e: Scope, kept: frozenset[Scope] = frozenset()) -> Scope:
     if e.reduce == "sum" and sums:
         sums = tuple(_shrink(i, found) for i, found in zip(sums, supports(e.body, [i.name for i in sums], e.ranges)))
     e = replace(e, sums=sums) if sums != e.sums else e
-    kept = kept | _shared(e)
-    needed: dict[Scope, list[tuple[int, int]]] = {}
-    for r in reads(e.body):
-        if isinstance(r.base, Scope) and r.base not in kept:
-            hulls = [(lo, hi + 1) for lo, hi in (bounds(ix, e.ranges) for ix in r.index)]
-            old = needed.get(r.base)
-            needed[r.base] = hulls if old is None else [(min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(old, hulls)]
+    needed = _needed(e, kept | _shared(e))
     filled = {r.base for r in reads(e.body) if r.fill and isinstance(r.base, Scope)}
     narrowed = {s: _narrow(s, box) for s, box in needed.items() if s not in filled}
     if all(s is t for s, t in narrowed.items()):
@@ -45,6 +39,17 @@ def tightened(e: Scope, kept: frozenset[Scope] = frozenset()) -> Scope:
         return Read(narrowed[r.base], r.index, r.fill) if isinstance(r.base, Scope) and r.base in narrowed else r
 
     return replace(e, body=map_reads(e.body, narrow))
+
+
+def _needed(e: Scope, kept: frozenset[Scope]) -> dict[Scope, list[tuple[int, int]]]:
+    """The box of what e reads of each scope, but for those in `kept`."""
+    needed: dict[Scope, list[tuple[int, int]]] = {}
+    for r in reads(e.body):
+        if isinstance(r.base, Scope) and r.base not in kept:
+            hulls = [(lo, hi + 1) for lo, hi in (bounds(ix, e.ranges) for ix in r.index)]
+            old = needed.get(r.base)
+            needed[r.base] = hulls if old is None else [(min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(old, hulls)]
+    return needed
 
 
 def _shared(e: Scope) -> frozenset[Scope]:
