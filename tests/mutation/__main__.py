@@ -38,8 +38,6 @@ were proven are only tested or not told, and nothing else changed; `slower`, the
 a class stricter, the checker broke, or nobody looked (`--unweighed`: outside of the checker). Rows are as they were measured: a survivor may
 have a test since. Where fewer were tried than there are, these were drawn at random (`--sample`, seed 0; `derivation` and `expr` again with seed 1),
 and tests had seconds, of few files: an open change there may be found by another test. Modules that are not here: `mutants-earlier.md`.
-Of `expr.normal.inline` two changes of `_opaque` are open under which more is proven, and nothing wrong that was found: maxima in normal form
-are expanded once more, where one of them may have become a number. What is open in `expr.normal.piecewise` has not been looked into.
 """
 
 NAMED = """

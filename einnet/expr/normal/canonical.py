@@ -75,8 +75,14 @@ def _changed(term: Term, box: Box) -> Term | None:
         or _without_floors(term, box)
         or _without_residues(term, box)
         or _fused(term, box)
-        or (_fused(_without_implied(term, box), box) if term.conds else None)
+        or (_fused_where_it_is(term, box) if term.conds else None)
     )
+
+
+def _fused_where_it_is(term: Term, box: Box) -> Term | None:
+    """Iterators fused where they reach no further than the term does: a condition on one of them alone may say no more than its range then."""
+    tight = _tightened(term, box)
+    return None if tight is None else _fused(_without_implied(tight, box), box)
 
 
 def _finished(term: Term, box: Box) -> Term | None:
@@ -339,7 +345,10 @@ def _without_implied(term: Term, box: Box) -> Term:
         others = [k for k in kept if k != c]
         if sets.implied(c, (*known, *others), ranges) or (equations and sets.implied(c, (*known, *others, *equations), ranges)):
             kept = others
-    left: list[Divisor] = [d for d in term.divisors if not _divides(d, divisors)]
+    left = list(term.divisors)
+    for d in term.divisors:
+        if _divides(d, [*divisors, *(other for other in left if other != d)]):
+            left.remove(d)
     return replace(term, conds=tuple(kept), divisors=tuple(left))
 
 

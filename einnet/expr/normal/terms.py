@@ -108,18 +108,25 @@ def inequality(e: Index) -> Cond:
 
 
 def equality(e: Index) -> Cond:
-    """e == 0 without denominator."""
-    return Cond(Index(e.terms, e.const, 1), True)
+    """e == 0 without denominator and common factor."""
+    g = gcd(e.const, *(c for _, c in e.terms))
+    return Cond(Index(tuple((a, c // g) for a, c in e.terms), e.const // g, 1) if g > 1 else Index(e.terms, e.const, 1), True)
 
 
 def reduced_divisor(num: Index, d: int) -> Divisor:
-    """d divides num, with coefficients modulo d and without their common factors with d."""
+    """d divides num, with coefficients modulo d and without their common factors with d. The only coefficient divides d."""
     while num.den != 1:
         num, d = Index(num.terms, num.const, 1), d * num.den
     terms = tuple((a, c % d) for a, c in num.terms if c % d)
     const = num.const % d
     g = gcd(d, const, *(c for _, c in terms))
-    return Index(tuple((a, c // g) for a, c in terms), const // g, 1), d // g
+    terms, const, d = tuple((a, c // g) for a, c in terms), const // g, d // g
+    if len(terms) == 1 and d % terms[0][1]:
+        ((atom, coefficient),) = terms
+        k = gcd(coefficient, d)
+        unit = next(u for u in range(pow(coefficient // k, -1, d // k), d, d // k) if gcd(u, d) == 1)
+        terms, const = ((atom, k),), const * unit % d
+    return Index(terms, const, 1), d
 
 
 def split_conditions(conds: Iterable[Cond]) -> tuple[tuple[Cond, ...], tuple[Divisor, ...]]:
