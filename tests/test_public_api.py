@@ -23,7 +23,6 @@ HEAVY = ("tvm", "tvm_ffi", "cupy", "cudnn", "onnx", "onnx_ir", "onnxruntime", "t
 HOMES: dict[str, tuple[str, ...]] = {
     "islpy": ("einnet.expr.sets",),
     "msgspec": ("einnet.records",),
-    "sympy": ("einnet.expr.algebra",),
     "onnx": ("einnet.graph.onnx.*", "einnet.runtime.onnx.*", "einnet.compile.export.*", "einnet.compile.targets.onnx.*"),
     "onnx_ir": ("einnet.graph.onnx.*",),
     "google": ("einnet.graph.onnx.*",),

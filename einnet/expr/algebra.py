@@ -1,4 +1,4 @@
-"""Exact matrices of bilinear algorithms (Toom-Cook), with their proof and their error bounds. The one module that knows sympy."""
+"""Exact matrices of bilinear algorithms (Toom-Cook), with their proof and their error bounds."""
 
 from __future__ import annotations
 
@@ -35,22 +35,11 @@ def toom_cook(m: int, taps: int) -> Bilinear:
 
     Raises ValueError where the points do not suffice.
     """
-    from sympy import Poly, Rational, symbols
-
     n = m + taps - 1
     if m < 1 or taps < 1 or n - 1 > len(POINTS):
         raise ValueError(f"no evaluation points for F({m},{taps})")
     points = POINTS[: n - 1]
-    x = symbols("x")
-
-    def coefficients(roots: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
-        poly = Poly(1, x, domain="QQ")
-        for a in roots:
-            poly *= Poly(x - Rational(a.numerator, a.denominator), x, domain="QQ")
-        found = [Fraction(int(c.p), int(c.q)) for c in reversed(poly.all_coeffs())]
-        return tuple(found + [Fraction(0)] * (n - len(found)))
-
-    b = [coefficients(points[:k] + points[k + 1 :]) for k in range(n - 1)] + [coefficients(points)]
+    b = [_vanishing(points[:k] + points[k + 1 :], n) for k in range(n - 1)] + [_vanishing(points, n)]
     g, a = [], []
     for k, point in enumerate(points):
         scale = Fraction(1)
@@ -67,6 +56,14 @@ def toom_cook(m: int, taps: int) -> Bilinear:
     result = Bilinear(m, taps, tuple(tuple(row[i] for row in a) for i in range(m)), tuple(g), tuple(b))
     prove(result)
     return result
+
+
+def _vanishing(roots: tuple[Fraction, ...], length: int) -> tuple[Fraction, ...]:
+    """Coefficients of Π (x - root), that of 1 first, with zeros up to a length."""
+    found = [Fraction(1)]
+    for root in roots:
+        found = [high - root * low for high, low in zip((Fraction(0), *found), (*found, Fraction(0)))]
+    return (*found, *(Fraction(0),) * (length - len(found)))
 
 
 def prove(f: Bilinear) -> None:
