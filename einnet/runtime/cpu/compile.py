@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from einnet.absent import absent
 from einnet.errors import BackendError
 from einnet.expr.nodes import exchange_in, tensors
 from einnet.instantiate.kernels import LINE, EOperator, View, anchored
@@ -40,7 +41,8 @@ class NotGenerated(BackendError):
 def available() -> str | None:
     """None if TVM can be imported, else why not."""
     try:
-        import tvm  # noqa: F401
+        with absent("torch"):
+            import tvm  # noqa: F401
     except Exception as e:  # a broken installation raises many things
         return f"TVM cannot be imported ({e}): `pip install apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1`"
     return None
@@ -127,6 +129,7 @@ def compile_operators(operators: Mapping[str, EOperator], threads: int, cpu: str
 
     They take the addresses of the lines in which their views start, and apply only the rest of the offsets.
     """
+    _require()
     from einnet.instantiate.codegen import lower
 
     chosen = target(cpu)
@@ -142,6 +145,7 @@ def stepwise_names(operators: Sequence[EOperator]) -> tuple[str, ...]:
 
 def compile_stepwise(operators: Mapping[str, EOperator], cpu: str = NATIVE) -> bytes:
     """The same as `compile_operators` for one thread, and addresses of any elements."""
+    _require()
     from einnet.instantiate.codegen import lower
 
     chosen = target(cpu)
