@@ -43,6 +43,9 @@ class Bounded(Running):
             return super().multiply(a, b)
         return self.product(self.factor(a), self.factor(b))
 
+    def contract(self, factors: list[Array], rank: int, shape: tuple[int, ...]) -> Array:
+        return super().contract([self.factor(f) for f in factors] if self.arithmetic.rounds else factors, rank, shape)
+
     def call(self, name: str, args: tuple[Array, ...]) -> Array:
         found = super().call(name, args)
         if not FUNCTIONS[name].costly:

@@ -123,7 +123,7 @@ def compared(
     """The problem of a result, whether all was exact, and how many elements were compared. Factors are numbers of the `arithmetic`."""
     reach = Reach(largest)
     if largest <= arithmetic.integers and reach.exact(scope) and work(scope, prod(scope.shape)) <= DENSE:
-        wanted = evaluate(scope, arrays)
+        wanted = evaluate(scope, arrays, "float32")
         differ = np.argwhere(~((got == wanted) | (np.isnan(got) & np.isnan(wanted))))
         if len(differ):
             at = tuple(int(n) for n in differ[0])

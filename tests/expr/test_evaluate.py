@@ -132,3 +132,43 @@ def test_missing_and_misshapen_values_are_named() -> None:
 def test_indices_that_would_wrap_around_are_refused() -> None:
     with pytest.raises(UsageError, match="62 bits"):
         evaluate(parse("A : f32[3]\nL[i<99] A[999999999999999998*i//7]"), {"A": np.ones(3)})
+
+
+MIXED = (
+    "L[i<12,j<5] A[i//4,i%4+j-1]",
+    "L[i<12,h<3] Σ[c<2,r<3] C[2*(i//4)+c,h+r-1]*A[i//4,h]",
+    "L[i<12,j<3] A[i//5-1,i%5+j]",
+    "L[i<9] A[i//2,i]",
+    "L[i<9,j<4] A[(i+j)/2,j+(i//3)]|-inf",
+    "L[i<4,j<4] max[k<6] A[k//2,k-i]|-inf",
+    "L[i<3,j<5] Σ[k<12] A[i,j]*A[k//12+i,j]",
+    "L[i<6] Σ[k<4] A[i//7,3*k]*A[2,k//4]",
+)
+"""Reads with affine indices beside others: of the same iterators, outside of the box, of no whole number, of one number only."""
+
+
+@pytest.mark.parametrize("text", MIXED)
+@pytest.mark.parametrize("dtype", ["int", "float64"])
+def test_reads_by_windows_and_by_addresses_are_the_meaning(text: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scope = parse(f"A : f32[3,8]\nC : f32[6,3]\n{text}")
+    values = integer_values(scope)
+    want = brute(scope, values)
+    assert (evaluate(scope, values, dtype) == (want if dtype == "int" else want.astype(float))).all()
+    monkeypatch.setattr(module, "_CHUNK", 5)
+    assert (evaluate(scope, values, dtype) == (want if dtype == "int" else want.astype(float))).all()
+
+
+def test_only_indices_that_are_not_affine_are_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a grouped convolution the channel, of one with a group none: its floors are one number over the box."""
+    asked: list[int] = []
+    real = module.inside_box
+    monkeypatch.setattr(module, "inside_box", lambda e, box, env: asked.append(real(e, box, env)[0].size) or real(e, box, env))
+    monkeypatch.setattr(module, "flat_address", None)
+    for groups, addresses in ((1, []), (2, [8 * 4])):
+        asked.clear()
+        channels = f"{8 // groups}*(f//{8 // groups})+c"
+        text = f"A : f32[8,9,9]\nK : f32[8,{8 // groups},3,3]\nL[f<8,h<9,w<9] Σ[c<{8 // groups},r<3,s<3] A[{channels},h+r-1,w+s-1]*K[f,c,r,s]"
+        scope = parse(text)
+        values = integer_values(scope)
+        assert (evaluate(scope, values) == evaluate(scope, values, "int").astype(float)).all()
+        assert asked[: len(asked) // 2] == addresses

@@ -6,15 +6,17 @@ from itertools import product
 from math import prod
 
 import numpy as np
+import pytest
 from hypothesis import given
 
 from einnet.expr.functions.modular import P, add, inverse, multiply, random_function, seed_of
 from einnet.expr.nodes import Scope, Tensor, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.values import points as module
-from einnet.expr.values.arithmetic import Machine
+from einnet.expr.values.arithmetic import Arithmetic, Exact, Machine
 from einnet.expr.values.evaluate import evaluate
 from einnet.expr.values.points import effort, evaluate_at, values_at, work
+from einnet.expr.values.running_errors import Running, pair
 from tests.strategies import repeatable, scopes
 
 MANY = repeatable(80)
@@ -67,19 +69,23 @@ PAIRS = f"{{L[i<6] {SQUARES}[i] + {SQUARES}[5-i]}}"
 CHAIN = f"A : f32[6,5]\nL[i<6] {PAIRS}[i]*{PAIRS}[5-i]"
 
 
-def test_what_is_read_in_several_places_is_evaluated_once_at_each_point() -> None:
-    """So many elements of A are asked for as the innermost sum has in all, and not again for each of the places where it is read."""
+@pytest.mark.parametrize(("system", "dtype", "count"), [(Exact(), object, 2 * 6 * 5), (Machine("float64"), np.float64, 6 * 5)])
+def test_what_is_read_in_several_places_is_evaluated_once_at_each_point(system: Arithmetic, dtype: type, count: int) -> None:
+    """So many elements of A are asked for as the innermost sum has in all, and not again for each of the places where it is read.
+
+    Where sums are contracted, what reads A is evaluated as a whole, and every element of A is asked for once.
+    """
     scope, asked = parse(CHAIN), 0
     values = np.random.default_rng(0).integers(-3, 4, (6, 5)).astype(np.float64)
 
     def element(t: object, address: np.ndarray) -> np.ndarray:
         nonlocal asked
         asked += np.size(address)
-        return values.reshape(-1)[address]
+        return values.reshape(-1)[address].astype(dtype)
 
-    found = values_at(scope, np.arange(6).reshape(6, 1), Machine("float64"), element)
+    found = values_at(scope, np.arange(6).reshape(6, 1), system, element)
     assert (found == evaluate(scope, {"A": values})).all()
-    assert asked == 2 * 6 * 5
+    assert asked == count
     assert effort(scope, 6) == 6 + 6 + 6 * 5 < work(scope, 6)
     assert effort(scope, 1) == 1 + 2 + 4 * 5
 
@@ -120,3 +126,43 @@ def test_of_a_selection_one_term_is_evaluated() -> None:
     assert (values_at(scope, grid, Machine("float64"), element, lambda x: None) == found).all()
     assert effort(scope, 12) == 12
     assert work(scope, 12) == 12 * 7
+
+
+NESTED = (
+    "A : f32[6,8]\nB : f32[8,5]\nL[i<6,j<5] relu({L[i<6,j<5] Σ[k<8] A[i,k]*B[k,j]}[i,j])*B[i,j]",
+    "A : f32[6,8]\nB : f32[8,5]\nL[i<6,j<5] {L[i<6,j<5] Σ[k<8] A[i,k]*{L[k<8,j<5] tanh(B[k,j])}[k,j] + A[i,j]}[i,j]/3",
+    "A : f32[6,8]\nB : f32[8,5]\nL[i<6,j<5] {L[i<6,j<5] Σ[k<8,l<3] A[i,k]*{L[k<8,j<5] max[l<2] B[k-l,j]|-inf}[k,j]*A[i,l]}[i,4-j]",
+)
+
+
+@pytest.mark.parametrize("text", NESTED)
+@pytest.mark.parametrize("infinite", [False, True])
+def test_what_is_mostly_read_is_evaluated_as_a_whole(text: str, infinite: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nested scope has the values, and the bounds of errors, that it has point by point."""
+    scope = parse(text)
+    generator = np.random.default_rng(0)
+    held = {name: generator.standard_normal(prod(t.shape)) for name, t in tensors(scope).items()}
+    if infinite:
+        held["A"][5] = np.inf
+
+    def element(t: Tensor, address: np.ndarray) -> np.ndarray:
+        return pair(np.take(held[t.name], address), np.full(np.shape(address), 1e-3) if t.name == "B" else 0.0)
+
+    points = np.asarray(list(product(*(range(lo, hi) for lo, hi in scope.box))), dtype=np.int64)
+    whole = []
+    real = module._Points.over_box
+    monkeypatch.setattr(module._Points, "over_box", lambda self, s: whole.append(s) or real(self, s))
+    found = values_at(scope, points, Running(), element)
+    assert len(whole) == 1, "the scope that it reads, and not that which this reads"
+    monkeypatch.setattr(module._Points, "is_dense", lambda self, s: False)
+    one_by_one = values_at(scope, points, Running(), element)
+    np.testing.assert_allclose(found.real, one_by_one.real, rtol=1e-12)
+    np.testing.assert_allclose(found.imag, one_by_one.imag, rtol=1e-6)
+    assert len(whole) == 1
+
+
+def test_little_of_a_scope_is_evaluated_at_points_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    scope = parse("A : f32[6,8]\nL[i<6] {L[i<6,j<8] A[i,j]*2}[i,3] + {L[i<6] choose(equal(A[i,0],val(i)),1,0)}[i]")
+    real = module._Points.over_box
+    monkeypatch.setattr(module._Points, "over_box", lambda self, s: pytest.fail("of 48 elements 6 are read") if len(s.loops) == 2 else real(self, s))
+    values_at(scope, np.arange(6).reshape(6, 1), Machine("float64"), lambda t, address: np.ones(np.shape(address)))

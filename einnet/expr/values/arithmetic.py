@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,6 @@ class Arithmetic(Protocol):
     """Operations on arrays that broadcast against each other."""
 
     dtype: np.dtype[Any]
-    contracts: bool
-    """`np.einsum` computes sums of products in this system."""
 
     def number(self, value: Number) -> Array: ...
     def values(self, array: Array) -> Array: ...
@@ -34,10 +32,23 @@ class Arithmetic(Protocol):
     def reduce(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array: ...
 
 
+@runtime_checkable
+class Contracting(Arithmetic, Protocol):
+    """A number system that computes a sum of products as one."""
+
+    def contract(self, factors: list[Array], rank: int, shape: tuple[int, ...]) -> Array:
+        """Σ of the product of the factors over the axes from `rank` on, with axes of length 1 where no factor has the iterator.
+
+        All factors have an axis for each extent of `shape`, of length 1 where they do not vary.
+        """
+
+
+LARGEST = 1 << 21
+"""Elements of the largest array that a product of several factors makes on its way."""
+
+
 class Machine:
     """Numbers of a numpy type, rounded as numpy does."""
-
-    contracts = True
 
     def __init__(self, dtype: str) -> None:
         self.dtype = np.dtype(dtype)
@@ -69,6 +80,27 @@ class Machine:
         if kind == "sum":
             return np.asarray(np.sum(array, axis=axes)).astype(self.dtype)
         return np.asarray(np.max(array, axis=axes) if kind == "max" else np.min(array, axis=axes))
+
+    def contract(self, factors: list[Array], rank: int, shape: tuple[int, ...]) -> Array:
+        return contracted(factors, rank, shape)
+
+
+def contracted(factors: list[Array], rank: int, shape: tuple[int, ...]) -> Array:
+    """`Contracting.contract` of numpy's numbers."""
+    used = [[a for a, n in enumerate(f.shape) if n > 1] for f in factors]
+    kept = sorted({a for axes in used for a in axes if a < rank})
+    operands: list[Any] = []
+    for f, axes in zip(factors, used):
+        operands += [f[tuple(slice(None) if a in axes else 0 for a in range(f.ndim))], axes]
+    result = np.einsum(*operands, kept, optimize=("greedy", LARGEST))
+    return np.asarray(result).reshape([shape[a] if a in kept else 1 for a in range(rank)])
+
+
+def uncontracted(system: Arithmetic, factors: list[Array], rank: int, shape: tuple[int, ...]) -> Array:
+    """`Contracting.contract` in steps."""
+    product = reduce(system.multiply, factors)
+    done = system.reduce("sum", product, tuple(a for a in range(rank, len(shape)) if product.shape[a] > 1))
+    return np.asarray(done).reshape(product.shape[:rank])
 
 
 class Strict(Machine):
@@ -134,7 +166,6 @@ class Exact:
     """Rationals of any size (`fractions.Fraction` in object arrays). Slow; for small boxes."""
 
     dtype = np.dtype(object)
-    contracts = False
 
     def number(self, value: Number) -> Array:
         return np.asarray(value, dtype=object)
@@ -174,7 +205,6 @@ class Modular:
     """Residues modulo 2^61 - 1, with functions as their records have them."""
 
     dtype = np.dtype(np.uint64)
-    contracts = False
 
     def number(self, value: Number) -> Array:
         return np.asarray(modular.residue(value))

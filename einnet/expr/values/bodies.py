@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from einnet.errors import UsageError
-from einnet.expr.index import Index
+from einnet.expr.index import Index, Range
 from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Mul, Read, Scope, Select, Val
 from einnet.expr.values.arithmetic import Arithmetic, Array
 
@@ -77,17 +77,23 @@ def flat_address(index: tuple[Index, ...], box: tuple[tuple[int, int], ...], env
     address: Integers = np.asarray(0, dtype=np.int64)
     inside: NDArray[np.bool_] | None = None
     for e, (lo, hi) in zip(index, box):
-        at = numerator(e, env)
-        ok = np.ones((), dtype=np.bool_)
-        if e.den != 1:
-            ok = np.asarray(at % e.den == 0)
-            at = at // e.den
-        ok = ok & (at >= lo) & (at < hi)
-        if not ok.all():
+        at, ok = inside_box(e, (lo, hi), env)
+        if ok is not None:
             inside = ok if inside is None else inside & ok
-            at = np.where(ok, at, lo)
         address = address * (hi - lo) + (at - lo)
     return address, inside
+
+
+def inside_box(e: Index, box: Range, env: Environment) -> tuple[Integers, NDArray[np.bool_] | None]:
+    """An index in [lo, hi), and where it is inside (None: everywhere); the lower end where it is outside."""
+    lo, hi = box
+    at = numerator(e, env)
+    ok = np.ones((), dtype=np.bool_)
+    if e.den != 1:
+        ok = np.asarray(at % e.den == 0)
+        at = at // e.den
+    ok = ok & (at >= lo) & (at < hi)
+    return (at, None) if ok.all() else (np.where(ok, at, lo), ok)
 
 
 def reduced(system: Arithmetic, kind: str, product: Array, rank: int, shape: tuple[int, ...]) -> Array:

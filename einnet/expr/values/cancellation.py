@@ -15,7 +15,7 @@ import numpy as np
 from einnet.expr.functions.modular import random_function, seed_of
 from einnet.expr.functions.rounding import LEAST, UNIT
 from einnet.expr.nodes import Body, Const, Read, Scope, Tensor, children, walk
-from einnet.expr.values.arithmetic import Array
+from einnet.expr.values.arithmetic import Array, uncontracted
 from einnet.expr.values.bodies import Integers
 from einnet.expr.values.points import values_at, work
 from einnet.expr.values.running_errors import Running, pair, parts
@@ -55,6 +55,9 @@ class Conditioned(Running):
 
     def reduce(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
         return _held(super().reduce(kind, array, axes))
+
+    def contract(self, factors: list[Array], rank: int, shape: tuple[int, ...]) -> Array:
+        return uncontracted(self, factors, rank, shape)
 
 
 def _held(found: Array) -> Array:

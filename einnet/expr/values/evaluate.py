@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from math import prod
@@ -13,10 +14,10 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from einnet.errors import UsageError
-from einnet.expr.index import Range, bounds
-from einnet.expr.nodes import Body, Mul, Read, Scope, Tensor, neutral, tensors, used_names
-from einnet.expr.values.arithmetic import Arithmetic, Array, arithmetic
-from einnet.expr.values.bodies import Environment, flat_address, reduced, terms, values
+from einnet.expr.index import Index, Range, bounds, simplify
+from einnet.expr.nodes import Body, Mul, Read, Scope, Tensor, map_indices, neutral, tensors, used_names
+from einnet.expr.values.arithmetic import Arithmetic, Array, Contracting, arithmetic
+from einnet.expr.values.bodies import Environment, flat_address, inside_box, reduced, terms, values
 
 _CHUNK = 1 << 21
 """Elements of the largest intermediate array."""
@@ -50,25 +51,26 @@ def evaluate(
             raise UsageError(f"values of shape {list(tensor_values[name].shape)} for tensor {name}{list(t.shape)}")
         held[name] = system.values(tensor_values[name])
     with np.errstate(all="ignore"):
-        return _Evaluation(system, held, hurry).scope(scope)
+        return Evaluation(system, held, hurry).scope(scope)
 
 
-class _Evaluation:
-    """One run: the number system, the tensors, and the nested scopes done so far."""
+class Evaluation:
+    """One run: the number system, the tensors by name, as that has them, and the nested scopes done so far."""
 
-    def __init__(self, system: Arithmetic, held: Mapping[str, Array], hurry: Callable[[], None]) -> None:
+    def __init__(self, system: Arithmetic, held: Mapping[str, Array], hurry: Callable[[], None] = nothing) -> None:
         self.system = system
         self.hurry = hurry
         self.held = held
         self.done: dict[str, Array] = {}
 
     def scope(self, s: Scope) -> Array:
+        """The values of a scope over its box."""
         if s.key not in self.done:
             out = np.empty(s.shape, dtype=self.system.dtype)
             if any(i.extent == 0 for i in s.sums):
                 out[...] = self.system.number(neutral(s.reduce))
             elif out.size:
-                self.fill(s, s.ranges, out)
+                self.fill(_plain(s), s.ranges, out)
             self.done[s.key] = out
         return self.done[s.key]
 
@@ -95,7 +97,7 @@ class _Evaluation:
 
     def widest(self, s: Scope, ranges: Ranges) -> str | None:
         """The iterator to split so that intermediate arrays get smaller, loops before sums; None when they are small."""
-        parts = [p for t in terms(s) for p in (_factors(t) if self.system.contracts else (t,))]
+        parts = [p for t in terms(s) for p in (_factors(t) if isinstance(self.system, Contracting) else (t,))]
         names = max((used_names(p) for p in parts), key=lambda used: _size(used, ranges))
         if _size(names, ranges) <= _CHUNK:
             return None
@@ -115,18 +117,18 @@ class _Evaluation:
     def term(self, s: Scope, term: Body, view: _View) -> Array:
         rank, axes = len(s.loops), len(view.shape)
         factors = [values(f, view.env, self.system, view.read) for f in _factors(term)]
-        if s.reduce == "sum" and s.sums and len(factors) > 1 and self.system.contracts:
+        if s.reduce == "sum" and s.sums and len(factors) > 1 and isinstance(self.system, Contracting):
             factors = [f.reshape((1,) * (axes - f.ndim) + f.shape) for f in factors]
-            done = _contract(factors, rank, view.shape)
+            done = self.system.contract(factors, rank, view.shape)
             repeats = prod(view.shape[a] for a in range(rank, axes) if all(f.shape[a] == 1 for f in factors))
-            return self.system.multiply(done, self.system.number(Fraction(repeats)))
+            return done if repeats == 1 else self.system.multiply(done, self.system.number(Fraction(repeats)))
         return reduced(self.system, s.reduce, reduce(self.system.multiply, factors), rank, view.shape)
 
 
 class _View:
     """The grid of iterator values of one block, an axis per iterator, and the reads over it."""
 
-    def __init__(self, run: _Evaluation, ranges: Ranges, names: tuple[str, ...]) -> None:
+    def __init__(self, run: Evaluation, ranges: Ranges, names: tuple[str, ...]) -> None:
         self.run = run
         self.ranges = ranges
         self.names = names
@@ -136,13 +138,20 @@ class _View:
         }
 
     def read(self, r: Read, env: Environment) -> Array:
-        """The values of a read, an axis per iterator, of length 1 where the iterator does not occur."""
+        """The values of a read, an axis per iterator, of length 1 where the iterator does not occur.
+
+        Affine indices make a view of the window that they touch, whose other dimensions are gathered first by the iterators of their indices. Where
+        that is much larger than what is read, every element is read by its address.
+        """
         base = self.run.held[r.base.name] if isinstance(r.base, Tensor) else self.run.scope(r.base)
-        if all(e.is_affine for e in r.index):
-            hull = tuple((lo, hi + 1) for lo, hi in (bounds(e, self.ranges) for e in r.index))
-            size = _size(frozenset().union(*(e.names() for e in r.index)), self.ranges)
-            if prod(hi - lo for lo, hi in hull) <= 2 * size + 4096:
-                return self.strided(r, _window(base, r.base.box, hull, self.run.system.number(r.fill)), hull)
+        affine = [n for n, e in enumerate(r.index) if e.is_affine]
+        other = [n for n, e in enumerate(r.index) if not e.is_affine]
+        hull = tuple((lo, hi + 1) for lo, hi in (bounds(r.index[n], self.ranges) for n in affine))
+        gathered = _size(_names(r.index[n] for n in other), self.ranges)
+        if base.size and prod(hi - lo for lo, hi in hull) * gathered <= 2 * _size(_names(r.index), self.ranges) + 4096:
+            fill = self.run.system.number(r.fill)
+            window = _window(base.transpose(other + affine), r.base.box, tuple(other), tuple(affine), hull, fill)
+            return self.strided(r, affine, self.gathered(r, other, window, fill), hull)
         address, inside = flat_address(r.index, r.base.box, env)
         if inside is None:
             return np.take(base.reshape(-1), address)
@@ -151,14 +160,40 @@ class _View:
             return np.broadcast_to(fill, np.broadcast_shapes(address.shape, inside.shape))
         return np.where(inside, np.take(base.reshape(-1), address), fill)
 
-    def strided(self, r: Read, window: Array, hull: tuple[Range, ...]) -> Array:
-        """An affine read as a view of the window that holds all it touches."""
-        first = [e.const + sum(c * self.ranges[str(a)][0] for a, c in e.terms) - lo for e, (lo, _) in zip(r.index, hull)]
-        steps = [sum(e.coefficient(n) * step for e, step in zip(r.index, window.strides)) for n in self.names]
-        used = frozenset().union(*(e.names() for e in r.index))
+    def gathered(self, r: Read, dimensions: list[int], window: Array, fill: Array) -> Array:
+        """The window with an axis per iterator for its first dimensions, those whose indices are not affine."""
+        ones = (1,) * len(self.names)
+        if not dimensions:
+            return window.reshape(ones + window.shape)
+        at, inside = zip(*(inside_box(r.index[n], r.base.box[n], self.env) for n in dimensions))
+        where = tuple(x - r.base.box[n][0] for x, n in zip(at, dimensions))
+        found = np.asarray(window[tuple(x.reshape(ones) if x.ndim == 0 else x for x in where)])
+        missing = [~ok for ok in inside if ok is not None]
+        if missing:
+            gone = np.broadcast_to(reduce(np.logical_or, missing), found.shape[: len(ones)])
+            found[gone] = fill
+        return found
+
+    def strided(self, r: Read, affine: list[int], window: Array, hull: tuple[Range, ...]) -> Array:
+        """A read as a view of what holds all it touches: an axis per iterator, and one for each affine index."""
+        rank = len(self.names)
+        index = [r.index[n] for n in affine]
+        first = [e.const + sum(c * self.ranges[str(a)][0] for a, c in e.terms) - lo for e, (lo, _) in zip(index, hull)]
+        own = [step if extent > 1 else 0 for step, extent in zip(window.strides, window.shape[:rank])]
+        steps = [mine + sum(e.coefficient(n) * s for e, s in zip(index, window.strides[rank:])) for n, mine in zip(self.names, own)]
+        used = _names(r.index)
         shape = [extent if n in used else 1 for n, extent in zip(self.names, self.shape)]
-        origin = _part(window, [slice(f, None) for f in first])
+        origin = _part(window, [*[slice(None)] * rank, *(slice(f, None) for f in first)])
         return as_strided(origin, shape, steps, writeable=False)
+
+
+def _plain(s: Scope) -> Scope:
+    """The scope with indices as simple as they are over its box: a floor that is one number there ties no iterator to a read."""
+    return replace(s, body=map_indices(s.body, lambda e: simplify(e, s.ranges)))
+
+
+def _names(index: Iterable[Index]) -> frozenset[str]:
+    return frozenset[str]().union(*(e.names() for e in index))
 
 
 def _factors(term: Body) -> tuple[Body, ...]:
@@ -174,24 +209,15 @@ def _part(array: Array, where: list[slice]) -> Array:
     return np.asarray(array[tuple(where)]) if where else array
 
 
-def _window(base: Array, box: tuple[Range, ...], hull: tuple[Range, ...], fill: Array) -> Array:
-    """The part of a tensor in `hull`, with the fill where that lies outside the box."""
-    if all(lo >= b and hi <= e for (lo, hi), (b, e) in zip(hull, box)):
-        return _part(base, [slice(lo - b, hi - b) for (lo, hi), (b, _) in zip(hull, box)])
-    out = np.full([hi - lo for lo, hi in hull], fill, dtype=base.dtype)
-    common = [(max(lo, b), min(hi, e)) for (lo, hi), (b, e) in zip(hull, box)]
+def _window(base: Array, box: tuple[Range, ...], whole: tuple[int, ...], cut: tuple[int, ...], hull: tuple[Range, ...], fill: Array) -> Array:
+    """The part of a tensor in `hull`, which is of its dimensions `cut`, with the fill where that lies outside the box; all of the others before."""
+    edges = [box[n] for n in cut]
+    before = [slice(None)] * len(whole)
+    if all(lo >= b and hi <= e for (lo, hi), (b, e) in zip(hull, edges)):
+        return _part(base, [*before, *(slice(lo - b, hi - b) for (lo, hi), (b, _) in zip(hull, edges))])
+    out = np.full([*base.shape[: len(whole)], *(hi - lo for lo, hi in hull)], fill, dtype=base.dtype)
+    common = [(max(lo, b), min(hi, e)) for (lo, hi), (b, e) in zip(hull, edges)]
     if all(lo < hi for lo, hi in common):
-        target = tuple(slice(lo - h, hi - h) for (lo, hi), (h, _) in zip(common, hull))
-        out[target] = base[tuple(slice(lo - b, hi - b) for (lo, hi), (b, _) in zip(common, box))]
+        target = [slice(lo - h, hi - h) for (lo, hi), (h, _) in zip(common, hull)]
+        out[(*before, *target)] = base[(*before, *(slice(lo - b, hi - b) for (lo, hi), (b, _) in zip(common, edges)))]
     return out
-
-
-def _contract(factors: list[Array], rank: int, shape: tuple[int, ...]) -> Array:
-    """Σ of the product of the factors over the axes from `rank` on, with axes of length 1 where no factor has the iterator."""
-    used = [[a for a, n in enumerate(f.shape) if n > 1] for f in factors]
-    kept = sorted({a for axes in used for a in axes if a < rank})
-    operands: list[Any] = []
-    for f, axes in zip(factors, used):
-        operands += [f[tuple(slice(None) if a in axes else 0 for a in range(f.ndim))], axes]
-    result = np.einsum(*operands, kept, optimize=("greedy", _CHUNK))
-    return np.asarray(result).reshape([shape[a] if a in kept else 1 for a in range(rank)])

@@ -39,7 +39,6 @@ class Enclosures:
     """Intervals as a number system (`einnet.expr.values.arithmetic.Arithmetic`)."""
 
     dtype = np.dtype(np.complex128)
-    contracts = False
 
     def number(self, value: Number) -> Intervals:
         return np.asarray(enclosure(value))

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from einnet.expr.functions.modular import Residues, random_function, seed_of
 from einnet.expr.index import Range
-from einnet.expr.nodes import Read, Scope, Tensor, neutral, reads
+from einnet.expr.nodes import Read, Scope, Tensor, neutral, reads, tensors, walk
 from einnet.expr.selection import selection
-from einnet.expr.values.arithmetic import Arithmetic, Array, Machine, Magnitudes, Modular
+from einnet.expr.values.arithmetic import Arithmetic, Array, Contracting, Machine, Magnitudes, Modular
 from einnet.expr.values.bodies import Environment, Integers, flat_address, reduced, terms, values
+from einnet.expr.values.evaluate import Evaluation
 
 _CHUNK = 1 << 18
 """Elements of one intermediate array."""
@@ -47,7 +48,7 @@ def values_at(scope: Scope, points: NDArray[np.int64], system: Arithmetic, eleme
     By `places`, only one term is evaluated of a sum of which one is taken.
     """
     with np.errstate(all="ignore"):
-        return _Points(system, element, places=places).values(scope, points)
+        return _Points(system, element, places=places, dense=isinstance(system, Contracting)).values(scope, points)
 
 
 def elements_read(scope: Scope, point: tuple[int, ...]) -> frozenset[tuple[str, int]]:
@@ -123,7 +124,7 @@ class _Kept:
 class _Points:
     """A number system, and the elements of tensors at flat addresses; `whole` tensors have elements outside their boxes too.
 
-    `kept` are values of nested scopes: what is read in several places is evaluated once.
+    `kept` are values of nested scopes: what is read in several places is evaluated once. `dense`: one of which most is read is evaluated as a whole.
     """
 
     system: Arithmetic
@@ -131,6 +132,7 @@ class _Points:
     whole: bool = False
     places: Places | None = None
     kept: dict[Scope, _Kept] = field(default_factory=dict)
+    dense: bool = False
 
     def values(self, scope: Scope, points: NDArray[np.int64]) -> Array:
         """The scope's values at points; 0 outside its box."""
@@ -192,7 +194,7 @@ class _Points:
         if isinstance(r.base, Scope):
             found = self.read_scope(r.base, address, inside)
         elif r.base.values is not None:
-            table = np.array([self.system.number(v)[()] for v in r.base.values], dtype=self.system.dtype)
+            table = self.table(r.base)
             found = np.take(table, np.clip(address, 0, len(table) - 1))
         else:
             found = self.element(r.base, address)
@@ -218,10 +220,31 @@ class _Points:
         wanted = np.zeros(len(kept.known), np.bool_)
         wanted[address] = True
         new = np.flatnonzero(wanted > kept.known)
-        if len(new):
+        if 2 * len(new) > len(wanted) and self.is_dense(s):
+            kept.values[...] = self.over_box(s).reshape(-1)
+            kept.known[...] = True
+        elif len(new):
             kept.values[new] = self.at(s, _unravel(new, s))
             kept.known[new] = True
         return kept.values[address]
+
+    def is_dense(self, s: Scope) -> bool:
+        """The scope may be evaluated as a whole: no term of a sum is selected in it, and its tensors are not much larger than what it computes."""
+        if not self.dense or (self.places and any(selection(inner) for inner in walk(s))):
+            return False
+        return sum(prod(t.shape) for t in tensors(s).values()) <= 2 * effort(s, prod(s.shape))
+
+    def over_box(self, s: Scope) -> Array:
+        """The scope's values over its box, from all elements of its tensors."""
+        held: dict[str, Array] = {}
+        for name, t in tensors(s).items():
+            address = np.arange(prod(t.shape), dtype=np.int64)
+            held[name] = (self.element(t, address) if t.values is None else self.table(t)).reshape(t.shape)
+        return Evaluation(self.system, held).scope(s)
+
+    def table(self, t: Tensor) -> Array:
+        """The elements of a tensor that carries its values."""
+        return np.array([self.system.number(v)[()] for v in t.values or ()], dtype=self.system.dtype)
 
     def room(self, s: Scope, count: int) -> _Kept | None:
         """Where the values of a scope are kept that is read at so many addresses; None where they are not."""

@@ -15,7 +15,7 @@ import numpy as np
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.functions.rounding import LEAST, UNIT
 from einnet.expr.nodes import Number
-from einnet.expr.values.arithmetic import Array, Machine
+from einnet.expr.values.arithmetic import Array, Machine, contracted, uncontracted
 
 
 def pair(value: Array, error: Array | float) -> Array:
@@ -53,8 +53,6 @@ def rounded(value: Array, error: Array, relative: float = UNIT) -> Array:
 
 class Running(Machine):
     """Values with bounds of their errors in single precision; see the module's docstring."""
-
-    contracts = False
 
     def __init__(self) -> None:
         super().__init__("complex128")
@@ -115,6 +113,22 @@ class Running(Machine):
         errors = np.sum(e, axis=axes) if e.ndim else e
         size = np.sum(np.abs(v), axis=axes) + errors
         return pair(np.asarray(np.sum(v, axis=axes)), np.asarray(errors + count * (UNIT * size + LEAST)))
+
+    def contract(self, factors: list[Array], rank: int, shape: tuple[int, ...]) -> Array:
+        """A sum of products by contractions of values and of errors, where all of these are numbers; it errs as `product` and `reduce` say."""
+        if len(factors) != 2 or not all(bool(np.isfinite(f).all()) for f in factors):
+            return uncontracted(self, factors, rank, shape)
+        (v, e), (w, f) = map(parts, factors)
+
+        def total(a: Array, b: Array) -> Array:
+            return contracted([a, b], rank, shape) if a.ndim and b.ndim else NONE
+
+        e, f = (x if x.any() else NONE for x in (e, f))
+        value, size = total(v, w), total(np.abs(v), np.abs(w))
+        error = total(np.abs(v), f) + total(e, np.abs(w)) + total(e, f)
+        varied = [n for axis, n in enumerate(shape) if axis >= rank and any(x.shape[axis] > 1 for x in factors)]
+        error = error + UNIT * (size + error) + math.prod(varied) * LEAST
+        return pair(value, error + self.roundings(math.prod(varied)) * (UNIT * (size + error) + LEAST))
 
 
 def _times(a: Array, b: Array) -> Array:
