@@ -39,6 +39,7 @@ def further_false_pairs() -> Iterator[tuple[str, Pair]]:
     families = {"other bend": _bends(), "other tie": _ties(), "other step": _steps(), "other function": _functions(), "other window": _windows()}
     families |= {"other score": _scores(), "other place": _places(), "other table": _tables(), "other domain": _domains(), "mask": _masks()}
     families |= {"infinity": _infinities(), "choice": _choices(), "known place": _known_places(), "beyond the end": _beyond_the_end()}
+    families |= {"asked": _asked()}
     yield from numbered(families)
 
 
@@ -243,10 +244,54 @@ def _choices() -> Iterator[Pair]:
             yield line(f"select({where},A[i],{loose})", f"select({where},A[i],0)+{loose}-select({where},{loose},0)")
 
 
+def _asked() -> Iterator[Pair]:
+    """What asks whether a value is NaN: where one does not exist it may be infinite, and that is no NaN."""
+    yield line("B[i]+0*isnan(1/A[i])", "B[i]+0*(1/A[i])")
+    yield line("B[i]+0*isnan(1/(A[i]*A[i]))", "B[i]+0*(1/(A[i]*A[i]))")
+    yield line("B[i]+0*isnan(1/(1+A[i]))", "B[i]+0*(1/(1+A[i]))")
+    yield line("B[i]+0*isnan(1/relu(A[i]))", "B[i]+0*(1/relu(A[i]))")
+    yield line("B[i]+0*isnan(1/(exp(A[i])-1))", "B[i]+0*(1/(exp(A[i])-1))")
+    yield line("B[i]+0*isnan(1/(tanh(A[i])))", "B[i]+0*(1/(tanh(A[i])))")
+    yield line("B[i]+0*isnan(1/(A[i]-B[i]))", "B[i]+0*(1/(A[i]-B[i]))")
+    yield line("B[i]+0*isnan(exp(A[i])/A[i])", "B[i]+0*(exp(A[i])/A[i])")
+    yield line("exp(B[i])+0*isnan(exp(A[i])/A[i])", "exp(B[i])+0*(exp(A[i])/A[i])")
+    yield line("B[i]*(1-isnan(1/A[i]))", "B[i]+0*(1/A[i])")
+    yield line("choose(isnan(1/A[i]),0,B[i])", "B[i]+0*(1/A[i])")
+    yield line("isnan(log(A[i]))", "0")
+    yield line("isnan(sqrt(A[i]))", "0")
+    yield line("isnan(pow(A[i],1/2))", "0")
+    yield line("isnan(A[i]/B[i])", "0")
+    yield line("isnan(A[i]/A[i])", "0")
+    yield line("isnan(1/A[i]-1/A[i])", "0")
+    yield line("isnan(0*(1/A[i]))", "0")
+    yield line("isnan(A[i]*(1/A[i]))", "0")
+    yield line("isnan(A[i]*(1/A[i])*B[i])", "isnan(1/A[i])")
+    yield line("isnan(B[i]/A[i])", "isnan(1/A[i])")
+    yield line("isnan(B[i]*(1/A[i]))", "isnan(1/A[i])")
+    yield line("isnan(log(A[i]))", "isnan(1/A[i])")
+    yield line("isnan(log(A[i]))", "less(A[i],1/2)")
+    yield line("isnan(log(A[i]))", "isnan(log(-A[i]))")
+    yield line("isnan(log(relu(A[i])))", "equal(relu(A[i]),0)")
+    yield line("isnan(exp(A[i])*(1/A[i]))", "isnan(exp(A[i])/A[i]-1/A[i])")
+    yield line("isnan(sin(1/A[i]))", "0")
+    yield line("choose(isnan(A[i]/B[i]),0,A[i]/B[i])", "A[i]/B[i]")
+    yield line("choose(isnan(A[i]/B[i]),0,A[i]/B[i])*1", "choose(isnan(1/B[i]),0,A[i]/B[i])")
+    yield line("choose(isnan(log(A[i])),0,1)", "1")
+    yield line("choose(isnan(log(A[i])),2,log(A[i]))", "log(A[i])")
+    yield line("choose(isnan(sqrt(A[i])),0,sqrt(A[i]))", "sqrt(relu(A[i]))+0*sqrt(A[i])")
+    yield line("isnan({L[i<9] Σ[k<3] A[i]/B[k]}[i])", "0")
+    yield line("isnan({L[i<9] max[k<9] log(A[k])}[i])", "0")
+    yield line("isnan({L[i<9] Σ[k<9] log(A[k])}[i])", "isnan(log(A[0]))")
+    yield line("isnan(1/A[i])+isnan(0*(1/A[i]))", "0")
+    yield line("isnan(pow(A[i],-1)-pow(A[i],-1))", "0")
+    yield line("isnan(A[i]*pow(A[i],-1))", "0")
+
+
 def further_true_pairs() -> Iterator[tuple[str, Pair]]:
     """Names and pairs; all are identities, for whole numbers and truth values where tensors hold such."""
     return numbered({"other identity": (
         *_bent_identities(), *_reduced_identities(), *_function_identities(), *_typed_identities(), *_infinite_identities(),
+        *_asked_identities(),
     )})
 
 
@@ -317,3 +362,31 @@ def _infinite_identities() -> Iterator[Pair]:
     yield line(f"exp({mask}+A[i])*(B[i]+1)", f"B[i]*exp(A[i]+{mask})+exp({mask}+A[i])")
     yield line("select(i>=3,A[i],1/B[i])", "select(i>=3,A[i],0)+select(2-i>=0,1/B[i],0)")
     yield line("relu(0/B[i])", "0/B[i]")
+
+
+def _asked_identities() -> Iterator[Pair]:
+    """Where a value is NaN, by what it is made of."""
+    yield line("isnan(log(A[i]))", "less(A[i],0)")
+    yield line("isnan(1/A[i])", "0")
+    yield line("isnan(A[i]/B[i])", "equal(A[i],0)*equal(B[i],0)")
+    yield line("isnan(0*(1/A[i]))", "equal(A[i],0)")
+    yield line("isnan(1/A[i]-1/A[i])", "equal(A[i],0)")
+    yield line("isnan(sqrt(A[i]))", "less(A[i],0)")
+    yield line("isnan(B[i]*(1/A[i]))", "isnan(B[i]/A[i])")
+    yield line("choose(isnan(1/A[i]),2,1/A[i])", "1/A[i]")
+    yield line("isnan(A[i]*pow(A[i],-1))", "equal(A[i],0)")
+    yield line("isnan(log(A[i]))", "isnan(sqrt(A[i]))")
+    yield line("isnan(1/(A[i]*A[i])-B[i])", "0")
+    yield line("isnan(exp(1/A[i]))", "0")
+    yield line("isnan(1/(1/A[i]))", "0")
+    yield line("isnan(B[i]/(1/A[i]))", "0")
+    yield line("isnan(sin(1/A[i]))", "equal(A[i],0)")
+    yield line("isnan(relu(1/A[i]))", "0")
+    yield line("isnan(tanh(1/A[i])*B[i])", "0")
+    yield line("isnan(1/A[i]+1/(2*A[i]))", "0")
+    yield line("isnan(pow(A[i],1/2))", "less(A[i],0)")
+    yield line("isnan(1/A[i]+1/(-A[i]))", "equal(A[i],0)")
+    yield line("isnan(1/(A[i]-B[i])+1/(B[i]-A[i]))", "equal(A[i],B[i])*isnan(1/(A[i]-B[i])+1/(B[i]-A[i]))")
+    yield line("isnan(max(1/A[i],B[i]))", "0")
+    yield line("isnan({L[i<9] max[k<9] 1/A[k]}[i])", "0")
+    yield line("isnan({L[i<9] Σ[k<9] 1/(A[k]*A[k])}[i])", "0")

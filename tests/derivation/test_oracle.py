@@ -15,7 +15,7 @@ from einnet.derivation.checker.check import Difference, check_equal
 from einnet.derivation.checker.draws import GENERIC, SMALL, Choice, Draw
 from einnet.derivation.checker.oracle import Witness
 from einnet.errors import CertificateError
-from einnet.expr.nodes import Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, Tensor, children, rebuild, tensors, walk
+from einnet.expr.nodes import Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, Tensor, children, functions_in, rebuild, tensors, walk
 from einnet.expr.normal.inline import inline
 from einnet.expr.normal.limits import by_bends
 from einnet.expr.notation.text import parse
@@ -96,7 +96,9 @@ def value(scope: Scope, witness: Witness) -> float:
             return float(Brute({**witness.arrays(scope), **given}).at(scope, witness.point))
         except ZeroDivisionError:
             return math.nan
-    found = values_at(scope, np.asarray([witness.point]).reshape(1, -1), Strict(), witness.draw.floats)
+    asks = any("isnan" in functions_in(s.body) for s in walk(scope))  # of what does not exist IEEE 754 alone says whether it is NaN
+    system = Machine("float64") if asks else Strict()
+    found = values_at(scope, np.asarray([witness.point]).reshape(1, -1), system, witness.draw.floats)
     return float(found[0]) if math.isfinite(found[0]) else math.nan
 
 

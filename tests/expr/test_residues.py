@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from einnet.expr.functions import exact
-from einnet.expr.functions.exact import NAN, NONE
+from einnet.expr.functions.exact import NAN, NONE, PLUS_ZERO, Infinite
 from einnet.expr.functions.modular import MINUS_INFINITY, PLUS_INFINITY, P, add, from_integers, from_order, inverse, multiply, order, residue, total
 from einnet.expr.notation.tags import tag
 from einnet.expr.values.rationals import Rationals
@@ -50,16 +50,30 @@ def test_infinities_absorb_and_0_absorbs_them(a: int, b: int, whole: int, produc
 
 
 def kind(x: object) -> str:
-    """NaN for sure, a value that does not exist, or the value."""
+    """NaN for sure, infinite for sure with the sign that is known, a value that does not exist, or the value."""
+    if isinstance(x, Infinite):
+        return f"infinite{['', '+', '-'][x.sign]}"
     return "nan" if x is NAN else "none" if isinstance(x, float) and x != x else str(x)
+
+
+FAR, ABOVE, BELOW = Infinite(0), Infinite(1), Infinite(-1)
 
 
 @pytest.mark.parametrize(("a", "b", "plus", "times", "over"), [
     (NAN, ONE, "nan", "nan", "nan"), (ONE, NAN, "nan", "nan", "nan"), (NONE, ONE, "none", "none", "none"), (ONE, NONE, "none", "none", "none"),
     (NAN, NONE, "nan", "nan", "nan"), (inf, -inf, "nan", "-inf", "nan"), (inf, TWO, "inf", "inf", "inf"), (-inf, -inf, "-inf", "inf", "nan"),
-    (Fraction(0), inf, "inf", "nan", "0"), (TWO, Fraction(0), "2", "0", "none"), (Fraction(0), Fraction(0), "0", "0", "nan"),
+    (Fraction(0), inf, "inf", "nan", "0"), (TWO, Fraction(0), "2", "0", "infinite"), (Fraction(0), Fraction(0), "0", "0", "nan"),
     (ONE, TWO, "3", "2", "1/2"),
     (-TWO, inf, "inf", "-inf", "0"),
+    (TWO, PLUS_ZERO, "2", "0", "infinite+"), (-TWO, PLUS_ZERO, "-2", "0", "infinite-"), (PLUS_ZERO, PLUS_ZERO, "0", "0", "nan"),
+    (NONE, Fraction(0), "none", "none", "none"), (FAR, Fraction(0), "infinite", "nan", "infinite"), (Fraction(0), FAR, "infinite", "nan", "none"),
+    (FAR, TWO, "infinite", "infinite", "infinite"), (ABOVE, -TWO, "infinite+", "infinite-", "infinite-"),
+    (TWO, BELOW, "infinite-", "infinite-", "none"),
+    (FAR, FAR, "none", "infinite", "nan"), (ABOVE, ABOVE, "infinite+", "infinite+", "nan"), (ABOVE, BELOW, "nan", "infinite-", "nan"),
+    (FAR, ABOVE, "none", "infinite", "nan"), (FAR, NONE, "none", "none", "none"), (FAR, NAN, "nan", "nan", "nan"),
+    (NONE, FAR, "none", "none", "none"),
+    (FAR, inf, "none", "infinite", "nan"), (ABOVE, inf, "infinite+", "infinite+", "nan"), (ABOVE, -inf, "nan", "infinite-", "nan"),
+    (inf, FAR, "none", "infinite", "nan"),
 ])  # fmt: skip
 def test_what_does_not_exist_and_what_is_no_number_for_sure(a: exact.Exact, b: exact.Exact, plus: str, times: str, over: str) -> None:
     assert (kind(exact.plus(a, b)), kind(exact.times(a, b)), kind(exact.over(a, b))) == (plus, times, over)
@@ -67,7 +81,11 @@ def test_what_does_not_exist_and_what_is_no_number_for_sure(a: exact.Exact, b: e
 
 @pytest.mark.parametrize(("name", "args", "found"), [
     ("relu", (NAN,), "nan"), ("relu", (NONE,), "none"), ("less", (NAN, ONE), "none"), ("less", (NONE, ONE), "none"), ("max", (ONE, NAN), "nan"),
-    ("log", (Fraction(0),), "none"), ("log", (-ONE,), "nan"), ("log", (ONE,), "0"), ("sqrt", (-ONE,), "nan"), ("sqrt", (Fraction(4, 9),), "2/3"),
+    ("log", (Fraction(0),), "infinite-"), ("exp", (ABOVE,), "infinite+"), ("exp", (FAR,), "none"), ("abs", (FAR,), "infinite+"),
+    ("relu", (BELOW,), "none"), ("sin", (FAR,), "nan"), ("max", (ABOVE, ONE), "infinite+"), ("max", (FAR, ONE), "none"), ("less", (FAR, ONE), "none"),
+    ("relu", (PLUS_ZERO,), "0"), ("pow", (Fraction(0), -ONE), "infinite"), ("pow", (PLUS_ZERO, -ONE), "infinite+"), ("pow", (-ONE, ONE / 2), "nan"),
+    ("pow", (Fraction(0), -TWO), "infinite+"), ("as_f16", (-(ONE * 70000),), "infinite-"), ("isnan", (FAR,), "0"), ("isnan", (NAN,), "1"),
+    ("log", (-ONE,), "nan"), ("log", (ONE,), "0"), ("sqrt", (-ONE,), "nan"), ("sqrt", (Fraction(4, 9),), "2/3"),
 ])  # fmt: skip
 def test_functions_of_it(name: str, args: tuple[exact.Exact, ...], found: str) -> None:
     given = []
@@ -80,3 +98,9 @@ def test_functions_of_it(name: str, args: tuple[exact.Exact, ...], found: str) -
 def test_elements_of_pages() -> None:
     assert tag("p", "x<b>", class_="a&b", stroke_width=1.0, width=2.25, hidden=None) == '<p class="a&amp;b" stroke-width="1" width="2.2">x<b></p>'
     assert tag("rect", x=1) == '<rect x="1"/>' and tag("p") == "<p></p>" and tag("rect", "y") == "<rect>y</rect>"
+
+
+def test_a_zero_that_is_computed_has_no_sign() -> None:
+    relu = Rationals().call("relu", (np.array(PLUS_ZERO, dtype=object),))[()]
+    for found in (exact.times(PLUS_ZERO, -ONE), exact.plus(PLUS_ZERO, Fraction(0)), relu):
+        assert found == 0 and kind(exact.over(ONE, found)) == "infinite"

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from einnet.expr.functions.ends import Intervals
+from einnet.expr.functions.exact import PLUS_ZERO
 from einnet.expr.functions.modular import random_function, seed_of
 from einnet.expr.nodes import Body, Const, Read, Scope, Tensor, children, walk
 from einnet.expr.values.intervals import enclosure
@@ -104,10 +105,10 @@ class Draw:
         return found if kind == "real" else np.floor(found) if kind == "whole" else (found > 0).astype(np.float64)
 
     def rationals(self, t: Tensor, address: Integers) -> NDArray[Any]:
-        """Elements at flat addresses as exact rationals, in an array of objects."""
+        """Elements at flat addresses as exact rationals, in an array of objects; zeros are positive ones."""
         address = np.asarray(address)
         out = np.empty(address.shape, dtype=object)
-        out.ravel()[:] = [self.exact(t, int(a)) for a in address.flat]
+        out.ravel()[:] = [self.exact(t, int(a)) or PLUS_ZERO for a in address.flat]
         return out
 
     def enclosures(self, t: Tensor, address: Integers) -> Intervals:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from einnet.derivation.checker.draws import GENERIC, SMALL, Choice, Draw, Element, draws
 from einnet.errors import UsageError
-from einnet.expr.nodes import Body, Call, Const, Div, Read, Scope, Tensor, children, nested, tensors
-from einnet.expr.values.arithmetic import Strict
+from einnet.expr.nodes import Body, Call, Const, Div, Read, Scope, Tensor, children, functions_in, nested, tensors, walk
+from einnet.expr.values.arithmetic import Arithmetic, Machine, Strict
 from einnet.expr.values.intervals import Enclosures, apart
 from einnet.expr.values.points import elements_read, values_at, work
 from einnet.expr.values.rationals import Rationals
@@ -41,7 +41,7 @@ _SINGLED = 40
 _PLACES = 12
 _CLOSE = 1e-11
 
-_FLOATS, _RATIONALS, _ENCLOSURES = Strict(), Rationals(), Enclosures()
+_FLOATS, _IEEE, _RATIONALS, _ENCLOSURES = Strict(), Machine("float64"), Rationals(), Enclosures()
 Points = NDArray[np.int64]
 Point = tuple[int, ...]
 
@@ -147,27 +147,46 @@ def _affordable(before: Scope, after: Scope, points: Points) -> Points:
     return np.asarray(points[np.asarray(chosen)])
 
 
-def _values(scope: Scope, points: Points, draw: Draw) -> NDArray[np.float64]:
-    return np.asarray(values_at(scope, points, _FLOATS, draw.floats), dtype=np.float64)
+def _values(scope: Scope, points: Points, draw: Draw, system: Arithmetic = _FLOATS) -> NDArray[np.float64]:
+    return np.asarray(values_at(scope, points, system, draw.floats), dtype=np.float64)
+
+
+@lru_cache(maxsize=1 << 12)
+def _asks(scope: Scope) -> bool:
+    """It asks whether a value is NaN, which only IEEE 754 says of what does not exist."""
+    return any("isnan" in functions_in(s.body) for s in walk(scope))
 
 
 def _compared(before: Scope, after: Scope, points: Points, draw: Draw) -> Witness | int:
     """A difference under a draw, or how many points agree."""
     left, right = _values(before, points, draw), _values(after, points, draw)
+    close = _close(left, right)
+    suspects = _suspects(left, right, close)
+    if _asks(before) or _asks(after):
+        one, other = (_values(s, points, draw, _IEEE) for s in (before, after))
+        suspects += [k for k in _suspects(one, other, _close(one, other)) if k not in suspects]
+    for k in suspects:
+        found = _decided(before, after, points[k], draw)
+        if isinstance(found, Witness):
+            return found
+    return int((close & np.isfinite(left)).sum())
+
+
+def _close(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Where doubles agree but for rounding, or both are NaN."""
     with np.errstate(all="ignore"):
         gap = np.abs(left - right)
         near = np.isfinite(gap) & (gap <= _CLOSE * np.maximum(np.abs(left), np.abs(right)))
-        close = near | (left == right) | (np.isnan(left) & np.isnan(right))
-    suspects = np.flatnonzero(~close)
-    if suspects.size:
-        with np.errstate(all="ignore"):
-            share = gap[suspects] / np.maximum(np.abs(left), np.abs(right))[suspects]
-        order = np.argsort(-np.nan_to_num(share, nan=2.0), kind="stable")
-        for k in suspects[order][:_SUSPECTS]:
-            found = _decided(before, after, points[k], draw)
-            if isinstance(found, Witness):
-                return found
-    return int((close & np.isfinite(left)).sum())
+        return np.asarray(near | (left == right) | (np.isnan(left) & np.isnan(right)))
+
+
+def _suspects(left: NDArray[np.float64], right: NDArray[np.float64], close: NDArray[np.bool_]) -> list[int]:
+    """A few points where doubles do not agree, those that are furthest apart first."""
+    found = np.flatnonzero(~close)
+    with np.errstate(all="ignore"):
+        share = np.abs(left - right)[found] / np.maximum(np.abs(left), np.abs(right))[found]
+    order = np.argsort(-np.nan_to_num(share, nan=2.0), kind="stable")
+    return [int(k) for k in found[order][:_SUSPECTS]]
 
 
 def _decided(before: Scope, after: Scope, point: Points, draw: Draw) -> Witness | None:

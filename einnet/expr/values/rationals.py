@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from einnet.errors import UsageError
 from einnet.expr.functions import FUNCTIONS
-from einnet.expr.functions.exact import NONE, absent, missing, over, plus, times
+from einnet.expr.functions.exact import NONE, PLUS_ZERO, absent, missing, over, plus, times
 from einnet.expr.functions.record import ScalarFunction
 from einnet.expr.nodes import Number
 from einnet.expr.values.arithmetic import Exact
@@ -23,12 +23,19 @@ Array = NDArray[Any]
 
 
 def _strict(function: ScalarFunction) -> Callable[..., Number]:
-    """The function where all arguments exist; a truth value of one that does not is unknown."""
+    """The function where all arguments exist; a truth value of one that does not is unknown, and so is the sign of a zero that is computed."""
     assert function.rational is not None
     if not function.strict:
         return function.rational
-    rational, gone = function.rational, (lambda *args: NONE) if function.truth else absent
-    return lambda *args: gone(*args) if any(map(missing, args)) else rational(*args)
+    rational = function.rational
+
+    def apply(*args: Number) -> Number:
+        if any(map(missing, args)):
+            return NONE if function.truth else absent(function.machine, *args)
+        found = rational(*args)
+        return Fraction(0) if found is PLUS_ZERO else found
+
+    return apply
 
 
 def _lifted(f: Callable[..., Number], count: int) -> np.ufunc:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from einnet.expr.functions import ends, modular, rounding
-from einnet.expr.functions.exact import NAN, NONE, known
+from einnet.expr.functions.exact import NAN, Infinite, known
 from einnet.expr.functions.record import ABOVE_0, ODD, WITHIN_1, Array, Exact, Mirror, ScalarFunction, Span
 
 
@@ -25,7 +25,7 @@ def _exact_exp(x: Exact) -> Exact:
 
 
 def _exact_log(x: Exact) -> Exact:
-    return NONE if x == 0 else NAN if x < 0 else known("log", 1, 0)(x)
+    return Infinite(-1) if x == 0 else NAN if x < 0 else known("log", 1, 0)(x)
 
 
 def _residue_exp(x: modular.Residues) -> modular.Residues:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from einnet.expr.functions import ends, modular
-from einnet.expr.functions.exact import NAN, NONE
+from einnet.expr.functions.exact import NAN, Infinite
 from einnet.expr.functions.record import ODD, Array, Exact, ScalarFunction, Span
 from einnet.expr.functions.rounding import Bounded
 
@@ -49,7 +49,7 @@ def rounding(name: str, digits: int, least: int, greatest: Fraction) -> ScalarFu
     def rational(x: Exact) -> Exact:
         if isinstance(x, float):
             return x if x == x else NAN
-        return nearest(x, digits, least) if abs(x) < beyond else NONE
+        return nearest(x, digits, least) if abs(x) < beyond else Infinite(1 if x > 0 else -1)
 
     def enclosure(x: ends.Intervals) -> ends.Intervals:
         found = ends.interval(single(x.real), single(x.imag))
