@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import isinf, prod
 from typing import Any, Protocol
 
@@ -19,7 +20,7 @@ from einnet.evidence.meaning import meaning
 from einnet.evidence.report.told import Tell, each, silent
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.index import bounds
-from einnet.expr.nodes import Add, Body, Call, Const, Mul, Read, Scope, Select, Tensor, Val, tensors
+from einnet.expr.nodes import Add, Body, Call, Const, Mul, Number, Read, Scope, Select, Tensor, Val, tensors
 from einnet.expr.values.evaluate import evaluate
 from einnet.expr.values.points import work
 from einnet.instantiate.kernels import EOperator, Kernel, NotLifted, OpaqueCall, Plan, Shown, View
@@ -75,7 +76,7 @@ def exercise_one(plan: Plan, place: int, runner: Runner, seed: int) -> Exercised
         return named.setdefault(view, Tensor(f"x{len(named)}", view.shape))
 
     try:
-        scope = meaning(kernel, Shown(shown), lambda x: x if isinf(x) else Const(fraction(x)).value)
+        scope = meaning(kernel, Shown(shown), lambda x: x if isinf(x) else fraction(x))
     except NotLifted as reason:
         return Exercised(place, kind, problem=str(reason))
     exact, elements = True, 0
@@ -91,10 +92,8 @@ def exercise_one(plan: Plan, place: int, runner: Runner, seed: int) -> Exercised
     return Exercised(place, kind, exact, elements)
 
 
-def fraction(x: float) -> Any:
-    """The exact value of a float."""
-    from fractions import Fraction
-
+def fraction(x: Number) -> Fraction:
+    """The exact value of a number."""
     return Fraction(x)
 
 

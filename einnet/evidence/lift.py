@@ -314,9 +314,9 @@ class _Lift:
                 self.result.problems.append(f"output {name} of the plan is not what the model gives out")
 
 
-def numbers(expressions: Iterable[Scope]) -> Callable[[float], Number]:
-    """The number that a kernel's parameter stands for: one of the model's that rounds to it, else its exact value."""
-    known: dict[float, Number] = {}
+def numbers(expressions: Iterable[Scope]) -> Callable[[Number], Number]:
+    """The number that a kernel's parameter stands for: one of the model's that rounds to it where it is a double, else its exact value."""
+    known: dict[Number, Number] = {}
     for expression in expressions:
         for scope in walk(expression):
             known.update({float(v): v for v in constants_in(scope.body)})

@@ -10,7 +10,7 @@ from einnet.instantiate.kernels import Kernel, NotLifted, Post, Shown
 from einnet.instantiate.kernels.contractions import broadcast
 from einnet.instantiate.kernels.posts import WITHOUT_OPERAND
 
-Rational = Callable[[float], Number]
+Rational = Callable[[Number], Number]
 """The number of the model that a kernel's parameter stands for."""
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import isinf
 
 from einnet.expr.index import as_index, var
-from einnet.expr.nodes import Body, Const, Iter, Read, Scope, Tensor, make_add, make_mul
+from einnet.expr.nodes import Body, Const, Iter, Number, Read, Scope, Tensor, make_add, make_mul
 from einnet.instantiate.kernels import EOperator, Kernel, Post, VendorKernel, View
 from einnet.instantiate.kernels.generated import expressed
 from einnet.instantiate.kernels.posts import WITHOUT_OPERAND
@@ -61,5 +61,6 @@ def applied(post: Post, y: Body, operand: Read | None) -> Body:
     return WITHOUT_OPERAND[post.kind].meaning(y, number(post.alpha), number(post.beta))
 
 
-def number(value: float) -> Const:
+def number(value: Number) -> Const:
+    """A number of an operation in an expression."""
     return Const(value if isinf(value) else Fraction(value))

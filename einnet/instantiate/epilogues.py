@@ -8,13 +8,15 @@ from fractions import Fraction
 from math import prod
 
 from einnet.expr.index import in_range, var
-from einnet.expr.nodes import Add, Body, Call, Const, Div, Mul, Read, Scope, Tensor, indices, is_weight, reads, used_names
+from einnet.expr.nodes import Add, Body, Call, Const, Div, Mul, Number, Read, Scope, Tensor, indices, is_weight, reads, used_names
 from einnet.instantiate.address import address_of, flat_index, single
 from einnet.instantiate.fused_functions import fused
 from einnet.instantiate.kernels import Post, View, dense_strides
 from einnet.instantiate.kernels.posts import U8
 
 ELEMENT_FUNCTIONS = ("relu", "tanh", "sigmoid")
+NONE = Fraction(0)
+"""A number that an operation does not have."""
 BufferOf = Callable[[Tensor | Scope], str]
 
 
@@ -60,7 +62,7 @@ def _size(scope: Scope) -> int:
     return size
 
 
-_Step = tuple[str, "Read | None", float, float]
+_Step = tuple[str, "Read | None", Number, Number]
 
 
 def _quantised(body: Body, read: Read) -> list[_Step] | None:
@@ -75,7 +77,7 @@ def _quantised(body: Body, read: Read) -> list[_Step] | None:
     inner, scale = (y.num, y.den.value) if isinstance(y, Div) and isinstance(y.den, Const) else (y, Fraction(1))
     steps = _chain(inner, read)
     told = (low, high) == (0, 255) and scale > 0 and float(zero).is_integer()
-    return [*steps, (U8, None, float(scale), float(zero))] if told and steps is not None else None
+    return [*steps, (U8, None, scale, zero)] if told and steps is not None else None
 
 
 def _chain(body: Body, read: Read) -> list[_Step] | None:
@@ -94,19 +96,18 @@ def _chain(body: Body, read: Read) -> list[_Step] | None:
                 if a is inner[0]:
                     continue
                 if isinstance(a, Read) and a.fill == 0:
-                    steps.append(("add" if isinstance(body, Add) else "mul", a, 0.0, 0.0))
+                    steps.append(("add" if isinstance(body, Add) else "mul", a, NONE, NONE))
                 elif isinstance(a, Const):
-                    v = float(a.value)
-                    steps.append(("linear", None, 1.0, v) if isinstance(body, Add) else ("linear", None, v, 0.0))
+                    steps.append(("linear", None, Fraction(1), a.value) if isinstance(body, Add) else ("linear", None, a.value, NONE))
                 else:
                     return None
             return steps
         case Call(name, (arg,)) if name in ELEMENT_FUNCTIONS:
             steps = _chain(arg, read)
-            return None if steps is None else [*steps, (name, None, 0.0, 0.0)]
+            return None if steps is None else [*steps, (name, None, NONE, NONE)]
         case Call("min", (Call("max", (arg, Const(lo))), Const(hi))) if read in reads(arg):
             steps = _chain(arg, read)
-            return None if steps is None else [*steps, ("clip", None, float(lo), float(hi))]
+            return None if steps is None else [*steps, ("clip", None, lo, hi)]
     return _function(body, read)
 
 
@@ -117,7 +118,7 @@ def _function(body: Body, read: Read) -> list[_Step] | None:
         return None
     part, (kind, alpha, beta) = found
     steps = _chain(part, read)
-    return None if steps is None else [*steps, (kind, None, float(alpha.value), float(beta.value))]
+    return None if steps is None else [*steps, (kind, None, alpha.value, beta.value)]
 
 
 def operand_view(scope: Scope, operand: Read, result: View, buffer: str) -> View | None:

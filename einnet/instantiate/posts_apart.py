@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from math import isfinite, prod
+from math import prod
 
 from einnet.instantiate.epilogue_kernels import posted
 from einnet.instantiate.kernels import EOperator, Kernel, Plan, VendorKernel
@@ -29,9 +28,6 @@ GAIN = 0.03
 
 IN_VAIN = 2
 """After so many kernels of a kind with operations of the same kinds that gain nothing, the largest first, smaller ones are not tried."""
-
-LARGEST = 1 << 10
-"""Denominator of a parameter that is taken for a number which is no rounded one."""
 
 
 def posts_apart(plan: Plan, measured: Measured, least: Least) -> Plan:
@@ -79,14 +75,11 @@ class _Trials:
 def apart(kernel: VendorKernel) -> Pair | None:
     """The kernel with its operations before the first function, and the others in place.
 
-    None where there is no function, where bytes are stored, where a later operation takes what stood in the result before, and where a parameter is
-    a rounded number: the generated kernel would have another one than the expression, 1/6 for one, and could not be proven.
+    None where there is no function, where bytes are stored, and where a later operation takes what stood in the result before.
     """
     posts, out = kernel.posts, kernel.result
     first = next((n for n, p in enumerate(posts) if p.operand is None and p.kind != "linear"), None)
     if first is None or any(p.kind in QUANTISED or (p.operand and p.operand.buffer == out.buffer) for p in posts[first:]):
-        return None
-    if any(isfinite(v) and Fraction(v).denominator > LARGEST for p in posts[first:] for v in (p.alpha, p.beta)):
         return None
     return kernel.with_posts(posts[:first]), posted(out, posts[first:], out)
 

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from fractions import Fraction
+from math import inf
 
 import numpy as np
 import pytest
 
-from benchmarks.drawn import forced
+from benchmarks.drawn import forced, forms
 from benchmarks.models import MODELS
 from einnet.evidence.addresses import address, digits, element, ranges_of, refined, unfolded
 from einnet.evidence.contents import Contents
 from einnet.evidence.examine import Proven, proven, told_constants, told_lifting
 from einnet.evidence.lift import BEFORE
 from einnet.expr.index import value
-from einnet.expr.nodes import Read, Scope, Tensor, indices
+from einnet.expr.nodes import Read, Scope, Tensor, indices, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
+from einnet.graph.onnx.importer import load
+from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
-from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, NotLifted, Plan, View, dense_view, loops_of
+from einnet.graph.split import subprograms
+from einnet.instantiate.build import builds
+from einnet.instantiate.epilogue_kernels import keeping_nan
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, NotLifted, Plan, Post, View, dense_view, loops_of
+from einnet.instantiate.kernels.kernel import post_json, read_posts
+from einnet.instantiate.posts_apart import apart
+from einnet.search.candidates import OUT
 from einnet.search.forms import Form
+from einnet.search.outcome import canonical
+from einnet.search.plan import Assembly
 from tests.models import tiny, two_outputs, with_opaque
 
 SOME = ("fsrcnn", "transformer")
@@ -273,3 +286,63 @@ def test_places_over_divided_dimensions(view: View, shape: tuple[int, ...], stri
         values = np.arange(200)
         one, other = (np.lib.stride_tricks.as_strided(values[v.offset :], v.shape, [8 * s for s in v.strides]) for v in (view, found))
         np.testing.assert_array_equal(one.reshape(shape), other)
+
+
+def with_function(node: str, **attributes: float) -> Program:
+    """A product, and a function of it."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    values = {"w": np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32), "low": np.float32(0), "high": np.float32(0.3)}
+    bounds = ["low", "high"] if node == "Clip" else []
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node(node, ["p", *bounds], ["y"], **attributes)]
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)] for name, shape in (("x", (6, 8)), ("y", (6, 16)))]
+    weights = [numpy_helper.from_array(np.asarray(value), name) for name, value in values.items() if name in ("w", *bounds)]
+    graph = helper.make_graph(nodes, node, *ends, weights)
+    return prepare(load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)))
+
+
+def as_one_kernel(program: Program) -> tuple[Plan, list[Form]]:
+    """The program as a product of the library with the function behind it."""
+    (part,) = subprograms(program)
+    expression = canonical(part.expression)
+    ways = [(f, b) for f in forms(expression, 3, 60) for b in builds(f.tree, dict(f.matches), OUT)]
+    form, build = next((f, b) for f, b in ways if any(isinstance(k, Matmul) and k.posts for k in b.kernels))
+    assembly = Assembly(program)
+    assembly.add(build, dict(zip(tensors(expression), part.inputs)), part.output.name)
+    return assembly.finish(), [form]
+
+
+FUNCTIONS: dict[str, tuple[dict[str, float], Fraction]] = {
+    "HardSwish": ({}, Fraction(1, 6)), "LeakyRelu": ({"alpha": 0.01}, Fraction(1, 100)), "Clip": ({}, Fraction(3, 10)),
+}  # fmt: skip
+"""A function whose parameter is no binary fraction, with that."""
+
+
+@pytest.mark.parametrize("node", FUNCTIONS)
+def test_functions_by_kernels_of_their_own_are_proven(node: str) -> None:
+    """What the library applied to its product has the numbers of the expression: a kernel of its own is the model's; with others it is not."""
+    attributes, number = FUNCTIONS[node]
+    program = with_function(node, **attributes)
+    plan, found = as_one_kernel(program)
+    place, product = next((n, k) for n, k in enumerate(plan.kernels) if isinstance(k, Matmul))
+    assert number in {x for p in product.posts for x in (p.alpha, p.beta)}
+    assert read_posts(json.loads(json.dumps([post_json(p) for p in product.posts]))) == product.posts
+
+    def wrong(kernels: tuple[Kernel, ...]) -> list[str]:
+        return problems(program, replace(plan, kernels=(*plan.kernels[:place], *kernels, *plan.kernels[place + 1 :])), found)
+
+    pair = apart(product)
+    assert pair is not None and wrong(pair) == [] == wrong(keeping_nan(product))
+    assert len(keeping_nan(product)) == (2 if node == "Clip" else 1)
+    moved = [{name: x + Fraction(1, 10**9) for name, x in (("alpha", p.alpha), ("beta", p.beta)) if x == number} for p in product.posts]
+    near = product.with_posts(tuple(replace(p, **changes) for p, changes in zip(product.posts, moved)))
+    other = apart(near)
+    assert other is not None and wrong(other) and wrong((near,))
+
+
+def test_numbers_of_stored_operations() -> None:
+    """As they are, also where no double is one; a double is read as what it is."""
+    posts = (Post("clip", None, -inf, Fraction(1, 3)), Post("linear", None, Fraction(1, 2), Fraction(-3)), Post("relu"))
+    told = json.loads(json.dumps([post_json(p) for p in posts]))
+    assert told == [["clip", None, -inf, "1/3"], ["linear", None, 0.5, -3.0], ["relu", None, 0.0, 0.0]] and read_posts(told) == posts
+    assert read_posts([["hardswish", None, 1 / 6, 0.5]])[0].alpha == Fraction(1 / 6) != Fraction(1, 6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from math import inf
 
 import numpy as np
@@ -74,6 +75,7 @@ def run(p: Plan) -> np.ndarray:
         (product(REST, Post("sigmoid"), SCALE), (REST,)),
         (product(Post("linear", None, 2.0, 1.0), Post("clip", None, 0.0, 6.0)), (Post("linear", None, 2.0, 1.0),)),
         (convolution(SWISH, Post("add", image("rest", 1, COLUMNS, 2, 3))), ()),
+        (product(BIAS, Post("hardswish", None, Fraction(1, 6), Fraction(1, 2))), (BIAS,)), (product(Post("relu", None, Fraction(1, 100))), ()),
         (convolution(Post("hardswish", None, 0.25, 0.5), Post("mul", View("scale", (1, COLUMNS, 1, 1), (1, 1, 1, 1)))), ()),
     ],
 )  # fmt: skip
@@ -138,7 +140,7 @@ def test_after_a_few_in_vain_smaller_ones_of_that_kind_are_not_tried() -> None:
 @pytest.mark.parametrize(
     "posts",
     [
-        (), (BIAS, REST), (Post("linear", None, 2.0),), (Post(U8, None, 0.1, 3.0),), (Post("hardswish", None, 1 / 6, 0.5),),
+        (), (BIAS, REST), (Post("linear", None, 2.0),), (Post(U8, None, 0.1, 3.0),),
         (SWISH, Post("add", dense_view("y", (ROWS, COLUMNS)))),
     ],
 )  # fmt: skip

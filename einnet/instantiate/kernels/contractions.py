@@ -70,7 +70,7 @@ class Contraction(VendorKernel):
 
     def _posts_json(self) -> Json:
         """The posts without views."""
-        return [[p.kind, p.operand is not None, p.alpha, p.beta] for p in self.post]
+        return [[p.kind, p.operand is not None, float(p.alpha), float(p.beta)] for p in self.post]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import isinf
 from typing import ClassVar, Self, TypeVar
 
-from einnet.expr.nodes import Iter, Scope, Tensor
+from einnet.expr.nodes import Iter, Number, Scope, Tensor
 from einnet.instantiate.kernels.posts import WITHOUT_OPERAND
 from einnet.instantiate.kernels.primitive import Primitive
 from einnet.instantiate.kernels.views import LINE, Json, View, read_view, view_json
@@ -47,13 +49,14 @@ class Post:
     """One operation on a vendor kernel's result, applied in order.
 
     `add` and `mul` take an operand that broadcasts to the result (extent 1 where it does not vary); the rest are element functions:
-    relu (alpha = slope below 0), tanh, sigmoid, clip(alpha, beta), linear (alpha·y + beta), u8 (bytes: y/alpha rounded, and beta).
+    relu (alpha = slope below 0), tanh, sigmoid, clip(alpha, beta), linear (alpha·y + beta), u8 (bytes: y/alpha rounded, and beta). The numbers are
+    those of the expression, exactly; the library rounds them.
     """
 
     kind: str
     operand: View | None = None
-    alpha: float = 0.0
-    beta: float = 0.0
+    alpha: Number = Fraction(0)
+    beta: Number = Fraction(0)
 
 
 POSTS = ("add", "mul", *WITHOUT_OPERAND)
@@ -210,12 +213,21 @@ def anchored(kernel: K) -> K:
 
 def post_json(post: Post) -> Json:
     """A post as a JSON value."""
-    return [post.kind, view_json(post.operand) if post.operand else None, post.alpha, post.beta]
+    return [post.kind, view_json(post.operand) if post.operand else None, _number_json(post.alpha), _number_json(post.beta)]
+
+
+def _number_json(value: Number) -> Json:
+    """A number as JSON has it where that is exact, else a fraction in words."""
+    return float(value) if isinf(value) or Fraction(float(value)) == value else str(value)
+
+
+def _read_number(value: Json) -> Number:
+    return value if isinstance(value, float) and isinf(value) else Fraction(value)
 
 
 def read_posts(values: Json) -> tuple[Post, ...]:
     """Stored posts. Raises ValueError for an unknown one."""
-    found = tuple(Post(kind, operand and read_view(operand), float(alpha), float(beta)) for kind, operand, alpha, beta in values)
+    found = tuple(Post(kind, operand and read_view(operand), _read_number(alpha), _read_number(beta)) for kind, operand, alpha, beta in values)
     if any(p.kind not in POSTS for p in found):
         raise ValueError(f"unknown operation on a result: {values}")
     return found

@@ -31,7 +31,7 @@ def post_operations(posts: Sequence[Post], result: View, arrange: Callable[[View
             found += [(one, None) for one in _quantised(post, stored=post.kind == U8 and n == len(posts))]
             continue
         if post.operand is None:
-            found.append((dnnl.Eltwise(post.kind, post.alpha, post.beta), None))
+            found.append((dnnl.Eltwise(post.kind, float(post.alpha), float(post.beta)), None))
             continue
         view = arrange(broadcast(post.operand))
         if len(view.shape) != len(result.shape) or any(n not in (1, m) for n, m in zip(view.shape, result.shape, strict=True)):
@@ -54,7 +54,7 @@ def _quantised(post: Post, stored: bool) -> Iterator[dnnl.Eltwise]:
     if post.beta or not stored:
         yield dnnl.Eltwise("round")
     if post.beta:
-        yield dnnl.Eltwise("linear", 1.0, post.beta)
+        yield dnnl.Eltwise("linear", 1.0, float(post.beta))
     if not stored:
         yield dnnl.Eltwise("clip", 0.0, 255.0)
 

@@ -13,7 +13,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from einnet.errors import UsageError
-from einnet.expr.nodes import Scope, exchange_in, tensors
+from einnet.expr.nodes import Number, Scope, exchange_in, tensors
 from einnet.graph.in_file import model_bytes
 from einnet.instantiate.epilogue_kernels import posted
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, Post, VendorKernel
@@ -109,7 +109,7 @@ class Writer:
                     assert p.operand is not None
                     value = e.op("Add" if p.kind == "add" else "Mul", (value, self.memory.read(p.operand)), shape)
                 case "relu" if p.alpha:
-                    value = e.op("LeakyRelu", (value,), shape, alpha=p.alpha)
+                    value = e.op("LeakyRelu", (value,), shape, alpha=float(p.alpha))
                 case "relu" | "tanh" | "sigmoid":
                     value = e.op(p.kind.capitalize(), (value,), shape)
                 case "clip":
@@ -121,8 +121,8 @@ class Writer:
                     value = self.generated(posted(dense_view("Y", shape), (p,), dense_view("y", shape)).scope, (value,))
         return value
 
-    def scalar(self, value: float) -> Value:
-        return self.e.constant(np.array(value, dtype=np.float32))
+    def scalar(self, value: Number) -> Value:
+        return self.e.constant(np.array(float(value), dtype=np.float32))
 
     def generated(self, scope: Scope, operands: Sequence[Value]) -> Value:
         """A call of the function that computes the scope; equal expressions share it."""

@@ -92,7 +92,7 @@ def chunks(scope: Scope) -> Iterator[tuple[slice, Points]]:
         yield slice(first, first + len(flat)), np.stack(columns, axis=1) if scope.shape else np.zeros((1, 0), np.int64)
 
 
-def number(x: float) -> Number:
+def number(x: Number) -> Number:
     """What a kernel computes with: that very number, or an infinity."""
     return x if math.isinf(x) else Fraction(x)
 
