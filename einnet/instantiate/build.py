@@ -23,6 +23,7 @@ from einnet.instantiate.matching.types import Match
 from einnet.instantiate.padding import padded
 from einnet.instantiate.row_fusion import along, handed_on, in_one_kernel
 from einnet.instantiate.stitch import Piece, pieces
+from einnet.instantiate.weight_order import in_order
 
 
 @dataclass
@@ -181,6 +182,7 @@ class _Builder:
         return base in self.matches or is_weight(base)
 
     def operand(self, r: Read, reader: Scope) -> Read:
+        r = in_order(r, reader) or r
         if isinstance(r.base, Tensor):
             return r
         apart = bool(r.base.sums) and r.base not in self.inside and (not pointwise(r, reader) or walked(r.base, reader))
