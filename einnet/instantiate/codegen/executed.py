@@ -1,7 +1,8 @@
 """How much a generated kernel executes, counted from its nests as they are scheduled: an expression does not tell which parts are computed again.
 
-A step is a load, an operation or a store of a vector or of a number. No text is written for it, and no library is asked: the count is for predictions
-of many kernels, and for refusing to write one that would run for seconds.
+A step is a load, an operation or a store of a vector of `LANES` floats. One of a shorter vector, or of a number, is a part of a step, down to the
+processor's vectors: it does no less with one number than with a vector. A product that is added to a sum is one operation. No text is written for it,
+and no library is asked: the count is for predictions of many kernels, and for refusing to write one that would run for seconds.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ FUNCTION, DIVISION = 16, 6
 
 
 @lru_cache(maxsize=1 << 12)
-def executed(op: EOperator) -> float:
-    """Steps of one run of the kernel on one thread: a selection has those of its longer side, as most code is written for either side alone.
+def executed(op: EOperator, floats: int = LANES) -> float:
+    """Steps of one run of the kernel on one thread of a processor with so many floats in a vector: a selection has those of its longer side, as most
+    code is written for either side alone.
 
     Raises BackendError for views and types that no code is written for.
     """
@@ -49,7 +51,7 @@ def executed(op: EOperator) -> float:
     whole = op if in_rows(op.scope) else replace(op, scope=factored(op.scope))
     known = [t.name for t in tensors(op.scope).values() if t.values is not None and len(t.values) <= TABLE_SIZE]
     fills, nest = beforehand(resolve(whole, known))
-    return sum(of_nest(n) for n in (*(f.nest for f in fills), nest))
+    return sum(of_nest(n, floats) for n in (*(f.nest for f in fills), nest))
 
 
 def repeats(op: EOperator) -> bool:
@@ -58,23 +60,23 @@ def repeats(op: EOperator) -> bool:
     return steps > MANY and steps > AGAIN * flops(op.scope)
 
 
-def of_nest(nest: Nest) -> float:
+def of_nest(nest: Nest, floats: int) -> float:
     """Steps of a nest, in blocks of rows where it is written so."""
     if any(i.extent <= 0 for i in nest.loops):
         return 0.0
     nest = normalise(nest)
     found = chosen(nest)
-    return sum(map(of_rows, found)) if found else of_plain(nest)
+    return sum(of_rows(rows, floats) for rows in found) if found else of_plain(nest, floats)
 
 
-def of_rows(rows: Rows) -> float:
+def of_rows(rows: Rows, floats: int) -> float:
     """Steps of all blocks of rows."""
-    block = sum(of_plain(n) for n in (*(f.nest for f in rows.steps), rows.last))
-    packs = sum(of_plain(f.nest) for f in rows.packs)
+    block = sum(of_plain(n, floats) for n in (*(f.nest for f in rows.steps), rows.last))
+    packs = sum(of_plain(f.nest, floats) for f in rows.packs)
     return _extent(rows.around) * (packs + _extent(rows.blocks) * block)
 
 
-def of_plain(nest: Nest) -> float:
+def of_plain(nest: Nest, floats: int) -> float:
     """Steps of a nest loop by loop, with what is computed between the loops and kept."""
     if any(i.extent <= 0 for i in nest.loops):
         return 0.0
@@ -83,14 +85,15 @@ def of_plain(nest: Nest) -> float:
     for n in range(len(plan.order)):
         if plan.lane is not None and n == plan.lane_level:
             bound |= {plan.lane.name}
-        expr, before = _between(plan, n, expr, bound)
+        expr, before = _between(plan, n, expr, bound, floats)
         total += times * before
         times *= plan.order[n].extent
         bound |= {plan.order[n].name}
-    return total + times * (_Body(plan).steps(expr, 1.0) + _copies(plan.points, plan.nest.address.names()))
+    stores = _copies(plan.points, plan.nest.address.names()) * _part(plan.lane, floats)
+    return total + times * (_Body(plan, floats).steps(expr, 1.0) + stores)
 
 
-def _between(plan: Plan, n: int, expr: Expr, bound: frozenset[str]) -> tuple[Expr, float]:
+def _between(plan: Plan, n: int, expr: Expr, bound: frozenset[str], floats: int) -> tuple[Expr, float]:
     """What is left for the loops from the n-th on, and the steps of what is computed before them: arrays, and values that no later loop moves."""
     if not any(True for _ in every_use(expr)):
         return expr, 0.0
@@ -99,9 +102,9 @@ def _between(plan: Plan, n: int, expr: Expr, bound: frozenset[str]) -> tuple[Exp
     for number, kept in enumerate(kept_arrays(expr, plan.order[n:], plan.points, scalars, plan.nest.ranges)):
         array = f"kept {n}.{number} of {plan.nest.array}"
         around = tuple((k, r) for k, r in plan.nest.ranges.items() if k in scalars)
-        steps += of_nest(replace(kept.filling(array), outer=around, tables=plan.nest.tables))
+        steps += of_nest(replace(kept.filling(array), outer=around, tables=plan.nest.tables), floats)
         expr = replaced(expr, kept, array)
-    body = _Body(plan)
+    body = _Body(plan, floats)
     return _known(expr, bound, body), steps + body.total
 
 
@@ -131,6 +134,7 @@ class _Body:
     """The steps of expressions at all unrolled points of a plan, each distinct function computed once."""
 
     plan: Plan
+    floats: int
     seen: set[Use] = field(default_factory=set)
     total: float = 0.0
 
@@ -152,7 +156,8 @@ class _Body:
             return self._reduced(e, terms)
         copies = _copies(self.plan.points, own)
         below = [self._steps(a, terms) for a in children(e)]
-        return terms.each * copies * _own_steps(e, terms.lane) + (max(below) if isinstance(e, Choose) else sum(below))
+        here = terms.each * copies * _own_steps(e, terms.lane) * _part(terms.lane, self.floats)
+        return here + (max(below) if isinstance(e, Choose) else sum(below))
 
     def _reduced(self, e: Reduce, terms: _Terms) -> float:
         """The steps of a reduction: what no term moves is computed before it, all else for each term."""
@@ -161,7 +166,8 @@ class _Body:
         if along is not None:
             count, lane = count / along.extent * -(-along.extent // width(along.extent)), along
         inside = _Terms(frozenset(i.name for i in e.sums) | terms.summed, terms.each * count, terms.once, lane)
-        return self._steps(e.body, inside) + inside.each * _copies(self.plan.points, own)
+        adding = 0.0 if e.op == "sum" and isinstance(e.body, Apply) and e.body.op == "mul" else _part(lane, self.floats)
+        return self._steps(e.body, inside) + inside.each * _copies(self.plan.points, own) * adding
 
 
 def _own_steps(e: Expr, lane: Iter | None) -> float:
@@ -174,6 +180,11 @@ def _own_steps(e: Expr, lane: Iter | None) -> float:
         case Load():
             return _loading(e, lane)
     return 1.0
+
+
+def _part(lane: Iter | None, floats: int) -> float:
+    """Of a step what is done with one vector, or with a number."""
+    return max(1 if lane is None else width(lane.extent), floats) / LANES
 
 
 def _operation(op: str, args: int) -> float:

@@ -17,6 +17,7 @@ from einnet.instantiate.kernels.contractions import Contraction
 from einnet.instantiate.kernels.posts import U8
 from einnet.instantiate.row_fusion import in_rows
 from einnet.runtime.cpu.measure import IsConstant, constant_buffers, last_level_cache, measure, own_cache
+from einnet.runtime.machine import cpu_features
 from einnet.runtime.timing import Timing
 
 VENDOR_SHARE, GENERATED_SHARE = 0.8, 0.1
@@ -147,10 +148,15 @@ def counted(kernel: Kernel, machine: Machine, constant: IsConstant | None = None
     if not isinstance(kernel, EOperator) or _only_transforms(kernel.scope):
         return estimate(kernel, machine, constant)
     try:
-        steps = executed(kernel)
+        steps = executed(kernel, floats())
     except BackendError:
         return estimate(kernel, machine, constant)
     return max(machine.launch, steps * 2 * LANES / (STEPS_SHARE * machine.peak), traffic(kernel, machine, constant))
+
+
+def floats() -> int:
+    """Floats of this processor's vectors."""
+    return LANES if "avx512f" in cpu_features() else LANES // 2
 
 
 def _only_transforms(scope: Scope) -> bool:
