@@ -17,10 +17,11 @@ from einnet.instantiate.kernels.views import Json
 from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl, roofline
 from einnet.runtime.cpu.compile import NotGenerated, generator_version
+from einnet.runtime.cpu.implementations import implementations
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.measure import BUDGET_S, IsConstant, Unmeasured, constant_buffers, measure, refused
 from einnet.runtime.cpu.objects import OBJECTS, Objects
-from einnet.runtime.cpu.threads import resolve_threads
+from einnet.runtime.cpu.threads import limited, resolve_threads
 from einnet.runtime.database import ProfileDatabase, describe
 from einnet.runtime.timing import Timing
 from einnet.stages import stage
@@ -315,6 +316,13 @@ class CpuCost:
     def refuses(self, kernel: Kernel) -> bool:
         """The vendor library has no fast implementation."""
         return refused(kernel, self.constant, self.threads)
+
+    def implementations(self, kernel: VendorKernel) -> list[str]:
+        """What the library may do the kernel by beside what it takes first."""
+        if dnnl.available() is not None or self.refuses(kernel):
+            return []
+        with limited(self.threads):
+            return implementations(kernel, constant_buffers(kernel, self.constant))
 
     def _estimate(self, kernel: Kernel) -> float:
         return inf if self.refuses(kernel) else self._least(kernel)

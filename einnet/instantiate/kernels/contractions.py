@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -30,12 +30,16 @@ from einnet.instantiate.kernels.views import Json, View, integers, read_view, vi
 
 
 class Contraction(VendorKernel):
-    """A sum of products, with posts. Both factors are rounded to numbers of the `arithmetic` before they are multiplied."""
+    """A sum of products, with posts. Both factors are rounded to numbers of the `arithmetic` before they are multiplied.
+
+    A library may have several implementations: `by` names the one that is wanted where it is there, none for what the library takes first.
+    """
 
     __slots__ = ()
     takes_posts: ClassVar[bool] = True
     post: tuple[Post, ...]
     arithmetic: Arithmetic
+    by: str
 
     @property
     def posts(self) -> tuple[Post, ...]:
@@ -59,11 +63,16 @@ class Contraction(VendorKernel):
 
     @abstractmethod
     def in_arithmetic(self, arithmetic: Arithmetic) -> Self:
-        """The same product of factors that are rounded to numbers of another arithmetic."""
+        """The same product of factors that are rounded to numbers of another arithmetic, by what the library takes first."""
 
-    def _arithmetic_json(self) -> dict[str, Json]:
-        """The arithmetic by its name, where it is another than float32."""
-        return {} if self.arithmetic == F32 else {"arithmetic": self.arithmetic.name}
+    @abstractmethod
+    def made_by(self, name: str) -> Self:
+        """The same by another of the library's implementations."""
+
+    def _choices_json(self) -> dict[str, Json]:
+        """The arithmetic by its name, where it is another than float32, and the implementation, where it is not what the library takes first."""
+        arithmetic: dict[str, Json] = {} if self.arithmetic == F32 else {"arithmetic": self.arithmetic.name}
+        return {**arithmetic, "by": self.by} if self.by else arithmetic
 
     def _told_arithmetic(self) -> str:
         return "" if self.arithmetic == F32 else f" in {self.arithmetic.name}"
@@ -82,6 +91,7 @@ class Matmul(Contraction):
     c: View
     post: tuple[Post, ...] = ()
     arithmetic: Arithmetic = F32
+    by: str = ""
     kind: ClassVar[str] = "matmul"
 
     @property
@@ -99,7 +109,10 @@ class Matmul(Contraction):
         return replace(self, post=posts)
 
     def in_arithmetic(self, arithmetic: Arithmetic) -> Self:
-        return replace(self, arithmetic=arithmetic)
+        return replace(self, arithmetic=arithmetic, by="")
+
+    def made_by(self, name: str) -> Self:
+        return replace(self, by=name)
 
     def with_result(self, result: View) -> Self:
         return replace(self, c=result, post=())
@@ -139,16 +152,16 @@ class Matmul(Contraction):
         return Scope(loops, sums, Mul((a, b)))
 
     def attributes(self) -> dict[str, Json]:
-        return {"post": self._posts_json(), **self._arithmetic_json()}
+        return {"post": self._posts_json(), **self._choices_json()}
 
     def json(self, store: StoreModel) -> dict[str, Json]:
         views = {"a": view_json(self.a), "b": view_json(self.b), "c": view_json(self.c)}
-        return {**views, "post": [post_json(p) for p in self.post], **self._arithmetic_json()}
+        return {**views, "post": [post_json(p) for p in self.post], **self._choices_json()}
 
     @classmethod
     def read(cls, value: Json, model: ReadModel) -> Self:
         views = read_view(value["a"]), read_view(value["b"]), read_view(value["c"])
-        return cls(*views, read_posts(value["post"]), read_arithmetic(value))
+        return cls(*views, read_posts(value["post"]), read_arithmetic(value), str(value.get("by", "")))
 
     def describe(self) -> str:
         batch = "x".join(str(max(p, q)) for p, q in zip(self.a.shape[:-2], self.b.shape[:-2]))
@@ -174,6 +187,7 @@ class Conv(Contraction):
     transposed: bool = False
     post: tuple[Post, ...] = ()
     arithmetic: Arithmetic = F32
+    by: str = ""
     kind: ClassVar[str] = "conv"
 
     @property
@@ -191,7 +205,10 @@ class Conv(Contraction):
         return replace(self, post=posts)
 
     def in_arithmetic(self, arithmetic: Arithmetic) -> Self:
-        return replace(self, arithmetic=arithmetic)
+        return replace(self, arithmetic=arithmetic, by="")
+
+    def made_by(self, name: str) -> Self:
+        return replace(self, by=name)
 
     def with_result(self, result: View) -> Self:
         return replace(self, y=result, post=())
@@ -239,11 +256,11 @@ class Conv(Contraction):
         return Scope(loops, sums, Mul((x, w)))
 
     def attributes(self) -> dict[str, Json]:
-        return {**self._window(), "post": self._posts_json(), **self._arithmetic_json()}
+        return {**self._window(), "post": self._posts_json(), **self._choices_json()}
 
     def json(self, store: StoreModel) -> dict[str, Json]:
         views = {"x": view_json(self.x), "w": view_json(self.w), "y": view_json(self.y)}
-        return {**views, **self._window(), "post": [post_json(p) for p in self.post], **self._arithmetic_json()}
+        return {**views, **self._window(), "post": [post_json(p) for p in self.post], **self._choices_json()}
 
     def _window(self) -> dict[str, Json]:
         pads = [list(self.pads_begin), list(self.pads_end)]
@@ -255,6 +272,7 @@ class Conv(Contraction):
         return cls(
             read_view(value["x"]), read_view(value["w"]), read_view(value["y"]), integers(value["strides"]), integers(value["dilations"]),
             integers(begin), integers(end), bool(value["transposed"]), read_posts(value["post"]), read_arithmetic(value),
+            str(value.get("by", "")),
         )  # fmt: skip
 
     def describe(self) -> str:
@@ -263,6 +281,27 @@ class Conv(Contraction):
         extra = "".join(f" {mark}{n}" for mark, n in marks if n > 1)
         sizes = f"{self.x.shape[1]}@{'x'.join(map(str, self.x.shape[2:]))}->{self.y.shape[1]}"
         return f"{'ConvTranspose' if self.transposed else 'Conv'}{taps}{extra} {sizes}{self._told_arithmetic()}{told_posts(self.post)}"
+
+
+def as_convolution(kernel: Matmul, constants: Collection[str]) -> Conv | None:
+    """A product of rows with constant weights as a convolution over a line of pixels with one tap; None for what is no such product.
+
+    The library has other code for these, which on some processors is faster.
+    """
+    if kernel.b.buffer not in constants or any(n > 1 for n in kernel.c.shape[:-2]) or kernel.arithmetic != F32:
+        return None
+    a, b, c = (View(v.buffer, v.shape[-2:], v.strides[-2:], v.offset) for v in (kernel.a, kernel.b, kernel.c))
+    if any(v.strides != (v.shape[1], 1) for v in (a, c)):
+        return None
+
+    def line(v: View) -> View:
+        rows, columns = v.shape[-2:]
+        return View(v.buffer, (1, columns, 1, rows), (rows * columns, v.strides[-1], rows * columns, v.strides[-2]), v.offset)
+
+    (inner, outer), (down, across) = b.shape, b.strides
+    weights = View(b.buffer, (1, outer, inner, 1, 1), (inner * outer, across, down, 1, 1), b.offset)
+    posts = tuple(replace(p, operand=p.operand and line(p.operand)) for p in kernel.post)
+    return Conv(line(a), weights, line(c), (1, 1), (1, 1), (0, 0), (0, 0), post=posts)
 
 
 def arithmetic_of(kernel: Kernel) -> Arithmetic:

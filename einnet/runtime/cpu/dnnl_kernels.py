@@ -7,6 +7,7 @@ An implementation whose name holds `ref` is a silent fall-back hundreds of times
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, product
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from einnet.instantiate.kernels import LINE, Conv, Matmul, VendorKernel, View
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, I8U8, U8I8, Arithmetic
-from einnet.instantiate.kernels.contractions import arithmetic_of
+from einnet.instantiate.kernels.contractions import Contraction, arithmetic_of, as_convolution
 from einnet.instantiate.kernels.primitive import Primitive
 from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl
@@ -117,7 +118,7 @@ def _aligned(nbytes: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Request:
+class Request:
     """A kernel in the library's terms: views with its logical shapes, and how to ask for an implementation."""
 
     x: View
@@ -182,15 +183,19 @@ def _prepare(kernel: VendorKernel, constants: Collection[str], reference: bool) 
         raise Refused(f"the result's strides {written.strides} for shape {written.shape} overlap")
     if missing := arithmetic_of(kernel).missing(machine.cpu_features()):
         raise Refused(f"products in {arithmetic_of(kernel).name} take the instructions {' '.join(missing)}, which this processor lacks")
-    for request in _requests(kernel, constants):
+    if isinstance(kernel, Contraction) and kernel.by:
+        for request in by_name(kernel, constants):
+            with suppress(Refused):
+                return _build(request, reference, kernel.by)
+    for asked in _requests(kernel, constants):
         try:
-            return _build(request, reference) if isinstance(request, _Request) else _asked(request, reference)
+            return _build(asked, reference) if isinstance(asked, Request) else _asked(asked, reference)
         except Refused as e:
             reasons.append(str(e))
     raise Refused("; ".join(dict.fromkeys(reasons)) or f"oneDNN has no {type(kernel).__name__}")
 
 
-def _requests(kernel: VendorKernel, constants: Collection[str]) -> Iterator[_Request | Primitive]:
+def _requests(kernel: VendorKernel, constants: Collection[str]) -> Iterator[Request | Primitive]:
     """The ways to ask for a kernel: contractions have several, with packed weights and without; other operators say how themselves."""
     if isinstance(kernel, Matmul):
         return _matmul_forms(kernel, constants)
@@ -216,12 +221,13 @@ def refusal(kernel: VendorKernel, constants: Collection[str] = ()) -> str | None
     return None
 
 
-def _build(request: _Request, reference: bool) -> Prepared:
-    (x, w), y = map(described, (request.x, request.w), request.arithmetic.elements), described(request.y, request.stored)
-    bias, rounds = described(request.bias) if request.bias else None, request.arithmetic.rounds
-    pd = _with_layouts(request, x, w, bias, y)
-    while why := _unfit(pd.implementation, request, reference):
-        if not reference:
+def _build(request: Request, reference: bool, by: str = "") -> Prepared:
+    """The request as the library's first implementation does it that will do, or as the one of a name."""
+    x, w, bias, y = operands_of(request)
+    rounds = request.arithmetic.rounds
+    pd = with_layouts(request, x, w, bias, y)
+    while (why := unfit(pd.implementation, request, reference)) or by not in ("", pd.implementation):
+        if why and not (reference or by):
             raise Refused(why)
         pd.following()
     name = pd.implementation
@@ -240,7 +246,13 @@ def _build(request: _Request, reference: bool) -> Prepared:
     return Prepared(pd, name, tuple(operands), packed, pd.desc(dnnl.QUERY_SCRATCHPAD), rounded=tuple(read) if rounds else ())
 
 
-def _with_layouts(request: _Request, x: Desc, w: Desc, bias: Desc | None, y: Desc) -> dnnl.PrimitiveDesc:
+def operands_of(request: Request) -> tuple[Desc, Desc, Desc | None, Desc]:
+    """Data, weights, bias and result as they stand in memory."""
+    x, w = map(described, (request.x, request.w), request.arithmetic.elements)
+    return x, w, described(request.bias) if request.bias else None, described(request.y, request.stored)
+
+
+def with_layouts(request: Request, x: Desc, w: Desc, bias: Desc | None, y: Desc) -> dnnl.PrimitiveDesc:
     """The library's form of a request, which chooses the layouts of what is copied for it."""
     rounds, posts = request.arithmetic.rounds, [p for p, _ in request.posts]
     free_x, free_w = map(Desc.any, (request.x.shape, request.w.shape), request.arithmetic.operands)
@@ -266,7 +278,7 @@ def _rows_apart(view: View) -> Desc | None:
     return Desc.strided(view.shape, strides[::-1])
 
 
-def _unfit(name: str, request: _Request, reference: bool) -> str | None:
+def unfit(name: str, request: Request, reference: bool) -> str | None:
     """Why the implementation of that name will not do, None if it does."""
     binary = [(p, v) for p, v in request.posts if v and isinstance(p, dnnl.Binary)]
     if "ref" in name and not reference:
@@ -294,7 +306,14 @@ def _varies_with_batch(operand: View, result: View) -> bool:
     return any(v and any(m > 1 and not w for m, w in zip(result.shape[d:], varies[d:])) for d, v in enumerate(varies[:-2]))
 
 
-def _matmul_forms(kernel: Matmul, constants: Collection[str]) -> Iterator[_Request]:
+def by_name(kernel: Contraction, constants: Collection[str]) -> Iterator[Request]:
+    """The ways to ask for a contraction that has several implementations: as it is, and a product with constant weights as a convolution."""
+    yield from (request for request in _requests(kernel, constants) if isinstance(request, Request))
+    if isinstance(kernel, Matmul) and (convolution := as_convolution(kernel, constants)) is not None:
+        yield from _conv_forms(convolution, constants)
+
+
+def _matmul_forms(kernel: Matmul, constants: Collection[str]) -> Iterator[Request]:
     """The product in the ways to describe it, the fast ones first."""
     if _per_row(kernel):
         kernel = _lifted(kernel)
@@ -303,7 +322,7 @@ def _matmul_forms(kernel: Matmul, constants: Collection[str]) -> Iterator[_Reque
     yield from _described(kernel, constants)
 
 
-def _described(kernel: Matmul, constants: Collection[str]) -> Iterator[_Request]:
+def _described(kernel: Matmul, constants: Collection[str]) -> Iterator[Request]:
     """The product as it stands and transposed (b'·a' = c'), those with packed weights first; the result's rows must be contiguous."""
     forms = []
     for a, b, c, arrange in ((kernel.a, kernel.b, kernel.c, canonical_matrix),
@@ -320,7 +339,7 @@ def _described(kernel: Matmul, constants: Collection[str]) -> Iterator[_Request]
             ones = (1,) * (len(y.shape) - 1)
             bias = replace(bias, shape=(*ones, *bias.shape), strides=(*(bias.shape[0] for _ in ones), 1))
         arithmetic = kernel.arithmetic if arrange is canonical_matrix else TURNED[kernel.arithmetic.name]
-        yield _Request(x, w, y, bias, post_operations(rest, y, lambda v: v), pack, dnnl.matmul, arithmetic, kernel.stored)
+        yield Request(x, w, y, bias, post_operations(rest, y, lambda v: v), pack, dnnl.matmul, arithmetic, kernel.stored)
 
 
 def _per_row(kernel: Matmul) -> bool:
@@ -357,7 +376,7 @@ def _lifted(kernel: Matmul) -> Matmul:
     return replace(kernel, a=lift(kernel.a), b=lift(kernel.b), c=lift(kernel.c), post=post)
 
 
-def _conv_forms(kernel: Conv, constants: Collection[str]) -> Iterator[_Request]:
+def _conv_forms(kernel: Conv, constants: Collection[str]) -> Iterator[Request]:
     """The convolution with exact padding, with packed weights if they are constant, and with the weights as they stand."""
     kernel, pads = exact_padding(kernel)
     w = kernel.w if kernel.w.shape[0] > 1 else replace(kernel.w, shape=kernel.w.shape[1:], strides=kernel.w.strides[1:])
@@ -371,7 +390,7 @@ def _conv_forms(kernel: Conv, constants: Collection[str]) -> Iterator[_Request]:
     bias, rest = split_bias(kernel.post, 1)
     posts = post_operations(rest, y, lambda v: like(v, y))
     for pack in (True, False) if kernel.w.buffer in constants else (False,):
-        yield _Request(x, w, y, bias, posts, pack, create, kernel.arithmetic, kernel.stored)
+        yield Request(x, w, y, bias, posts, pack, create, kernel.arithmetic, kernel.stored)
 
 
 def exact_padding(kernel: Conv) -> tuple[Conv, tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from einnet.compile.memory_limit import restrain
 from einnet.errors import BackendError, OutOfTimeError
 from einnet.graph.program import Program
+from einnet.instantiate.implementations import best_made
 from einnet.instantiate.kernels import EOperator, Plan
 from einnet.instantiate.posts_apart import posts_apart
 from einnet.runtime.capacity import available_bytes
@@ -68,8 +69,9 @@ def compiled(
 def built(
     plan: Plan, cost: CpuCost, until: float = 0.0, strict: bool = False, program: Program | None = None, hurry: Callable[[], None] = nothing
 ) -> Executable:  # fmt: skip
-    """A plan bound to memory, without the copies that are measured before time.monotonic() is `until` to be better left out, with functions
-    apart from the operators before them where that is measured to be better, and where its `program` is told with products together that are.
+    """A plan bound to memory, without the copies that are measured before time.monotonic() is `until` to be better left out, by the library's
+    implementations and with functions apart from the operators before them where that is measured to be better, and where its `program` is told with
+    products together that are.
 
     `hurry` is called before each kernel is compiled.
 
@@ -79,6 +81,7 @@ def built(
     if program is not None:
         plan = together(plan, program.tensors(), program.weights, lambda p: partial(cost.like(p, measure=True).measured, until=until))
     plan = in_place(plan, partial(cost.like(plan, measure=True).measured, until=until))
+    plan = best_made(plan, partial(cost.like(plan, measure=True).measured, until=until), cost.like(plan).implementations)
     plan = posts_apart(plan, partial(cost.like(plan, measure=True).measured, until=until), cost.moving)
     objects.ahead([k for k in plan.kernels if isinstance(k, EOperator)], hurry)
     return Executable(plan, objects.threads, code=build_code(plan, objects.threads, objects), strict=strict)
