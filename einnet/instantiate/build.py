@@ -10,8 +10,9 @@ from math import prod
 from einnet.derivation.rules.forced.merge import merge_guarded, merge_read
 from einnet.derivation.rules.substitute import split
 from einnet.derivation.rules.transitions import running
+from einnet.expr.functions import named
 from einnet.expr.index import Floor, Index, var
-from einnet.expr.nodes import Read, Scope, Tensor, is_weight, map_reads, reads, tensors, walk
+from einnet.expr.nodes import Body, Call, Read, Scope, Tensor, children, is_weight, map_reads, reads, tensors, walk
 from einnet.instantiate.address import is_alias
 from einnet.instantiate.choices import tabled
 from einnet.instantiate.chunks import chunked
@@ -24,6 +25,9 @@ from einnet.instantiate.padding import padded
 from einnet.instantiate.row_fusion import along, handed_on, in_one_kernel
 from einnet.instantiate.stitch import Piece, pieces
 from einnet.instantiate.weight_order import in_order
+
+COSTLY = named(costly=True)
+"""Functions that take many times as long as to store a value and to load it."""
 
 
 @dataclass
@@ -191,7 +195,7 @@ class _Builder:
             assert isinstance(r.base, Scope)
             apart = not pointwise(r, reader) or walked(r.base, reader)
         assert isinstance(r.base, Scope)
-        if self.materialised(r.base) or apart:
+        if self.materialised(r.base) or apart or (r.base not in self.inside and again(r, reader)):
             return from_buffer(r, self.buffer_of(r.base), is_weight(r.base))
         return Read(self.closed(r.base), r.index, r.fill)
 
@@ -212,6 +216,19 @@ def fused(scope: Scope, apart: frozenset[Scope]) -> Scope:
             kept.add(r)
         else:
             scope = found
+
+
+def again(r: Read, reader: Scope) -> bool:
+    """Windows of the reader's sum overlap, so that its kernel would compute costly functions of each element many times."""
+    assert isinstance(r.base, Scope)
+    loops, sums = {i.name for i in reader.loops if i.extent > 1}, {i.name for i in reader.sums if i.extent > 1}
+    windows = any(ix.names() & loops and ix.names() & sums for ix in r.index)
+    return windows and not r.base.sums and prod(reader.shape) * prod(i.extent for i in reader.sums) > prod(r.base.shape) and costly(r.base.body)
+
+
+def costly(body: Body) -> bool:
+    """A costly function stands in a body."""
+    return (isinstance(body, Call) and body.name in COSTLY) or any(map(costly, children(body)))
 
 
 def walked(base: Scope, reader: Scope) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from einnet.expr.index import Index, var
-from einnet.expr.nodes import Add, Iter, Read, Scope, Tensor
+from einnet.expr.index import Index, in_range, var
+from einnet.expr.nodes import Add, Body, Iter, Read, Scope, Select, Tensor
+from einnet.instantiate.address import flat_index
 from einnet.instantiate.kernels import EOperator, View, dense_view
 from einnet.instantiate.padding import restrided
 
@@ -44,13 +45,19 @@ class Piece:
 
 
 def pieces(scope: Scope) -> tuple[Piece, ...]:
-    """The parts of a scope that is a sum of reads whose boxes tile one axis of its box; () for any other scope."""
-    if scope.sums or not isinstance(scope.body, Add):
+    """The parts of a scope that is a sum of reads whose boxes tile one axis of its box, or that says along one axis from where on something else
+    stands; () for any other scope."""
+    if scope.sums:
         return ()
-    placed = [_placed(scope, r) for r in scope.body.args if isinstance(r, Read) and not r.fill]
+    return _chosen(scope, scope.body) if isinstance(scope.body, Select) else _added(scope, scope.body) if isinstance(scope.body, Add) else ()
+
+
+def _added(scope: Scope, body: Add) -> tuple[Piece, ...]:
+    """The parts of a scope that adds up what is nothing outside of its box."""
+    placed = [_placed(scope, r) for r in body.args if isinstance(r, Read) and not r.fill]
     boxes = [p[0] for p in placed if p is not None]
     axes = {k for box in boxes for k, (side, i) in enumerate(zip(box, scope.loops)) if side != i.range}
-    if len(boxes) != len(scope.body.args) or len(axes) != 1:
+    if len(boxes) != len(body.args) or len(axes) != 1:
         return ()
     (axis,) = axes
     order = sorted(range(len(boxes)), key=lambda n: boxes[n][axis])
@@ -61,6 +68,47 @@ def pieces(scope: Scope) -> tuple[Piece, ...]:
     return tuple(
         Piece(part, Window(scope.shape, axis, box[axis][0] - lo, box[axis][1] - box[axis][0])) for box, part in (p for p in placed if p is not None)
     )
+
+
+def _chosen(scope: Scope, body: Select) -> tuple[Piece, ...]:
+    """The parts of a scope that is one thing or another by where one of its loops is."""
+    named = {n for c in body.conds for n in c.index.names()}
+    axis = next((k for k, i in enumerate(scope.loops) if {i.name} == named), None)
+    found = None if axis is None else _ranges(body, scope.loops[axis])
+    if axis is None or found is None or len(found) < 2:
+        return ()
+    return tuple(_part(scope, axis, i, part) for i, part in found)
+
+
+def _ranges(body: Body, i: Iter) -> list[tuple[Iter, Body]] | None:
+    """What stands in each range of a loop, the lowest first; None where a choice hangs on anything else than from where on."""
+    if not isinstance(body, Select):
+        return [(i, body)]
+    (cond, *more) = body.conds
+    sign = cond.index.coefficient(i.name)
+    if more or cond.equal or abs(sign) != 1 or cond.index != sign * var(i.name) + cond.index.const:
+        return None
+    border = -cond.index.const if sign == 1 else cond.index.const + 1
+    low, high = (body.other, body.then) if sign == 1 else (body.then, body.other)
+    found: list[tuple[Iter, Body]] = []
+    for own, part in ((Iter(i.name, i.lo, min(i.hi, border)), low), (Iter(i.name, max(i.lo, border), i.hi), high)):
+        inner = _ranges(part, own) if own.extent > 0 else []
+        if inner is None:
+            return None
+        found += inner
+    return found
+
+
+def _part(scope: Scope, axis: int, i: Iter, body: Body) -> Piece:
+    """A part of a scope in which a loop has a range of its own: what it reads itself, where that is all of a scope, from its beginning to its end."""
+    loops = tuple(i if k == axis else j for k, j in enumerate(scope.loops))
+    own, window = Scope(loops, (), body), Window(scope.shape, axis, i.lo - scope.loops[axis].lo, i.extent)
+    if isinstance(body, Read) and isinstance(body.base, Scope):
+        inside = all(in_range(ix, box, own.ranges) for ix, box in zip(body.index, body.base.box))
+        here = flat_index([var(j.name) for j in loops], own.box, own.ranges)
+        if inside and prod(body.base.shape) == prod(own.shape) and flat_index(body.index, body.base.box, own.ranges) == here:
+            return Piece(body.base, window)
+    return Piece(own, window)
 
 
 def _placed(scope: Scope, r: Read) -> tuple[tuple[tuple[int, int], ...], Scope] | None:

@@ -25,6 +25,14 @@ OVERLAPPING = DECLARED + f"L[h<2,w<3,f<9] {FIRST}[h,w,f] + {{L[h<2,w<3,f<6] Σ[k
 WITH_A_GAP = DECLARED + f"L[h<2,w<3,f<11] {FIRST}[h,w,f] + {{L[h<2,w<3,f<6] Σ[k<5] A[h,w,k]*C[k,f]}}[h,w,f-5]"
 OTHER_FILL = DECLARED + f"L[h<2,w<3,f<10] {FIRST}[h,w,f] + {{L[h<2,w<3,f<6] Σ[k<5] A[h,w,k]*C[k,f]}}[h,w,f-4]|1"
 
+POOLED = "{L[h<2,w<3,k<5] max[r<3] A[h,w+r-1,k]|-inf}"
+CHOSEN = DECLARED + f"L[h<2,w<3,k<15] select(k-10>=0, {POOLED}[h,w,k-10], select(4-k>=0, A[h,w,k], 2*A[h,w,k-5]))"
+CHOSEN_ROWS = DECLARED + f"L[h<2,w<6,k<5] select(w-3>=0, {POOLED}[h,w-3,k], A[h,w,k])"
+BY_TWO_LOOPS = DECLARED + f"L[h<2,w<3,k<10] select(h+k-5>=0, {POOLED}[h,w,k-5]|0, A[h,w,k]|0)"
+AT_ONE_PLACE = DECLARED + f"L[h<2,w<3,k<5] select(k-3==0, {POOLED}[h,w,k], A[h,w,k])"
+NEVER = DECLARED + f"L[h<2,w<3,k<5] select(k-5>=0, {POOLED}[h,w,k-5]|0, A[h,w,k])"
+BACKWARDS = DECLARED + f"L[h<2,w<3,k<10] select(k-5>=0, {POOLED}[h,2-w,k-5], A[h,w,k])"
+
 
 def two_matmuls(text: str) -> Form:
     """The form with both sums as Matmuls and without any other step than to them."""
@@ -32,18 +40,21 @@ def two_matmuls(text: str) -> Form:
     return next(f for f in forms if len(f.matches) == 2)
 
 
-@pytest.mark.parametrize(("text", "axis", "begins"), [(COLUMNS, 2, (0, 4)), (MIDDLE, 1, (0, 3)), (STACKED, 0, (0, 1))])
+@pytest.mark.parametrize(("text", "axis", "begins"), [(COLUMNS, 2, (0, 4)), (MIDDLE, 1, (0, 3)), (STACKED, 0, (0, 1)), (CHOSEN, 2, (0, 5, 10)),
+                                                     (CHOSEN_ROWS, 1, (0, 3)), (BACKWARDS, 2, (0, 5))])  # fmt: skip
 def test_parts_and_where_they_stand(text: str, axis: int, begins: tuple[int, ...]) -> None:
     found = pieces(parse(text))
     assert [(p.window.axis, p.window.begin) for p in found] == [(axis, b) for b in begins]
 
 
-@pytest.mark.parametrize("text", [OVERLAPPING, WITH_A_GAP, OTHER_FILL, DECLARED + "L[k<5,f<4] B[k,f] + 1", DECLARED + "L[k<5,f<4] relu(B[k,f])"])
+@pytest.mark.parametrize("text", [OVERLAPPING, WITH_A_GAP, OTHER_FILL, DECLARED + "L[k<5,f<4] B[k,f] + 1", DECLARED + "L[k<5,f<4] relu(B[k,f])",
+                                  BY_TWO_LOOPS, AT_ONE_PLACE, NEVER])  # fmt: skip
 def test_no_parts(text: str) -> None:
     assert pieces(parse(text)) == ()
 
 
-@pytest.mark.parametrize("text", [COLUMNS, MIDDLE, STACKED, OVERLAPPING, WITH_A_GAP, OTHER_FILL])
+@pytest.mark.parametrize("text", [COLUMNS, MIDDLE, STACKED, OVERLAPPING, WITH_A_GAP, OTHER_FILL, CHOSEN, CHOSEN_ROWS, BY_TWO_LOOPS, AT_ONE_PLACE,
+                                  NEVER, BACKWARDS])  # fmt: skip
 def test_the_kernels_compute_the_whole(text: str) -> None:
     source = parse(text)
     values = integers(source)
@@ -86,3 +97,24 @@ def test_windows_of_a_tensor(text: str, found: Window | None) -> None:
         values = integers(scope)
         taken = values["D"].take(range(window.begin, window.begin + window.extent), window.axis)
         np.testing.assert_array_equal(taken.reshape(scope.shape), evaluate(scope, values))
+
+
+def test_each_choice_is_a_kernel_that_writes_where_it_stands() -> None:
+    made = build(parse(CHOSEN), {}, "out")
+    assert [k.result_views[0].offset for k in made.kernels] == [0, 5, 10] and not made.temporaries
+    assert [bool(k.scope.sums) for k in made.kernels if isinstance(k, EOperator)] == [False, False, True]
+
+
+def test_choices_of_copies_alone_are_one_kernel() -> None:
+    made = build(parse(DECLARED + "L[h<2,w<3,k<10] select(k-5>=0, A[h,w,k-5], 2*A[h,w,k])"), {}, "out")
+    assert len(made.kernels) == 1
+
+
+@pytest.mark.parametrize(("inner", "taps", "apart"), [("tanh(A[h,w,k])", 3, True), ("relu(A[h,w,k])", 3, False), ("tanh(A[h,w,k])", 1, False)])
+def test_costly_functions_under_windows_that_overlap_are_computed_once(inner: str, taps: int, apart: bool) -> None:
+    text = DECLARED + f"L[h<2,w<3,k<5] max[r<{taps}] {{L[h<2,w<3,k<5] {inner}}}[h,w+r-{taps // 2},k]|-inf"
+    source = parse(text)
+    made = build(source, {}, "out")
+    assert len(made.kernels) == 1 + apart == 1 + len(made.temporaries)
+    values = {"A": np.random.default_rng(0).standard_normal((2, 3, 5))}
+    np.testing.assert_allclose(run(source, {}, values), evaluate(source, values), rtol=1e-6)
