@@ -28,6 +28,7 @@ from einnet.instantiate.codegen.cuda.tiling import FILE, MEMORY, RESIDENT, WARP,
 from einnet.instantiate.codegen.ir import Load, walk
 from einnet.instantiate.codegen.resolve import resolve
 from einnet.instantiate.kernels import EOperator, dense_view
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS
 from einnet.runtime.cuda import nvrtc
 
 RESULT = Path(__file__).parents[1] / "results" / "card-static.json"
@@ -123,7 +124,8 @@ def ahead(text: str, boxes: dict[str, tuple[int, ...]], tensor: bool) -> dict[st
         "stages": s.stages, "blocks_of_a_cluster": s.cluster, "cycles_by_the_model": round(found.cycles), "cycles_of_tiles": round(other.cycles),
     }  # fmt: skip
     if nvrtc.available() is None:
-        (held,) = nvrtc.resources(lower_cuda(op, "kernel", tensor).text).values()
+        rounded = op.in_arithmetic(ARITHMETICS["tf32"]) if tensor else op
+        (held,) = nvrtc.resources(lower_cuda(rounded, "kernel").text).values()
         result |= {"registers": held.registers, "shared_bytes": held.shared, "spilled_bytes": held.spilled}
         result["occupancy"] = held_at_once(s.threads, held.registers, held.shared)
     return result

@@ -26,8 +26,10 @@ from einnet.graph.program import Opaque, Program
 from einnet.graph.rewrite import anonymous
 from einnet.graph.split import Piece, Subprogram, pieces
 from einnet.instantiate.kernels import OpaqueCall, Plan
+from einnet.instantiate.kernels.arithmetics import F32, coarsest
+from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.records import as_json, changed
-from einnet.search.settings import tolerance
+from einnet.search.settings import rounded, tolerance
 
 if TYPE_CHECKING:
     from einnet.runtime.ort import Session
@@ -272,10 +274,11 @@ def audit_numbers(
     problems: list[str] = []
     asked = stored.record.settings
     named = tolerance(asked.allow, asked.max_error)
+    coarse = coarsest([arithmetic_of(k) for k in stored.plan.kernels]) if asked.max_error is None else F32
     told: Outputs = {"passed": True}
     for draw in BESIDE:
         got, on = stored.tried(drawn(inputs, draw))
-        limit = stepped(program, named, reference.apart[draw])
+        limit = rounded(stepped(program, named, reference.apart[draw]), coarse)
         limit = max(limit, 2 * reference.ties) if draw == "zero" else limit
         compared = compare_outputs(got, expected[draw], limit, usual)
         if draw == "normal":

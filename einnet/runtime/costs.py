@@ -43,7 +43,8 @@ def kernel_key(kernel: Kernel, constants: frozenset[str]) -> Json:
         declared = tensors(kernel.scope)
         scope = exchange_in(kernel.scope, {name: replace(t, name=f"T{n}") for n, (name, t) in enumerate(declared.items())})
         ordered = [views[name] for name in declared if name in views]
-        return ["eoperator", scope.key, _abstract([*ordered, kernel.out], constants)]
+        rounded = [] if kernel.arithmetic == F32 else [kernel.arithmetic.name]
+        return ["eoperator", scope.key, _abstract([*ordered, kernel.out], constants), *rounded]
     assert isinstance(kernel, (VendorKernel, OpaqueCall))
     digest = kernel.attributes() if isinstance(kernel, VendorKernel) else node_key(kernel)
     return [{"kind": kernel.kind, **digest}, _abstract([*kernel.operand_views, *kernel.result_views], constants)]

@@ -11,6 +11,7 @@ from typing import TypedDict
 from einnet.derivation.rules import EXPLORED, PARALLEL, RULES
 from einnet.derivation.steps import KINDS
 from einnet.errors import UsageError
+from einnet.instantiate.kernels.arithmetics import Arithmetic
 
 TESTED = "tested"
 """What `allow` has beside a class where steps may be used that are tested and not proven."""
@@ -20,6 +21,10 @@ FINITE = "finite"
 
 TOLERANCE = {"exact": 1e-4, "reassociation": 1e-4, "precision": 1e-3}
 """Greatest error against ONNX Runtime that passes, relative to max|y|, by the worst class of step that is allowed."""
+
+ROUNDED = 4
+"""Roundings of a factor, relative to max|y|, by which a result may be off whose products round their factors: those of one layer add up like
+random numbers, and layers hand on what they err by. On a card seven models in TF32 were off by two at most."""
 
 TARGETS = ("native", "onnx")
 """Where the program is to be fast: as ours, or as an ONNX model in ONNX Runtime."""
@@ -169,6 +174,11 @@ class Arguments(TypedDict, total=False):
 def tolerance(allow: str, max_error: float | None) -> float:
     """The limit of a budget, or of a class of steps."""
     return TOLERANCE[allow] if max_error is None else max_error
+
+
+def rounded(limit: float, arithmetic: Arithmetic) -> float:
+    """A limit, no less than what a program may err whose products round their factors to numbers of an arithmetic."""
+    return max(limit, ROUNDED * arithmetic.roundoff)
 
 
 def chosen(settings: Settings | None, arguments: Arguments) -> Settings:

@@ -22,6 +22,7 @@ from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.cuda.tiling import FILE, MEMORY, OPERATIONS
 from einnet.instantiate.codegen.resolve import OUT, resolve
 from einnet.instantiate.kernels import EOperator
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS
 from einnet.runtime.cuda import nvrtc, shim
 from tests.instantiate.attention_cases import executed
 from tests.instantiate.cuda_cases import operator
@@ -85,10 +86,15 @@ def random_case(seed: int) -> tuple[str, dict[str, tuple[int, ...]]]:
     return text, {"A": (b, channels, *reach), "K": (i, channels, taps, taps)}
 
 
+def told(op: EOperator, tensor: bool) -> EOperator:
+    """The operator in TF32 where it may be computed on tensor cores."""
+    return op.in_arithmetic(ARITHMETICS["tf32"]) if tensor else op
+
+
 def right(ops: list[EOperator], tensor: bool = False) -> list[bool]:
     """Whether the texts give exactly what the expressions are."""
     given = [whole(op, n) for n, op in enumerate(ops)]
-    made = [lower_cuda(op, f"k{n}", tensor) for n, op in enumerate(ops)]
+    made = [lower_cuda(told(op, tensor), f"k{n}") for n, op in enumerate(ops)]
     assert all("einnet_commit" in m.text and len(m.kernels) == 1 for m in made)
     found = executed(made, ops, given)
     return [bool(np.array_equal(f, evaluate(op.scope, g, dtype="float64"))) for op, g, f in zip(ops, given, found, strict=True)]
@@ -227,7 +233,7 @@ def test_registers_and_shared_memory_are_as_reckoned(monkeypatch, name, architec
     found = pipelined(normalise(resolve(op)), tensor)
     assert found is not None
     monkeypatch.setattr(thread_blocks, "faster", pipelined)
-    text = lower_cuda(op, "k", tensor).text
+    text = lower_cuda(told(op, tensor), "k").text
     assert found.sizes.tensor == ("multiply_piece" in text)
     (held,) = nvrtc.resources(text, architecture).values()
     s = found.sizes
@@ -241,7 +247,7 @@ def test_registers_and_shared_memory_are_as_reckoned(monkeypatch, name, architec
 def test_texts_are_short(monkeypatch, name):
     monkeypatch.setattr(thread_blocks, "faster", pipelined)
     for tensor in (False, True):
-        assert "einnet_commit" in lower_cuda(operator(*LARGE[name]), "k", tensor).text
+        assert "einnet_commit" in lower_cuda(told(operator(*LARGE[name]), tensor), "k").text
 
 
 # ----------------------------------------------------------------------------------------------------------------- when it is chosen

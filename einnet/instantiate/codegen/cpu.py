@@ -69,6 +69,8 @@ def lower(
 
     Raises BackendError for views that do not fit the expression, types that are not read, and code that computes its parts again and again.
     """
+    if op.arithmetic.rounds:
+        raise BackendError(f"code for a processor rounds no factors to {op.arithmetic.name}")
     if repeats(op):
         raise BackendError("the code would compute its parts again and again")
     target = target or Target.from_device("cpu")

@@ -75,6 +75,15 @@ ARITHMETICS: Mapping[str, Arithmetic] = {
 """All arithmetics by name: those of floats, the finest first, then those of bytes."""
 
 
+MATHS: Mapping[str, Arithmetic] = {"fp32": F32, "tf32": ARITHMETICS["tf32"]}
+"""The coarsest arithmetic that products of a program for a card may have, by what it is called there."""
+
+
+def math_of(arithmetic: Arithmetic) -> str:
+    """What an arithmetic is called on cards."""
+    return next(name for name, a in MATHS.items() if a == arithmetic)
+
+
 def coarsest(arithmetics: Collection[Arithmetic]) -> Arithmetic:
     """That of the fewest digits among those that round; float32 where none does."""
     return min((a for a in arithmetics if a.rounds), key=lambda a: (a.digits, -a.least), default=F32)

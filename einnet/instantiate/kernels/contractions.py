@@ -46,6 +46,10 @@ class Contraction(VendorKernel):
         return self.post
 
     @property
+    def factors(self) -> Arithmetic:
+        return self.arithmetic
+
+    @property
     def elements(self) -> tuple[tuple[View, str], ...]:
         factors = tuple(zip(self.inputs, self.arithmetic.elements, strict=True))
         return (*factors, *((p.operand, "f32") for p in self.post if p.operand), (self.result, self.stored))
@@ -71,11 +75,8 @@ class Contraction(VendorKernel):
 
     def _choices_json(self) -> dict[str, Json]:
         """The arithmetic by its name, where it is another than float32, and the implementation, where it is not what the library takes first."""
-        arithmetic: dict[str, Json] = {} if self.arithmetic == F32 else {"arithmetic": self.arithmetic.name}
+        arithmetic = arithmetic_json(self.arithmetic)
         return {**arithmetic, "by": self.by} if self.by else arithmetic
-
-    def _told_arithmetic(self) -> str:
-        return "" if self.arithmetic == F32 else f" in {self.arithmetic.name}"
 
     def _posts_json(self) -> Json:
         """The posts without views."""
@@ -166,7 +167,7 @@ class Matmul(Contraction):
     def describe(self) -> str:
         batch = "x".join(str(max(p, q)) for p, q in zip(self.a.shape[:-2], self.b.shape[:-2]))
         sizes = f"{batch + ' x ' if batch else ''}{self.a.shape[-2]}x{self.a.shape[-1]}x{self.b.shape[-1]}"
-        return f"Matmul {sizes}{self._told_arithmetic()}{told_posts(self.post)}"
+        return f"Matmul {sizes}{told_arithmetic(self.arithmetic)}{told_posts(self.post)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +281,7 @@ class Conv(Contraction):
         marks = (("g", self.w.shape[0]), ("s", max(self.strides)), ("d", max(self.dilations)))
         extra = "".join(f" {mark}{n}" for mark, n in marks if n > 1)
         sizes = f"{self.x.shape[1]}@{'x'.join(map(str, self.x.shape[2:]))}->{self.y.shape[1]}"
-        return f"{'ConvTranspose' if self.transposed else 'Conv'}{taps}{extra} {sizes}{self._told_arithmetic()}{told_posts(self.post)}"
+        return f"{'ConvTranspose' if self.transposed else 'Conv'}{taps}{extra} {sizes}{told_arithmetic(self.arithmetic)}{told_posts(self.post)}"
 
 
 def as_convolution(kernel: Matmul, constants: Collection[str]) -> Conv | None:
@@ -306,11 +307,21 @@ def as_convolution(kernel: Matmul, constants: Collection[str]) -> Conv | None:
 
 def arithmetic_of(kernel: Kernel) -> Arithmetic:
     """The arithmetic of a kernel's factors."""
-    return kernel.arithmetic if isinstance(kernel, Contraction) else F32
+    return kernel.factors
+
+
+def arithmetic_json(arithmetic: Arithmetic) -> dict[str, Json]:
+    """An arithmetic by its name, where it is another than float32."""
+    return {} if arithmetic == F32 else {"arithmetic": arithmetic.name}
+
+
+def told_arithmetic(arithmetic: Arithmetic) -> str:
+    """The same for people."""
+    return "" if arithmetic == F32 else f" in {arithmetic.name}"
 
 
 def read_arithmetic(value: Json) -> Arithmetic:
-    """The arithmetic of a stored contraction, float32 where it names none. Raises ValueError for one that there is not."""
+    """The arithmetic of a stored kernel, float32 where it names none. Raises ValueError for one that there is not."""
     name = value.get("arithmetic", F32.name)
     if name not in ARITHMETICS:
         raise ValueError(f"unknown arithmetic {name!r}")

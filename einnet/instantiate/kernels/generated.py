@@ -13,10 +13,13 @@ from einnet.expr.notation.text import parse
 from einnet.expr.recursions.recursion import Recursion
 from einnet.expr.recursions.recursion_text import parse_recursion, recursion_text
 from einnet.graph.in_file import ModelFile, model_bytes
+from einnet.instantiate.kernels import arithmetics
+from einnet.instantiate.kernels.arithmetics import Arithmetic
+from einnet.instantiate.kernels.contractions import arithmetic_json, read_arithmetic, told_arithmetic
 from einnet.instantiate.kernels.kernel import Kernel, NotLifted, ReadModel, Shown, StoreModel, Value, VendorKernel, loops_of
 from einnet.instantiate.kernels.views import Json, View, read_view, view_json
 
-F32 = "f32"
+F32 = arithmetics.F32.name
 STORED = (F32, *BYTES)
 """Element types that generated kernels write."""
 
@@ -26,13 +29,14 @@ class EOperator(Kernel):
     """A generated kernel: `out[loops] = scope`. Operand views follow the dimensions of the scope's tensors, out those of its loops.
 
     Scopes nested in `scope` are computed inside the kernel, not stored in a buffer of the program. The result is stored as elements of `dtype`; of
-    integers the expression has to show that it is never another number.
+    integers the expression has to show that it is never another number. Code may round the factors of products to numbers of the `arithmetic`.
     """
 
     scope: Scope
     operands: tuple[tuple[str, View], ...]
     out: View
     dtype: str = F32
+    arithmetic: Arithmetic = arithmetics.F32
     kind: ClassVar[str] = "eoperator"
 
     @property
@@ -42,6 +46,14 @@ class EOperator(Kernel):
     @property
     def result_views(self) -> tuple[View, ...]:
         return (self.out,)
+
+    @property
+    def factors(self) -> Arithmetic:
+        return self.arithmetic
+
+    def in_arithmetic(self, arithmetic: Arithmetic) -> Self:
+        """The same with factors that may be rounded to numbers of another arithmetic."""
+        return replace(self, arithmetic=arithmetic)
 
     @property
     def elements(self) -> tuple[tuple[View, str], ...]:
@@ -68,7 +80,7 @@ class EOperator(Kernel):
         return from_zero(exchange_in(self.scope, given))
 
     def json(self, store: StoreModel) -> dict[str, Json]:
-        kind: dict[str, Json] = {} if self.dtype == F32 else {"dtype": self.dtype}
+        kind: dict[str, Json] = ({} if self.dtype == F32 else {"dtype": self.dtype}) | arithmetic_json(self.arithmetic)
         return {"scope": _text(self.scope), "operands": [[n, view_json(v)] for n, v in self.operands], "out": view_json(self.out), **kind}
 
     @classmethod
@@ -78,13 +90,14 @@ class EOperator(Kernel):
         dtype = value.get("dtype", F32)
         if dtype not in STORED:
             raise ValueError(f"a generated kernel that stores elements of type {dtype!r}")
-        return cls(parse(value["scope"]), tuple((str(n), read_view(v)) for n, v in value["operands"]), read_view(value["out"]), dtype)
+        operands = tuple((str(n), read_view(v)) for n, v in value["operands"])
+        return cls(parse(value["scope"]), operands, read_view(value["out"]), dtype, read_arithmetic(value))
 
     def storing(self, dtype: str) -> EOperator:
         return replace(self, dtype=dtype) if dtype in STORED else self
 
     def describe(self) -> str:
-        return f"eOperator {self.scope.text()}"
+        return f"eOperator{told_arithmetic(self.arithmetic)} {self.scope.text()}"
 
 
 @lru_cache(maxsize=4096)

@@ -13,6 +13,7 @@ from math import isinf
 from typing import ClassVar, Self, TypeVar
 
 from einnet.expr.nodes import Iter, Number, Scope, Tensor
+from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
 from einnet.instantiate.kernels.posts import WITHOUT_OPERAND
 from einnet.instantiate.kernels.primitive import Primitive
 from einnet.instantiate.kernels.views import LINE, Json, View, read_view, view_json
@@ -111,6 +112,11 @@ class Kernel(ABC):
     def posts(self) -> tuple[Post, ...]:
         """What the kernel does to its result."""
         return ()
+
+    @property
+    def factors(self) -> Arithmetic:
+        """The arithmetic to whose numbers the kernel rounds the factors of its products."""
+        return F32
 
     def storing(self, dtype: str) -> Kernel:
         """The kernel, writing elements of a type that its result's buffer has, where it can write several."""

@@ -15,6 +15,7 @@ from einnet import records
 from einnet.errors import ArtifactError
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Conv, EOperator, OpaqueCall
+from einnet.instantiate.kernels.contractions import read_arithmetic
 from einnet.instantiate.kernels.views import Json, read_view, view_json
 from einnet.records import Record, as_json, as_text
 from einnet.runtime.arena import storage_dtype
@@ -178,7 +179,7 @@ def _step(value: Json, archive: zipfile.ZipFile) -> Step:
                 raise ValueError("generated code that computes no eOperator")
             return Generated(operator, stored.text, stored.launches)
         case "gemm":
-            return records.read(Gemm, value)
+            return _gemm(value)
         case kind:
             step = read_kernel(value, model)
             if not isinstance(step, (Conv, OpaqueCall)):
@@ -186,10 +187,16 @@ def _step(value: Json, archive: zipfile.ZipFile) -> Step:
             return step
 
 
+def _gemm(value: Json) -> Gemm:
+    """A product from JSON. Raises ValueError for what is none, or an arithmetic that there is not."""
+    read_arithmetic(value)
+    return records.read(Gemm, value)
+
+
 def read_library(value: Json) -> Gemm | Conv:
     """A library's step from JSON. Raises ValueError, TypeError or KeyError for what is none."""
     if value["kind"] == "gemm":
-        return records.read(Gemm, value)
+        return _gemm(value)
     step = read_kernel(value, lambda n: b"")
     if not isinstance(step, Conv):
         raise ValueError(f"a step of kind {value['kind']}")

@@ -10,6 +10,7 @@ import numpy as np
 
 from einnet.errors import BackendError, UsageError
 from einnet.instantiate.kernels import Conv, OpaqueCall, View
+from einnet.instantiate.kernels.arithmetics import math_of
 from einnet.runtime.arena import storage_dtype
 from einnet.runtime.cuda.convolutions import described
 from einnet.runtime.cuda.cublaslt import COMPUTE
@@ -27,6 +28,8 @@ MATH = tuple(COMPUTE)
 class Device:
     """The program on the current device; `tuning` holds choices of an earlier run, which are used again where they were made for this device.
 
+    `math` is that of products which are not in an arithmetic of their own.
+
     Raises BackendError without a device or a library, or for a step that a library does not run; UsageError for another arithmetic.
     """
 
@@ -40,8 +43,8 @@ class Device:
         self._addresses = {name: self._bases[p.constant] + p.offset for name, p in program.places.items()}
         for name, values in program.constants.items():
             self.driver.write(self._addresses[name], np.ascontiguousarray(values, storage_dtype(program.places[name].dtype)))
-        self._products = self.libraries.products(math) if any(isinstance(s, Gemm) for s in program.steps) else None
-        self._convolutions = self.libraries.convolutions(math) if any(isinstance(s, Conv) for s in program.steps) else None
+        self._products = {m: self.libraries.products(m) for m in self._maths(Gemm)}
+        self._convolutions = {m: self.libraries.convolutions(m) for m in self._maths(Conv)}
         used = {s.text: program.texts[s.text] for s in program.steps if isinstance(s, Generated) and s.launches}
         self._function = self.driver.functions(used)
         name, versions = str(self.driver.properties()["name"]), self.versions()
@@ -58,10 +61,18 @@ class Device:
         """Of everything that a choice of algorithms depends on."""
         found = self.driver.versions()
         if self._products:
-            found["cublaslt"] = self._products.version()
+            found["cublaslt"] = next(iter(self._products.values())).version()
         if self._convolutions:
-            found["cudnn"] = self._convolutions.version()
+            found["cudnn"] = next(iter(self._convolutions.values())).version()
         return found
+
+    def _maths(self, kind: type[Gemm] | type[Conv]) -> list[str]:
+        """The arithmetics of a library's steps, by what they are called."""
+        return sorted({self._math(s) for s in self.program.steps if isinstance(s, (Gemm, Conv)) and isinstance(s, kind)})
+
+    def _math(self, step: Gemm | Conv) -> str:
+        """A step's own arithmetic, or that of the run."""
+        return math_of(step.factors) if step.factors.rounds else self.math
 
     def _runs(self, steps: Sequence[Step]) -> list[Call]:
         """A graph for all steps between two that the host runs."""
@@ -92,11 +103,11 @@ class Device:
                     self.driver.launch(self._function(step.text, x.function), x.grid, x.block, [self._addresses[b] + 4 * n for b, n in x.arguments])
                     for x in step.launches
                 ]
-            case Gemm() if self._products:
-                products = self._products
+            case Gemm():
+                products = self._products[self._math(step)]
                 return self._chosen(step, bytes, products.proposals, products.bind)
-            case Conv() if self._convolutions:
-                convolutions = self._convolutions
+            case Conv():
+                convolutions = self._convolutions[self._math(step)]
                 return self._chosen(step, object, convolutions.proposals, convolutions.bind)
         raise TypeError(step)
 

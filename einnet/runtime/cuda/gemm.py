@@ -48,7 +48,7 @@ def gemm(kernel: Matmul) -> Gemm:
     (m, n), k = kernel.c.shape[-2:], kernel.a.shape[-1]
     bias = bias_of(kernel, kernel.post[0]) if kernel.post else None
     relu = bool(kernel.post) and kernel.post[-1].kind == "relu"
-    return Gemm(m, n, k, matrix(kernel.a), matrix(kernel.b), matrix(kernel.c), batches(kernel), bias, relu)
+    return Gemm(m, n, k, matrix(kernel.a), matrix(kernel.b), matrix(kernel.c), batches(kernel), bias, relu, kernel.arithmetic.name)
 
 
 def batches(kernel: Matmul) -> tuple[Batch, ...]:

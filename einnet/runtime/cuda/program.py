@@ -14,6 +14,7 @@ import numpy as np
 
 from einnet.expr.nodes import Scope
 from einnet.instantiate.kernels import Conv, EOperator, Matmul, OpaqueCall, Post, View
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, Arithmetic
 
 ALIGNMENT = 256
 """Bytes: what CUDA libraries want of a buffer's start."""
@@ -75,7 +76,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """c[i, j] = Σ_k a[i, k] b[k, j] for every batch, outermost first; then + bias along c's unit stride, then max(0, ·)."""
+    """c[i, j] = Σ_k a[i, k] b[k, j] for every batch, outermost first; then + bias along c's unit stride, then max(0, ·).
+
+    Factors are rounded to numbers of the `arithmetic`, by its name.
+    """
 
     m: int
     n: int
@@ -86,6 +90,12 @@ class Gemm:
     batches: tuple[Batch, ...] = ()
     bias: tuple[str, int] | None = None
     relu: bool = False
+    arithmetic: str = F32.name
+
+    @property
+    def factors(self) -> Arithmetic:
+        """The arithmetic to whose numbers a and b are rounded."""
+        return ARITHMETICS[self.arithmetic]
 
     @property
     def scattered(self) -> bool:
@@ -116,7 +126,7 @@ class Gemm:
         a = operand(self.a, self.m, self.k, tuple(b.a for b in self.batches))
         b = operand(self.b, self.k, self.n, tuple(b.b for b in self.batches))
         c = operand(self.c, self.m, self.n, tuple(b.c for b in self.batches))
-        return Matmul(a, b, c, tuple(posts))
+        return Matmul(a, b, c, tuple(posts), self.factors)
 
     @property
     def launches(self) -> tuple[Launch, ...]:

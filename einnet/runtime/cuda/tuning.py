@@ -6,9 +6,10 @@ import hashlib
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TypeVar, Union
+from typing import Any, TypeVar, Union
 
 from einnet.instantiate.kernels import Conv
+from einnet.instantiate.kernels.arithmetics import F32
 from einnet.records import Record
 from einnet.runtime.cuda.convolutions import Plan
 from einnet.runtime.cuda.driver import Call, Driver
@@ -38,8 +39,13 @@ class Tuning:
 
 def step_key(step: Gemm | Conv) -> str:
     """The step as a short text: equal steps on other buffers are other steps, since their addresses decide what is aligned."""
-    value = {"gemm": asdict(step)} if isinstance(step, Gemm) else kernel_json(step, lambda model: "")
+    value = {"gemm": _told(step)} if isinstance(step, Gemm) else kernel_json(step, lambda model: "")
     return hashlib.blake2b(canonical(value).encode(), digest_size=16).hexdigest()
+
+
+def _told(step: Gemm) -> dict[str, Any]:
+    """All of a product; float32, which older programs do not name, is left out."""
+    return {name: value for name, value in asdict(step).items() if (name, value) != ("arithmetic", F32.name)}
 
 
 def fastest(driver: Driver, proposals: Sequence[Chosen], bind: Callable[[Chosen], Sequence[Call]]) -> Chosen:

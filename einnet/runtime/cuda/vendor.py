@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from einnet.instantiate.kernels import Conv, Post, View
+from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
 from einnet.runtime.cuda.gemm import offsets
 from einnet.runtime.cuda.program import Batch, Gemm, Matrix
 
@@ -20,6 +21,20 @@ Window = Callable[[View], Array]
 def window(view: View, flat: Array) -> Array:
     """The view as an array on a flat buffer."""
     return as_strided(flat[view.offset :], view.shape, [s * flat.itemsize for s in view.strides])
+
+
+def rounded(x: Array, arithmetic: Arithmetic) -> Array:
+    """Float32 rounded to the nearest number of an arithmetic, ties as hardware has them: of tf32 away from zero, else to even."""
+    if not arithmetic.rounds:
+        return x
+    if arithmetic.name == "f16":
+        with np.errstate(over="ignore"):
+            return x.astype(np.float16).astype(np.float32)
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32).reshape(x.shape)
+    cut = F32.digits - arithmetic.digits
+    last = (bits >> np.uint32(cut)) & np.uint32(1) if arithmetic.nbytes == 2 else np.uint32(1)
+    moved = (bits + np.uint32((1 << cut - 1) - 1) + last) & np.uint32(-(1 << cut) & 0xFFFFFFFF)
+    return np.where(np.isfinite(x), moved.view(np.float32), x)
 
 
 def run_gemm(step: Gemm, at: Window) -> None:
@@ -40,7 +55,7 @@ def _multiply(step: Gemm, at: Window, batches: tuple[Batch, ...], more: tuple[in
 
     a = operand(step.a, more[0], step.m, step.k, tuple(b.a for b in batches))
     b = operand(step.b, more[1], step.k, step.n, tuple(b.b for b in batches))
-    y = np.matmul(a, b)
+    y = np.matmul(rounded(a, step.factors), rounded(b, step.factors))
     if step.bias is not None:
         buffer, offset = step.bias
         by_column = step.c.column == 1
@@ -51,7 +66,7 @@ def _multiply(step: Gemm, at: Window, batches: tuple[Batch, ...], more: tuple[in
 
 def run_conv(step: Conv, at: Window) -> None:
     """The convolution or its transpose, tap by tap."""
-    x, w, y = at(step.x), at(step.w), at(step.y)
+    x, w, y = rounded(at(step.x), step.arithmetic), rounded(at(step.w), step.arithmetic), at(step.y)
     groups, filters, channels, *taps = w.shape
     grouped = x.reshape(x.shape[0], groups, channels, *x.shape[2:])
     result = np.zeros((x.shape[0], groups, filters, *y.shape[2:]), x.dtype)

@@ -19,10 +19,12 @@ from einnet.cli import main
 from einnet.compile.targets.cuda.target import optimize_cuda
 from einnet.errors import BackendError, UsageError
 from einnet.evidence.certificate import proofs
+from einnet.instantiate.kernels import Conv, Matmul
 from einnet.runtime.cuda import nvrtc
 from einnet.runtime.cuda.archive import load
 from einnet.runtime.cuda.program import Generated
 from einnet.search.settings import Settings
+from tests.compile.cuda.test_artifacts import WIDE
 from tests.models import random_inputs, tiny, two_layers
 from tests.runtime.cuda.programs import reference, worst
 from tests.runtime.cuda.standin import install
@@ -152,3 +154,20 @@ def test_where_nothing_can_be_compiled_it_says_why(monkeypatch):
     monkeypatch.setattr(nvrtc, "compiled_or_refused", lambda texts, *more: ((name, BackendError("NVRTC ends with signal 11")) for name in texts))
     with pytest.raises(BackendError, match="NVRTC ends with signal 11"):
         optimize_cuda(tiny("fsrcnn"), Settings(backend="cuda", derive=False), PROFILE)
+
+
+def test_a_program_in_tf32_says_so_runs_so_and_is_verified_with_its_bound(tmp_path, capsys):
+    model = two_layers(**WIDE)
+    onnx.save(model, tmp_path / "m.onnx")
+    made = optimize_cuda(model, Settings(backend="cuda", derive=False, time_budget=1), math="tf32")
+    made.save(tmp_path / "p.einnet")
+    stored = einnet.load(tmp_path / "p.einnet")
+    assert {k.factors.name for k in stored.plan.kernels if isinstance(k, (Conv, Matmul))} == {"tf32"}
+    assert made.record.verification.tolerance == 4 * 2.0**-11
+    inputs = random_inputs(model)
+    strict = optimize_cuda(model, Settings(backend="cuda", derive=False, time_budget=1))
+    apart = worst(stored.on_host(inputs), strict.on_host(inputs))
+    assert 2.0**-16 < apart < 4 * 2.0**-11, "the host rounds as the card does"
+    assert main(["verify", str(tmp_path / "m.onnx"), str(tmp_path / "p.einnet")]) == 0
+    out = capsys.readouterr().out
+    assert "round their factors to tf32" in out and "allowed 0.00195" in out

@@ -9,7 +9,7 @@ from math import inf
 from einnet.instantiate.kernels import Kernel, Plan
 from einnet.runtime.cuda import nvrtc
 from einnet.runtime.cuda.lower import Refusal, lower
-from einnet.runtime.cuda.profiling.costs import CudaCost
+from einnet.runtime.cuda.profiling.costs import CudaCost, in_float32
 from einnet.runtime.cuda.profiling.profile import key
 from einnet.runtime.cuda.program import CudaProgram, Generated
 from einnet.search.candidates import Candidate, Choice
@@ -19,7 +19,8 @@ from einnet.search.outcome import Outcome
 
 @dataclass(frozen=True)
 class Lowered:
-    """A program, the plan that it runs, for each kernel of the plan the result of the node that it was made for, and the outcome that all are of."""
+    """A program, the plan that it runs, whose kernels tell their arithmetics, for each of them the result of the node that it was made for, and the
+    outcome that all are of."""
 
     outcome: Outcome
     plan: Plan
@@ -47,12 +48,13 @@ def lowered(outcome: Outcome, cost: CudaCost) -> Lowered:
     refused: set[str] = set()
     while True:
         plan, owners = without_copies(outcome, cost, refused)
+        plan = replace(plan, kernels=tuple(map(cost.in_arithmetic, plan.kernels)))
         try:
             made = lower(plan, cost.channels_last)
             compile_all(made)
             return Lowered(outcome, plan, tuple(owners), made)
         except Refusal as e:
-            known, refused = refused, refused | {key(k) for k in e.reasons}
+            known, refused = refused, refused | {key(in_float32(k)) for k in e.reasons}
             others = without(outcome, refused)
             if not others and refused == known:
                 raise

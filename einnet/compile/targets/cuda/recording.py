@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from einnet.errors import EinNetError, UsageError
 from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall
+from einnet.instantiate.kernels.arithmetics import MATHS
 from einnet.runtime.cuda.profiling import pack
 from einnet.runtime.cuda.profiling.card_files import Detail
-from einnet.runtime.cuda.profiling.costs import CudaCost
+from einnet.runtime.cuda.profiling.costs import GENERATED, CudaCost, in_float32, in_pieces
 from einnet.runtime.cuda.profiling.measure import read_times
 from einnet.runtime.cuda.profiling.precompile import prepare
 from einnet.runtime.cuda.profiling.profile import Profile
@@ -62,8 +63,15 @@ def requests(model: Any, settings: Settings, profile: Profile) -> list[Kernel]:
     program, _ = in_order(load(model, shapes=settings.shapes or None), settings, asked, asked.cost.channels_last)
     outcome = search_counted(program, settings, asked)
     chosen = [k for original in (False, True) for k in without_copies(outcome, asked.cost, original=original)[0].kernels]
-    order = dict.fromkeys(map(asked.cost.as_run, (*chosen, *asked.close, *asked.cost.unmeasured)))
+    order = dict.fromkeys(k for kernel in (*chosen, *asked.close, *asked.cost.unmeasured) for k in variants(kernel, asked.cost))
     return [k for k in order if not isinstance(k, OpaqueCall) and profile.time(k) is None]
+
+
+def variants(kernel: Kernel, cost: CudaCost) -> list[Kernel]:
+    """The kernel as it runs; and a generated one that may be much faster where it rounds its factors, as it does so."""
+    found = [cost.as_run(in_float32(kernel))]
+    rounds = isinstance(kernel, EOperator) and cost.arithmetic.name in GENERATED and in_pieces(kernel)
+    return [*found, cost.as_run(kernel.in_arithmetic(cost.arithmetic))] if rounds and isinstance(kernel, EOperator) else found
 
 
 def requests_json(kernels: Iterable[Kernel]) -> dict[str, Any]:
@@ -98,21 +106,29 @@ def gather(sources: Sequence[Path], settings: Settings, known: Profile, tell: Ca
 def prepare_pack(
     kernels: Sequence[Kernel], maths: Sequence[str], output: Path, architecture: str, workers: int, tell: Callable[[str], None]
 ) -> None:
-    """Write the kernels as a pack. An eOperator is the same in every arithmetic, and is wanted in one.
+    """Write the kernels as a pack. An eOperator is the same in every arithmetic, and is wanted in one: in its own where it rounds its factors.
 
     Raises BackendError without TVM or NVRTC, UsageError where the output cannot be written.
     """
-    wanted = {k: maths[:1] if isinstance(k, EOperator) else maths for k in kernels}
+    wanted = {k: found for k in kernels if (found := wanted_in(k, maths))}
     made = prepare(wanted, architecture, is_constant, workers, tell)
     pack.write(output, made)
     size = output.stat().st_size / 1e6
     tell(f"{output}: {len(made.kernels)} kernels for {architecture}, {size:.1f} MB; {len(made.failed)} cannot be made")
 
 
+def wanted_in(kernel: Kernel, maths: Sequence[str]) -> Sequence[str]:
+    """The arithmetics of these in which a kernel is to be timed."""
+    if not isinstance(kernel, EOperator):
+        return maths
+    return [m for m in maths if MATHS[m] == kernel.factors or not kernel.factors.rounds][:1]
+
+
 def merge(known: Profile | None, files: Sequence[Path], math: str) -> Profile:
     """A profile with the times of files in one arithmetic, added to what is known of the same card, or a new one.
 
-    Times of generated kernels count for both arithmetics. Raises UsageError for files that are none, or of several devices or versions.
+    Times of generated kernels count for every arithmetic, but for those of kernels that round their factors to one. Raises UsageError for files
+    that are none, or of several devices or versions.
     """
     found = known
     for path in files:
@@ -129,10 +145,13 @@ def merge(known: Profile | None, files: Sequence[Path], math: str) -> Profile:
 
 
 def _added(profile: Profile, head: Head, rows: Sequence[Row], math: str) -> Profile:
-    """The profile with the rows that hold in its arithmetic; a time takes the place of an older one."""
+    """The profile with the rows that hold in its arithmetic; a time takes the place of an older one.
+
+    Generated kernels that round no factors are the same in every arithmetic.
+    """
     seconds, details, failed = dict(profile.seconds), dict(profile.details), dict(profile.failed)
     for row in rows:
-        if row.math != math and row.kind != "EOperator":
+        if row.math != math and (row.kind != "EOperator" or row.arithmetic is not None):
             continue
         for place in (seconds, details, failed):
             place.pop(row.key, None)
@@ -141,6 +160,8 @@ def _added(profile: Profile, head: Head, rows: Sequence[Row], math: str) -> Prof
             continue
         seconds[row.key] = max(row.seconds[0], 1e-9)
         generator = head.made_by["generator"] if row.kind == "EOperator" else None
-        details[row.key] = Detail(kind=row.kind, seconds=row.seconds, hot=row.hot, calls=row.calls, generator=generator)
+        details[row.key] = Detail(
+            kind=row.kind, seconds=row.seconds, hot=row.hot, calls=row.calls, generator=generator, arithmetic=row.arithmetic
+        )  # fmt: skip
     failed |= {name: why for name, why in head.failed.items() if name not in seconds}
     return replace(profile, seconds=seconds, details=details, failed=failed)

@@ -46,7 +46,7 @@ ON_HOST = "the processor, by the host driver: not on a card"
 class StoredCuda:
     """A program for a CUDA device from disk. Call it as an `Optimization` is called; it is bound to the device on the first call.
 
-    `math` is fp32, which uses no tensor cores, or tf32.
+    `math` is that of products which the program was not made in an arithmetic for: fp32, which uses no tensor cores, or tf32.
     """
 
     def __init__(self, path: Path, math: str = "fp32") -> None:

@@ -32,17 +32,18 @@ from einnet.evidence.report.schema import Verification
 from einnet.evidence.stored_proofs import metadata_json
 from einnet.graph.onnx.importer import load
 from einnet.graph.program import Program
+from einnet.instantiate.kernels.arithmetics import MATHS
 from einnet.records import changed
 from einnet.runtime.cpu.threads import resolve_threads
 from einnet.runtime.cuda.archive import Kept, write
 from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.host import Host
 from einnet.runtime.cuda.profiling.costs import CudaCost
-from einnet.runtime.cuda.profiling.profile import MATHS, Profile, shipped
+from einnet.runtime.cuda.profiling.profile import Profile, shipped
 from einnet.runtime.cuda.profiling.profile import load as load_profile
 from einnet.runtime.cuda.program import CudaProgram
 from einnet.search.outcome import Outcome
-from einnet.search.settings import Settings
+from einnet.search.settings import Settings, rounded
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -156,7 +157,8 @@ class CudaTarget:
     def verify(self, run: Run, program: CudaProgram) -> Verification:
         """The program on the host against ONNX Runtime; "generated" says what ran the generated kernels."""
         expected, begin, host = run.trial.expected, time.monotonic(), Host(program)
-        compared = compare_outputs(host(run.trial.inputs), expected, run.trial.stepped(self.settings.tolerance))
+        limit = rounded(run.trial.stepped(self.settings.tolerance), MATHS[self.math])
+        compared = compare_outputs(host(run.trial.inputs), expected, limit)
         return changed(compared, on="host", generated=host.generated, seconds=time.monotonic() - begin)
 
     def report(self, run: Run, made: Made, certificate: Certificate) -> CudaReport:

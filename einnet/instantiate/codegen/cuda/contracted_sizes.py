@@ -150,6 +150,12 @@ def faster(nest: Nest, tensor: bool = False) -> Pipelined | None:
     return found if found is not None and MARGIN * found.cycles < limit else None
 
 
+def in_pieces(nest: Nest) -> bool:
+    """Tensor cores are worth the rounding of the factors: with them the kernel is much faster than tiles, and faster than without."""
+    found = faster(nest, True)
+    return found is not None and found.sizes.tensor
+
+
 @lru_cache(maxsize=1 << 10)
 def _fastest(form: Contracted, tensor: bool) -> Pipelined | None:
     found = [Pipelined(form, s, cycles(form, s)) for s in sizes(form, tensor)]

@@ -26,6 +26,7 @@ from einnet.instantiate.codegen.cuda.thread_blocks import Blocks
 from einnet.instantiate.codegen.ir import Load, Nest, expanded, picks
 from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, TABLE_SIZE, resolve
 from einnet.instantiate.kernels import EOperator
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32
 
 __all__ = ["LONGEST", "CudaOperator", "GridKernel", "lower_cuda"]
 
@@ -37,13 +38,17 @@ LONGEST = 1 << 16
 _GLOBAL = 'extern "C" __global__'
 
 
-def lower_cuda(op: EOperator, name: str, tensor_cores: bool = False) -> CudaOperator:
+def lower_cuda(op: EOperator, name: str) -> CudaOperator:
     """The kernels `out[loops] = scope`; pointers are those of the buffers, view offsets are applied inside.
 
-    `tensor_cores` allows sums of products of numbers that are rounded to 10 bits behind the point; programs do not ask for it yet.
+    In the arithmetic tf32 sums of products may be of factors that are rounded to 10 bits behind the point, on tensor cores.
 
-    Raises BackendError for views that do not fit the expression, tensors of types that are not read, or what takes more than `LONGEST` characters.
+    Raises BackendError for views that do not fit the expression, tensors of types that are not read, an arithmetic that no code is in, or what takes
+    more than `LONGEST` characters.
     """
+    if op.arithmetic not in (F32, ARITHMETICS["tf32"]):
+        raise BackendError(f"generated kernels for a card round no factors to {op.arithmetic.name}: {op.scope.text()}")
+    tensor_cores = op.arithmetic.rounds
     if op.dtype != "f32":
         raise BackendError(f"generated kernels for a card write no {op.dtype}: {op.scope.text()}")
     views = dict(op.operands)

@@ -25,13 +25,17 @@ class Card:
 
 
 class Detail(Record):
-    """More of a time: cold and hot seconds of all launches of a kernel, and by which generator it was made, if by one."""
+    """More of a time: cold and hot seconds of all launches of a kernel, and by which generator it was made, if by one.
+
+    `arithmetic` names that to which a generated kernel rounds the factors of its products; None where it does not.
+    """
 
     kind: str
     seconds: Sample
     hot: Sample
     calls: int
     generator: str | None = None
+    arithmetic: str | None = None
 
 
 class Arithmetic(Record):
@@ -77,6 +81,8 @@ class Row(Record):
     seconds: Sample | None = None
     hot: Sample | None = None
     failed: str | None = None
+    arithmetic: str | None = None
+    """Of a generated kernel that rounds its factors."""
 
     def __post_init__(self) -> None:
         if (self.failed is None) != (self.seconds is not None and self.hot is not None):

@@ -9,6 +9,7 @@ from math import inf, prod
 from einnet.errors import BackendError
 from einnet.expr.nodes import tensors, walk
 from einnet.instantiate.codegen.canonicalise import normalise
+from einnet.instantiate.codegen.cuda.contracted_sizes import in_pieces as pays
 from einnet.instantiate.codegen.cuda.reduction_nest import uses_expanded
 from einnet.instantiate.codegen.cuda.rescaled_sizes import walked
 from einnet.instantiate.codegen.cuda.rowwise import divided, row
@@ -17,6 +18,8 @@ from einnet.instantiate.codegen.cuda.tiling import BEGIN, MOST_THREADS, OPERATIO
 from einnet.instantiate.codegen.ir import Expr, Nest, Reduce, children, expanded
 from einnet.instantiate.codegen.resolve import TABLE_SIZE, resolve
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, anchored
+from einnet.instantiate.kernels.arithmetics import F32, MATHS
+from einnet.instantiate.kernels.contractions import Contraction
 from einnet.runtime.cpu.roofline import moved
 from einnet.runtime.cuda.fit import filters_last, parts
 from einnet.runtime.cuda.gemm import gemm
@@ -27,6 +30,9 @@ from einnet.runtime.cuda.profiling.profile import Profile, laws_of
 
 FEW = 16
 """Terms of a sum up to which only what moves counts."""
+
+GENERATED = ("tf32",)
+"""Arithmetics to which generated kernels can round their factors."""
 
 UNTILED = 10.0
 """How many times as long threads take that share nothing, one of which walks a whole sum: a guess, for it has hardly been measured."""
@@ -40,6 +46,8 @@ class CudaCost:
         self.laws = laws_of(profile)
         self.channels_last = wants_channels_last(self.laws)
         """Filters are stored with channels last (see `fit.fitted`), so that no inference moves them."""
+        self.arithmetic = MATHS[profile.math]
+        self._has_rounded = any(d.arithmetic for d in profile.details.values())
         self.unmeasured: dict[Kernel, None] = {}
         self._known: dict[Kernel, float] = {}
 
@@ -51,20 +59,58 @@ class CudaCost:
         """The same: what was not recorded cannot be measured here, and its estimate stands for it."""
         return [self.seconds(k) for k in kernels]
 
+    def in_arithmetic(self, kernel: Kernel) -> Kernel:
+        """The kernel as a program runs it: products in the arithmetic of the profile, generated ones where that is faster.
+
+        Whether it is, recorded times say where there is one of the rounded kernel. Where none of either is recorded the model of the device does, by
+        a margin (see `contracted_sizes.faster`); no price counts on it.
+        """
+        if not self.arithmetic.rounds or isinstance(kernel, OpaqueCall):
+            return kernel
+        if isinstance(kernel, EOperator):
+            return kernel.in_arithmetic(self.arithmetic) if self._rounds(kernel) else kernel
+        return kernel.in_arithmetic(self.arithmetic) if isinstance(kernel, Contraction) and not kernel.arithmetic.whole else kernel
+
+    def _rounds(self, kernel: EOperator) -> bool:
+        """A generated kernel is to round its factors."""
+        rounded, plain = self._rounded(kernel), self.profile.time(self.as_run(kernel))
+        if rounded is not None:
+            return rounded < (plain if plain is not None else self.reckoned(kernel))
+        return plain is None and self.arithmetic.name in GENERATED and in_pieces(kernel)
+
+    def _rounded(self, kernel: EOperator) -> float | None:
+        """What was recorded of a kernel with rounded factors."""
+        return self.profile.time(self.as_run(kernel.in_arithmetic(self.arithmetic))) if self._has_rounded else None
+
     def as_run(self, kernel: Kernel) -> Kernel:
         """The kernel with its filters as they are stored, wherever in its buffers it works: parts of a batch cost the same."""
         return anchored(filters_last(kernel) if isinstance(kernel, Conv) and self.channels_last else kernel)
 
     def seconds(self, kernel: Kernel) -> float:
-        """What was recorded of the kernel or of the parts that it is run in; what was not is priced by the laws of the same card."""
+        """What was recorded of the kernel or of the parts that it is run in; what was not is priced by the laws of the same card.
+
+        A product costs the same whether it tells its arithmetic or not: that of the profile is meant. A generated kernel that does not tell costs
+        what it does in the arithmetic in which it was recorded to be faster; one that rounds and was not recorded, what it does in float32.
+        """
         if kernel not in self._known:
-            run = self.as_run(kernel)
-            whole = self.profile.time(run)
-            told = [(run, whole)] if whole is not None else [(p, self.profile.time(p)) for p in parts(run)]
-            if any(t is None for _, t in told):
+            plain = in_float32(kernel)
+            self._known[kernel], recorded = self._plain(plain)
+            if isinstance(plain, EOperator):
+                rounded = self._rounded(plain)
+                if rounded is not None and (kernel != plain or rounded < self._known[kernel]):
+                    self._known[kernel], recorded = rounded, True
+                elif kernel != plain:
+                    recorded = False
+            if not recorded:
                 self.unmeasured[kernel] = None
-            self._known[kernel] = sum(self.reckoned(p) if t is None else t for p, t in told)
         return self._known[kernel]
+
+    def _plain(self, kernel: Kernel) -> tuple[float, bool]:
+        """Seconds of a kernel that tells no arithmetic, and whether all of them were recorded."""
+        run = self.as_run(kernel)
+        whole = self.profile.time(run)
+        told = [(run, whole)] if whole is not None else [(p, self.profile.time(p)) for p in parts(run)]
+        return sum(self.reckoned(p) if t is None else t for p, t in told), all(t is not None for _, t in told)
 
     def reckoned(self, kernel: Kernel) -> float:
         """What the laws say, and for a product no more than its recorded parts take one after the other."""
@@ -97,16 +143,37 @@ def generated(kernel: EOperator, card: Card, law: GeneratedLaw) -> float:
     return law.begin * launches + computing + law.term * max(steps - FEW, 0)
 
 
+def in_float32(kernel: Kernel) -> Kernel:
+    """The same kernel with factors as they are."""
+    rounds = isinstance(kernel, (Contraction, EOperator)) and kernel.factors.rounds
+    return kernel.in_arithmetic(F32) if rounds and isinstance(kernel, (Contraction, EOperator)) else kernel
+
+
+@lru_cache(maxsize=1 << 12)
+def in_pieces(kernel: EOperator) -> bool:
+    """By the model of the device some launch of the kernel is much faster where it rounds its factors for tensor cores."""
+    if any(v.buffer == kernel.out.buffer for v in kernel.operand_views):
+        return False
+    return any(_longest(n) > FEW and walked(n) is None and row(n) is None and pays(n) for n in map(normalise, nests_of(kernel)))
+
+
+def nests_of(kernel: EOperator) -> Sequence[Nest]:
+    """The launches of a generated kernel; none where it cannot be generated."""
+    known = {t.name for t in tensors(kernel.scope).values() if t.values is not None and prod(t.shape) <= TABLE_SIZE}
+    try:
+        return divided(resolve(kernel, known)).nests
+    except BackendError:
+        return ()
+
+
 @lru_cache(maxsize=1 << 14)
 def modelled(kernel: EOperator) -> tuple[int, float, int]:
     """The launches of a generated kernel, the operations that the device could do in the cycles of their tiles, and terms of short sums in sums."""
     sums = [prod(i.extent for i in s.sums) for s in walk(kernel.scope) if s.sums]
     if len(sums) < 2 and max(sums, default=0) <= FEW:
         return 1, 0.0, 0
-    known = {t.name for t in tensors(kernel.scope).values() if t.values is not None and prod(t.shape) <= TABLE_SIZE}
-    try:
-        nests = divided(resolve(kernel, known)).nests
-    except BackendError:
+    nests = nests_of(kernel)
+    if not nests:
         return len(sums), 0.0, 0
     normal = [normalise(nest) for nest in nests]
     short = max((_steps(uses_expanded(n.expr)) for n in normal if _longest(n) <= FEW), default=0)

@@ -83,7 +83,9 @@ class Bench:
         count = max(2, min(len(bound), int(LONG_S / max(alone, 1e-6))))
         hot = self._sampled(bound[0] * count, count, flushed=False)
         cold = self._sampled([call for calls in bound[:count] for call in calls], count, flushed=True) if kernel.weights else hot
-        return Row(key=kernel.key, kind=kernel.kind, math=math, calls=len(bound[0]), seconds=_told(cold), hot=_told(hot))
+        return Row(
+            key=kernel.key, kind=kernel.kind, math=math, calls=len(bound[0]), seconds=_told(cold), hot=_told(hot), arithmetic=kernel.arithmetic
+        )  # fmt: skip
 
     def _sampled(self, calls: Sequence[Call], count: int, flushed: bool) -> Timing:
         graph = self.driver.capture(calls)
@@ -213,7 +215,7 @@ def _row(bench: Bench, kernel: Packed, math: str) -> Row:
     try:
         return bench.time(kernel, math)
     except BackendError as e:
-        return Row(key=kernel.key, kind=kernel.kind, math=math, failed=str(e))
+        return Row(key=kernel.key, kind=kernel.kind, math=math, failed=str(e), arithmetic=kernel.arithmetic)
 
 
 def read_times(path: Path) -> tuple[Head, list[Row]]:

@@ -42,6 +42,7 @@ class Packed:
     """A kernel: its key, its kind and the arithmetics it is wanted in, and the steps that compute it.
 
     `sizes` are elements of float32 of each buffer. `weights` are buffers that are read and do not change, `read` others that are only read.
+    `arithmetic` is that to which a generated kernel rounds factors, None where it does not.
     """
 
     key: str
@@ -51,6 +52,7 @@ class Packed:
     weights: tuple[str, ...]
     read: tuple[str, ...]
     steps: tuple[PackedStep, ...]
+    arithmetic: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class PackedFile(Record):
     weights: tuple[str, ...]
     read: tuple[str, ...]
     steps: list[Json]
+    arithmetic: str | None = None
 
 
 class PackFile(Record):
@@ -129,7 +132,7 @@ def read(path: Path) -> Pack:
 def _stored(kernel: Packed) -> PackedFile:
     return PackedFile(
         key=kernel.key, kind=kernel.kind, math=kernel.math, sizes=dict(kernel.sizes), weights=kernel.weights, read=kernel.read,
-        steps=[_step(s) for s in kernel.steps],
+        steps=[_step(s) for s in kernel.steps], arithmetic=kernel.arithmetic,
     )  # fmt: skip
 
 
@@ -142,7 +145,7 @@ def _packed(stored: PackedFile, codes: int) -> Packed:
     unknown = {*stored.weights, *stored.read, *(b for s in steps for b in buffers(s))} - stored.sizes.keys()
     if unknown:
         raise ValueError(f"a kernel uses buffer {min(unknown)}, whose size is not told")
-    return Packed(stored.key, stored.kind, stored.math, stored.sizes, stored.weights, stored.read, steps)
+    return Packed(stored.key, stored.kind, stored.math, stored.sizes, stored.weights, stored.read, steps, stored.arithmetic)
 
 
 def _read_step(value: Json, codes: int) -> PackedStep:

@@ -64,7 +64,8 @@ def lowered(kernel: Kernel, maths: Sequence[str], weight: IsWeight) -> tuple[Pac
     weights = tuple(b for b in sizes if program.places[b].constant)
     changed = _changed(program)
     read = tuple(b for b in sizes if b not in weights and b not in changed)
-    return Packed(key(kernel), type(kernel).__name__, tuple(maths), sizes, weights, read, tuple(steps)), texts
+    rounded = kernel.factors.name if isinstance(kernel, EOperator) and kernel.factors.rounds else None
+    return Packed(key(kernel), type(kernel).__name__, tuple(maths), sizes, weights, read, tuple(steps), rounded), texts
 
 
 def _changed(program: CudaProgram) -> set[str]:

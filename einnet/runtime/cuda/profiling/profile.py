@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from einnet.errors import UsageError
 from einnet.instantiate.kernels import Kernel
+from einnet.instantiate.kernels.arithmetics import MATHS as ARITHMETICS
 from einnet.records import as_text, read
 from einnet.runtime.costs import kernel_key
 from einnet.runtime.cuda.profiling.card_files import Arithmetic, Card, Detail, ProfileFile
@@ -27,7 +28,7 @@ FORMAT: Literal[2] = 2
 FIRST = 1
 """A file of the first format holds one arithmetic, named by "math", and no laws."""
 
-MATHS = ("fp32", "tf32")
+MATHS = tuple(ARITHMETICS)
 SHIPPED = "h100"
 """The card whose recorded profile searches take if they are told of none."""
 
