@@ -71,7 +71,8 @@ def optimize(
       progress       called with Progress
       example        the inputs of a torch.nn.Module, in order, which fix its shapes
       profile        with backend "cuda": a file of times of the device, default those of an H100 that were recorded
-      math           with backend "cuda": arithmetic of products, "fp32" (default: no tensor cores) or "tf32"
+      math           with backend "cuda": arithmetic of products, "fp32" (default: no tensor cores), "tf32", or
+                     "fp16" and "bf16": factors of products in 16 bits where that is predicted to be faster, else TF32
 
     Raises ModelError for a model that cannot be read, UsageError for a wrong argument, BackendError for a missing library.
     """

@@ -31,7 +31,7 @@ def register(commands: Any) -> None:
     one.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: the physical cores)")
     one.add_argument("--backend", metavar="NAME", help="cpu or cuda (default: EINNET_BACKEND, else cpu)")
     one.add_argument("--profile", metavar="FILE", type=Path, help="with --backend cuda: times of the device (default: a recorded H100)")
-    one.add_argument("--math", choices=("fp32", "tf32"), help="with --backend cuda: arithmetic of products (default: fp32, no tensor cores)")
+    one.add_argument("--math", choices=("fp32", "tf32", "fp16", "bf16"), help="with --backend cuda: of products (default: fp32, no tensor cores)")
     one.add_argument("--target", default="native", metavar="NAME", help="native (default), or onnx: what is fastest in ONNX Runtime, for -o OUT.onnx")
     one.add_argument("--cpu", default="native", metavar="LEVEL", help="code for native (default) or any x86-64-v2, x86-64-v3 or x86-64-v4 processor")
     one.add_argument("--allow", default="reassociation", metavar="CLASS", help=ALLOW)

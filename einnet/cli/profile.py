@@ -31,7 +31,7 @@ def register(commands: Any) -> None:
     step.add_argument("--merge", nargs="+", type=Path, metavar="TIMES", help="add times to the profile that the output is, or begin one")
     one.add_argument("-o", "--output", type=Path, metavar="FILE", help="requests, times or the profile; what a profile holds of this card is kept")
     one.add_argument("--profile", type=Path, metavar="FILE", help="what is known of the card: it is not asked for again")
-    one.add_argument("--math", choices=("fp32", "tf32"), nargs="+", default=["fp32"], help="arithmetics of products (default: fp32, no tensor cores)")
+    one.add_argument("--math", choices=("fp32", "tf32", "fp16", "bf16"), nargs="+", default=["fp32"], help="of products (default: fp32)")
     one.add_argument("--architecture", default="sm_90", metavar="NAME", help="that machine code is made for (default: sm_90)")
     one.add_argument("--most", type=int, metavar="N", help="kernels at most, those of the programs that are chosen first")
     one.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes that lower kernels (default: one a processor)")
@@ -93,11 +93,11 @@ def measured(source: Path, output: Path, seconds: float) -> int:
 
 def merged(options: argparse.Namespace) -> int:
     """Times into a profile."""
-    from einnet.compile.targets.cuda.recording import merge
+    from einnet.compile.targets.cuda.recording import merge, with_finer
     from einnet.runtime.cuda.profiling.profile import held, load, save
 
     known = {math: load(options.output, math) for math in held(options.output)} if options.output.exists() else {}
-    found = [merge(known.get(math), options.merge, math) for math in options.math]
+    found = [merge(known.get(math), options.merge, math) for math in with_finer(options.math)]
     save(options.output, *found)
     for p in found:
         tell(f"{options.output}: {p.device}, {p.math}: {len(p.seconds)} kernels measured, {len(p.failed)} do not run there")

@@ -13,6 +13,9 @@ from einnet.expr.nodes import Scope, Tensor, is_weight, tensors
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import EOperator, Plan, Value
+from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
+from einnet.instantiate.kernels.contractions import Contraction
+from einnet.runtime.rounded import rounded
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -42,17 +45,19 @@ def recomputed(program: Program, plan: Plan, tell: Tell = silent) -> Recomputed:
     """
     known = program.tensors()
     found = Recomputed()
+    rounding = factors_alone(plan)
     carried = {view.buffer for k in plan.kernels if isinstance(k, EOperator) for view in valued_views(k)}
     for buffer in each([b for b in plan.buffers if b.role == "constant"], "constant", tell):
         name, held = buffer.name, np.asarray(plan.constants[buffer.name]).reshape(-1)
         if name in plan.expressions:
-            problem = differs(plan.expressions[name], held, program.weights, known, plan.constants)
+            problem = differs(plan.expressions[name], held, program.weights, known, plan.constants, rounding.get(name, F32))
             if problem:
                 found.problems.append(f"constant {name} {problem}")
             else:
                 found.values[name], found.computed = plan.expressions[name], found.computed + 1
         elif name in program.weights and name in known:
-            if bits(held) == bits(np.asarray(program.weights[name]).reshape(-1)):
+            own = np.asarray(program.weights[name]).reshape(-1)
+            if bits(held) in (bits(own), bits(rounded(own, rounding.get(name, F32)))):
                 found.values[name], found.same = known[name], found.same + 1
             else:
                 found.problems.append(f"constant {name} is not the model's weight of that name")
@@ -81,8 +86,24 @@ def bits(values: Array) -> tuple[str, bytes]:
     return values.dtype.str, np.ascontiguousarray(values).tobytes()
 
 
-def differs(expression: Scope, held: Array, weights: Mapping[str, Array], known: Mapping[str, Tensor], constants: Mapping[str, Array]) -> str:
-    """Why a constant is not the value of an expression over the model's weights, or over another constant laid flat; empty where it is."""
+def factors_alone(plan: Plan) -> dict[str, Arithmetic]:
+    """The constants that are nothing but factors of products which round them: held as they are, or as they are rounded, results are the same."""
+    read: dict[str, set[Arithmetic]] = {}
+    for k in plan.kernels:
+        own = k.inputs if isinstance(k, Contraction) else ()
+        for v in k.operand_views:
+            read.setdefault(v.buffer, set()).add(k.factors if v in own else F32)
+    return {name: a for name, found in read.items() if len(found) == 1 and (a := next(iter(found))).rounds}
+
+
+def differs(
+    expression: Scope, held: Array, weights: Mapping[str, Array], known: Mapping[str, Tensor], constants: Mapping[str, Array],
+    arithmetic: Arithmetic = F32,
+) -> str:  # fmt: skip
+    """Why a constant is not the value of an expression over the model's weights, or over another constant laid flat; empty where it is.
+
+    It may be rounded to numbers of the `arithmetic`.
+    """
     read = {t.name: t for t in tensors(expression).values() if t.values is None}
     own = {name for name, t in read.items() if name in weights and known.get(name) == t}
     values = {name: np.asarray(weights[name] if name in own else constants[name]) for name in read if name in own or name in constants}
@@ -93,10 +114,19 @@ def differs(expression: Scope, held: Array, weights: Mapping[str, Array], known:
     if held.dtype not in (np.float32, np.int8, np.uint8) or held.size != value.size:
         return f"has {held.size} values of {held.dtype}, its expression {value.size}"
     same = near(held, value)
+    if not same.all() and arithmetic.rounds and held.dtype == np.float32:
+        same = same | (held == rounded(held, arithmetic)) & nearly(held, value, arithmetic)
     if not same.all():
         at = int(np.flatnonzero(~same)[0])
         return f"is {held[at]!r} at {at} where its expression over the model's weights gives {value[at]!r}"
     return ""
+
+
+def nearly(held: Array, value: Array, arithmetic: Arithmetic) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Where numbers of an arithmetic are values in double precision that were rounded to float32 and then to it."""
+    with np.errstate(all="ignore"):
+        step = (arithmetic.roundoff + 2.0**-24) * np.maximum(np.abs(value), arithmetic.least)
+        return np.asarray(np.abs(held.astype(np.float64) - value) <= (1 + 2.0**-10) * step)
 
 
 def near(held: Array, value: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -13,7 +13,8 @@ from einnet.instantiate.kernels import Buffer, Kernel, Plan, View
 from einnet.runtime.arena import lifetimes, storage_dtype
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.cuda.host import Host
-from einnet.runtime.cuda.program import CudaProgram
+from einnet.runtime.cuda.program import CudaProgram, short_constants
+from einnet.runtime.rounded import decoded
 
 if TYPE_CHECKING:
     from einnet.runtime.cpu.program import Executable
@@ -63,9 +64,9 @@ class OnHost:
         """See `exercise.Runner`."""
         constants = {name: self.host.flat(name).copy() for name in given if self.host.program.places[name].constant}
         for name, values in given.items():
-            self.host.flat(name)[...] = values
+            self.host.put(name, values)
         self.host.step(place)
-        found = {name: self.host.flat(name).copy() for name in given}
+        found = {name: self.host.holds(name) for name in given}
         for name, values in constants.items():
             self.host.flat(name)[...] = values
         return found
@@ -76,12 +77,14 @@ class OnHost:
 
 
 def plan_of(program: CudaProgram) -> Plan:
-    """The steps of a CUDA program as kernels over buffers, without where in memory these lie."""
+    """The steps of a CUDA program as kernels over buffers, without where in memory these lie. Constants in 16 bits are the float32 that they are."""
+    short = short_constants(program)
     given, out = {v.buffer for _, v in program.inputs}, {v.buffer for _, v in program.outputs}
     roles = {n: "constant" if p.constant else "input" if n in given else "output" if n in out else "temporary" for n, p in program.places.items()}
-    buffers = tuple(Buffer(n, p.size, p.dtype, roles[n]) for n, p in program.places.items() if not n.startswith("scratch:"))
+    buffers = tuple(Buffer(n, p.size, "f32" if n in short else p.dtype, roles[n]) for n, p in program.places.items() if not n.startswith("scratch:"))
     kernels = tuple(step if isinstance(step, Kernel) else step.kernel for step in program.steps)
-    return Plan(buffers, kernels, program.inputs, program.outputs, program.constants, program.expressions, program.held)
+    constants = {n: decoded(x, short[n]) if n in short else x for n, x in program.constants.items()}
+    return Plan(buffers, kernels, program.inputs, program.outputs, constants, program.expressions, program.held)
 
 
 def overlaps(program: CudaProgram) -> list[str]:

@@ -119,6 +119,8 @@ def span(view: View) -> int:
 
 def storage_dtype(name: str) -> np.dtype[Any]:
     """The numpy type of a buffer's element type. Raises UsageError if it has none."""
+    if name == "bf16":
+        return np.dtype(np.uint16)  # the bits of numbers that numpy does not have
     if name not in NUMPY:
         raise UsageError(f"element type {name!r} has no storage; expected one of {' '.join(NUMPY)}")
     return np.dtype(NUMPY[name])

@@ -31,6 +31,11 @@ class Arithmetic:
         return self.elements != ("f32", "f32")
 
     @property
+    def short(self) -> bool:
+        """Factors are rounded to numbers of 16 bits, in which they can lie in memory."""
+        return self.rounds and self.nbytes == 2
+
+    @property
     def operands(self) -> tuple[str, str]:
         """The types of both factors as they are multiplied."""
         return (self.name, self.name) if self.rounds else self.elements
@@ -75,7 +80,7 @@ ARITHMETICS: Mapping[str, Arithmetic] = {
 """All arithmetics by name: those of floats, the finest first, then those of bytes."""
 
 
-MATHS: Mapping[str, Arithmetic] = {"fp32": F32, "tf32": ARITHMETICS["tf32"]}
+MATHS: Mapping[str, Arithmetic] = {"fp32": F32, "tf32": ARITHMETICS["tf32"], "fp16": ARITHMETICS["f16"], "bf16": ARITHMETICS["bf16"]}
 """The coarsest arithmetic that products of a program for a card may have, by what it is called there."""
 
 

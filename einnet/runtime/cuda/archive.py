@@ -15,11 +15,12 @@ from einnet import records
 from einnet.errors import ArtifactError
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Conv, EOperator, OpaqueCall
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS
 from einnet.instantiate.kernels.contractions import read_arithmetic
 from einnet.instantiate.kernels.views import Json, read_view, view_json
 from einnet.records import Record, as_json, as_text
 from einnet.runtime.arena import storage_dtype
-from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated, Launch, Place, Step
+from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated, Launch, Place, Rounded, Step, texts_of
 from einnet.runtime.cuda.tuning import Tuning, TuningFile, read_tuning, tuning_file
 from einnet.runtime.sealed import read_sealed, reading, write_sealed
 from einnet.runtime.serial import kernel_json, read_kernel
@@ -148,6 +149,8 @@ def step_json(step: Step, blob: Blob) -> Json:
             return {"kind": "generated", "operator": kernel_json(operator, blob), "text": text, "launches": as_json(launches)}
         case Gemm():
             return {"kind": "gemm", **as_json(step)}
+        case Rounded():
+            return {"kind": "rounded", **as_json(step)}
         case Conv() | OpaqueCall():
             return kernel_json(step, blob)
     raise TypeError(step)
@@ -180,6 +183,8 @@ def _step(value: Json, archive: zipfile.ZipFile) -> Step:
             return Generated(operator, stored.text, stored.launches)
         case "gemm":
             return _gemm(value)
+        case "rounded":
+            return _rounded(value)
         case kind:
             step = read_kernel(value, model)
             if not isinstance(step, (Conv, OpaqueCall)):
@@ -191,6 +196,14 @@ def _gemm(value: Json) -> Gemm:
     """A product from JSON. Raises ValueError for what is none, or an arithmetic that there is not."""
     read_arithmetic(value)
     return records.read(Gemm, value)
+
+
+def _rounded(value: Json) -> Rounded:
+    """A product of factors in 16 bits from JSON. Raises ValueError for what is none."""
+    found = records.read(Rounded, value)
+    if not (found.product.arithmetic in ARITHMETICS and found.product.factors.short and found.inner.arithmetic == found.product.arithmetic):
+        raise ValueError(f"factors in 16 bits of the arithmetic {found.product.arithmetic!r}")
+    return found
 
 
 def read_library(value: Json) -> Gemm | Conv:
@@ -215,11 +228,13 @@ def _check(program: CudaProgram) -> None:
     """Raise ValueError unless buffers lie in their regions, constants have values, and steps use buffers and texts that there are."""
     for name, place in program.places.items():
         _check_place(program, name, place)
-    used: list[Any] = [b for s in program.steps if isinstance(s, Generated) for x in s.launches for b, _ in x.arguments]
-    used += [m.buffer for s in program.steps if isinstance(s, Gemm) for m in (s.a, s.b, s.c)]
+    used: list[Any] = [b for s in program.steps if isinstance(s, (Generated, Rounded)) for x in s.launches for b, _ in x.arguments]
+    products = [s.inner if isinstance(s, Rounded) else s for s in program.steps if isinstance(s, (Gemm, Rounded))]
+    used += [m.buffer for s in products for m in (s.a, s.b, s.c)]
     used += [view.buffer for _, view in (*program.inputs, *program.outputs)]
     unknown = [b for b in used if b not in program.places]
     if unknown:
         raise ValueError(f"a step, an input or an output uses buffer {unknown[0]}, which the program does not have")
-    if any(s.text not in program.texts for s in program.steps if isinstance(s, Generated)):
+    wanted = {*(s.text for s in program.steps if isinstance(s, Generated)), *(t for s in program.steps for t in texts_of(s))}
+    if not wanted <= program.texts.keys():
         raise ValueError("a step runs code that the program does not have")

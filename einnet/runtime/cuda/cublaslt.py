@@ -19,8 +19,11 @@ from einnet.runtime.cuda.gemm import offsets
 from einnet.runtime.cuda.program import Gemm, Matrix
 
 FLOAT = 0
-COMPUTE = {"fp32": 68, "tf32": 77}
-"""CUDA_R_32F, and the arithmetic of products: CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32."""
+FACTORS = {"f16": 2, "bf16": 14}
+"""CUDA_R_32F; CUDA_R_16F and CUDA_R_16BF, by the arithmetics whose factors lie in 16 bits."""
+
+COMPUTE = {"fp32": 68, "tf32": 77, "fp16": 68, "bf16": 68}
+"""The arithmetic of products: CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32. What lies in 16 bits is multiplied on tensor cores by the first."""
 
 RESULT = np.dtype([("algorithm", np.uint8, 64), ("workspace", np.uint64), ("state", np.int32), ("waves", np.float32), ("reserved", np.int32, 4)])
 """What the heuristic writes: cublasLtMatmulHeuristicResult_t."""
@@ -82,7 +85,7 @@ def _operand(m: Matrix, step: int, rows: int, columns: int) -> Operand:
 
 
 class Products:
-    """cuBLASLt on a driver's stream. `math` is fp32 or tf32."""
+    """cuBLASLt on a driver's stream. `math` is one of `COMPUTE`; factors of products in 16 bits are taken to lie so."""
 
     def __init__(self, driver: Driver, math: str) -> None:
         self.driver, self.math = driver, math
@@ -168,8 +171,11 @@ class Products:
 
     def _begins(self, step: Gemm, addresses: dict[str, int], listed: bool) -> Pointers:
         """Where x, y, c and d begin of each product, or of each call for the batch's last dimension: (products or calls, 4)."""
-        starts = np.array([addresses[m.buffer] + 4 * m.offset for m in (step.a, step.b, step.c)], np.int64)
-        a, b, c = (starts + 4 * offsets(step.batches if listed else step.batches[:-1])).T
+        item = 2 if step.factors.short else 4
+        sizes = np.array([item, item, 4], np.int64)
+        matrices = (step.a, step.b, step.c)
+        starts = np.array([addresses[m.buffer] for m in matrices], np.int64) + sizes * np.array([m.offset for m in matrices], np.int64)
+        a, b, c = (starts + sizes * offsets(step.batches if listed else step.batches[:-1])).T
         return np.stack((b, a, c, c) if step.c.column == 1 else (a, b, c, c), axis=1)
 
     def _described(self, step: Gemm, addresses: dict[str, int], listed: bool) -> tuple[int, list[int]]:
@@ -184,10 +190,11 @@ class Products:
             buffer, offset = step.bias
             self._put(self._lt.matmul_desc_set_attribute, problem, names.BIAS_POINTER, np.uint64(addresses[buffer] + 4 * offset))
         count = step.count if listed else step.batches[-1].count if step.batches else 1
-        return problem, [self._layout(o, count, listed) for o in (t.x, t.y, t.d)]
+        factor = FACTORS.get(step.arithmetic, FLOAT)
+        return problem, [self._layout(o, count, listed, kind) for o, kind in ((t.x, factor), (t.y, factor), (t.d, FLOAT))]
 
-    def _layout(self, o: Operand, count: int, listed: bool) -> int:
-        layout: int = self._lt.matrix_layout_create(FLOAT, o.rows, o.columns, o.leading)
+    def _layout(self, o: Operand, count: int, listed: bool, kind: int) -> int:
+        layout: int = self._lt.matrix_layout_create(kind, o.rows, o.columns, o.leading)
         names = self._lt.MatrixLayoutAttribute
         if count > 1:
             self._put(self._lt.matrix_layout_set_attribute, layout, names.BATCH_COUNT, np.int32(count))

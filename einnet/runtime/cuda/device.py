@@ -13,15 +13,14 @@ from einnet.instantiate.kernels import Conv, OpaqueCall, View
 from einnet.instantiate.kernels.arithmetics import math_of
 from einnet.runtime.arena import storage_dtype
 from einnet.runtime.cuda.convolutions import described
-from einnet.runtime.cuda.cublaslt import COMPUTE
 from einnet.runtime.cuda.driver import Call, Driver, on_card
 from einnet.runtime.cuda.libraries import Libraries
-from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated, Step
+from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated, Launch, Rounded, Step, texts_of
 from einnet.runtime.cuda.tuning import Choice, Tuning, fastest, step_key
 from einnet.runtime.ort import OpaqueNode
 
 Array = np.ndarray[Any, np.dtype[Any]]
-MATH = tuple(COMPUTE)
+MATH = ("fp32", "tf32")
 """fp32: every product in float32. tf32: products of numbers with 10 bits behind the point, on tensor cores, summed in float32."""
 
 
@@ -35,7 +34,7 @@ class Device:
 
     def __init__(self, program: CudaProgram, math: str = "fp32", tuning: Tuning | None = None, driver: Driver | None = None) -> None:
         if math not in MATH:
-            raise UsageError(f"arithmetic is {' or '.join(MATH)}, not {math!r}")
+            raise UsageError(f"arithmetic of products that have none of their own is {' or '.join(MATH)}, not {math!r}")
         self.program, self.math = program, math
         self.libraries = Libraries(driver)
         self.driver = self.libraries.driver
@@ -45,7 +44,7 @@ class Device:
             self.driver.write(self._addresses[name], np.ascontiguousarray(values, storage_dtype(program.places[name].dtype)))
         self._products = {m: self.libraries.products(m) for m in self._maths(Gemm)}
         self._convolutions = {m: self.libraries.convolutions(m) for m in self._maths(Conv)}
-        used = {s.text: program.texts[s.text] for s in program.steps if isinstance(s, Generated) and s.launches}
+        used = {name: program.texts[name] for s in program.steps for name in texts_of(s)}
         self._function = self.driver.functions(used)
         name, versions = str(self.driver.properties()["name"]), self.versions()
         known = tuning.choices if tuning and tuning.holds_for(name, math, versions) else {}
@@ -68,7 +67,8 @@ class Device:
 
     def _maths(self, kind: type[Gemm] | type[Conv]) -> list[str]:
         """The arithmetics of a library's steps, by what they are called."""
-        return sorted({self._math(s) for s in self.program.steps if isinstance(s, (Gemm, Conv)) and isinstance(s, kind)})
+        steps = (s.inner if isinstance(s, Rounded) else s for s in self.program.steps)
+        return sorted({self._math(s) for s in steps if isinstance(s, (Gemm, Conv)) and isinstance(s, kind)})
 
     def _math(self, step: Gemm | Conv) -> str:
         """A step's own arithmetic, or that of the run."""
@@ -99,10 +99,9 @@ class Device:
     def _bound(self, step: Step) -> list[Call]:
         match step:
             case Generated():
-                return [
-                    self.driver.launch(self._function(step.text, x.function), x.grid, x.block, [self._addresses[b] + 4 * n for b, n in x.arguments])
-                    for x in step.launches
-                ]
+                return [self._launched(step.text, x) for x in step.launches]
+            case Rounded():
+                return [*(self._launched(x.function, x) for x in step.launches), *self._bound(step.inner)]
             case Gemm():
                 products = self._products[self._math(step)]
                 return self._chosen(step, bytes, products.proposals, products.bind)
@@ -110,6 +109,10 @@ class Device:
                 convolutions = self._convolutions[self._math(step)]
                 return self._chosen(step, object, convolutions.proposals, convolutions.bind)
         raise TypeError(step)
+
+    def _launched(self, text: str, launch: Launch) -> Call:
+        addresses = [self._addresses[b] + 4 * n for b, n in launch.arguments]
+        return self.driver.launch(self._function(text, launch.function), launch.grid, launch.block, addresses)
 
     def _chosen(self, step: Any, kind: type, proposals: Callable[..., Any], bind: Callable[..., list[Call]]) -> list[Call]:
         """The step with the choice that is known for it, else with the fastest that the library proposes."""
@@ -217,8 +220,9 @@ def told(step: Step) -> str:
     match step:
         case Generated():
             return f"generated kernel {step.text}"
-        case Gemm():
-            return f"the product of {step.m}x{step.k} and {step.k}x{step.n} matrices"
+        case Gemm() | Rounded():
+            whole = step.product if isinstance(step, Rounded) else step
+            return f"the product of {whole.m}x{whole.k} and {whole.k}x{whole.n} matrices"
         case Conv():
             return described(step)
     return f"node {step.origin}"

@@ -12,8 +12,9 @@ from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.kernels import Conv, OpaqueCall, View
 from einnet.runtime.arena import storage_dtype
 from einnet.runtime.cuda import shim, vendor
-from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated
+from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated, Rounded, short_constants
 from einnet.runtime.ort import OpaqueNode
+from einnet.runtime.rounded import decoded, encoded
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -35,10 +36,13 @@ class Host:
             raise UsageError(f"generated kernels run as text or expression, not as {self.generated!r}")
         self._arena = np.full(program.arena_bytes, POISON, np.uint8)
         self._region = np.full(program.constant_bytes, POISON, np.uint8)
+        self._short = short_constants(program)
+        self.reach: dict[int, float] = {}
+        """The greatest absolute value that each step has rounded to 16 bits, by its place."""
         for name, values in program.constants.items():
             self.flat(name)[...] = values.reshape(-1)
         self._shim = shim.Shim(program) if self.generated == "text" else None
-        self._calls_of = [self._bound(step) for step in program.steps]
+        self._calls_of = [self._bound(n, step) for n, step in enumerate(program.steps)]
 
     def flat(self, buffer: str) -> Array:
         """A buffer's elements in memory."""
@@ -47,11 +51,38 @@ class Host:
         memory = self._region if place.constant else self._arena
         return memory[place.offset : place.offset + place.size * dtype.itemsize].view(dtype)
 
+    def holds(self, buffer: str) -> Array:
+        """A copy of a buffer's elements as numbers: of a factor in 16 bits as float32."""
+        return decoded(self.flat(buffer), self._short[buffer]) if buffer in self._short else self.flat(buffer).copy()
+
+    def put(self, buffer: str, values: Array) -> None:
+        """Let a buffer hold numbers, those of a factor in 16 bits rounded."""
+        self.flat(buffer)[...] = encoded(values, self._short[buffer]) if buffer in self._short else values
+
     def _window(self, view: View) -> Array:
         return vendor.window(view, self.flat(view.buffer))
 
-    def _bound(self, step: object) -> list[Callable[[], None]]:
+    def _short_window(self, step: Rounded, view: View) -> Array:
+        """A view of a step whose factors lie in 16 bits."""
+        factor = view.buffer in (step.inner.a.buffer, step.inner.b.buffer)
+        return decoded(self._window(view), step.inner.factors) if factor else self._window(view)
+
+    def _copied(self, place: int, step: Rounded) -> None:
+        """Round the factors that change, by the text where there is a compiler, and note how far they reach."""
+        for launch in step.launches:
+            (source, first), (target, begin) = launch.arguments
+            count = int(launch.function.rpartition("_")[2])
+            values = self.flat(source)[first : first + count]
+            self.reach[place] = max(self.reach.get(place, 0.0), float(np.max(np.abs(values), initial=0.0)))
+            if self._shim is not None:
+                self._shim.bind(launch, [self.flat(source).ctypes.data + 4 * first, self.flat(target).ctypes.data + 4 * begin])()
+            else:
+                self.flat(target)[2 * begin : 2 * begin + count] = encoded(values, step.inner.factors)
+
+    def _bound(self, place: int, step: object) -> list[Callable[[], None]]:
         match step:
+            case Rounded():
+                return [lambda: self._copied(place, step), lambda: vendor.run_gemm(step.inner, lambda v: self._short_window(step, v))]
             case Gemm():
                 return [lambda: vendor.run_gemm(step, self._window)]
             case Conv():

@@ -9,6 +9,7 @@ from einnet.instantiate.codegen.cuda.launches import CudaOperator
 from einnet.instantiate.kernels import LINE, Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, anchored
 from einnet.runtime import arena as memory
 from einnet.runtime.cpu.compile import operator_names
+from einnet.runtime.cuda import shortened
 from einnet.runtime.cuda.fit import fitted
 from einnet.runtime.cuda.gemm import gemm
 from einnet.runtime.cuda.program import ALIGNMENT, CudaProgram, Generated, Launch, Place, Step
@@ -31,19 +32,28 @@ def lower(plan: Plan, channels_last: bool = False) -> CudaProgram:
 
     Raises UsageError for a malformed plan, Refusal for a kernel that cannot be generated, as without TVM.
     """
-    plan = fitted(plan, channels_last)
+    plan = shortened.stored(fitted(plan, channels_last))
     memory.check_plan(plan)
+    kinds = {b.name: b.dtype for b in plan.buffers}
     names = iter(operator_names([k for k in plan.kernels if isinstance(k, EOperator)]))
     named = [next(names) if isinstance(k, EOperator) else "" for k in plan.kernels]
     code = generate(plan.kernels, named)
     scratch = [sum(_rounded(size) for _, size in code[name].stages) if name else 0 for name in named]
+    short = {n: k for n, k in enumerate(plan.kernels) if isinstance(k, Matmul) and k.arithmetic.short}
+    scratch = [shortened.room(short[n], kinds) if n in short else size for n, size in enumerate(scratch)]
     arena = memory.place(memory.lifetimes(plan, scratch), ALIGNMENT)
     region = memory.stack({b.name: memory.sizes(plan)[b.name] for b in plan.buffers if b.role == "constant"}, ALIGNMENT)
     places = {b.name: Place(b.name in region.offsets, {**arena.offsets, **region.offsets}.get(b.name, 0), b.size, b.dtype) for b in plan.buffers}
     places = {name: p for name, p in places.items() if p.constant or name in arena.offsets}
-    places |= {f"scratch:{n}": Place(False, arena.offsets[f"scratch:{n}"], size // ITEM, "f32") for n, size in enumerate(scratch) if size}
-    steps = tuple(step(n, kernel, name, code) for n, (kernel, name) in enumerate(zip(plan.kernels, named, strict=True)))
-    texts = {name: operator.text for name, operator in code.items()}
+    for n, size in enumerate(scratch):
+        if size:
+            kind, each = (short[n].arithmetic.name, 2) if n in short else ("f32", ITEM)
+            places[f"scratch:{n}"] = Place(False, arena.offsets[f"scratch:{n}"], size // each, kind)
+    rounded = {n: shortened.step(n, kernel, kinds) for n, kernel in short.items()}
+    steps = tuple(
+        rounded[n][0] if n in rounded else step(n, kernel, name, code) for n, (kernel, name) in enumerate(zip(plan.kernels, named, strict=True))
+    )  # fmt: skip
+    texts = {**{name: operator.text for name, operator in code.items()}, **{t: text for _, more in rounded.values() for t, text in more.items()}}
     told = plan.inputs, plan.outputs, dict(plan.constants), plan.expressions, plan.places
     return CudaProgram(places, arena.nbytes, region.nbytes, steps, texts, *told)
 

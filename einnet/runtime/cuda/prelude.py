@@ -68,7 +68,37 @@ einnet_inside float einnet_of_block(const float* at, int block) {
 """
 """What texts use whose copies are on their way while they compute, on a device; the host driver has its own."""
 
+SHORT = """#ifdef __CUDACC__
+#define einnet_inside static __device__ __forceinline__
+einnet_inside uint einnet_f16(float value) { ushort kept; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(kept) : "f"(value)); return kept; }
+einnet_inside uint einnet_bf16(float value) { ushort kept; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(kept) : "f"(value)); return kept; }
+#else
+static inline uint einnet_bits(float value) { uint bits; __builtin_memcpy(&bits, &value, 4); return bits; }
+static inline uint einnet_bf16(float value) {
+  uint bits = einnet_bits(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return bits >> 16 | 0x40u;
+  return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+}
+static inline uint einnet_f16(float value) {
+  uint bits = einnet_bits(value), size = bits & 0x7fffffffu, sign = bits >> 16 & 0x8000u;
+  if (size > 0x7f800000u) return sign | 0x7e00u;
+  if (size >= 0x477ff000u) return sign | 0x7c00u;
+  if (size >= 0x38800000u) return sign | (size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13;
+  if (size < 0x33000000u) return sign;
+  int down = 126 - (int)(size >> 23);
+  uint whole = (size & 0x7fffffu) | 0x800000u, kept = whole >> down, rest = whole & ((1u << down) - 1u), middle = 1u << (down - 1);
+  return sign | (kept + (rest > middle || (rest == middle && (kept & 1u))));
+}
+#endif
+"""
+"""Float32 rounded to the nearest number of 16 bits, ties to even, as these bits."""
+
+
+def short(text: str) -> bool:
+    """The text rounds to numbers of 16 bits."""
+    return "einnet_f16(" in text or "einnet_bf16(" in text
+
 
 def before(text: str) -> str:
     """What a text stands behind on a device."""
-    return PRELUDE + AHEAD if "einnet_commit" in text else PRELUDE
+    return PRELUDE + (AHEAD if "einnet_commit" in text else "") + (SHORT if short(text) else "")

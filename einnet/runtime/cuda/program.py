@@ -134,7 +134,22 @@ class Gemm:
         return ()
 
 
-Step = Union[Generated, Gemm, Conv, OpaqueCall]
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """A product whose factors lie in 16 bits: launches of generated code, by texts of their names, that round those which change, and the product of
+    what they left (`inner`). `product` is the same as the plan has it, over float32 and over constants of 16 bits."""
+
+    product: Gemm
+    inner: Gemm
+    launches: tuple[Launch, ...]
+
+    @property
+    def kernel(self) -> Matmul:
+        """What the step computes."""
+        return self.product.kernel
+
+
+Step = Union[Generated, Gemm, Rounded, Conv, OpaqueCall]
 """A Conv's posts are at most: add (1, channels, 1...), add of a tensor like the result, relu with slope 0, in that order; none if transposed."""
 
 
@@ -162,4 +177,17 @@ class CudaProgram:
 
 def calls(step: Step) -> int:
     """Kernels that the step launches."""
-    return len(step.launches) if isinstance(step, Generated) else 1
+    return len(step.launches) + isinstance(step, Rounded) if isinstance(step, (Generated, Rounded)) else 1
+
+
+def texts_of(step: Step) -> tuple[str, ...]:
+    """The names of the generated texts that a step runs."""
+    if isinstance(step, Rounded):
+        return tuple(x.function for x in step.launches)
+    return (step.text,) if isinstance(step, Generated) and step.launches else ()
+
+
+def short_constants(program: CudaProgram) -> dict[str, Arithmetic]:
+    """The constants that lie in 16 bits as factors, and the arithmetic whose numbers they are."""
+    steps = [s.inner for s in program.steps if isinstance(s, Rounded)]
+    return {m.buffer: s.factors for s in steps for m in (s.a, s.b) if program.places[m.buffer].constant}

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from einnet.errors import BackendError
-from einnet.runtime.cuda.prelude import PRELUDE
-from einnet.runtime.cuda.program import CudaProgram, Generated, Launch
+from einnet.runtime.cuda.prelude import PRELUDE, SHORT, short
+from einnet.runtime.cuda.program import CudaProgram, Generated, Launch, Rounded
 
 _MEETING = re.compile(r"__syncthreads|__shared__|__shfl_xor_sync|einnet_commit|einnet_multiply_piece")
 _SHARED = re.compile(r"__shared__ (alignas\(\d+\))")
@@ -191,7 +191,7 @@ class Shim:
     """The program's texts as host code."""
 
     def __init__(self, program: CudaProgram) -> None:
-        launches = [launch for s in program.steps if isinstance(s, Generated) for launch in s.launches]
+        launches = [launch for s in program.steps if isinstance(s, (Generated, Rounded)) for launch in s.launches]
         self._library = compiled(program.texts, {launch.function: len(launch.arguments) for launch in launches})
 
     def bind(self, launch: Launch, addresses: Sequence[int]) -> Callable[[], None]:
@@ -241,7 +241,8 @@ def source(texts: Mapping[str, str], arguments: Mapping[str, int]) -> str:
             )
     meeting = any(_MEETING.search(text) for text in texts.values())
     played = (_played(part) for text in texts.values() for part in _FUNCTION.split(text))
-    return "\n".join((PRELUDE, ALONE, ARRAY, TURNS if meeting else "", *played, *runs))
+    shorter = SHORT if any(map(short, texts.values())) else ""
+    return "\n".join((PRELUDE, ALONE, ARRAY, TURNS if meeting else "", shorter, *played, *runs))
 
 
 def _played(function: str) -> str:

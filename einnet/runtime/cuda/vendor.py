@@ -10,9 +10,9 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from einnet.instantiate.kernels import Conv, Post, View
-from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
 from einnet.runtime.cuda.gemm import offsets
 from einnet.runtime.cuda.program import Batch, Gemm, Matrix
+from einnet.runtime.rounded import rounded
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Window = Callable[[View], Array]
@@ -21,20 +21,6 @@ Window = Callable[[View], Array]
 def window(view: View, flat: Array) -> Array:
     """The view as an array on a flat buffer."""
     return as_strided(flat[view.offset :], view.shape, [s * flat.itemsize for s in view.strides])
-
-
-def rounded(x: Array, arithmetic: Arithmetic) -> Array:
-    """Float32 rounded to the nearest number of an arithmetic, ties as hardware has them: of tf32 away from zero, else to even."""
-    if not arithmetic.rounds:
-        return x
-    if arithmetic.name == "f16":
-        with np.errstate(over="ignore"):
-            return x.astype(np.float16).astype(np.float32)
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32).reshape(x.shape)
-    cut = F32.digits - arithmetic.digits
-    last = (bits >> np.uint32(cut)) & np.uint32(1) if arithmetic.nbytes == 2 else np.uint32(1)
-    moved = (bits + np.uint32((1 << cut - 1) - 1) + last) & np.uint32(-(1 << cut) & 0xFFFFFFFF)
-    return np.where(np.isfinite(x), moved.view(np.float32), x)
 
 
 def run_gemm(step: Gemm, at: Window) -> None:

@@ -20,7 +20,7 @@ from einnet.runtime.cuda.profiling import precompile
 from einnet.runtime.cuda.profiling.card_files import Detail
 from einnet.runtime.cuda.profiling.costs import CudaCost, in_pieces
 from einnet.runtime.cuda.profiling.profile import Profile, key, shipped
-from einnet.runtime.cuda.vendor import rounded
+from einnet.runtime.rounded import rounded
 from einnet.runtime.serial import kernel_json, read_kernel
 from einnet.search.settings import rounded as widened
 from tests.evidence.test_roundoff import ROUND

@@ -13,21 +13,25 @@ from einnet.api.load import load as load_program
 from einnet.compile.targets.cuda.target import optimize_cuda
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.kernels import Conv, EOperator, Matmul, Post, View, dense_view
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS
 from einnet.runtime.cuda import parts
 from einnet.runtime.cuda.archive import save
 from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.driver import Driver
+from einnet.runtime.cuda.host import Host
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.profiling import measure, pack, precompile
 from einnet.runtime.cuda.profiling.profile import key
 from einnet.runtime.cuda.tuning import read_tuning, tuning_file
+from einnet.runtime.rounded import rounded
 from einnet.search.settings import Settings
-from tests.instantiate.cuda_cases import CASES, case
+from tests.instantiate.cuda_cases import CASES, case, operator
 from tests.models import random_inputs, tiny, with_opaque
 from tests.runtime.cuda.programs import own_plan, reference, worst
 from tests.runtime.cuda.test_device import check, convolution, lowered, product
 from tests.runtime.cuda.test_lower import products
 from tests.runtime.cuda.test_models import SEVEN
+from tests.runtime.cuda.test_shortened import KERNELS, plan_with
 
 ABSENT = parts.missing()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(ABSENT), reason="; ".join(ABSENT))]
@@ -74,6 +78,35 @@ RESIDUAL = (Post("add", dense_view("p", (1, 6, 1, 1))), Post("add", dense_view("
 @pytest.mark.parametrize("kernel", [product(), BANDS, convolution()], ids=["product", "overlapping batches", "convolution"])
 def test_kernels_on_integers_are_exact(kernel, math):
     check(kernel, math)
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_products_of_factors_in_16_bits(name, kernel):
+    """The card rounds as the host does, and adds in float32."""
+    plan, values = plan_with(KERNELS[kernel].in_arithmetic(ARITHMETICS[name]))
+    program, given = lower(plan), {n: values[n] for n, _ in plan.inputs}
+    got, wanted = Device(program)(given)["c"], Host(program)(given)["c"]
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5 * float(np.abs(wanted).max()))
+
+
+@pytest.mark.parametrize("math", ["tf32", "fp16", "bf16"])
+@pytest.mark.parametrize("name", SEVEN)
+def test_derived_programs_that_round(name, math):
+    model = tiny(name)
+    found = optimize_cuda(model, Settings(backend="cuda", max_depth=3, time_budget=20, allow="precision"), math=math)
+    inputs = random_inputs(model)
+    assert worst(Device(found.program)(inputs), reference(model, inputs)) < found.record.verification.tolerance
+
+
+def test_sums_on_tensor_cores():
+    op = operator("L[i<256,j<192] Σ[k<320] A[i,k]*B[k,j]", {"A": (256, 320), "B": (320, 192)})
+    program = lower(precompile.plan_of(op.in_arithmetic(ARITHMETICS["tf32"])))
+    rng = np.random.default_rng(0)
+    values = {n: rng.standard_normal(v.shape).astype(np.float32) for n, v in op.operands}
+    (got,) = Device(program)({n: v.reshape(-1) for n, v in values.items()}).values()
+    wanted = evaluate(op.scope, {n: rounded(v, ARITHMETICS["tf32"]) for n, v in values.items()})
+    np.testing.assert_allclose(got.reshape(wanted.shape), wanted, atol=1e-4 * np.abs(wanted).max())
 
 
 def test_bias_residual_and_relu_are_one_kernel():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ def build_report(
     verification: Verification,
     seconds: float,
     channels_last: bool,
+    notes: Sequence[str] = (),
 ) -> CudaReport:
     """Everything that was decided, an entry for each subprogram as for a processor, and one for each step of the program.
 
@@ -41,8 +43,8 @@ def build_report(
     reckoned with: recorded or estimated.
     """
     outcome, own = made.outcome, without_copies(made.outcome, cost, original=True)[0]
-    predicted = {name: sum(cost.estimates(plan.kernels)) * 1e3 for name, plan in (("original", own), ("optimized", made.plan))}
-    steps = step_reports(made, cost)
+    predicted = {name: sum(cost.like(plan).estimates(plan.kernels)) * 1e3 for name, plan in (("original", own), ("optimized", made.plan))}
+    steps = step_reports(made, cost.like(made.plan))
     assert len(steps) == len(made.program.steps), "every step of the program is told of"
     return CudaReport(
         model=called(model, outcome.program),
@@ -65,7 +67,7 @@ def build_report(
         certificate=changed(told(certificate), classes=None),
         verification=changed(verification, bound=bound(outcome)),
         assumes_finite=assumptions(outcome),
-        notes=list(outcome.notes),
+        notes=[*outcome.notes, *notes],
         states=outcome.states,
         seconds=seconds,
     )  # fmt: skip

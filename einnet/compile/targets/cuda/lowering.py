@@ -12,6 +12,7 @@ from einnet.runtime.cuda.lower import Refusal, lower
 from einnet.runtime.cuda.profiling.costs import CudaCost, in_float32
 from einnet.runtime.cuda.profiling.profile import key
 from einnet.runtime.cuda.program import CudaProgram, Generated
+from einnet.runtime.cuda.shortened import settled
 from einnet.search.candidates import Candidate, Choice
 from einnet.search.copy_elimination import in_place_owned
 from einnet.search.outcome import Outcome
@@ -48,7 +49,7 @@ def lowered(outcome: Outcome, cost: CudaCost) -> Lowered:
     refused: set[str] = set()
     while True:
         plan, owners = without_copies(outcome, cost, refused)
-        plan = replace(plan, kernels=tuple(map(cost.in_arithmetic, plan.kernels)))
+        plan = settled(replace(plan, kernels=tuple(map(cost.like(plan).in_arithmetic, plan.kernels))))
         try:
             made = lower(plan, cost.channels_last)
             compile_all(made)

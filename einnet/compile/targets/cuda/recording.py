@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from einnet.errors import EinNetError, UsageError
-from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall
+from einnet.instantiate.kernels import EOperator, Kernel, Matmul, OpaqueCall
 from einnet.instantiate.kernels.arithmetics import MATHS
 from einnet.runtime.cuda.profiling import pack
 from einnet.runtime.cuda.profiling.card_files import Detail
 from einnet.runtime.cuda.profiling.costs import GENERATED, CudaCost, in_float32, in_pieces
 from einnet.runtime.cuda.profiling.measure import read_times
 from einnet.runtime.cuda.profiling.precompile import prepare
-from einnet.runtime.cuda.profiling.profile import Profile
+from einnet.runtime.cuda.profiling.profile import FINER, Profile
 from einnet.runtime.serial import kernel_json, read_kernel
 from einnet.search.outcome import is_constant
 
@@ -59,16 +59,23 @@ def requests(model: Any, settings: Settings, profile: Profile) -> list[Kernel]:
     from einnet.compile.targets.cuda.target import search_counted
     from einnet.graph.onnx.importer import load
 
-    asked = Asked(CudaCost(profile))
+    asked = Asked(CudaCost(profile, is_constant))
     program, _ = in_order(load(model, shapes=settings.shapes or None), settings, asked, asked.cost.channels_last)
     outcome = search_counted(program, settings, asked)
     chosen = [k for original in (False, True) for k in without_copies(outcome, asked.cost, original=original)[0].kernels]
     order = dict.fromkeys(k for kernel in (*chosen, *asked.close, *asked.cost.unmeasured) for k in variants(kernel, asked.cost))
-    return [k for k in order if not isinstance(k, OpaqueCall) and profile.time(k) is None]
+    return [k for k in order if not isinstance(k, OpaqueCall) and unknown(k, profile)]
+
+
+def unknown(kernel: Kernel, profile: Profile) -> bool:
+    """There is no time of the kernel: a product has one in each arithmetic, what never lies in 16 bits the one in TF32."""
+    others = [] if isinstance(kernel, Matmul) or profile.finer is None else [profile.finer]
+    return all(p.time(kernel) is None for p in (profile, *others))
 
 
 def variants(kernel: Kernel, cost: CudaCost) -> list[Kernel]:
     """The kernel as it runs; and a generated one that may be much faster where it rounds its factors, as it does so."""
+    cost = cost.finer or cost
     found = [cost.as_run(in_float32(kernel))]
     rounds = isinstance(kernel, EOperator) and cost.arithmetic.name in GENERATED and in_pieces(kernel)
     return [*found, cost.as_run(kernel.in_arithmetic(cost.arithmetic))] if rounds and isinstance(kernel, EOperator) else found
@@ -110,7 +117,7 @@ def prepare_pack(
 
     Raises BackendError without TVM or NVRTC, UsageError where the output cannot be written.
     """
-    wanted = {k: found for k in kernels if (found := wanted_in(k, maths))}
+    wanted = {k: found for k in kernels if (found := wanted_in(k, with_finer(maths)))}
     made = prepare(wanted, architecture, is_constant, workers, tell)
     pack.write(output, made)
     size = output.stat().st_size / 1e6
@@ -121,7 +128,12 @@ def wanted_in(kernel: Kernel, maths: Sequence[str]) -> Sequence[str]:
     """The arithmetics of these in which a kernel is to be timed."""
     if not isinstance(kernel, EOperator):
         return maths
-    return [m for m in maths if MATHS[m] == kernel.factors or not kernel.factors.rounds][:1]
+    return [m for m in maths if MATHS[m] == kernel.factors or not (kernel.factors.rounds or MATHS[m].short)][:1]
+
+
+def with_finer(maths: Sequence[str]) -> list[str]:
+    """The arithmetics, and beside those of 16 bits the one in which all else runs there."""
+    return list(dict.fromkeys(m for math in maths for m in ((math, FINER) if MATHS[math].short else (math,))))
 
 
 def merge(known: Profile | None, files: Sequence[Path], math: str) -> Profile:

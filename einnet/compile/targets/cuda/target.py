@@ -16,6 +16,7 @@ from einnet.compile.pipeline import optimize
 from einnet.compile.program_search import Cost, search
 from einnet.compile.run import Made, Run
 from einnet.compile.target import Optimization
+from einnet.compile.targets.cpu.reach import HEADROOM, leaves, narrow
 from einnet.compile.targets.cuda.cuda_report import build_report, stored_report
 from einnet.compile.targets.cuda.launches import steps
 from einnet.compile.targets.cuda.layout import in_order
@@ -32,6 +33,7 @@ from einnet.evidence.report.schema import Verification
 from einnet.evidence.stored_proofs import metadata_json
 from einnet.graph.onnx.importer import load
 from einnet.graph.program import Program
+from einnet.instantiate.kernels import Matmul
 from einnet.instantiate.kernels.arithmetics import MATHS
 from einnet.records import changed
 from einnet.runtime.cpu.threads import resolve_threads
@@ -41,8 +43,8 @@ from einnet.runtime.cuda.host import Host
 from einnet.runtime.cuda.profiling.costs import CudaCost
 from einnet.runtime.cuda.profiling.profile import Profile, shipped
 from einnet.runtime.cuda.profiling.profile import load as load_profile
-from einnet.runtime.cuda.program import CudaProgram
-from einnet.search.outcome import Outcome
+from einnet.runtime.cuda.program import CudaProgram, Rounded
+from einnet.search.outcome import Outcome, is_constant
 from einnet.search.settings import Settings, rounded
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -118,6 +120,8 @@ class CudaTarget:
     counted = True
     channels_last: bool = field(default=False, init=False)
     """The order in which the data of the model that was read is searched."""
+    notes: list[str] = field(default_factory=list, init=False)
+    """What is told of the program beside its report."""
 
     def __post_init__(self) -> None:
         if self.settings.backend != "cuda":
@@ -135,7 +139,7 @@ class CudaTarget:
     @cached_property
     def cost(self) -> CudaCost:
         """Seconds of kernels: recorded, or by the laws of the card."""
-        return CudaCost(self.known)
+        return CudaCost(self.known, is_constant)
 
     def read(self, model: Any) -> Program:
         """The model, its data in the order that the card's convolutions want, or its own where that is predicted to be faster."""
@@ -150,22 +154,28 @@ class CudaTarget:
 
     def finish(self, run: Run, outcome: Outcome) -> Made:
         """Lower and compile what was chosen, and compare it on the host with ONNX Runtime."""
-        made = lowered(outcome, self.cost)
-        run.tell("verify")
-        return Made(made.outcome, OnCard(made, self.math), self.verify(run, made.program))
+        while True:
+            made = lowered(outcome, self.cost)
+            run.tell("verify")
+            verification, host = self.verify(run, made.program)
+            far = leaving(made.program, host)
+            if not far:
+                self.notes = reaching(made.program, host)
+                return Made(made.outcome, OnCard(made, self.math), verification)
+            self.cost.refuse(far)
 
-    def verify(self, run: Run, program: CudaProgram) -> Verification:
+    def verify(self, run: Run, program: CudaProgram) -> tuple[Verification, Host]:
         """The program on the host against ONNX Runtime; "generated" says what ran the generated kernels."""
         expected, begin, host = run.trial.expected, time.monotonic(), Host(program)
         limit = rounded(run.trial.stepped(self.settings.tolerance), MATHS[self.math])
         compared = compare_outputs(host(run.trial.inputs), expected, limit)
-        return changed(compared, on="host", generated=host.generated, seconds=time.monotonic() - begin)
+        return changed(compared, on="host", generated=host.generated, seconds=time.monotonic() - begin), host
 
     def report(self, run: Run, made: Made, certificate: Certificate) -> CudaReport:
         """What was decided, with the times that were reckoned with."""
         assert isinstance(made.executable, OnCard)
         found = made.executable.made
-        return build_report(run.model, self.settings, found, self.cost, certificate, made.verification, run.used, self.channels_last)
+        return build_report(run.model, self.settings, found, self.cost, certificate, made.verification, run.used, self.channels_last, self.notes)
 
     def store(self, optimization: Optimization, path: Path) -> None:
         """The program with its derivations and the report, without the times that its making took. Raises ArtifactError."""
@@ -174,8 +184,26 @@ class CudaTarget:
         write(path, Kept(optimization.program, (), metadata, tuple(texts)))
 
 
+def leaving(program: CudaProgram, host: Host) -> list[Matmul]:
+    """The products whose factors reached so far, when the host ran, that for other inputs they may be beyond the largest number of 16 bits."""
+    steps = {n: s for n, s in enumerate(program.steps) if isinstance(s, Rounded)}
+    return [s.kernel for n, s in steps.items() if leaves(s.product.factors, host.reach.get(n, 0.0))]
+
+
+def reaching(program: CudaProgram, host: Host) -> list[str]:
+    """How far factors reached that were rounded to an arithmetic with fewer large numbers than float32."""
+    short = {n: s.product.factors for n, s in enumerate(program.steps) if isinstance(s, Rounded) and narrow(s.product.factors)}
+    if not short:
+        return []
+    (arithmetic,), most = set(short.values()), max(host.reach.get(n, 0.0) for n in short)
+    return [
+        f"{len(short)} products round their factors to {arithmetic.name}, which ends at {arithmetic.largest:g}: on the inputs tried these reached "
+        f"{most:.3g}, and inputs that lead {HEADROOM:g} times as far may give infinities"
+    ]
+
+
 def target(settings: Settings, profile: str | Path | None = None, math: str | None = None) -> CudaTarget:
-    """The target of these settings, of a profile and in an arithmetic, fp32 or tf32. Raises UsageError for what it does not have."""
+    """The target of these settings, of a profile and in an arithmetic (see `MATHS`). Raises UsageError for what it does not have."""
     return CudaTarget(replace(settings, threads=resolve_threads(settings.threads)), profile, math or "fp32")
 
 
@@ -193,5 +221,5 @@ def search_counted(program: Program, settings: Settings, cost: Cost) -> Outcome:
 
 def searched(program: Program, settings: Settings, known: Profile) -> tuple[Lowered, CudaCost]:
     """What a search finds that can be lowered, and the costs that it went by. Raises Refusal as `lowered` does."""
-    cost = CudaCost(known)
+    cost = CudaCost(known, is_constant)
     return lowered(search_counted(program, settings, cost), cost), cost

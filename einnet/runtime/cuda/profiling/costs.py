@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import inf, prod
 
@@ -17,7 +18,7 @@ from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.cuda.tiling import BEGIN, MOST_THREADS, OPERATIONS, block_cycles
 from einnet.instantiate.codegen.ir import Expr, Nest, Reduce, children, expanded
 from einnet.instantiate.codegen.resolve import TABLE_SIZE, resolve
-from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, anchored
+from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, View, anchored
 from einnet.instantiate.kernels.arithmetics import F32, MATHS
 from einnet.instantiate.kernels.contractions import Contraction
 from einnet.runtime.cpu.roofline import moved
@@ -26,7 +27,8 @@ from einnet.runtime.cuda.gemm import gemm
 from einnet.runtime.cuda.profiling.card_files import Card
 from einnet.runtime.cuda.profiling.in_parts import at_most
 from einnet.runtime.cuda.profiling.laws import GeneratedLaw, Laws, convolution, product, traffic, wants_channels_last
-from einnet.runtime.cuda.profiling.profile import Profile, laws_of
+from einnet.runtime.cuda.profiling.profile import SHORT, Profile, finer_of, key, laws_of
+from einnet.runtime.cuda.shortened import suits
 
 FEW = 16
 """Terms of a sum up to which only what moves counts."""
@@ -38,17 +40,34 @@ UNTILED = 10.0
 """How many times as long threads take that share nothing, one of which walks a whole sum: a guess, for it has hardly been measured."""
 
 
-class CudaCost:
-    """Seconds of kernels by a profile. `unmeasured` collects the kernels that it has no time of."""
+IsConstant = Callable[[str], bool]
 
-    def __init__(self, profile: Profile) -> None:
-        self.profile = profile
+
+def nothing(name: str) -> bool:
+    """No buffer holds weights."""
+    del name
+    return False
+
+
+class CudaCost:
+    """Seconds of kernels by a profile. `unmeasured` collects the kernels that it has no time of.
+
+    Where factors may lie in 16 bits a product costs what the faster one of it and the same in TF32 does. Factors that are no constants, by the names
+    of their buffers, are rounded before it.
+    """
+
+    def __init__(self, profile: Profile, constant: IsConstant = nothing) -> None:
+        self.profile, self.constant = profile, constant
+        self.finer = CudaCost(finer_of(profile)) if profile.math in SHORT else None
+        """Costs in TF32, where factors may lie in 16 bits."""
         self.laws = laws_of(profile)
         self.channels_last = wants_channels_last(self.laws)
         """Filters are stored with channels last (see `fit.fitted`), so that no inference moves them."""
         self.arithmetic = MATHS[profile.math]
         self._has_rounded = any(d.arithmetic for d in profile.details.values())
         self.unmeasured: dict[Kernel, None] = {}
+        self.refused: set[str] = set()
+        """Keys of products that are not to lie in 16 bits."""
         self._known: dict[Kernel, float] = {}
 
     def estimates(self, kernels: Sequence[Kernel]) -> list[float]:
@@ -65,6 +84,11 @@ class CudaCost:
         Whether it is, recorded times say where there is one of the rounded kernel. Where none of either is recorded the model of the device does, by
         a margin (see `contracted_sizes.faster`); no price counts on it.
         """
+        if self.finer is not None:
+            own = self._shortened(kernel) if isinstance(kernel, Matmul) else None
+            if own is not None and isinstance(kernel, Matmul) and own[0] < self.finer.seconds(in_float32(kernel)):
+                return kernel.in_arithmetic(self.arithmetic)
+            return self.finer.in_arithmetic(in_float32(kernel))
         if not self.arithmetic.rounds or isinstance(kernel, OpaqueCall):
             return kernel
         if isinstance(kernel, EOperator):
@@ -92,6 +116,8 @@ class CudaCost:
         A product costs the same whether it tells its arithmetic or not: that of the profile is meant. A generated kernel that does not tell costs
         what it does in the arithmetic in which it was recorded to be faster; one that rounds and was not recorded, what it does in float32.
         """
+        if self.finer is not None:
+            return self._in_either(kernel, self.finer)
         if kernel not in self._known:
             plain = in_float32(kernel)
             self._known[kernel], recorded = self._plain(plain)
@@ -104,6 +130,61 @@ class CudaCost:
             if not recorded:
                 self.unmeasured[kernel] = None
         return self._known[kernel]
+
+    def like(self, plan: Plan) -> CudaCost:
+        """Costs of the plan's own kernels, whose constants are known."""
+        if self.finer is None:
+            return self
+        found = CudaCost(self.profile, lambda name: name in plan.constants)
+        found.finer, found.refused = self.finer, self.refused
+        return found
+
+    def refuse(self, kernels: Iterable[Kernel]) -> None:
+        """Let products not lie in 16 bits, whatever they cost."""
+        self.refused.update(key(self.as_run(in_float32(k))) for k in kernels)
+
+    def _in_either(self, kernel: Kernel, finer: CudaCost) -> float:
+        """The price of a kernel in 16 bits or in TF32, whichever it tells, or where it tells neither is less."""
+        if kernel not in self._known:
+            own = self._shortened(kernel) if isinstance(kernel, Matmul) and kernel.arithmetic in (F32, self.arithmetic) else None
+            plain = kernel if isinstance(kernel, EOperator) else in_float32(kernel)
+            seconds, recorded = finer.seconds(plain), plain not in finer.unmeasured
+            if own is not None and (own[0] < seconds or kernel.factors.short):
+                seconds, recorded = own
+            self._known[kernel] = seconds
+            if not recorded:
+                self.unmeasured[kernel] = None
+        return self._known[kernel]
+
+    def _shortened(self, kernel: Matmul) -> tuple[float, bool] | None:
+        """Seconds of a product with factors of 16 bits, and whether they were recorded; None where it cannot have such.
+
+        What was not recorded is estimated as so many times as fast as in TF32 as the laws say, after kernels that round what is no constant.
+        """
+        assert self.finer is not None
+        plain = in_float32(kernel)
+        name = key(self.as_run(plain)) if self.profile.seconds or self.refused else ""
+        if name in self.refused:
+            return None
+        whole = self.profile.time(self.as_run(plain))
+        if whole is not None:
+            return whole, True
+        total = 0.0
+        for p in parts(plain):
+            total += self.finer.seconds(p)
+            if isinstance(p, Matmul):
+                if not suits(p):
+                    return None
+                step = gemm(p)
+                faster = product(replace(step, arithmetic=self.arithmetic.name), self.laws) / product(step, self.finer.laws)
+                moving = [v for v in dict.fromkeys(p.inputs) if not self.constant(v.buffer)]
+                total += (faster - 1) * self.finer.seconds(p) + sum(self._copied(v) for v in moving)
+        return total, False
+
+    def _copied(self, view: View) -> float:
+        """Seconds of a kernel that rounds what a view spans to 16 bits."""
+        law = self.laws.generated
+        return law.begin + traffic(6 * (1 + sum(s * (n - 1) for n, s in zip(view.shape, view.strides, strict=True))), law)
 
     def _plain(self, kernel: Kernel) -> tuple[float, bool]:
         """Seconds of a kernel that tells no arithmetic, and whether all of them were recorded."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from einnet.errors import BackendError, UsageError
 from einnet.instantiate.kernels import Conv
+from einnet.instantiate.kernels.arithmetics import math_of
 from einnet.records import as_text, read_text
 from einnet.runtime.arena import align_up, fill_random
 from einnet.runtime.cuda.driver import Array, Call, Driver
@@ -127,7 +128,7 @@ class Bench:
                 self.driver.launch(f, x.grid, x.block, [at[b] + 4 * n for b, n in x.arguments]) for f, x in zip(functions, step.launches, strict=True)
             ]
         if isinstance(step, Gemm):
-            products = self.libraries.products(math)
+            products = self.libraries.products(math_of(step.factors) if step.factors.rounds else math)
             algorithm = fastest(self.driver, products.proposals(step, first), lambda p: products.bind(step, first, p))
             return lambda at: products.bind(step, at, algorithm)
         assert isinstance(step, Conv)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 
@@ -14,13 +15,16 @@ from einnet.errors import BackendError, EinNetError
 from einnet.expr.nodes import Tensor
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, VendorKernel, dense_view
-from einnet.runtime.arena import span
+from einnet.instantiate.kernels.arithmetics import MATHS
+from einnet.runtime.arena import span, storage_dtype
 from einnet.runtime.cpu.compile import generator_version
 from einnet.runtime.cuda import nvrtc
-from einnet.runtime.cuda.lower import lower
+from einnet.runtime.cuda.lower import ITEM, lower
+from einnet.runtime.cuda.profiling.costs import in_float32
 from einnet.runtime.cuda.profiling.pack import Code, Pack, Packed, PackedStep, buffers
 from einnet.runtime.cuda.profiling.profile import key
-from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated
+from einnet.runtime.cuda.program import CudaProgram, Gemm, Generated, Rounded
+from einnet.runtime.cuda.shortened import suits
 
 PRODUCT, COPY, LAUNCH = 4096, 1 << 26, 32
 """What a card's figures are measured by: rows of a square product, elements of a large copy and of a small one."""
@@ -56,16 +60,22 @@ def lowered(kernel: Kernel, maths: Sequence[str], weight: IsWeight) -> tuple[Pac
         if isinstance(s, Generated):
             texts[s.text] = program.texts[s.text]
             steps.append(Code(list(texts).index(s.text), s.launches))
+        elif isinstance(s, Rounded):
+            for launch in s.launches:
+                texts[launch.function] = program.texts[launch.function]
+                steps.append(Code(list(texts).index(launch.function), (launch,)))
+            steps.append(s.inner)
         else:
             assert not isinstance(s, OpaqueCall)
             steps.append(s)
     used = {b for s in steps for b in buffers(s)}
-    sizes = {b: p.size for b, p in program.places.items() if b in used}
+    sizes = {b: ceil(p.size * storage_dtype(p.dtype).itemsize / ITEM) for b, p in program.places.items() if b in used}
     weights = tuple(b for b in sizes if program.places[b].constant)
     changed = _changed(program)
     read = tuple(b for b in sizes if b not in weights and b not in changed)
     rounded = kernel.factors.name if isinstance(kernel, EOperator) and kernel.factors.rounds else None
-    return Packed(key(kernel), type(kernel).__name__, tuple(maths), sizes, weights, read, tuple(steps), rounded), texts
+    name = key(kernel if rounded else in_float32(kernel))
+    return Packed(name, type(kernel).__name__, tuple(maths), sizes, weights, read, tuple(steps), rounded), texts
 
 
 def _changed(program: CudaProgram) -> set[str]:
@@ -80,6 +90,8 @@ def _changed(program: CudaProgram) -> set[str]:
                 found.add(s.c.buffer)
             case Conv():
                 found.add(s.y.buffer)
+            case Rounded(product):
+                found |= {product.c.buffer, *(b for x in s.launches for b, _ in x.arguments[1:])}
             case OpaqueCall():
                 found |= {v.buffer for v in s.outputs}
     return found
@@ -153,13 +165,19 @@ def _compiled(texts: Mapping[str, str], architecture: str, workers: int) -> tupl
 
 
 def distinct(requests: Requests) -> dict[str, tuple[Kernel, list[str]]]:
-    """One of each by its key, with all arithmetics that it is wanted in; without opaque nodes, which run on the host."""
+    """One of each by its key, with all arithmetics that it is wanted in; without opaque nodes, which run on the host.
+
+    Only products whose factors can lie in 16 bits are wanted in such arithmetics, each in a form of its own.
+    """
     found: dict[str, tuple[Kernel, list[str]]] = {}
     for kernel, maths in requests.items():
         if not isinstance(kernel, OpaqueCall):
-            known = found.setdefault(key(kernel), (kernel, []))[1]
-            known += [m for m in maths if m not in known]
-    return found
+            for math in maths:
+                short = MATHS[math].short and isinstance(kernel, Matmul) and suits(kernel)
+                run = kernel.in_arithmetic(MATHS[math]) if short and isinstance(kernel, Matmul) else kernel
+                known = found.setdefault(f"{key(run)} {math}" if short else key(run), (run, []))[1]
+                known += [math] if math not in known and (short or not MATHS[math].short) else []
+    return {name: item for name, item in found.items() if item[1]}
 
 
 def _lowered_all(

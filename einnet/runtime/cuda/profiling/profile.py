@@ -20,7 +20,7 @@ from einnet.instantiate.kernels.arithmetics import MATHS as ARITHMETICS
 from einnet.records import as_text, read
 from einnet.runtime.costs import kernel_key
 from einnet.runtime.cuda.profiling.card_files import Arithmetic, Card, Detail, ProfileFile
-from einnet.runtime.cuda.profiling.laws import Laws, scaled
+from einnet.runtime.cuda.profiling.laws import Laws, scaled, shortened
 from einnet.runtime.files import replacing
 from einnet.runtime.serial import canonical
 
@@ -29,6 +29,9 @@ FIRST = 1
 """A file of the first format holds one arithmetic, named by "math", and no laws."""
 
 MATHS = tuple(ARITHMETICS)
+SHORT, FINER = tuple(name for name, a in ARITHMETICS.items() if a.short), "tf32"
+"""Arithmetics of which no record has to be there, since they are estimated by TF32, and that."""
+
 SHIPPED = "h100"
 """The card whose recorded profile searches take if they are told of none."""
 
@@ -51,6 +54,8 @@ class Profile:
     details: Mapping[str, Detail] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     laws: Laws | None = None
+    finer: Profile | None = None
+    """The same card in TF32, of an arithmetic whose factors lie in 16 bits: what is not a product of those costs what it does there."""
 
     def time(self, kernel: Kernel) -> float | None:
         """What was measured, infinite for what does not run, None where nothing is known."""
@@ -107,11 +112,14 @@ def save(path: Path, *profiles: Profile) -> None:
 def load(path: Path, math: str = MATHS[0]) -> Profile:
     """Read a profile in one arithmetic. Raises UsageError for a file that is missing or none, or has not that arithmetic."""
     file = _opened(path)
-    own = file.arithmetics.get(math)
+    own, finer = file.arithmetics.get(math), None
+    if math in SHORT and FINER in file.arithmetics:
+        finer = load(path, FINER)
+        own = own or Arithmetic(seconds={}, details={}, failed={})
     if own is None:
         raise UsageError(f"the profile {path} has no times in {math}; it has {', '.join(file.arithmetics) or 'none'}")
     measured = file.kind == "measured"
-    return Profile(file.device, file.card, measured, file.versions, own.seconds, math, file.properties, own.details, own.failed, own.laws)
+    return Profile(file.device, file.card, measured, file.versions, own.seconds, math, file.properties, own.details, own.failed, own.laws, finer)
 
 
 def held(path: Path) -> list[str]:
@@ -144,10 +152,19 @@ def _shipped(math: str) -> Profile:
     return load(next((p for p in places if p.exists()), places[0]), math)
 
 
+def finer_of(profile: Profile) -> Profile:
+    """The card of a profile in TF32: as it was recorded, else by laws."""
+    if profile.finer is not None:
+        return profile.finer
+    return replace(profile, math=FINER, seconds={}, details={}, failed={}, laws=None)
+
+
 def laws_of(profile: Profile) -> Laws:
     """The laws of the profile's card: its own, else those of the shipped one, scaled by what both cards compute, move and take to begin."""
     if profile.laws is not None:
         return profile.laws
+    if profile.math in SHORT:
+        return shortened(laws_of(finer_of(profile)))
     known = shipped(profile.math if profile.math in MATHS else MATHS[0])
     assert known.laws is not None, "the shipped profile has laws"
     ours, theirs = profile.card, known.card

@@ -22,6 +22,9 @@ TYPES = {
     LayoutAttribute: {5: np.int32, 6: np.int64, 8: np.int32}, DescAttribute: {3: np.int32, 4: np.int32, 7: np.int32, 8: np.uint64},
     PreferenceAttribute: {1: np.uint64, 5: np.uint32, 6: np.uint32, 7: np.uint32, 8: np.uint32},
 }  # fmt: skip
+KINDS = {0: "f32", 2: "f16", 14: "bf16"}
+"""CUDA_R_32F, CUDA_R_16F, CUDA_R_16BF."""
+
 RECORD = 96
 COSTS = (3.0, 1.0, 2.0)
 """Of the algorithms that are proposed, in order."""
@@ -48,8 +51,8 @@ class Blas:
         return put
 
     def layout(self, kind: int, rows: int, columns: int, leading: int) -> int:
-        assert kind == 0 and leading >= rows >= 1 and columns >= 1, "a leading dimension shorter than a column"
-        return self.make(rows=rows, columns=columns, leading=leading)
+        assert kind in KINDS and leading >= rows >= 1 and columns >= 1, "a leading dimension shorter than a column"
+        return self.make(kind=kind, rows=rows, columns=columns, leading=leading)
 
     def heuristic(
         self, handle: int, problem: int, a: int, b: int, c: int, d: int, preference: int, requested: int, results: int, count: int
@@ -112,7 +115,8 @@ class Blas:
         """(batch, rows, columns), one product where a list says where it lies."""
         o = self.objects[layout]
         count, step = (1, 0) if self.listed(layout) else (o["attributes"].get("BATCH_COUNT", 1), o["attributes"].get("STRIDED_BATCH_OFFSET", 0))
-        return self.card.floats(address, (count, o["rows"], o["columns"]), (step, 1, o["leading"]))
+        shape, strides = (count, o["rows"], o["columns"]), (step, 1, o["leading"])
+        return self.card.floats(address, shape, strides) if o["kind"] == 0 else self.card.shorts(address, shape, strides, KINDS[o["kind"]])
 
 
 def module(card: Card) -> ModuleType:

@@ -9,7 +9,9 @@ from types import ModuleType, SimpleNamespace, TracebackType
 
 import numpy as np
 
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS
 from einnet.runtime.cuda import shim
+from einnet.runtime.rounded import decoded
 
 Work = Callable[[], None]
 
@@ -55,6 +57,14 @@ class Card:
         flat = self.bytes_at(address, 4 * reach)
         flat = np.frombuffer((ctypes.c_char * flat.size).from_address(flat.ctypes.data), np.float32)
         return np.lib.stride_tricks.as_strided(flat, shape, [4 * s for s in strides], writeable=True)
+
+    def shorts(self, address: int, shape: Sequence[int], strides: Sequence[int], kind: str) -> np.ndarray:
+        """The numbers of a strided array of 16 bits at an address."""
+        assert address % 2 == 0 and all(s >= 0 for s in strides)
+        flat = self.bytes_at(address, 2 * (1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))))
+        held = np.frombuffer(flat.tobytes(), np.float16 if kind == "f16" else np.uint16)
+        wide = np.ascontiguousarray(decoded(held, ARITHMETICS[kind]))
+        return np.lib.stride_tricks.as_strided(wide, shape, [4 * s for s in strides])
 
     def submit(self, name: str, work: Work, cost: float = 1.0) -> None:
         """Do the work, or record it where a stream is captured."""
