@@ -33,7 +33,7 @@ from benchmarks.contest.machine import random_inputs  # noqa: E402
 from benchmarks.contest.results import text, write_whole  # noqa: E402
 from benchmarks.models import OPERATORS, SEVEN, build, parameters  # noqa: E402
 
-MATHS = ("fp32", "tf32")
+MATHS = ("fp32", "tf32", "fp16", "bf16")
 TURNS = 10
 EACH_TURN = {"hot": 5, "burst": 1, "cold": 3}
 """Rounds over the engines of a row, and samples of each engine in a round."""
@@ -91,10 +91,11 @@ def published(wanted: Sequence[Item]) -> list[Item]:
 def prepare(folder: Path, wanted: Sequence[Item], profile: Path | None, seconds: float, depth: int) -> None:
     """The programs of ours, and ONNX Runtime's outputs, that are not there yet. Needs no card."""
     from benchmarks.card import lean
-    from einnet.compile.targets.cuda.target import optimize_cuda
-    from einnet.runtime.cuda.profiling.laws import wants_channels_last
-    from einnet.runtime.cuda.profiling.profile import laws_of, load, shipped
-    from einnet.search.settings import Settings
+    from benchmarks.card.predicted import derived, row_of
+    from einnet.compile.targets.cuda.target import on_host
+    from einnet.evidence.comparison.verify import compare_outputs
+    from einnet.instantiate.kernels.arithmetics import MATHS as ARITHMETICS
+    from einnet.search.settings import rounded, tolerance
 
     folder.mkdir(parents=True, exist_ok=True)
     for item in wanted:
@@ -103,16 +104,21 @@ def prepare(folder: Path, wanted: Sequence[Item], profile: Path | None, seconds:
         if not wants_program and reference_of(folder, item).exists():
             continue
         model = build(item.model, item.batch)
-        expected(folder, item, model, random_inputs(model, 0))
+        inputs = random_inputs(model, 0)
+        wanted_outputs = expected(folder, item, model, inputs)
         if not wants_program:
             continue
-        settings = Settings(backend="cuda", derive=item.engine == OURS[0], allow="precision", time_budget=seconds, max_depth=depth)
-        found = optimize_cuda(model, settings, profile, item.math)
-        if not found.report["verification"]["passed"]:
-            raise SystemExit(f"{item.name}: wrong on the host")
-        lean.write(path, found, wants_channels_last(laws_of(load(profile, item.math) if profile else shipped(item.math))))
-        (folder / f"{path.stem}.json").write_text(json.dumps(found.report, default=str))
-        print(path, f"{found.report['totals']['launches']} launches", flush=True)
+        settings = {"derive": item.engine == OURS[0], "time_budget": seconds, "max_depth": depth}
+        found, cost, last = derived(model, item.math, settings, profile)
+        made, _, got = on_host(found.outcome, cost, inputs, found)
+        limit = rounded(tolerance("precision", None), ARITHMETICS[item.math])
+        compared = compare_outputs(got, dict(zip(got, wanted_outputs, strict=True)), limit)
+        if not compared.passed:
+            raise SystemExit(f"{item.name}: wrong on the host, by {compared.max_rel:.2g} of max|y|")
+        lean.write(path, made, cost.channels_last, last)
+        report = {**row_of(made, cost), "settings": settings, "launches": made.program.launches, "max_rel": compared.max_rel}
+        (folder / f"{path.stem}.json").write_text(json.dumps(report))
+        print(path, f"{made.program.launches} launches", flush=True)
 
 
 def properties() -> dict[str, Any]:
@@ -154,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     usual = [name for name in known if name != "g2bmm"]
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(known)} (default: all but g2bmm)")
     parser.add_argument("--batch", type=int, nargs="+", default=[1], help="of the seven models (default: 1); operator cases have their own")
-    parser.add_argument("--math", nargs="+", choices=MATHS, default=list(MATHS))
+    parser.add_argument("--math", nargs="+", choices=MATHS, default=["fp32", "tf32"], help="arithmetics of products (default: fp32 tf32)")
     parser.add_argument("--engines", nargs="+", choices=tuple(ENGINES), default=list(ENGINES))
     parser.add_argument("--prepare", type=Path, metavar="DIR", help="write the programs of ours there and measure nothing; needs no card")
     parser.add_argument("--programs", type=Path, default=ROOT / "build/card", metavar="DIR", help="where they were written (default: build/card)")

@@ -18,7 +18,7 @@ import onnx
 import pytest
 
 from benchmarks import gpu
-from benchmarks.card import lean
+from benchmarks.card import lean, programs
 from benchmarks.card.crew import LATE, Crew
 from benchmarks.card.engines import ENGINES, environment
 from benchmarks.card.summary import Item, geometric_mean, items, lines, missing_items, rows, together
@@ -241,15 +241,15 @@ def test_the_whole_flow_on_stand_ins(monkeypatch, tmp_path, capsys):
     for place in ("benchmarks.gpu", "benchmarks.card.worker"):
         monkeypatch.setattr(f"{place}.build", lambda name, batch: two_layers())
     monkeypatch.setattr("benchmarks.card.engines.FLUSH", 1 << 16)
-    out, programs = tmp_path / "r.json", tmp_path / "programs"
-    assert gpu.main(["dcgan", "--math", "fp32", "--prepare", str(programs), "--time-budget", "1", "--max-depth", "1"]) == 0
-    made = sorted(p.name for p in programs.iterdir() if p.suffix != ".json")
+    out, folder = tmp_path / "r.json", tmp_path / "programs"
+    assert gpu.main(["dcgan", "--math", "fp32", "--prepare", str(folder), "--time-budget", "1", "--max-depth", "1"]) == 0
+    made = sorted(p.name for p in folder.iterdir() if p.suffix != ".json")
     assert made == ["dcgan-b1-fp32-derived.lean", "dcgan-b1-fp32-plain.lean", "dcgan-b1.npz"]
     install(monkeypatch)
     if importlib.util.find_spec("torch") is not None:
         torch_here(monkeypatch)
     monkeypatch.setattr(gpu, "Crew", Here)
-    assert gpu.main(["dcgan", "--math", "fp32", "--programs", str(programs), "-o", str(out)]) == 0
+    assert gpu.main(["dcgan", "--math", "fp32", "--programs", str(folder), "-o", str(out)]) == 0
     found = json.loads(out.read_text())["entries"]
     assert [(e["engine"], e["again"]) for e in found] == [*((name, 0) for name in ENGINES), ("einnet", 1)]
     measured = [e for e in found if not e.get("missing", "").startswith("not installed")]
@@ -265,7 +265,7 @@ def test_weights_are_computed_again_from_the_model(tmp_path):
     """A program that travels without what is computed of weights is the program that was made."""
     model = tiny("conv3x3")
     found = optimize_cuda(model, Settings(backend="cuda", allow="precision", time_budget=4, max_depth=3))
-    lean.write(tmp_path / "p.lean", found, filters_last=False)
+    lean.write(tmp_path / "p.lean", found.executable.made, False, found.report["settings"]["channels_last"])
     again = lean.read(tmp_path / "p.lean", model)
     assert again == found.program
     assert found.program.constants
@@ -280,7 +280,7 @@ def test_filters_in_another_order_are_moved_again_from_the_model(tmp_path):
     model = build("conv3x3", channels=64)
     found = optimize_cuda(model, Settings(backend="cuda", derive=False, allow="precision", time_budget=1), math="tf32")
     assert any(name.startswith("cuda:") for name in found.program.constants)
-    lean.write(tmp_path / "p.lean", found, filters_last=True)
+    lean.write(tmp_path / "p.lean", found.executable.made, True, found.report["settings"]["channels_last"])
     again = lean.read(tmp_path / "p.lean", model)
     assert all(np.array_equal(again.constants[name], values) for name, values in found.program.constants.items())
     assert (tmp_path / "p.lean").stat().st_size < sum(values.nbytes for values in found.program.constants.values()) / 4
@@ -302,3 +302,25 @@ def test_a_batch_norm_whose_input_others_read_stays():
     y = net.conv(net.input("x", (1, 4, 6, 6)), "conv", 4, 3)
     model = net.finish(net.add(net.batch_norm(y, "norm"), y, "sum"))
     assert [n.op_type for n in folded(model).graph.node] == ["Conv", "BatchNormalization", "Add"]
+
+
+def test_weights_in_16_bits_are_made_again_of_the_model(tmp_path):
+    model = two_layers(rows=256, width=1024)
+    found = optimize_cuda(model, Settings(backend="cuda", derive=False, allow="precision", time_budget=1), math="bf16")
+    short = [n for n, p in found.program.places.items() if p.constant and p.dtype == "bf16"]
+    assert short
+    lean.write(tmp_path / "p.lean", found.executable.made, True, found.report["settings"]["channels_last"])
+    assert (tmp_path / "p.lean").stat().st_size < 1 << 16
+    again = lean.read(tmp_path / "p.lean", model)
+    assert all(np.array_equal(again.constants[n], x) and again.constants[n].dtype == x.dtype for n, x in found.program.constants.items())
+
+
+def test_references_of_a_batch_are_those_of_its_samples(tmp_path, monkeypatch):
+    monkeypatch.setattr(programs, "build", lambda name, batch: tiny(name, batch=batch))
+    model = tiny("infogan", batch=3)
+    inputs = random_inputs(model)
+    (found,) = programs.expected(tmp_path, Item("infogan", 3, "fp32", "einnet"), model, inputs)
+    (wanted,) = reference(model, inputs).values()
+    assert np.allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    (kept,) = programs.expected(tmp_path, Item("infogan", 3, "bf16", "einnet"), None, {})
+    assert np.array_equal(kept, found)

@@ -50,7 +50,7 @@ class Running:
 
 def environment(math: str) -> dict[str, str]:
     """For a process whose libraries keep to the arithmetic: torch convolutions use TF32 unless all of it is forbidden."""
-    return {**os.environ, "NVIDIA_TF32_OVERRIDE": "1" if math == "tf32" else "0", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    return {**os.environ, "NVIDIA_TF32_OVERRIDE": "0" if math == "fp32" else "1", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
 def einnet(job: Job) -> Running:
@@ -58,7 +58,7 @@ def einnet(job: Job) -> Running:
     from benchmarks.card import lean
     from einnet.runtime.cuda.device import Device
 
-    device = Device(lean.read(job.program, str(job.model)), job.math)
+    device = Device(lean.read(job.program, str(job.model)))  # each step tells its arithmetic
     device.load(job.inputs)
     driver = device.driver
     flush = driver.fill(driver.allocate(FLUSH), FLUSH)
@@ -91,13 +91,16 @@ def torch_engine(compiled: bool, channels_last: bool) -> Callable[[Job], Running
         module: Any = to_torch(model, layout).eval().cuda()
         values = [torch.from_numpy(job.inputs[i.name]).cuda() for i in model.graph.input]
         values = [v.to(memory_format=layout) if v.dim() == 4 else v for v in values]
+        short = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(job.math)
+        if short is not None:  # all of it in 16 bits, which is the fastest that torch has
+            module, values = module.to(short), [v.to(short) if v.is_floating_point() else v for v in values]
         run, result = (compiled_run if compiled else captured_run)(torch, module, values)
         buffer = torch.empty(FLUSH, dtype=torch.uint8).cuda()
 
         def outputs() -> list[np.ndarray]:
             run()
             torch.cuda.synchronize()
-            return [y.cpu().numpy() for y in result()]
+            return [(y.float() if y.is_floating_point() else y).cpu().numpy() for y in result()]
 
         def burst(count: int) -> float:
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -149,6 +152,8 @@ def xla(job: Job) -> Running:
     from benchmarks.contest.folded import folded
     from benchmarks.contest.jax_model import to_jax
 
+    if job.math not in ("fp32", "tf32"):
+        raise RuntimeError(f"no model in {job.math} is made for JAX")
     jax.config.update("jax_default_matmul_precision", "highest" if job.math == "fp32" else "tensorfloat32")
     model = folded(onnx.load(job.model))
     function, constants = to_jax(model)

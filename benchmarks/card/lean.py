@@ -12,17 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from einnet.compile.targets.cuda.target import CudaOptimization, OnCard
+from einnet.compile.targets.cuda.lowering import Lowered
 from einnet.expr.nodes import Scope, map_reads, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32
 from einnet.runtime.cuda import archive
 from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.program import CudaProgram
 from einnet.runtime.files import replacing
+from einnet.runtime.rounded import encoded
 from einnet.search.plan import Evaluated
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -44,21 +46,21 @@ class Remembered(Evaluated):
         return found
 
 
-def write(path: Path, found: CudaOptimization, filters_last: bool) -> None:
-    """Write the program of an optimization: recipes for what is computed of weights, all other constants as they are.
+def write(path: Path, found: Lowered, filters_last: bool, channels_last: bool) -> None:
+    """Write a program: recipes for what is computed of weights, all other constants as they are.
 
-    `filters_last` says how filters are stored for the card; the report, in which order data was searched.
+    `filters_last` says how filters are stored for the card, `channels_last` in which order data was searched.
     """
     outcome = replace(found.outcome, evaluated=Remembered(found.outcome.program))
     assert isinstance(outcome.evaluated, Remembered)
-    assert isinstance(found.executable, OnCard)
-    whole_plan, plan = outcome.plan(), found.executable.made.plan
-    program = lower(replace(plan, constants={name: whole_plan.constants[name] for name in plan.constants}), filters_last)
+    whole_plan, plan = outcome.plan(), found.plan
+    given = {name: whole_plan.constants[name] for name in plan.constants}
+    program = lower(replace(plan, constants=given), filters_last)
     assert program.steps == found.program.steps, "lowered as before"
     recipes: dict[str, Recipe] = {}
     constants = dict(program.constants)
     for name, values in program.constants.items():
-        recipe = outcome.evaluated.recipes.get(id(values)) or ({"weight": name} if name in outcome.program.weights else None)
+        recipe = outcome.evaluated.recipes.get(id(given.get(name, values))) or ({"weight": name} if name in outcome.program.weights else None)
         recipe = recipe or moved(program.expressions.get(name), program.constants)
         if recipe is not None:
             recipes[name], constants[name] = recipe, np.zeros_like(values)
@@ -67,7 +69,7 @@ def write(path: Path, found: CudaOptimization, filters_last: bool) -> None:
         archive.save(whole, replace(program, constants=constants))
         with replacing(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_LZMA) as members:
             members.writestr("program.einnet", whole.read_bytes())
-            members.writestr("recipes.json", json.dumps({"channels_last": found.report["settings"]["channels_last"], "recipes": recipes}))
+            members.writestr("recipes.json", json.dumps({"channels_last": channels_last, "recipes": recipes}))
 
 
 def moved(expression: Scope | None, constants: Mapping[str, Array]) -> Recipe | None:
@@ -88,7 +90,10 @@ def read(path: Path, model: Any) -> CudaProgram:
     weights, recipes = prepare(load(model), permuted=told["channels_last"]).weights, told["recipes"]
     known: dict[str, Array] = {}
     for name in sorted(program.constants, key=lambda name: "constant" in recipes.get(name, ())):
-        known[name] = made(recipes.get(name), weights, known, program.constants[name])
+        recipe, kind = recipes.get(name), program.places[name].dtype
+        known[name] = made(recipe, weights, known, program.constants[name])
+        if recipe is not None and ARITHMETICS.get(kind, F32).short:
+            known[name] = encoded(known[name], ARITHMETICS[kind])
     return replace(program, constants={name: known[name] for name in program.constants})
 
 

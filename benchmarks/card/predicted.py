@@ -52,17 +52,19 @@ def predict(name: str, batch: int, math: str, seconds: float, depth: int, host: 
     }  # fmt: skip
 
 
-def derived(model: ModelProto, math: str, settings: Mapping[str, Any]) -> tuple[Lowered, CudaCost, bool]:
-    """What a search finds for the recorded card, the costs that it went by, and whether data has its channels last."""
+def derived(model: ModelProto, math: str, settings: Mapping[str, Any], profile: Path | None = None) -> tuple[Lowered, CudaCost, bool]:
+    """What a search finds for the recorded card, or that of a profile, the costs that it went by, and whether data has its channels last."""
     from einnet.compile.targets.cuda.layout import in_order
     from einnet.compile.targets.cuda.target import searched
     from einnet.graph.onnx.importer import load
     from einnet.runtime.cuda.profiling.costs import CudaCost
+    from einnet.runtime.cuda.profiling.profile import load as load_profile
     from einnet.runtime.cuda.profiling.profile import shipped
+    from einnet.search.outcome import is_constant
     from einnet.search.settings import Settings
 
-    wanted, known = Settings(backend="cuda", allow="precision", **settings), shipped(math)
-    cost = CudaCost(known)
+    wanted, known = Settings(backend="cuda", allow="precision", **settings), load_profile(profile, math) if profile else shipped(math)
+    cost = CudaCost(known, is_constant)
     program, last = in_order(load(model), wanted, cost, cost.channels_last)
     return *searched(program, wanted, known), last
 
@@ -73,7 +75,7 @@ def row_of(made: Lowered, cost: CudaCost) -> Row:
 
     steps = [
         {"kernel": s.kernel, "us": round((s.predicted_ms or 0.0) * 1e3, 2), "from": "law" if s.estimated else "record"}
-        for s in step_reports(made, cost)
+        for s in step_reports(made, cost.like(made.plan))
     ]
     return {"predicted_us": round(sum(s["us"] for s in steps), 1), "steps": steps, "states": made.outcome.states, "texts": len(made.program.texts)}
 
@@ -105,11 +107,16 @@ def on_host(name: str, batch: int, program: CudaProgram) -> Row:
     return {"ran": "whole", "generated": host.generated, "max_rel": float(f"{compared.max_rel:.1e}")}
 
 
-def one_by_one(model: ModelProto, inputs: Mapping[str, np.ndarray], batch: int) -> dict[str, np.ndarray]:
-    """ONNX Runtime's outputs for each sample of a batch by the model for one, which has the same weights: all at once takes too much memory."""
+def one_by_one(model: ModelProto, inputs: Mapping[str, np.ndarray], batch: int | None) -> dict[str, np.ndarray]:
+    """ONNX Runtime's outputs for each sample of a batch by the model for one, which has the same weights: all at once takes too much memory.
+
+    Without a batch the model takes the inputs as they are.
+    """
     from einnet.runtime.ort import Session
 
     session = Session(model.SerializeToString(), 1)
+    if batch is None:
+        return dict(session(inputs))
     found = [session({k: v[n : n + 1] for k, v in inputs.items()}) for n in range(batch)]
     return {name: np.concatenate([outputs[name] for outputs in found]) for name in found[0]}
 

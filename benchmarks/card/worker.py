@@ -21,7 +21,7 @@ from benchmarks.card.summary import Item
 from benchmarks.contest.machine import random_inputs
 from benchmarks.models import build
 
-TOLERANCE = {"fp32": 1e-3, "tf32": 3e-2}
+TOLERANCE = {"fp32": 1e-3, "tf32": 3e-2, "fp16": 3e-2, "bf16": 0.1}
 """Largest difference from ONNX Runtime, in units of its largest output, with which a time counts."""
 
 WARM = 2

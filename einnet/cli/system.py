@@ -194,7 +194,7 @@ def card_notes() -> list[str]:
     from einnet.runtime.cuda.profiling.profile import shipped
 
     found, known = Driver().properties(), shipped()
-    tensor = "TF32 on tensor cores" if found["major"] >= 8 else "no TF32: programs run in float32"
+    tensor = "TF32 on tensor cores, and products of 16 bits (--math fp16, bf16)" if found["major"] >= 8 else "no TF32: programs run in float32"
     size = f"{found['multiProcessorCount']} multiprocessors, {found.get('totalGlobalMem', 0) / 1e9:.0f} GB"
     figures = f"{found['name']} (sm_{found['major']}{found['minor']}): {size}; {tensor}; text is compiled by NVRTC {nvrtc.version()}"
     if found["name"] == known.device:

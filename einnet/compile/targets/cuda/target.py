@@ -29,7 +29,6 @@ from einnet.evidence.pages.report_page import fragment, whole_page
 from einnet.evidence.pages.story import card_story
 from einnet.evidence.pages.story_schema import CardStory
 from einnet.evidence.report.card_schema import CudaReport
-from einnet.evidence.report.schema import Verification
 from einnet.evidence.stored_proofs import metadata_json
 from einnet.graph.onnx.importer import load
 from einnet.graph.program import Program
@@ -154,22 +153,15 @@ class CudaTarget:
 
     def finish(self, run: Run, outcome: Outcome) -> Made:
         """Lower and compile what was chosen, and compare it on the host with ONNX Runtime."""
-        while True:
-            made = lowered(outcome, self.cost)
-            run.tell("verify")
-            verification, host = self.verify(run, made.program)
-            far = leaving(made.program, host)
-            if not far:
-                self.notes = reaching(made.program, host)
-                return Made(made.outcome, OnCard(made, self.math), verification)
-            self.cost.refuse(far)
-
-    def verify(self, run: Run, program: CudaProgram) -> tuple[Verification, Host]:
-        """The program on the host against ONNX Runtime; "generated" says what ran the generated kernels."""
-        expected, begin, host = run.trial.expected, time.monotonic(), Host(program)
+        expected, first = run.trial.expected, lowered(outcome, self.cost)
+        run.tell("verify")
+        begin = time.monotonic()
+        made, host, outputs = on_host(outcome, self.cost, run.trial.inputs, first)
+        self.notes = reaching(made.program, host)
         limit = rounded(run.trial.stepped(self.settings.tolerance), MATHS[self.math])
-        compared = compare_outputs(host(run.trial.inputs), expected, limit)
-        return changed(compared, on="host", generated=host.generated, seconds=time.monotonic() - begin), host
+        compared = compare_outputs(outputs, expected, limit)
+        verification = changed(compared, on="host", generated=host.generated, seconds=time.monotonic() - begin)
+        return Made(made.outcome, OnCard(made, self.math), verification)
 
     def report(self, run: Run, made: Made, certificate: Certificate) -> CudaReport:
         """What was decided, with the times that were reckoned with."""
@@ -182,6 +174,20 @@ class CudaTarget:
         assert isinstance(optimization, CudaOptimization)
         metadata, texts = metadata_json(stored_report(optimization.record), optimization.outcome, optimization.certificate)
         write(path, Kept(optimization.program, (), metadata, tuple(texts)))
+
+
+def on_host(outcome: Outcome, cost: CudaCost, inputs: Mapping[str, Array], first: Lowered) -> tuple[Lowered, Host, dict[str, Array]]:
+    """The program of an outcome, which was lowered before, as the host runs it on inputs, and its outputs; products whose factors come near the
+    largest number of their arithmetic there are put back to TF32."""
+    made = first
+    while True:
+        host = Host(made.program)
+        outputs = host(inputs)
+        far = leaving(made.program, host)
+        if not far:
+            return made, host, outputs
+        cost.refuse(far)
+        made = lowered(outcome, cost)
 
 
 def leaving(program: CudaProgram, host: Host) -> list[Matmul]:

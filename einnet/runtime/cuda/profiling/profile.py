@@ -28,7 +28,7 @@ FORMAT: Literal[2] = 2
 FIRST = 1
 """A file of the first format holds one arithmetic, named by "math", and no laws."""
 
-MATHS = tuple(ARITHMETICS)
+MATHS = tuple(name for name, a in ARITHMETICS.items() if not a.short)
 SHORT, FINER = tuple(name for name, a in ARITHMETICS.items() if a.short), "tf32"
 """Arithmetics of which no record has to be there, since they are estimated by TF32, and that."""
 
