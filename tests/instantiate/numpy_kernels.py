@@ -101,17 +101,17 @@ def posts(y: np.ndarray, steps: tuple[Post, ...], buffers: Buffers) -> np.ndarra
                 assert operand is not None and all(m in (1, n) for m, n in zip(operand.shape, y.shape, strict=True))
                 y = y + operand if p.kind == "add" else y * operand
             case "relu":
-                y = np.where(y > 0, y, p.alpha * y)
+                y = np.where(y > 0, y, float(p.alpha) * y)
             case "tanh":
                 y = np.tanh(y)
             case "sigmoid":
                 y = 1 / (1 + np.exp(-y))
             case "clip":
-                y = np.clip(y, p.alpha, p.beta)
+                y = np.clip(y, float(p.alpha), float(p.beta))
             case "linear":
-                y = p.alpha * y + p.beta
+                y = float(p.alpha) * y + float(p.beta)
             case "gelu" | "gelu_divided":
-                y = y / 2 * (1 + np.vectorize(erf)(y * p.alpha if p.kind == "gelu" else y / p.alpha))
+                y = y / 2 * (1 + np.vectorize(erf)(y * float(p.alpha) if p.kind == "gelu" else y / float(p.alpha)))
             case _:
                 raise ValueError(p.kind)
     return y

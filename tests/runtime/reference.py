@@ -23,10 +23,11 @@ def window(view: View, buffers: Mapping[str, np.ndarray]) -> np.ndarray:
 def apply_posts(y: np.ndarray, posts: tuple[Post, ...], buffers: Mapping[str, np.ndarray]) -> np.ndarray:
     for post in posts:
         operand = window(post.operand, buffers).astype(np.float64) if post.operand else None
+        alpha, beta = float(post.alpha), float(post.beta)
         y = {
             "add": lambda y=y, o=operand: y + o, "mul": lambda y=y, o=operand: y * o,
-            "relu": lambda y=y, p=post: np.where(y > 0, y, p.alpha * y), "tanh": lambda y=y: np.tanh(y), "sigmoid": lambda y=y: 1 / (1 + np.exp(-y)),
-            "clip": lambda y=y, p=post: np.clip(y, p.alpha, p.beta), "linear": lambda y=y, p=post: p.alpha * y + p.beta,
+            "relu": lambda y=y, a=alpha: np.where(y > 0, y, a * y), "tanh": lambda y=y: np.tanh(y), "sigmoid": lambda y=y: 1 / (1 + np.exp(-y)),
+            "clip": lambda y=y, a=alpha, b=beta: np.clip(y, a, b), "linear": lambda y=y, a=alpha, b=beta: a * y + b,
         }[post.kind]()  # fmt: skip
     return y
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -292,7 +293,7 @@ def test_the_type_of_a_result_is_stored() -> None:
 # what a product of bytes is rounded to
 
 ROUNDED = {
-    "min(max(round({P}[i,j] / 0.023) + 7, 0), 255)": ("u8", 0.023, 7.0),
+    "min(max(round({P}[i,j] / 0.023) + 7, 0), 255)": ("u8", Fraction(23, 1000), 7),
     "min(max(round({P}[i,j]), 0), 255)": ("u8", 1.0, 0.0),
     "min(max(round(({P}[i,j]*S[j] + S[j]) / 3), 0), 255)": ("mul", "add", "u8"),
     "min(max(round(min(max({P}[i,j], 0), 6) / 0.0235), 0), 255)": ("clip", "u8"),
