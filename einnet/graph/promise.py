@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import inf, prod
+from typing import NamedTuple
 
 from einnet.expr.index import Floor, Index, bounds
 from einnet.expr.nodes import (
@@ -39,7 +40,16 @@ MOST_TERMS = 24
 
 Names = frozenset[str]
 NO_NAMES: Names = frozenset()
-Equation = tuple[Names, float]
+
+
+class Tie(NamedTuple):
+    """Iterators that a condition or an index ties, and how many times fewer points that leaves of them; `equal` where it makes two of them equal, as
+    they are or divided."""
+
+    names: Names
+    fewer: float
+    equal: bool = False
+
 
 TRIANGLE = 1.5
 """How many times fewer points blocks of a triangle have than the whole."""
@@ -65,11 +75,10 @@ class Term:
     sums: Names = NO_NAMES
     factors: tuple[Factor, ...] = ()
     whole: bool = True
-    equations: frozenset[Equation] = frozenset()
-    """Iterators that an equation ties, and how many times fewer points it leaves of them."""
+    ties: frozenset[Tie] = frozenset()
 
     def times(self, other: Term) -> Term:
-        return Term(self.sums | other.sums, self.factors + other.factors, self.whole and other.whole, self.equations | other.equations)
+        return Term(self.sums | other.sums, self.factors + other.factors, self.whole and other.whole, self.ties | other.ties)
 
 
 @dataclass
@@ -132,13 +141,13 @@ class Expansion:
                 (below,) = self._closed(den, env)
                 found = [t.times(below) for t in self._open(num, env, s)]
             case Select(conds, then, Const(Fraction(numerator=0))):
-                also = self._equations(conds, env)
-                found = [replace(t, equations=t.equations | also) for t in self._open(then, env, s) if also]
+                also = self._ties(conds, env)
+                found = [replace(t, ties=t.ties | also) for t in self._open(then, env, s) if also]
             case Call("exp", (power,)):
                 found = self._power(power, env, s)
         return found
 
-    def _equations(self, conds: Iterable[Cond], env: Mapping[str, Names]) -> frozenset[Equation]:
+    def _ties(self, conds: Iterable[Cond], env: Mapping[str, Names]) -> frozenset[Tie]:
         """What conditions tie."""
         return frozenset(pair for c in conds if (pair := self._tied(c, env)))
 
@@ -152,13 +161,13 @@ class Expansion:
             return self._power(power.base.body, around, power.base)
         if not isinstance(power, Select) or power.other != Const(-inf):
             return []
-        tied = self._equations(power.conds, env)
+        tied = self._ties(power.conds, env)
         opened = self._open(power.then, env, s)
-        parts = {NO_NAMES.union(*(f.names for f in t.factors), *(names for names, _ in t.equations)) - t.sums for t in opened}
-        if not tied or any(names <= part for names, _ in tied for part in parts):
+        parts = {NO_NAMES.union(*(f.names for f in t.factors), *(tie.names for tie in t.ties)) - t.sums for t in opened}
+        if not tied or any(tie.names <= part for tie in tied for part in parts):
             return []
         self._closed(power.then, env)
-        return [Term(factors=tuple(Factor(part, False) for part in sorted(parts, key=sorted)), equations=tied)]
+        return [Term(factors=tuple(Factor(part, False) for part in sorted(parts, key=sorted)), ties=tied)]
 
     def _inside(self, base: Scope, index: Sequence[Index], env: Mapping[str, Names], s: Scope) -> list[Term]:
         """The products of a sum that is read at index functions of the scope s."""
@@ -168,7 +177,7 @@ class Expansion:
 
     def _read(self, base: Tensor, index: Sequence[Index], env: Mapping[str, Names]) -> Term:
         """A read, by the iterators that it depends on: a quotient of one stands for it, one of several takes fewer values than they do."""
-        found, tied = NO_NAMES, set()
+        found, tied = NO_NAMES, set[Tie]()
         for ix in index:
             for atom, _ in ix.terms:
                 names = NO_NAMES.union(*(env[n] for n in ((atom,) if isinstance(atom, str) else atom.num.names())))
@@ -178,10 +187,10 @@ class Expansion:
                     names = frozenset((f"{name}//{atom.den}",))
                 elif isinstance(atom, Floor) and names:
                     least_extent = min(self.extents[n] for n in names)
-                    tied.add((names, max(least_extent / (-(-(least_extent - 1) // atom.den) + 1), 1.0)))
+                    tied.add(Tie(names, max(least_extent / (-(-(least_extent - 1) // atom.den) + 1), 1.0)))
                 found |= names
         windows = frozenset(w for ix in index if (w := self._window(ix, env)))
-        return Term(factors=(Factor(found, base.weight, base, windows),), equations=frozenset(tied))
+        return Term(factors=(Factor(found, base.weight, base, windows),), ties=frozenset(tied))
 
     def _window(self, ix: Index, env: Mapping[str, Names]) -> tuple[Names, int] | None:
         """The iterators that an index adds up, if they are several, and how many places they reach."""
@@ -190,7 +199,7 @@ class Expansion:
             return None
         return names, 1 + sum(abs(c) * (self.extents[n] - 1) for a, c in ix.terms if isinstance(a, str) for n in env[a])
 
-    def _tied(self, c: Cond, env: Mapping[str, Names]) -> Equation | None:
+    def _tied(self, c: Cond, env: Mapping[str, Names]) -> Tie | None:
         """Two iterators, each alone or divided, that a condition makes equal; where it only orders them, a triangle is left in blocks."""
         if len(c.index.terms) != 2 or any(k not in (1, -1) for _, k in c.index.terms):
             return None
@@ -198,10 +207,10 @@ class Expansion:
         if len(names) != 2 or any(len(n) != 1 for n in names):
             return None
         if not c.equal:
-            return names[0] | names[1], TRIANGLE
+            return Tie(names[0] | names[1], TRIANGLE)
         den = max(a.den if isinstance(a, Floor) else 1 for a, _ in c.index.terms)
         least_extent = min(self.extents[n] for own in names for n in own)
-        return names[0] | names[1], float(max(least_extent // den, 1))
+        return Tie(names[0] | names[1], float(max(least_extent // den, 1)), equal=True)
 
     def _closed(self, body: Body, env: Mapping[str, Names]) -> list[Term]:
         """A body as one factor."""
@@ -264,6 +273,31 @@ def _differ(left: Sequence[Tensor | Scope], right: Sequence[Tensor | Scope]) -> 
     return len(rest) if len(left) == len(right) else inf
 
 
+def closed(ties: Iterable[Tie]) -> frozenset[Tie]:
+    """The ties, and those that follow: what equals the same is equal."""
+    found = set(ties)
+    while True:
+        pairs = [(s, t) for s in found for t in found if s.equal and t.equal and len(s.names & t.names) == 1]
+        known = {t.names for t in found}
+        more = {Tie(s.names ^ t.names, min(s.fewer, t.fewer), equal=True) for s, t in pairs if s.names ^ t.names not in known}
+        if not more:
+            return frozenset(found)
+        found |= more
+
+
+def fewer(ties: Iterable[Tie]) -> float:
+    """How many times fewer points some ties leave: of those that make iterators equal each that does not follow from others."""
+    found, classes = 1.0, list[Names]()
+    for tie in sorted(ties, key=lambda t: (not t.equal, -t.fewer, sorted(t.names))):
+        met = [c for c in classes if c & tie.names]
+        if tie.equal and any(tie.names <= c for c in met):
+            continue
+        if tie.equal:
+            classes = [tie.names.union(*met), *(c for c in classes if c not in met)]
+        found *= tie.fewer
+    return found
+
+
 def ordered(term: Term, extents: Mapping[str, int]) -> float:
     """Operations of a product in the best order; inf for too many factors."""
     if not term.factors:
@@ -275,7 +309,7 @@ class _Orders:
     """Products of some factors of a term, each as a mask, and what the best order to make them takes."""
 
     def __init__(self, term: Term, extents: Mapping[str, int]) -> None:
-        self.factors, self.equations, self.extents = term.factors, term.equations, extents
+        self.factors, self.ties, self.extents = term.factors, closed(term.ties), extents
         self.full = (1 << len(term.factors)) - 1
         self.weights = sum(1 << k for k, f in enumerate(term.factors) if f.weight)
         self.names = [NO_NAMES] * (self.full + 1)
@@ -283,8 +317,10 @@ class _Orders:
             low = (mask & -mask).bit_length() - 1
             self.names[mask] = self.names[mask & (mask - 1)] | term.factors[low].names
         out = frozenset(x for x in extents if x.partition("//")[0] not in term.sums)
-        kept = out.union(*(tied for tied, _ in term.equations))
-        self.needed = [self.names[m] & (kept | self.names[self.full ^ m]) for m in range(self.full + 1)]
+        ends = [(t.names, sum(1 << k for k, f in enumerate(term.factors) if t.names <= f.names)) for t in term.ties]
+        # a sum over one end of a tie comes after the tie
+        kept = [out.union(*(tied for tied, within in ends if not within & m)) for m in range(self.full + 1)]
+        self.needed = [self.names[m] & (kept[m] | self.names[self.full ^ m]) for m in range(self.full + 1)]
         self.sizes: dict[tuple[Names, int], float] = {}
 
     def cost(self) -> float:
@@ -315,11 +351,10 @@ class _Orders:
         known = self.sizes.get((over, mask))
         if known is not None:
             return known
-        points = prod(self.extents[x] for x in over) / prod(fewer for tied, fewer in self.equations if tied <= over)
+        points = prod(self.extents[x] for x in over) / fewer(t for t in self.ties if t.names <= over)
         inside = [f for k, f in enumerate(self.factors) if mask >> k & 1]
         for names, places in {w for f in inside for w in f.windows}:
             if names <= over and not any(names & f.names for f in inside if (names, places) not in f.windows):
                 points *= min(places / prod(self.extents[x] for x in names), 1.0)
         self.sizes[over, mask] = points
         return points
-

@@ -13,7 +13,7 @@ from einnet.expr.notation.text import parse
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.passes.simplify import simplify
-from einnet.graph.promise import least, taken
+from einnet.graph.promise import Tie, closed, fewer, least, taken
 from einnet.graph.split import subprograms
 from tests.graph.cases import build, node, values
 
@@ -157,3 +157,42 @@ def test_a_square_with_decays_that_are_data_is_one_piece() -> None:
 def test_an_exponent_that_does_not_separate_is_a_piece_of_its_own() -> None:
     for exponent in ("e", "mixed"):
         assert not any({"decay", "y"} <= piece for piece in attention_by_decays(exponent))
+
+
+def blocks_then(second: np.ndarray) -> list[set[str]]:
+    """A product with eight blocks along a diagonal, then one with these weights."""
+    first = np.kron(np.eye(8), np.ones((8, 8))) * values((64, 64), 1)
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["a", "v"])]
+    model = build(nodes, {"x": values((4, 64))}, ("y",), {"w": first.astype(np.float32), "v": second.astype(np.float32)})
+    return [{n.output.name for n in p.nodes} for p in subprograms(prepare(load(model))) if any(n.scope.sums for n in p.nodes)]
+
+
+def test_blocks_fold_into_the_same_blocks() -> None:
+    """Blocks times blocks are blocks: one product with them takes half of what two take; with a full matrix it would take more than they do."""
+    same = np.kron(np.eye(8), np.ones((8, 8))) * values((64, 64), 2)
+    assert blocks_then(same) == [{"a", "y"}]
+    full = parse("x : f32[4,64]\nW : weight f32[64,64]\nV : weight f32[64,4]\nL[m<4,n<4] Σ[k<64] x[m,k]*V[k,n]")
+    assert least(full) == 2 * 4 * 64 * 4
+
+
+@pytest.mark.parametrize(
+    ("ties", "times"),
+    [
+        ([("ab", 8.0, True), ("bc", 8.0, True)], 64.0),
+        ([("ab", 8.0, True), ("bc", 8.0, True), ("ac", 8.0, True)], 64.0),
+        ([("ab", 8.0, True), ("bc", 4.0, True), ("ac", 8.0, True)], 64.0),
+        ([("ab", 8.0, True), ("cd", 4.0, True)], 32.0),
+        ([("ab", 1.5, False), ("bc", 1.5, False), ("ac", 1.5, False)], 3.375),
+    ],
+)
+def test_what_follows_from_other_ties_leaves_no_fewer_points(ties: list[tuple[str, float, bool]], times: float) -> None:
+    assert fewer(Tie(frozenset(names), f, equal) for names, f, equal in ties) == times
+
+
+def test_what_equals_the_same_is_equal() -> None:
+    """An order follows from nothing: `a <= b` and `c <= b` say nothing of a and c."""
+    ab, bc, cd = (Tie(frozenset(names), f, equal=True) for names, f in (("ab", 8.0), ("bc", 4.0), ("cd", 2.0)))
+    assert closed([ab, bc]) == {ab, bc, Tie(frozenset("ac"), 4.0, equal=True)}
+    assert {t.names for t in closed([ab, bc, cd])} == {frozenset(p) for p in ("ab", "bc", "cd", "ac", "bd", "ad")}
+    order = Tie(frozenset("bc"), 1.5)
+    assert closed([ab, order]) == {ab, order}
