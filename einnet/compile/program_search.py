@@ -24,9 +24,10 @@ from einnet.expr.nodes import Scope
 from einnet.graph.bundle import Bundle
 from einnet.graph.program import Program
 from einnet.graph.split import subprograms
+from einnet.instantiate.build import Builds
 from einnet.instantiate.kernels import Kernel
 from einnet.instantiate.registry import tables_for
-from einnet.search.candidates import Candidate, Choice, Estimate, choose, draw
+from einnet.search.candidates import OUT, Candidate, Choice, Estimate, choose, draw
 from einnet.search.forms import Form
 from einnet.search.outcome import Outcome, Result, canonical, result, taking
 from einnet.search.remote import task
@@ -100,6 +101,8 @@ class _Search:
     crew: Crew | None = None
     proven: bool = True
     spaces: dict[str, Space] = field(default_factory=dict)
+    built: dict[str, Builds] = field(default_factory=dict)
+    """What subprograms that wait for another turn have as kernels."""
 
     def outcome(self) -> Outcome:
         begin = time.monotonic()
@@ -240,8 +243,10 @@ class _Search:
             chosen[key] = self.turn(key, expressions[key], turns, end, known.pop(key, None), chosen[key])
             turns.took(key, clock.now() - begin, not chosen[key].hurried)
             if not chosen[key].hurried:
+                self.built.pop(key, None)
                 self.remember(chosen[key])
         self.spaces.clear()
+        self.built.clear()
 
     def savings(self, expressions: Mapping[str, Scope], seconds: Mapping[str, float], uses: Mapping[str, int]) -> Mapping[str, float]:
         """What could be saved of the seconds of equal subprograms: all, where the cost does not tell what the machine can do at best, and where the
@@ -310,7 +315,10 @@ class _Search:
         else:
             closely = getattr(self.cost, "closely", None)
             estimates, measured = self.cost.estimates, self.cost.measured
-            choice = choose(expression, forms, estimates, measured, most=most, until=until, least_s=least_s, known_s=apart, closely=closely)
+            known_builds = self.built.setdefault(expression.key, Builds(OUT)) if apart == inf else None
+            choice = choose(
+                expression, forms, estimates, measured, most=most, until=until, least_s=least_s, known_s=apart, closely=closely, known=known_builds
+            )  # fmt: skip
         choice.seconds, choice.depth = time.monotonic() - begin, options(self.settings, share, clock).max_depth
         self.note(choice, statistics, level)
         collect()

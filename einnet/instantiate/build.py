@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import count
 from math import prod
 
 from einnet.derivation.rules.forced.merge import merge_guarded, merge_read
@@ -18,7 +19,7 @@ from einnet.instantiate.choices import tabled
 from einnet.instantiate.chunks import chunked
 from einnet.instantiate.epilogues import absorb
 from einnet.instantiate.joint import joined
-from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Post, View, dense_view
+from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Post, View, anchored, dense_view
 from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.instantiate.matching.types import Match
 from einnet.instantiate.padding import padded
@@ -29,6 +30,9 @@ from einnet.instantiate.weight_order import in_order
 COSTLY = named(costly=True)
 """Functions that take many times as long as to store a value and to load it."""
 
+Matches = tuple[tuple[Scope, Match], ...]
+"""Scopes that are vendor operators."""
+
 
 @dataclass
 class Build:
@@ -37,6 +41,11 @@ class Build:
     kernels: list[Kernel] = field(default_factory=list)
     temporaries: dict[str, Buffer] = field(default_factory=dict)
     weights: dict[str, Scope] = field(default_factory=dict)
+
+    @cached_property
+    def priced(self) -> tuple[Kernel, ...]:
+        """The kernels as far as their cost depends on them: parts of a batch are equal."""
+        return tuple(map(anchored, self.kernels))
 
 
 def build(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: bool = True) -> Build:
@@ -74,6 +83,28 @@ def builds(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: boo
     parted = chunked(result.kernels, result.temporaries)
     if parted is not None:
         yield replace(result, kernels=parted[0], temporaries=parted[1])
+
+
+class Builds:
+    """What `builds` gives into one buffer, each made when it is first asked for and once: a search meets the same expressions turn after turn."""
+
+    def __init__(self, out: str) -> None:
+        self._out = out
+        self._known: dict[tuple[Scope, Matches, bool], tuple[Iterator[Build], list[Build]]] = {}
+
+    def of(self, tree: Scope, matches: Matches, epilogues: bool) -> Iterator[tuple[int, Build]]:
+        """The ways to run an expression, numbered."""
+        key = tree, matches, epilogues
+        if key not in self._known:
+            self._known[key] = builds(tree, dict(matches), self._out, epilogues), []
+        source, made = self._known[key]
+        for n in count():
+            if n == len(made):
+                following = next(source, None)
+                if following is None:
+                    return
+                made.append(following)
+            yield n, made[n]
 
 
 def _padded(result: Build) -> Build:

@@ -147,7 +147,7 @@ def divided(
 
 def moved(kernel: Kernel, steps: Mapping[View, int], part: int) -> Kernel:
     """The first part's kernel at the views of another part: by `steps` they move from one to the next."""
-    return kernel.map_views(lambda v: replace(v, offset=v.offset + part * steps[v]) if v in steps else v) if part else kernel
+    return kernel.map_views(lambda v: v.at(v.offset + part * steps[v]) if v in steps else v) if part else kernel
 
 
 def shrunk(view: View, reach: int, wanted: int) -> View:

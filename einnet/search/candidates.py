@@ -6,15 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from heapq import nsmallest
 from math import inf
 from random import Random
 
 from einnet.expr.integers import BYTES, holds
 from einnet.expr.nodes import Scope
-from einnet.instantiate.build import Build, builds
-from einnet.instantiate.kernels import EOperator, Kernel, anchored
+from einnet.instantiate.build import Build, Builds
+from einnet.instantiate.kernels import EOperator, Kernel
 from einnet.instantiate.kernels.posts import QUANTISED
 from einnet.instantiate.row_fusion import in_one_kernel
 from einnet.search.forms import Form, effort
@@ -84,10 +83,10 @@ class Candidate:
         """Seconds as far as they are known: measured, else predicted."""
         return self.measured if self.measured < inf or (self.tried and self.seconds) else self.predicted
 
-    @cached_property
+    @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The kernels as far as their cost depends on them: parts of a batch are equal."""
-        return tuple(anchored(k) for k in self.build.kernels)
+        return self.build.priced
 
     @property
     def original(self) -> bool:
@@ -133,13 +132,13 @@ def candidates(forms: Sequence[Form], estimate: Estimate, learned: Learned | Non
 
 
 def _made(
-    forms: Sequence[Form], estimate: Estimate, learned: Learned | None, until: float, most: float = inf
+    forms: Sequence[Form], estimate: Estimate, learned: Learned | None, until: float, most: float = inf, known: Builds | None = None
 ) -> tuple[list[Candidate], bool, bool]:  # fmt: skip
     """The candidates; whether there was time for all, which there is not when time.monotonic() reaches `until`; and whether all were wanted.
 
     Forms that promise less than others of which none is among the `most` fastest are not.
     """
-    making, complete, wanted, at_once = _Making(estimate, learned), True, True, AT_ONCE if most else FIRST_AT_ONCE
+    making, complete, wanted, at_once = _Making(estimate, learned, known or Builds(OUT)), True, True, AT_ONCE if most else FIRST_AT_ONCE
     for kind in (_own(forms), _promising(forms)[:MOST_FORMS]):
         before: list[float] = []
         for n, form in enumerate(kind):
@@ -163,13 +162,14 @@ class _Making:
 
     estimate: Estimate
     learned: Learned | None
+    builds: Builds
     found: dict[tuple[object, ...], Candidate] = field(default_factory=dict)
     whole: dict[tuple[object, ...], tuple[Form, bool, Iterator[tuple[int, Build]]]] = field(default_factory=dict)
 
     def add(self, form: Form) -> None:
         """The first way to run a form, with and without epilogues; and the one in one kernel, which says nothing of the first."""
         for epilogues in (True, False) if form.matches else (True,):
-            ways = enumerate(builds(form.tree, dict(form.matches), OUT, epilogues))
+            ways = self.builds.of(form.tree, form.matches, epilogues)
             key = self.note(form, next(ways)[1], (epilogues, 0))
             if self.found[key].form is form:
                 self.whole[key] = form, epilogues, ways
@@ -246,7 +246,7 @@ def _predict(unknown: Iterable[Candidate], estimate: Estimate, learned: Learned 
 
 def choose(
     expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = GAIN, until: float = inf,
-    least_s: float = 0.0, known_s: float = inf, learned: Learned | None = None, closely: Estimate | None = None,
+    least_s: float = 0.0, known_s: float = inf, learned: Learned | None = None, closely: Estimate | None = None, known: Builds | None = None,
 ) -> Choice:  # fmt: skip
     """Measure an original, then the most promising candidates; take the fastest, an original unless another gains more than `gain`.
 
@@ -260,12 +260,14 @@ def choose(
     promise least may be left out, and with `most` 0 all but the originals are. What was not measured is not chosen, except the original, whose
     prediction others must then undercut. Where another way is known to take `known_s` seconds, the original is not measured, and what is
     predicted to take longer than that is not either. `learned` stands for predictions where it says something.
-    What is to be measured next is first predicted `closely`, so that what the code computes again and again does not look cheap.
+    What is to be measured next is first predicted `closely`, so that what the code computes again and again does not look cheap. What is `known` of
+    forms as kernels need not be made.
     """
     begin = time.monotonic()
     forms = forms if most else [f for f in forms if f.unchanged]
     with stage("making candidates"):
-        made, complete, wanted = _made(forms, estimate, learned, begin + MAKING_SHARE * max(until - begin, least_s) if until < inf else inf, most)
+        end = begin + MAKING_SHARE * max(until - begin, least_s) if until < inf else inf
+        made, complete, wanted = _made(forms, estimate, learned, end, most, known)
     ranked = _beside(known_s, made)
     originals = [c for c in ranked if c.original]
     assert originals, "the plain form is always a candidate"
@@ -274,9 +276,9 @@ def choose(
     if known_s == inf:
         trials.originals(originals, enough=bool(most))
     trials.refuse(originals)
-    end = trials.measured + most
-    best = trials.fastest(_fastest(originals), known_s, end)
-    unmeasured = bool(most) and (not wanted or (trials.measured >= end and trials.next(min(best.cost, known_s)) is not None))
+    enough = trials.measured + most
+    best = trials.fastest(_fastest(originals), known_s, enough)
+    unmeasured = bool(most) and (not wanted or (trials.measured >= enough and trials.next(min(best.cost, known_s)) is not None))
     trials.refuse(ranked)
     original = _fastest(originals)
     if best.refused or best.cost > original.cost * (1 - gain):
@@ -384,14 +386,13 @@ class _Trials:
     def originals(self, ways: Sequence[Candidate], enough: bool) -> None:
         """Measure the ways to run the original that can be the fastest of them; the first that can be measured is `enough`, or is not."""
         waiting = list(ways)
-        while waiting:
-            c = min(waiting, key=self.cautiously)
-            if self.count(c):
-                continue
-            waiting.remove(c)
-            first = min(o.measured for o in ways)
-            if self.least(c) < first and (first == inf or not enough):
-                self.run(c, inf)
+        while (first := min(o.measured for o in ways)) == inf or not enough:
+            waiting = [c for c in waiting if not c.tried and self.least(c) < first]
+            c = min(waiting, key=self.cautiously, default=None)
+            if c is None:
+                break
+            if not self.count(c):
+                self.run(c, first)
 
     def fastest(self, best: Candidate, known_s: float, end: int) -> Candidate:
         """Measure what can be faster than the best, and than `known_s`, until `end` kernels are measured or time is out; the fastest then."""

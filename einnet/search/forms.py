@@ -14,12 +14,11 @@ from einnet.derivation.steps import Derivation, Step, Steps, kinds_of
 from einnet.expr.nodes import Read, Scope, nested, walk
 from einnet.expr.notation.markup import wrapped
 from einnet.expr.notation.picture import svg
+from einnet.instantiate.build import Matches
 from einnet.instantiate.matching.types import Match
 from einnet.instantiate.row_fusion import in_one_kernel
 from einnet.search.converge import Converged, unchanged
 from einnet.search.work import MACHINE, Weights, cost, in_one
-
-Matches = tuple[tuple[Scope, Match], ...]
 
 
 @dataclass(frozen=True, repr=False)

@@ -25,15 +25,18 @@ from einnet.search.trace import AGAIN, CUT, NEW, Observer
 from einnet.search.ways import Ways
 from einnet.search.work import moved
 
+JOINED = 2.0
+"""Times what it takes as one may be taken by what is joined of two operators: they read what they share, and are started, twice."""
+
 
 @dataclass(frozen=True)
 class Options(Moves):
     """What the search may do.
 
     `deadline` is a time.monotonic() value; `states` bounds the scopes visited. A scope whose intermediate tensors cost more than `slack` times the
-    best way found for the root is not visited. Of the ways to compute a tensor the `inner` cheapest are known to its readers, and the `kept` cheapest
-    of every layer are made into forms, `few` of one structure. Layers up to `certain` are completed whatever the budget: they hold what one step and
-    converging derivation reach.
+    best way found for the root is not visited, and operators are not joined in what costs `JOINED` times that. Of the ways to compute a tensor the
+    `inner` cheapest are known to its readers, and the `kept` cheapest of every layer are made into forms, `few` of one structure. Layers up to
+    `certain` are completed whatever the budget: they hold what one step and converging derivation reach.
     """
 
     max_depth: int = 7
@@ -66,6 +69,7 @@ class Root:
     """
 
     group: Group
+    ways: Ways
     offsets: dict[Group, int] = field(default_factory=dict)
     layer: int = -1
     best: float = float("inf")
@@ -84,7 +88,6 @@ class Space:
         self.statistics = Statistics()
         self.groups: dict[str, Group] = {}
         self.roots: dict[str, Root] = {}
-        self._ways = Ways(self.options.inner, self.options.few, combine=self._together if "join" in self.options.rules else None, late=self._late)
         self._progress = progress
         self._observer = observer
         self._keeping_s = 0.0
@@ -97,9 +100,10 @@ class Space:
         """
         depth = self.options.max_depth if depth is None else depth
         if scope.key not in self.roots:
-            self.roots[scope.key] = Root(self._group(scope))
+            joining = self._together if "join" in self.options.rules else None
+            self.roots[scope.key] = Root(self._group(scope), Ways(self.options.inner, self.options.few, combine=joining, late=self._late))
         root = self.roots[scope.key]
-        self._ways.forget()
+        root.ways.forget()
         while root.layer < depth and self._layer(root, root.layer + 1):
             pass
         found = [f for f in first_of_each(root.kept, root.partial).values() if self.sights.allowed(f.steps)] or [plain(scope)]
@@ -152,14 +156,15 @@ class Space:
         if depth == 0:
             originals = Ways(self.options.inner, self.options.few, lambda base: base.form.unchanged)
             root.kept = {f.key: f for f in map(originals.form, originals.of(root.group, 0))}
-        ways = self._ways.of(root.group, depth, self.options.kept)
+        root.ways.limit = JOINED * self.options.slack * root.best
+        ways = root.ways.of(root.group, depth, self.options.kept)
         root.best = ways[0].cost
-        found = {f.key: f for f in map(self._ways.form, ways)}
+        found = {f.key: f for f in map(root.ways.form, ways)}
         if complete and not self._late():
             root.kept, root.partial, root.layer = first_of_each(root.kept, found), {}, depth
         else:
             root.partial = found
-            self._ways.forget()
+            root.ways.forget()
             self._stop("time")
         self._keeping_s = (time.monotonic() - begin) / self.statistics.states
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from heapq import heappop, heappush
-from itertools import groupby, takewhile
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import count, groupby, takewhile
+from math import inf
 
 from einnet.expr.nodes import Scope
 from einnet.search.forms import Form, after, substitute_child
@@ -55,7 +56,7 @@ class Ways:
     """The best few ways of groups: a group hands `most` to its readers, at most `few` of one structure. `only` says which bases count.
 
     `combine` gives further bases, with nothing left open, for a base and forms of one kind for its openings, two openings at least; none where it
-    is `late`.
+    is `late`, and none of what costs more than `limit` apart.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Ways:
         late: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         self.most, self.few, self._only, self._combine, self._late = most, few, only, combine, late
+        self.limit = inf
         self._known: dict[tuple[int, int], list[Way]] = {}
         self._hasty: dict[tuple[int, int], list[Way]] = {}
         self._states: dict[tuple[Group, int], int] = {}
@@ -91,24 +93,24 @@ class Ways:
             found = self._states[group, left] = self._numbers.setdefault((group, *counts, None, *inner), len(self._numbers))
         return found
 
-    def _of_group(self, group: Group, left: int, most: int) -> Iterator[tuple[int, Way]]:
-        """The ways of all members, each with its place among those of its base."""
+    def _of_group(self, group: Group, left: int, most: int) -> Iterator[Ranked]:
+        """The ways of all members: of every base its own, the cheapest first, and each that is made of several."""
         for member in group.within(left):
             for base in filter(self._only, member.bases):
                 yield from self._of_base(group, member, base, left - member.depth, most)
 
-    def _best(self, ways: list[tuple[int, Way]], most: int) -> list[Way]:
+    def _best(self, ranked: Sequence[Ranked], most: int) -> list[Way]:
         """Half of them the cheapest, half the best of every base, then the second best: what is cheap here may not be where it is read."""
         kept: dict[str, Way] = {}
         seen: dict[tuple[str, ...], int] = {}
-        for end, order in ((most - most // 2, _by_cost), (most, _by_place)):
-            for way in _sorted(ways, order):
+        for end, order in ((most - most // 2, by_cost), (most, by_place)):
+            for way in order(ranked):
                 if len(kept) >= end:
                     break
                 if way.key not in kept and seen.get(way.structure, 0) < self.few:
                     seen[way.structure] = seen.get(way.structure, 0) + 1
                     kept[way.key] = way
-        return list(_sorted([(0, w) for w in kept.values()], _by_cost))
+        return list(_sorted(kept.values()))
 
     def forget(self) -> None:
         """Groups have changed at depths that were asked for: what they depend on is to be looked at anew, and what was found too late to combine."""
@@ -125,20 +127,18 @@ class Ways:
             found = self._built[way.group, way.key] = after(way.member.steps, way.group.scope, found)
         return found
 
-    def _of_base(self, group: Group, member: Member, base: Base, left: int, most: int) -> Iterator[tuple[int, Way]]:
-        """The cheapest combinations of a base with ways of its openings, best first, counted: `most` of them, and those that `combine` adds."""
+    def _of_base(self, group: Group, member: Member, base: Base, left: int, most: int) -> Iterator[Ranked]:
+        """The cheapest combinations of a base with ways of its openings, `most` of them, and each of those that `combine` adds."""
         if not base.openings:
-            yield 0, Way(group, member, base, (), base.cost)
+            yield Ranked((Way(group, member, base, (), base.cost),))
             return
         lists = [self.of(o.group, left) for o in base.openings]
-        costs = [[w.cost - (0 if o.fed else w.base.spare) for w in found] for o, found in zip(base.openings, lists)]
-        for place, places in enumerate(cheapest(costs, most)):
-            inner = tuple(found[n] for found, n in zip(lists, places))
-            yield place, Way(group, member, base, inner, base.cost + sum(c[n] for c, n in zip(costs, places)))
+        yield Ranked(_combinations(group, member, base, lists, most))
         if self._combine and len(lists) > 1 and not self._late():
-            for chosen in alike(lists):
+            apart = (c for c in alike(lists) if base.cost + sum(w.cost for w in c) <= self.limit)
+            for chosen in apart:
                 for b in self._together(base, chosen, self._combine):
-                    yield 0, Way(group, member, b, (), b.cost)
+                    yield Ranked((Way(group, member, b, (), b.cost),))
 
     def _together(self, base: Base, chosen: Sequence[Way], combine: Combine) -> list[Base]:
         """What `combine` makes of the base and these ways, once."""
@@ -167,19 +167,70 @@ def _first_of_kinds(ways: Iterable[Way]) -> dict[Kind, Way]:
     return found
 
 
-def _sorted(ways: list[tuple[int, Way]], order: Callable[[tuple[int, Way]], tuple[int, ...]]) -> Iterator[Way]:
-    """The ways in an order, and those that are equal in it by their keys: so it is one of content, not of discovery."""
-    for _, alike in groupby(sorted(ways, key=order), key=order):
-        first, *others = (way for _, way in alike)
-        yield from sorted((first, *others), key=lambda w: w.key) if others else (first,)
+class Ranked:
+    """Ways of one base, the cheapest first, each made when its place is asked for."""
+
+    def __init__(self, ways: Iterable[Way]) -> None:
+        self._following, self._made = iter(ways), list[Way]()
+
+    def at(self, place: int) -> Way | None:
+        """The way at a place; None beyond the last one."""
+        while len(self._made) <= place:
+            following = next(self._following, None)
+            if following is None:
+                return None
+            self._made.append(following)
+        return self._made[place]
 
 
-def _by_cost(way: tuple[int, Way]) -> tuple[int, ...]:
-    return (way[1].cost,)
+def _combinations(group: Group, member: Member, base: Base, lists: Sequence[Sequence[Way]], most: int) -> Iterator[Way]:
+    """A base with a way from each list, the cheapest first."""
+    costs = [[w.cost - (0 if o.fed else w.base.spare) for w in found] for o, found in zip(base.openings, lists)]
+    for places in cheapest(costs, most):
+        inner = tuple(found[n] for found, n in zip(lists, places))
+        yield Way(group, member, base, inner, base.cost + sum(c[n] for c, n in zip(costs, places)))
 
 
-def _by_place(way: tuple[int, Way]) -> tuple[int, ...]:
-    return way[0], way[1].cost
+def by_cost(ranked: Sequence[Ranked]) -> Iterator[Way]:
+    """All ways, the cheapest first, those that cost the same by their keys: so the order is one of content, not of discovery. No other is made."""
+    heap = [(way.cost, n, 0) for n, r in enumerate(ranked) if (way := r.at(0)) is not None]
+    heapify(heap)
+    while heap:
+        cost, alike = heap[0][0], list[Way]()
+        while heap and heap[0][0] == cost:
+            _, n, place = heap[0]
+            here, following = ranked[n].at(place), ranked[n].at(place + 1)
+            assert here is not None
+            alike.append(here)
+            if following is None:
+                heappop(heap)
+            else:
+                heapreplace(heap, (following.cost, n, place + 1))
+        yield from sorted(alike, key=_key) if len(alike) > 1 else alike
+
+
+def by_place(ranked: Sequence[Ranked]) -> Iterator[Way]:
+    """The best way of every base, the cheapest first, then the second best of every base, and so on."""
+    for place in count():
+        found = [way for r in ranked if (way := r.at(place)) is not None]
+        if not found:
+            return
+        yield from _sorted(found)
+
+
+def _sorted(ways: Iterable[Way]) -> Iterator[Way]:
+    """The ways by their cost, those that cost the same by their keys."""
+    for _, same in groupby(sorted(ways, key=_cost), key=_cost):
+        alike = list(same)
+        yield from sorted(alike, key=_key) if len(alike) > 1 else alike
+
+
+def _cost(way: Way) -> int:
+    return way.cost
+
+
+def _key(way: Way) -> str:
+    return way.key
 
 
 def cheapest(costs: Sequence[Sequence[int]], most: int) -> Iterator[tuple[int, ...]]:

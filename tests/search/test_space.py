@@ -249,7 +249,7 @@ def test_groups_that_have_not_grown_keep_their_ways() -> None:
     space = Space(options(3))
     space.forms(parse(OPERATORS["product of three"]))
     (root,) = space.roots.values()
-    ways, depth = space._ways, sum(len(g.levels) for g in space.groups.values())
+    ways, depth = root.ways, sum(len(g.levels) for g in space.groups.values())
     before = ways.of(root.group, depth)
     assert ways.of(root.group, depth + 1) is before
     ways.forget()
@@ -300,5 +300,5 @@ def test_what_is_read_and_has_grown_gives_new_ways() -> None:
         found = steps.forms(parse(text), depth)
     assert keys(found) == keys(whole.forms(parse(text)))
     for left in range(4):
-        ways, others = (s._ways.of(next(iter(s.roots.values())).group, left) for s in (steps, whole))
+        ways, others = (r.ways.of(r.group, left) for s in (steps, whole) for r in s.roots.values())
         assert [(w.cost, w.key) for w in ways] == [(w.cost, w.key) for w in others]

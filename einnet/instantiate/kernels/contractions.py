@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 
 from einnet.expr.index import Index, combine, var
 from einnet.expr.nodes import Iter, Mul, Read, Scope, indices
+from einnet.expr.remember import hashed_once
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, Arithmetic
 from einnet.instantiate.kernels.kernel import (
     Kernel,
@@ -83,6 +84,7 @@ class Contraction(VendorKernel):
         return [[p.kind, p.operand is not None, float(p.alpha), float(p.beta)] for p in self.post]
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Matmul(Contraction):
     """c[..., m, n] = Σ_k a[..., m, k] b[..., k, n]; leading batch dimensions, extent 1 broadcasts."""
@@ -170,6 +172,7 @@ class Matmul(Contraction):
         return f"Matmul {sizes}{told_arithmetic(self.arithmetic)}{told_posts(self.post)}"
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Conv(Contraction):
     """y[n, g·f, o...] = Σ_{c, r...} x[n, g·c, o·stride + r·dilation - pad_begin ...] w[g, f, c, r...], reads outside x are 0.

@@ -12,6 +12,7 @@ from einnet.expr.nodes import Read, Scope, Tensor, exchange_in, indices, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.recursions.recursion import Recursion
 from einnet.expr.recursions.recursion_text import parse_recursion, recursion_text
+from einnet.expr.remember import hashed_once
 from einnet.graph.in_file import ModelFile, model_bytes
 from einnet.instantiate.kernels import arithmetics
 from einnet.instantiate.kernels.arithmetics import Arithmetic
@@ -24,6 +25,7 @@ STORED = (F32, *BYTES)
 """Element types that generated kernels write."""
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class EOperator(Kernel):
     """A generated kernel: `out[loops] = scope`. Operand views follow the dimensions of the scope's tensors, out those of its loops.

@@ -13,6 +13,7 @@ from math import isinf
 from typing import ClassVar, Self, TypeVar
 
 from einnet.expr.nodes import Iter, Number, Scope, Tensor
+from einnet.expr.remember import Hashed
 from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
 from einnet.instantiate.kernels.posts import WITHOUT_OPERAND
 from einnet.instantiate.kernels.primitive import Primitive
@@ -67,7 +68,7 @@ StoreModel = Callable[[bytes], int | str]
 ReadModel = Callable[[int], bytes]
 
 
-class Kernel(ABC):
+class Kernel(Hashed, ABC):
     """One step of a plan. Views of operands and results are over buffers by name."""
 
     __slots__ = ()
@@ -214,7 +215,9 @@ K = TypeVar("K", bound=Kernel)
 
 def anchored(kernel: K) -> K:
     """The kernel with all views moved to the first line of their buffers: it does the same work, at addresses aligned in the same way."""
-    return kernel.map_views(lambda v: replace(v, offset=v.offset % LINE))
+    if all(0 <= v.offset < LINE for v in (*kernel.operand_views, *kernel.result_views)):
+        return kernel
+    return kernel.map_views(lambda v: v.at(v.offset % LINE))
 
 
 def post_json(post: Post) -> Json:

@@ -6,20 +6,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from einnet.expr.remember import Hashed, hashed_once
+
 LINE = 16
 """Floats of a cache line, to which buffers are aligned."""
 
 Json = Any
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class View:
+class View(Hashed):
     """A strided window on a buffer: element (i0, i1, ...) lies `offset + Σ strides·i` elements after the buffer's start."""
 
     buffer: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int = 0
+
+    def at(self, offset: int) -> View:
+        """The view at another offset."""
+        return self if offset == self.offset else View(self.buffer, self.shape, self.strides, offset)
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
