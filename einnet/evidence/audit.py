@@ -13,6 +13,7 @@ from einnet.derivation.steps import Derivation
 from einnet.errors import ArtifactError, CertificateError, UsageError
 from einnet.evidence.certificate import Certificate, bundle_keys
 from einnet.evidence.comparison.error_statistics import error_statistics
+from einnet.evidence.comparison.right import evaluator_of_the_standard, is_whole
 from einnet.evidence.comparison.verdicts import other_model
 from einnet.evidence.examine import Proven, checked, proven, told_constants, told_kernels, told_lifting, told_numbers, trusted
 from einnet.evidence.lift import same_node
@@ -115,13 +116,6 @@ def audit_one_kernel(model: Any, program: Program, stored: Stored, reference: Re
     problems = written.differences(wanted, runs)
     observed = written.observing(model, program, inner, plan, stored.written, found.lifting, stored.threads)
     return problems, of_plan(inner, found), audit_numbers(inner, stored, reference, found, seed, observed), [WRITTEN_TRUSTED]
-
-
-def is_whole(plan: Plan) -> bool:
-    """ONNX Runtime runs the whole model."""
-    (kernel, *rest) = plan.kernels or (None,)
-    alone = not rest and isinstance(kernel, OpaqueCall) and kernel.recursion is None
-    return alone and all(b.role in ("input", "output") for b in plan.buffers)
 
 
 def is_node(program: Program, plan: Plan) -> bool:
@@ -239,7 +233,7 @@ BESIDE = ("normal", "negative", "zero")
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Random inputs, and by draw what ONNX Runtime gives for those made of them.
+    """Random inputs, and by draw what ONNX Runtime gives for those made of them, or the standard's evaluator where that is `wrong` at some tensors.
 
     `apart` is how far it is from itself where the model rounds. `ties` is how far its results for zeros move where these move by a rounding: which of
     some equal numbers is the greatest is decided by rounding there, and two programs that are right may decide otherwise.
@@ -249,6 +243,7 @@ class Reference:
     expected: dict[str, dict[str, Array]]
     apart: dict[str, float]
     ties: float
+    wrong: tuple[str, ...] = ()
 
 
 def beside(session: Session, model: Any, program: Program, stored: Stored, seed: int) -> Reference:
@@ -259,7 +254,12 @@ def beside(session: Session, model: Any, program: Program, stored: Stored, seed:
     expected = {draw: session(drawn(inputs, draw)) for draw in (*BESIDE, *SPECIAL)}
     draws = {draw: (drawn(inputs, draw), expected[draw]) for draw in BESIDE}
     ties = distance(session(nearly_zero(inputs)), expected["zero"])
-    return Reference(inputs, expected, apart_from_itself(program, model, draws), ties)
+    apart = apart_from_itself(program, model, draws)
+    other = None if is_whole(stored.plan) else evaluator_of_the_standard(model, program)
+    if other is None:
+        return Reference(inputs, expected, apart, ties)
+    run, wrong = other
+    return Reference(inputs, {draw: run(drawn(inputs, draw)) for draw in expected}, apart, ties, wrong)
 
 
 def audit_numbers(
@@ -292,6 +292,8 @@ def audit_numbers(
         problems += numbers["problems"]
     if 2 * reference.ties > named:
         told["ties"] = reference.ties
+    if reference.wrong:
+        told["standard"] = list(reference.wrong)
     special = {draw: unlike(stored.tried(drawn(inputs, draw))[0], expected[draw]) for draw in SPECIAL}
     return {**told, "draws": list(BESIDE), "special": special, "problems": problems, "passed": told["passed"] and not problems}
 

@@ -13,8 +13,9 @@ from einnet.derivation.checker.bounds import program_bound
 from einnet.derivation.ranged import RangedFile
 from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError, ParseError, UsageError
-from einnet.evidence.audit import is_node, is_whole, same_model
+from einnet.evidence.audit import is_node, same_model
 from einnet.evidence.certificate import proofs
+from einnet.evidence.comparison.right import is_whole
 from einnet.evidence.comparison.verdicts import other_model
 from einnet.evidence.comparison.verify import compare_outputs, random_values
 from einnet.evidence.examine import proven, told_constants, told_kernels, told_lifting, told_numbers

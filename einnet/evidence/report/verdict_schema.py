@@ -76,6 +76,7 @@ class Outputs(TypedDict):
     subprograms: NotRequired[Numbers]
     draws: NotRequired[list[str]]
     ties: NotRequired[float]
+    standard: NotRequired[list[str]]
     special: NotRequired[dict[str, list[str]]]
     problems: NotRequired[list[str]]
 
