@@ -103,3 +103,16 @@ def test_loops_that_share_an_operand_are_unrolled_while_sums_fit_the_registers(s
     """Windows of rows of a product are two loops of seven: as one body they are 49 sums, of which most would lie in memory."""
     rows = f"A : f32[14,14,{sums}]\nB : f32[{sums},768]\nL[b<4,m<49,n<768] Σ[k<{sums}] A[7*(b//2)+m//7,7*(b%2)+m%7,k]*B[k,n]"
     assert ACCUMULATORS // 2 < prod(p.extent for p in schedule(nest_of(rows)).points) <= most
+
+
+DEPTHWISE = "A : f32[28,28,32]\nK : weight f32[{k},{k},32]\nL[h<28,w<28,c<32] {op}[r<{k},s<{k}] A[h+r-{p},w+s-{p},c]"
+
+
+@pytest.mark.parametrize(("k", "op", "factor", "side_by_side"), [
+    (5, "Σ", "*K[r,s,c]", True), (3, "Σ", "*K[r,s,c]", True), (1, "Σ", "*K[r,s,c]", False), (5, "Σ", "", False), (5, "max", "*K[r,s,c]", False),
+])  # fmt: skip
+def test_sums_of_several_products_run_side_by_side(k: int, op: str, factor: str, side_by_side: bool) -> None:
+    """Each addition waits for the one before: with several sums at once there are others to be done. A short sum has none to wait for."""
+    plan = schedule(nest_of(DEPTHWISE.format(k=k, op=op, p=k // 2) + factor))
+    assert plan.lane is not None
+    assert bool(plan.points) == side_by_side

@@ -10,7 +10,7 @@ from math import prod
 from einnet.expr.index import Floor, Index
 from einnet.expr.nodes import Iter
 from einnet.instantiate.codegen.canonicalise import index_functions, split
-from einnet.instantiate.codegen.ir import Expr, Load, Nest, Reduce, Use, children, conditions, decide, expanded, names, picked, picks, weights
+from einnet.instantiate.codegen.ir import Apply, Expr, Load, Nest, Reduce, Use, children, conditions, decide, expanded, names, picked, picks, weights
 
 LANES = 16
 """Floats of the widest vector."""
@@ -92,7 +92,7 @@ def schedule(nest: Nest) -> Plan:
         if turned is not None and turned not in points and lanes * prod(p.extent for p in points) <= UNROLL:
             nest, tile = tiled(nest, turned, lanes)
             points.append(tile)
-    rolled = rolled_reduction(nest.expr, prod(p.extent for p in points), nest.tables)
+    rolled = rolled_reduction(nest.expr, prod(p.extent for p in points), nest.tables) or (chained(nest.expr, nest.tables) if lane else None)
     if rolled is not None:
         nest, tiles = blocked(nest, rolled, lane, points)
         points += tiles
@@ -197,6 +197,15 @@ def rolled_reduction(e: Expr, copies: int, tables: Collection[str] = ()) -> Redu
     """A reduction of the body that is too large to unroll."""
     for node in reductions(e):
         if prod(i.extent for i in node.sums) * copies > UNROLL and not is_transform(node, tables):
+            return node
+    return None
+
+
+def chained(e: Expr, tables: Collection[str] = ()) -> Reduce | None:
+    """A sum of products over windows, so long that each addition waits for the one before: with several of them side by side none does."""
+    for node in reductions(e):
+        window = node.op == "sum" and len(node.sums) > 1 and isinstance(node.body, Apply) and node.body.op == "mul"
+        if window and prod(i.extent for i in node.sums) >= SMALL and not is_transform(node, tables):
             return node
     return None
 
