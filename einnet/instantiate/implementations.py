@@ -22,7 +22,7 @@ Names = Callable[[VendorKernel], Sequence[str]]
 GAIN = 0.03
 """Share of its time by which another implementation has to be faster."""
 
-IN_VAIN = 3
+IN_VAIN = 12
 """After so many kernels of a kind and of the same other implementations that gain nothing, those of most operations first, others are not tried."""
 
 SMALL = 1 << 20
