@@ -13,7 +13,6 @@ from itertools import product
 from math import inf, prod
 from typing import Any
 
-from einnet.expr.index import Index
 from einnet.instantiate.codegen.canonicalise import own_index_functions
 from einnet.instantiate.codegen.cuda.footprint import Footprint, arranged, footprint
 from einnet.instantiate.codegen.cuda.lanes import Lanes
@@ -120,7 +119,7 @@ class Work:
     def of(cls, search: TileSearch, t: Tile) -> Work:
         """Of a tile whose sums are written out as far as they are to be."""
         written, points = {**t.points, **{n: search.sums[n] for n in t.unrolled}}, t.elements
-        counts = tuple(search.distinct(x.address, written) for x in search.loads)
+        counts = tuple(search.distinct(n, written) for n in range(len(search.loads)))
         walked = prod(e for n, e in search.sums.items() if n not in t.unrolled)
         return cls(
             counts,
@@ -166,6 +165,11 @@ class TileSearch:
         self.floors = {*small(self.loops, inside, MOST_POINTS), *small(self.sums, inside, MOST_BODY)}
         self.live = live_share(reduce)
         self.traffic = traffic(nest, reduce, rest)
+        self.walked = [tuple(sorted(x.address.names())) for x in self.loads]
+        self.touching = [tuple(sorted({n for e in (x.address, *(c.index for c in x.guards)) for n in e.names()})) for x in self.loads]
+        """The iterators of each load's address, and of its guards, too, in the order of the alphabet."""
+        self.counts: list[dict[object, int]] = [{} for _ in self.loads]
+        self.footprints: list[dict[object, Footprint | None]] = [{} for _ in self.loads]
 
     def best(self) -> Tile:
         best: Tile | None = None
@@ -248,24 +252,26 @@ class TileSearch:
 
     def least(self, t: Tile) -> float:
         """Cycles that the tile takes at least, whatever is copied: as if all that a warp touches lay in one line."""
-        found: float = self.once(("least", *size_of(t)), lambda: self.cycles(self.written_out(t), Touched.least(self)) if runs(t) else inf)
+        found: float = self.once(("least", *size_of(t)), lambda: self.work(self.written_out(t)).cycles(Touched.least(self)) if runs(t) else inf)
         return found
 
     def with_copies(self, t: Tile, most: float) -> Tile:
         """The tile with the best choice of copies below so many cycles; a choice that takes too long in any case is not made."""
         lanes = lanes_of(t)
         touched = Touched.of(self, lanes)
-        best = replace(t, staged=(), chunks=self.chunks(t), cycles=self.cycles(t, touched))
+        work = self.work(t)
+        best = replace(t, staged=(), chunks=self.chunks(t), cycles=work.cycles(touched))
         if t.team[1] > 1 or t.block == 1:
             return best
         for chosen in product((False, True), repeat=len(self.loads)):
             limit = min(best.cycles, most)
-            if any(chosen) and self.cycles(t, touched.copied(chosen)) < limit:
+            if any(chosen) and work.cycles(touched.copied(chosen)) < limit:
                 best = min(best, self.modelled(t, chosen, lanes, touched, limit), key=lambda t: t.cycles)
         return best
 
     def written_out(self, t: Tile) -> Tile:
-        return replace(t, unrolled=self.unrolled(t))
+        unrolled = self.once((t.elements, t.team[0]), lambda: self.unrolled(t))
+        return Tile(t.nest, t.reduce, t.rest, t.threads, t.points, t.order, t.team, unrolled, t.staged, t.chunks, t.cycles)
 
     def once(self, key: object, compute: Callable[[], Any]) -> Any:
         """What was computed under the key before, or now."""
@@ -273,20 +279,19 @@ class TileSearch:
             self.known[key] = compute()
         return self.known[key]
 
-    def names(self, *used: Index) -> tuple[str, ...]:
-        """The iterators of index functions, in the order of the alphabet."""
-        found: tuple[str, ...] = self.once(used, lambda: tuple(sorted({n for e in used for n in e.names()})))
-        return found
+    def distinct(self, number: int, written: Mapping[str, int]) -> int:
+        """Different values of the address of the load of that number."""
+        own, known = tuple((n, written[n]) for n in self.walked[number] if written.get(n, 1) > 1), self.counts[number]
+        if own not in known:
+            known[own] = distinct(self.loads[number].address, dict(own))
+        return known[own]
 
-    def distinct(self, address: Index, written: Mapping[str, int]) -> int:
-        own = tuple((n, written[n]) for n in self.names(address) if written.get(n, 1) > 1)
-        count: int = self.once((address, own), lambda: distinct(address, dict(own)))
-        return count
-
-    def footprint(self, x: Load, extents: Mapping[str, int]) -> Footprint | None:
-        own = tuple(extents.get(n, 1) for n in self.names(x.address, *(c.index for c in x.guards)))
-        found: Footprint | None = self.once((x, own), lambda: footprint(x, extents))
-        return found
+    def footprint(self, number: int, extents: Mapping[str, int]) -> Footprint | None:
+        """What the load of that number touches."""
+        own, known = tuple(extents.get(n, 1) for n in self.touching[number]), self.footprints[number]
+        if own not in known:
+            known[own] = footprint(self.loads[number], extents)
+        return known[own]
 
     def unrolled(self, t: Tile) -> tuple[str, ...]:
         """Sums to write out: those inside floor divisions, then short ones while the body stays small."""
@@ -306,8 +311,9 @@ class TileSearch:
             return replace(t, cycles=inf)
         rounds = prod(-(-e // chunks[n]) for n, e in self.sums.items() if n not in t.unrolled) if boxes else 0
         filling = sum(-(-f.elements // t.block) for f in boxes)
+        work = self.work(t)
         least = touched.filled([int(one) for one in chosen], rounds, filling, 4 * sum(f.elements for f in boxes))
-        if self.cycles(t, least) >= most:
+        if work.cycles(least) >= most:
             return replace(t, cycles=inf)
         copies = [arranged(f, lanes, t.points) for f in boxes]
         room = 4 * sum(f.size for f, _ in copies)
@@ -316,12 +322,12 @@ class TileSearch:
         turns = iter(copies)
         per_load = [next(turns)[1] if one else 0 for one in chosen]
         staged = tuple(f for f, _ in copies)
-        return replace(t, staged=staged, chunks=chunks, cycles=self.cycles(t, touched.filled(per_load, rounds, filling, room)))
+        return replace(t, staged=staged, chunks=chunks, cycles=work.cycles(touched.filled(per_load, rounds, filling, room)))
 
-    def cycles(self, t: Tile, touched: Touched) -> float:
-        """What the whole grid takes that touches so much for a step; more where any of that is more."""
-        work: Work = self.once(("work", *size_of(t)), lambda: Work.of(self, t))
-        return work.cycles(touched)
+    def work(self, t: Tile) -> Work:
+        """What the whole grid does, whatever of it is copied."""
+        found: Work = self.once(("work", *size_of(t)), lambda: Work.of(self, t))
+        return found
 
     def chunks(self, t: Tile) -> dict[str, int]:
         """The sums that are walked, in one chunk each."""
@@ -330,17 +336,18 @@ class TileSearch:
     def boxes(self, t: Tile, chosen: Sequence[bool], chunks: dict[str, int]) -> list[Footprint] | None:
         """What is copied of the chosen loads, each element read twice at least, and the `chunks` of the sums such that all has room; else None."""
         whole = {n: self.sums[n] for n in t.unrolled}
-        wanted = [load for load, one in zip(self.loads, chosen, strict=True) if one]
+        wanted = [number for number, one in enumerate(chosen) if one]
         found = self.with_room(wanted, {**t.box, **whole}, chunks)
         if found is None:
             return None
         read = {**t.points, **whole, **chunks}
-        return None if any(2 * f.elements > t.block * self.distinct(f.load.address, read) for f in found) else found
+        return None if any(2 * f.elements > t.block * self.distinct(n, read) for n, f in zip(wanted, found, strict=True)) else found
 
-    def with_room(self, loads: Sequence[Load], box: Mapping[str, int], chunks: dict[str, int]) -> list[Footprint] | None:
+    def with_room(self, loads: Sequence[int], box: Mapping[str, int], chunks: dict[str, int]) -> list[Footprint] | None:
         """What loads read of a box in one chunk of the sums, which are made smaller, the widest first, until all of it has room."""
         while True:
-            found = [self.footprint(load, {**box, **chunks}) for load in loads]
+            here = {**box, **chunks}
+            found = [self.footprint(number, here) for number in loads]
             boxes = [f for f in found if f is not None]
             if len(boxes) < len(found):
                 return None
