@@ -115,7 +115,7 @@ def differs(
         return f"has {held.size} values of {held.dtype}, its expression {value.size}"
     same = near(held, value)
     if not same.all() and arithmetic.rounds and held.dtype == np.float32:
-        same = same | (held == rounded(held, arithmetic)) & nearly(held, value, arithmetic)
+        same = same | nearly(held, value, arithmetic)
     if not same.all():
         at = int(np.flatnonzero(~same)[0])
         return f"is {held[at]!r} at {at} where its expression over the model's weights gives {value[at]!r}"
@@ -123,10 +123,11 @@ def differs(
 
 
 def nearly(held: Array, value: Array, arithmetic: Arithmetic) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Where numbers of an arithmetic are values in double precision that were rounded to float32 and then to it."""
+    """Where numbers of an arithmetic are values in double precision that were rounded to float32, to a neighbour at most, and then to it."""
     with np.errstate(all="ignore"):
-        step = (arithmetic.roundoff + 2.0**-24) * np.maximum(np.abs(value), arithmetic.least)
-        return np.asarray(np.abs(held.astype(np.float64) - value) <= (1 + 2.0**-10) * step)
+        single = value.astype(np.float32)
+        around = (single, *(np.nextafter(single, np.float32(end)) for end in (-np.inf, np.inf)))
+        return np.any([held == rounded(x, arithmetic) for x in around], axis=0)
 
 
 def near(held: Array, value: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -14,7 +14,10 @@ from benchmarks.models.net import Net
 from einnet.cli import main
 from einnet.compile.targets.cuda import recording
 from einnet.compile.targets.cuda.target import optimize_cuda
+from einnet.evidence import constants
 from einnet.evidence.running import OnHost, overlaps, plan_of
+from einnet.expr.nodes import Tensor
+from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Buffer, Conv, EOperator, Matmul, Plan, Post, View, dense_view
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, MATHS
 from einnet.runtime.cuda import nvrtc, shim, shortened
@@ -297,6 +300,22 @@ def test_weights_that_were_changed_in_16_bits_are_noticed(tmp_path, capsys):
     write(tmp_path / "p.einnet", replace(kept, program=replace(kept.program, constants={**kept.program.constants, name: values})))
     assert main(["verify", str(tmp_path / "m.onnx"), str(tmp_path / "p.einnet")]) == 1
     assert "constant" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", [*SHORT, "tf32"])
+def test_a_computed_constant_is_its_value_rounded_and_no_other_number(name):
+    """No number of the arithmetic next to the right one passes."""
+    arithmetic = ARITHMETICS[name]
+    value = np.random.default_rng(0).standard_normal(512)
+    held = rounded(value.astype(np.float32), arithmetic)
+    assert constants.nearly(held, value, arithmetic).all()
+    step = np.uint32(1 << (F32.digits - arithmetic.digits))
+    for other in ((held.view(np.uint32) + step).view(np.float32), (held.view(np.uint32) - step).view(np.float32)):
+        assert constants.nearly(other, value, arithmetic).sum() <= 1
+    scope = parse("L[i<512] 2*W[i]", {"W": Tensor("W", (512,), weight=True)})
+    given = {"W": (value / 2).astype(np.float32)}
+    told = (scope, held, given, {"W": Tensor("W", (512,), weight=True)}, {})
+    assert constants.differs(*told, arithmetic) == "" and constants.differs(*told), "float32 has no excuse"
 
 
 @needs_compiler
