@@ -39,7 +39,7 @@ def further_false_pairs() -> Iterator[tuple[str, Pair]]:
     families = {"other bend": _bends(), "other tie": _ties(), "other step": _steps(), "other function": _functions(), "other window": _windows()}
     families |= {"other score": _scores(), "other place": _places(), "other table": _tables(), "other domain": _domains(), "mask": _masks()}
     families |= {"infinity": _infinities(), "choice": _choices(), "known place": _known_places(), "beyond the end": _beyond_the_end()}
-    families |= {"asked": _asked()}
+    families |= {"asked": _asked(), "small locus": _small_loci()}
     yield from numbered(families)
 
 
@@ -285,6 +285,17 @@ def _asked() -> Iterator[Pair]:
     yield line("isnan(1/A[i])+isnan(0*(1/A[i]))", "0")
     yield line("isnan(pow(A[i],-1)-pow(A[i],-1))", "0")
     yield line("isnan(A[i]*pow(A[i],-1))", "0")
+
+
+def _small_loci() -> Iterator[Pair]:
+    """What differs where sums or products of iterators meet a number, at one element of many, or between numbers of shorter types."""
+    for value, at in (("val(x)+val(y)", 7777), ("val(x)*val(y)", 7777), ("2*val(x)-val(y)/3", 1234), ("val(x+1)*val(2*y)", 7778)):
+        yield large("A[x,y]", f"A[x,y]+relu(1-abs({value}-{at}))")
+    yield LONG, "L[i<1] max[k<4096] Y[k]", "L[i<1] max[k<4096] select(k-2049==0,Y[0],Y[k])"
+    yield LONG, "L[i<1] min[k<4096] Y[k]", "L[i<1] min[k<4096] {L[k<4096] select(k-3001==0,Y[5],Y[k])}[k]"
+    yield line("as_f16(as_bf16(A[i]))", "as_bf16(as_f16(A[i]))")
+    yield line("as_f16(A[i])", "as_f16(A[i]+A[i]/16777216)")
+    yield line("as_bf16(2*as_bf16(A[i]))", "as_bf16(as_f16(2*A[i]))")
 
 
 def further_true_pairs() -> Iterator[tuple[str, Pair]]:

@@ -15,7 +15,7 @@ from einnet.expr.notation.text import parse
 from einnet.expr.values import points as module
 from einnet.expr.values.arithmetic import Arithmetic, Exact, Machine
 from einnet.expr.values.evaluate import evaluate
-from einnet.expr.values.points import effort, evaluate_at, values_at, work
+from einnet.expr.values.points import effort, elements_read, evaluate_at, values_at, work
 from einnet.expr.values.running_errors import Running, pair
 from tests.strategies import repeatable, scopes
 
@@ -166,3 +166,14 @@ def test_little_of_a_scope_is_evaluated_at_points_alone(monkeypatch: pytest.Monk
     real = module._Points.over_box
     monkeypatch.setattr(module._Points, "over_box", lambda self, s: pytest.fail("of 48 elements 6 are read") if len(s.loops) == 2 else real(self, s))
     values_at(scope, np.arange(6).reshape(6, 1), Machine("float64"), lambda t, address: np.ones(np.shape(address)))
+
+
+@pytest.mark.parametrize(("body", "read"), [
+    ("select(i-3>=0, A[i], B[i])", {3: {("A", 3)}, 2: {("B", 2)}}),
+    ("select(i-3>=0, {L[i<6] A[5-i]*B[i]}[i], select(i-1==0, B[0], A[0]))", {3: {("A", 2), ("B", 3)}, 1: {("B", 0)}, 0: {("A", 0)}}),
+    ("{L[i<6] Σ[k<6] select(k-i==0, A[k], 0)}[i] + select(i==0, A[i-1], 0)", {0: {("A", 0)}, 4: {("A", 4)}}),
+    ("{L[i<6] select(i-2==0, A[i], B[i])}[i] * {L[i<6] select(i-2==0, A[i], B[i])}[2]", {2: {("A", 2)}, 1: {("B", 1), ("A", 2)}}),
+])  # fmt: skip
+def test_of_selects_the_side_that_is_taken_is_read(body: str, read: dict[int, set[tuple[str, int]]]) -> None:
+    scope = parse(f"A : f32[6]\nB : f32[6]\nL[i<6] {body}")
+    assert {i: set(elements_read(scope, (i,))) for i in read} == read

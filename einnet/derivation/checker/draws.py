@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from einnet.expr.functions.ends import Intervals
 from einnet.expr.functions.exact import PLUS_ZERO
 from einnet.expr.functions.modular import random_function, seed_of
-from einnet.expr.nodes import Body, Const, Read, Scope, Tensor, children, walk
+from einnet.expr.nodes import Body, Const, Read, Scope, Tensor, children, functions_in, walk
 from einnet.expr.values.intervals import enclosure
 
 Element = tuple[str, int]
@@ -143,6 +143,8 @@ def draws(before: Scope, after: Scope, named: Iterable[Tensor], read: Mapping[st
         yield from _one_apart(t, at, beside, max(2, read.get(t.name, 1)))
     for seed in range(2, 5):
         yield from _everywhere(f"{seed}", at, beside)
+    if any("as_" in name for side in (before, after) for s in walk(side) for name in functions_in(s.body)):
+        yield from (_apart_by_name(f"between numbers of shorter types {seed}", _BETWEEN, f"{seed}") for seed in range(3))
 
 
 def _eighths(lo: int, hi: int) -> tuple[Fraction, ...]:
@@ -153,6 +155,16 @@ SMALL = tuple(map(Fraction, range(-2, 3)))
 GENERIC = _eighths(-31, 32)
 _LARGE = tuple(c * 4096 for c in GENERIC)
 _HEAVY = tuple(s * Fraction(m, 8) * Fraction(2) ** e for s in (1, -1) for e in range(-6, 15) for m in (8, 11, 13))
+
+
+_BETWEEN = tuple(
+    sign * v for sign in (1, -1) for v in (
+        *(1 + Fraction(odd, 1 << k) + Fraction(more, 1 << 14) for k in (8, 11) for odd in (1, 3) for more in (0, 1, -1)),
+        *(Fraction(n, 1 << 26) for n in (1, 2, 3, 5, 6)), *map(Fraction, (65504, 65519, 65520, 65535, 65536, 66000)),
+        *(255 * Fraction(2) ** 120 * Fraction(n, 512) for n in (511, 512, 513, 514)),
+    )
+)  # fmt: skip
+"""Middles of numbers of 8 and 11 binary digits, and values beside them; the least and the greatest numbers of these types."""
 
 
 def _everywhere(seed: str, at: tuple[Fraction, ...], beside: tuple[Fraction, ...]) -> Iterator[Draw]:

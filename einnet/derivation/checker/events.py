@@ -10,14 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
+from math import prod
 
 from einnet.expr import sets
-from einnet.expr.index import Index, Range, bounds, substitute, var
-from einnet.expr.nodes import Body, Cond, Const, Read, Scope, Select, Tensor, Val, children, tensors
+from einnet.expr.index import ZERO, Index, Range, bounds, substitute, var
+from einnet.expr.nodes import Add, Body, Cond, Const, Div, Mul, Read, Scope, Select, Tensor, Val, children, tensors
 
 _MOST_EVENTS = 160
 _MOST_CONSTANTS = 8
 _MOST_ENTRIES = 24
+_LARGEST_FACTOR, _MOST_FACTORS = 1 << 12, 8
 
 Point = dict[str, int]
 Event = tuple[tuple[Cond, ...], tuple[Cond, ...]]
@@ -80,9 +82,15 @@ def _events(
                 yield from visit(other, given)
                 return
             case Val(e):
-                value = substitute(e, place.names)
-                for at in _met(value, numbers, ranges):
-                    yield (Cond(Index(value.terms, value.const - at * value.den), True),), given
+                yield from ((event, given) for event in _at_numbers(substitute(e, place.names), numbers, ranges))
+            case Add():
+                total = _linear(body)
+                if total is not None and len(total.names()) > 1:
+                    yield from ((event, given) for event in _at_numbers(substitute(total, place.names), [0, *numbers], ranges))
+            case Mul(args):
+                values = [substitute(e, place.names) for e in map(_linear, args) if e is not None and e.terms]
+                if len(values) == 2:
+                    yield from ((event, given) for event in _at_products(values[0], values[1], numbers))
             case Read(base, index, _):
                 image = tuple(substitute(e, place.names) for e in index)
                 inside = _inside(image, base.box, ranges)
@@ -125,6 +133,41 @@ def _edges(c: Cond) -> tuple[Cond, ...]:
     if c.equal:
         return Cond(e, True), Cond(e - 1), Cond(-e - 1)
     return Cond(e + 1, True), Cond(e, True)
+
+
+def _linear(body: Body) -> Index | None:
+    """A body of values of indices, added up and multiplied by numbers, as one index; None for another."""
+    match body:
+        case Val(e):
+            return e
+        case Const(Fraction() as v):
+            return Index((), v.numerator, v.denominator)
+        case Add(args):
+            parts = [_linear(a) for a in args]
+            return sum((p for p in parts if p is not None), ZERO) if None not in parts else None
+        case Mul(args):
+            factor = prod((a.value for a in args if isinstance(a, Const) and isinstance(a.value, Fraction)), start=Fraction(1))
+            rest = [a for a in args if not isinstance(a, Const)]
+            inner = _linear(rest[0]) if len(rest) == 1 else None
+            return None if inner is None else inner * factor.numerator / factor.denominator
+        case Div(num, Const(Fraction(numerator=n) as v)) if n:
+            return _linear(Mul((Const(1 / v), num)))
+    return None
+
+
+def _at_numbers(value: Index, numbers: Iterable[int], ranges: Mapping[str, Range]) -> Iterator[tuple[Cond, ...]]:
+    """Where a value is one of some numbers, or beside it."""
+    for at in _met(value, numbers, ranges):
+        yield (Cond(Index(value.terms, value.const - at * value.den), True),)
+
+
+def _at_products(one: Index, other: Index, numbers: Iterable[int]) -> Iterator[tuple[Cond, ...]]:
+    """Where a product of two values is one of some numbers."""
+    if one.den == other.den == 1:
+        for number in numbers:
+            for d in [d for d in range(1, min(abs(number), _LARGEST_FACTOR) + 1) if number % d == 0][-_MOST_FACTORS:]:
+                yield Cond(one - d, True), Cond(other - number // d, True)
+                yield Cond(one - number // d, True), Cond(other - d, True)
 
 
 def _met(value: Index, numbers: Iterable[int], ranges: Mapping[str, Range]) -> list[int]:

@@ -46,8 +46,19 @@ def holds(conds: tuple[Cond, ...], env: Environment) -> NDArray[np.bool_]:
     return result
 
 
-def values(body: Body, env: Environment, system: Arithmetic, read: Callable[[Read, Environment], Array]) -> Array:
-    """The body's values; `read` gives those of reads."""
+Side = Callable[[], Array]
+
+
+def one_of(taken: NDArray[np.bool_], then: Side, other: Side) -> Array:
+    """The values of the one side where that is taken, elsewhere of the other: both are evaluated everywhere."""
+    return np.where(taken, then(), other())
+
+
+def values(
+    body: Body, env: Environment, system: Arithmetic, read: Callable[[Read, Environment], Array],
+    select: Callable[[NDArray[np.bool_], Side, Side], Array] = one_of,
+) -> Array:  # fmt: skip
+    """The body's values; `read` gives those of reads, `select` those of a side where its conditions hold and of the other elsewhere."""
 
     def visit(b: Body) -> Any:
         match b:
@@ -66,7 +77,7 @@ def values(body: Body, env: Environment, system: Arithmetic, read: Callable[[Rea
             case Call(name, args):
                 return system.call(name, tuple(map(visit, args)))
             case Select(conds, then, other):
-                return np.where(holds(conds, env), visit(then), visit(other))
+                return select(holds(conds, env), lambda: visit(then), lambda: visit(other))
         raise TypeError(f"not a body: {b!r}")
 
     return np.asarray(visit(body))

@@ -9,7 +9,7 @@ extents.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import prod
 from typing import Any
@@ -22,7 +22,7 @@ from einnet.expr.index import Range
 from einnet.expr.nodes import Read, Scope, Tensor, neutral, reads, tensors, walk
 from einnet.expr.selection import selection
 from einnet.expr.values.arithmetic import Arithmetic, Array, Contracting, Machine, Magnitudes, Modular
-from einnet.expr.values.bodies import Environment, Integers, flat_address, reduced, terms, values
+from einnet.expr.values.bodies import Environment, Integers, Side, flat_address, one_of, reduced, terms, values
 from einnet.expr.values.evaluate import Evaluation
 
 _CHUNK = 1 << 18
@@ -52,7 +52,7 @@ def values_at(scope: Scope, points: NDArray[np.int64], system: Arithmetic, eleme
 
 
 def elements_read(scope: Scope, point: tuple[int, ...]) -> frozenset[tuple[str, int]]:
-    """The elements (tensor, flat address) that are read, inside their boxes, for the value at a point; those of both branches of selects."""
+    """The elements (tensor, flat address) that are read, inside their boxes, for the value at a point: of selects on the sides taken."""
     found: set[tuple[str, int]] = set()
     tracing = _Tracing(Machine("float64"), lambda t, address: np.ones(np.shape(address)), found=found)
     with np.errstate(all="ignore"):
@@ -186,11 +186,15 @@ class _Points:
 
         env = {i.name: along(0, points[:, k]) for k, i in enumerate(s.loops)}
         env |= {n: along(1 + k, np.arange(*r)) for k, (n, r) in enumerate(ranges.items())}
-        parts = [reduced(self.system, s.reduce, values(t, env, self.system, self.read), 1, shape) for t in terms(s)]
+        parts = [reduced(self.system, s.reduce, values(t, env, self.system, self.read, self.select), 1, shape) for t in terms(s)]
         return np.broadcast_to(reduce(self.system.add, parts), (len(points),))
 
+    def select(self, taken: NDArray[np.bool_], then: Side, other: Side) -> Array:
+        """The values of the one side where that is taken, and of the other."""
+        return one_of(taken, then, other)
+
     def read(self, r: Read, env: Environment) -> Array:
-        address, inside = flat_address(r.index, r.base.box, env)
+        address, inside = self.address(r, env)
         if isinstance(r.base, Scope):
             found = self.read_scope(r.base, address, inside)
         elif r.base.values is not None:
@@ -201,6 +205,10 @@ class _Points:
             if self.whole:
                 return found
         return found if inside is None else np.where(inside, found, self.system.number(r.fill))
+
+    def address(self, r: Read, env: Environment) -> tuple[Integers, NDArray[np.bool_] | None]:
+        """The flat address of a read, and where it is inside of its box (None: everywhere)."""
+        return flat_address(r.index, r.base.box, env)
 
     def read_scope(self, s: Scope, address: Integers, inside: NDArray[np.bool_] | None) -> Array:
         """The scope's values at flat addresses; those outside are not evaluated."""
@@ -258,13 +266,32 @@ class _Points:
 
 @dataclass(frozen=True)
 class _Tracing(_Points):
-    """An evaluation that takes down which elements it reads."""
+    """An evaluation that takes down which elements it reads; `taken` are the sides of selects that it is in."""
 
     found: set[tuple[str, int]] = field(default_factory=set)
+    taken: list[NDArray[np.bool_]] = field(default_factory=list)
+
+    def select(self, taken: NDArray[np.bool_], then: Side, other: Side) -> Array:
+        sides: list[Array] = []
+        for where, side in ((taken, then), (~taken, other)):
+            self.taken.append(where)
+            sides.append(side())
+            self.taken.pop()
+        return np.where(taken, *sides)
+
+    def address(self, r: Read, env: Environment) -> tuple[Integers, NDArray[np.bool_] | None]:
+        address, inside = super().address(r, env)
+        for where in self.taken:
+            inside = where if inside is None else inside & where
+        return address, inside
+
+    def read_scope(self, s: Scope, address: Integers, inside: NDArray[np.bool_] | None) -> Array:
+        """The points at which a scope is read are of the sides that are taken already."""
+        return super(_Tracing, replace(self, taken=[])).read_scope(s, address, inside)
 
     def read(self, r: Read, env: Environment) -> Array:
         if isinstance(r.base, Tensor) and r.base.values is None:
-            address, inside = flat_address(r.index, r.base.box, env)
+            address, inside = self.address(r, env)
             if inside is not None:
                 address, inside = np.broadcast_arrays(address, inside)
                 address = address[inside]
