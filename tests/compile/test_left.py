@@ -30,6 +30,8 @@ def test_the_node_runs_where_it_is_surely_faster(alone: float, kept: bool) -> No
     found = left(program, cost)
     assert [n.recursion is not None for n in found.nodes if isinstance(n, Opaque)] == [kept]
     assert found.outputs == program.outputs
+    (told,) = [n.why for n in found.nodes if isinstance(n, Opaque)]
+    assert told.endswith("faster than these: 8e+05 us beside 1e+06") != kept
 
 
 def test_other_programs_are_as_they_were() -> None:

@@ -20,12 +20,15 @@ def left(program: Program, cost: CpuCost) -> Program:
 
 
 def faster(node: Opaque, program: Program, cost: CpuCost) -> ProgramNode:
-    """The node as it is, or without its recursion."""
+    """The node as it is, or without its recursion, and saying so."""
     call = call_of(node, program)
     if not isinstance(call, OpaqueCall) or call.recursion is None:
         return node
     along, alone = cost.costs([call, replace(call, recursion=None)])
-    return replace(node, recursion=None) if alone < LESS * along else node
+    if alone >= LESS * along:
+        return node
+    times = f"{1e6 * alone:.3g} us beside {1e6 * along:.3g}"
+    return replace(node, recursion=None, why=f"{node.why}, and ONNX Runtime's own code was measured to be faster than these: {times}")
 
 
 def call_of(node: Opaque, program: Program) -> Kernel:
