@@ -157,7 +157,10 @@ class _Builder:
         parts = pieces(scope)
         if any(s.sums for p in parts for s in walk(p.scope)) and not any(p.scope in self.done for p in parts):
             for n, part in enumerate(parts):
-                self.piece(part, f"{out}_{n}", out)
+                if any(part.scope in other.scope.inside for other in parts):  # computed once, where the others can read it
+                    self.placed(part, self.buffer_of(part.scope), out)
+                else:
+                    self.piece(part, f"{out}_{n}", out)
             return
         scope = self.fused(scope)
         for r in reads(scope.body) if self.epilogues else ():
@@ -180,6 +183,10 @@ class _Builder:
             self.result.kernels[first:] = [k.map_views(lambda v: views.get(v) or v) for k in made]
             return
         self.result.temporaries[name] = Buffer(name, prod(part.scope.shape), "f32", "temporary")
+        self.placed(part, name, out)
+
+    def placed(self, part: Piece, name: str, out: str) -> None:
+        """The kernel that copies a part of a concatenation from a dense buffer to where it stands in `out`."""
         source = Read(Tensor(name, part.scope.shape), tuple(var(i.name) - i.lo for i in part.scope.loops))
         target = part.window.view(dense_view(name, part.scope.shape), out)
         assert target is not None, "a dense view can always be placed"

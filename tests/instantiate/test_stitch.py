@@ -118,3 +118,18 @@ def test_costly_functions_under_windows_that_overlap_are_computed_once(inner: st
     assert len(made.kernels) == 1 + apart == 1 + len(made.temporaries)
     values = {"A": np.random.default_rng(0).standard_normal((2, 3, 5))}
     np.testing.assert_allclose(run(source, {}, values), evaluate(source, values), rtol=1e-6)
+
+
+def test_costly_functions_under_windows_that_do_not_overlap_stay() -> None:
+    made = build(parse(DECLARED + "L[h<2,w<2,k<5] max[r<3] {L[h<2,w<6,k<5] tanh(D[h,w,k])}[h,3*w+r-1,k]|-inf"), {}, "out")
+    assert len(made.kernels) == 1
+
+
+def test_a_part_that_another_part_reads_is_computed_once() -> None:
+    twice = f"{{L[h<2,w<3,k<5] max[r<3] {POOLED}[h,w+r-1,k]|-inf}}"
+    source = parse(DECLARED + f"L[h<2,w<3,k<15] select(k-10>=0, {twice}[h,w,k-10], select(k-5>=0, {POOLED}[h,w,k-5], A[h,w,k]))")
+    made = build(source, {}, "out")
+    assert [bool(k.scope.sums) for k in made.kernels if isinstance(k, EOperator)] == [False, True, False, True]
+    assert len(made.temporaries) == 1
+    values = integers(source)
+    np.testing.assert_array_equal(run(source, {}, values), evaluate(source, values))

@@ -22,6 +22,8 @@ CASES = {
         "X : f32[9,9,36]\nW : weight f32[36,3,3]\nL[h<9,w<9,c<36] Σ[r<3,s<3] X[h+r-1,w+s-1,c]*W[c,r,s]", "L[i1<3,i2<3,i0<36] W[i0,i1,i2]"),
     "another order of the sum": (X + "W : weight f32[48,3,3]\nL[h<9,w<9,c<48] Σ[s<3,r<3] X[h+r-1,w+s-1,c]*W[c,r,s]",
                                  "L[block<3,i2<3,i1<3,lane<16] W[16*block+lane,i1,i2]"),
+    "with another loop": (X + "W : weight f32[48,3,9]\nL[h<9,w<9,c<48] Σ[r<3] X[h+r-1,w,c]*W[c,r,h]",
+                          "L[block<3,i2<9,i1<3,lane<16] W[16*block+lane,i1,i2]"),
     "of an extent of 1": (X + "W : weight f32[1,48,3]\nL[h<9,w<9,c<48] Σ[r<3] X[h+r-1,w,c]*W[0,c,r]",
                           "L[block<3,i0<1,i2<3,lane<16] W[i0,16*block+lane,i2]"),
     "computed of weights": (X + "V : weight f32[48,3]\nL[h<9,w<9,c<48] Σ[r<3] X[h+r-1,w,c]*{L[c<48,r<3] V[c,r] + 1}[c,r]",
