@@ -206,6 +206,16 @@ class Scope:
         return frozenset(self.nested).union(*(s.inside for s in self.nested))
 
     @kept
+    def read(self) -> tuple[Tensor, ...]:
+        """See `tensors`."""
+        found: dict[str, Tensor] = {}
+        for r in reads(self.body):
+            for t in r.base.read if isinstance(r.base, Scope) else (r.base,):
+                if found.setdefault(t.name, t) != t:
+                    raise ValueError(f"tensor {t.name} is declared twice: {found[t.name]} and {t}")
+        return tuple(found.values())
+
+    @kept
     def reduces(self) -> bool:
         """The scope, or one inside it, has a sum."""
         return bool(self.sums) or any(s.reduces for s in self.nested)

@@ -23,7 +23,6 @@ from einnet.expr.nodes.language import (
     Tensor,
     Val,
     children,
-    reads,
     used_names,
 )
 
@@ -143,17 +142,7 @@ def tensors(scope: Scope) -> dict[str, Tensor]:
 
     Raises ValueError if one name stands for two different tensors.
     """
-    found: dict[str, Tensor] = {}
-
-    def visit(s: Scope) -> None:
-        for r in reads(s.body):
-            if isinstance(r.base, Scope):
-                visit(r.base)
-            elif found.setdefault(r.base.name, r.base) != r.base:
-                raise ValueError(f"tensor {r.base.name} is declared twice: {found[r.base.name]} and {r.base}")
-
-    visit(scope)
-    return found
+    return {t.name: t for t in scope.read}
 
 
 def nested(scope: Scope) -> tuple[Scope, ...]:

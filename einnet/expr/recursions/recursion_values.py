@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from einnet.expr.index import Index
-from einnet.expr.nodes import Scope, substitute_body, tensors
 from einnet.expr.recursions.recursion import Equation, Recursion
 from einnet.expr.values.arithmetic import arithmetic
-from einnet.expr.values.evaluate import evaluate
+from einnet.expr.values.evaluate import Evaluation, evaluate, nothing, own_values
 
 Array = NDArray[Any]
 
@@ -22,22 +20,19 @@ def evaluate_recursion(r: Recursion, given: Mapping[str, Array], dtype: str = "f
     system = arithmetic(dtype)
     held: dict[str, Array] = {t.name: system.values(given[t.name]) for t in r.inputs}
     for e in r.before:
-        held[e.tensor.name] = _value(e.scope, held, dtype)
+        held[e.tensor.name] = _value(e, held, dtype)
     for e in r.steps:
         held[e.tensor.name] = np.zeros(e.tensor.shape, system.dtype)
-    for time in range(r.count):
-        for e in r.steps:
-            held[e.tensor.name][time : time + 1] = _value(at(e, time), held, dtype)[None]
+    tables = {t.name: own_values(t, system) for t in r.tables}
+    run = Evaluation(system, {**held, **tables}, nothing)  # scopes inside the steps read nothing that steps define
+    with np.errstate(all="ignore"):
+        for time in range(r.count):
+            for e in r.steps:
+                run.part(e.scope, {**e.scope.ranges, e.scope.loops[0].name: (time, time + 1)}, held[e.tensor.name][time : time + 1])
     for e in r.after:
-        held[e.tensor.name] = _value(e.scope, held, dtype)
+        held[e.tensor.name] = _value(e, held, dtype)
     return {name: held[name] for name in r.outputs}
 
 
-def at(e: Equation, time: int) -> Scope:
-    """The equation at a time."""
-    first, *rest = e.scope.loops
-    return Scope(tuple(rest), e.scope.sums, substitute_body(e.scope.body, {first.name: Index((), time)}), e.scope.reduce)
-
-
-def _value(scope: Scope, held: Mapping[str, Array], dtype: str) -> Array:
-    return evaluate(scope, {name: held[name] for name, t in tensors(scope).items() if t.values is None}, dtype)
+def _value(e: Equation, held: Mapping[str, Array], dtype: str) -> Array:
+    return evaluate(e.scope, {t.name: held[t.name] for t in e.scope.read if t.values is None}, dtype)

@@ -43,7 +43,7 @@ def evaluate(
     held: dict[str, Array] = {}
     for name, t in tensors(scope).items():
         if t.values is not None:
-            held[name] = np.array([system.number(v) for v in t.values], dtype=system.dtype).reshape(t.shape)
+            held[name] = own_values(t, system)
             continue
         if name not in tensor_values:
             raise UsageError(f"no values for tensor {name}{list(t.shape)}")
@@ -51,11 +51,17 @@ def evaluate(
             raise UsageError(f"values of shape {list(tensor_values[name].shape)} for tensor {name}{list(t.shape)}")
         held[name] = system.values(tensor_values[name])
     with np.errstate(all="ignore"):
-        return Evaluation(system, held, hurry).scope(scope)
+        return Evaluation(system, held, hurry).whole(scope)
+
+
+def own_values(t: Tensor, system: Arithmetic) -> Array:
+    """The values that a tensor carries."""
+    assert t.values is not None
+    return np.array([system.number(v) for v in t.values], dtype=system.dtype).reshape(t.shape)
 
 
 class Evaluation:
-    """One run: the number system, the tensors by name, as that has them, and the nested scopes done so far."""
+    """One run: the number system, the tensors, and the nested scopes done so far. What these read must not change any more."""
 
     def __init__(self, system: Arithmetic, held: Mapping[str, Array], hurry: Callable[[], None] = nothing) -> None:
         self.system = system
@@ -63,15 +69,23 @@ class Evaluation:
         self.held = held
         self.done: dict[str, Array] = {}
 
-    def scope(self, s: Scope) -> Array:
-        """The values of a scope over its box."""
+    def whole(self, s: Scope) -> Array:
+        """All values of a scope."""
+        out = np.empty(s.shape, dtype=self.system.dtype)
+        self.part(s, s.ranges, out)
+        return out
+
+    def part(self, s: Scope, ranges: Ranges, out: Array) -> None:
+        """The values of a scope where its loops are in `ranges`, into `out`."""
+        if any(i.extent == 0 for i in s.sums):
+            out[...] = self.system.number(neutral(s.reduce))
+        elif out.size:
+            self.fill(_plain(s), ranges, out)
+
+    def nested(self, s: Scope) -> Array:
+        """All values of a scope inside another, which are kept."""
         if s.key not in self.done:
-            out = np.empty(s.shape, dtype=self.system.dtype)
-            if any(i.extent == 0 for i in s.sums):
-                out[...] = self.system.number(neutral(s.reduce))
-            elif out.size:
-                self.fill(_plain(s), s.ranges, out)
-            self.done[s.key] = out
+            self.done[s.key] = self.whole(s)
         return self.done[s.key]
 
     def fill(self, s: Scope, ranges: Ranges, out: Array) -> None:
@@ -79,7 +93,7 @@ class Evaluation:
         name = self.widest(s, ranges)
         if name is None:
             self.hurry()
-            out[...] = self.whole(s, ranges)
+            out[...] = self.block(s, ranges)
             return
         lo, hi = ranges[name]
         middle = (lo + hi) // 2
@@ -108,7 +122,7 @@ class Evaluation:
         loops = [i.name for i in s.loops if i.name in names and extent(i.name) > 1]
         return max(loops or names, key=extent)
 
-    def whole(self, s: Scope, ranges: Ranges) -> Array:
+    def block(self, s: Scope, ranges: Ranges) -> Array:
         """The reduction over all sums, as an array that broadcasts to the loops."""
         names = (*(i.name for i in s.loops), *(i.name for i in s.sums))
         view = _View(self, ranges, names)
@@ -143,7 +157,7 @@ class _View:
         Affine indices make a view of the window that they touch, whose other dimensions are gathered first by the iterators of their indices. Where
         that is much larger than what is read, every element is read by its address.
         """
-        base = self.run.held[r.base.name] if isinstance(r.base, Tensor) else self.run.scope(r.base)
+        base = self.run.held[r.base.name] if isinstance(r.base, Tensor) else self.run.nested(r.base)
         affine = [n for n, e in enumerate(r.index) if e.is_affine]
         other = [n for n, e in enumerate(r.index) if not e.is_affine]
         hull = tuple((lo, hi + 1) for lo, hi in (bounds(r.index[n], self.ranges) for n in affine))

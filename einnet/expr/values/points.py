@@ -248,7 +248,7 @@ class _Points:
         for name, t in tensors(s).items():
             address = np.arange(prod(t.shape), dtype=np.int64)
             held[name] = (self.element(t, address) if t.values is None else self.table(t)).reshape(t.shape)
-        return Evaluation(self.system, held).scope(s)
+        return Evaluation(self.system, held).whole(s)
 
     def table(self, t: Tensor) -> Array:
         """The elements of a tensor that carries its values."""
