@@ -75,11 +75,15 @@ def test_more_steps_than_are_written_out(told: dict[str, Any]) -> None:
     assert parse_recursion(recursion_text(recursion)) == recursion
 
 
+FEW_STEPS = 10
+"""Of random nodes: from so many on a state in closed form is tried, and the times before the first and after the last are in another order."""
+
+
 @st.composite
 def nodes(draw: st.DrawFn) -> dict[str, Any]:
     op = draw(st.sampled_from(sorted(GATES)))
     ways = draw(st.integers(1, 2))
-    told: dict[str, Any] = {"op": op, "ways": ways, "steps": 30, "hidden": draw(st.integers(1, 4))}
+    told: dict[str, Any] = {"op": op, "ways": ways, "steps": FEW_STEPS, "hidden": draw(st.integers(1, 4))}
     told |= {"batch": draw(st.integers(1, 3)), "width": draw(st.integers(1, 4)), "bias": draw(st.booleans()), "begun": draw(st.booleans())}
     told["direction"] = "bidirectional" if ways == 2 else draw(st.sampled_from(("forward", "reverse")))
     if draw(st.booleans()):
@@ -101,7 +105,7 @@ def test_random_attributes(told: dict[str, Any]) -> None:
     Fewer steps are written out, so that those of a small operator are not either: each step takes its time here.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unfold, "MOST_WRITTEN", 24)
+        patch.setattr(unfold, "MOST_WRITTEN", FEW_STEPS - 1)
         compare(model(**told), compiled=False)
 
 
