@@ -47,10 +47,15 @@ class Choice:
 
     def exact(self, address: int) -> Fraction:
         """One element."""
+        return self.exactly(np.asarray([address], dtype=np.int64))[0]
+
+    def exactly(self, address: Integers) -> list[Fraction]:
+        """Elements at some addresses."""
         if self.ramp:
             first, step, den = self.ramp
-            return Fraction(first + step * address, den)
-        return self.palette[int(self.chosen(np.asarray([address], dtype=np.int64))[0])] * self.sign
+            return [Fraction(first + step * a, den) for a in address.tolist()]
+        palette = [v * self.sign for v in self.palette]
+        return [palette[place] for place in self.chosen(address).tolist()]
 
     def chosen(self, address: Integers) -> Integers:
         """Places in the palette; 0 is at the end of it where elements are sparse."""
@@ -85,11 +90,17 @@ class Draw:
 
     def exact(self, t: Tensor, address: int) -> Fraction:
         """One element, exactly; of a tensor of integers a whole number, of truth values 0 or 1."""
-        value = self.apart.get((t.name, address))
-        if value is None:
-            value = self.choice(t).exact(address)
+        return self.exactly(t, np.asarray([address], dtype=np.int64))[0]
+
+    def exactly(self, t: Tensor, address: Integers) -> list[Fraction]:
+        """Elements at some flat addresses."""
+        found = self.choice(t).exactly(address)
+        for (name, at), value in self.apart.items():
+            if name == t.name:
+                for place in np.flatnonzero(address == at):
+                    found[place] = value
         kind = _kind(t.dtype)
-        return value if kind == "real" else Fraction(math.floor(value)) if kind == "whole" else Fraction(value > 0)
+        return found if kind == "real" else [Fraction(math.floor(v)) if kind == "whole" else Fraction(v > 0) for v in found]
 
     def choice(self, t: Tensor) -> Choice:
         return self.own.get(t.name, self.every)
@@ -108,14 +119,14 @@ class Draw:
         """Elements at flat addresses as exact rationals, in an array of objects; zeros are positive ones."""
         address = np.asarray(address)
         out = np.empty(address.shape, dtype=object)
-        out.ravel()[:] = [self.exact(t, int(a)) or PLUS_ZERO for a in address.flat]
+        out.ravel()[:] = [v or PLUS_ZERO for v in self.exactly(t, address.reshape(-1))]
         return out
 
     def enclosures(self, t: Tensor, address: Integers) -> Intervals:
         """Elements at flat addresses as intervals around the exact values."""
         address = np.asarray(address)
         distinct, back = np.unique(address, return_inverse=True)
-        found = np.asarray([enclosure(self.exact(t, int(a))) for a in distinct], dtype=np.complex128)
+        found = np.asarray([enclosure(v) for v in self.exactly(t, distinct)], dtype=np.complex128)
         return found[back].reshape(address.shape)
 
     def array(self, t: Tensor) -> NDArray[Any]:

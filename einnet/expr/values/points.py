@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from math import prod
 from typing import Any
 
@@ -38,6 +38,8 @@ Element = Callable[[Tensor, Integers], Array]
 """The elements of a tensor at flat addresses."""
 
 
+_DOUBLES = Machine("float64")
+
 Places = Callable[[Array], "Integers | None"]
 """The whole numbers that alone `equal` can take values for, where that is told of all of them."""
 
@@ -54,7 +56,7 @@ def values_at(scope: Scope, points: NDArray[np.int64], system: Arithmetic, eleme
 def elements_read(scope: Scope, point: tuple[int, ...]) -> frozenset[tuple[str, int]]:
     """The elements (tensor, flat address) that are read, inside their boxes, for the value at a point: of selects on the sides taken."""
     found: set[tuple[str, int]] = set()
-    tracing = _Tracing(Machine("float64"), lambda t, address: np.ones(np.shape(address)), found=found)
+    tracing = _Tracing(_DOUBLES, lambda t, address: np.ones(np.shape(address)), found=found)
     with np.errstate(all="ignore"):
         tracing.values(scope, np.asarray([point], dtype=np.int64).reshape(1, len(scope.loops)))
     return frozenset(found)
@@ -198,7 +200,7 @@ class _Points:
         if isinstance(r.base, Scope):
             found = self.read_scope(r.base, address, inside)
         elif r.base.values is not None:
-            table = self.table(r.base)
+            table = _table(self.system, r.base)
             found = np.take(table, np.clip(address, 0, len(table) - 1))
         else:
             found = self.element(r.base, address)
@@ -247,12 +249,8 @@ class _Points:
         held: dict[str, Array] = {}
         for name, t in tensors(s).items():
             address = np.arange(prod(t.shape), dtype=np.int64)
-            held[name] = (self.element(t, address) if t.values is None else self.table(t)).reshape(t.shape)
+            held[name] = (self.element(t, address) if t.values is None else _table(self.system, t)).reshape(t.shape)
         return Evaluation(self.system, held).whole(s)
-
-    def table(self, t: Tensor) -> Array:
-        """The elements of a tensor that carries its values."""
-        return np.array([self.system.number(v)[()] for v in t.values or ()], dtype=self.system.dtype)
 
     def room(self, s: Scope, count: int) -> _Kept | None:
         """Where the values of a scope are kept that is read at so many addresses; None where they are not."""
@@ -297,6 +295,13 @@ class _Tracing(_Points):
                 address = address[inside]
             self.found.update((r.base.name, int(a)) for a in np.unique(address))
         return super().read(r, env)
+
+
+@lru_cache(maxsize=64)
+def _table(system: Arithmetic, t: Tensor) -> Array:
+    """The values that a tensor carries."""
+    assert t.values is not None
+    return np.array([system.number(v)[()] for v in t.values], dtype=system.dtype)
 
 
 def _unravel(address: NDArray[Any], s: Scope) -> NDArray[np.int64]:
