@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,7 @@ HOMES: dict[str, tuple[str, ...]] = {
 LINKS = ("derivation", "search", "instantiate", "runtime")
 
 
+@cache
 def modules() -> dict[str, Path]:
     """Every module of the package by dotted name."""
     found = {}
@@ -63,6 +65,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
         yield from imported(child)
 
 
+@cache
 def libraries(path: Path) -> set[str]:
     """Packages a file imports beyond Python, numpy and einnet."""
     return set(imported(ast.parse(path.read_text()))) - sys.stdlib_module_names - {"numpy", "einnet"}
