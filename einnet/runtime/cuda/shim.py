@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from einnet.errors import BackendError
@@ -260,7 +261,11 @@ def functions(text: str) -> dict[str, str]:
     return {name[1]: part for name, part in zip(names, parts, strict=True) if name is not None and part.startswith('extern "C"')}
 
 
+@lru_cache(maxsize=64)
 def _compile(path: str, text: str) -> ctypes.CDLL:
+    """The text as a library, which all share that ask for it: arrays of blocks are written before they are read in every launch, or show poison.
+
+    Raises BackendError."""
     with tempfile.TemporaryDirectory() as folder:
         file, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
         file.write_text(text)
