@@ -20,7 +20,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test lint reach test-slow corpus mutants nvrtc plans host gpu bench-gpu docs notebooks goldens bench bench-short bench-operators bench-topologies bench-precision clean bench-search algorithms
+.PHONY: demo test lint lint-types lint-style lint-layers lint-rooms reach test-slow corpus mutants nvrtc plans host gpu bench-gpu docs notebooks goldens bench bench-short bench-operators bench-topologies bench-precision clean bench-search algorithms
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -28,9 +28,9 @@ DEMO := build/demo
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 THREADS ?= $(shell nproc)
 # Processes that the tests are shared out to, file by file; make test WORKERS=0 runs them in one, as pytest without options does. One that a test
-# crashes is not replaced: the others go on to the end, where they would wait for ever beside a new one.
+# crashes is not replaced: the others go on to the end, where they would wait for ever beside a new one. tests/conftest.py puts the files in order.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 2 ? 0 : n < 4 ? n : 4)))
-SHARED := -n $(WORKERS) --dist loadfile --max-worker-restart 0
+SHARED := -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # The processes that tests start need not compile the same modules each time, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 EXTRAS := docs notebook nvrtc plans cuda
@@ -44,10 +44,20 @@ test: lint
 	@echo "Left out here: slow (make test-slow), gpu (make gpu, on a CUDA machine)."
 	$(BIN)/python -m pytest -q $(SHARED)
 
+# Two at a time, each with its output in one piece; all are tried, whichever fails.
 lint: .venv/stamp-dev
-	$(BIN)/ruff check einnet benchmarks tests docs
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target lint-types lint-style lint-layers lint-rooms
+
+lint-types:
 	$(BIN)/mypy --strict einnet
+
+lint-style:
+	$(BIN)/ruff check einnet benchmarks tests docs
+
+lint-layers:
 	$(BIN)/lint-imports
+
+lint-rooms:
 	$(BIN)/python -m tests.rooms
 
 test-slow: .venv/stamp-dev

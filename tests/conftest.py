@@ -15,6 +15,15 @@ from hypothesis import settings
 OPTIONAL = ("slow", "gpu")
 ROUNDS, COMPARING_S = 12, 0.25
 """Of a comparison of programs."""
+LONG = (
+    "tests/compile/cuda/test_artifacts.py", "tests/test_forced.py", "tests/graph/test_recurrent_operators.py",
+    "tests/instantiate/test_codegen_running.py", "tests/runtime/test_onnx_out.py", "tests/compile/test_budget.py",
+    "tests/api/test_turns.py", "tests/cli/test_cli_programs.py", "tests/compile/test_grid.py", "tests/compile/test_numpy_target.py",
+    "tests/compile/cuda/test_target.py", "tests/compile/test_onnx_part.py", "tests/compile/cuda/test_recording.py",
+    "tests/compile/cuda/test_forms.py", "tests/compile/cuda/test_attention_layer.py", "tests/docs/test_site.py",
+    "tests/compile/test_bundling.py",
+)  # fmt: skip
+"""Files that take long for few tests, by processor time: where files are shared out to processes, these are the first, then those of many tests."""
 LEFT_OUT: pytest.StashKey[Counter[str]] = pytest.StashKey()
 
 settings.register_profile("einnet", deadline=None, derandomize=True)
@@ -103,12 +112,25 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
+def shared_out(items: list[pytest.Item]) -> Callable[[pytest.Item], tuple[int, int]]:
+    """The order of files: so that no long one is the last, for which all other processes wait."""
+    place = {name: n for n, name in enumerate(LONG)}
+    count = Counter(file_of(item) for item in items)
+    return lambda item: (place.get(file_of(item), len(LONG)), -count[file_of(item)])
+
+
+def file_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
-    """Count the optional tests that -m takes out."""
+    """Count the optional tests that -m takes out, and put the files in the order in which they are shared out to processes."""
     collected = list(items)
     result = yield
     kept = set(items)
+    if hasattr(config, "workerinput"):
+        items.sort(key=shared_out(items))
     config.stash[LEFT_OUT] = Counter(mark for item in collected if item not in kept for mark in OPTIONAL if item.get_closest_marker(mark))
     return result
 
