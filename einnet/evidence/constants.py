@@ -113,9 +113,7 @@ def differs(
     value = evaluate(expression, values).reshape(-1)
     if held.dtype not in (np.float32, np.int8, np.uint8) or held.size != value.size:
         return f"has {held.size} values of {held.dtype}, its expression {value.size}"
-    same = near(held, value)
-    if not same.all() and arithmetic.rounds and held.dtype == np.float32:
-        same = same | nearly(held, value, arithmetic)
+    same = near(held, value) | nearly(held, value, arithmetic)
     if not same.all():
         at = int(np.flatnonzero(~same)[0])
         return f"is {held[at]!r} at {at} where its expression over the model's weights gives {value[at]!r}"
@@ -123,11 +121,14 @@ def differs(
 
 
 def nearly(held: Array, value: Array, arithmetic: Arithmetic) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Where numbers of an arithmetic are values in double precision that were rounded to float32, to a neighbour at most, and then to it."""
+    """Where numbers of an arithmetic are values in double precision that were rounded to float32, to a neighbour at most, and then to it; nowhere
+    where it rounds nothing."""
+    if not arithmetic.rounds or held.dtype != np.float32:
+        return np.zeros(held.shape, np.bool_)
     with np.errstate(all="ignore"):
         single = value.astype(np.float32)
         around = (single, *(np.nextafter(single, np.float32(end)) for end in (-np.inf, np.inf)))
-        return np.any([held == rounded(x, arithmetic) for x in around], axis=0)
+        return np.asarray(np.any([held == rounded(x, arithmetic) for x in around], axis=0))
 
 
 def near(held: Array, value: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -38,24 +38,33 @@ def lower(plan: Plan, channels_last: bool = False) -> CudaProgram:
     names = iter(operator_names([k for k in plan.kernels if isinstance(k, EOperator)]))
     named = [next(names) if isinstance(k, EOperator) else "" for k in plan.kernels]
     code = generate(plan.kernels, named)
-    scratch = [sum(_rounded(size) for _, size in code[name].stages) if name else 0 for name in named]
-    short = {n: k for n, k in enumerate(plan.kernels) if isinstance(k, Matmul) and k.arithmetic.short}
-    scratch = [shortened.room(short[n], kinds) if n in short else size for n, size in enumerate(scratch)]
+    scratch = [room(kernel, code.get(name), kinds) for kernel, name in zip(plan.kernels, named, strict=True)]
     arena = memory.place(memory.lifetimes(plan, scratch), ALIGNMENT)
     region = memory.stack({b.name: memory.sizes(plan)[b.name] for b in plan.buffers if b.role == "constant"}, ALIGNMENT)
     places = {b.name: Place(b.name in region.offsets, {**arena.offsets, **region.offsets}.get(b.name, 0), b.size, b.dtype) for b in plan.buffers}
     places = {name: p for name, p in places.items() if p.constant or name in arena.offsets}
-    for n, size in enumerate(scratch):
-        if size:
-            kind, each = (short[n].arithmetic.name, 2) if n in short else ("f32", ITEM)
-            places[f"scratch:{n}"] = Place(False, arena.offsets[f"scratch:{n}"], size // each, kind)
-    rounded = {n: shortened.step(n, kernel, kinds) for n, kernel in short.items()}
-    steps = tuple(
-        rounded[n][0] if n in rounded else step(n, kernel, name, code) for n, (kernel, name) in enumerate(zip(plan.kernels, named, strict=True))
-    )  # fmt: skip
-    texts = {**{name: operator.text for name, operator in code.items()}, **{t: text for _, more in rounded.values() for t, text in more.items()}}
+    own = {n: own_memory(plan.kernels[n], size) for n, size in enumerate(scratch) if size}
+    places |= {f"scratch:{n}": Place(False, arena.offsets[f"scratch:{n}"], *kept) for n, kept in own.items()}
+    texts = {name: operator.text for name, operator in code.items()}
+    steps: list[Step] = []
+    for n, (kernel, name) in enumerate(zip(plan.kernels, named, strict=True)):
+        made, more = shortened.step(n, kernel, kinds) if shortened.is_short(kernel) else (step(n, kernel, name, code), {})
+        steps.append(made)
+        texts.update(more)
     told = plan.inputs, plan.outputs, dict(plan.constants), plan.expressions, plan.places
-    return CudaProgram(places, arena.nbytes, region.nbytes, steps, texts, *told)
+    return CudaProgram(places, arena.nbytes, region.nbytes, tuple(steps), texts, *told)
+
+
+def room(kernel: Kernel, code: CudaOperator | None, kinds: Mapping[str, str]) -> int:
+    """Bytes of memory that a kernel's step has for itself: between launches, or for factors in 16 bits. `kinds` are the types of buffers."""
+    if shortened.is_short(kernel):
+        return shortened.room(kernel, kinds)
+    return sum(_rounded(size) for _, size in code.stages) if code is not None else 0
+
+
+def own_memory(kernel: Kernel, nbytes: int) -> tuple[int, str]:
+    """So many bytes as elements of a type."""
+    return (nbytes // 2, kernel.factors.name) if shortened.is_short(kernel) else (nbytes // ITEM, "f32")
 
 
 def generate(kernels: Sequence[Kernel], names: Sequence[str]) -> dict[str, CudaOperator]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from einnet.instantiate.kernels import Kernel, Matmul, Plan, View
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS, Arithmetic
-from einnet.instantiate.kernels.contractions import Contraction
 from einnet.runtime.cuda.gemm import gemm
 from einnet.runtime.cuda.program import ALIGNMENT, Gemm, Launch, Rounded
 from einnet.runtime.rounded import encoded, rounded
@@ -31,6 +30,11 @@ TEXT = """extern "C" __global__ void __launch_bounds__({threads}) {name}(const f
 """
 
 
+def is_short(kernel: Kernel) -> TypeGuard[Matmul]:
+    """A product whose factors lie in 16 bits."""
+    return isinstance(kernel, Matmul) and kernel.arithmetic.short
+
+
 def stored(plan: Plan) -> Plan:
     """The plan with those constants in 16 bits that are nothing but factors of such products."""
     kinds = constants(plan)
@@ -42,9 +46,9 @@ def constants(plan: Plan) -> dict[str, Arithmetic]:
     """The constants that are nothing but factors of products in one shorter arithmetic, which reads them from multiples of 16 bytes on."""
     read: dict[str, set[Arithmetic | None]] = {}
     for k in plan.kernels:
-        own = k.inputs if isinstance(k, Matmul) and k.arithmetic.short else ()
+        own = k.inputs if is_short(k) else ()
         for v in k.operand_views:
-            fits = isinstance(k, Contraction) and v in own and v.offset % TOGETHER == 0
+            fits = v in own and v.offset % TOGETHER == 0
             read.setdefault(v.buffer, set()).add(k.factors if fits else None)
     given_out = {v.buffer for _, v in plan.outputs}
     alone = {n: next(iter(found)) for n, found in read.items() if n in plan.constants and n not in given_out and len(found) == 1}
@@ -65,8 +69,7 @@ def settled(plan: Plan) -> Plan:
 
 def _unsettled(kernel: Kernel, plan: Plan, kinds: Mapping[str, Arithmetic]) -> TypeGuard[Matmul]:
     """Some constant factor of a product in 16 bits is none of those."""
-    short = isinstance(kernel, Matmul) and kernel.arithmetic.short
-    return short and any(v.buffer in plan.constants and v.buffer not in kinds for v in kernel.operand_views[:2])
+    return is_short(kernel) and any(v.buffer in plan.constants and v.buffer not in kinds for v in kernel.operand_views[:2])
 
 
 @dataclass(frozen=True)

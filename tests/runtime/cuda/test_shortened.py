@@ -237,6 +237,8 @@ def test_products_are_timed_in_16_bits_with_what_rounds_before_them(tmp_path, mo
     softmax = case("softmax")
     wanted = {k: recording.wanted_in(k, maths) for k in (PRODUCT, odd, softmax)}
     made = precompile.prepare(wanted, "sm_90", lambda name: name == "w")
+    (short,) = [k for k in made.kernels if k.math == ("bf16",)]
+    assert isinstance(short.steps[-1], Gemm) and short.steps[-1].a.buffer == "scratch:0", "the product is of what was rounded"
     measure.measure(made, tmp_path / "t", 60.0, lambda line: None)
     _, rows = measure.read_times(tmp_path / "t")
     assert {(r.key, r.math, r.calls) for r in rows if r.kind == "Matmul"} == {
