@@ -265,7 +265,9 @@ def again(r: Read, reader: Scope) -> bool:
 
 
 def costly(body: Body) -> bool:
-    """A costly function stands in a body."""
+    """A costly function stands in a body, or in what it reads that is computed where it is read."""
+    if isinstance(body, Read):
+        return isinstance(body.base, Scope) and not body.base.sums and costly(body.base.body)
     return (isinstance(body, Call) and body.name in COSTLY) or any(map(costly, children(body)))
 
 

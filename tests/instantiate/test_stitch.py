@@ -110,7 +110,10 @@ def test_choices_of_copies_alone_are_one_kernel() -> None:
     assert len(made.kernels) == 1
 
 
-@pytest.mark.parametrize(("inner", "taps", "apart"), [("tanh(A[h,w,k])", 3, True), ("relu(A[h,w,k])", 3, False), ("tanh(A[h,w,k])", 1, False)])
+@pytest.mark.parametrize(("inner", "taps", "apart"), [
+    ("tanh(A[h,w,k])", 3, True), ("A[h,w,k]*{L[h<2,w<3,k<5] tanh(A[h,w,k])}[h,w,k]", 3, True), ("relu(A[h,w,k])", 3, False),
+    ("tanh(A[h,w,k])", 1, False),
+])  # fmt: skip
 def test_costly_functions_under_windows_that_overlap_are_computed_once(inner: str, taps: int, apart: bool) -> None:
     text = DECLARED + f"L[h<2,w<3,k<5] max[r<{taps}] {{L[h<2,w<3,k<5] {inner}}}[h,w+r-{taps // 2},k]|-inf"
     source = parse(text)
