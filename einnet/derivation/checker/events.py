@@ -81,16 +81,8 @@ def _events(
                 yield from visit(then, (*given, *own))
                 yield from visit(other, given)
                 return
-            case Val(e):
-                yield from ((event, given) for event in _at_numbers(substitute(e, place.names), numbers, ranges))
-            case Add():
-                total = _linear(body)
-                if total is not None and len(total.names()) > 1:
-                    yield from ((event, given) for event in _at_numbers(substitute(total, place.names), [0, *numbers], ranges))
-            case Mul(args):
-                values = [substitute(e, place.names) for e in map(_linear, args) if e is not None and e.terms]
-                if len(values) == 2:
-                    yield from ((event, given) for event in _at_products(values[0], values[1], numbers))
+            case Val() | Add() | Mul():
+                yield from ((event, given) for event in _at_values(body, place, numbers, ranges))
             case Read(base, index, _):
                 image = tuple(substitute(e, place.names) for e in index)
                 inside = _inside(image, base.box, ranges)
@@ -105,6 +97,21 @@ def _events(
     yield from visit(scope.body, place.given)
     for below, where in inner:
         yield from _events(below, where, ranges, numbers, tables)
+
+
+def _at_values(body: Val | Add | Mul, place: _Place, numbers: list[int], ranges: dict[str, Range]) -> Iterator[tuple[Cond, ...]]:
+    """Where a number that iterators make, alone, in a sum or in a product of two, is beside a number."""
+    match body:
+        case Val(e):
+            yield from _at_numbers(substitute(e, place.names), numbers, ranges)
+        case Add():
+            total = _linear(body)
+            if total is not None and len(total.names()) > 1:
+                yield from _at_numbers(substitute(total, place.names), [0, *numbers], ranges)
+        case Mul(args):
+            values = [substitute(e, place.names) for e in map(_linear, args) if e is not None and e.terms]
+            if len(values) == 2:
+                yield from _at_products(values[0], values[1], numbers)
 
 
 def _at_conditions(own: tuple[Cond, ...], given: tuple[Cond, ...]) -> Iterator[Event]:
