@@ -172,3 +172,13 @@ def test_only_indices_that_are_not_affine_are_addresses(monkeypatch: pytest.Monk
         values = integer_values(scope)
         assert (evaluate(scope, values) == evaluate(scope, values, "int").astype(float)).all()
         assert asked[: len(asked) // 2] == addresses
+
+
+@pytest.mark.parametrize("text", ["{L[] K[0,(1)/2]}[]", "{L[] K[(3)/2,(1)/2]|7}[]", "K[0,(1)/2]", "{L[] Σ[r<3] K[1,r]*K[(1)/2,2]}[]"])
+def test_reads_at_numbers_change_no_tensor(text: str) -> None:
+    """A fractional number as an index reads the fill, and leaves what the tensor holds."""
+    values = {"K": np.arange(6.0).reshape(2, 3) + 1}
+    before = values["K"].copy()
+    fill = 7.0 if "|7" in text else 0.0
+    np.testing.assert_array_equal(evaluate(parse(f"K : f32[2,3]\nL[h<2,w<3] {text} + K[h,w]"), values), before + fill)
+    np.testing.assert_array_equal(values["K"], before)

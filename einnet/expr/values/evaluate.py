@@ -185,6 +185,7 @@ class _View:
         missing = [~ok for ok in inside if ok is not None]
         if missing:
             gone = np.broadcast_to(reduce(np.logical_or, missing), found.shape[: len(ones)])
+            found = found.copy()  # numbers alone as indices make a view of the tensor
             found[gone] = fill
         return found
 
