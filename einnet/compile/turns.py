@@ -6,12 +6,12 @@ others took: a longer budget has the same turns and then more of them. So the ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 from einnet.expr.nodes import Scope
-from einnet.search.candidates import Choice
+from einnet.search.candidates import GAIN, Candidate, Choice
 from einnet.search.space import Options
 from einnet.search.time_shares import LEAST_SHARE_S
 from einnet.search.work import BYTES, elements, flops
@@ -99,13 +99,31 @@ def saving(expression: Scope, seconds: float, least: Callable[[float, float], fl
 
 
 def keeping(found: Choice, earlier: Choice) -> Choice:
-    """What a turn found, with what the turns before it chose where that is faster: more searching loses nothing."""
+    """What a turn found, with what the turns before it chose where that is faster: more searching loses nothing.
+
+    Neither does measuring: where an earlier turn has measured a faster way to run the original, that is the original.
+    """
+    own = earlier.original
+    if own.measured < found.original.measured:
+        if found.best is found.original or found.best.cost > own.measured * (1 - GAIN):
+            found.best = own
+        found.candidates, found.original = beside(found.candidates, own), own
+    return taking_over(found, earlier)
+
+
+def taking_over(found: Choice, earlier: Choice) -> Choice:
+    """The choice, or what was derived earlier where that is faster."""
     best = earlier.best
     if best is not earlier.original and best.measured < min(found.best.measured, found.original.cost):
-        others = [c for c in found.candidates if (c.form.key, c.way) != (best.form.key, best.way)]
-        found.candidates, found.best = sorted([best, *others], key=lambda c: (c.measured, c.predicted)), best
+        found.candidates, found.best = beside(found.candidates, best), best
     found.seconds, found.states = found.seconds + earlier.seconds, max(found.states, earlier.states)
     return found
+
+
+def beside(candidates: Sequence[Candidate], one: Candidate) -> list[Candidate]:
+    """The candidates and one that was measured, which may be among them otherwise known."""
+    others = [c for c in candidates if (c.form.key, c.way) != (one.form.key, one.way)]
+    return sorted([one, *others], key=lambda c: (c.measured, c.predicted))
 
 
 def beginning(own: Choice, narrower: Choice | None) -> Choice:
@@ -113,6 +131,6 @@ def beginning(own: Choice, narrower: Choice | None) -> Choice:
     if narrower is None:
         return own
     seconds, states = own.seconds, own.states
-    found = keeping(own, narrower)
+    found = taking_over(own, narrower)
     found.seconds, found.states = seconds, states
     return found

@@ -162,12 +162,12 @@ def test_what_could_be_saved_is_what_the_machine_could_do_without() -> None:
 def test_the_faster_of_two_turns_is_kept_with_its_place() -> None:
     forms = Space(Options(max_depth=1, intensity=0.0)).forms(CONV)
 
-    def choice(others: float) -> Choice:
+    def choice(others: float, own: float = 1.0) -> Choice:
         """The convolution takes a second, products so long, and generated code nothing."""
-        return choose(CONV, forms, lambda ks: [1e-9] * len(ks), lambda ks, _: [seconds(k, others) for k in ks])
+        return choose(CONV, forms, lambda ks: [1e-9] * len(ks), lambda ks, _: [seconds(k, others, own) for k in ks])
 
-    def seconds(kernel: Kernel, others: float) -> float:
-        return others if isinstance(kernel, Matmul) else 1.0 if isinstance(kernel, Conv) else 0.0 if len(kernel.operand_views) < 2 else 9.0
+    def seconds(kernel: Kernel, others: float, own: float) -> float:
+        return others if isinstance(kernel, Matmul) else own if isinstance(kernel, Conv) else 0.0 if len(kernel.operand_views) < 2 else 9.0
 
     fast, slow = choice(0.01), choice(3.0)
     assert fast.best is not fast.original and slow.best is slow.original
@@ -176,3 +176,12 @@ def test_the_faster_of_two_turns_is_kept_with_its_place() -> None:
     assert kept.best is fast.best and kept.candidates[0] is kept.best and kept.states == 12
     assert len({(c.form.key, c.way) for c in kept.candidates}) == len(kept.candidates)
     assert keeping(fast, choice(3.0)).best is fast.best
+
+    earlier = choice(30.0)
+    for others, derived in ((30.0, False), (1.5, False), (0.99, False), (0.01, True)):
+        found = choice(others, own=2.0)
+        best = found.best
+        kept = keeping(found, earlier)
+        assert kept.original is earlier.original and kept.best is (best if derived else earlier.original)
+        assert {id(kept.original), id(kept.best)} <= set(map(id, kept.candidates))
+    assert keeping(choice(30.0, own=0.5), earlier).original.measured == 0.5
