@@ -205,5 +205,5 @@ def test_torch_translation_names_what_it_does_not_know():
     from benchmarks.contest.torch_model import to_torch
     from tests.models import with_opaque
 
-    with pytest.raises(ValueError, match="CumSum 'running': no torch translation"):
+    with pytest.raises(ValueError, match="LpNormalization 'running': no torch translation"):
         to_torch(with_opaque())
