@@ -141,6 +141,8 @@ def told_numbers(
         "share": max((c.share for c in found), default=0.0),
         "bound": max((c.bound for c in found), default=0.0),
         "not_compared": sorted({name for c in found for name in c.not_compared}),
+        "given": sorted(lifted.output for lifted in result.lifting.found.values() if lifted.place is None),
+        "within": sorted({name for lifted in result.lifting.computed() for name in lifted.inside}),
         "problems": problems,
     }
 

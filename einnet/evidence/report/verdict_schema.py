@@ -52,7 +52,11 @@ class Kernels(TypedDict):
 
 
 class Numbers(TypedDict):
-    """Subprograms within their own bounds, on all draws: the greatest share of a bound, and the greatest bound of max|y|."""
+    """Subprograms within their own bounds, on all draws: the greatest share of a bound, and the greatest bound of max|y|.
+
+    Those that are `given` lie in an input and are read there; those `within` others are computed by kernels that hold the others only, and compared
+    as parts of these.
+    """
 
     draws: list[str]
     subprograms: int
@@ -61,6 +65,8 @@ class Numbers(TypedDict):
     share: float
     bound: float
     not_compared: list[str]
+    given: list[str]
+    within: list[str]
     problems: list[str]
 
 
