@@ -15,7 +15,7 @@ from einnet.compile.bundling import apart, attempt, attempts_of
 from einnet.compile.far import FarSights
 from einnet.compile.garbage import collect, collection_on_demand
 from einnet.compile.interrupts import Interrupts, deferred_interrupts
-from einnet.compile.turns import LEVELS, MEASURED, Level, Turns, beginning, keeping, saving
+from einnet.compile.turns import LEVELS, MEASURED, Level, Turns, beginning, keeping, saving, taking_over
 from einnet.compile.workers import Crew, Found, crew, solve_all
 from einnet.derivation.rules import RULES
 from einnet.evidence.comparison.finite import keep_strict
@@ -267,7 +267,7 @@ class _Search:
             measuring = min(share, max(own, LEAST_SHARE_S))
         place, visited = (turns.finished, len(turns.seconds)), 0 if turns.new(key) else earlier.states
         found = self.one(expression, share, place, known, level=turns.level(key), measuring=measuring, visited=visited)
-        return keeping(found, earlier)
+        return keeping(found, earlier) if self.settings.force is None else taking_over(found, earlier)
 
     def explored(self, expressions: Mapping[str, Scope], turns: Turns, end: float) -> dict[str, Found]:
         """What the others find, all at once and before anything is measured: a busy machine measures badly."""
