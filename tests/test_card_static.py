@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks.card.static import LAYERS, RESULT, SUMS, ahead, counted, occupancy, operator, row
+from benchmarks.card.static import ASSEMBLED, LAYERS, RESULT, SUMS, ahead, compiler, counted, occupancy, operator, row
 from einnet.cli.optimize import cuda_lines
 from einnet.evidence.report.card_schema import CudaReport
 from einnet.instantiate.codegen.canonicalise import normalise
@@ -46,10 +46,14 @@ def test_the_stored_figures_claim_no_time_and_no_spills():
 @pytest.mark.parametrize("name", SUMS)
 @pytest.mark.parametrize("tensor", [False, True])
 def test_the_stored_figures_of_sums_are_those_of_today(name, tensor):
-    stored = json.loads(RESULT.read_text())["sums"]
-    assert len(stored) == 2 * len(SUMS)
+    """Those of the assembler where its version is that of the stored ones."""
+    whole = json.loads(RESULT.read_text())
+    stored = whole["sums"]
+    assert len(stored) == 2 * len(SUMS) and whole["compiler"] != "none"
     own, today = stored[name + ", tensor cores" * tensor], ahead(*SUMS[name], tensor)
-    assert {k: own[k] for k in today} == today
+    other = set() if whole["compiler"] == compiler() else set(ASSEMBLED)
+    assert {k: own[k] for k in today.keys() - other} == {k: today[k] for k in today.keys() - other}
+    assert today.keys() >= {"cycles_by_the_model", "stages", "threads"}
     assert own["spilled_bytes"] == 0 and own["registers"] <= 255 and own["shared_bytes"] <= 48 << 10
     assert 2 * own["cycles_by_the_model"] < own["cycles_of_tiles"]
 

@@ -49,6 +49,9 @@ LAYERS = {
 }  # fmt: skip
 
 
+ASSEMBLED = ("registers", "shared_bytes", "spilled_bytes", "occupancy")
+"""Figures of the assembler, which are those of one version of the compiler."""
+
 SUMS = {
     "product of 512": ("L[i<512,j<512] Σ[k<512] A[i,k]*B[k,j]", {"A": (512, 512), "B": (512, 512)}),
     "product of 1,024": ("L[i<1024,j<1024] Σ[k<1024] A[i,k]*B[k,j]", {"A": (1024, 1024), "B": (1024, 1024)}),
@@ -131,6 +134,11 @@ def ahead(text: str, boxes: dict[str, tuple[int, ...]], tensor: bool) -> dict[st
     return result
 
 
+def compiler() -> str:
+    """Whose figures those of the assembler are: another version gives the same text a few registers more or less."""
+    return f"NVRTC {nvrtc.version()}" if nvrtc.version() else "none"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("-o", "--output", type=Path, default=RESULT)
@@ -138,9 +146,9 @@ def main() -> None:
     rows = {name: row(*layer) for name, layer in LAYERS.items()}
     sums = {f"{name}{', tensor cores' * tensor}": ahead(*layer, tensor) for name, layer in SUMS.items() for tensor in (False, True)}
     kind = "static analysis: counts, and the assembler's figures for sm_90; nothing was run on a card, and nothing here is a time"
-    write_whole(path, json.dumps({"kind": kind, "layers": rows, "sums": sums}, indent=1) + "\n")
+    write_whole(path, json.dumps({"kind": kind, "compiler": compiler(), "layers": rows, "sums": sums}, indent=1) + "\n")
     for name, r in rows.items():
-        held = ", ".join(f"{k} {r[k]}" for k in ("registers", "shared_bytes", "spilled_bytes", "occupancy") if k in r)
+        held = ", ".join(f"{k} {r[k]}" for k in ASSEMBLED if k in r)
         reads = f"{r['terms_for_each_word_read']} terms a word read ({r['without_tiles']} without tiles)"
         print(f"{name}: {reads}, {r['blocks']} x {r['threads']} threads, {held}")
     for name, r in sums.items():
