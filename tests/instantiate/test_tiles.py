@@ -11,7 +11,7 @@ import pytest
 
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.codegen.canonicalise import normalise
-from einnet.instantiate.codegen.cuda import thread_blocks
+from einnet.instantiate.codegen.cuda import thread_blocks, tile_search
 from einnet.instantiate.codegen.cuda.emit import CudaOperator, lower_cuda
 from einnet.instantiate.codegen.cuda.footprint import footprint, turns
 from einnet.instantiate.codegen.cuda.lanes import Lanes
@@ -148,6 +148,32 @@ def test_what_is_not_looked_into_is_no_better(name):
     near = [t for start in search.starts() for t in search.neighbours(start)]
     assert all(search.least(t) <= search.finished(t).cycles for t in near)
     assert any(search.least(t) > 0.5 * search.finished(t).cycles for t in near)
+
+
+ALIKE = {
+    "elsewhere": "L[i<24,f<8] relu({L[i<24,f<8] Σ[c<6,r<3] A[i+r+4,c]*K[r,f,c]}[i,f])+B[f]",
+    "another function": "L[i<24,f<8] abs({L[i<24,f<8] Σ[c<6,r<3] A[i+r,c]*K[r,f,c]}[i,f])+B[f]",
+    "guarded": "L[i<24,f<8] relu({L[i<24,f<8] Σ[c<6,r<3] A[i+r-1,c]*K[r,f,c]}[i,f])+B[f]",
+    "transposed": "L[i<24,f<8] relu({L[i<24,f<8] Σ[c<6,r<3] A[i+r,c]*K[r,c,f]}[i,f])+B[f]",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_nests_that_look_alike_have_the_same_tiles_found_once(name, monkeypatch):
+    """The tile of a nest is that which a search for itself alone would find, whatever was searched before."""
+    shapes = {"A": (40, 6), "K": (3, 8, 6), "B": (8,)}
+    monkeypatch.setattr(tile_search, "_known", {})
+    tile_search._tile.cache_clear()
+    searched = []
+    best = TileSearch.best
+    monkeypatch.setattr(TileSearch, "best", lambda self: searched.append(self) or best(self))
+    texts = ["L[i<24,f<8] relu({L[i<24,f<8] Σ[c<6,r<3] A[i+r,c]*K[r,f,c]}[i,f])+B[f]", ALIKE[name]]
+    nests = [nest_of(operator(t, shapes | ({"K": (3, 6, 8)} if "K[r,c,f]" in t else {}))) for t in texts]
+    tiles = [tile(nest) for nest in nests]
+    assert len(searched) == (1 if name in ("elsewhere", "another function") else 2)
+    for nest, found in zip(nests, tiles, strict=True):
+        around = contraction(nest)
+        assert around is not None and found == best(TileSearch(nest, *around, False))
 
 
 def test_lanes_are_digits_of_their_numbers():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from math import inf, prod
+from math import inf, nextafter, prod
 from typing import Any
 
 from einnet.instantiate.codegen.canonicalise import own_index_functions
@@ -41,14 +41,38 @@ from einnet.instantiate.codegen.cuda.tiling import (
 )  # fmt: skip
 from einnet.instantiate.codegen.ir import Expr, Load, Nest, Reduce, walk
 
+MOST_KNOWN = 1 << 12
+"""Searches whose end is remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a search has chosen, without the nest: another nest that looks alike to it gets the same."""
+
+    threads: Mapping[str, int]
+    points: Mapping[str, int]
+    order: tuple[str, ...]
+    team: tuple[str, int]
+    copied: tuple[bool, ...]
+    cycles: float
+
+
+_known: dict[object, Sizes] = {}
+
 
 @lru_cache(maxsize=1 << 10)
 def _tile(nest: Nest, exact: bool) -> Tile | None:
     found = contraction(nest)
     if found is None:
         return None
-    best = TileSearch(nest, *found, exact).best()
-    return best if best.cycles < inf else None
+    search = TileSearch(nest, *found, exact)
+    alike = search.alike()
+    if alike not in _known:
+        if len(_known) >= MOST_KNOWN:
+            del _known[next(iter(_known))]
+        _known[alike] = search.sizes(search.best())
+    sizes = _known[alike]
+    return search.of_sizes(sizes) if sizes.cycles < inf else None
 
 
 def tile(nest: Nest, exact: bool = False) -> Tile | None:
@@ -181,12 +205,41 @@ class TileSearch:
         assert best is not None
         return best
 
+    def alike(self) -> object:
+        """What the search looks at: it ends in the same sizes for two nests for which this is equal, whatever they compute, read and write, and
+        wherever that begins."""
+        loads = tuple((x.address.terms, tuple(c.index.terms for c in x.guards)) for x in self.loads)
+        around = tuple(x.address.terms for x in self.around)
+        looped = tuple(self.loops.items()), tuple(self.sums.items()), self.nest.address.terms, frozenset(self.floors)
+        return (*looped, loads, around, self.live, self.traffic, self.exact)
+
+    def sizes(self, t: Tile) -> Sizes:
+        """What is chosen of a tile; its copies are those of loads that no other load equals."""
+        copies = {f.load for f in t.staged}
+        return Sizes(t.threads, t.points, t.order, t.team, tuple(x in copies for x in self.loads), t.cycles)
+
+    def of_sizes(self, sizes: Sizes) -> Tile:
+        """The tile of these sizes."""
+        t = self.written_out(Tile(self.nest, self.reduce, self.rest, sizes.threads, sizes.points, sizes.order, sizes.team))
+        lanes = lanes_of(t)
+        touched = Touched.of(self, lanes)
+        if any(sizes.copied):
+            return self.modelled(t, sizes.copied, lanes, touched)
+        return replace(t, chunks=self.chunks(t), cycles=self.work(t).cycles(touched))
+
     def better(self, now: Tile) -> Tile:
-        """The fastest of its neighbours, if it is faster by 2 %, else the tile itself. What takes too long in any case is not looked into."""
-        found, most = now, 0.98 * now.cycles
-        for t in self.neighbours(now):
-            if self.least(t) < most and (nearby := self.finished(t, most)).cycles < most:
-                found, most = nearby, nearby.cycles
+        """The fastest of its neighbours, of equal ones the first, if it is faster by 2 %, else the tile itself.
+
+        What promises most is looked into first, so that most others are known to take too long in any case.
+        """
+        found, most, place = now, 0.98 * now.cycles, -1
+        for least, n, t in sorted(((self.least(t), n, t) for n, t in enumerate(self.neighbours(now))), key=lambda one: one[:2]):
+            limit = nextafter(most, inf) if n < place else most
+            if least >= limit:
+                break
+            nearby = self.finished(t, limit)
+            if nearby.cycles < limit:
+                found, most, place = nearby, nearby.cycles, n
         return found
 
     def starts(self) -> Iterator[Tile]:
