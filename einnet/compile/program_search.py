@@ -313,11 +313,12 @@ class _Search:
         if self.settings.force is not None and share > 0:
             choice = self.drawn(expression, forms)
         else:
-            closely = getattr(self.cost, "closely", None)
+            closely, at_least = getattr(self.cost, "closely", None), getattr(self.cost, "at_least", None)
             estimates, measured = self.cost.estimates, self.cost.measured
             known_builds = self.built.setdefault(expression.key, Builds(OUT)) if apart == inf else None
             choice = choose(
-                expression, forms, estimates, measured, most=most, until=until, least_s=least_s, known_s=apart, closely=closely, known=known_builds
+                expression, forms, estimates, measured, most=most, until=until, least_s=least_s, known_s=apart, closely=closely, known=known_builds,
+                at_least=at_least,
             )  # fmt: skip
         choice.seconds, choice.depth = time.monotonic() - begin, options(self.settings, share, clock).max_depth
         self.note(choice, statistics, level)

@@ -132,13 +132,15 @@ def candidates(forms: Sequence[Form], estimate: Estimate, learned: Learned | Non
 
 
 def _made(
-    forms: Sequence[Form], estimate: Estimate, learned: Learned | None, until: float, most: float = inf, known: Builds | None = None
+    forms: Sequence[Form], estimate: Estimate, learned: Learned | None, until: float, most: float = inf, known: Builds | None = None,
+    at_least: Estimate | None = None,
 ) -> tuple[list[Candidate], bool, bool]:  # fmt: skip
     """The candidates; whether there was time for all, which there is not when time.monotonic() reaches `until`; and whether all were wanted.
 
     Forms that promise less than others of which none is among the `most` fastest are not.
     """
-    making, complete, wanted, at_once = _Making(estimate, learned, known or Builds(OUT)), True, True, AT_ONCE if most else FIRST_AT_ONCE
+    making = _Making(estimate, learned, known or Builds(OUT), at_least)
+    complete, wanted, at_once = True, True, AT_ONCE if most else FIRST_AT_ONCE
     for kind in (_own(forms), _promising(forms)[:MOST_FORMS]):
         before: list[float] = []
         for n, form in enumerate(kind):
@@ -163,6 +165,7 @@ class _Making:
     estimate: Estimate
     learned: Learned | None
     builds: Builds
+    at_least: Estimate | None = None
     found: dict[tuple[object, ...], Candidate] = field(default_factory=dict)
     whole: dict[tuple[object, ...], tuple[Form, bool, Iterator[tuple[int, Build]]]] = field(default_factory=dict)
 
@@ -201,7 +204,21 @@ class _Making:
         for form, epilogues, ways in [self.whole[key] for key in ranked[: originals + MOST_DIVIDED]]:
             for n, made in ways:
                 self.note(form, made, (epilogues, n))
+        self.drop()
         self.predict()
+
+    def drop(self) -> None:
+        """Forget what was not predicted yet and surely takes longer than an original, or for others than any, is predicted to: most ways part by part
+        read and write more than the fastest candidate takes, and how long their kernels compute takes long to say."""
+        waiting = {key: c for key, c in self.found.items() if not c.expected}
+        if self.at_least is None or self.learned or not waiting:
+            return
+        fastest = {own: min((c.predicted for c in self.found.values() if c.expected and c.original >= own), default=inf) for own in (True, False)}
+        kernels = list(dict.fromkeys(k for c in waiting.values() for k in c.kernels))
+        least = dict(zip(kernels, self.at_least(kernels)))
+        for key, c in waiting.items():
+            if sum(least[k] for k in c.kernels) >= DOUBT * fastest[c.original]:
+                del self.found[key]
 
 
 def _shown_whole(c: Candidate) -> bool:
@@ -247,6 +264,7 @@ def _predict(unknown: Iterable[Candidate], estimate: Estimate, learned: Learned 
 def choose(
     expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = GAIN, until: float = inf,
     least_s: float = 0.0, known_s: float = inf, learned: Learned | None = None, closely: Estimate | None = None, known: Builds | None = None,
+    at_least: Estimate | None = None,
 ) -> Choice:  # fmt: skip
     """Measure an original, then the most promising candidates; take the fastest, an original unless another gains more than `gain`.
 
@@ -261,13 +279,13 @@ def choose(
     prediction others must then undercut. Where another way is known to take `known_s` seconds, the original is not measured, and what is
     predicted to take longer than that is not either. `learned` stands for predictions where it says something.
     What is to be measured next is first predicted `closely`, so that what the code computes again and again does not look cheap. What is `known` of
-    forms as kernels need not be made.
+    forms as kernels need not be made. Ways part by part that take longer than the fastest by what their kernels take `at_least` are not predicted.
     """
     begin = time.monotonic()
     forms = forms if most else [f for f in forms if f.unchanged]
     with stage("making candidates"):
         end = begin + MAKING_SHARE * max(until - begin, least_s) if until < inf else inf
-        made, complete, wanted = _made(forms, estimate, learned, end, most, known)
+        made, complete, wanted = _made(forms, estimate, learned, end, most, known, at_least)
     ranked = _beside(known_s, made)
     originals = [c for c in ranked if c.original]
     assert originals, "the plain form is always a candidate"

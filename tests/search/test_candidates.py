@@ -193,6 +193,29 @@ def test_originals_and_the_most_promising_are_run_part_by_part(monkeypatch: pyte
     assert 0 < len(parted) < len([c for c in every(forms) if len(c.kernels) > len(set(c.kernels))])
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_surely_takes_longer_is_not_predicted(monkeypatch: pytest.MonkeyPatch, forms: list[Form], seed: int) -> None:
+    """Where predictions are all that is ever known, the same is chosen, original and best, and less of it is looked at."""
+    monkeypatch.setattr(chunks, "CACHED", 8 << 20)
+    kernels = list(dict.fromkeys(k for c in every(forms) for k in c.kernels))
+    seconds = {k: 1.0 + (n * n * 7919 + seed * 104729) % 1000 for n, k in enumerate(kernels)}
+    at_least = {k: s * (0.9 if isinstance(k, EOperator) else 1.0) for k, s in seconds.items()}
+    asked: list[set[Kernel]] = []
+    found: list[tuple[float, ...]] = []
+    for given in (None, lambda ks: [at_least[k] for k in ks]):
+        seen = set[Kernel]()
+
+        def estimate(ks: Sequence[Kernel], seen: set[Kernel] = seen) -> list[float]:
+            seen.update(ks)
+            return [seconds[k] for k in ks]
+
+        choice = choose(CONV, forms, estimate, lambda ks, _: [seconds[k] for k in ks], most=10**6, gain=0.0, at_least=given)
+        asked.append(seen)
+        found.append((choice.best.cost, choice.original.cost, min(c.predicted for c in choice.candidates if c.original)))
+    assert found[1] == found[0]
+    assert asked[1] < asked[0]
+
+
 def test_one_way_to_run_the_original_is_measured_where_others_compete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CACHED", 4 << 20)
     product = "{L[b<8,m<512,k<512] Σ[c<512] A[b,m,c]*A[b,c,k]}[b,m,k]"

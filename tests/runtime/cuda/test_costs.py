@@ -14,9 +14,10 @@ from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import EOperator, Matmul, Post, View, dense_view
 from einnet.records import as_json
 from einnet.runtime.cpu.roofline import flops, moved
+from einnet.runtime.cuda.profiling import costs
 from einnet.runtime.cuda.profiling.costs import CudaCost
 from einnet.runtime.cuda.profiling.laws import traffic
-from einnet.runtime.cuda.profiling.profile import H200, as_file, key, laws_of, load
+from einnet.runtime.cuda.profiling.profile import H200, as_file, key, laws_of, load, shipped
 
 
 def product(n: int, *post: Post) -> Matmul:
@@ -53,6 +54,34 @@ def generated(text: str, boxes: dict[str, tuple[int, ...]]) -> EOperator:
 def convolution(channels: int) -> EOperator:
     text = f"L[n<16,h<224,w<224] Σ[c<{channels},r<5,s<5] A[n,c,h+r-2,w+s-2]*K[c,r,s]"
     return generated(text, {"A": (16, channels, 224, 224), "K": (channels, 5, 5)})
+
+
+PRICED = [
+    convolution(8),
+    generated("L[i<64] Σ[k<4096] A[i,k]*B[k]", {"A": (64, 4096), "B": (4096,)}),
+    generated("L[i<96,j<80] A[i,j]+B[j]", {"A": (96, 80), "B": (80,)}),
+    generated("L[i<9,j<8] exp(A[i,j]-{L[i<9] max[k<8] A[i,k]}[i])/{L[i<9] Σ[k<8] exp(A[i,k])}[i]", {"A": (9, 8)}),
+    product(64, Post("tanh")),
+]
+"""Generated kernels with and without sums, several launches, and a product beside which there is one."""
+
+
+@pytest.mark.parametrize("math", ["fp32", "tf32", "bf16"])
+def test_a_price_has_a_bound_that_needs_no_tiles(math, monkeypatch):
+    known, cost = shipped(math), CudaCost(shipped(math))
+    with monkeypatch.context() as patch:
+        patch.setattr(costs, "modelled", None)
+        bounds = cost.at_least(PRICED[:-1])
+    prices = CudaCost(known).estimates(PRICED[:-1])
+    assert all(0.3 * p < b <= p for b, p in zip(bounds[1:], prices[1:], strict=True)) and bounds[0] <= prices[0]
+    assert sum(b < p for b, p in zip(bounds, prices, strict=True)) > 1
+    assert cost.at_least(PRICED[-1:]) == CudaCost(known).estimates(PRICED[-1:])
+
+
+def test_what_was_recorded_bounds_itself():
+    kernel = convolution(8)
+    cost = CudaCost(replace(H200, seconds={key(kernel): 7e-9}))
+    assert cost.at_least([kernel]) == [7e-9]
 
 
 def test_generated_kernels_cost_what_their_tiles_do():

@@ -44,6 +44,9 @@ class Asked:
     def estimates(self, kernels: Sequence[Kernel]) -> Sequence[float]:
         return self.cost.estimates(kernels)
 
+    def at_least(self, kernels: Sequence[Kernel]) -> Sequence[float]:
+        return self.cost.at_least(kernels)
+
     def measured(self, kernels: Sequence[Kernel], until: float) -> Sequence[float | None]:
         self.close.update(dict.fromkeys(kernels))
         return self.cost.measured(kernels, until)

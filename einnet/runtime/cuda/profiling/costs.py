@@ -74,6 +74,23 @@ class CudaCost:
         """Recorded or estimated seconds."""
         return [self.seconds(k) for k in kernels]
 
+    def at_least(self, kernels: Sequence[Kernel]) -> list[float]:
+        """Seconds that kernels are priced at, or less: generated ones that were not recorded begin and move their operands at least, which is said
+        without a search for their tiles."""
+        return [self._at_least(k) for k in kernels]
+
+    def _at_least(self, kernel: Kernel) -> float:
+        if kernel in self._known or isinstance(kernel, (Matmul, Conv, OpaqueCall)):
+            return self.seconds(kernel)
+        if self.finer is not None:
+            return self.finer._at_least(kernel)
+        plain = in_float32(kernel)
+        if isinstance(plain, EOperator) and self._rounded(plain) is not None:
+            return self.seconds(kernel)
+        run, law = self.as_run(plain), self.laws.generated
+        moving = [law.begin + traffic(moved(p), law) if self.profile.time(p) is None else 0.0 for p in parts(run)]
+        return sum(moving) if all(moving) and self.profile.time(run) is None else self.seconds(kernel)
+
     def measured(self, kernels: Sequence[Kernel], until: float = inf) -> list[float | None]:
         """The same: what was not recorded cannot be measured here, and its estimate stands for it."""
         return [self.seconds(k) for k in kernels]
