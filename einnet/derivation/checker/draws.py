@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property
 from itertools import islice, product
 from math import prod
 from typing import Any
@@ -71,12 +71,11 @@ class Choice:
         if self.ramp:
             first, step, den = self.ramp
             return np.asarray((first + step * address) / den)
-        return np.take(_rounded(self.palette), self.chosen(address)) * self.sign
+        return np.take(self._rounded, self.chosen(address)) * self.sign
 
-
-@lru_cache(maxsize=256)
-def _rounded(palette: tuple[Fraction, ...]) -> NDArray[np.float64]:
-    return np.asarray([float(v) for v in palette], dtype=np.float64)
+    @cached_property
+    def _rounded(self) -> NDArray[np.float64]:
+        return np.asarray([float(v) for v in self.palette], dtype=np.float64)
 
 
 @dataclass(frozen=True)

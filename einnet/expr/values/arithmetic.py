@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import reduce
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,6 @@ class Arithmetic(Protocol):
     def reduce(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array: ...
 
 
-@runtime_checkable
 class Contracting(Arithmetic, Protocol):
     """A number system that computes a sum of products as one."""
 
@@ -42,6 +41,11 @@ class Contracting(Arithmetic, Protocol):
 
         All factors have an axis for each extent of `shape`, of length 1 where they do not vary.
         """
+
+
+def contracts(system: Arithmetic) -> TypeGuard[Contracting]:
+    """The number system computes sums of products as one; it is asked so often that Python's own look at a protocol took a tenth of a check."""
+    return hasattr(system, "contract")
 
 
 LARGEST = 1 << 21

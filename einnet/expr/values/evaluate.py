@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from einnet.errors import UsageError
 from einnet.expr.index import Index, Range, bounds, simplify
 from einnet.expr.nodes import Body, Mul, Read, Scope, Tensor, map_indices, neutral, tensors, used_names
-from einnet.expr.values.arithmetic import Arithmetic, Array, Contracting, arithmetic
+from einnet.expr.values.arithmetic import Arithmetic, Array, arithmetic, contracts
 from einnet.expr.values.bodies import Environment, flat_address, inside_box, reduced, terms, values
 
 _CHUNK = 1 << 21
@@ -111,7 +111,7 @@ class Evaluation:
 
     def widest(self, s: Scope, ranges: Ranges) -> str | None:
         """The iterator to split so that intermediate arrays get smaller, loops before sums; None when they are small."""
-        parts = [p for t in terms(s) for p in (_factors(t) if isinstance(self.system, Contracting) else (t,))]
+        parts = [p for t in terms(s) for p in (_factors(t) if contracts(self.system) else (t,))]
         names = max((used_names(p) for p in parts), key=lambda used: _size(used, ranges))
         if _size(names, ranges) <= _CHUNK:
             return None
@@ -131,7 +131,7 @@ class Evaluation:
     def term(self, s: Scope, term: Body, view: _View) -> Array:
         rank, axes = len(s.loops), len(view.shape)
         factors = [values(f, view.env, self.system, view.read) for f in _factors(term)]
-        if s.reduce == "sum" and s.sums and len(factors) > 1 and isinstance(self.system, Contracting):
+        if s.reduce == "sum" and s.sums and len(factors) > 1 and contracts(self.system):
             factors = [f.reshape((1,) * (axes - f.ndim) + f.shape) for f in factors]
             done = self.system.contract(factors, rank, view.shape)
             repeats = prod(view.shape[a] for a in range(rank, axes) if all(f.shape[a] == 1 for f in factors))

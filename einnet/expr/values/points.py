@@ -21,7 +21,7 @@ from einnet.expr.functions.modular import Residues, random_function, seed_of
 from einnet.expr.index import Range
 from einnet.expr.nodes import Read, Scope, Tensor, neutral, reads, tensors, walk
 from einnet.expr.selection import selection
-from einnet.expr.values.arithmetic import Arithmetic, Array, Contracting, Machine, Magnitudes, Modular
+from einnet.expr.values.arithmetic import Arithmetic, Array, Machine, Magnitudes, Modular, contracts
 from einnet.expr.values.bodies import Environment, Integers, Side, flat_address, one_of, reduced, terms, values
 from einnet.expr.values.evaluate import Evaluation
 
@@ -50,7 +50,7 @@ def values_at(scope: Scope, points: NDArray[np.int64], system: Arithmetic, eleme
     By `places`, only one term is evaluated of a sum of which one is taken.
     """
     with np.errstate(all="ignore"):
-        return _Points(system, element, places=places, dense=isinstance(system, Contracting)).values(scope, points)
+        return _Points(system, element, places=places, dense=contracts(system)).values(scope, points)
 
 
 def elements_read(scope: Scope, point: tuple[int, ...]) -> frozenset[tuple[str, int]]:
