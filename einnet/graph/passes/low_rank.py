@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from einnet.graph.blas import on_one_thread
 from einnet.graph.passes.table_factors import GROWTH, LEAST_GAIN, ROUNDING
 
 EPSILON = 2.0**-24
@@ -46,6 +47,7 @@ class LowRank:
     right: np.ndarray
 
 
+@on_one_thread
 def low_rank(values: np.ndarray, walks: Sequence[Walk]) -> LowRank | None:
     """The weight, its dimensions walked so, as sums of few products; None where its values are no such sums, or no multiplications are saved."""
     varying = [n for n, extent in enumerate(values.shape) if extent > 1]

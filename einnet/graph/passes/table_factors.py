@@ -13,6 +13,8 @@ from math import inf, prod
 
 import numpy as np
 
+from einnet.graph.blas import on_one_thread
+
 MOST_RANK = 4
 """Terms of a factored table."""
 
@@ -61,6 +63,7 @@ class Factored:
     """The greatest distance of an element from the product, relative to the largest element."""
 
 
+@on_one_thread
 def factored(table: np.ndarray) -> Factored | None:
     """The table W[g,k,c,n,d] as a sum of products of two smaller ones; None where its values are no such sum, or nothing is gained."""
     if table[0].size < LEAST_SIZE or not np.isfinite(table).all() or not table.any():
