@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -11,6 +12,9 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+
+# numpy reads it when it is imported, here and in processes that tests start: there are as many processes as processors.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 OPTIONAL = ("slow", "gpu")
 ROUNDS, COMPARING_S = 12, 0.25
