@@ -95,16 +95,16 @@ def inequality(e: Index) -> Cond:
 
     ⌊y/d⌋ + r >= 0 is y + d·r >= 0, and r - ⌊y/d⌋ >= 0 is d·r + d - 1 - y >= 0.
     """
+    g = gcd(*(c for _, c in e.terms))
+    if e.den != 1 or g > 1:
+        e = Index(tuple((a, c // g) for a, c in e.terms), e.const // max(g, 1))
     floors = [(a, c) for a, c in e.terms if isinstance(a, Floor)]
-    if e.den == 1 and len(floors) == 1 and abs(floors[0][1]) == 1:
+    if len(floors) == 1 and abs(floors[0][1]) == 1:
         (a, c), rest = floors[0], Index(tuple(t for t in e.terms if t != floors[0]), e.const)
         y = Index(a.num.terms, a.num.const)
         d = a.den * a.num.den
         return inequality(y + d * rest if c > 0 else d * rest + (d - 1) - y)
-    g = gcd(*(c for _, c in e.terms))
-    if e.den == 1 and g <= 1:
-        return Cond(e)
-    return Cond(Index(tuple((a, c // g) for a, c in e.terms), e.const // g, 1)) if g > 1 else Cond(Index(e.terms, e.const, 1))
+    return Cond(e)
 
 
 def equality(e: Index) -> Cond:
