@@ -51,6 +51,11 @@ RANGES = {
     "{L[i<9] Σ[r<2] exp(E[i+r-1]|-inf)}[i]": "(0, inf)", "{L[i<9] Σ[r<2] exp(E[i+r-2]|-inf)}[i]": "[0, inf)",
     "{L[i<9] Σ[r<2] exp(E[(i+r)/2]|-inf)}[i]": "(0, inf)", "{L[i<9] Σ[r<2] exp(E[(i+2*r)/2]|-inf)}[i]": "[0, inf)",
     "{L[i<9] Σ[r<2] exp(E[i+r+1]|-inf+B[i])*exp(A[i])}[i]": "(0, inf)",
+    "{L[i<9] Σ[r<2] exp(E[i+r+2]|-inf)*exp(A[i])}[i]": "[0, inf)", "{L[i<9] Σ[r<10] select(r-i==0,1+A[i]*A[i],0)}[i]": "(0, inf)",
+    "0*A": "[0, 0]", "1/2*exp(A)": "(0, inf)", "(relu(A)+2)/1": "[2, inf)", "val(i)": "(-inf, inf)", "relu(2)-A": "(-inf, inf)",
+    "relu(A-A)+relu(B)": "[0, inf)", "relu(A-A)+A": "(-inf, inf)", "relu(2*sigmoid(A)+B)-sigmoid(A)": "(-1, inf)", "-2*relu(A)+2*A": "(-inf, 0]",
+    "-2*relu(A)+1/2*A": "(-inf, 0]", "-3*relu(A)+2*A": "(-inf, 0]", "sigmoid(A)-sigmoid(A)": "(-1, 1)", "exp(A)*sign(B)": "(-inf, inf)",
+    "sign(A)*exp(B)": "(-inf, inf)", "isnan(A)*B": "(-inf, inf)",
 }  # fmt: skip
 
 STATES = {
@@ -79,6 +84,11 @@ STATES = {
     "1/{L[i<9] Σ[r<2] {L[x<10] Σ[k<3] exp(select(k-x>=0,0,-inf))}[i+r]}[i]": BROKEN,
     "{L[i<9] Σ[r<2] 1/A[i]}[i]": BROKEN, "{L[i<9] max[r<2] select(r-1>=0,E[i+r],-inf)}[i]": FINITE,
     "{L[i<9] max[r<2] select(r-2>=0,E[i+r],-inf)}[i]": BELOW, "{L[i<9] max[r<2] (E[i+r+1]|-inf)+B[i]}[i]": FINITE, "{L[i<9] A[i]}[i-1]|-inf": BELOW,
+    "choose(less(A,B),A|-inf,B)": BELOW, "{L[i<9] max[r<2] (E[i+r+2]|-inf)+B[i]}[i]": BELOW,
+    "{L[i<9] max[r<2] (E[i+r+1]|-inf)+exp(B[i])}[i]": FINITE, "1/{L[i<9] Σ[r<2] {L[x<10] relu(E[x])}[i+r]}[i]": BROKEN,
+    "1/{L[i<9] Σ[r<8] {L[x<10] exp(select(x-3>=0,E[x],-inf))}[i+r]}[i]": FINITE,
+    "1/{L[i<9] Σ[r<8] {L[x<10] exp(select(x-3>=0,E[x],-inf))}[(i+r)/2]}[i]": BROKEN,
+    "1/{L[i<9] Σ[r<8] {L[x<10,y<10] exp(select(x-3>=0,E[x]+E[y],-inf))}[(i+r)/2,i]}[i]": BROKEN,
 }  # fmt: skip
 
 
