@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import tracemalloc
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given
 
 from einnet.errors import UsageError
-from einnet.expr.functions.modular import order
+from einnet.expr.functions.modular import order, residue
 from einnet.expr.nodes import Scope
 from einnet.expr.notation.text import parse
 from einnet.expr.values import evaluate as module
-from einnet.expr.values.evaluate import evaluate
+from einnet.expr.values.arithmetic import Machine, arithmetic
+from einnet.expr.values.evaluate import Evaluation, evaluate
 from tests.expr.brute import Brute
 from tests.strategies import integer_values, repeatable, scopes
 
@@ -117,6 +119,67 @@ def test_a_read_within_a_tensor_takes_no_copy_of_it(index: str) -> None:
     finally:
         tracemalloc.stop()
     assert out == 100 and copied == ("%" in index)
+
+
+PRODUCT = "A : f32[40,60]\nB : f32[60,50]\nL[i<40,j<50] Σ[k<60] A[i,k]*B[k,j]"
+LONG = "A : f32[2,60]\nB : f32[60]\nL[i<2,j<1] Σ[k<60] A[i,k]*B[k]*A[i,k]"
+
+
+@pytest.mark.parametrize(("text", "dtype", "most", "name"), [
+    (PRODUCT, "float64", 3000, None), (PRODUCT, "float64", 2999, "j"), (PRODUCT, "int", 120_000, None), (PRODUCT, "int", 119_999, "j"),
+    (PRODUCT.replace("j<50", "j<5"), "float64", 2399, "i"), (PRODUCT + "+A[i,k]*A[i,k]", "float64", 2999, "j"), (LONG, "float64", 119, "i"),
+    (LONG, "int", 119, "i"), (LONG.replace("i<2", "i<1"), "float64", 59, "k"), (LONG.replace("i<2", "1<=i<2"), "float64", 59, "k"),
+    ("A : f32[40,60]\nL[i<1] Σ[r<40,k<60] A[r,k]", "float64", 2000, "k"),
+])  # fmt: skip
+def test_which_iterator_is_split(text: str, dtype: str, most: int, name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest of the largest array, loops before sums: of a product that is contracted a factor, else the whole of it."""
+    monkeypatch.setattr(module, "_CHUNK", most)
+    scope = parse(text)
+    assert Evaluation(arithmetic(dtype), {}).widest(scope, scope.ranges) == name
+
+
+def test_evaluation_may_be_stopped_before_each_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(module, "_CHUNK", 2)
+    values = {"A": np.arange(5.0)}
+    evaluate(parse("A : f32[5]\nL[i<5] A[i]+1"), values, hurry=lambda: asked.append(1))
+    assert len(asked) == 3
+
+    def stop() -> None:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        evaluate(parse("A : f32[5]\nL[i<5] A[i]"), values, hurry=stop)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int", "mod"])
+def test_tensors_that_carry_their_values_need_none(dtype: str) -> None:
+    scope = parse("A : f32[2]\nT : weight f32[2,3] = [2, -1, 3, 4, 0, 1/2]\nL[i<2] Σ[k<3] T[i,k]*T[1,k]*A[i]*2")
+    found = evaluate(scope, {"A": np.asarray([3, 5])}, dtype)
+    assert found.tolist() == [residue(v) if dtype == "mod" else v for v in (Fraction(57), Fraction(325, 2))]
+
+
+class Counting(Machine):
+    """Doubles that tell how many factors are contracted."""
+
+    def __init__(self) -> None:
+        super().__init__("float64")
+        self.factors: list[int] = []
+
+    def contract(self, factors: list[np.ndarray], rank: int, shape: tuple[int, ...]) -> np.ndarray:
+        self.factors.append(len(factors))
+        return super().contract(factors, rank, shape)
+
+
+@pytest.mark.parametrize(("text", "contracted"), [
+    ("Σ[k<4] A[i,k]*B[k]", [2]), ("Σ[k<4] A[i,k]*B[k]*A[2,k]", [3]), ("Σ[k<4] A[i,k]", []), ("max[k<4] A[i,k]*B[k]", []), ("A[i,1]*B[i]", []),
+    ("Σ[k<4] A[i,k]*B[k]+A[i,k]", [2]), ("Σ[k<4,r<5] A[i,k]*B[k]", [2]), ("Σ[k<4] A[i,1]*B[i]", [2]),
+])  # fmt: skip
+def test_sums_of_products_are_contracted(text: str, contracted: list[int]) -> None:
+    scope, system = parse(f"A : f32[3,4]\nB : f32[4]\nL[i<3] {text}"), Counting()
+    values = integer_values(scope)
+    found = Evaluation(system, {n: v.astype(float) for n, v in values.items()}).whole(scope)
+    assert system.factors == contracted and found.tolist() == brute(scope, values).tolist()
 
 
 def test_missing_and_misshapen_values_are_named() -> None:

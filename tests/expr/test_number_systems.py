@@ -9,9 +9,11 @@ from math import inf, isnan, nan, nextafter
 import numpy as np
 import pytest
 
+from einnet.errors import UsageError
 from einnet.expr.functions.ends import MAYBE, UNDEFINED, interval
 from einnet.expr.nodes import Tensor
 from einnet.expr.notation.text import parse
+from einnet.expr.values.arithmetic import Exact, Machine, Modular, Strict, contracted, uncontracted
 from einnet.expr.values.evaluate import evaluate
 from einnet.expr.values.intervals import Enclosures, apart, enclosure
 from einnet.expr.values.points import magnitudes_at, values_at, work
@@ -193,6 +195,8 @@ def test_rationals_stay_rational() -> None:
     ("2*A[i]-3*B[i]", 5, {}), ("max(A[i],-inf)", 1, {}), ("relu(2*A[i])", 2, {}), ("exp(2*A[i])", 1, {"exp": 2.0}),
     ("choose(9*A[i],2*A[i],3*B[i])", 3, {}),
     ("{L[i<5] Σ[k<4] X[i,k]}[i]", 4, {}), ("A[i]/(5*B[i])", 1, {"/": 5.0}), ("exp(2*A[i])*exp(7*B[i])", 1, {"exp": 7.0}), ("val(3*i-6)*A[i]", 3, {}),
+    ("max(1/2*A[i],-inf)", 1 / 2, {}), ("{L[i<5] Σ[k<4] val(k)*X[i,k]}[i]", 6, {}), ("{L[i<5] max[k<4] val(k)*X[i,k]}[i]", 3, {}),
+    ("{L[i<5] min[k<4] val(k)*X[i,k]}[i]", 3, {}), ("pow(2*A[i],5)", 1, {"pow": 5.0}), ("pow(5*A[i],2)", 1, {"pow": 5.0}),
 ])  # fmt: skip
 def test_magnitudes(text: str, size: float, arguments: dict[str, float]) -> None:
     """Of what is added up at i = 1, where no element is greater than 1."""
@@ -204,3 +208,46 @@ def test_work_at_points() -> None:
     """A nested scope is evaluated at no more points than it has, and at no more than are asked for."""
     scope = parse(f"{DECLARED}L[i<5,j<4] {{L[i<5] Σ[k<4] X[i,k]}}[i]*A[j]")
     assert work(scope, 2) == 2 + 2 * 4 and work(scope, 20) == 20 + 5 * 4
+
+
+@pytest.mark.parametrize(("name", "args", "value"), [
+    ("/", (1, 0), nan), ("/", (0, 0), nan), ("/", (6, 3), 2), ("/", (1, inf), 0), ("/", (inf, 1), inf), ("/", (nan, 1), nan), ("log", (0,), nan),
+    ("log", (-1,), nan), ("log", (1,), 0), ("log", (inf,), inf), ("exp", (1000,), inf), ("pow", (0, -1), nan), ("pow", (inf, 2), inf),
+    ("pow", (3, 2), 9), ("pow", (1, nan), nan), ("less", (nan, 1), nan), ("less", (1, 2), 1), ("max", (inf, 1), inf),
+    ("max", (1, nan), nan), ("choose", (1, 2, nan), 2),
+    ("choose", (0, nan, 3), 3), ("isnan", (nan,), 1), ("isnan", (1,), 0), ("relu", (nan,), nan), ("relu", (-2,), 0),
+])  # fmt: skip
+def test_doubles_that_do_not_exist(name: str, args: tuple[float, ...], value: float) -> None:
+    """NaN makes all NaN that is computed from it, but for what is not chosen; what is infinite exists."""
+    system, given = Strict(), tuple(np.asarray([float(a), 1.0]) for a in args)
+    assert system.dtype == np.float64
+    with np.errstate(all="ignore"):
+        found = system.divide(*given) if name == "/" else system.call(name, given)
+    assert found[0] == value or (isnan(value) and isnan(found[0]))
+
+
+def test_exact_numbers() -> None:
+    """Infinities stay; what is no fraction for all fractions is refused, though it were one here."""
+    system = Exact()
+    found = system.values(np.asarray([[inf, 0.5], [-inf, 3.0]])).tolist()
+    assert found == [[inf, Fraction(1, 2)], [-inf, 3]] and isinstance(found[0][1], Fraction)
+    assert system.integers(np.asarray([3, 4]), 2).tolist() == [Fraction(3, 2), 2] and system.call("relu", (system.number(Fraction(-1)),)) == 0
+    for name in ("exp", "sin", "log"):
+        with pytest.raises(UsageError, match="no exact value"):
+            system.call(name, (system.number(Fraction(0)),))
+
+
+def test_residues_of_fractions() -> None:
+    system = Modular()
+    for den in (1, 2, 3):
+        found = system.multiply(system.integers(np.asarray([3, -5, 0]), den), system.number(Fraction(den)))
+        np.testing.assert_array_equal(found, system.values(np.asarray([3, -5, 0])))
+
+
+def test_sums_of_products_in_steps() -> None:
+    """Along axes of any length, where factors vary along some of them."""
+    a, b = np.arange(6.0).reshape(3, 2, 1), np.arange(2.0, 10).reshape(1, 2, 4)
+    cases = (([a, b], (3, 2, 4), (a * b).sum((1, 2))), ([a], (3, 2, 1), a.sum((1, 2))), ([b[:, :1]], (1, 1, 4), b[:, :1].sum((1, 2))))
+    for factors, shape, wanted in cases:
+        np.testing.assert_array_equal(uncontracted(Machine("float64"), factors, 1, shape), wanted)
+        np.testing.assert_array_equal(contracted(factors, 1, shape), wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import reduce
 from itertools import product
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from einnet.expr.nodes import Scope
+from einnet.expr.nodes import INF, Add, Body, Call, Const, Scope
 from einnet.expr.normal.inline import inline
+from einnet.expr.normal.ordering import compared, ordered
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from tests.strategies import repeatable
@@ -30,7 +32,8 @@ SAME = (
     ("max(A,min(B,A+abs(C)))", "min(max(A,B),A+abs(C))"), ("max(A,A+2)", "A+2"), ("min(A,A+B*B)", "min(A+B*B,A)"), ("min(A+relu(B),A)", "A"),
     ("max(A+exp(B)+C,A+C)", "A+exp(B)+C"), ("max(0,abs(A))", "abs(A)"), ("relu(less(A,B))", "less(A,B)"),
     ("exp(A+2*select(i-3>=0,1/2*B,-inf))", "select(i-3>=0,exp(A+B),0)"), ("exp(A)*exp(B)*exp(C)", "exp(A+B+C)"),
-    ("(exp(A)+1)*exp(B)", "exp(B)+exp(A+B)"),
+    ("(exp(A)+1)*exp(B)", "exp(B)+exp(A+B)"), ("min(C,C+2*relu(A))", "C"), ("min(sin(A),sin(A)+exp(A))", "sin(A)"), ("max(A,A+1/2)", "A+1/2"),
+    ("relu(min(A,0))", "0"), ("max(1/A,B)", "max(B,1/A)"), ("less(A,relu(B))", "less(A,B)+less(A,0)-less(A,B)*less(A,0)"),
 )  # fmt: skip
 OTHER = (
     ("max(A,min(B,C))", "min(max(A,B),C)"), ("relu(0-2*A)", "2*relu(A)"), ("min(max(A,0),6)", "max(min(A,6),1)"), ("min(A,1)", "1"),
@@ -60,6 +63,52 @@ def test_what_differs_has_two_forms(left: str, right: str) -> None:
 @pytest.mark.parametrize(("left", "right"), PARTIAL)
 def test_what_may_have_no_value_is_not_left_out(left: str, right: str) -> None:
     assert inline(scope(left)).key != inline(scope(right)).key
+
+
+DOWN, UP = "select(i-3>=0,A,-inf)", "select(i-4>=0,B,inf)"
+VALUED = {
+    "A+sin(B)": True, "1/A": False, "log(A)": False, "A+1/B": False, f"{DOWN}+A": True, f"{DOWN}+{UP}": False, f"A-{DOWN}": False,
+    f"{DOWN}-{DOWN}": False,
+    f"A*{DOWN}": False, "A*B": True, f"exp({DOWN})": True, f"max(A,{UP})": True, f"sin({DOWN})": False, "sin(A)": True, f"A*sin({DOWN})": False,
+    "{L[i<27] 1/A}[i]": False, "{L[i<27] A}[i]": True, f"{{L[i<27] {DOWN}}}[i]": True, f"{{L[i<27] select(i-1>=0,{DOWN},inf)}}[i]": True,
+    f"{{L[i<27] Σ[k<3] select(k-1>=0,{DOWN},inf)}}[i]": False, f"{{L[i<27] Σ[k<3] select(k-1>=0,{DOWN},0)}}[i]": True,
+    f"{{L[i<27] max[k<3] select(k-1>=0,{DOWN},inf)}}[i]": True, "{L[i<27] Σ[k<3] A*val(k)}[i]": True, "{L[i<27] Σ[k<3] A/val(k)}[i]": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", VALUED)
+def test_what_has_a_value_is_equal_to_itself(text: str) -> None:
+    """Infinite or not: nowhere are infinities of two signs added up, or one is multiplied by what may be 0."""
+    given = scope(text).body
+    assert compared("equal", given, given) == (Const(Fraction(1)) if VALUED[text] else None)
+    assert compared("less", given, given) == (Const(Fraction(0)) if VALUED[text] else None)
+
+
+def nested(name: str, args: list[Body]) -> Body:
+    return reduce(lambda left, right: Call(name, (left, right)), args)
+
+
+LIMITS = (
+    ("max", 11, 1, True), ("max", 1, 11, True), ("max", 12, 1, False), ("max", 1, 12, False), ("max", 13, 1, False), ("max", 1, 13, False),
+    ("min", 12, 1, True), ("min", 2, 6, True), ("min", 7, 2, False), ("min", 13, 1, False), ("min", 1, 13, False),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "first", "second", "fits"), LIMITS)
+def test_forms_have_twelve_bodies_at_most(name: str, first: int, second: int, fits: bool) -> None:
+    """A call of the greatest of so many: where it has a form, that has another order."""
+    bodies = [scope(f"sin({n}*A)").body for n in range(10 + first + second, 10, -1)]
+    args = (nested("max", bodies[:first]), nested("max", bodies[first:]))
+    assert (ordered(name, args) != Call(name, args)) == fits
+
+
+def test_equal_bodies_are_one() -> None:
+    a, b, zero = scope("A").body, scope("B").body, Const(Fraction(0))
+    assert ordered("max", (Add((a, b)), Add((b, a)))) in (Add((a, b)), Add((b, a))) and ordered("min", (a, a)) == a
+    assert ordered("max", (zero, zero)) == zero and ordered("max", (zero, a)) == Call("relu", (a,)) == ordered("relu", (a,))
+    gone = scope("1/A").body
+    assert ordered("max", (gone, b)) == ordered("max", (b, gone)), "nothing is left out that need not have a value"
+    assert ordered("max", (a, Const(-INF))) == a == ordered("min", (Const(INF), a))
 
 
 def bodies(depth: int) -> st.SearchStrategy[str]:

@@ -55,7 +55,7 @@ RANGES = {
     "0*A": "[0, 0]", "1/2*exp(A)": "(0, inf)", "(relu(A)+2)/1": "[2, inf)", "val(i)": "(-inf, inf)", "relu(2)-A": "(-inf, inf)",
     "relu(A-A)+relu(B)": "[0, inf)", "relu(A-A)+A": "(-inf, inf)", "relu(2*sigmoid(A)+B)-sigmoid(A)": "(-1, inf)", "-2*relu(A)+2*A": "(-inf, 0]",
     "-2*relu(A)+1/2*A": "(-inf, 0]", "-3*relu(A)+2*A": "(-inf, 0]", "sigmoid(A)-sigmoid(A)": "(-1, 1)", "exp(A)*sign(B)": "(-inf, inf)",
-    "sign(A)*exp(B)": "(-inf, inf)", "isnan(A)*B": "(-inf, inf)",
+    "sign(A)*exp(B)": "(-inf, inf)", "isnan(A)*B": "(-inf, inf)", "relu({L[i<8] 2}[i])": "[0, 2]",
 }  # fmt: skip
 
 STATES = {
