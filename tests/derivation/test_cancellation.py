@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from einnet.derivation.checker.check import Difference, check
+from einnet.derivation.checker.check import Difference, Proof, check, check_cancellation
 from einnet.derivation.rules import RULES
 from einnet.derivation.rules.distribute import distribute
 from einnet.derivation.steps import Derivation, Step, replace_at, subscope
@@ -53,6 +53,24 @@ SHIFTS = {
     "what is divided by a variance": (f"x[h,0] / {VARIANCE}", f"x[h,0] / {OPENED}"),
 }  # fmt: skip
 POINTS = np.arange(6)[:, None]
+
+
+@pytest.mark.parametrize("refuse", [True, False])
+def test_what_is_lost_is_allowed_up_to_a_factor(refuse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it a step is of class precision, or refused; one that changes nothing is not asked."""
+    before, after = sides(KEPT["a square of a sum"])
+    proof = Proof("inline", "by forms", kind="reassociation")
+    for grown in (0.0, FACTOR, 1.001 * FACTOR):
+        monkeypatch.setattr("einnet.derivation.checker.check.lost", lambda *_, grown=grown: grown)
+        assert check_cancellation(before, before, proof, refuse=refuse) is proof
+        if grown <= FACTOR:
+            assert check_cancellation(before, after, proof, refuse=refuse) is proof
+        elif refuse:
+            with pytest.raises(Difference, match="no reassociation"):
+                check_cancellation(before, after, proof, refuse=refuse)
+        else:
+            found = check_cancellation(before, after, proof, refuse=refuse)
+            assert found.kind == "precision" and found.details.startswith("by forms; where elements are nearly equal")
 
 
 def sides(pair: tuple[str, str]) -> tuple[Scope, Scope]:

@@ -107,6 +107,15 @@ def test_in_which_order() -> None:
     assert {"tied, small", "opposite, generic", "all elements 3/2", "all elements 1", "A sparse, others 0", "B at constants, others 1"} < set(between)
 
 
+@pytest.mark.parametrize(("before", "after", "count"), [
+    ("exp(A[i])", "relu(as_f16(A[i]))", 3), ("as_bf16({L[i<96] exp(A[i])}[i])", "A[i]", 3), ("exp({L[i<96] as_f16(A[i])}[i])", "A[i]", 3),
+    ("exp(A[i])", "A[i]", 0),
+])  # fmt: skip
+def test_numbers_between_those_of_shorter_types_are_drawn_where_one_is_asked_for(before: str, after: str, count: int) -> None:
+    one, other = (parse(f"{DECLARED}L[i<96] {text}") for text in (before, after))
+    assert sum(d.title.startswith("between numbers of shorter types") for d in made(one, other)) == count
+
+
 def test_ramps() -> None:
     ramps = {d.title: values(d) for d in made() if "scending" in d.title}
     quarter = Fraction(1, 4)

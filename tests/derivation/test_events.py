@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from einnet.derivation.checker.check import Difference, check_equal
@@ -63,6 +65,35 @@ def test_events_of_sums_are_tied_to_loops() -> None:
     assert found <= {*range(5), *range(494, 505)} and found & {0, 1} and found & set(range(494, 502))
     scope = parse(f"{DECLARED}L[h<900,w<900] Σ[r<5] A[r+100] + A[h]")
     assert all(set(p) == {"h"} for p in points_of_events(scope, scope)), "nothing is said of loops that an event has nothing to do with"
+
+
+@pytest.mark.parametrize(("body", "index", "expected"), [
+    ("relu(val(h) + val(w) - 300)", lambda h, w: h + w - 300, {-1, 0, 1, 2, 299, 300, 301}), ("relu(val(h)+A[w])", lambda h, w: h, set()),
+    ("relu(3*val(h) - 2*val(w) - 7)", lambda h, w: 3 * h - 2 * w - 7, {*range(-1, 5), 6, 7, 8}),
+    ("relu(1/2*val(h) + val(w) - 300)", lambda h, w: h / 2 + w - 300, {-1, 0, 1, 2, 299, 300, 301, 599, 600, 601}),
+    ("relu(val(h)/4 + val(w)/4 - 90)", lambda h, w: (h + w) / 4 - 90, {-1, 0, 1, 2, 3, 4, 5, 21, 22, 23, 89, 90, 91}),
+    ("relu(2*(val(h) + 3*val(w)) - 5)", lambda h, w: 2 * h + 6 * w - 5, {-5, -3, -1, 1, 3, 5, 7}),
+    ("relu(val(h)*A[w] + val(h) - 5)", lambda h, w: h, set()),
+    ("relu(val(h+2) + val(2*w) - 5)", lambda h, w: h + 2 * w - 3, {-1, 0, 1, 2, 4, 5, 6}), ("relu(exp(val(h)) + val(w) - 5)", lambda h, w: h, set()),
+])  # fmt: skip
+def test_sums_of_numbers_that_iterators_make(body: str, index: Callable[[int, int], float], expected: set[int]) -> None:
+    """They are at and beside constants of both sides, and 0, where they have whole values there."""
+    scope = parse(f"{DECLARED}L[h<900,w<900] {body}")
+    assert {index(**p) for p in points_of_events(scope, scope) if len(p) == 2} == expected
+
+
+@pytest.mark.parametrize(("body", "expected"), [
+    ("val(h)*val(w) - 35", {(1, 1), (1, 35), (35, 1), (5, 7), (7, 5)}), ("val(h+1)*val(2*w) - 6", {(0, 3), (2, 1)}),
+    ("5*val(h)*val(w) - 35", {(1, 1), (1, 35), (35, 1), (5, 7), (7, 5), (1, 5), (5, 1), (1, 7), (7, 1)}), ("val(h/2)*val(w) - 35", set()),
+    ("val(h)*val(w/2) - 35", set()), ("val(h)*val(w)*val(h) - 35", set()), ("val(h)*A[w] - 35", set()), ("max(val(h),val(w)) - 35", set()),
+    ("val(h)*val(w) - 10000", {(1, 1), (250, 40), (40, 250), (400, 25), (25, 400), (500, 20), (20, 500), (625, 16), (16, 625)}),
+    ("val(899-h)*val(899-w) - 35", {(898, 898), (898, 864), (864, 898), (894, 892), (892, 894)}),
+    ("val(h)*val(w) + val(w) - 35", {(1, 1), (1, 35), (35, 1), (5, 7), (7, 5)}),
+])  # fmt: skip
+def test_products_of_numbers_that_iterators_make(body: str, expected: set[tuple[int, int]]) -> None:
+    """Two of them make one of the constants: by its greatest divisors that are not too large, and what they leave of it."""
+    scope = parse(f"{DECLARED}L[h<900,w<900] relu({body})")
+    assert {(p["h"], p["w"]) for p in points_of_events(scope, scope) if len(p) == 2} == expected
 
 
 def test_conditions_around_hold() -> None:

@@ -63,6 +63,7 @@ def test_places_walked_otherwise_are_proven(one: str, other: str) -> None:
     ("relu(2*val(h) + val(k))", "relu(val(2*h+k))"), ("A[h] + 3", "A[h] + 3"), ("A[h]", "A[h]"), ("val(h)*val(k)", "val(h)*val(k)"),
     ("5*A[h] + A[h]*2", "7*A[h]"), ("5*A[h] + (-4)*A[h]", "A[h]"), ("3 + (-2) + A[h]", "1 + A[h]"), ("1/2*val(h)*val(k)*3", "val((3*h)/2)*val(k)"),
     ("A[h]*B[k]*2 + 1/2*A[h]*B[k]*val(h)", "val((h+4)/2)*A[h]*B[k]"), ("(2/3)*A[h]*val(h)", "val((2*h)/3)*A[h]"),
+    ("2*select(h-2>=0, A[h], -inf) + 3*select(h-2>=0, A[h], -inf) + val(k)", "2*select(h-2>=0, A[h], -inf) + 3*select(h-2>=0, A[h], -inf) + val(k)"),
 ])  # fmt: skip
 def test_multiples_of_one_are_gathered(text: str, found: str) -> None:
     scope = parse(f"{HEAD}L[h<4,k<4] {text}")
