@@ -11,7 +11,7 @@ from hypothesis import given
 
 from einnet.errors import UsageError
 from einnet.expr.functions.modular import order, residue
-from einnet.expr.nodes import Scope
+from einnet.expr.nodes import Scope, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.values import evaluate as module
 from einnet.expr.values.arithmetic import Machine, arithmetic
@@ -219,6 +219,34 @@ def test_reads_by_windows_and_by_addresses_are_the_meaning(text: str, dtype: str
     assert (evaluate(scope, values, dtype) == (want if dtype == "int" else want.astype(float))).all()
     monkeypatch.setattr(module, "_CHUNK", 5)
     assert (evaluate(scope, values, dtype) == (want if dtype == "int" else want.astype(float))).all()
+
+
+FAR = (
+    "L[i<50] A[100*i]", "L[i<50] A[120*i-300]|7", "L[i<50,j<2] A[100*i+4800*j]|-2", "L[i<9,j<50] A[100*j+i%3]", "L[i<9,j<50] C[i%4,130*j]",
+    "L[i<9,j<50] C[i%4-1,130*j-9]|5", "L[i<4,j<50] C[i,60*j]*A[100*j]", "L[i<50] E[i]|3", "L[i<5,j<3] E[i]+A[j]",
+)  # fmt: skip
+"""Few elements far apart, and a tensor without any."""
+
+
+@pytest.mark.parametrize("text", FAR)
+@pytest.mark.parametrize("dtype", ["int", "float64"])
+def test_elements_far_apart_are_the_meaning(text: str, dtype: str) -> None:
+    scope = parse(f"A : f32[6000]\nC : f32[4,6000]\nE : f32[0]\n{text}")
+    values = integer_values(scope)
+    assert evaluate(scope, values, dtype).tolist() == brute(scope, values).tolist()
+
+
+@pytest.mark.parametrize("text", ["L[i<10] A[99999*i+500000]", "L[i<10] A[99999*i-500000]", "L[i<30,j<100] C[i%3,200*j]"])
+def test_what_lies_between_elements_far_apart_is_not_copied(text: str) -> None:
+    scope = parse(f"A : f32[1000000]\nC : f32[4,20000]\n{text}")
+    values = {n: np.ones(t.shape) for n, t in tensors(scope).items()}
+    evaluate(scope, values)
+    tracemalloc.start()
+    try:
+        evaluate(scope, values)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_only_indices_that_are_not_affine_are_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
