@@ -1,21 +1,25 @@
 """The canonical key of a scope: what is left when names, summation order and operand order are forgotten (derivation.md section 4).
 
 Loops are named by position. Summation iterators are sorted by colour refinement on the body; iterators that remain alike are tried in
-every order and the least serialisation wins, so the form is exact, not a hash that hopes. 128 bits of BLAKE2 of that form are the key.
+every order and the least serialisation wins, so the form is exact, not a hash that hopes. Of iterators that may be exchanged for each other, as in a
+power of a sum, one order is enough. 128 bits of BLAKE2 of that form are the key.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import chain, groupby, islice, permutations, product
+from math import factorial, prod
 
 from einnet.expr.index import Index
 from einnet.expr.nodes import DIGEST, Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, Val
 
 _COMMUTATIVE = {"max", "min", "equal"}
 _TIES = 5040
+_FEW = 6
+"""Orders that are all looked at: it takes no longer than to see which of them are alike."""
 
 
 @DIGEST.define
@@ -33,9 +37,40 @@ def canonical_form(scope: Scope) -> str:
         return head + ";" + _body(scope.body, names)
     classes = _classes(scope, names)
     sums = ",".join(_range(i) for alike in classes for i in alike)
-    orders = (chain.from_iterable(order) for order in islice(product(*map(permutations, classes)), _TIES))
-    best = min(_body(scope.body, names | {i.name: f"S{k}" for k, i in enumerate(order)}) for order in orders)
+    best = min(_body(scope.body, names | {i.name: f"S{k}" for k, i in enumerate(order)}) for order in _orders(scope, names, classes))
     return f"{head}{sums};{best}"
+
+
+def _orders(scope: Scope, names: Mapping[str, str], classes: list[list[Iter]]) -> Iterator[Iterator[Iter]]:
+    """The orders of summation iterators in which the body may look different, class by class, up to a limit."""
+    if prod(factorial(len(alike)) for alike in classes) <= _FEW:
+        ways: list[Iterator[tuple[Iter, ...]]] = [permutations(alike) for alike in classes]
+    else:
+        ways = [islice(_mixed(_exchangeable(scope, names, alike)), _TIES) for alike in classes]
+    return (chain.from_iterable(order) for order in islice(product(*ways), _TIES))
+
+
+def _exchangeable(scope: Scope, names: Mapping[str, str], alike: list[Iter]) -> list[list[Iter]]:
+    """Groups of iterators of which any two may be exchanged and the body stays what it is: so may all then that one of them may be exchanged for."""
+    own = {**names, **{i.name: f"<{i.name}>" for i in scope.sums}}
+    text = _body(scope.body, own)
+    groups: list[list[Iter]] = []
+    for i in alike:
+        group = next((g for g in groups if _body(scope.body, {**own, i.name: own[g[0].name], g[0].name: own[i.name]}) == text), None)
+        if group is None:
+            groups.append([i])
+        else:
+            group.append(i)
+    return groups
+
+
+def _mixed(groups: list[list[Iter]]) -> Iterator[tuple[Iter, ...]]:
+    """All orders in which each group keeps its own."""
+    if not any(groups):
+        yield ()
+    for n, group in enumerate(groups):
+        if group:
+            yield from ((group[0], *more) for more in _mixed([*groups[:n], group[1:], *groups[n + 1 :]]))
 
 
 def _range(i: Iter) -> str:

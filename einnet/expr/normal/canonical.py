@@ -389,7 +389,7 @@ def _orders(term: Term) -> Iterator[tuple[Body, ...]]:
     for f in term.factors:
         groups.setdefault(profile(f), []).append(f)
     ordered = [groups[p] for p in sorted(groups)]
-    choices = product(*(permutations(g) for g in ordered)) if term.sums else iter([tuple(map(tuple, ordered))])
+    choices = product(*(islice(permutations(g), _TIES) for g in ordered)) if term.sums else iter([tuple(map(tuple, ordered))])
     for choice in islice(choices, _TIES):
         yield tuple(f for group in choice for f in group)
 
