@@ -53,3 +53,18 @@ def test_powers_of_sums_have_forms_in_time() -> None:
     began = process_time()
     inline(parse(f"{DECLARED}L[m<6] {'*'.join([product_of] * 12)}"))
     assert process_time() - began < 20
+
+
+def test_what_differs_in_one_thing_has_another_key() -> None:
+    """Denominators, fills, bounds, values that a tensor carries, equations and inequalities. Names and orders do not matter."""
+    tables = "T : weight f32[2] = [1, 2]\n", "T : weight f32[2] = [1, 3]\n", "T : weight f32[2]\n", "T : f32[2]\n", "T : f64[2]\n", "U : f32[2]\n"
+    apart = [parse(f"{t}L[h<2] {t[0]}[h]") for t in tables]
+    texts = ("A[h]", "A[h/2]", "A[h/3]", "A[h//2]", "A[h//3]", "A[h]|1", "B[h]", "A[h+1]", "A[2*h]", "Σ[k<2] A[k]", "Σ[k<3] A[k]", "max[k<2] A[k]")
+    apart += [
+        parse(f"{DECLARED}L[h<6] {text}")
+        for text in (*texts, "select(h-2>=0, A[h], 0)", "select(h-2==0, A[h], 0)", "less(A[h],B[h])", "less(B[h],A[h])")
+    ]
+    keys = [s.key for s in apart]
+    assert len({*keys}) == len(keys) and all(len(k) == 32 for k in keys)
+    for one, other in (("A[h]*B[h]", "B[h]*A[h]"), ("max(A[h],B[h])", "max(B[h],A[h])"), ("Σ[k<2,l<3] X[k,l]", "Σ[b<3,a<2] X[a,b]")):
+        assert parse(f"{DECLARED}L[h<6] {one}").key == parse(f"{DECLARED}L[g<6] {other.replace('[h]', '[g]')}").key
