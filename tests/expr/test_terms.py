@@ -14,6 +14,7 @@ import pytest
 
 from einnet.expr.index import Floor, Index, bounds, value, var
 from einnet.expr.nodes import Add, Body, Cond, Const, Iter, Mul, Read, Scope, Select, reads
+from einnet.expr.normal.products import enclosed
 from einnet.expr.normal.terms import (
     Divisor,
     Term,
@@ -234,3 +235,10 @@ def test_numbers_among_factors_are_coefficients() -> None:
     greatest = simplified(Term(factors=(body("val(k)"),), absorbing=-inf), {"k": (1, 2)})
     assert greatest == Term(factors=(body("val(1)"),), absorbing=-inf)
     assert simplified(Term(factors=(body("val(k)"),)), {"k": (1, 3)}) == Term(factors=(body("val(k)"),))
+
+
+def test_what_is_enclosed_has_the_coefficient_the_sums_and_the_conditions_of_both() -> None:
+    outer = Term(Fraction(3), (Iter("i", 0, 4),), (Cond(V),), ((W, 2),), (body("A[k]"),))
+    inner = Term(Fraction(5, 2), (Iter("j", 0, 3),), (Cond(W),), ((V, 3),), (body("B[k]"),))
+    both = Term(Fraction(15, 2), outer.sums + inner.sums, (Cond(V), Cond(W)), ((W, 2), (V, 3)), inner.factors)
+    assert enclosed(outer, [inner, Term()]) == [both, replace(outer, factors=())]
