@@ -6,11 +6,12 @@ matched by that, and not every pair of their forms is tried.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import combinations
 
 from einnet.derivation.rules.join import joins, put_together
-from einnet.derivation.steps import Step
+from einnet.derivation.steps import Step, Steps
 from einnet.expr.nodes import Scope, is_weight, nested
 from einnet.instantiate.matching.types import Match, Table
 from einnet.search.converge import Converged, converge
@@ -18,7 +19,7 @@ from einnet.search.forms import Form, converged_form, substitute_child
 from einnet.search.groups import Kind
 
 
-def together(form: Form, chosen: Mapping[Scope, Form], tables: Sequence[Table]) -> Iterator[Form]:
+def together(form: Form, chosen: Mapping[Scope, Form], tables: tuple[Table, ...]) -> Iterator[Form]:
     """The form with its open siblings computed by these forms of one kind, and operators of these joined, as far as it goes."""
     for sibling, inner in chosen.items():
         form = substitute_child(form, sibling, inner)
@@ -36,7 +37,7 @@ def _kind(m: Match) -> tuple[int, ...]:
     return m.kernel.joining([is_weight(b) if isinstance(b, Scope) else b.weight for b in m.operands])
 
 
-def joined_operators(form: Form, tables: Sequence[Table]) -> Iterator[Form]:
+def joined_operators(form: Form, tables: tuple[Table, ...]) -> Iterator[Form]:
     """The form with two of its operators joined, then with two more, until none can be."""
     current = form
     while True:
@@ -47,19 +48,24 @@ def joined_operators(form: Form, tables: Sequence[Table]) -> Iterator[Form]:
         current = following
 
 
-def _joined_once(form: Form, tables: Sequence[Table]) -> Iterator[Form]:
+def _joined_once(form: Form, tables: tuple[Table, ...]) -> Iterator[Form]:
     written = [s for s, _ in form.matches if s in form.tree.inside]  # what an operator's own operand computes may stand nowhere in the tree
     for s, t in combinations(written, 2):
         for parameters, parts in joins(form.tree, s, t):
-            tree = put_together(form.tree, parts)
-            step = Step("join", parameters, form.tree, tree)
             (whole,) = nested(parts[s])
-            others = tuple(_moved(x, m, parts) for x, m in form.matches if x not in parts)
-            apart = Form(form.start, tree, others, (*form.steps, step))
-            for table in tables:
-                found = converge(whole, table)
-                if isinstance(found, Converged):
-                    yield substitute_child(apart, whole, converged_form(whole, found))
+            found = _operators(whole, tables)
+            if found:
+                tree = put_together(form.tree, parts)
+                others = tuple(_moved(x, m, parts) for x, m in form.matches if x not in parts)
+                apart = Form(form.start, tree, others, Steps(form.steps, (Step("join", parameters, form.tree, tree),)))
+                yield from (substitute_child(apart, whole, f) for f in found)
+
+
+@lru_cache(maxsize=1 << 12)
+def _operators(whole: Scope, tables: tuple[Table, ...]) -> tuple[Form, ...]:
+    """The joined scope as each operator that it converges to: many forms join the same two."""
+    reached = (converge(whole, table) for table in tables)
+    return tuple(converged_form(whole, found) for found in reached if isinstance(found, Converged))
 
 
 def _moved(scope: Scope, m: Match, parts: Mapping[Scope, Scope]) -> tuple[Scope, Match]:
