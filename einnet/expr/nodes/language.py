@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import NamedTuple, Union
 
 from einnet.expr.index import Index, Range
-from einnet.expr.remember import Hashed, hashed_once, kept, remember
+from einnet.expr.remember import Hashed, hashed_in_slot, hashed_once, kept, remember, setters
 from einnet.late import Late
 
 INF = float("inf")
@@ -38,12 +38,22 @@ class Iter(NamedTuple):
         return self.lo, self.hi
 
 
-class Remembering(Hashed):
-    """A scalar body: the iterators that it uses and what it reads are asked of it again and again."""
+NOTHING = frozenset[str]()
 
-    __slots__ = ("_names", "_reads")
-    _names: frozenset[str]
-    _reads: tuple[Read, ...]
+ZERO = Fraction(0)
+"""The fill of most reads: one object, whose hash need not be computed again and again."""
+
+
+class Remembering:
+    """A scalar body: its hash, the iterators that it uses and what it reads are asked of it again and again. None until they are."""
+
+    __slots__ = ("_hash", "_names", "_reads")
+    _hash: int | None
+    _names: frozenset[str] | None
+    _reads: tuple[Read, ...] | None
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), tuple(getattr(self, name) for name in type(self).__match_args__)  # type: ignore[attr-defined]
 
 
 @hashed_once
@@ -66,64 +76,96 @@ class Tensor(Hashed):
         return tuple((0, n) for n in self.shape)
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@hashed_in_slot
+@dataclass(frozen=True, slots=True, init=False)
 class Const(Remembering):
     """A number."""
 
     value: Number
 
+    def __init__(self, value: Number) -> None:
+        no_hash(self, None), no_names(self, None), no_reads(self, None)
+        set_value(self, value)
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+
+@hashed_in_slot
+@dataclass(frozen=True, slots=True, init=False)
 class Val(Remembering):
     """The value of an index function as a number."""
 
     index: Index
 
+    def __init__(self, index: Index) -> None:
+        no_hash(self, None), no_names(self, None), no_reads(self, None)
+        set_function(self, index)
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+
+@hashed_in_slot
+@dataclass(frozen=True, slots=True, init=False)
 class Read(Remembering):
     """base[index]; `fill` outside the base's box."""
 
     base: Tensor | Scope
     index: tuple[Index, ...]
-    fill: Number = Fraction(0)
+    fill: Number
+
+    def __init__(self, base: Tensor | Scope, index: tuple[Index, ...], fill: Number = ZERO) -> None:
+        no_hash(self, None), no_names(self, None), no_reads(self, None)
+        set_base(self, base)
+        set_index(self, index)
+        set_fill(self, fill)
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@hashed_in_slot
+@dataclass(frozen=True, slots=True, init=False)
 class Add(Remembering):
     """Sum of two or more terms."""
 
     args: tuple[Body, ...]
 
+    def __init__(self, args: tuple[Body, ...]) -> None:
+        no_hash(self, None), no_names(self, None), no_reads(self, None)
+        set_terms(self, args)
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+
+@hashed_in_slot
+@dataclass(frozen=True, slots=True, init=False)
 class Mul(Remembering):
     """Product of two or more factors."""
 
     args: tuple[Body, ...]
 
+    def __init__(self, args: tuple[Body, ...]) -> None:
+        no_hash(self, None), no_names(self, None), no_reads(self, None)
+        set_factors(self, args)
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+
+@hashed_in_slot
+@dataclass(frozen=True, slots=True, init=False)
 class Div(Remembering):
     """Real division."""
 
     num: Body
     den: Body
 
+    def __init__(self, num: Body, den: Body) -> None:
+        no_hash(self, None), no_names(self, None), no_reads(self, None)
+        set_num(self, num)
+        set_den(self, den)
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+
+@hashed_in_slot
+@dataclass(frozen=True, slots=True, init=False)
 class Call(Remembering):
     """A named scalar function (`einnet.expr.functions`)."""
 
     name: str
     args: tuple[Body, ...]
+
+    def __init__(self, name: str, args: tuple[Body, ...]) -> None:
+        no_hash(self, None), no_names(self, None), no_reads(self, None)
+        set_name(self, name)
+        set_args(self, args)
 
 
 class Cond(NamedTuple):
@@ -133,8 +175,8 @@ class Cond(NamedTuple):
     equal: bool = False
 
 
-@hashed_once
-@dataclass(frozen=True, slots=True)
+@hashed_in_slot
+@dataclass(frozen=True, slots=True, init=False)
 class Select(Remembering):
     """`then` where all conditions hold, else `other`."""
 
@@ -142,11 +184,22 @@ class Select(Remembering):
     then: Body
     other: Body
 
+    def __init__(self, conds: tuple[Cond, ...], then: Body, other: Body) -> None:
+        no_hash(self, None), no_names(self, None), no_reads(self, None)
+        set_conds(self, conds)
+        set_then(self, then)
+        set_other(self, other)
+
+
+no_hash, no_names, no_reads = setters(Remembering)
+(set_value,), (set_function,), (set_base, set_index, set_fill) = setters(Const), setters(Val), setters(Read)
+(set_terms,), (set_factors,), (set_num, set_den) = setters(Add), setters(Mul), setters(Div)
+(set_name, set_args), (set_conds, set_then, set_other) = setters(Call), setters(Select)
 
 Body = Union[Const, Val, Read, Add, Mul, Div, Call, Select]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, init=False)
 class Scope:
     """L[loops] reduce[sums] body: a tensor over the box of the loops, 0 outside; loops in the order of the dimensions."""
 
@@ -154,6 +207,10 @@ class Scope:
     sums: tuple[Iter, ...]
     body: Body
     reduce: str = "sum"
+
+    def __init__(self, loops: tuple[Iter, ...], sums: tuple[Iter, ...], body: Body, reduce: str = "sum") -> None:
+        own = self.__dict__
+        own["loops"], own["sums"], own["body"], own["reduce"] = loops, sums, body, reduce
 
     def __hash__(self) -> int:
         known: int | None = self.__dict__.get("_hash")
@@ -186,6 +243,15 @@ class Scope:
     def walk(self) -> tuple[Scope, ...]:
         """See `walk`."""
         return (self, *(t for s in self.nested for t in s.walk))
+
+    @kept
+    def parts(self) -> tuple[Scope, ...]:
+        """The scope and all scopes inside it, each once, in the order of `walk`."""
+        found: dict[Scope, None] = {self: None}
+        for s in self.nested:
+            if s not in found:
+                found.update(dict.fromkeys(s.parts))
+        return tuple(found)
 
     @kept
     def box(self) -> tuple[Range, ...]:
@@ -275,24 +341,28 @@ def children(body: Body) -> tuple[Body, ...]:
 
 def reads(body: Body) -> tuple[Read, ...]:
     """All reads of the body, in order, not entering nested scopes."""
-    try:
-        return body._reads
-    except AttributeError:
-        found = (body,) if isinstance(body, Read) else tuple(r for a in children(body) for r in reads(a))
+    found = body._reads
+    if found is None:
+        if isinstance(body, Read):
+            return (body,)
+        args = children(body)
+        found = reads(args[0]) if len(args) == 1 else tuple(r for a in args for r in reads(a))
         remember(body, "_reads", found)
-        return found
+    return found
 
 
 def used_names(body: Body) -> frozenset[str]:
     """The iterators that occur in the body."""
-    try:
-        return body._names
-    except AttributeError:
-        own = body.index if isinstance(body, Read) else (body.index,) if isinstance(body, Val) else ()
-        asked = [c.index for c in body.conds] if isinstance(body, Select) else ()
-        found = frozenset[str]().union(*(e.names() for e in (*own, *asked)), *map(used_names, children(body)))
+    found = body._names
+    if found is None:
+        if isinstance(body, Read):
+            found = NOTHING.union(*[e.names() for e in body.index if e.terms])
+        else:
+            own = (body.index,) if isinstance(body, Val) else ()
+            asked = [c.index for c in body.conds] if isinstance(body, Select) else ()
+            found = NOTHING.union(*(e.names() for e in (*own, *asked)), *map(used_names, children(body)))
         remember(body, "_names", found)
-        return found
+    return found
 
 
 def is_weight(node: Scope | Body) -> bool:
