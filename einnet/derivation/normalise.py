@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-from functools import lru_cache, partial
+from collections.abc import Callable, Set
+from functools import lru_cache
 
 from einnet.derivation.facts import is_copy
 from einnet.derivation.moves.rule import Refused
@@ -18,6 +18,10 @@ from einnet.expr.index import var
 from einnet.expr.nodes import Read, Scope, inside, nested, reads
 
 KIND_OF = {"residue": "reassociation", "delta": "reassociation"}
+
+RULES: tuple[tuple[str, Callable[..., Scope]], ...] = (
+    ("fold", folded), ("residue", collapsed), ("delta", determined), ("tighten", tightened), ("drop", dropped),
+)  # fmt: skip
 
 NONE: frozenset[Scope] = frozenset()
 
@@ -43,11 +47,8 @@ def _normal(e: Scope, kept: Set[Scope]) -> tuple[Scope, tuple[Step, ...]]:
 
 def _once(e: Scope, kept: Set[Scope], steps: list[Step]) -> Scope:
     held = frozenset(s for s in nested(e) if s in kept) if kept else NONE
-    for rule, f in (
-        ("fold", folded), ("residue", collapsed), ("delta", determined),
-        ("tighten", partial(tightened, kept=held)), ("drop", partial(dropped, kept=held)),
-    ):  # fmt: skip
-        new = f(e)
+    for rule, f in RULES:
+        new = f(e, held) if rule in ("tighten", "drop") else f(e)
         if new != e:
             steps.append(Step(rule, "all", e, new, kind=fold_kind(e) if rule == "fold" else KIND_OF.get(rule, "exact")))
             return new

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 
 from einnet.derivation.facts import product_reads
-from einnet.expr.nodes import Scope, is_weight
-from einnet.instantiate.matching.types import Table
+from einnet.expr.nodes import Iter, Scope
+from einnet.instantiate.matching.types import Match, Table
 from einnet.search.converge import Converged, converge
 from einnet.search.forms import Form, converged_form, reads_through, spent
 from einnet.search.groups import Base, Kind, Opening
@@ -64,16 +65,26 @@ def closed_base(form: Form, weights: Weights) -> Base:
 
 def _sight(form: Form, opens: tuple[tuple[Scope, bool], ...], inside: Set[Scope], weights: Weights) -> Sight:
     vendor = {s for s, _ in form.matches}
-    own = [s for s in dict.fromkeys(form.computed) if s not in inside]
-    generated = [f"Σ{sorted(i.extent for i in s.sums)}" for s in own if s.sums and s not in vendor and not is_weight(s)]
+    own = [s for s in form.each if s not in inside] if inside else form.each
+    generated = [_summed(s.sums) for s in own if s.sums and s not in vendor and not s.constant]
     return Sight(
         form,
         opens,
         cost=spent(form, inside, weights),
         spare=cost(form.tree, False, weights) if reads_through(form.tree) else 0,
         kind=kind_of(form),
-        structure=(*(f"{m.table} {m.kernel}" for _, m in form.matches), *generated),
+        structure=(*(_named(m) for _, m in form.matches), *generated),
     )
+
+
+@lru_cache(maxsize=1 << 12)
+def _summed(sums: tuple[Iter, ...]) -> str:
+    return f"Σ{sorted(i.extent for i in sums)}"
+
+
+@lru_cache(maxsize=1 << 13)
+def _named(m: Match) -> str:
+    return f"{m.table} {m.kernel}"
 
 
 def opened(form: Form, shared: bool = True) -> tuple[dict[Scope, bool], set[Scope]]:
@@ -90,7 +101,7 @@ def opened(form: Form, shared: bool = True) -> tuple[dict[Scope, bool], set[Scop
 
 def _reductions(scopes: Sequence[Scope], shared: bool) -> list[Scope]:
     """The reductions among scopes; if `shared`, without those, other than products, that have a product inside that is read in several places."""
-    found = [s for s in dict.fromkeys(scopes) if not is_weight(s) and s.reduces]
+    found = [s for s in dict.fromkeys(scopes) if not s.constant and s.reduces]
     products = {s for s in found if s.sums and len(product_reads(s.body) or ()) > 1}
     common = {s for s in products if scopes.count(s) > 1} if shared else set()
     return [s for s in found if s in products or s.inside.isdisjoint(common)]

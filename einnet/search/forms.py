@@ -9,13 +9,12 @@ from functools import cached_property, lru_cache
 from einnet.derivation.facts import is_copy
 from einnet.derivation.markup import derivation_html
 from einnet.derivation.normalise import normalise
-from einnet.derivation.rules.join import exchanged
+from einnet.derivation.rules.join import Exchanging
 from einnet.derivation.steps import Derivation, Step, Steps, kinds_of
 from einnet.expr.nodes import Read, Scope, nested, walk
 from einnet.expr.notation.markup import wrapped
 from einnet.expr.notation.picture import svg
 from einnet.instantiate.build import Matches
-from einnet.instantiate.matching.types import Match
 from einnet.instantiate.row_fusion import in_one_kernel
 from einnet.search.converge import Converged, unchanged
 from einnet.search.work import MACHINE, Weights, cost, in_one
@@ -53,9 +52,14 @@ class Form:
         return within(self.tree)
 
     @cached_property
+    def each(self) -> tuple[Scope, ...]:
+        """The scopes that are computed, outermost first, each once."""
+        return self.tree.parts if self._operands is None else tuple(dict.fromkeys(self.computed))
+
+    @cached_property
     def parts(self) -> frozenset[Scope]:
         """The scopes that are computed, each once."""
-        return frozenset((self.tree,)) | self.tree.inside if self._operands is None else frozenset(self.computed)
+        return frozenset(self.each)
 
     @cached_property
     def _operands(self) -> dict[Scope, tuple[Scope, ...]] | None:
@@ -131,8 +135,9 @@ class Below:
 def _substituted(tree: Scope, matches: Matches, child: Scope, inner: Scope, more: Matches) -> tuple[Scope, Matches, tuple[Step, ...]]:
     """The tree with `inner` for the child, in normal form but for the operators and what they read; these operators; the forced steps."""
     if inner != child:
-        tree = replace_everywhere(tree, child, inner)
-        matches = tuple((replace_everywhere(s, child, inner), rebase(m, child, inner)) for s, m in matches)
+        replaced = Replacing(child, inner)
+        tree = replaced(tree)
+        matches = tuple((replaced(s), m.reading(tuple(replaced(b) if isinstance(b, Scope) else b for b in m.operands))) for s, m in matches)
     matches = (*matches, *more)
     kept = frozenset((*(s for s, _ in matches), *(b for _, m in matches for b in m.operands if isinstance(b, Scope))))
     if tree in kept:
@@ -141,15 +146,15 @@ def _substituted(tree: Scope, matches: Matches, child: Scope, inner: Scope, more
     return tree, matches, steps
 
 
-def rebase(m: Match, old: Scope, new: Scope) -> Match:
-    """The match with an operand replaced."""
-    operands = tuple(replace_everywhere(b, old, new) if isinstance(b, Scope) else b for b in m.operands)
-    return Match(m.table, m.kernel, operands, m.roles)
+class Replacing:
+    """Replaces every occurrence of a scope, in one expression after another."""
 
+    def __init__(self, old: Scope, new: Scope) -> None:
+        self._old, self._new = old, new
+        self._exchanging = Exchanging({old: new})
 
-def replace_everywhere(root: Scope, old: Scope, new: Scope) -> Scope:
-    """Every occurrence of a scope replaced."""
-    return new if root == old else exchanged(root, {old: new})
+    def __call__(self, root: Scope) -> Scope:
+        return self._new if root == self._old else self._exchanging.within(root)
 
 
 def occurrences(root: Scope, wanted: Scope) -> Iterator[tuple[int, ...]]:
@@ -169,9 +174,9 @@ def effort(form: Form) -> int:
 
 def spent(form: Form, inside: Set[Scope], weights: Weights) -> int:
     """What all scopes of a form cost but those `inside` others, in FLOPs; a generated reader reads through copies, which are then not made."""
-    vendor = {s for s, _ in form.matches}
-    own = form.parts - inside if inside else form.parts
-    return sum(cost(s, s in vendor, weights) for s in own if s is form.tree or s in form.stored or not reads_through(s))
+    vendor, stored, tree = {s for s, _ in form.matches}, form.stored, form.tree
+    own = [s for s in form.each if s not in inside] if inside else form.each
+    return sum([cost(s, s in vendor, weights) for s in own if s is tree or not reads_through(s) or s in stored])
 
 
 def reads_through(scope: Scope) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import combinations
 
-from einnet.derivation.rules.join import joins, put_together
+from einnet.derivation.rules.join import Together, joins
 from einnet.derivation.steps import Step, Steps
 from einnet.expr.nodes import Scope, is_weight, nested
 from einnet.instantiate.matching.types import Match, Table
@@ -32,6 +32,7 @@ def kind_of(form: Form) -> Kind:
     return tuple(sorted(_kind(m) for _, m in form.matches))
 
 
+@lru_cache(maxsize=1 << 13)
 def _kind(m: Match) -> tuple[int, ...]:
     """What operators must share to be joined: batches, the extent that is summed, and the rows of the operand that is no weight; a window's all."""
     return m.kernel.joining([is_weight(b) if isinstance(b, Scope) else b.weight for b in m.operands])
@@ -55,8 +56,9 @@ def _joined_once(form: Form, tables: tuple[Table, ...]) -> Iterator[Form]:
             (whole,) = nested(parts[s])
             found = _operators(whole, tables)
             if found:
-                tree = put_together(form.tree, parts)
-                others = tuple(_moved(x, m, parts) for x, m in form.matches if x not in parts)
+                joined = Together(parts)
+                tree = joined(form.tree)
+                others = tuple(_moved(x, m, joined) for x, m in form.matches if x not in parts)
                 apart = Form(form.start, tree, others, Steps(form.steps, (Step("join", parameters, form.tree, tree),)))
                 yield from (substitute_child(apart, whole, f) for f in found)
 
@@ -68,7 +70,7 @@ def _operators(whole: Scope, tables: tuple[Table, ...]) -> tuple[Form, ...]:
     return tuple(converged_form(whole, found) for found in reached if isinstance(found, Converged))
 
 
-def _moved(scope: Scope, m: Match, parts: Mapping[Scope, Scope]) -> tuple[Scope, Match]:
+def _moved(scope: Scope, m: Match, joined: Together) -> tuple[Scope, Match]:
     """A matched scope and its operands after the join."""
-    operands = tuple(put_together(b, parts) if isinstance(b, Scope) else b for b in m.operands)
-    return put_together(scope, parts), Match(m.table, m.kernel, operands, m.roles)
+    operands = tuple(joined(b) if isinstance(b, Scope) else b for b in m.operands)
+    return joined(scope), m.reading(operands)

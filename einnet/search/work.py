@@ -116,12 +116,23 @@ MACHINE = Weights()
 """A processor of today, roughly: the search wants an order of promise, costs that count are measured."""
 
 
-@lru_cache(maxsize=1 << 15)
 def cost(scope: Scope, vendor: bool, weights: Weights) -> int:
     """What computing the scope alone costs at least, its operands given, in FLOPs: arithmetic or traffic, whichever is more, and a launch.
 
     Weight-only scopes are evaluated at compile time, aliases need no kernel, and parts that are stitched are written in place: all are free.
+    What was counted is kept with the scope, as one search counts by the same weights.
     """
+    known: tuple[Weights, list[int | None]] | None = scope.__dict__.get("_costs")
+    if known is None or known[0] != weights:
+        fresh: list[int | None] = [None, None]
+        known = scope.__dict__["_costs"] = (weights, fresh)
+    found = known[1][vendor]
+    if found is None:
+        found = known[1][vendor] = _cost(scope, vendor, weights)
+    return found
+
+
+def _cost(scope: Scope, vendor: bool, weights: Weights) -> int:
     if is_weight(scope) or is_alias(scope) or _is_stitched(scope):
         return 0
     touched = prod(scope.shape) + sum(prod(b.shape) for b in {r.base for r in reads(scope.body)})

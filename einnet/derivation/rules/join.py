@@ -24,12 +24,13 @@ from einnet.expr.nodes import (
     is_weight,
     make_add,
     map_indices,
-    map_reads,
+    named_as,
     nested,
     reads,
     rebuild,
     substitute_body,
     walk,
+    with_body,
 )  # fmt: skip
 
 
@@ -76,8 +77,19 @@ def put_together(e: Scope, parts: Mapping[Scope, Scope]) -> Scope:
     return stitched(exchanged(e, parts))
 
 
+class Together:
+    """`put_together` for one expression after another: what these have in common is rewritten once."""
+
+    def __init__(self, parts: Mapping[Scope, Scope]) -> None:
+        self.parts = parts
+        self._exchanging = Exchanging(parts)
+
+    def __call__(self, e: Scope) -> Scope:
+        return stitched(self._exchanging.within(e))
+
+
 def _parameters(e: Scope, s: Scope, t: Scope, pairing: Pairing) -> str:
-    order = list(dict.fromkeys(walk(e)))
+    order = e.parts
     along = "+".join("*".join(i.name for i in own) or "1" for own in pairing.own)
     return f"scopes={order.index(s)},{order.index(t)} along={along}"
 
@@ -139,27 +151,45 @@ def _window(s: Scope, whole: Scope, twins: Mapping[str, Iter], own: Sequence[Ite
 
 def exchanged(e: Scope, other: Mapping[Scope, Scope]) -> Scope:
     """Scopes exchanged for others wherever they are read; one that is read in several places is rewritten once."""
-    known = dict(other)
+    return Exchanging(other).within(e)
 
-    def swapped(s: Scope) -> Scope:
-        found = known.get(s)
+
+class Exchanging:
+    """Exchanges scopes for others in one expression after another: what these have in common is rewritten once."""
+
+    def __init__(self, other: Mapping[Scope, Scope]) -> None:
+        self._other = other.keys()
+        self._known = dict(other)
+
+    def within(self, s: Scope) -> Scope:
+        """The scope with others for what it reads; itself it stays."""
+        if s not in self._other:
+            return self._swapped(s)
+        return self._rewritten(s)
+
+    def _swapped(self, s: Scope) -> Scope:
+        found = self._known.get(s)
         if found is None:
-            found = known[s] = within(s)
+            found = self._known[s] = self._rewritten(s)
         return found
 
-    def swap(r: Read) -> Body:
-        if not isinstance(r.base, Scope):
-            return r
-        base = swapped(r.base)
-        return r if base is r.base else Read(base, r.index, r.fill)
-
-    def within(s: Scope) -> Scope:
-        if other.keys().isdisjoint(s.inside):
+    def _rewritten(self, s: Scope) -> Scope:
+        if self._other.isdisjoint(s.inside):
             return s
-        body = map_reads(s.body, swap)
-        return s if body is s.body else Scope(s.loops, s.sums, body, s.reduce)
+        body = self._body(s.body)
+        return s if body is s.body else with_body(s, body)
 
-    return within(e)
+    def _body(self, body: Body) -> Body:
+        if isinstance(body, Read):
+            if not isinstance(body.base, Scope):
+                return body
+            base = self._swapped(body.base)
+            return body if base is body.base else named_as(Read(base, body.index, body.fill), body)
+        args = children(body)
+        new = tuple([self._body(a) for a in args])
+        if all(a is b for a, b in zip(args, new)):
+            return body
+        return named_as(rebuild(body, new), body)
 
 
 @lru_cache(maxsize=1 << 13)

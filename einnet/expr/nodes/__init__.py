@@ -44,6 +44,7 @@ from einnet.expr.nodes.rewriting import (
     map_indices,
     map_leaves,
     map_reads,
+    named_as,
     negate,
     nested,
     read,
@@ -53,11 +54,13 @@ from einnet.expr.nodes.rewriting import (
     substitute_body,
     tensors,
     walk,
+    with_body,
 )
 
 __all__ = [
     "DIGEST", "HTML", "INF", "LATEX", "LINE", "REDUCTIONS", "TEXT", "Add", "Body", "Call", "Cond", "Const", "Div", "Exchange", "Iter", "Mul",
     "Number", "Read", "Remembering", "Scope", "Select", "Tensor", "Val", "children", "exchange_in", "flat", "fresh", "functions_in",
-    "index_functions", "indices", "inside", "is_weight", "make_add", "make_div", "make_mul", "map_indices", "map_leaves", "map_reads", "negate",
-    "nested", "neutral", "read", "reads", "rebuild", "rebuilt", "rename_apart", "substitute_body", "tensors", "used_names", "walk",
+    "index_functions", "indices", "inside", "is_weight", "make_add", "make_div", "make_mul", "map_indices", "map_leaves", "map_reads", "named_as",
+    "negate", "nested", "neutral", "read", "reads", "rebuild", "rebuilt", "rename_apart", "substitute_body", "tensors", "used_names", "walk",
+    "with_body",
 ]  # fmt: skip

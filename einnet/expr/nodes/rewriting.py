@@ -25,6 +25,7 @@ from einnet.expr.nodes.language import (
     children,
     used_names,
 )
+from einnet.expr.remember import remember
 
 
 def rebuild(body: Body, args: tuple[Body, ...]) -> Body:
@@ -48,6 +49,27 @@ def rebuilt(body: Body, args: tuple[Body, ...]) -> Body:
     """The node over these operands: itself where they are its own, but for a quotient, which is made to be computed where it is one of numbers."""
     changed = isinstance(body, Div) or any(a is not b for a, b in zip(children(body), args))
     return rebuild(body, args) if changed else body
+
+
+def named_as(body: Body, like: Body) -> Body:
+    """The body, of which is known that it uses the iterators of another one."""
+    names = like._names
+    if names is not None:
+        remember(body, "_names", names)
+    return body
+
+
+OF_ITERATORS = ("box", "shape", "ranges")
+
+
+def with_body(scope: Scope, body: Body) -> Scope:
+    """The scope with another body: what is known of its iterators holds for both."""
+    made = Scope(scope.loops, scope.sums, body, scope.reduce)
+    known, new = scope.__dict__, made.__dict__
+    for name in OF_ITERATORS:
+        if name in known:
+            new[name] = known[name]
+    return made
 
 
 def map_leaves(body: Body, f: Callable[[Body], Body]) -> Body:

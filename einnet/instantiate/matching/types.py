@@ -75,6 +75,11 @@ class Match(Hashed):
     operands: tuple[Tensor | Scope, ...]
     roles: tuple[tuple[str, tuple[str, ...]], ...]
 
+    def reading(self, operands: tuple[Tensor | Scope, ...]) -> Match:
+        """The match with these operands, itself where they are its own."""
+        same = all(a is b for a, b in zip(operands, self.operands))
+        return self if same else Match(self.table, self.kernel, operands, self.roles)
+
     def __str__(self) -> str:
         return f"{self.table}({', '.join(f'{role}={chr(42).join(names) or 1}' for role, names in self.roles)})"
 

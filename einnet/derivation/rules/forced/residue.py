@@ -54,8 +54,10 @@ def _term(e: Scope, i: Iter) -> Index | None:
             continue
         for ix in f.index:
             d, a = ix.den, ix.coefficient(i.name)
+            if d == 1 or i.extent > d or not a or not _invertible(a, d):
+                continue
             rest = Index(tuple((t, c) for t, c in ix.terms if t != i.name), ix.const)
-            if d == 1 or i.extent > d or not a or i.name in rest.names() or not _invertible(a, d):
+            if i.name in rest.names():
                 continue
             value = (-pow(a, -1, d) * rest) % d
             if i.extent == d or zero_outside(e.body, i.name, i.range, e.ranges):
