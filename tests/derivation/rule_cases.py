@@ -197,6 +197,43 @@ CASES: dict[str, Cases] = {
         (("L[m<4] Σ[k<6] M[m,k]", "fewer than two"), ("L[h<8] V[h]", "fewer than two")),
         150,
     ),
+    "strip": Cases(
+        (
+            (
+                "L[m<9,n<8] {L[m<9,n<8] Σ[k<5] D[m,k]*B[n,k]}[m,n]*{L[a<9,b<8] select(b-a+2>=0 & a-b+1>=0, 1, 0)}[m,n]",
+                "m=m+n-1",
+                "L[m<9,n<8] {L[m<4,n<8] {L[m<4,n<8] Σ[k<5] D[m+n-1,k]*B[n,k]}[m,n]*{L[a<4,b<8] 1}[m,n]}[m-n+1,n]",
+            ),
+            (
+                "L[m<9,3<=n<9] select(n-m>=0 & m-n+1>=0, {L[m<9,n<9] Σ[k<5] D[m,k]*B[n,k]}[m,n], 0)",
+                "m=m+n-1",
+                "L[m<9,3<=n<9] {L[m<2,3<=n<9] {L[m<2,n<9] Σ[k<5] D[m+n-1,k]*B[n,k]}[m,n]}[m-n+1,n]",
+            ),
+            (
+                "L[m<33,n<9] Σ[k<35] select(n-3*m+2>=0 & 3*m-n>=0, S[m,k]*T[k,n], 0)",
+                "n=3*m+n-2",
+                "L[m<33,n<9] {L[m<33,n<3] Σ[k<35] S[m,k]*T[k,3*m+n-2]}[m,n-3*m+2]",
+            ),
+            (
+                "L[m<9,n<9] select(n-m>=0 & m-n+1>=0, {L[m<9,n<9] Σ[k<9] select(k-m>=0, Y[m,k]*Y[k,n], 0)}[m,n], 0)",
+                "n=m+n",
+                "L[m<9,n<9] {L[m<9,n<2] {L[m<9,n<2] Σ[k<9] select(k-m>=0, Y[m,k]*Y[k,m+n], 0)}[m,n]}[m,n-m]",
+            ),
+        ),
+        (
+            ("L[m<9,n<8] select(n-m+2>=0 & m-n+1>=0, Y[m,n], 0)", "no loop is 0 outside a band"),
+            ("L[m<9,n<8] max[k<5] select(n-m+2>=0 & m-n+1>=0, D[m,k]*B[n,k], -inf)", "no loop is 0 outside a band"),
+            ("L[m<9,n<8] Σ[k<5] select(n-m+2>=0, D[m,k]*B[n,k], 0)", "no loop is 0 outside a band"),
+            ("L[m<9,n<8] Σ[k<5] select(n-2>=0 & 5-n>=0, D[m,k]*B[n,k], 0)", "no loop is 0 outside a band"),
+            ("L[m<9,n<8] Σ[k<5] select(n-k>=0 & k-n+1>=0, D[m,k]*B[n,k], 0)", "no loop is 0 outside a band"),
+            ("L[m<9,n<8] select(n-m+9>=0 & m-n+9>=0, {L[m<9,n<8] Σ[k<5] D[m,k]*B[n,k]}[m,n], 0)", "no loop is 0 outside a band"),
+            ("L[m<9,n<8] select(n-m+2>=0 & m-n+1>=0, {L[m<9,n<8] Σ[k<5] D[m,k]*B[n,k]}[m,n], 1)", "no loop is 0 outside a band"),
+            ("L[m<9,n<9] select(n-m-1>=0 & m-n>=0, {L[m<9,n<9] Σ[k<5] D[m,k]*B[n,k]}[m,n], 0)", "no loop is 0 outside a band"),
+            ("L[m<9,n<9] select(n-m>=0 & m-n>=0, {L[m<9] Σ[k<5] D[m,k]*B[m,k]}[m], 0)", "nothing is reduced over fewer places"),
+            ("L[m<9,n<8] select(n-m+2>=0 & m-n+1>=0, {L[m<9,n<8] Σ[k<5] D[m,k]*B[n,k]}[n,m], 0)", "the inner body is not 0 there"),
+        ),
+        10,
+    ),
     "substitute": Cases(
         (
             (

@@ -34,6 +34,7 @@ from tests.derivation.generators import (
     sums_of_sums,
     tables,
 )  # fmt: skip
+from tests.derivation.masked import masked_products
 from tests.derivation.moves import layout_moves
 from tests.derivation.rule_cases import CASES, DECLARED
 from tests.derivation.siblings import concatenations, siblings
@@ -166,6 +167,11 @@ def sources(count: int) -> tuple[Scope, ...]:
     def draw_sums_of_sums(source: Scope) -> None:
         found.append(source)
 
+    @settings(max_examples=count // 8, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+    @given(masked_products())
+    def draw_masked_products(source: Scope) -> None:
+        found.append(source)
+
     draw()
     draw_moves()
     draw_equations()
@@ -175,6 +181,7 @@ def sources(count: int) -> tuple[Scope, ...]:
     draw_tables()
     draw_long_sums_and_pixels()
     draw_sums_of_sums()
+    draw_masked_products()
     return tuple(found)
 
 

@@ -55,6 +55,16 @@ def test_blocks_of_masked_attention_are_among_the_first_to_be_made() -> None:
     assert any(both_banded(f, sizes) for f in sorted(forms, key=effort)[:16])
 
 
+@pytest.mark.parametrize("mask", ["select(n-m+16>=0 & m-n+16>=0, 1, 0)", "select(n-m+20>=0 & m-n>=0, 1, 0)"])
+def test_scores_of_a_band_are_found_as_one_product_of_blocks(mask: str) -> None:
+    """Blocks of rows times windows, put where they belong: no block is a product of its own."""
+    scores = "{L[m<256,n<256] Σ[k<64] A[m,k]*B[k,n]}[m,n]"
+    start = parse(f"A : f32[256,64]\nB : f32[64,256]\nL[m<256,n<256] {scores}*{{L[m<256,n<256] {mask}}}[m,n]")
+    forms = Space(Options(max_depth=4)).forms(start)
+    blocks = [f for f in forms if len(f.matches) == 1 and any(b > 1 and min(m, n) > 8 for b, m, n, _ in matmuls(f))]
+    assert min(flops(f.tree) for f in blocks) < 0.4 * flops(start)
+
+
 PARTS = "A : f32[8,5]\nL[m<8,n<5] {L[m<4,n<5] exp(A[m,n])}[m,n]"
 
 

@@ -72,21 +72,27 @@ def band_of(e: Scope, i: Iter) -> Along | None:
     if e.reduce == "min":
         return None
     conds = needed(e.body, neutral(e.reduce), i.name, e.ranges)
-    found: dict[Index, list[int]] = {}
-    for c in conds:
-        k = c.index.coefficient(i.name)
-        if c.equal or k not in (1, -1) or not c.index.is_affine:
-            continue
-        low, high = found.setdefault(Index(c.index.terms) * k, [-(1 << 60), 1 << 60])
-        found[Index(c.index.terms) * k] = [max(low, -c.index.const), high] if k == 1 else [low, min(high, c.index.const)]
     best: Along | None = None
-    for form, (low, high) in found.items():
+    for form, (low, high) in between(conds, i).items():
         step, rest = residue_of(conds, form)
         low += (rest - low) % step
         extent = (high - low) // step + 1
         if extent < i.extent and (best is None or extent < best[1]) and _has_elements(e, i, form, low, high, step):
             best = var(i.name) * step + (var(i.name) - form) + low, extent
     return best
+
+
+def between(conds: Iterable[Cond], i: Iter) -> dict[Index, tuple[int, int]]:
+    """Functions, the iterator less something affine, that some conditions bound: the least and the greatest value that each may have."""
+    found: dict[Index, tuple[int, int]] = {}
+    for c in conds:
+        k = c.index.coefficient(i.name)
+        if c.equal or k not in (1, -1) or not c.index.is_affine:
+            continue
+        form = Index(c.index.terms) * k
+        low, high = found.get(form, (-(1 << 60), 1 << 60))
+        found[form] = (max(low, -c.index.const), high) if k == 1 else (low, min(high, c.index.const))
+    return found
 
 
 def residue_of(conds: Iterable[Cond], form: Index) -> tuple[int, int]:
@@ -157,6 +163,14 @@ def banded(e: Scope) -> Scope | Refused:
     """The scope with all its reductions, and those of the scopes it reads, along their bands."""
     try:
         return _banded(e)
+    except _Left as why:
+        return Refused(str(why))
+
+
+def along(e: Scope, moved: str, asked: frozenset[Index]) -> Scope | Refused:
+    """The scope with what it reads along the band that one of its iterators runs through, asked for where all of these functions are 0 or more."""
+    try:
+        return _followed(e, frozenset((moved,)), asked)
     except _Left as why:
         return Refused(str(why))
 

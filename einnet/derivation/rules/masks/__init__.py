@@ -1,0 +1,1 @@
+"""Rules of masks: what they leave out is not computed."""
