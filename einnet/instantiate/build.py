@@ -24,6 +24,7 @@ from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.instantiate.matching.types import Match
 from einnet.instantiate.padding import padded
 from einnet.instantiate.row_fusion import along, handed_on, in_one_kernel
+from einnet.instantiate.shared_windows import shared_windows
 from einnet.instantiate.stitch import Piece, pieces
 from einnet.instantiate.weight_order import in_order
 
@@ -128,7 +129,8 @@ class _Builder:
     def of(self, tree: Scope) -> Build:
         """The kernels of the whole tree."""
         self.emit(tree, self.out)
-        return self.result
+        kernels, temporaries = shared_windows(self.result.kernels, self.result.temporaries)
+        return replace(self.result, kernels=kernels, temporaries=temporaries)
 
     def buffer_of(self, base: Tensor | Scope) -> str:
         """The dense buffer that holds a tensor or a scope, computed now if need be."""

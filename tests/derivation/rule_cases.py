@@ -830,6 +830,12 @@ CASES: dict[str, Cases] = {
                 "L[m<8,n<8] {L[m<4,n<4] select(m-n>=0, {L[m<4,n<4] Σ[k<5] D[m,k]*B[n,k]}[m,n], 0)}[m,n]"
                 " + {L[4<=m<8,n<8] select(m-n>=0, {L[4<=m<8,n<8] Σ[k<5] D[m,k]*B[n,k]}[m,n], 0)}[m,n]",
             ),
+            (
+                "L[m<8,4<=n<8] Σ[k<8] select(m-k>=0, Y[m,k], 0)*select(k-n>=0, Y[k,n], 0)",
+                "n in 2",
+                "L[m<8,4<=n<8] {L[4<=m<8,4<=n<6] Σ[4<=k<8] select(m-k>=0, Y[m,k], 0)*select(k-n>=0, Y[k,n], 0)}[m,n]"
+                " + {L[6<=m<8,6<=n<8] Σ[6<=k<8] select(m-k>=0, Y[m,k], 0)*select(k-n>=0, Y[k,n], 0)}[m,n]",
+            ),
         ),
         (
             ("L[a<33] max[b<35] select(b-a>=0, S[a,b], -inf)+log(S[a,b])", "no row needs less"),

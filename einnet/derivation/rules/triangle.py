@@ -50,8 +50,11 @@ def reduced(e: Scope) -> int:
 
 
 def narrow(e: Scope) -> Scope:
-    """A sum over the part of its box beyond which it is 0, as every tensor is."""
-    return replace(e, loops=tuple(_needed_range(e, i) for i in e.loops)) if e.reduce == "sum" else e
+    """A sum over the part of its box beyond which it is 0, as every tensor is: also where nothing is left to be summed."""
+    if e.reduce != "sum":
+        return e
+    least = replace(e, sums=tuple(_needed_range(e, i) for i in e.sums))
+    return replace(e, loops=tuple(_needed_range(least, i) for i in e.loops))
 
 
 def along_band(e: Scope) -> bool:
