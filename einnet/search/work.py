@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, starmap
@@ -9,7 +10,7 @@ from math import prod
 
 from einnet.derivation.facts import ONE, has_values, is_transform
 from einnet.derivation.rules.transitions import Recurrence, running
-from einnet.expr.nodes import Add, Body, Call, Div, Mul, Read, Scope, children, is_weight, make_mul, nested, reads, tensors, used_names, walk
+from einnet.expr.nodes import Add, Body, Call, Div, Mul, Read, Scope, Tensor, children, is_weight, make_mul, nested, reads, tensors, used_names, walk
 from einnet.instantiate.address import is_alias
 
 BYTES = 4
@@ -94,6 +95,15 @@ def streamed(scope: Scope) -> int:
     return sum(prod(extents[n] for n in used_names(r)) for r in dict.fromkeys(reads(scope.body)))
 
 
+def _read(scope: Scope) -> int:
+    """Elements of what is read, no more of a tensor than there are points at which it is read."""
+    extents = {i.name: i.extent for i in (*scope.loops, *scope.sums)}
+    points: Counter[Tensor | Scope] = Counter()
+    for r in dict.fromkeys(reads(scope.body)):
+        points[r.base] += prod(extents[n] for n in used_names(r))
+    return sum(min(prod(base.shape), count) for base, count in points.items())
+
+
 def applies_algorithm(scope: Scope) -> bool:
     """A factor is a constant matrix of a bilinear algorithm: what remains of the scope is that algorithm's own transform."""
     return any(has_values(r) for r in reads(scope.body))
@@ -135,7 +145,7 @@ def cost(scope: Scope, vendor: bool, weights: Weights) -> int:
 def _cost(scope: Scope, vendor: bool, weights: Weights) -> int:
     if is_weight(scope) or is_alias(scope) or _is_stitched(scope):
         return 0
-    touched = prod(scope.shape) + sum(prod(b.shape) for b in {r.base for r in reads(scope.body)})
+    touched = prod(scope.shape) + _read(scope)
     arithmetic = _own_flops(scope) * (1.0 if vendor or not scope.sums or is_transform(scope) else weights.generated)
     near = weights.near * BYTES * streamed(scope) if vendor and scope.sums else 0.0
     return int(max(arithmetic, weights.balance * BYTES * touched, near) + weights.launch)

@@ -34,6 +34,17 @@ def test_products_of_rows_cost_what_they_take_from_near_memory() -> None:
     assert cost(dense, True, MACHINE) == 2 * 512**3 + int(MACHINE.launch)
 
 
+@pytest.mark.parametrize("vendor", [True, False])
+def test_what_is_not_read_of_a_tensor_costs_nothing(vendor: bool) -> None:
+    """A block of a product takes as long as a product of that size; what is read in two places counts once where that is all of it."""
+    block = parse("A : f32[512,8]\nB : f32[8,512]\nL[64<=m<128,n<32] Σ[k<8] A[m,k]*B[k,n]")
+    alone = parse("A : f32[64,8]\nB : f32[8,32]\nL[m<64,n<32] Σ[k<8] A[m,k]*B[k,n]")
+    assert cost(block, vendor, MACHINE) == cost(alone, vendor, MACHINE)
+    copy = "A : f32[512]\nL[m<256] "
+    once, twice = (cost(parse(copy + body), False, MACHINE) for body in ("A[m] + 1", "A[m]*A[m+256] + A[2*m]"))
+    assert twice - once == int(MACHINE.balance * 4 * 256)
+
+
 def rows_only(form: Form) -> bool:
     """One product, of as many rows as there are, each for itself."""
     return len(form.matches) == 1 and all(1 in (m, n) for _, m, n, _ in matmuls(form)) and bool(matmuls(form))
