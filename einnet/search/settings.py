@@ -22,9 +22,10 @@ FINITE = "finite"
 TOLERANCE = {"exact": 1e-4, "reassociation": 1e-4, "precision": 1e-3}
 """Greatest error against ONNX Runtime that passes, relative to max|y|, by the worst class of step that is allowed."""
 
-ROUNDED = 4
+ROUNDED = 8
 """Roundings of a factor, relative to max|y|, by which a result may be off whose products round their factors: those of one layer add up like
-random numbers, and layers hand on what they err by. On a card seven models in TF32 were off by two at most."""
+random numbers, and layers hand on what they err by. On a card seven models in TF32 were off by two at most; rounded so on a processor, the five
+transposed convolutions of DCGAN are off by four at one sample and by four and a half at sixteen."""
 
 TARGETS = ("native", "onnx")
 """Where the program is to be fast: as ours, or as an ONNX model in ONNX Runtime."""
