@@ -163,11 +163,11 @@ def test_a_program_in_tf32_says_so_runs_so_and_is_verified_with_its_bound(tmp_pa
     made.save(tmp_path / "p.einnet")
     stored = einnet.load(tmp_path / "p.einnet")
     assert {k.factors.name for k in stored.plan.kernels if isinstance(k, (Conv, Matmul))} == {"tf32"}
-    assert made.record.verification.tolerance == 4 * 2.0**-11
+    assert made.record.verification.tolerance == 8 * 2.0**-11
     inputs = random_inputs(model)
     strict = optimize_cuda(model, Settings(backend="cuda", derive=False, time_budget=1))
     apart = worst(stored.on_host(inputs), strict.on_host(inputs))
-    assert 2.0**-16 < apart < 4 * 2.0**-11, "the host rounds as the card does"
+    assert 2.0**-16 < apart < 8 * 2.0**-11, "the host rounds as the card does"
     assert main(["verify", str(tmp_path / "m.onnx"), str(tmp_path / "p.einnet")]) == 0
     out = capsys.readouterr().out
-    assert "round their factors to tf32" in out and "allowed 0.00195" in out
+    assert "round their factors to tf32" in out and "allowed 0.00390" in out

@@ -183,8 +183,8 @@ def test_times_of_kernels_that_round_belong_to_their_arithmetic(tmp_path: Path, 
 
 def test_limits_are_those_of_the_arithmetic():
     assert widened(1e-4, F32) == 1e-4
-    assert widened(1e-4, TF32) == widened(1e-4, ARITHMETICS["f16"]) == 4 * 2.0**-11
-    assert widened(1e-4, ARITHMETICS["bf16"]) == 4 * 2.0**-8
+    assert widened(1e-4, TF32) == widened(1e-4, ARITHMETICS["f16"]) == 8 * 2.0**-11
+    assert widened(1e-4, ARITHMETICS["bf16"]) == 8 * 2.0**-8
     assert widened(0.5, TF32) == 0.5
 
 

@@ -267,7 +267,7 @@ def scaled(factor: float) -> onnx.ModelProto:
 
 
 @needs_compiler
-@pytest.mark.parametrize(("math", "limit"), [("fp16", 4 * 2.0**-11), ("bf16", 4 * 2.0**-8)])
+@pytest.mark.parametrize(("math", "limit"), [("fp16", 8 * 2.0**-11), ("bf16", 8 * 2.0**-8)])
 def test_a_model_in_16_bits_is_verified_with_its_bound(math, limit, tmp_path, capsys):
     model = two_layers(rows=256, width=1024)
     onnx.save(model, tmp_path / "m.onnx")
