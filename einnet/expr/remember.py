@@ -41,7 +41,8 @@ def setters(cls: type) -> tuple[Callable[[object, object], None], ...]:
 
 
 def hashed_in_slot(cls: type[V]) -> type[V]:
-    """The class with the hash of each of its values computed once: `_hash` is None until then. Fractions that are 0 are known to hash to 0."""
+    """The class with the hash of each of its values computed once: `_hash` is None until then, where a slot without a value (`hashed_once`) would
+    make the first look an exception."""
     compute = cls.__hash__
 
     def remembered(self: Any) -> int:

@@ -91,17 +91,21 @@ def streamed(scope: Scope) -> int:
 
     Overlapping windows are as many elements as there are points, however few tensor elements these are: a row times a window uses each once.
     """
-    extents = {i.name: i.extent for i in (*scope.loops, *scope.sums)}
-    return sum(prod(extents[n] for n in used_names(r)) for r in dict.fromkeys(reads(scope.body)))
+    return sum(_points_read(scope).values())
 
 
 def _read(scope: Scope) -> int:
     """Elements of what is read, no more of a tensor than there are points at which it is read."""
+    return sum(min(prod(base.shape), count) for base, count in _points_read(scope).items())
+
+
+def _points_read(scope: Scope) -> Counter[Tensor | Scope]:
+    """At how many points each tensor is read, by all different reads of it."""
     extents = {i.name: i.extent for i in (*scope.loops, *scope.sums)}
-    points: Counter[Tensor | Scope] = Counter()
+    found: Counter[Tensor | Scope] = Counter()
     for r in dict.fromkeys(reads(scope.body)):
-        points[r.base] += prod(extents[n] for n in used_names(r))
-    return sum(min(prod(base.shape), count) for base, count in points.items())
+        found[r.base] += prod(extents[n] for n in used_names(r))
+    return found
 
 
 def applies_algorithm(scope: Scope) -> bool:

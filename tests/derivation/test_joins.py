@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from einnet.derivation.moves.rule import Refused
-from einnet.derivation.rules.join import digits, exchanged, join, joins, stitched
+from einnet.derivation.rules.join import Exchanging, digits, join, joins, stitched
 from einnet.expr.index import value, var
 from einnet.expr.nodes import Iter, Read, Scope
 from einnet.expr.notation.text import parse
@@ -56,7 +56,7 @@ def test_scopes_are_exchanged_wherever_they_are_read() -> None:
     """What reads none of them stays."""
     text = "L[m<4,n<3] {}*relu({{L[m<4,n<3] exp({})}}[m,n]) + {{L[m<4,n<3] Σ[k<3] x[m,k]*C[k,n]}}[m,n]"
     (first,), (second,) = (expression(f"L[m<4,n<3] {side}").nested for side in (FIRST, SECOND))
-    assert exchanged(expression(text.format(FIRST, FIRST)), {first: second}) == expression(text.format(SECOND, SECOND))
+    assert Exchanging({first: second}).within(expression(text.format(FIRST, FIRST))) == expression(text.format(SECOND, SECOND))
 
 
 @pytest.mark.parametrize("where", ["{}", "relu({})*B[i]", "B[i] + exp({})", "{{L[i<9] relu({})}}[i]", "{{L[i<9] {}}}[i]*{{L[i<9] B[i]}}[i]"])

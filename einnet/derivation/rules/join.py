@@ -57,7 +57,7 @@ def join_scopes(e: Scope, s: Scope, t: Scope) -> Iterator[Outcome]:
     found = False
     for parameters, parts in joins(e, s, t):
         found = True
-        yield Rewrite(put_together(e, parts), parameters)
+        yield Rewrite(Together(parts)(e), parameters)
     if not found:
         yield Refused("one of two sums depends on the other" if s in walk(t) or t in walk(s) else "two sums have no form in common")
 
@@ -72,16 +72,11 @@ def joins(e: Scope, s: Scope, t: Scope) -> Iterator[tuple[str, dict[Scope, Scope
             yield _parameters(e, s, t, pairing), {s: parts[0], t: parts[1]}
 
 
-def put_together(e: Scope, parts: Mapping[Scope, Scope]) -> Scope:
-    """e with scopes exchanged for parts of a joined one, and neighbouring parts read as one."""
-    return stitched(exchanged(e, parts))
-
-
 class Together:
-    """`put_together` for one expression after another: what these have in common is rewritten once."""
+    """Expressions with scopes exchanged for parts of a joined one, and neighbouring parts read as one; what one has in common with another is
+    rewritten once."""
 
     def __init__(self, parts: Mapping[Scope, Scope]) -> None:
-        self.parts = parts
         self._exchanging = Exchanging(parts)
 
     def __call__(self, e: Scope) -> Scope:
@@ -147,11 +142,6 @@ def _window(s: Scope, whole: Scope, twins: Mapping[str, Iter], own: Sequence[Ite
         position = position + step * (var(i.name) - i.lo)
         step *= i.extent
     return Scope(s.loops, (), Read(whole, tuple(position if i == n else var(twins[i.name].name) for i in whole.loops)))
-
-
-def exchanged(e: Scope, other: Mapping[Scope, Scope]) -> Scope:
-    """Scopes exchanged for others wherever they are read; one that is read in several places is rewritten once."""
-    return Exchanging(other).within(e)
 
 
 class Exchanging:
