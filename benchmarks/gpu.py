@@ -121,6 +121,16 @@ def prepare(folder: Path, wanted: Sequence[Item], profile: Path | None, seconds:
         print(path, f"{made.program.launches} launches", flush=True)
 
 
+def foretold(folder: Path, item: Item) -> dict[str, Any]:
+    """What was predicted of a program of ours when it was prepared, and how many steps of it had been timed on their own."""
+    path = program_of(folder, item).with_suffix(".json")
+    if item.engine not in OURS or not path.exists():
+        return {}
+    report = json.loads(path.read_text())
+    recorded = sum(s["from"] == "record" for s in report["steps"])
+    return {"predicted_us": report["predicted_us"], "steps": len(report["steps"]), "recorded": recorded, "launches": report["launches"]}
+
+
 def properties() -> dict[str, Any]:
     """The card. Raises BackendError where there is none."""
     from einnet.runtime.cuda.driver import Driver
@@ -144,7 +154,7 @@ def run(wanted: Sequence[Item], programs: Path, output: Path, seconds: float, ea
                 break
             begun = time.monotonic()
             found = measured(row, crew, left, each)
-            data["entries"] += [{**as_row(item), **answer} for item, answer in found.items()]
+            data["entries"] += [{**as_row(item), **foretold(programs, item), **answer} for item, answer in found.items()]
             write_whole(output, text(data))
             missing = ", ".join(f"{item.engine}: {answer['missing']}" for item, answer in found.items() if "missing" in answer)
             took = f"{len(found)} of {len(row)} in {time.monotonic() - begun:.0f} s"

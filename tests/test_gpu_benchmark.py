@@ -18,9 +18,9 @@ import onnx
 import pytest
 
 from benchmarks import gpu
-from benchmarks.card import lean, programs
+from benchmarks.card import lean, measured, programs
 from benchmarks.card.crew import LATE, Crew
-from benchmarks.card.engines import ENGINES, environment
+from benchmarks.card.engines import ENGINES, Running, environment
 from benchmarks.card.summary import Item, geometric_mean, items, lines, missing_items, rows, together
 from benchmarks.card.worker import Worker
 from benchmarks.contest.folded import folded
@@ -324,3 +324,37 @@ def test_references_of_a_batch_are_those_of_its_samples(tmp_path, monkeypatch):
     assert np.allclose(found, wanted, rtol=1e-4, atol=1e-5)
     (kept,) = programs.expected(tmp_path, Item("infogan", 3, "bf16", "einnet"), None, {})
     assert np.array_equal(kept, found)
+
+
+def test_predicted_times_stand_beside_measured_ones_of_the_same_program(tmp_path):
+    item = Item("dcgan", 1, "fp32", "einnet")
+    assert gpu.foretold(tmp_path, item) == {}
+    report = {
+        "predicted_us": 30.0,
+        "launches": 3,
+        "steps": [{"kernel": "a", "us": 10.0, "from": "record"}, {"kernel": "b", "us": 20.0, "from": "law"}],
+    }
+    programs.program_of(tmp_path, item).with_suffix(".json").write_text(json.dumps(report))
+    assert gpu.foretold(tmp_path, item) == {"predicted_us": 30.0, "steps": 2, "recorded": 1, "launches": 3}
+    assert gpu.foretold(tmp_path, Item("dcgan", 1, "fp32", "torch")) == {}
+    ours = {**entry("einnet", [50e-6]), **gpu.foretold(tmp_path, item), "model": "dcgan", "error": 1e-6}
+    other = {**entry("xla", [150e-6]), "model": "dcgan", "error": 1e-6}
+    page = measured.told({"card": {"name": "A card", "cuda": "13", "driver": "580"}, "entries": [ours, other]})
+    assert "| dcgan | 50.0 | 25.0 | – | 150.0 | 3.00 | 1e-06 |" in page
+    assert "| dcgan | 1 | fp32 | 25.0 | 30 | 1.20 | 2 | 1 |" in page
+    assert "0 of 1 are within 15 %" in page
+
+
+def test_what_takes_long_is_sampled_less_often():
+    spans = []
+
+    def burst(count: int) -> float:
+        spans.append(count)
+        return 0.06
+
+    worker = Worker(Path("."))
+    item = Item("m", 1, "fp32", "torch")
+    worker.running[item] = Running(list, lambda: None, lambda: burst(1), burst, {})
+    assert worker.sample(item, "hot", 5) == [0.06]
+    assert worker.sample(item, "burst", 1) == [0.06]
+    assert spans == [1, 1, 1, 1]

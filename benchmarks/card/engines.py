@@ -136,7 +136,10 @@ def captured_run(torch: Any, module: Any, values: list[Any]) -> tuple[Callable[[
 
 def compiled_run(torch: Any, module: Any, values: list[Any]) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """A compiled module as one CUDA graph, as the other engines are: the graphs that torch makes itself are launched through its Python guards,
-    which take 0.1-0.2 ms, longer than the small models."""
+    which take 0.1-0.2 ms, longer than the small models. Convolutions are cuDNN's: with Triton's beside them ResNet-18 was not compiled in 100 s."""
+    import torch._inductor.config as inductor
+
+    inductor.max_autotune_conv_backends = "ATEN"
     return captured_run(torch, torch.compile(module, mode="max-autotune-no-cudagraphs"), values)
 
 
