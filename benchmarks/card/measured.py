@@ -88,7 +88,20 @@ def told(data: Mapping[str, Any]) -> str:
             lines += [f"**{head}, batch {batch}**, µs", "", *table(entries, math, batch), ""]
         if any(e["math"] == math and e["model"] not in SEVEN for e in entries):
             lines += [f"**{head}, operators**, µs", "", *table(entries, math, None), ""]
-    return "\n".join([*lines, "**Predicted and measured**, the same programs", "", *comparison(entries)]) + "\n"
+    lines += ["**Predicted and measured**, the same programs", "", *comparison(entries)]
+    return "\n".join([*lines, *alone(data.get("alone"))]) + "\n"
+
+
+def alone(given: Mapping[str, Any] | None) -> list[str]:
+    """Programs that were timed where no other engine was."""
+    if given is None:
+        return []
+    heads = ["model", "batch", "arithmetic", "ours, µs", "back to back", "predicted µs", "error"]
+    lines = ["", "**Ours alone**", "", given["words"], "", f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    for r in given["rows"]:
+        cells = r["model"], r["batch"], r["math"], us(r["us"] / 1e3), us(r["back_to_back_us"] / 1e3), f"{r['predicted_us']:.4g}", f"{r['error']:.0e}"
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -24,18 +24,20 @@ from einnet.runtime.cuda.profiling.profile import Profile
 from einnet.runtime.serial import read_kernel
 
 RECORD = Path(__file__).with_name("h100-record.json.gz")
+LATER = Path(__file__).with_name("h100-batches.json.gz")
+"""What was timed later: kernels, mostly of batches of 16, and the programs of another search, without the times of their steps."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A program that was measured: the microseconds of a replay, and its kernels, each with those that it takes alone and in its place."""
+    """A program that was measured: the microseconds of a replay, and its kernels, each with those that it takes alone and in its place, if known."""
 
     model: str
     math: str
     search: str
     us: float
     back_to_back_us: float
-    steps: Sequence[tuple[Kernel, float, float | None]]
+    steps: Sequence[tuple[Kernel, float | None, float | None]]
 
 
 @dataclass(frozen=True)
@@ -68,20 +70,32 @@ class Record:
         return {k: median(times) for k, times in found.items()}
 
 
-def read(path: Path = RECORD) -> Record:
-    """The record."""
+Times = dict[str, dict[Kernel, float]]
+
+
+def read(path: Path = RECORD, *, later: Path | None = LATER) -> Record:
+    """The record, with what was timed later."""
+    value, alone, hot, programs = _opened(path)
+    if later is not None and later != path:
+        _, *more, more_programs = _opened(later)
+        programs += more_programs
+        for kept, times in zip((alone, hot), more, strict=True):
+            for math, found in times.items():
+                kept[math] = {**kept.get(math, {}), **found}
+    card = Profile(value["device"], Card(**value["card"]), True, value["versions"], properties=value["properties"])
+    return Record(card, alone, hot, programs)
+
+
+def _opened(path: Path) -> tuple[dict[str, Any], Times, Times, list[Measured]]:
+    """A file, its times of products and convolutions alone, its hot ones, and its programs."""
     value: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
     kernels = [read_kernel(k, lambda n: b"") for k in value["kernels"]]
-
-    def times(rows: Mapping[str, Sequence[tuple[int, float]]]) -> dict[str, dict[Kernel, float]]:
-        return {math: {kernels[n]: us * 1e-6 for n, us in found} for math, found in rows.items()}
-
+    alone, hot = ({math: {kernels[n]: us * 1e-6 for n, us in found} for math, found in value[name].items()} for name in ("alone", "hot"))
     programs = [
         Measured(p["model"], p["math"], p["search"], p["us"], p["back_to_back_us"], [(kernels[n], us, placed) for n, us, placed in p["steps"]])
         for p in value["programs"]
     ]
-    card = Profile(value["device"], Card(**value["card"]), True, value["versions"], properties=value["properties"])
-    return Record(card, times(value["alone"]), times(value["hot"]), programs)
+    return value, alone, hot, programs
 
 
 def lasting(kernel: Kernel) -> bool:

@@ -27,7 +27,7 @@ from tests.runtime.cuda.standin import install
 
 ROOT = Path(__file__).parents[3]
 H200 = ROOT / "profiles/h200.json"
-WIDE = {"rows": 64, "width": 512}
+WIDE = {"rows": 256, "width": 1024}
 """Of layers that a library computes faster than generated code does."""
 
 NOT_ON_A_CARD = "run on the processor, by the host driver: not on a card"

@@ -39,10 +39,10 @@ def test_every_convolution_is_proposed_as_a_product_without_a_budget():
 
 def test_a_long_sum_with_few_results_is_shared_by_several_products():
     net = Net("deep", 0)
-    model = net.finish(net.conv(net.input("x", (1, 512, 4, 4)), "wide", 4096, 1))
+    model = net.finish(net.conv(net.input("x", (1, 4096, 6, 6)), "wide", 1024, 1))
     found = optimize_cuda(model, Settings(backend="cuda", time_budget=1e-6, allow="precision"))
     assert found.report["verification"]["passed"]
-    assert [s.batches[0].count for s in found.program.steps if isinstance(s, Gemm) and s.batches] == [4]
+    assert [s.batches[0].count for s in found.program.steps if isinstance(s, Gemm) and s.batches] == [8]
     (result,) = found.outcome.results
     assert "share-sum" in {s.rule for s in result.choice.best.form.steps}
 

@@ -19,7 +19,7 @@ from einnet.runtime.cuda.lower import lower
 from einnet.runtime.cuda.profiling import precompile
 from einnet.runtime.cuda.profiling.card_files import Detail
 from einnet.runtime.cuda.profiling.costs import CudaCost, in_pieces
-from einnet.runtime.cuda.profiling.profile import Profile, key, shipped
+from einnet.runtime.cuda.profiling.profile import key, shipped
 from einnet.runtime.rounded import rounded
 from einnet.runtime.serial import kernel_json, read_kernel
 from einnet.search.settings import rounded as widened
@@ -188,6 +188,9 @@ def test_limits_are_those_of_the_arithmetic():
     assert widened(0.5, TF32) == 0.5
 
 
-def test_the_shipped_record_is_of_float32():
-    profile: Profile = shipped("tf32")
-    assert not any(d.arithmetic for d in profile.details.values())
+def test_the_shipped_record_tells_which_kernels_rounded():
+    """Those are known in TF32 alone, by keys of their own."""
+    rounded = {name: d.arithmetic for name, d in shipped("tf32").details.items() if d.arithmetic}
+    assert len(rounded) >= 10
+    assert set(rounded.values()) == {"tf32"}
+    assert not rounded.keys() & shipped("fp32").seconds.keys()

@@ -11,16 +11,18 @@ from statistics import median
 import pytest
 
 from benchmarks.card.fit import nelder_mead
-from benchmarks.card.record import Record, kind, lasting, one_call, read
+from benchmarks.card.record import LATER, Record, kind, lasting, one_call, read
 from einnet import records
 from einnet.expr.nodes import Tensor, tensors
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, View, dense_view
+from einnet.runtime.cuda.profiling import costs
 from einnet.runtime.cuda.profiling import profile as profiles
 from einnet.runtime.cuda.profiling.costs import CudaCost, modelled
 from einnet.runtime.cuda.profiling.laws import PARTS, Laws, convolution, distinct, product, scaled
 from einnet.runtime.cuda.profiling.profile import H200, MATHS, key, laws_of, load, shipped
 from einnet.runtime.cuda.program import Batch, Gemm, Matrix
+from einnet.search.outcome import is_constant
 
 SEVEN = ("infogan", "dcgan", "fsrcnn", "gcn", "resnet18", "csrnet", "longformer")
 
@@ -59,19 +61,35 @@ def test_generated_kernels_are_known_less_well():
 def test_a_softmax_takes_what_it_moves():
     """Its sums are of rows, one after the other: none is computed for each term of another."""
     cost = by_laws("fp32")
-    found = [(k, us * 1e-6) for p in record().programs for k, us, _ in p.steps if isinstance(k, EOperator) and "exp(" in str(k.scope)]
+    found = [(k, us * 1e-6) for p in record().programs for k, us, _ in p.steps if us and isinstance(k, EOperator) and "exp(" in str(k.scope)]
     alone = [(k, us) for k, us in found if modelled(k)[0] == 1]
     assert alone
     assert all(0.4 < cost.seconds(k) / us < 2.5 for k, us in alone)
 
 
-def test_programs_take_what_the_laws_say():
-    """Of the seven derived programs in float32, six within 15 % of what a replay took, in as many calls as they were run in."""
+def test_programs_take_what_the_laws_say(monkeypatch):
+    """Of the seven derived programs in float32, six within 15 % of what a replay took, in as many calls as they were run in.
+
+    No kernel of theirs copied its operands ahead: the generator of that day could not.
+    """
+    monkeypatch.setattr(costs, "faster", lambda nest, rounds: None)
+    costs.modelled.cache_clear()
     cost = by_laws("fp32")
     found = {p.model: p for p in record().programs if (p.math, p.search) == ("fp32", "measured")}
     steps = {name: [one_call(k) for k, *_ in found[name].steps] for name in SEVEN}
     off = {name: sum(count * cost.seconds(k) for k, count in steps[name]) * 1e6 / found[name].us - 1 for name in SEVEN}
+    costs.modelled.cache_clear()
     assert sum(abs(e) <= 0.15 for e in off.values()) >= 6, off
+
+
+@pytest.mark.parametrize("math", MATHS)
+def test_programs_of_the_models_took_what_had_been_predicted(math):
+    """All seven, and in both arithmetics, within 15 % of what a replay behind another took, by recorded times and laws as a search knows them."""
+    found = {p.model: p for p in record().programs if (p.math, p.search) == (math, "since") and p.model in SEVEN}
+    assert set(found) == set(SEVEN)
+    cost = CudaCost(shipped(math), is_constant)
+    off = {name: sum(cost.seconds(k) for k, *_ in p.steps) * 1e6 / p.back_to_back_us - 1 for name, p in found.items()}
+    assert all(abs(e) <= 0.15 for e in off.values()), off
 
 
 @pytest.mark.parametrize("math", MATHS)
@@ -86,10 +104,11 @@ def test_the_shipped_profile_knows_the_recorded_kernels_as_they_are_keyed_today(
 
 @pytest.mark.parametrize("math", MATHS)
 def test_no_time_of_many_calls_stands_for_one_launch(math):
-    """Batches without a common stride were measured call by call: what they take as one launch is known by the laws alone."""
-    apart = [k for k in record().alone[math] if not lasting(k)]
+    """Batches without a common stride were measured call by call at first: what they take as one launch is known by later times and the laws."""
+    apart = [k for k in read(later=None).alone[math] if not lasting(k)]
+    since = {key(k) for k in read(path=LATER).alone[math]}
     assert len(apart) > 100
-    assert all(shipped(math).time(k) is None for k in apart)
+    assert not {key(k) for k in apart if shipped(math).time(k) is not None} - since
 
 
 def test_a_partial_profile_is_priced_by_its_own_card():

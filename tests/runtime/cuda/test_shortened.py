@@ -217,8 +217,9 @@ def test_recorded_times_decide():
 
 
 def test_estimates_are_no_part_of_a_profile(tmp_path):
+    """Of 16 bits it has the times of some products."""
     found = profile.load(Path("profiles/h100.json"), "fp16")
-    assert (found.laws, dict(found.seconds)) == (None, {}) and found.finer is not None and found.finer.math == "tf32"
+    assert found.laws is None and 10 < len(found.seconds) < 100 and found.finer is not None and found.finer.math == "tf32"
     assert profile.laws_of(found).products.rate == 2 * profile.laws_of(found.finer).products.rate
     profile.save(tmp_path / "p.json", replace(found, seconds={"k": 1.0}))
     assert profile.held(tmp_path / "p.json") == ["fp16"]

@@ -17,6 +17,7 @@ from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen import mathfunctions
 from einnet.instantiate.codegen.canonicalise import split
 from einnet.instantiate.codegen.context import Context
+from einnet.instantiate.codegen.cuda.lanes import touched
 from einnet.instantiate.codegen.ir import (
     PICK,
     Apply,
@@ -49,8 +50,8 @@ THREADS = 256
 WIDE, MANY = 4, 1 << 18
 """Elements of one access at most, and of a nest from which on a thread computes so many."""
 
-SCATTERED = 8.0
-"""What a load or store costs, in coalesced ones, whose neighbouring threads do not touch neighbouring elements."""
+OWN, FAR = ".own", 1 << 40
+"""The end of the name of a loop whose elements a thread has for itself, and the stride of one that an access does not depend on."""
 
 
 def _library(name: str) -> Callable[..., Tir]:
@@ -92,7 +93,8 @@ class Threads(Context):
     def grid(self, nest: Nest, exact: bool = False) -> tirx.Stmt:
         """The kernel of a normalised nest; its loops are numbered, the one first in which neighbours touch neighbouring memory."""
         nest, points = vectors(nest)
-        loops = ordered(nest, [i for i in nest.loops if i not in points])
+        together = WIDE if any(i.name.endswith(OWN) for i in points) else 1
+        loops = ordered(nest, [i for i in nest.loops if i not in points], together)
         total = prod(i.extent for i in loops)
         threads = min(THREADS, -(-total // 32) * 32)
         block, thread = (tirx.Var(tag.replace(".", "_"), "int32") for tag in ("blockIdx.x", "threadIdx.x"))
@@ -257,20 +259,19 @@ def bound(thread: tirx.Var, threads: int, tag: str, body: tirx.Stmt, outer: tupl
 def vectors(nest: Nest) -> tuple[Nest, tuple[Iter, ...]]:
     """The nest with the loops of which a thread computes all elements: rows of known matrices, or four neighbours in memory.
 
-    Neighbours belong to one thread where every load and the store takes four at a multiple of 16 bytes, or one for all, and threads abound.
+    Neighbours belong to one thread where every load and the store takes four at a multiple of 16 bytes, or one for all, and threads abound. What is
+    read under a condition is not taken at once by a compiler, and neither is what is written after it: a card took four times as long so.
     """
     points = unrolled(nest)
     if points or prod(i.extent for i in nest.loops) < MANY:
         return nest, points
     lane = ordered(nest, nest.loops)[-1]
     touched = [nest.address, *(e.address for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Load))]
-    guards = [c for e, _ in expanded(nest.expr, nest.ranges) for c in conditions(e)]
-    plain = not any(isinstance(e, Reduce) for e, _ in expanded(nest.expr, nest.ranges)) and not nest.guards
-    free = all(lane.name not in c.index.names() for c in guards)
-    if not plain or not free or lane.extent % WIDE or not all(wide(e, lane.name) for e in touched):
+    plain = not nest.guards and not any(isinstance(e, Reduce) or any(conditions(e)) for e, _ in expanded(nest.expr, nest.ranges))
+    if not plain or lane.extent % WIDE or not all(wide(e, lane.name) for e in touched):
         return nest, points
-    nest = split(nest, lane, WIDE, ".four", ".own")
-    return nest, tuple(i for i in nest.loops if i.name == lane.name + ".own")
+    nest = split(nest, lane, WIDE, ".four", OWN)
+    return nest, tuple(i for i in nest.loops if i.name == lane.name + OWN)
 
 
 def wide(e: Index, lane: str) -> bool:
@@ -292,17 +293,14 @@ def unrolled(nest: Nest) -> tuple[Iter, ...]:
     return tuple(found)
 
 
-def ordered(nest: Nest, loops: Sequence[Iter]) -> list[Iter]:
-    """Loops, outermost first; the last one is that in which most loads and stores of neighbouring threads coalesce."""
-    if not loops:
-        return []
-    touched = [nest.address, *(a.address for a in accesses(nest.expr))]
+def ordered(nest: Nest, loops: Sequence[Iter], together: int = 1) -> list[Iter]:
+    """Loops, outermost first, the last one that in which neighbouring threads differ first, so that a warp touches the fewest sectors of memory.
 
-    def cost(i: Iter) -> tuple[float, int]:
-        strides = [abs(e.coefficient(i.name)) for e in touched]
-        scattered = sum(0.1 if s == 0 else 1.0 if s == 1 else min(SCATTERED, s) for s in strides)
-        return (scattered * (32 / i.extent if i.extent < 32 else 1.0), abs(nest.address.coefficient(i.name)))
-
-    fastest = min(loops, key=cost)
-    rest = sorted((i for i in loops if i is not fastest), key=lambda i: -abs(nest.address.coefficient(i.name)))
-    return [*rest, fastest]
+    Those are the orders in which the store or one of the loads walks memory, and those with one loop moved to the end; of equal ones the first.
+    A thread takes so many neighbours `together`.
+    """
+    addresses = [nest.address, *dict.fromkeys(a.address for a in accesses(nest.expr))]
+    stored = sorted(loops, key=lambda i: -abs(nest.address.coefficient(i.name)))
+    orders = [stored, *([*(j for j in stored if j is not i), i] for i in reversed(stored))]
+    orders += [sorted(stored, key=lambda i: -(abs(e.coefficient(i.name)) or FAR)) for e in addresses[1:]]
+    return min(orders, key=lambda order: touched(addresses, order, together))

@@ -8,8 +8,9 @@ from functools import lru_cache
 from math import inf, prod
 
 from einnet.errors import BackendError
-from einnet.expr.nodes import tensors, walk
+from einnet.expr.nodes import Scope, reads, tensors, walk
 from einnet.instantiate.codegen.canonicalise import normalise
+from einnet.instantiate.codegen.cuda.contracted_sizes import faster
 from einnet.instantiate.codegen.cuda.contracted_sizes import in_pieces as pays
 from einnet.instantiate.codegen.cuda.reduction_nest import uses_expanded
 from einnet.instantiate.codegen.cuda.rescaled_sizes import walked
@@ -35,6 +36,12 @@ FEW = 16
 
 GENERATED = ("tf32",)
 """Arithmetics to which generated kernels can round their factors."""
+
+RESCALED = 0.4
+"""How many times as long as tiles, beside their models, exponentials under their maximum took on a card: 8 heads of 64 with 4,096 queries and keys."""
+
+AT_ONCE, ONE_BY_ONE = 0.8, 1.25
+"""How many times as long as tiles, beside their models, stages took on a card: copied 16 bytes at once, and with an operand copied by numbers."""
 
 UNTILED = 10.0
 """How many times as long threads take that share nothing, one of which walks a whole sum: a guess, for it has hardly been measured."""
@@ -99,7 +106,7 @@ class CudaCost:
         """The kernel as a program runs it: products in the arithmetic of the profile, generated ones where that is faster.
 
         Whether it is, recorded times say where there is one of the rounded kernel. Where none of either is recorded the model of the device does, by
-        a margin (see `contracted_sizes.faster`); no price counts on it.
+        a margin (see `contracted_sizes.faster`).
         """
         if self.finer is not None:
             own = self._shortened(kernel) if isinstance(kernel, Matmul) else None
@@ -131,7 +138,7 @@ class CudaCost:
         """What was recorded of the kernel or of the parts that it is run in; what was not is priced by the laws of the same card.
 
         A product costs the same whether it tells its arithmetic or not: that of the profile is meant. A generated kernel that does not tell costs
-        what it does in the arithmetic in which it was recorded to be faster; one that rounds and was not recorded, what it does in float32.
+        what it does in the arithmetic in which it is faster, by records, or by the laws where there is none of either.
         """
         if self.finer is not None:
             return self._in_either(kernel, self.finer)
@@ -139,9 +146,11 @@ class CudaCost:
             plain = in_float32(kernel)
             self._known[kernel], recorded = self._plain(plain)
             if isinstance(plain, EOperator):
-                rounded = self._rounded(plain)
+                rounded, timed = self._rounded(plain), True
+                if rounded is None and not recorded and self.arithmetic.name in GENERATED and in_pieces(plain):
+                    rounded, timed = self.reckoned(plain.in_arithmetic(self.arithmetic)), False
                 if rounded is not None and (kernel != plain or rounded < self._known[kernel]):
-                    self._known[kernel], recorded = rounded, True
+                    self._known[kernel], recorded = rounded, timed
                 elif kernel != plain:
                     recorded = False
             if not recorded:
@@ -234,11 +243,24 @@ def estimate(kernel: Kernel, card: Card, laws: Laws) -> float:
 def generated(kernel: EOperator, card: Card, law: GeneratedLaw) -> float:
     """Seconds of a generated kernel: each of its launches begins, and takes what its tiles are modelled to, or what moves does.
 
-    Short sums and element functions are done while operands come.
+    Short sums and element functions are done while operands come, or take as long as their reads.
     """
     launches, operations, steps = modelled(kernel)
-    computing = max(traffic(moved(kernel), law), law.work * operations / card.peak)
-    return law.begin * launches + computing + law.term * max(steps - FEW, 0)
+    computing = law.work * operations / card.peak if operations else law.touch * loads(kernel)
+    return law.begin * launches + max(traffic(moved(kernel), law), computing) + law.term * max(steps - FEW, 0)
+
+
+@lru_cache(maxsize=1 << 14)
+def loads(kernel: EOperator) -> float:
+    """Numbers that the elements of a generated kernel read, each for itself; 0 where known matrices let a thread compute several from the same."""
+    if any(t.values is not None for t in tensors(kernel.scope).values()):
+        return 0.0
+    return float(prod(i.extent for i in kernel.scope.loops) * _loads(kernel.scope))
+
+
+def _loads(scope: Scope) -> int:
+    """Numbers that one element reads: those of a scope inside are computed where they are read."""
+    return prod(i.extent for i in scope.sums) * sum(_loads(r.base) if isinstance(r.base, Scope) else 1 for r in reads(scope.body))
 
 
 def in_float32(kernel: Kernel) -> Kernel:
@@ -275,7 +297,7 @@ def modelled(kernel: EOperator) -> tuple[int, float, int]:
         return len(sums), 0.0, 0
     normal = [normalise(nest) for nest in nests]
     short = max((_steps(uses_expanded(n.expr)) for n in normal if _longest(n) <= FEW), default=0)
-    return len(nests), sum(map(_operations, normal)), short
+    return len(nests), sum(_operations(n, kernel.factors.rounds) for n in normal), short
 
 
 def _longest(nest: Nest) -> int:
@@ -283,14 +305,20 @@ def _longest(nest: Nest) -> int:
     return max((prod(i.extent for i in e.sums) for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Reduce)), default=0)
 
 
-def _operations(nest: Nest) -> float:
-    """Operations that the device could do while one launch computes, by the model of its tiles; 0 where only what it moves counts."""
+def _operations(nest: Nest, rounds: bool) -> float:
+    """Operations that the device could do while one launch computes, by the model of its tiles, or of its stages where those are much faster.
+
+    0 where only what it moves counts. `rounds` allows tensor cores.
+    """
     if _longest(nest) <= FEW:
         return 0.0
     terms = [prod(i.extent for i in e.sums) for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Reduce)]
     summed, found = walked(nest), tile(nest)
     if summed is not None:
-        return max(summed.cycles - BEGIN, 0.0) * OPERATIONS
+        return max(summed.cycles - BEGIN, 0.0) * OPERATIONS * RESCALED
+    ahead = faster(nest, rounds) if row(nest) is None else None
+    if ahead is not None:
+        return max(ahead.cycles - BEGIN, 0.0) * OPERATIONS * (AT_ONCE if min(ahead.sizes.high, ahead.sizes.broad) > 1 else ONE_BY_ONE)
     if found is not None:
         return max(min(found.cycles, block_cycles(found, MOST_THREADS)) - BEGIN, 0.0) * OPERATIONS
     points, rows = prod(i.extent for i in nest.loops), row(nest)

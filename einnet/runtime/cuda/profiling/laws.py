@@ -30,8 +30,8 @@ THIN = 16
 UNIT = 32 * 32
 """Elements of the tile that `step` is about."""
 
-PADDED = 64
-"""Tensor cores compute so many filters at a time."""
+PADDED, DEEP = 64, 4
+"""Filters that cuDNN's kernels compute at a time, and channels that they walk at a time."""
 
 ITEM = 4
 
@@ -68,7 +68,8 @@ class ConvolutionLaw:
 
     Tensors that are not stored as its kernels want them (`channels_last`) are moved, each in a kernel that takes `move` and its bytes twice at
     `moving`. A term waits `cold` for filters that are not in a cache. Without a plane to walk (one spatial dimension) `line` is added, and for
-    channels or filters that are no multiple of 4, `odd` and `odd_step` for a term.
+    channels or filters that are no multiple of 4, `odd` and `odd_step` for a term. Channels in groups take `grouped` more: they are put apart and
+    together by kernels of their own, or walked by ones that no plane fills.
     """
 
     begin: NotNegative
@@ -82,6 +83,7 @@ class ConvolutionLaw:
     line: NotNegative
     odd: NotNegative
     odd_step: NotNegative
+    grouped: NotNegative = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class GeneratedLaw:
     """A generated kernel: `begin` for each launch, then what moves at `bandwidth`, at `cached` where `cache` bytes hold it all.
 
     Sums take `work` times as long as the model of their tiles says, and each further term of short sums in sums, which are written out, `term`.
+    Elements without tiles take `touch` for each number that they read, and are read meanwhile.
     """
 
     begin: NotNegative
@@ -110,6 +113,7 @@ class GeneratedLaw:
     cache: NotNegative
     work: NotNegative
     term: NotNegative
+    touch: NotNegative = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +195,15 @@ def convolution(kernel: Conv, laws: Laws) -> float:
     terms = channels * prod(taps)
     blocks = ceil(positions / 32) * ceil(filters / 32) * groups
     waves = max(1.0, blocks / (laws.processors * law.together))
-    work = 2.0 * positions * terms * groups * (ceil(filters / PADDED) * PADDED if law.channels_last else filters)
+    work = 2.0 * positions * groups * prod(taps) * ceil(channels / DEEP) * DEEP * ceil(filters / PADDED) * PADDED
     odd = law.odd + law.odd_step * terms * min(1.0, 32 / filters) if filters % 4 or channels % 4 else 0.0
-    return law.begin + (law.step * waves + law.cold) * terms + work / law.rate + odd + _moved(kernel, law, law.channels_last)
+    added = odd + (law.grouped if groups > 1 else 0.0)
+    return law.begin + (law.step * waves + law.cold) * terms + work / law.rate + added + _moved(kernel, law, law.channels_last)
 
 
 def _operations(kernel: Conv) -> float:
-    """Multiply-adds of a transposed convolution, counted twice."""
-    return 2.0 * prod(kernel.w.shape[3:]) * prod(kernel.x.shape) * kernel.w.shape[1]
+    """Multiply-adds of a transposed convolution, counted twice, with those of filters that are not there."""
+    return 2.0 * prod(kernel.w.shape[3:]) * prod(kernel.x.shape) * ceil(kernel.w.shape[1] / PADDED) * PADDED
 
 
 def _moved(kernel: Conv, law: ConvolutionLaw | TransposedLaw, channels_last: bool) -> float:
@@ -242,9 +247,9 @@ def scaled(laws: Laws, operations: float, nbytes: float, begin: float) -> Laws:
             value = getattr(law, f.name)
             if f.name in RATES:
                 change[f.name] = value * (operations if f.name == "rate" else nbytes)
-            elif f.name in ("begin", "move", "line", "split", "odd"):
+            elif f.name in ("begin", "move", "line", "split", "odd", "grouped"):
                 change[f.name] = value * begin
-            elif f.name in ("step", "odd_step", "cold", "thin", "row", "term"):
+            elif f.name in ("step", "odd_step", "cold", "thin", "row", "term", "touch"):
                 change[f.name] = value / operations
         return replace(law, **change)
 
