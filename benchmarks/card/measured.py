@@ -30,24 +30,29 @@ assert {*HEADS, *OURS} == {*ENGINES}
 
 def table(entries: Sequence[Entry], math: str, batch: int | None) -> list[str]:
     """The rows of one arithmetic: of the seven models at a batch size, or of the operator cases, which have their own."""
-    found = [
-        r for r in rows(entries, "hot") if r["math"] == math and (r["batch"] == batch and r["model"] in SEVEN if batch else r["model"] not in SEVEN)
-    ]
-    burst = {(r["model"], r["batch"]): r["ms"] for r in rows(entries, "burst") if r["math"] == math}
+    found = [r for r in rows(entries, "hot") if r["math"] == math and belongs(r, batch)]
     others = [n for n in HEADS if any(n in r["ms"] for r in found)]
     heads = ["model", "ours", "back to back", "own operators", *(HEADS[n] for n in others), "ratio", "error"]
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-    for r in found:
-        ours = entry_of(entries, r, OURS[0])
-        back = burst.get((r["model"], r["batch"]), {}).get(OURS[0])
-        cells = [r["model"], us(r["ms"].get(OURS[0])), us(back), us(r["ms"].get(OURS[1])), *(us(r["ms"].get(n)) for n in others)]
-        ratio = f"{r['speedup']:.2f}" if r["speedup"] else "–"
-        error = f"{ours['error']:.0e}" if ours and "error" in ours else "–"
-        lines.append(f"| {' | '.join([*cells, ratio, error])} |")
+    lines += [f"| {' | '.join(cells(entries, r, others))} |" for r in found]
     mean = geometric_mean([r["speedup"] for r in found if r["speedup"]])
     if batch and mean:
         lines.append(f"| *geometric mean* |{' |' * (3 + len(others))} **{mean:.2f}** | |")
     return lines
+
+
+def belongs(row: Mapping[str, Any], batch: int | None) -> bool:
+    """The row is of one of the seven models at that batch size, or where none is given of an operator case."""
+    return row["model"] not in SEVEN if batch is None else row["model"] in SEVEN and row["batch"] == batch
+
+
+def cells(entries: Sequence[Entry], row: Mapping[str, Any], others: Sequence[str]) -> list[str]:
+    """A row of the table."""
+    ours = entry_of(entries, row, OURS[0]) or {}
+    ratio = f"{row['speedup']:.2f}" if row["speedup"] else "–"
+    error = f"{ours['error']:.0e}" if "error" in ours else "–"
+    times = (row["ms"].get(OURS[0]), median(ours, "burst"), row["ms"].get(OURS[1]), *(row["ms"].get(n) for n in others))
+    return [row["model"], *map(us, times), ratio, error]
 
 
 def comparison(entries: Sequence[Entry]) -> list[str]:

@@ -12,11 +12,15 @@ import numpy as np
 import pytest
 
 from einnet.errors import BackendError
+from einnet.expr.index import Floor, Index
+from einnet.expr.nodes import Iter
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cuda import emit as cuda
 from einnet.instantiate.codegen.cuda.emit import CudaOperator, lower_cuda
+from einnet.instantiate.codegen.cuda.lanes import touched
+from einnet.instantiate.codegen.cuda.per_thread import ordered
 from einnet.instantiate.codegen.cuda.thread_blocks import team, turned
 from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, resolve
@@ -44,6 +48,8 @@ def run(library: ctypes.CDLL, made: CudaOperator, arrays: dict[str, np.ndarray])
 
 SHARING = ("transpose", "turned tile", "turned beyond the edge", "turned in a batch")
 EXCHANGING = ("long rows", "long softmax", "two reductions")
+
+
 @needs_compiler
 @pytest.mark.parametrize("name", CASES)
 def test_text_computes_the_expression(name):
@@ -222,11 +228,39 @@ def test_a_thread_computes_four_neighbours_where_threads_abound():
     ("L[n<16,h<128,w<256] A[n,h,w+1]+1", {"A": (16, 128, 257)}),
     ("L[n<16,h<128,w<256] A[n,h,w-4]+1", {"A": (16, 128, 256)}),
     ("L[h<128,w<256] A[h,w]+1", {"A": (128, 256)}),
+    ("L[n<16,h<128,w<256] A[n,h-1,w]+1", {"A": (16, 128, 256)}),
 ])  # fmt: skip
 def test_others_compute_one(text, boxes):
     op = operator(text, boxes)
     (kernel,) = lower_cuda(op, "k").kernels
     assert kernel.grid[0] * kernel.block[0] >= np.prod(op.scope.shape)
+
+
+IMAGE = operator("L[h<64,w<64,r<7,s<7,c<3] A[c,2*h+r-3,2*w+s-3]", {"A": (3, 128, 128)})
+PADDED = operator("L[b<8,u<1536,k<64] A[u-256,64*b+k]", {"A": (1024, 512)})
+
+
+@pytest.mark.parametrize(("op", "last"), [
+    (IMAGE, ["r", "s", "c"]),
+    (PADDED, ["k"]),
+    (operator("L[a<64,b<2,c<96] A[b,a,c]*B[a]", {"A": (2, 64, 96), "B": (64,)}), ["c"]),
+    (operator("L[a<512,b<16] A[b,a]+B[b,a]+C[b,a]", {"A": (16, 512), "B": (16, 520), "C": (16, 528)}), ["a"]),
+])  # fmt: skip
+def test_a_warp_touches_as_few_sectors_as_it_can(op, last):
+    """Windows of an image are written one behind the other though the image has its channels first: its pixels are read from few places."""
+    nest = normalise(resolve(op))
+    order = [i.name.rstrip("0123456789") for i in ordered(nest, nest.loops)]
+    assert order[-len(last) :] == last
+
+
+def test_sectors_are_counted():
+    rows, columns = Iter("i", 0, 8), Iter("j", 0, 64)
+    dense, strided, one = Index((("i", 64), ("j", 1))), Index((("i", 1), ("j", 100))), Index((), 3)
+    assert touched([dense], [rows, columns], 1) == 4
+    assert touched([strided], [rows, columns], 1) == 32
+    assert touched([dense, one], [columns, rows], 1) == 8 + 1
+    assert touched([Index((("j", 4),))], [rows, columns], 4) == 16
+    assert touched([Index(((Floor(Index((("j", 1),)), 2), 8),))], [rows, columns], 1) == 16
 
 
 def test_a_value_that_is_used_twice_in_a_body_is_computed_once_and_not_stored():

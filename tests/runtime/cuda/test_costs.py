@@ -11,11 +11,12 @@ import pytest
 from einnet.errors import UsageError
 from einnet.expr.nodes import Tensor, tensors
 from einnet.expr.notation.text import parse
-from einnet.instantiate.kernels import EOperator, Matmul, Post, View, dense_view
+from einnet.instantiate.kernels import Conv, EOperator, Matmul, Post, View, dense_view
 from einnet.records import as_json
 from einnet.runtime.cpu.roofline import flops, moved
 from einnet.runtime.cuda.profiling import costs
 from einnet.runtime.cuda.profiling.costs import CudaCost
+from einnet.runtime.cuda.profiling.laws import convolution as lawful
 from einnet.runtime.cuda.profiling.laws import traffic
 from einnet.runtime.cuda.profiling.profile import H200, as_file, key, laws_of, load, shipped
 
@@ -98,6 +99,49 @@ def test_what_is_stored_between_kernels_costs_launches():
     begin = laws_of(H200).generated.begin
     assert begin < one < 2 * begin
     assert 3 * begin < three < 6 * begin
+
+
+def test_elements_that_read_much_take_as_long_as_their_reads():
+    few = generated("L[i<4096,j<64] A[i,j]", {"A": (4096, 64)})
+    many = generated("L[i<4096,j<64] Σ[k<8,l<2] A[i,k]*B[k,l]*C[l,j]", {"A": (4096, 8), "B": (8, 2), "C": (2, 64)})
+    inside = generated("L[i<64] {L[i<64] Σ[k<5] A[i,k]}[i] + A[i,0]", {"A": (64, 5)})
+    assert [costs.loads(k) for k in (few, many, inside)] == [4096 * 64, 4096 * 64 * 48, 64 * 6]
+    law = laws_of(shipped("fp32")).generated
+    assert CudaCost(shipped("fp32")).seconds(many) == pytest.approx(law.begin + law.touch * costs.loads(many))
+    assert CudaCost(shipped("fp32")).seconds(few) == pytest.approx(law.begin + traffic(moved(few), law))
+
+
+def test_sums_that_are_copied_ahead_cost_what_their_stages_do(monkeypatch):
+    """Less than tiles, and more where an operand is copied by single numbers."""
+    aligned = generated("L[i<512,j<512] Σ[k<2048] A[i,k]*B[k,j]", {"A": (512, 2048), "B": (2048, 512)})
+    odd = generated("L[i<512,j<511] Σ[k<2048] A[i,k]*B[k,j]", {"A": (512, 2048), "B": (2048, 511)})
+    staged = [CudaCost(H200).seconds(k) for k in (aligned, odd)]
+    monkeypatch.setattr(costs, "faster", lambda nest, rounds: None)
+    costs.modelled.cache_clear()
+    tiled = [CudaCost(H200).seconds(k) for k in (aligned, odd)]
+    costs.modelled.cache_clear()
+    assert all(s < 0.7 * t for s, t in zip(staged, tiled, strict=True))
+    assert staged[1] > 1.2 * staged[0]
+
+
+def test_what_nobody_timed_rounds_at_its_own_price():
+    """In TF32 a sum that tensor cores compute much faster costs what they take; a record of it in float32 counts before that."""
+    kernel = generated("L[i<512,j<512] Σ[k<2048] A[i,k]*B[k,j]", {"A": (512, 2048), "B": (2048, 512)})
+    plain, rounding = (CudaCost(replace(shipped(math), seconds={})) for math in ("fp32", "tf32"))
+    assert rounding.seconds(kernel) < 0.8 * plain.seconds(kernel)
+    assert kernel in rounding.unmeasured
+    timed = CudaCost(replace(shipped("tf32"), seconds={key(kernel): 1.0}))
+    assert timed.seconds(kernel) == 1.0
+
+
+def test_groups_cost_kernels_of_their_own():
+    def conv(groups: int) -> Conv:
+        x, y = dense_view("x", (1, 64, 14, 14)), dense_view("y", (1, 64, 14, 14))
+        return Conv(x, dense_view("w", (groups, 64 // groups, 64 // groups, 3, 3)), y, (1, 1), (1, 1), (1, 1), (1, 1))
+
+    laws = laws_of(shipped("fp32"))
+    free = replace(laws, convolutions=replace(laws.convolutions, grouped=0.0))
+    assert [lawful(conv(g), laws) - lawful(conv(g), free) for g in (1, 2)] == pytest.approx([0.0, 8.4e-6])
 
 
 def test_what_has_no_tiles_has_a_guess():

@@ -38,7 +38,7 @@ GENERATED = ("tf32",)
 """Arithmetics to which generated kernels can round their factors."""
 
 RESCALED = 0.4
-"""How many times as long as tiles, beside their models, exponentials under their maximum took on a card: 8 heads of 64 with 4,096 queries and keys."""
+"""How many times as long as tiles, beside their models, exponentials under their maximum took on a card: 8 heads of 4,096 queries and keys."""
 
 AT_ONCE, ONE_BY_ONE = 0.8, 1.25
 """How many times as long as tiles, beside their models, stages took on a card: copied 16 bytes at once, and with an operand copied by numbers."""
