@@ -3,7 +3,8 @@
 The file holds kernels in the form of requests, by number; `alone` are seconds of products and convolutions with the largest operand cold, as
 weights are in a program, `hot` those of generated kernels and convolutions with all operands where the run before left them. A program has the
 time of one replay of its graph and its steps, each with its time alone and, where the card's own record of kernels tells it, in its place: what
-its kernels take and 0.35 us from each to the next.
+its kernels take and 0.35 us from each to the next. Generated kernels of which another text is written since are named by `changed`: their times
+count for programs, and say nothing of what such a kernel takes today.
 """
 
 from __future__ import annotations
@@ -90,7 +91,10 @@ def _opened(path: Path) -> tuple[dict[str, Any], Times, Times, list[Measured]]:
     """A file, its times of products and convolutions alone, its hot ones, and its programs."""
     value: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
     kernels = [read_kernel(k, lambda n: b"") for k in value["kernels"]]
-    alone, hot = ({math: {kernels[n]: us * 1e-6 for n, us in found} for math, found in value[name].items()} for name in ("alone", "hot"))
+    changed = set(value.get("changed", ()))
+    alone, hot = (
+        {math: {kernels[n]: us * 1e-6 for n, us in found if n not in changed} for math, found in value[name].items()} for name in ("alone", "hot")
+    )
     programs = [
         Measured(p["model"], p["math"], p["search"], p["us"], p["back_to_back_us"], [(kernels[n], us, placed) for n, us, placed in p["steps"]])
         for p in value["programs"]
