@@ -18,26 +18,31 @@ from typing import Any
 from benchmarks.card.engines import ENGINES, OURS
 from benchmarks.card.summary import geometric_mean, median, rows
 from benchmarks.contest.results import write_whole
-from benchmarks.models import SEVEN
+from benchmarks.models import OPERATORS, SEVEN
 
 Entry = Mapping[str, Any]
 MATHS = {"fp32": "Strict float32", "tf32": "TF32", "fp16": "float16", "bf16": "bfloat16"}
 HEADS = {
-    "torch": "torch", "torch-nhwc": "torch, channels last", "inductor": "torch, compiled", "inductor-nhwc": "compiled, channels last", "xla": "JAX",
-}  # fmt: skip
-assert {*HEADS, *OURS} == {*ENGINES}
+    OURS[1]: "own operators",
+    "torch": "torch",
+    "torch-nhwc": "torch, channels last",
+    "inductor": "torch, compiled",
+    "inductor-nhwc": "compiled, channels last",
+    "xla": "JAX",
+}
+assert {*HEADS, OURS[0]} == {*ENGINES}
 
 
 def table(entries: Sequence[Entry], math: str, batch: int | None) -> list[str]:
     """The rows of one arithmetic: of the seven models at a batch size, or of the operator cases, which have their own."""
     found = [r for r in rows(entries, "hot") if r["math"] == math and belongs(r, batch)]
     others = [n for n in HEADS if any(n in r["ms"] for r in found)]
-    heads = ["model", "ours", "back to back", "own operators", *(HEADS[n] for n in others), "ratio", "error"]
+    heads = ["model", "ours", "back to back", *(HEADS[n] for n in others), "ratio", "error"]
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     lines += [f"| {' | '.join(cells(entries, r, others))} |" for r in found]
     mean = geometric_mean([r["speedup"] for r in found if r["speedup"]])
     if batch and mean:
-        lines.append(f"| *geometric mean* |{' |' * (3 + len(others))} **{mean:.2f}** | |")
+        lines.append(f"| *geometric mean* |{' |' * (2 + len(others))} **{mean:.2f}** | |")
     return lines
 
 
@@ -51,7 +56,7 @@ def cells(entries: Sequence[Entry], row: Mapping[str, Any], others: Sequence[str
     ours = entry_of(entries, row, OURS[0]) or {}
     ratio = f"{row['speedup']:.2f}" if row["speedup"] else "–"
     error = f"{ours['error']:.0e}" if "error" in ours else "–"
-    times = (row["ms"].get(OURS[0]), median(ours, "burst"), row["ms"].get(OURS[1]), *(row["ms"].get(n) for n in others))
+    times = (row["ms"].get(OURS[0]), median(ours, "burst"), *(row["ms"].get(n) for n in others))
     return [row["model"], *map(us, times), ratio, error]
 
 
@@ -74,6 +79,11 @@ def comparison(entries: Sequence[Entry]) -> list[str]:
     return lines
 
 
+def place(entry: Entry) -> tuple[int, int, int]:
+    """By arithmetic, batch size and model, as they are listed."""
+    return list(MATHS).index(entry["math"]), entry["batch"], [*SEVEN, *OPERATORS].index(entry["model"])
+
+
 def entry_of(entries: Sequence[Entry], row: Mapping[str, Any], engine: str) -> Entry | None:
     place = row["model"], row["batch"], row["math"], engine, 0
     return next((e for e in entries if (e["model"], e["batch"], e["math"], e["engine"], e["again"]) == place), None)
@@ -86,7 +96,7 @@ def us(ms: float | None) -> str:
 
 def told(data: Mapping[str, Any]) -> str:
     """The whole page."""
-    entries, card = data["entries"], data["card"]
+    entries, card = sorted(data["entries"], key=place), data["card"]
     lines = [f"One {card['name']} (CUDA {card['cuda']}, driver {card['driver']}).", "", *([data["words"], ""] if "words" in data else [])]
     for math, head in MATHS.items():
         for batch in sorted({e["batch"] for e in entries if e["math"] == math and e["model"] in SEVEN}):
