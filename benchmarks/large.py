@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
+import multiprocessing
+import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,20 +77,37 @@ def model(size: Size) -> onnx.ModelProto:
     return net.finish(x)
 
 
+def write(size: Size, path: Path) -> None:
+    """The file of a model."""
+    onnx.save(model(size), path)
+
+
+def taken(command: Sequence[str]) -> tuple[int, list[str], float, int]:
+    """The exit code of a command, the lines that it wrote, its seconds, and the bytes that one process of it held at most.
+
+    The system tells no less memory than that of the process that starts a command, which therefore holds no model.
+    """
+    begin = time.monotonic()
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=said)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds, process.returncode = time.monotonic() - begin, os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        return process.returncode, said.read().strip().splitlines(), seconds, usage.ru_maxrss * 1024
+
+
 def one(name: str, options: argparse.Namespace) -> Row:
     """Optimize a model by the command. Raises BackendError with what it says where it fails."""
     with tempfile.TemporaryDirectory() as folder:
         source, report = Path(folder) / "model.onnx", Path(folder) / "report.json"
-        onnx.save(model(SIZES[name]), source)
+        made = multiprocessing.get_context("spawn").Process(target=write, args=(SIZES[name], source))
+        made.start()
+        made.join()
         arguments = ["optimize", str(source), "--time-budget", str(options.time_budget), "-o", f"{folder}/out.einnet", "--json", str(report)]
-        begin = time.monotonic()
-        done = subprocess.run(
-            [sys.executable, "-m", "einnet", *arguments, *(["--threads", str(options.threads)] if options.threads else [])],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        seconds, held = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-        if done.returncode:
-            raise BackendError((done.stderr.strip().splitlines() or ["no message"])[-1])
+        threads = ["--threads", str(options.threads)] if options.threads else []
+        code, lines, seconds, held = taken([sys.executable, "-m", "einnet", *arguments, *threads])
+        if code:
+            raise BackendError((lines or ["no message"])[-1])
         found, size = json.loads(report.read_text()), source.stat().st_size
         return {
             **told(found), "nodes": NODES * SIZES[name].blocks, "seconds": round(seconds, 1),

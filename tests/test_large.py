@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from types import SimpleNamespace
+import sys
 
 import pytest
 
 from benchmarks import large
-from benchmarks.large import NODES, SIZES, Size, model, one
+from benchmarks.large import NODES, SIZES, Size, model, one, taken
 from einnet.errors import BackendError
 from einnet.graph.onnx.importer import load
 from einnet.graph.program import Opaque
@@ -29,12 +29,9 @@ def test_a_chain_has_its_nodes_and_no_two_blocks_share_weights() -> None:
 def test_a_row_tells_seconds_and_memory_beside_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command is told the budget and the threads, and writes a report; what it took is told as a share of the budget and of the model."""
     monkeypatch.setitem(SIZES, "36", Size(3, 8, 12))
-    now = iter([100.0, 110.0])
-    monkeypatch.setattr(large, "time", SimpleNamespace(monotonic=lambda: next(now)))
-    monkeypatch.setattr(large.resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=50))
     asked: list[list[str]] = []
 
-    def command(arguments: list[str], **options: object) -> SimpleNamespace:
+    def command(arguments: list[str]) -> tuple[int, list[str], float, int]:
         asked.append(arguments)
         totals = {"onnxruntime_ms": 1.0, "optimized_ms": 0.5, "noise": 0.01}
         report = {
@@ -43,9 +40,9 @@ def test_a_row_tells_seconds_and_memory_beside_what_was_asked(monkeypatch: pytes
         }  # fmt: skip
         with open(arguments[arguments.index("--json") + 1], "w") as file:
             json.dump(report, file)
-        return SimpleNamespace(returncode=0, stderr="")
+        return 0, [], 10.0, 51_200
 
-    monkeypatch.setattr(large.subprocess, "run", command)
+    monkeypatch.setattr(large, "taken", command)
     row = one("36", OPTIONS)
     assert asked[0][asked[0].index("--time-budget") + 1] == "8.0" and asked[0][-2:] == ["--threads", "1"]
     assert (row["nodes"], row["seconds"], row["of_the_budget"]) == (36, 10.0, 1.25)
@@ -54,6 +51,17 @@ def test_a_row_tells_seconds_and_memory_beside_what_was_asked(monkeypatch: pytes
 
 def test_a_command_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SIZES, "36", Size(3, 8, 12))
-    monkeypatch.setattr(large.subprocess, "run", lambda *a, **o: SimpleNamespace(returncode=2, stderr="first\nno oneDNN here\n"))
+    monkeypatch.setattr(large, "taken", lambda command: (2, ["first", "no oneDNN here"], 1.0, 1))
     with pytest.raises(BackendError, match="no oneDNN here"):
         one("36", OPTIONS)
+
+
+def test_memory_and_seconds_are_those_of_the_command() -> None:
+    """And not of commands before it."""
+    code, lines, seconds, held = taken([sys.executable, "-c", "b = b'x' * 600_000_000; print('done')"])
+    assert (code, lines) == (0, ["done"])
+    assert seconds > 0
+    assert 600_000_000 < held
+    small = taken([sys.executable, "-c", "import sys; print('a\\nb'); sys.exit(3)"])
+    assert small[:2] == (3, ["a", "b"])
+    assert small[3] < held
