@@ -53,7 +53,7 @@ def belongs(row: Mapping[str, Any], batch: int | None) -> bool:
 
 def cells(entries: Sequence[Entry], row: Mapping[str, Any], others: Sequence[str]) -> list[str]:
     """A row of the table."""
-    ours = entry_of(entries, row, OURS[0]) or {}
+    ours = ours_of(entries, row) or {}
     ratio = f"{row['speedup']:.2f}" if row["speedup"] else "–"
     error = f"{ours['error']:.0e}" if "error" in ours else "–"
     times = (row["ms"].get(OURS[0]), median(ours, "burst"), *(row["ms"].get(n) for n in others))
@@ -71,8 +71,8 @@ def comparison(entries: Sequence[Entry]) -> list[str]:
             continue
         share = e["predicted_us"] / (took * 1e3)
         off.append(abs(share - 1))
-        cells = e["model"], e["batch"], e["math"], us(took), f"{e['predicted_us']:.4g}", f"{share:.2f}", e["steps"], e["recorded"]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        row = e["model"], e["batch"], e["math"], us(took), f"{e['predicted_us']:.4g}", f"{share:.2f}", e["steps"], e["recorded"]
+        lines.append(f"| {' | '.join(map(str, row))} |")
     if off:
         near = sum(x <= 0.15 for x in off)
         lines += ["", f"Off by {statistics.median(off):.0%} in the median; {near} of {len(off)} are within 15 %."]
@@ -84,9 +84,10 @@ def place(entry: Entry) -> tuple[int, int, int]:
     return list(MATHS).index(entry["math"]), entry["batch"], [*SEVEN, *OPERATORS].index(entry["model"])
 
 
-def entry_of(entries: Sequence[Entry], row: Mapping[str, Any], engine: str) -> Entry | None:
-    place = row["model"], row["batch"], row["math"], engine, 0
-    return next((e for e in entries if (e["model"], e["batch"], e["math"], e["engine"], e["again"]) == place), None)
+def ours_of(entries: Sequence[Entry], row: Mapping[str, Any]) -> Entry | None:
+    """The entry of our derived program in a row, its first."""
+    wanted = row["model"], row["batch"], row["math"], OURS[0], 0
+    return next((e for e in entries if (e["model"], e["batch"], e["math"], e["engine"], e["again"]) == wanted), None)
 
 
 def us(ms: float | None) -> str:
@@ -114,8 +115,8 @@ def alone(given: Mapping[str, Any] | None) -> list[str]:
     heads = ["model", "batch", "arithmetic", "ours, µs", "back to back", "predicted µs", "error"]
     lines = ["", "**Ours alone**", "", given["words"], "", f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for r in given["rows"]:
-        cells = r["model"], r["batch"], r["math"], us(r["us"] / 1e3), us(r["back_to_back_us"] / 1e3), f"{r['predicted_us']:.4g}", f"{r['error']:.0e}"
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        row = r["model"], r["batch"], r["math"], us(r["us"] / 1e3), us(r["back_to_back_us"] / 1e3), f"{r['predicted_us']:.4g}", f"{r['error']:.0e}"
+        lines.append(f"| {' | '.join(map(str, row))} |")
     return lines
 
 
