@@ -265,10 +265,11 @@ def vectors(nest: Nest) -> tuple[Nest, tuple[Iter, ...]]:
     points = unrolled(nest)
     if points or prod(i.extent for i in nest.loops) < MANY:
         return nest, points
+    if nest.guards or any(isinstance(e, Reduce) or any(conditions(e)) for e, _ in expanded(nest.expr, nest.ranges)):
+        return nest, points
     lane = ordered(nest, nest.loops)[-1]
-    touched = [nest.address, *(e.address for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Load))]
-    plain = not nest.guards and not any(isinstance(e, Reduce) or any(conditions(e)) for e, _ in expanded(nest.expr, nest.ranges))
-    if not plain or lane.extent % WIDE or not all(wide(e, lane.name) for e in touched):
+    addresses = [nest.address, *(e.address for e, _ in expanded(nest.expr, nest.ranges) if isinstance(e, Load))]
+    if lane.extent % WIDE or not all(wide(e, lane.name) for e in addresses):
         return nest, points
     nest = split(nest, lane, WIDE, ".four", OWN)
     return nest, tuple(i for i in nest.loops if i.name == lane.name + OWN)
