@@ -90,8 +90,7 @@ def published(wanted: Sequence[Item]) -> list[Item]:
 
 def prepare(folder: Path, wanted: Sequence[Item], profile: Path | None, seconds: float, depth: int) -> None:
     """The programs of ours, and ONNX Runtime's outputs, that are not there yet. Needs no card."""
-    from benchmarks.card import lean
-    from benchmarks.card.predicted import derived, row_of
+    from benchmarks.card.predicted import derived, keep, row_of
     from einnet.compile.targets.cuda.target import on_host
     from einnet.evidence.comparison.verify import compare_outputs
     from einnet.instantiate.kernels.arithmetics import MATHS as ARITHMETICS
@@ -115,9 +114,7 @@ def prepare(folder: Path, wanted: Sequence[Item], profile: Path | None, seconds:
         compared = compare_outputs(got, dict(zip(got, wanted_outputs, strict=True)), limit)
         if not compared.passed:
             raise SystemExit(f"{item.name}: wrong on the host, by {compared.max_rel:.2g} of max|y|")
-        lean.write(path, made, cost.channels_last, last)
-        report = {**row_of(made, cost), "settings": settings, "launches": made.program.launches, "max_rel": compared.max_rel}
-        (folder / f"{path.stem}.json").write_text(json.dumps(report))
+        keep(folder, item, made, cost, last, {**row_of(made, cost), "settings": settings, "max_rel": compared.max_rel})
         print(path, f"{made.program.launches} launches", flush=True)
 
 

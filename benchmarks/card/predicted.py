@@ -6,6 +6,7 @@ Each model is searched in both arithmetics, each row in a process of its own; th
 program that an earlier search found took on the card: another program, measured; it is there to be compared, and null where nothing was.
 `search_s` are seconds of the processor until the program was there, lowered, with all imports. Arithmetics of 16 bits are searched where they
 are asked for (`--math fp16 bf16`): no time of theirs was recorded, so that every price of a product in them is an estimate.
+With `--programs` the programs are kept as well, ready to be measured on a card (`benchmarks/gpu.py --programs`).
 A row that is there already by the same settings is left out unless `--fresh`. Where NVRTC is, a row says for which architectures it compiles all
 texts of the program; with `--host` also what the host driver ran of it, and by how much that differs from ONNX Runtime. Beside the JSON stands a
 table that itemises every row.
@@ -25,6 +26,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks import rows as by_row
+from benchmarks.card.engines import OURS
+from benchmarks.card.programs import program_of
+from benchmarks.card.summary import Item
 from benchmarks.contest.machine import random_inputs
 from benchmarks.contest.results import text, write_whole
 from benchmarks.models import build
@@ -46,17 +50,30 @@ SEED = 1
 """Of the inputs that the host driver gets."""
 
 
-def predict(name: str, batch: int, math: str, seconds: float, depth: int, host: bool = False) -> Row:
-    """One row, in this process."""
+def predict(name: str, batch: int, math: str, seconds: float, depth: int, host: bool = False, programs: str | None = None) -> Row:
+    """One row, in this process; its program is kept in a folder, if one is given."""
     settings = {"time_budget": seconds, "max_depth": depth}
     model, begin = build(name, batch), time.process_time()
     made, cost, last = derived(model, math, settings)
     used = time.process_time() - begin
-    return {
+    row = {
         **row_of(made, cost), "search_s": round(used, 1), "model": name, "batch": batch, "math": math,
         "measured_us": measured(name, batch, math), "settings": settings, "channels_last": last,
         "compiled_for": compiled_for(made.program.texts), "host": on_host(name, batch, made.program, math) if host else None,
     }  # fmt: skip
+    if programs:
+        keep(Path(programs), Item(name, batch, math, OURS[0]), made, cost, last, row)
+    return row
+
+
+def keep(folder: Path, item: Item, made: Lowered, cost: CudaCost, channels_last: bool, row: Row) -> None:
+    """A program that is ready for a card, and beside it what is predicted of it."""
+    from benchmarks.card import lean
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = program_of(folder, item)
+    lean.write(path, made, cost.channels_last, channels_last)
+    write_whole(path.with_suffix(".json"), text({**row, "launches": made.program.launches}))
 
 
 def derived(model: ModelProto, math: str, settings: Mapping[str, Any], profile: Path | None = None) -> tuple[Lowered, CudaCost, bool]:
@@ -138,7 +155,7 @@ def measured(name: str, batch: int, math: str) -> float | None:
 
 def apart(name: str, batch: int, math: str, options: argparse.Namespace) -> Row:
     """One row in a process of its own."""
-    given = [name, batch, math, options.time_budget, options.max_depth, options.host]
+    given = [name, batch, math, options.time_budget, options.max_depth, options.host, options.programs and str(options.programs)]
     return by_row.apart("benchmarks.card.predicted", given, f"{name}, {math}")
 
 
@@ -192,6 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--math", nargs="+", choices=MATHS, default=list(RECORDED), help="arithmetics of products (default: fp32 and tf32)")
     parser.add_argument("--host", action="store_true", help="execute each program by the host driver, too")
     parser.add_argument("--batch", nargs="+", type=int, default=[1], help="batch sizes (default: 1)")
+    parser.add_argument("--programs", type=Path, metavar="DIR", help="keep the programs there, ready for a card")
     options = by_row.asked(parser, arguments, MODELS)
     if options.one:
         return by_row.one(predict, options.one)
