@@ -4,14 +4,14 @@
 
 The parameters are those with the least error of the logarithm over all recorded kernels of a kind, found by the method of Nelder and Mead from
 the starts below; the same record gives the same laws. A generated contraction that is priced too low counts twice: what nobody measured should not
-be chosen for its price.
+be chosen for its price. So do, `USED` times, the kernels of the programs that were measured: most others are candidates that lost, small and alike.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import fields, replace
 from math import exp, log
 from pathlib import Path
@@ -24,7 +24,7 @@ from einnet.runtime.cuda.profiling import profile as profiles
 from einnet.runtime.cuda.profiling.card_files import Card
 from einnet.runtime.cuda.profiling.costs import estimate, modelled
 from einnet.runtime.cuda.profiling.laws import PARTS, ConvolutionLaw, GeneratedLaw, Laws, ProductLaw, TransposedLaw
-from einnet.runtime.cuda.profiling.profile import H200, MATHS, laws_of
+from einnet.runtime.cuda.profiling.profile import H200, MATHS, scaled_to
 
 ROOT = Path(__file__).resolve().parents[2]
 Row = tuple[Kernel, float]
@@ -51,6 +51,9 @@ FIXED = {"channels_last", "cache", "grouped"}
 FAR = 0.33
 """An error of the logarithm that counts extra: 40 %."""
 
+USED = 3.0
+"""How many times a kernel counts that a measured program had."""
+
 ROUNDS = ((0.15, 100), (0.05, 50))
 """Size of the first simplex and number of its steps, one search after the other."""
 
@@ -66,12 +69,14 @@ def without_waiting(laws: Laws) -> Laws:
     return replace(laws, convolutions=replace(laws.convolutions, cold=0.0), transposed=replace(laws.transposed, cold=0.0))
 
 
-def fitted(laws: Laws, name: str, rows: Sequence[Row], hot: Sequence[Row], card: Card) -> Laws:
-    """The laws with the parameters of one of them fitted to the rows, and to the `hot` ones, whose filters lie in a cache."""
+def fitted(laws: Laws, name: str, rows: Sequence[Row], hot: Sequence[Row], card: Card, used: Set[Kernel] = frozenset()) -> Laws:
+    """The laws with the parameters of one of them fitted to the rows, those of kernels that are `used` before others, and to the `hot` ones, whose
+    filters lie in a cache."""
     law = getattr(laws, name)
     free = [f.name for f in fields(law) if f.name not in FIXED]
-    pieces = [(parts(k), t, isinstance(k, EOperator) and modelled(k)[1] > 0) for k, t in rows]
-    warm = [(parts(k), t, False) for k, t in hot]
+    pieces = [(parts(k), t, isinstance(k, EOperator) and modelled(k)[1] > 0, USED if k in used else 1.0) for k, t in rows]
+    warm = [(parts(k), t) for k, t in hot]
+    whole = sum(weight for *_, weight in pieces) + len(warm)
 
     def of(point: Sequence[float]) -> Laws:
         change: dict[str, Any] = {f: float(f"{exp(x):.4g}") for f, x in zip(free, point, strict=True)}
@@ -82,9 +87,9 @@ def fitted(laws: Laws, name: str, rows: Sequence[Row], hot: Sequence[Row], card:
     def loss(point: Sequence[float]) -> float:
         tried = of(point)
         cached = without_waiting(tried)
-        found = [error(sum(estimate(p, card, tried) for p in ps), t, contraction) for ps, t, contraction in pieces]
-        found += [error(sum(estimate(p, card, cached) for p in ps), t, contraction) for ps, t, contraction in warm]
-        return sum(found) / len(found)
+        found = [weight * error(sum(estimate(p, card, tried) for p in ps), t, contraction) for ps, t, contraction, weight in pieces]
+        found += [error(sum(estimate(p, card, cached) for p in ps), t, False) for ps, t in warm]
+        return sum(found) / whole
 
     point = [log(getattr(law, f)) for f in free]
     for size, steps in ROUNDS:
@@ -122,10 +127,11 @@ def nelder_mead(loss: Callable[[Sequence[float]], float], start: Sequence[float]
 def laws_by(record: Record, math: str) -> Laws:
     """The card's laws in one arithmetic."""
     laws, card = START[math], record.card.card
+    used = {k for program in record.programs for k, *_ in program.steps} - record.changed
     rows = [(k, t) for k, t in record.times(math) if lasting(k)]
     for name in PARTS:
         cached = [(k, t) for k, t in record.hot[math].items() if kind(k) == name != "generated"]
-        laws = fitted(laws, name, [(k, t) for k, t in rows if kind(k) == name], cached, card)
+        laws = fitted(laws, name, [(k, t) for k, t in rows if kind(k) == name], cached, card, used)
     return laws
 
 
@@ -142,9 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = options.output / "h100.json"
     path.unlink(missing_ok=True)
     profiles.save(path, *every)
-    profiles._shipped.cache_clear()
     (options.output / "h200.json").unlink(missing_ok=True)
-    profiles.save(options.output / "h200.json", *(replace(H200, math=p.math, laws=laws_of(replace(H200, math=p.math))) for p in found))
+    profiles.save(options.output / "h200.json", *(replace(H200, math=p.math, laws=scaled_to(H200, p)) for p in found))
     for p in found:
         print(p.math, len(p.seconds), "times", p.laws)
     return 0

@@ -43,12 +43,13 @@ class Measured:
 
 @dataclass(frozen=True)
 class Record:
-    """One card's measurements. Times are seconds by kernel, for each arithmetic."""
+    """One card's measurements. Times are seconds by kernel, for each arithmetic; of the kernels that `changed` another text is written today."""
 
     card: Profile
     alone: Mapping[str, Mapping[Kernel, float]]
     hot: Mapping[str, Mapping[Kernel, float]]
     programs: Sequence[Measured]
+    changed: frozenset[Kernel] = frozenset()
 
     def times(self, math: str) -> Iterator[tuple[Kernel, float]]:
         """Every kernel with its time as a program meets it: in its place, else with cold weights; what was only measured hot is left out.
@@ -62,11 +63,12 @@ class Record:
         return iter({**generated, **self.alone[math], **self.placed(math)}.items())
 
     def placed(self, math: str) -> dict[Kernel, float]:
-        """Convolutions with the median of what they take in programs."""
+        """Convolutions and generated kernels with the median of what they take in programs: with what it takes to begin one behind another."""
         found: dict[Kernel, list[float]] = {}
         for program in self.programs:
-            for kernel, _, us in program.steps if program.math == math else ():
-                if isinstance(kernel, Conv) and us is not None:
+            for kernel, _, us in program.steps:
+                known = isinstance(kernel, EOperator) and kernel not in self.changed or isinstance(kernel, Conv) and program.math == math
+                if known and us is not None:
                     found.setdefault(kernel, []).append(us * 1e-6)
         return {k: median(times) for k, times in found.items()}
 
@@ -76,19 +78,19 @@ Times = dict[str, dict[Kernel, float]]
 
 def read(path: Path = RECORD, *, later: Path | None = LATER) -> Record:
     """The record, with what was timed later."""
-    value, alone, hot, programs = _opened(path)
+    value, alone, hot, programs, changed = _opened(path)
     if later is not None and later != path:
-        _, *more, more_programs = _opened(later)
-        programs += more_programs
+        _, *more, more_programs, more_changed = _opened(later)
+        programs, changed = programs + more_programs, changed | more_changed
         for kept, times in zip((alone, hot), more, strict=True):
             for math, found in times.items():
                 kept[math] = {**kept.get(math, {}), **found}
     card = Profile(value["device"], Card(**value["card"]), True, value["versions"], properties=value["properties"])
-    return Record(card, alone, hot, programs)
+    return Record(card, alone, hot, programs, changed)
 
 
-def _opened(path: Path) -> tuple[dict[str, Any], Times, Times, list[Measured]]:
-    """A file, its times of products and convolutions alone, its hot ones, and its programs."""
+def _opened(path: Path) -> tuple[dict[str, Any], Times, Times, list[Measured], frozenset[Kernel]]:
+    """A file, its times of products and convolutions alone, its hot ones, its programs, and the kernels that are written otherwise today."""
     value: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
     kernels = [read_kernel(k, lambda n: b"") for k in value["kernels"]]
     changed = set(value.get("changed", ()))
@@ -99,7 +101,7 @@ def _opened(path: Path) -> tuple[dict[str, Any], Times, Times, list[Measured]]:
         Measured(p["model"], p["math"], p["search"], p["us"], p["back_to_back_us"], [(kernels[n], us, placed) for n, us, placed in p["steps"]])
         for p in value["programs"]
     ]
-    return value, alone, hot, programs
+    return value, alone, hot, programs, frozenset(kernels[n] for n in changed)
 
 
 def lasting(kernel: Kernel) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -190,7 +190,7 @@ def test_kernels_are_timed(tmp_path):
     pack.write(tmp_path / "pack.zip", precompile.prepare(kernels, Driver().architecture))
     assert measure.measure(pack.read(tmp_path / "pack.zip"), tmp_path / "times", 60.0, print) == (7, 0)
     head, rows = measure.read_times(tmp_path / "times")
-    seconds = {(r["key"], r["math"]): r["seconds"][0] for r in rows}
+    seconds = {(r.key, r.math): r.seconds[0] for r in rows}
     assert 0 < seconds[key(product()), "fp32"] < seconds[key(large), "fp32"]
-    assert min(head["card"]["fp32"].values()) > 0
+    assert min(asdict(head.card["fp32"]).values()) > 0
     assert seconds[key(large), "tf32"] < seconds[key(large), "fp32"]

@@ -165,8 +165,12 @@ def laws_of(profile: Profile) -> Laws:
         return profile.laws
     if profile.math in SHORT:
         return shortened(laws_of(finer_of(profile)))
-    known = shipped(profile.math if profile.math in MATHS else MATHS[0])
-    assert known.laws is not None, "the shipped profile has laws"
+    return scaled_to(profile, shipped(profile.math if profile.math in MATHS else MATHS[0]))
+
+
+def scaled_to(profile: Profile, known: Profile) -> Laws:
+    """The laws of a card that are `known`, scaled to that of the profile."""
+    assert known.laws is not None, "the profile has laws"
     ours, theirs = profile.card, known.card
     found = scaled(known.laws, ours.peak / theirs.peak, ours.bandwidth / theirs.bandwidth, ours.launch / theirs.launch)
     processors = profile.properties.get("multiProcessorCount", found.processors)
