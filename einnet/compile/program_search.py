@@ -27,7 +27,7 @@ from einnet.graph.split import subprograms
 from einnet.instantiate.build import Builds
 from einnet.instantiate.kernels import Kernel
 from einnet.instantiate.registry import tables_for
-from einnet.search.candidates import OUT, Candidate, Choice, Estimate, choose, draw
+from einnet.search.candidates import GAIN, OUT, Candidate, Choice, Estimate, choose, draw
 from einnet.search.forms import Form
 from einnet.search.outcome import Outcome, Result, canonical, result, taking
 from einnet.search.remote import task
@@ -104,6 +104,11 @@ class _Search:
     built: dict[str, Builds] = field(default_factory=dict)
     """What subprograms that wait for another turn have as kernels."""
 
+    @property
+    def noise(self) -> float:
+        """Share by which two measurements of one kernel differ."""
+        return float(getattr(self.cost, "noise", GAIN))
+
     def outcome(self) -> Outcome:
         begin = time.monotonic()
         with stage("splitting"):
@@ -118,7 +123,8 @@ class _Search:
         narrower = self.narrower(left)
         chosen = {key: beginning(own, narrower.get(key)) for key, own in chosen.items()}
         if self.settings.derive:
-            self.explore(expressions, chosen, self.savings(expressions, seconds, uses), end)
+            kept = BUNDLING_SHARE * (end - self.schedule.clock.now()) if len(parts) > 1 else 0.0
+            self.explore(expressions, chosen, self.savings(expressions, seconds, uses), end - kept)
         self.remember(*chosen.values())
         chosen |= recalled
         states = sum(choice.states for choice in chosen.values())
@@ -229,7 +235,6 @@ class _Search:
         What no turn is left for is remembered at once: a run that is broken off goes on from there.
         """
         clock = self.schedule.clock
-        end -= BUNDLING_SHARE * (end - clock.now())
         turns = Turns(seconds, clock.now() + FIRST_TURNS_SHARE * max(end - clock.now(), 0.0) if clock.certain < 0 else inf)
         known: dict[str, Found] = {}
         while (due := turns.due(clock.now(), end)) and not self.interrupts.requested:
@@ -267,7 +272,7 @@ class _Search:
             measuring = min(share, max(own, LEAST_SHARE_S))
         place, visited = (turns.finished, len(turns.seconds)), 0 if turns.new(key) else earlier.states
         found = self.one(expression, share, place, known, level=turns.level(key), measuring=measuring, visited=visited)
-        return keeping(found, earlier) if self.settings.force is None else taking_over(found, earlier)
+        return keeping(found, earlier, self.noise) if self.settings.force is None else taking_over(found, earlier, self.noise)
 
     def explored(self, expressions: Mapping[str, Scope], turns: Turns, end: float) -> dict[str, Found]:
         """What the others find, all at once and before anything is measured: a busy machine measures badly."""
@@ -318,7 +323,7 @@ class _Search:
             known_builds = self.built.setdefault(expression.key, Builds(OUT)) if apart == inf else None
             choice = choose(
                 expression, forms, estimates, measured, most=most, until=until, least_s=least_s, known_s=apart, closely=closely, known=known_builds,
-                at_least=at_least,
+                at_least=at_least, noise=self.noise,
             )  # fmt: skip
         choice.seconds, choice.depth = time.monotonic() - begin, options(self.settings, share, clock).max_depth
         self.note(choice, statistics, level)

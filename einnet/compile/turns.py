@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from einnet.expr.nodes import Scope
-from einnet.search.candidates import GAIN, Candidate, Choice
+from einnet.search.candidates import GAIN, Candidate, Choice, least_of_equals
 from einnet.search.space import Options
 from einnet.search.time_shares import LEAST_SHARE_S
 from einnet.search.work import BYTES, elements, flops
@@ -98,7 +98,7 @@ def saving(expression: Scope, seconds: float, least: Callable[[float, float], fl
     return max(seconds - possible, UNKNOWN * seconds)
 
 
-def keeping(found: Choice, earlier: Choice) -> Choice:
+def keeping(found: Choice, earlier: Choice, noise: float = GAIN) -> Choice:
     """What a turn found, with what the turns before it chose where that is faster: more searching loses nothing.
 
     Neither does measuring: where an earlier turn has measured a faster way to run the original, that is the original.
@@ -108,13 +108,14 @@ def keeping(found: Choice, earlier: Choice) -> Choice:
         if found.best is found.original or found.best.cost > own.measured * (1 - GAIN):
             found.best = own
         found.candidates, found.original = beside(found.candidates, own), own
-    return taking_over(found, earlier)
+    return taking_over(found, earlier, noise)
 
 
-def taking_over(found: Choice, earlier: Choice) -> Choice:
-    """The choice, or what was derived earlier where that is faster."""
+def taking_over(found: Choice, earlier: Choice, noise: float = GAIN) -> Choice:
+    """The choice, or what was derived earlier where that is faster: by more than the share `noise` where it computes more."""
     best = earlier.best
-    if best is not earlier.original and best.measured < min(found.best.measured, found.original.cost):
+    faster = best is not earlier.original and best.measured < min(found.best.measured, found.original.cost)
+    if faster and (found.best is found.original or least_of_equals(best, [best, found.best], noise) is best):
         found.candidates, found.best = beside(found.candidates, best), best
     found.seconds, found.states = found.seconds + earlier.seconds, max(found.states, earlier.states)
     return found

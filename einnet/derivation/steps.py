@@ -86,6 +86,11 @@ def kinds_of(steps: Iterable[Step]) -> frozenset[str]:
     return found if isinstance(found, frozenset) else frozenset(s.kind for s in steps)
 
 
+def worst_kind(steps: Iterable[Step]) -> int:
+    """The place of the worst numerical class of steps among the classes; -1 without a step."""
+    return max(map(KINDS.index, kinds_of(steps)), default=-1)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Derivation:
     """A start and the steps from it."""

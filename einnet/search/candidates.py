@@ -10,6 +10,7 @@ from heapq import nsmallest
 from math import inf
 from random import Random
 
+from einnet.derivation.steps import worst_kind
 from einnet.expr.integers import BYTES, holds
 from einnet.expr.nodes import Scope
 from einnet.instantiate.build import Build, Builds
@@ -18,6 +19,7 @@ from einnet.instantiate.kernels.posts import QUANTISED
 from einnet.instantiate.row_fusion import in_one_kernel
 from einnet.search.forms import Form, effort
 from einnet.search.time_shares import MAKING_SHARE
+from einnet.search.work import flops
 from einnet.stages import stage
 
 Estimate = Callable[[Sequence[Kernel]], Sequence[float]]
@@ -58,13 +60,17 @@ DOUBT = 1.2
 GENERATED_DOUBT = 4.0
 """Those of generated code: loops over what a cache holds take a fraction of what the same loops take over memory, and no roofline says which."""
 
+MOSTLY = 0.5
+"""Share of a candidate's time that has to be measured, where there was no time for all of it."""
+
 
 @dataclass
 class Candidate:
     """One way to run a subprogram. `predicted` and `measured` are seconds of all its kernels; measured is inf unless all were measured.
 
     `expected` and `seconds` are those of each kernel, predicted and measured; `least` is what it takes in any case, `refused` are its kernels
-    that cannot run well. `way` says which of the ways to run its form it is, whatever the sizes.
+    that cannot run well, and `assumed` those that time did not suffice to measure: their seconds are predicted, and doubted. `way` says which of the
+    ways to run its form it is, whatever the sizes.
     """
 
     form: Form
@@ -76,6 +82,7 @@ class Candidate:
     measured: float = inf
     seconds: tuple[float, ...] = ()
     refused: frozenset[Kernel] = frozenset()
+    assumed: frozenset[Kernel] = frozenset()
     tried: bool = False
 
     @property
@@ -243,8 +250,11 @@ def _own(forms: Iterable[Form]) -> list[Form]:
 
 
 def _promising(forms: Iterable[Form]) -> list[Form]:
-    """The forms that some derivation led to, those that cost least first."""
-    return sorted((f for f in forms if not f.unchanged), key=effort)
+    """The forms that some derivation led to: by turns that which costs least and that which does so where starting kernels takes no time, of which
+    nobody knows how many there will be."""
+    derived = [f for f in forms if not f.unchanged]
+    orders = (sorted(derived, key=effort), sorted(derived, key=lambda f: effort(f, launches=False)))
+    return list({id(f): f for pair in zip(*orders, strict=True) for f in pair}.values())
 
 
 def _predict(unknown: Iterable[Candidate], estimate: Estimate, learned: Learned | None) -> None:
@@ -264,19 +274,21 @@ def _predict(unknown: Iterable[Candidate], estimate: Estimate, learned: Learned 
 def choose(
     expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = GAIN, until: float = inf,
     least_s: float = 0.0, known_s: float = inf, learned: Learned | None = None, closely: Estimate | None = None, known: Builds | None = None,
-    at_least: Estimate | None = None,
+    at_least: Estimate | None = None, noise: float = GAIN,
 ) -> Choice:  # fmt: skip
     """Measure an original, then the most promising candidates; take the fastest, an original unless another gains more than `gain`.
 
     Of the ways to run the original the first that can be measured is enough, where that comes first which takes least if generated code takes as many
     times more than predicted as it may take less; the others come where they are promising, or where nothing else
-    is to be measured.
+    is to be measured. Of those that are as fast, but for the share `noise`, and round no more, the one that computes least is taken: what a
+    clock tells apart so little another day turns round.
 
     Candidates are measured in the order of what is known and predicted of their kernels, as long as they can take less than the best known
     time, predictions being at most `DOUBT` or `GENERATED_DOUBT` times too high, and fewer than `most` kernels have been measured and time.monotonic()
     is before `until`, which is at least `least_s` seconds after the candidates were made. Making them has a share of the time, too: forms that
     promise least may be left out, and with `most` 0 all but the originals are. What was not measured is not chosen, except the original, whose
-    prediction others must then undercut. Where another way is known to take `known_s` seconds, the original is not measured, and what is
+    prediction others must then undercut, and a candidate of which most was measured when time was over, if it is faster though what is left of it
+    takes as many times more than predicted as it may. Where another way is known to take `known_s` seconds, the original is not measured, and what is
     predicted to take longer than that is not either. `learned` stands for predictions where it says something.
     What is to be measured next is first predicted `closely`, so that what the code computes again and again does not look cheap. What is `known` of
     forms as kernels need not be made. Ways part by part that take longer than the fastest by what their kernels take `at_least` are not predicted.
@@ -296,11 +308,14 @@ def choose(
     trials.refuse(originals)
     enough = trials.measured + most
     best = trials.fastest(_fastest(originals), known_s, enough)
+    if most and (time.monotonic() >= until or None in trials.known.values()):
+        best = trials.surely_faster(best, known_s)
     unmeasured = bool(most) and (not wanted or (trials.measured >= enough and trials.next(min(best.cost, known_s)) is not None))
     trials.refuse(ranked)
     original = _fastest(originals)
     if best.refused or best.cost > original.cost * (1 - gain):
         best = original
+    best = least_of_equals(best, ranked, noise, original.cost * (1 - gain)) if best is not original else best
     ordered = sorted(ranked, key=lambda c: (c.measured, c.predicted))
     hurried = not complete or time.monotonic() >= until or None in trials.known.values()
     return Choice(expression, ordered, original, best, forms=len(forms), hurried=hurried, unmeasured=unmeasured)
@@ -337,6 +352,14 @@ def _fastest(originals: Sequence[Candidate]) -> Candidate:
     return min(originals, key=lambda c: (c.measured, bool(c.refused), _cautiously(c), c.predicted))
 
 
+def least_of_equals(best: Candidate, ranked: Sequence[Candidate], noise: float, limit: float = inf) -> Candidate:
+    """The derived candidate that computes least of those that were measured as fast as the best but for a share, within a limit, and whose steps are
+    of no worse class."""
+    most, worst = min(best.measured * (1 + noise), limit), worst_kind(best.form.steps)
+    equals = [c for c in ranked if c.measured <= most and not c.original and not c.refused and worst_kind(c.form.steps) <= worst]
+    return min(equals, key=lambda c: (flops(c.form.tree), c.measured), default=best) if best.measured < inf else best
+
+
 def _cautiously(c: Candidate) -> float:
     """Seconds that a candidate which nobody could measure is to be taken for."""
     return sum(s * (GENERATED_DOUBT if isinstance(k, EOperator) else 1.0) for k, s in zip(c.kernels, c.expected, strict=True))
@@ -348,9 +371,11 @@ class _Trials:
     def __init__(self, ranked: Sequence[Candidate], measure: Measure, until: float, closely: Estimate | None = None) -> None:
         self._measure, self._until, self._closely = measure, until, closely
         self._counted: set[int] = set()
-        self._waiting = list(ranked)
+        self._ranked, self._waiting = ranked, list(ranked)
+        self._late: dict[int, float] = {}
+        """What is predicted of kernels that there was no time to measure."""
         self.known: dict[Kernel, float | None] = {}
-        numbers: dict[Kernel, int] = {}
+        self._numbers = numbers = dict[Kernel, int]()
         self._places = {id(c): Counter(numbers.setdefault(k, len(numbers)) for k in c.kernels) for c in ranked}
         self._kernels = list(numbers)
         self._most = {numbers[k]: s for c in ranked for k, s in zip(c.kernels, c.expected, strict=True)}
@@ -385,7 +410,7 @@ class _Trials:
         """How many times more than predicted a kernel may take."""
         if self._kernels[n] in self.known or not isinstance(self._kernels[n], EOperator):
             return 1.0
-        return COUNTED_DOUBT if n in self._counted else GENERATED_DOUBT
+        return self._doubted(n)
 
     def count(self, c: Candidate) -> bool:
         """Predict the generated kernels of a candidate from what is written for them; whether there were any of which that was not done."""
@@ -424,6 +449,29 @@ class _Trials:
                 best = following
         return best
 
+    def surely_faster(self, best: Candidate, known_s: float) -> Candidate:
+        """The fastest of those of which most was measured and which take less than the best, and than `known_s`, though the generated kernels that
+        are left of them take as many times more than predicted as they may; the best where there is none."""
+        found, limit = best, min(best.cost, known_s)
+        times, assumed = dict[int, float](), list[int]()
+        for c in self._ranked:
+            places = self._places[id(c)]
+            left = [n for n in places if self.known.get(self._kernels[n]) is None]
+            if not left or not all(isinstance(self._kernels[n], EOperator) for n in left):
+                continue
+            each = {n: self._late.get(n, self._most[n]) * self._doubted(n) if n in left else self._most[n] for n in places}
+            total = sum(count * each[n] for n, count in places.items())
+            if total < limit and sum(places[n] * each[n] for n in left) <= (1 - MOSTLY) * total:
+                limit, found, times, assumed = total, c, each, left
+        if found is not best:
+            found.assumed = frozenset(self._kernels[n] for n in assumed)
+            found.seconds, found.measured = tuple(times[self._numbers[k]] for k in found.kernels), limit
+        return found
+
+    def _doubted(self, n: int) -> float:
+        """How many times more than predicted a generated kernel may take."""
+        return COUNTED_DOUBT if n in self._counted else GENERATED_DOUBT
+
     def run(self, c: Candidate, limit: float) -> None:
         """Measure the candidate's kernels, until it is known to take `limit` seconds: libraries' first, as they need no compiler, and long ones."""
         places = self._places[id(c)]
@@ -434,6 +482,8 @@ class _Trials:
             if kernel not in self.known:
                 (seconds,) = self._measure([kernel], self._until)
                 self.known[kernel] = seconds
+                if seconds is None:
+                    self._late[n] = self._most[n]
                 self._most[n] = self._least[n] = inf if seconds is None else seconds
         c.tried = True
         times = [t for k in c.kernels if (t := self.known.get(k)) is not None]

@@ -166,17 +166,24 @@ def occurrences(root: Scope, wanted: Scope) -> Iterator[tuple[int, ...]]:
             yield from ((n, *p) for p in occurrences(s, wanted))
 
 
-def effort(form: Form) -> int:
-    """What the form costs in all, as the search counts: as one kernel, where it may be one that stores nothing between its sums."""
-    apart = spent(form, frozenset(), MACHINE)
-    return min(apart, in_one(form.tree, MACHINE)) if in_one_kernel(form.tree, bool(form.matches)) else apart
+def effort(form: Form, launches: bool = True) -> int:
+    """What the form costs in all, as the search counts, with or without starting its kernels: as one kernel, where it may be one that stores nothing
+    between its sums."""
+    each = 0 if launches else int(MACHINE.launch)
+    apart = sum(max(c - each, 0) for c in _costs(form, frozenset(), MACHINE))
+    return min(apart, in_one(form.tree, MACHINE) - each) if in_one_kernel(form.tree, bool(form.matches)) else apart
 
 
 def spent(form: Form, inside: Set[Scope], weights: Weights) -> int:
-    """What all scopes of a form cost but those `inside` others, in FLOPs; a generated reader reads through copies, which are then not made."""
+    """What all scopes of a form cost but those `inside` others, in FLOPs."""
+    return sum(_costs(form, inside, weights))
+
+
+def _costs(form: Form, inside: Set[Scope], weights: Weights) -> list[int]:
+    """What each scope costs; a generated reader reads through copies, which are then not made."""
     vendor, stored, tree = {s for s, _ in form.matches}, form.stored, form.tree
     own = [s for s in form.each if s not in inside] if inside else form.each
-    return sum([cost(s, s in vendor, weights) for s in own if s is tree or not reads_through(s) or s in stored])
+    return [cost(s, s in vendor, weights) for s in own if s is tree or not reads_through(s) or s in stored]
 
 
 def reads_through(scope: Scope) -> bool:

@@ -35,12 +35,12 @@ def search_version() -> str:
 
 
 def choice_json(choice: Choice, kept: Sequence[Candidate]) -> Json:
-    """What is to be known of a choice: the forms of the candidates to be kept, the seconds of their kernels, the kernels of any candidate that were
-    refused, and the counts of the search.
+    """What is to be known of a choice: the forms of the candidates to be kept, the seconds of their kernels as far as they were measured, the kernels
+    of any candidate that were refused, and the counts of the search.
     """
     writer = Writer()
     forms = [writer.form(form) for form in {c.form.key: c.form for c in kept}.values()]
-    seconds = {name(k): t for c in kept for k, t in zip(c.kernels, c.seconds) if t < inf}
+    seconds = {name(k): t for c in kept for k, t in zip(c.kernels, c.seconds) if t < inf and k not in c.assumed}
     refused = sorted({name(k) for c in choice.candidates for k in c.refused})
     counts = {"states": choice.states, "found": choice.forms, "notes": choice.notes, "depth": choice.depth, "stopped_at": choice.stopped_at}
     return {"forms": forms, "seconds": seconds, "refused": refused, **counts, **writer.tables}

@@ -14,9 +14,9 @@ import onnx
 import pytest
 
 from benchmarks.models.net import Net
-from einnet.compile.budget import Schedule
+from einnet.compile.budget import CountedClock, Schedule
 from einnet.compile.bundling import Attempt, attempt
-from einnet.compile.program_search import search
+from einnet.compile.program_search import _Search, search
 from einnet.evidence.certificate import certify
 from einnet.expr.nodes import walk
 from einnet.graph.interpret import interpret
@@ -145,3 +145,17 @@ def test_kept_originals_are_the_models_own_operators() -> None:
     found = found.original()
     assert not found.bundles and found.program is program and not any(r.changed for r in found.results)
     assert found.plan().kernels == own.kernels
+
+
+@pytest.mark.parametrize(("pieces", "kept"), [(1, 0.0), (2, 0.25)])
+def test_time_is_kept_for_groups_where_there_can_be_some(monkeypatch: pytest.MonkeyPatch, pieces: int, kept: float) -> None:
+    """One subprogram has all of the time to explore."""
+    net = Net("pieces", 0)
+    x = net.input("x", (8, 16))
+    products = [net.node("MatMul", f"y{n}", [x, net.normal(f"w{n}", (16, 4 + n), 1.0)], (8, 4 + n)) for n in range(pieces)]
+    ends: list[float] = []
+    monkeypatch.setattr(_Search, "explore", lambda self, expressions, chosen, seconds, end: ends.append(end))
+    monkeypatch.setattr(_Search, "secure", lambda self, choices, end: end)
+    monkeypatch.setattr(Schedule, "searched", lambda self, program, count, seconds: 80.0)
+    search(prepare(load(net.finish(*products))), Settings(), CallsCount(), Schedule(0.0, 100.0, clock=CountedClock()))
+    assert ends == [pytest.approx(80.0 - 80.0 * kept, abs=0.1)]

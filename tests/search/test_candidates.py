@@ -12,15 +12,17 @@ import pytest
 
 from einnet.derivation.checker.check import check
 from einnet.derivation.rules import FORCED
-from einnet.derivation.steps import Step
+from einnet.derivation.steps import KINDS, Step
 from einnet.expr.notation.text import parse
 from einnet.instantiate import chunks
-from einnet.instantiate.kernels import EOperator, Kernel
+from einnet.instantiate.kernels import EOperator, Kernel, Matmul
 from einnet.instantiate.registry import tables_for
 from einnet.search import candidates as module
-from einnet.search.candidates import DOUBT, GENERATED_DOUBT, Candidate, Choice, candidates, choose
-from einnet.search.forms import Form, effort
+from einnet.search.candidates import DOUBT, GENERATED_DOUBT, Candidate, Choice, candidates, choose, least_of_equals
+from einnet.search.forms import Form, effort, plain
+from einnet.search.recall import choice_json, name
 from einnet.search.space import Options, Space
+from einnet.search.work import MACHINE, flops
 
 CONV = parse("A : f32[6,57,43,64]\nK : weight f32[3,3,64,64]\nL[n<6,h<57,w<43,f<64] Σ[c<64,r<3,s<3] A[n,h+r-1,w+s-1,c]*K[r,s,c,f]")
 
@@ -302,6 +304,73 @@ def test_what_is_derived_must_gain_more_than_noise(forms: list[Form], share: flo
 
     assert choose(CONV, forms, seconds, seconds, most=10**6).best.original == original
     assert choose(CONV, forms, seconds, seconds, most=10**6, gain=0.0).best.original == (share >= 1)
+
+
+@pytest.mark.parametrize(("library", "left", "taken"), [(0.6, 0.3, True), (0.6, 0.39, False), (0.4, 0.45, False)])
+def test_what_was_mostly_measured_when_time_was_over_may_be_taken(forms: list[Form], library: float, left: float, taken: bool) -> None:
+    """What is left of it may take as many times more than predicted as it may, and it is still faster: that is no time to be recalled."""
+    found = every(forms)
+    own = {k for c in found if c.original for k in c.kernels}
+    wanted = next(c for c in found if not own.intersection(c.kernels) and {type(k) for k in c.kernels} == {Matmul, EOperator})
+    generated = [k for k in wanted.kernels if isinstance(k, EOperator)]
+    products = [k for k in wanted.kernels if not isinstance(k, EOperator)]
+
+    def predicted(kernels: Sequence[Kernel]) -> list[float]:
+        special = {**dict.fromkeys(generated, left / len(generated) / GENERATED_DOUBT), **dict.fromkeys(products, library / len(products))}
+        return [special.get(k, 1.0 if k in own else 50.0) for k in kernels]
+
+    def measure(kernels: Sequence[Kernel], _: float) -> list[float | None]:
+        return [None if k in generated else t for k, t in zip(kernels, predicted(kernels))]
+
+    choice = choose(CONV, forms, predicted, measure, most=10**6)
+    assert (choice.best.kernels == wanted.kernels) == taken
+    assert choice.best.original != taken
+    if taken:
+        assert choice.best.measured == pytest.approx(library + left)
+        assert choice.best.assumed == set(generated)
+        assert choice_json(choice, [choice.best])["seconds"].keys() == set(map(name, products))
+
+
+def test_forms_are_made_by_what_they_cost_with_and_without_starting_kernels(forms: list[Form]) -> None:
+    """Many small kernels cost little where starting one takes no time: a form of such is not behind all that have fewer."""
+    derived = [f for f in forms if not f.unchanged]
+    made = module._promising(forms)
+    assert {id(f) for f in made} == {id(f) for f in derived} and len(made) == len(derived)
+    assert effort(made[0]) == min(map(effort, derived))
+    computing = [effort(f, launches=False) for f in derived]
+    assert min(effort(f, launches=False) for f in made[:2]) == min(computing)
+    assert all(effort(f) - effort(f, launches=False) >= 0 for f in derived)
+    many = max(derived, key=lambda f: len(f.each))
+    assert effort(many) - effort(many, launches=False) > effort(plain(CONV)) - effort(plain(CONV), launches=False) == MACHINE.launch
+
+
+def by(form: Form, kind: str) -> Form:
+    """The form as if one step of a class had led to it."""
+    return replace(form, steps=(Step("some", "", form.start, form.tree, (), kind),))
+
+
+def by_work(forms: Sequence[Form], seconds: Callable[[int], float]) -> list[Candidate]:
+    """Derived candidates that compute less and less, as if they had been measured, and by one exact step."""
+    first = {flops(c.form.tree): c for c in every(forms) if not c.original}
+    return [replace(c, form=by(c.form, "exact"), measured=seconds(n)) for n, (_, c) in enumerate(sorted(first.items(), key=lambda item: -item[0]))]
+
+
+@pytest.mark.parametrize(("noise", "limit", "place"), [(0.03, math.inf, 3), (0.025, math.inf, 2), (0.0, math.inf, 0), (0.03, 1.015, 1)])
+def test_of_what_is_as_fast_that_is_taken_which_computes_least(noise: float, limit: float, place: int) -> None:
+    """What a clock tells apart so little another day turns round: up to the share of noise, and as long as enough is gained."""
+    ways = Space(Options(max_depth=2, intensity=0.0, kinds=KINDS)).forms(CONV)
+    slower = by_work(ways, lambda n: 1 + 0.01 * n)[:5]
+    assert len(slower) == 5
+    assert least_of_equals(slower[0], slower, noise, limit) is slower[place]
+
+
+def test_what_computes_less_is_not_taken_where_it_rounds_more_or_cannot_run(forms: list[Form]) -> None:
+    first, second, third = by_work(Space(Options(max_depth=2, intensity=0.0, kinds=KINDS)).forms(CONV), lambda n: 1.0)[:3]
+    coarse = replace(second, form=by(second.form, "precision"))
+    assert least_of_equals(first, [first, coarse], 0.03) is first
+    assert least_of_equals(coarse, [first, coarse, third], 0.03) is third
+    assert least_of_equals(first, [first, replace(third, refused=frozenset(third.kernels))], 0.03) is first
+    assert least_of_equals(replace(first, measured=math.inf), [third], 0.03).measured == math.inf
 
 
 @pytest.mark.parametrize(("share", "generated"), [(0.9, True), (1.1, False)])

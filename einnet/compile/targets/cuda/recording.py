@@ -37,6 +37,8 @@ SUFFIX = ".onnx"
 class Asked:
     """Costs that remember which kernels were of candidates that could be chosen."""
 
+    noise = CudaCost.noise
+
     def __init__(self, cost: CudaCost) -> None:
         self.cost = cost
         self.close: dict[Kernel, None] = {}

@@ -63,6 +63,9 @@ class CudaCost:
     of their buffers, are rounded before it.
     """
 
+    noise = 0.0
+    """Share by which equal kernels differ in price: they do not."""
+
     def __init__(self, profile: Profile, constant: IsConstant = nothing) -> None:
         self.profile, self.constant = profile, constant
         self.finer = CudaCost(finer_of(profile)) if profile.math in SHORT else None
