@@ -13,7 +13,7 @@ from einnet.graph.program import Opaque, Program
 from einnet.graph.split import subprograms
 from einnet.instantiate.build import Build, builds
 from einnet.instantiate.kernels import Plan
-from einnet.search.candidates import OUT
+from einnet.search.choosing.candidate import OUT
 from einnet.search.forms import Form
 from einnet.search.outcome import canonical
 from einnet.search.plan import Assembly

@@ -29,7 +29,7 @@ from einnet.expr.sized import Unsliced
 from einnet.graph.dimension import Dimension
 from einnet.graph.onnx.dynamic import carried
 from einnet.runtime.costs import CpuCost
-from einnet.search.candidates import Choice, Estimate
+from einnet.search.choosing.candidate import Choice, Estimate
 from einnet.search.outcome import is_constant
 from einnet.search.settings import Settings
 

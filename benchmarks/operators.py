@@ -42,7 +42,7 @@ from einnet.runtime.costs import CpuCost  # noqa: E402
 from einnet.runtime.cpu import roofline  # noqa: E402
 from einnet.runtime.cpu.program import Executable  # noqa: E402
 from einnet.runtime.timing import compare  # noqa: E402
-from einnet.search.candidates import OUT, Candidate  # noqa: E402
+from einnet.search.choosing.candidate import OUT, Candidate  # noqa: E402
 from einnet.search.outcome import Result, is_constant  # noqa: E402
 from einnet.search.plan import Assembly  # noqa: E402
 from einnet.search.settings import Settings  # noqa: E402

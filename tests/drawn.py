@@ -8,7 +8,7 @@ from einnet.expr.nodes import tensors
 from einnet.graph.program import Opaque, Program
 from einnet.graph.split import subprograms
 from einnet.instantiate.kernels import Plan
-from einnet.search.candidates import Candidate
+from einnet.search.choosing.candidate import Candidate
 from einnet.search.forms import Form
 from einnet.search.outcome import canonical
 from einnet.search.plan import Assembly

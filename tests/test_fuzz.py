@@ -33,7 +33,7 @@ from einnet.runtime.cuda.profiling import profile
 from einnet.runtime.cuda.profiling.card_files import Detail
 from einnet.runtime.cuda.profiling.profile import H200
 from einnet.runtime.cuda.tuning import Tuning
-from einnet.search.candidates import choose
+from einnet.search.choosing.choose import choose
 from einnet.search.recall import choice_from, choice_json
 from einnet.search.space import Options, Space
 from tests.models import tiny

@@ -25,7 +25,8 @@ from einnet.runtime.cpu.program import Executable
 from einnet.runtime.onnx.model import export
 from einnet.runtime.onnx.node_writer import LEAST_OPSET
 from einnet.runtime.ort import Session
-from einnet.search.candidates import Candidate, candidates
+from einnet.search.choosing.candidate import Candidate
+from einnet.search.choosing.making import candidates
 from einnet.search.forms import Form
 from einnet.search.space import Options
 from tests.drawn import plan_of_any

@@ -15,7 +15,8 @@ from einnet.derivation.rules import FORCED
 from einnet.expr.nodes import Scope
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Kernel
-from einnet.search.candidates import Candidate, candidates
+from einnet.search.choosing.candidate import Candidate
+from einnet.search.choosing.making import candidates
 from einnet.search.space import Options, Space
 
 

@@ -13,7 +13,7 @@ from einnet.graph.program import Program
 from einnet.graph.split import Subprogram
 from einnet.instantiate.kernels import Kernel, View
 from einnet.instantiate.stitch import window_of
-from einnet.search.candidates import Choice
+from einnet.search.choosing.candidate import Choice
 
 GAIN = 0.03
 """Share of the time by which a bundle must be faster."""

@@ -14,7 +14,7 @@ from einnet.evidence.certificate import proofs
 from einnet.evidence.report.assemble import reported
 from einnet.expr.nodes import Scope
 from einnet.instantiate.kernels import Kernel
-from einnet.search.candidates import Choice, Estimate
+from einnet.search.choosing.candidate import Choice, Estimate
 from einnet.search.recall import choice_from, choice_json, search_version
 from einnet.search.settings import Settings
 

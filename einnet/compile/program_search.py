@@ -27,7 +27,8 @@ from einnet.graph.split import subprograms
 from einnet.instantiate.build import Builds
 from einnet.instantiate.kernels import Kernel
 from einnet.instantiate.registry import tables_for
-from einnet.search.candidates import GAIN, OUT, Candidate, Choice, Estimate, choose, draw
+from einnet.search.choosing.candidate import GAIN, OUT, Candidate, Choice, Estimate
+from einnet.search.choosing.choose import choose, draw
 from einnet.search.forms import Form
 from einnet.search.outcome import Outcome, Result, canonical, result, taking
 from einnet.search.remote import task
@@ -58,7 +59,7 @@ INTERRUPTED = "interrupted: what was left to explore runs as the model has it"
 
 
 class Cost(Protocol):
-    """What the pipeline asks of a backend: seconds of kernels, estimated without running, and measured (see `search.candidates.Measure`)."""
+    """What the pipeline asks of a backend: seconds of kernels, estimated without running, and measured (see `search.choosing.candidate.Measure`)."""
 
     def estimates(self, kernels: Sequence[Kernel]) -> Sequence[float]: ...
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from math import inf
 
 from einnet.expr.nodes import Scope
-from einnet.search.candidates import GAIN, Candidate, Choice, least_of_equals
+from einnet.search.choosing.candidate import GAIN, Candidate, Choice
+from einnet.search.choosing.choose import least_of_equals
 from einnet.search.space import Options
 from einnet.search.time_shares import LEAST_SHARE_S
 from einnet.search.work import BYTES, elements, flops

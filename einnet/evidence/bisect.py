@@ -28,7 +28,7 @@ from einnet.instantiate.build import Build, build
 from einnet.instantiate.kernels import Plan
 from einnet.instantiate.matching.types import Match
 from einnet.instantiate.registry import TABLES
-from einnet.search.candidates import OUT
+from einnet.search.choosing.candidate import OUT
 from einnet.search.outcome import canonical
 from einnet.search.plan import Assembly
 from einnet.search.space import Options, Space

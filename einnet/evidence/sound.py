@@ -19,7 +19,7 @@ from einnet.errors import EinNetError
 from einnet.evidence.certificate import proofs, window_derivations, worst
 from einnet.evidence.report.schema import Verification
 from einnet.instantiate.build import build
-from einnet.search.candidates import OUT, Candidate, Choice
+from einnet.search.choosing.candidate import OUT, Candidate, Choice
 from einnet.search.forms import plain
 from einnet.search.outcome import Outcome, Result, taking
 from einnet.search.settings import Settings

@@ -15,7 +15,7 @@ from einnet.graph.split import Subprogram
 from einnet.instantiate.epilogue_kernels import keeping_nan
 from einnet.instantiate.kernels import Plan
 from einnet.instantiate.stitch import window_of
-from einnet.search.candidates import Candidate, Choice
+from einnet.search.choosing.candidate import Candidate, Choice
 from einnet.search.plan import Assembly, Evaluated
 
 

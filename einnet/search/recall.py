@@ -17,7 +17,8 @@ from einnet.errors import EinNetError
 from einnet.expr.nodes import Scope
 from einnet.instantiate.kernels import Kernel
 from einnet.instantiate.registry import TABLES
-from einnet.search.candidates import Candidate, Choice, Estimate, choose
+from einnet.search.choosing.candidate import Candidate, Choice, Estimate
+from einnet.search.choosing.choose import choose
 from einnet.search.encoding import Reader, Writer
 
 Json = Any

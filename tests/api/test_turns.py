@@ -17,7 +17,8 @@ from einnet.expr.notation.text import parse
 from einnet.graph.onnx.importer import load
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import Conv, Kernel, Matmul
-from einnet.search.candidates import Choice, choose
+from einnet.search.choosing.candidate import Choice
+from einnet.search.choosing.choose import choose
 from einnet.search.outcome import Outcome
 from einnet.search.settings import Settings
 from einnet.search.space import Options, Space

@@ -36,8 +36,11 @@ from einnet.runtime.cpu.compile import operator_names
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.database import ProfileDatabase
 from einnet.runtime.ort import Session
-from einnet.search import candidates, space
-from einnet.search.candidates import choose
+from einnet.search import space
+from einnet.search.choosing import choose as choosing
+from einnet.search.choosing import making, trials
+from einnet.search.choosing.candidate import Choice
+from einnet.search.choosing.choose import choose
 from einnet.search.forms import plain
 from einnet.search.groups import Member
 from einnet.search.outcome import Outcome
@@ -53,7 +56,7 @@ class SlowMachine:
 
     def __init__(self, patch: pytest.MonkeyPatch, seconds: float) -> None:
         self.now, self.seconds, self.known = 0.0, seconds, set[Kernel]()
-        for module in (pipeline.time, candidates.time, space.time):
+        for module in (pipeline.time, making.time, trials.time, choosing.time, space.time):
             patch.setattr(module, "monotonic", lambda: self.now)
 
     def estimates(self, kernels: Sequence[Kernel]) -> list[float]:
@@ -118,9 +121,9 @@ def test_proofs_end_by_the_clock_and_after_some_work_at_least(monkeypatch: pytes
 def test_an_original_that_was_not_measured_is_beaten_only_by_what_was() -> None:
     forms = Space(Options(max_depth=1, intensity=0.0)).forms(CONV)
 
-    originals = {k for c in candidates.candidates(forms, lambda ks: [1.0] * len(ks)) if c.original for k in c.build.kernels}
+    originals = {k for c in making.candidates(forms, lambda ks: [1.0] * len(ks)) if c.original for k in c.build.kernels}
 
-    def choice(slow: float, others: float | None) -> candidates.Choice:
+    def choice(slow: float, others: float | None) -> Choice:
         def estimates(kernels: Sequence[Kernel]) -> list[float]:
             return [slow if k in originals else slow / 100 for k in kernels]
 
@@ -216,7 +219,7 @@ def test_a_search_that_takes_too_long_for_its_own_operators_is_given_up(monkeypa
     hand, looked = Hand(monkeypatch), list[float]()
     program = prepare(load(tiny("inception")))
 
-    def one(self: object, *args: object, **named: object) -> candidates.Choice:
+    def one(self: object, *args: object, **named: object) -> Choice:
         looked.append(hand.now)
         hand.now += 3.0
         return choose(CONV, [plain(CONV)], lambda ks: [1.0] * len(ks), lambda ks, _: [1.0] * len(ks))
@@ -285,7 +288,7 @@ def test_what_is_certain_is_finished_before_anything_is_explored(tmp_path: Path,
     program = prepare(load(tiny("inception")))
     monkeypatch.setattr(pipeline, "unproven", lambda derivation, *_: proven.append(derivation))
 
-    def explore(_: object, expressions: dict[str, Scope], chosen: dict[str, candidates.Choice], *__: object) -> None:
+    def explore(_: object, expressions: dict[str, Scope], chosen: dict[str, Choice], *__: object) -> None:
         kernels = [k for c in chosen.values() for k in c.original.build.kernels if isinstance(k, EOperator)]
         told.append(len(kernels))
         assert not any(cost.objects.seconds(k) for k in kernels)
@@ -300,7 +303,7 @@ def test_what_is_certain_is_finished_before_anything_is_explored(tmp_path: Path,
         pipeline._Search(program, Settings(), late, Late(), Mock(requested=False)).secure(choices, 30.0)
 
 
-def own_choices(program: Program, cost: CpuCost) -> list[candidates.Choice]:
+def own_choices(program: Program, cost: CpuCost) -> list[Choice]:
     """The model's own operators, not compiled."""
     outcome = search(program, Settings(derive=False), cost, Schedule(time.monotonic(), 60.0))
     return [r.choice for r in outcome.results]

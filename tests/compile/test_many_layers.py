@@ -20,7 +20,7 @@ from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
 from einnet.graph.split import Subprogram, combine, pieces, subprograms
 from einnet.records import changed
-from einnet.search.candidates import choose
+from einnet.search.choosing.choose import choose
 from einnet.search.forms import plain
 from einnet.search.outcome import Result, canonical, result
 

@@ -11,7 +11,7 @@ from einnet.derivation.steps import Step
 from einnet.expr.notation.text import parse
 from einnet.instantiate.build import Build
 from einnet.instantiate.kernels import Kernel, Matmul, dense_view
-from einnet.search.candidates import DOUBT, Candidate, Choice
+from einnet.search.choosing.candidate import DOUBT, Candidate, Choice
 from einnet.search.forms import Form, plain
 
 FORM = plain(parse("L[m<4] A[m]"))

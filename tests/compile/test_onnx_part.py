@@ -16,7 +16,8 @@ from einnet.graph.passes.prepare import prepare
 from einnet.graph.split import subprograms
 from einnet.instantiate.kernels import EOperator, Kernel
 from einnet.runtime.ort import Session
-from einnet.search.candidates import Choice, candidates
+from einnet.search.choosing.candidate import Choice
+from einnet.search.choosing.making import candidates
 from einnet.search.outcome import Outcome, canonical, result
 from einnet.search.space import Options, Space
 from tests.models import random_inputs, tiny, two_outputs, with_opaque

@@ -30,7 +30,8 @@ from einnet.graph.onnx.importer import load
 from einnet.instantiate.kernels import Conv, Kernel, Matmul
 from einnet.runtime.database import ProfileDatabase
 from einnet.runtime.timing import Timing
-from einnet.search.candidates import Choice, choose
+from einnet.search.choosing.candidate import Choice
+from einnet.search.choosing.choose import choose
 from einnet.search.forms import Form
 from einnet.search.recall import choice_from, choice_json
 from einnet.search.settings import Settings

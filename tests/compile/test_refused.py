@@ -29,7 +29,7 @@ from einnet.runtime.cpu import dnnl, measure
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.database import ProfileDatabase
 from einnet.runtime.timing import Comparison
-from einnet.search.candidates import choose
+from einnet.search.choosing.choose import choose
 from einnet.search.outcome import Outcome, Result, is_constant
 from einnet.search.recall import choice_from, choice_json
 from einnet.search.space import Options, Space

@@ -15,7 +15,7 @@ from einnet.evidence.certificate import Certificate, Entry, everywhere, proofs, 
 from einnet.evidence.sound import keep_proven
 from einnet.expr.notation.text import parse
 from einnet.expr.resize import Resize
-from einnet.search.candidates import Choice
+from einnet.search.choosing.candidate import Choice
 from einnet.search.forms import Form
 from einnet.search.outcome import Outcome, Result
 from einnet.search.resized_forms import resized_form, resized_step

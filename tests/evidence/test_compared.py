@@ -25,7 +25,7 @@ from einnet.records import changed
 from einnet.runtime.onnx.model import export
 from einnet.runtime.ort import Session
 from einnet.runtime.timing import Timing
-from einnet.search.candidates import candidates
+from einnet.search.choosing.making import candidates
 from einnet.search.space import Options
 from tests.drawn import plan_of_any
 from tests.models import two_layers

@@ -29,7 +29,7 @@ from einnet.instantiate.epilogue_kernels import keeping_nan
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, NotLifted, Plan, Post, View, dense_view, loops_of
 from einnet.instantiate.kernels.kernel import post_json, read_posts
 from einnet.instantiate.posts_apart import apart
-from einnet.search.candidates import OUT
+from einnet.search.choosing.candidate import OUT
 from einnet.search.forms import Form
 from einnet.search.outcome import canonical
 from einnet.search.plan import Assembly

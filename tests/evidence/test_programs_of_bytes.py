@@ -30,7 +30,7 @@ from einnet.runtime import machine
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl_kernels import refusal
 from einnet.runtime.cpu.program import Executable
-from einnet.search.candidates import OUT
+from einnet.search.choosing.candidate import OUT
 from einnet.search.forms import Form
 from einnet.search.outcome import canonical
 from einnet.search.plan import Assembly

@@ -16,7 +16,7 @@ from einnet.graph.program import Program
 from einnet.graph.split import subprograms
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.program import Executable
-from einnet.search.candidates import candidates
+from einnet.search.choosing.making import candidates
 from einnet.search.space import Options
 from tests.drawn import plan_of_any
 from tests.graph.cases import reference

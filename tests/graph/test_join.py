@@ -12,7 +12,7 @@ from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Node, Opaque
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.ort import Session
-from einnet.search.candidates import candidates
+from einnet.search.choosing.making import candidates
 from einnet.search.forms import plain
 from einnet.search.plan import Assembly
 from tests.models import with_opaque

@@ -15,7 +15,7 @@ from einnet.instantiate.registry import tables_for
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.ort import Session
-from einnet.search.candidates import candidates
+from einnet.search.choosing.making import candidates
 from einnet.search.space import Options
 from tests.drawn import plan_of_any
 from tests.graph.cases import build, node, run_opaque

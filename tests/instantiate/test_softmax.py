@@ -27,7 +27,8 @@ from einnet.instantiate.operators.softmax import SOFTMAX, Softmax, softmax
 from einnet.instantiate.registry import tables_for
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.serial import kernel_json, read_kernel
-from einnet.search.candidates import candidates, choose
+from einnet.search.choosing.choose import choose
+from einnet.search.choosing.making import candidates
 from einnet.search.space import Options, Space
 from tests.drawn import plan_of_any
 

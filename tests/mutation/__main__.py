@@ -47,7 +47,7 @@ Made by hand; the test that fails.
 
 | change | found by |
 |---|---|
-| what is derived is taken for any gain (`search.candidates.choose`) | \
+| what is derived is taken for any gain (`search.choosing.choose`) | \
 `tests/search/test_candidates.py::test_what_is_derived_must_gain_more_than_noise` |
 | copies are left out for any gain (`search.copy_elimination`) | `tests/search/test_inplace.py::test_a_gain_is_more_than_three_hundredths` |
 | subprograms are bundled for any gain (`compile.bundling`) | `tests/compile/test_bundling.py::test_a_bundle_pays_by_more_than_three_hundredths` |

@@ -20,7 +20,7 @@ from einnet.instantiate.kernels import Buffer, Conv, EOperator, Matmul, Plan, Po
 from einnet.runtime.onnx.buffers import row_length
 from einnet.runtime.onnx.model import export
 from einnet.runtime.ort import Session
-from einnet.search.candidates import candidates
+from einnet.search.choosing.making import candidates
 from einnet.search.space import Options
 from tests.drawn import plan_of_any
 from tests.models import TINY, tiny, two_outputs, with_opaque

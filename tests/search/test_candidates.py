@@ -17,8 +17,10 @@ from einnet.expr.notation.text import parse
 from einnet.instantiate import chunks
 from einnet.instantiate.kernels import EOperator, Kernel, Matmul
 from einnet.instantiate.registry import tables_for
-from einnet.search import candidates as module
-from einnet.search.candidates import DOUBT, GENERATED_DOUBT, Candidate, Choice, candidates, choose, least_of_equals
+from einnet.search.choosing import making, trials
+from einnet.search.choosing.candidate import DOUBT, GENERATED_DOUBT, Candidate, Choice
+from einnet.search.choosing.choose import choose, least_of_equals
+from einnet.search.choosing.making import candidates
 from einnet.search.forms import Form, effort, plain
 from einnet.search.recall import choice_json, name
 from einnet.search.space import Options, Space
@@ -103,7 +105,7 @@ def test_what_the_code_computes_again_and_again_is_not_measured(forms: list[Form
 
 def test_as_many_kernels_are_predicted_closely_as_there_is_time_for(forms: list[Form], monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Kernel] = []
-    monkeypatch.setattr(module, "MOST_COUNTED", 3)
+    monkeypatch.setattr(trials, "MOST_COUNTED", 3)
     same = lambda ks: [1.0] * len(ks)  # noqa: E731
     choose(CONV, forms, same, lambda ks, _: same(ks), most=10**6, closely=lambda ks: looked.extend(ks) or same(ks))
     assert len(looked) == 3
@@ -177,11 +179,11 @@ def test_where_time_is_short_the_forms_that_promise_least_are_no_candidates(form
 def test_the_most_promising_forms_are_made_first(monkeypatch: pytest.MonkeyPatch, forms: list[Form]) -> None:
     """A clock that stands still until a few forms are made."""
     now = iter([0.0] * 8)
-    monkeypatch.setattr(module.time, "monotonic", lambda: next(now, 1e9))
-    made, complete, _ = module._made(forms, lambda ks: [1.0] * len(ks), None, 1.0)
+    monkeypatch.setattr(making.time, "monotonic", lambda: next(now, 1e9))
+    ranked, complete, _ = making.made(forms, lambda ks: [1.0] * len(ks), None, 1.0)
     monkeypatch.undo()
     assert not complete
-    derived = [c.form for c in made if not c.original]
+    derived = [c.form for c in ranked if not c.original]
     left = [f for f in forms if f.steps and f.tree not in {d.tree for d in derived} and any(s.rule not in FORCED for s in f.steps)]
     assert derived and left
     assert max(map(effort, derived)) <= min(map(effort, left))
@@ -189,9 +191,9 @@ def test_the_most_promising_forms_are_made_first(monkeypatch: pytest.MonkeyPatch
 
 def test_originals_and_the_most_promising_are_run_part_by_part(monkeypatch: pytest.MonkeyPatch, forms: list[Form]) -> None:
     monkeypatch.setattr(chunks, "CACHED", 8 << 20)
-    monkeypatch.setattr(module, "MOST_DIVIDED", 2)
+    monkeypatch.setattr(making, "MOST_DIVIDED", 2)
     parted = [c for c in every(forms) if len(c.kernels) > len(set(c.kernels))]
-    monkeypatch.setattr(module, "MOST_DIVIDED", 10**6)
+    monkeypatch.setattr(making, "MOST_DIVIDED", 10**6)
     assert 0 < len(parted) < len([c for c in every(forms) if len(c.kernels) > len(set(c.kernels))])
 
 
@@ -334,7 +336,7 @@ def test_what_was_mostly_measured_when_time_was_over_may_be_taken(forms: list[Fo
 def test_forms_are_made_by_what_they_cost_with_and_without_starting_kernels(forms: list[Form]) -> None:
     """Many small kernels cost little where starting one takes no time: a form of such is not behind all that have fewer."""
     derived = [f for f in forms if not f.unchanged]
-    made = module._promising(forms)
+    made = making.promising(forms)
     assert {id(f) for f in made} == {id(f) for f in derived} and len(made) == len(derived)
     assert effort(made[0]) == min(map(effort, derived))
     computing = [effort(f, launches=False) for f in derived]
@@ -387,13 +389,13 @@ def test_of_originals_that_nobody_could_measure_generated_code_is_doubted(forms:
 
 
 def made_and_predicted(forms: Sequence[Form], seconds: Callable[[Kernel], float], most: float) -> tuple[list[Candidate], bool]:
-    made, complete, wanted = module._made(forms, lambda ks: [*map(seconds, ks)], None, math.inf, most)
+    ranked, complete, wanted = making.made(forms, lambda ks: [*map(seconds, ks)], None, math.inf, most)
     assert complete
-    return made, wanted
+    return ranked, wanted
 
 
 def test_forms_that_promise_less_are_not_made_where_none_would_be_among_the_fastest(monkeypatch: pytest.MonkeyPatch, forms: list[Form]) -> None:
-    monkeypatch.setattr(module, "AT_ONCE", 2)
+    monkeypatch.setattr(making, "AT_ONCE", 2)
     made, wanted = made_and_predicted(forms, lambda k: 1.0 + effort_of(k), 1)
     whole, all_wanted = made_and_predicted(forms, lambda k: 1.0 + effort_of(k), math.inf)
     assert all_wanted and not wanted
@@ -405,7 +407,7 @@ def test_forms_that_promise_less_are_not_made_where_none_would_be_among_the_fast
 
 def test_forms_are_made_as_long_as_faster_ones_come(monkeypatch: pytest.MonkeyPatch, forms: list[Form]) -> None:
     """What promises least is the fastest: whatever new kernels some forms bring, all before took longer."""
-    monkeypatch.setattr(module, "AT_ONCE", 8)
+    monkeypatch.setattr(making, "AT_ONCE", 8)
     turn = iter(range(10**6))
     made, wanted = made_and_predicted(forms, lambda k: 0.5 ** (2 * next(turn)), 1)
     whole, _ = made_and_predicted(forms, lambda k: 1.0, math.inf)
@@ -419,7 +421,7 @@ def effort_of(kernel: Kernel) -> float:
 
 def test_what_was_not_wanted_asks_for_another_turn(monkeypatch: pytest.MonkeyPatch, forms: list[Form]) -> None:
     def chosen(at_once: int) -> Choice:
-        monkeypatch.setattr(module, "AT_ONCE", at_once)
+        monkeypatch.setattr(making, "AT_ONCE", at_once)
         return choose(CONV, forms, lambda ks: [1.0] * len(ks), lambda ks, _: [1.0] * len(ks), most=8)
 
     assert chosen(2).unmeasured and not chosen(2).hurried

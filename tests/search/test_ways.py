@@ -15,7 +15,7 @@ from einnet.expr.nodes import Scope
 from einnet.expr.notation.text import parse
 from einnet.instantiate.build import Builds
 from einnet.search import ways as module
-from einnet.search.candidates import choose
+from einnet.search.choosing.choose import choose
 from einnet.search.forms import Form, plain
 from einnet.search.groups import Base, Group, Member
 from einnet.search.settings import explored

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from einnet.expr.notation.text import parse
-from einnet.search.candidates import candidates
+from einnet.search.choosing.making import candidates
 from einnet.search.forms import Form, effort, plain
 from einnet.search.space import Options, Space
 from einnet.search.work import MACHINE, cost, flops, in_one, streamed

@@ -22,7 +22,8 @@ from einnet.graph.program import Program
 from einnet.graph.split import subprograms
 from einnet.instantiate.build import Build, builds
 from einnet.instantiate.kernels import Kernel
-from einnet.search.candidates import GAIN, OUT, Candidate, Choice, Estimate, choose
+from einnet.search.choosing.candidate import GAIN, OUT, Candidate, Choice, Estimate
+from einnet.search.choosing.choose import choose
 from einnet.search.forms import Form, plain
 from einnet.search.outcome import Outcome, canonical, result
 from einnet.search.plan import Evaluated

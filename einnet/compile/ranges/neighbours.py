@@ -9,7 +9,7 @@ from typing import Protocol
 
 from einnet.compile.ranges.sizes import distance, nearest
 from einnet.instantiate.kernels import Kernel
-from einnet.search.candidates import DOUBT, Candidate
+from einnet.search.choosing.candidate import DOUBT, Candidate
 
 DISTANCE = 0.25
 """For each doubling of the size, by so much of itself a ratio between two times may be further off."""

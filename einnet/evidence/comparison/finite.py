@@ -15,7 +15,7 @@ from einnet.errors import OutOfTimeError, UsageError
 from einnet.expr.nodes import Scope, tensors, walk
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.epilogue_kernels import nan_lost
-from einnet.search.candidates import Choice
+from einnet.search.choosing.candidate import Choice
 from einnet.search.outcome import Outcome
 from einnet.search.time_shares import NAN_S
 from einnet.search.work import operations, points

@@ -31,7 +31,7 @@ from einnet.expr.notation.printing import print_declaration
 from einnet.graph.passes.as_bytes import keeps_bytes
 from einnet.graph.program import Opaque, Program
 from einnet.records import changed
-from einnet.search.candidates import Candidate, Choice
+from einnet.search.choosing.candidate import Candidate, Choice
 from einnet.search.outcome import Outcome, Result
 from einnet.search.settings import Settings
 from einnet.stages import spent

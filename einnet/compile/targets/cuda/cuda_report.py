@@ -23,7 +23,7 @@ from einnet.search.settings import Settings
 if TYPE_CHECKING:
     from einnet.compile.targets.cuda.lowering import Lowered
     from einnet.runtime.cuda.profiling.costs import CudaCost
-    from einnet.search.candidates import Candidate
+    from einnet.search.choosing.candidate import Candidate
 
 
 def build_report(

@@ -13,7 +13,7 @@ from einnet.runtime.cuda.profiling.costs import CudaCost, in_float32
 from einnet.runtime.cuda.profiling.profile import key
 from einnet.runtime.cuda.program import CudaProgram, Generated
 from einnet.runtime.cuda.shortened import settled
-from einnet.search.candidates import Candidate, Choice
+from einnet.search.choosing.candidate import Candidate, Choice
 from einnet.search.copy_elimination import in_place_owned
 from einnet.search.outcome import Outcome
 

@@ -1,0 +1,114 @@
+"""The candidate that a subprogram runs: the fastest, the original unless another gains enough; or any, where one is drawn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from math import inf
+from random import Random
+
+from einnet.derivation.steps import worst_kind
+from einnet.expr.nodes import Scope
+from einnet.instantiate.build import Builds
+from einnet.instantiate.kernels import EOperator, Kernel
+from einnet.search.choosing.candidate import GAIN, GENERATED_DOUBT, Candidate, Choice, Estimate, Learned, Measure
+from einnet.search.choosing.making import candidates, made
+from einnet.search.choosing.trials import Trials
+from einnet.search.forms import Form
+from einnet.search.time_shares import MAKING_SHARE
+from einnet.search.work import flops
+from einnet.stages import stage
+
+
+def choose(
+    expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = GAIN, until: float = inf,
+    least_s: float = 0.0, known_s: float = inf, learned: Learned | None = None, closely: Estimate | None = None, known: Builds | None = None,
+    at_least: Estimate | None = None, noise: float = GAIN,
+) -> Choice:  # fmt: skip
+    """Measure an original, then the most promising candidates; take the fastest, an original unless another gains more than `gain`.
+
+    Of the ways to run the original the first that can be measured is enough, where that comes first which takes least if generated code takes as many
+    times more than predicted as it may take less; the others come where they are promising, or where nothing else
+    is to be measured. Of those that are as fast, but for the share `noise`, and round no more, the one that computes least is taken: what a
+    clock tells apart so little another day turns round.
+
+    Candidates are measured in the order of what is known and predicted of their kernels, as long as they can take less than the best known
+    time, predictions being at most `DOUBT` or `GENERATED_DOUBT` times too high, and fewer than `most` kernels have been measured and time.monotonic()
+    is before `until`, which is at least `least_s` seconds after the candidates were made. Making them has a share of the time, too: forms that
+    promise least may be left out, and with `most` 0 all but the originals are. What was not measured is not chosen, except the original, whose
+    prediction others must then undercut, and a candidate of which most was measured when time was over, if it is faster though what is left of it
+    takes as many times more than predicted as it may. Where another way is known to take `known_s` seconds, the original is not measured, and what is
+    predicted to take longer than that is not either. `learned` stands for predictions where it says something.
+    What is to be measured next is first predicted `closely`, so that what the code computes again and again does not look cheap. What is `known` of
+    forms as kernels need not be made. Ways part by part that take longer than the fastest by what their kernels take `at_least` are not predicted.
+    """
+    begin = time.monotonic()
+    forms = forms if most else [f for f in forms if f.unchanged]
+    with stage("making candidates"):
+        end = begin + MAKING_SHARE * max(until - begin, least_s) if until < inf else inf
+        ranked, complete, wanted = made(forms, estimate, learned, end, most, known, at_least)
+    ranked = _beside(known_s, ranked)
+    originals = [c for c in ranked if c.original]
+    assert originals, "the plain form is always a candidate"
+    until = max(until, time.monotonic() + least_s) if least_s else until
+    trials = Trials(ranked, measure, until, closely)
+    if known_s == inf:
+        trials.originals(originals, enough=bool(most))
+    trials.refuse(originals)
+    enough = trials.measured + most
+    best = trials.fastest(_fastest(originals), known_s, enough)
+    if most and (time.monotonic() >= until or None in trials.known.values()):
+        best = trials.surely_faster(best, known_s)
+    unmeasured = bool(most) and (not wanted or (trials.measured >= enough and trials.next(min(best.cost, known_s)) is not None))
+    trials.refuse(ranked)
+    original = _fastest(originals)
+    if best.refused or best.cost > original.cost * (1 - gain):
+        best = original
+    best = least_of_equals(best, ranked, noise, original.cost * (1 - gain)) if best is not original else best
+    ordered = sorted(ranked, key=lambda c: (c.measured, c.predicted))
+    hurried = not complete or time.monotonic() >= until or None in trials.known.values()
+    return Choice(expression, ordered, original, best, forms=len(forms), hurried=hurried, unmeasured=unmeasured)
+
+
+def draw(expression: Scope, forms: Sequence[Form], estimate: Estimate, runs: Callable[[Kernel], bool], rng: Random) -> Choice:
+    """Any candidate whose kernels all `runs`, at random, a derived one where there is one; nothing is measured.
+
+    For tests: what is fast here is chosen again and again, and what is slow here is somebody else's program.
+    """
+    ranked = candidates(forms, estimate)
+    known: dict[Kernel, bool] = {}
+
+    def possible(c: Candidate) -> bool:
+        return all(known[k] if k in known else known.setdefault(k, runs(k)) for k in c.kernels)
+
+    original = next((c for c in ranked if c.original and possible(c)), None) or next(c for c in ranked if c.original)
+    by_form: dict[str, list[Candidate]] = {}
+    for c in sorted(ranked, key=lambda c: (c.form.key, c.way)):
+        if not c.original:
+            by_form.setdefault(c.form.key, []).append(c)
+    drawn = (c for ways in rng.sample(list(by_form.values()), len(by_form)) for c in rng.sample(ways, len(ways)))
+    return Choice(expression, ranked, original, next(filter(possible, drawn), original), forms=len(forms))
+
+
+def _beside(known_s: float, made: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates that may stand beside another way of so many seconds: where there is one, what does not derive anything runs as it is."""
+    return [c for c in made if known_s == inf or not c.original or not c.way[1]]
+
+
+def _fastest(originals: Sequence[Candidate]) -> Candidate:
+    """The fastest that was measured, else that which is predicted to be, generated code being as much slower as it may be faster; none of which a
+    kernel is refused, if there is another."""
+    return min(originals, key=lambda c: (c.measured, bool(c.refused), _cautiously(c), c.predicted))
+
+
+def least_of_equals(best: Candidate, ranked: Sequence[Candidate], noise: float, limit: float = inf) -> Candidate:
+    """The derived candidate that computes least of those that were measured as fast as the best but for a share, within a limit, and whose steps are
+    of no worse class."""
+    most, worst = min(best.measured * (1 + noise), limit), worst_kind(best.form.steps)
+    equals = [c for c in ranked if c.measured <= most and not c.original and not c.refused and worst_kind(c.form.steps) <= worst]
+    return min(equals, key=lambda c: (flops(c.form.tree), c.measured), default=best) if best.measured < inf else best
+
+
+def _cautiously(c: Candidate) -> float:
+    """Seconds that a candidate which nobody could measure is to be taken for."""
+    return sum(s * (GENERATED_DOUBT if isinstance(k, EOperator) else 1.0) for k, s in zip(c.kernels, c.expected, strict=True))

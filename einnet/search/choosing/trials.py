@@ -1,0 +1,151 @@
+"""Candidates being measured."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import inf
+
+from einnet.instantiate.kernels import EOperator, Kernel
+from einnet.search.choosing.candidate import COUNTED_DOUBT, GENERATED_DOUBT, Candidate, Estimate, Measure
+
+MOST_COUNTED = 128
+"""Kernels of a subprogram that are predicted from what is written for them: it takes longer than to count an expression's operations."""
+
+MOSTLY = 0.5
+"""Share of a candidate's time that has to be measured, where there was no time for all of it."""
+
+
+
+class Trials:
+    """Candidates being measured kernel by kernel: what is known of one tells of all that have it in common."""
+
+    def __init__(self, ranked: Sequence[Candidate], measure: Measure, until: float, closely: Estimate | None = None) -> None:
+        self._measure, self._until, self._closely = measure, until, closely
+        self._counted: set[int] = set()
+        self._ranked, self._waiting = ranked, list(ranked)
+        self._late: dict[int, float] = {}
+        """What is predicted of kernels that there was no time to measure."""
+        self.known: dict[Kernel, float | None] = {}
+        self._numbers = numbers = dict[Kernel, int]()
+        self._places = {id(c): Counter(numbers.setdefault(k, len(numbers)) for k in c.kernels) for c in ranked}
+        self._kernels = list(numbers)
+        self._most = {numbers[k]: s for c in ranked for k, s in zip(c.kernels, c.expected, strict=True)}
+        self._least = {numbers[k]: s for c in ranked for k, s in zip(c.kernels, c.least, strict=True)}
+
+    @property
+    def measured(self) -> int:
+        """Kernels that were measured and can run."""
+        return sum(t is not None and t < inf for t in self.known.values())
+
+    def least(self, c: Candidate) -> float:
+        """Seconds that a candidate takes at least, as far as is known; inf where a kernel of it cannot be run or measured."""
+        return sum(count * self._least[n] for n, count in self._places[id(c)].items())
+
+    def next(self, limit: float) -> Candidate | None:
+        """The most promising candidate of those that can take less than `limit` seconds, as it still is when it is predicted closely."""
+        while True:
+            self._waiting = [c for c in self._waiting if not c.tried and self.least(c) < limit]
+            found = min(self._waiting, key=self.most, default=None)
+            if found is None or not self.count(found):
+                return found
+
+    def most(self, c: Candidate) -> float:
+        """Seconds that a candidate is known or predicted to take."""
+        return sum(count * self._most[n] for n, count in self._places[id(c)].items())
+
+    def cautiously(self, c: Candidate) -> float:
+        """The same where generated code takes as many times more than predicted as it may take less."""
+        return sum(count * self._most[n] * self._doubt(n) for n, count in self._places[id(c)].items())
+
+    def _doubt(self, n: int) -> float:
+        """How many times more than predicted a kernel may take."""
+        if self._kernels[n] in self.known or not isinstance(self._kernels[n], EOperator):
+            return 1.0
+        return self._doubted(n)
+
+    def count(self, c: Candidate) -> bool:
+        """Predict the generated kernels of a candidate from what is written for them; whether there were any of which that was not done."""
+        left = [n for n in self._places[id(c)] if n not in self._counted and isinstance(self._kernels[n], EOperator)]
+        new = [n for n in left if self._kernels[n] not in self.known][: MOST_COUNTED - len(self._counted)]
+        if not new or self._closely is None or time.monotonic() >= self._until:
+            return False
+        self._counted.update(new)
+        for n, seconds in zip(new, self._closely([self._kernels[n] for n in new]), strict=True):
+            self._most[n], self._least[n] = seconds, seconds / COUNTED_DOUBT
+        told = {self._kernels[n]: self._most[n] for n in self._counted if self._kernels[n] not in self.known}
+        c.expected = tuple(told.get(k, s) for k, s in zip(c.kernels, c.expected, strict=True))
+        c.predicted = sum(c.expected)
+        return True
+
+    def originals(self, ways: Sequence[Candidate], enough: bool) -> None:
+        """Measure the ways to run the original that can be the fastest of them; the first that can be measured is `enough`, or is not."""
+        waiting = list(ways)
+        while (first := min(o.measured for o in ways)) == inf or not enough:
+            waiting = [c for c in waiting if not c.tried and self.least(c) < first]
+            c = min(waiting, key=self.cautiously, default=None)
+            if c is None:
+                break
+            if not self.count(c):
+                self.run(c, first)
+
+    def fastest(self, best: Candidate, known_s: float, end: int) -> Candidate:
+        """Measure what can be faster than the best, and than `known_s`, until `end` kernels are measured or time is out; the fastest then."""
+        while self.measured < end and time.monotonic() < self._until:
+            limit = min(best.cost, known_s)
+            following = self.next(limit)
+            if following is None:
+                break
+            self.run(following, limit)
+            if following.measured < best.cost:
+                best = following
+        return best
+
+    def surely_faster(self, best: Candidate, known_s: float) -> Candidate:
+        """The fastest of those of which most was measured and which take less than the best, and than `known_s`, though the generated kernels that
+        are left of them take as many times more than predicted as they may; the best where there is none."""
+        found, limit = best, min(best.cost, known_s)
+        times, assumed = dict[int, float](), list[int]()
+        for c in self._ranked:
+            places = self._places[id(c)]
+            left = [n for n in places if self.known.get(self._kernels[n]) is None]
+            if not left or not all(isinstance(self._kernels[n], EOperator) for n in left):
+                continue
+            each = {n: self._late.get(n, self._most[n]) * self._doubted(n) if n in left else self._most[n] for n in places}
+            total = sum(count * each[n] for n, count in places.items())
+            if total < limit and sum(places[n] * each[n] for n in left) <= (1 - MOSTLY) * total:
+                limit, found, times, assumed = total, c, each, left
+        if found is not best:
+            found.assumed = frozenset(self._kernels[n] for n in assumed)
+            found.seconds, found.measured = tuple(times[self._numbers[k]] for k in found.kernels), limit
+        return found
+
+    def _doubted(self, n: int) -> float:
+        """How many times more than predicted a generated kernel may take."""
+        return COUNTED_DOUBT if n in self._counted else GENERATED_DOUBT
+
+    def run(self, c: Candidate, limit: float) -> None:
+        """Measure the candidate's kernels, until it is known to take `limit` seconds: libraries' first, as they need no compiler, and long ones."""
+        places = self._places[id(c)]
+        for n in sorted(places, key=lambda n: (isinstance(self._kernels[n], EOperator), -places[n] * self._most[n])):
+            kernel = self._kernels[n]
+            if limit < inf and self.least(c) >= limit:
+                break
+            if kernel not in self.known:
+                (seconds,) = self._measure([kernel], self._until)
+                self.known[kernel] = seconds
+                if seconds is None:
+                    self._late[n] = self._most[n]
+                self._most[n] = self._least[n] = inf if seconds is None else seconds
+        c.tried = True
+        times = [t for k in c.kernels if (t := self.known.get(k)) is not None]
+        if inf not in times and len(times) == len(c.kernels):
+            c.seconds, c.measured = tuple(times), sum(times)
+
+    def refuse(self, ranked: Iterable[Candidate]) -> None:
+        """Note of every candidate, tried or not, which of its kernels cannot run well."""
+        for c in ranked:
+            c.refused = frozenset(k for k in c.kernels if self.known.get(k) == inf)
+            if c.refused:
+                c.seconds = (inf,) * len(c.kernels)
