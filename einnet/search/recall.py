@@ -58,7 +58,7 @@ def choice_from(value: Json, expression: Scope, estimate: Estimate) -> Choice | 
         def measured(kernels: Sequence[Kernel], _: float) -> list[float | None]:
             return [known.get(name(k)) for k in kernels]
 
-        choice = choose(expression, forms, estimate, measured, most=len(seconds) + 1)
+        choice = choose(expression, forms, estimate, measured, most=len(seconds) + 1, assuming=False)
         choice.states, choice.forms, choice.notes = int(value["states"]), int(value["found"]), [str(note) for note in value["notes"]]
         choice.depth, choice.stopped_at = int(value["depth"]), None if value["stopped_at"] is None else int(value["stopped_at"])
     except (EinNetError, ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError):

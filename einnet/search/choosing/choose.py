@@ -23,7 +23,7 @@ from einnet.stages import stage
 def choose(
     expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = GAIN, until: float = inf,
     least_s: float = 0.0, known_s: float = inf, learned: Learned | None = None, closely: Estimate | None = None, known: Builds | None = None,
-    at_least: Estimate | None = None, noise: float = GAIN,
+    at_least: Estimate | None = None, noise: float = GAIN, assuming: bool = True,
 ) -> Choice:  # fmt: skip
     """Measure an original, then the most promising candidates; take the fastest, an original unless another gains more than `gain`.
 
@@ -36,9 +36,9 @@ def choose(
     time, predictions being at most `DOUBT` or `GENERATED_DOUBT` times too high, and fewer than `most` kernels have been measured and time.monotonic()
     is before `until`, which is at least `least_s` seconds after the candidates were made. Making them has a share of the time, too: forms that
     promise least may be left out, and with `most` 0 all but the originals are. What was not measured is not chosen, except the original, whose
-    prediction others must then undercut, and a candidate of which most was measured when time was over, if it is faster though what is left of it
-    takes as many times more than predicted as it may. Where another way is known to take `known_s` seconds, the original is not measured, and what is
-    predicted to take longer than that is not either. `learned` stands for predictions where it says something.
+    prediction others must then undercut, and, `assuming`, a candidate of which most was measured when time was over, if it is faster though what is
+    left of it takes as many times more than predicted as it may. Where another way is known to take `known_s` seconds, the original is not measured,
+    and what is predicted to take longer than that is not either. `learned` stands for predictions where it says something.
     What is to be measured next is first predicted `closely`, so that what the code computes again and again does not look cheap. What is `known` of
     forms as kernels need not be made. Ways part by part that take longer than the fastest by what their kernels take `at_least` are not predicted.
     """
@@ -54,13 +54,13 @@ def choose(
     trials = Trials(ranked, measure, until, closely)
     if known_s == inf:
         trials.originals(originals, enough=bool(most))
-    trials.refuse(originals)
+    trials.settle(originals)
     enough = trials.measured + most
     best = trials.fastest(_fastest(originals), known_s, enough)
-    if most and (time.monotonic() >= until or None in trials.known.values()):
+    if most and assuming and (time.monotonic() >= until or None in trials.known.values()):
         best = trials.surely_faster(best, known_s)
     unmeasured = bool(most) and (not wanted or (trials.measured >= enough and trials.next(min(best.cost, known_s)) is not None))
-    trials.refuse(ranked)
+    trials.settle(ranked)
     original = _fastest(originals)
     if best.refused or best.cost > original.cost * (1 - gain):
         best = original

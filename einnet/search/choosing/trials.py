@@ -139,13 +139,18 @@ class Trials:
                     self._late[n] = self._most[n]
                 self._most[n] = self._least[n] = inf if seconds is None else seconds
         c.tried = True
+        self._tell(c)
+
+    def _tell(self, c: Candidate) -> None:
+        """Say what a candidate takes whose kernels were all measured."""
         times = [t for k in c.kernels if (t := self.known.get(k)) is not None]
         if inf not in times and len(times) == len(c.kernels):
             c.seconds, c.measured = tuple(times), sum(times)
 
-    def refuse(self, ranked: Iterable[Candidate]) -> None:
-        """Note of every candidate, tried or not, which of its kernels cannot run well."""
+    def settle(self, ranked: Iterable[Candidate]) -> None:
+        """Note of every candidate, tried or not, which of its kernels cannot run well, and what it takes where all of them were measured."""
         for c in ranked:
+            self._tell(c)
             c.refused = frozenset(k for k in c.kernels if self.known.get(k) == inf)
             if c.refused:
                 c.seconds = (inf,) * len(c.kernels)
