@@ -62,9 +62,8 @@ def choose(
     unmeasured = bool(most) and (not wanted or (trials.measured >= enough and trials.next(min(best.cost, known_s)) is not None))
     trials.settle(ranked)
     original = _fastest(originals)
-    if best.refused or best.cost > original.cost * (1 - gain):
-        best = original
-    best = least_of_equals(best, ranked, noise, original.cost * (1 - gain)) if best is not original else best
+    limit = original.cost * (1 - gain)
+    best = original if best.refused or best.cost > limit or best is original else least_of_equals(best, ranked, noise, limit)
     ordered = sorted(ranked, key=lambda c: (c.measured, c.predicted))
     hurried = not complete or time.monotonic() >= until or None in trials.known.values()
     return Choice(expression, ordered, original, best, forms=len(forms), hurried=hurried, unmeasured=unmeasured)
