@@ -62,11 +62,17 @@ def choose(
     unmeasured = bool(most) and (not wanted or (trials.measured >= enough and trials.next(min(best.cost, known_s)) is not None))
     trials.settle(ranked)
     original = _fastest(originals)
-    limit = original.cost * (1 - gain)
-    best = original if best.refused or best.cost > limit or best is original else least_of_equals(best, ranked, noise, limit)
+    best = _decided(best, original, ranked, original.cost * (1 - gain), noise)
     ordered = sorted(ranked, key=lambda c: (c.measured, c.predicted))
     hurried = not complete or time.monotonic() >= until or None in trials.known.values()
     return Choice(expression, ordered, original, best, forms=len(forms), hurried=hurried, unmeasured=unmeasured)
+
+
+def _decided(best: Candidate, original: Candidate, ranked: Sequence[Candidate], limit: float, noise: float) -> Candidate:
+    """The original, or within a limit the one that computes least of those that are as fast as the best."""
+    if best is original or best.refused or best.cost > limit:
+        return original
+    return least_of_equals(best, ranked, noise, limit)
 
 
 def draw(expression: Scope, forms: Sequence[Form], estimate: Estimate, runs: Callable[[Kernel], bool], rng: Random) -> Choice:
