@@ -61,9 +61,10 @@ def element(view: View, at: Index, ranges: Mapping[str, Range]) -> tuple[tuple[I
     """
     index = [Index() for _ in view.shape]
     conds: list[Cond] = []
-    rest = simplify(at - view.offset, ranges)
-    for d in digits(view):
-        index[d] = simplify(floor_div(rest, view.strides[d]), ranges)
+    rest, order = simplify(at - view.offset, ranges), digits(view)
+    for n, d in enumerate(order):
+        reach = sum(view.strides[e] * (view.shape[e] - 1) for e in order[n + 1 :])
+        index[d] = simplify(_digit(rest, view.strides[d], reach, ranges), ranges)
         rest = simplify(rest - index[d] * view.strides[d], ranges)
         low, high = bounds(index[d], ranges)
         if low < 0:
@@ -73,6 +74,18 @@ def element(view: View, at: Index, ranges: Mapping[str, Range]) -> tuple[tuple[I
     if rest != Index() and (rest.den != 1 or bounds(rest, ranges) != (0, 0)):
         conds.append(Cond(Index(rest.terms, rest.const), True))
     return tuple(index), tuple(conds)
+
+
+def _digit(rest: Index, stride: int, reach: int, ranges: Mapping[str, Range]) -> Index:
+    """The place along the dimension of that stride, where the smaller ones reach so far: by no division where what is no multiple of the stride ends
+    before the next, and what it has below 0 lies beyond all that the smaller ones reach, where there is no element."""
+    if rest.den == 1:
+        whole, left = (Index(tuple(t for t in rest.terms if (t[1] % stride == 0) == told)) for told in (True, False))
+        low, high = bounds(left, ranges)
+        carried = -(-(rest.const + high - stride + 1) // stride)
+        if low + rest.const - carried * stride > reach - stride:
+            return floor_div(whole, stride) + carried
+    return floor_div(rest, stride)
 
 
 def unfolded(view: View, shape: tuple[int, ...]) -> View | None:

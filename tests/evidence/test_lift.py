@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from math import inf
+from operator import mul
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from benchmarks.drawn import forced, forms
 from benchmarks.models import MODELS
@@ -16,8 +20,8 @@ from einnet.evidence.addresses import address, digits, element, ranges_of, refin
 from einnet.evidence.contents import Contents
 from einnet.evidence.examine import Proven, proven, told_constants, told_lifting
 from einnet.evidence.lift import BEFORE
-from einnet.expr.index import value
-from einnet.expr.nodes import Read, Scope, Tensor, indices, tensors
+from einnet.expr.index import value, var
+from einnet.expr.nodes import Cond, Read, Scope, Tensor, indices, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.onnx.importer import load
@@ -255,6 +259,45 @@ def test_elements_at_addresses() -> None:
     assert conds
     with pytest.raises(NotLifted):
         digits(View("b", (3, 4), (2, 1)))
+
+
+@st.composite
+def two_views(draw: st.DrawFn) -> tuple[View, View]:
+    """Two views of one buffer; of the first each address has one element, with gaps between, or none."""
+    strides, shape, reach = list[int](), list[int](), 0
+    for _ in range(draw(st.integers(1, 3))):
+        strides.append(reach + draw(st.integers(1, 4)))
+        shape.append(draw(st.integers(2, 4)))
+        reach += strides[-1] * (shape[-1] - 1)
+    order = draw(st.permutations(range(len(shape))))
+    view = View("b", tuple(shape[n] for n in order), tuple(strides[n] for n in order), draw(st.integers(0, 9)))
+    steps = draw(st.lists(st.sampled_from((*strides, 1, 2, 5)), min_size=1, max_size=3))
+    return view, View("b", tuple(draw(st.integers(2, 4)) for _ in steps), tuple(steps), draw(st.integers(0, 9)))
+
+
+@settings(max_examples=300)
+@given(two_views())
+def test_an_address_has_an_element_where_it_is_told(views: tuple[View, View]) -> None:
+    view, other = views
+    held = {view.offset + sum(map(mul, view.strides, at)): at for at in product(*map(range, view.shape))}
+    loops = loops_of(other.shape)
+    where = address(other, loops)
+    index, conds = element(view, where, ranges_of(loops))
+    for at in product(*map(range, other.shape)):
+        point = {i.name: n for i, n in zip(loops, at)}
+        wanted = held.get(int(value(where, point)))
+        there = all(value(c.index, point) == 0 if c.equal else value(c.index, point) >= 0 for c in conds)
+        assert there == (wanted is not None)
+        assert wanted is None or tuple(value(ix, point) for ix in index) == wanted
+
+
+def test_a_part_that_begins_within_a_row_is_told_without_divisions() -> None:
+    """The second half of the channels: what lies below it lies beyond the channels of the point before, where there is none."""
+    view, other = View("b", (4, 4, 128), (1024, 256, 1), 128), View("b", (4, 4, 256), (1024, 256, 1))
+    loops = loops_of(other.shape)
+    index, conds = element(view, address(other, loops), ranges_of(loops))
+    assert index == (var("i0"), var("i1"), var("i2") - 128)
+    assert conds == (Cond(var("i2") - 128),)
 
 
 def test_dimensions_are_divided_where_others_begin() -> None:
