@@ -11,10 +11,12 @@ from hypothesis import given
 
 from einnet.errors import UsageError
 from einnet.expr.functions.modular import order, residue
+from einnet.expr.index import Floor, Index
 from einnet.expr.nodes import Scope, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.values import evaluate as module
 from einnet.expr.values.arithmetic import Machine, arithmetic
+from einnet.expr.values.bodies import numerator
 from einnet.expr.values.evaluate import Evaluation, evaluate
 from tests.expr.brute import Brute
 from tests.strategies import integer_values, repeatable, scopes
@@ -273,3 +275,20 @@ def test_reads_at_numbers_change_no_tensor(text: str) -> None:
     fill = 7.0 if "|7" in text else 0.0
     np.testing.assert_array_equal(evaluate(parse(f"K : f32[2,3]\nL[h<2,w<3] {text} + K[h,w]"), values), before + fill)
     np.testing.assert_array_equal(values["K"], before)
+
+
+def test_index_functions_reach_to_62_bits_and_no_further() -> None:
+    """A coefficient counts once where its iterator is 0: a sum of it may follow."""
+    whole = 1 << 61
+    assert numerator(Index((("i", whole),)), {"i": np.array([0])}) == 0
+    assert numerator(Index((("i", whole - 1),), 1), {"i": np.array([1])}) == whole
+    assert numerator(Index((("i", 1), ("j", -1)), 3), {"i": np.array([4, 5]), "j": np.array([1, -1])}).tolist() == [6, 9]
+    for beyond in (Index((("i", whole),), 1), Index((("i", whole - 1),), -2), Index((("i", 1),), whole)):
+        with pytest.raises(UsageError, match="62 bits"):
+            numerator(beyond, {"i": np.array([-1, 1])})
+
+
+def test_a_floor_of_a_quotient_is_one_division() -> None:
+    """Index functions that are made have no such floors; what evaluates them takes them as they are."""
+    inner = Floor(Index((("i", 1),), 0, 2), 3)
+    assert numerator(Index(((inner, 1),)), {"i": np.arange(13)}).tolist() == [n // 6 for n in range(13)]

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from einnet.errors import UsageError
+from einnet.expr.functions import FUNCTIONS
 from einnet.expr.functions.ends import MAYBE, UNDEFINED, interval
+from einnet.expr.functions.exact import NAN, NONE, PLUS_ZERO
 from einnet.expr.nodes import Tensor
 from einnet.expr.notation.text import parse
+from einnet.expr.values import rationals
 from einnet.expr.values.arithmetic import Exact, Machine, Modular, Strict, contracted, uncontracted
 from einnet.expr.values.evaluate import evaluate
 from einnet.expr.values.intervals import Enclosures, apart, enclosure
@@ -43,6 +46,58 @@ def test_the_least_interval_around_a_number(value: Fraction) -> None:
 def test_numbers_beyond_doubles() -> None:
     assert enclosure(Fraction(10**400)) == complex(1.7e308, inf) and enclosure(Fraction(-(10**400))) == complex(-inf, -1.7e308)
     assert enclosure(inf) == complex(inf, inf)
+
+
+def test_whole_numbers_beyond_what_doubles_hold_have_a_width() -> None:
+    """Two to the 53rd and one is rounded to two to the 53rd, an end of its interval."""
+    numbers = np.array([2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**54 + 1])
+    found = SYSTEM.integers(numbers, 1)
+    for number, x in zip(numbers.tolist(), found):
+        assert int(x.real) <= number <= int(x.imag)
+    assert found[0].real == found[0].imag
+    np.testing.assert_array_equal(SYSTEM.values(np.array([1.5, -2.0])), interval([1.5, -2.0], [1.5, -2.0]))
+
+
+@pytest.mark.parametrize("kind_of", ["max", "min"])
+def test_the_greatest_of_what_need_not_exist(kind_of: str) -> None:
+    given = interval([[1.0, 3.0], [1.0, 3.0], [1.0, 3.0]], [[2.0, 4.0]] * 3)
+    given[1, 0], given[2, 1] = MAYBE, UNDEFINED
+    found = SYSTEM.reduce(kind_of, given, (1,))
+    assert [kind(x) for x in found] == [(3.0, 4.0) if kind_of == "max" else (1.0, 2.0), "maybe", "undefined"]
+    assert [kind(x) for x in SYSTEM.reduce(kind_of, given[:1], (1,))] == [kind(found[0])]
+
+
+def test_functions_of_what_need_not_exist() -> None:
+    """By the first argument as by the second; what is undefined comes before what may be."""
+    one = interval([1.0] * 5, [2.0] * 5)
+    first, second = one.copy(), one.copy()
+    first[1], second[2], first[3], second[3], second[4] = MAYBE, UNDEFINED, MAYBE, UNDEFINED, MAYBE
+    assert [kind(x) for x in SYSTEM.call("max", (first, second))] == [(1.0, 2.0), "maybe", "undefined", "undefined", "maybe"]
+    assert [kind(x) for x in SYSTEM.call("max", (one, one))] == [(1.0, 2.0)] * 5
+    assert [kind(x) for x in SYSTEM.call("less", (first, second))] == [(0.0, 1.0), "maybe", "undefined", "undefined", "maybe"]
+    told = SYSTEM.call("isnan", (interval([1.0], [2.0]),))
+    assert kind(told[0]) == (0.0, 0.0)
+    picked = SYSTEM.call("choose", (interval([1.0], [1.0]), interval([5.0], [6.0]), np.array([UNDEFINED])))
+    assert kind(picked[0]) == (5.0, 6.0), "a function that is not strict asks for what it takes alone"
+
+
+def test_intervals_that_touch_may_hold_one_number() -> None:
+    left, right, beyond = interval([1.0], [2.0]), interval([2.0], [3.0]), interval([2.5], [3.0])
+    assert not apart(left, right).any() and not apart(right, left).any()
+    assert apart(left, beyond).all() and apart(beyond, left).all()
+
+
+def test_functions_of_rationals_that_need_not_exist() -> None:
+    strict, truth = rationals._strict(FUNCTIONS["relu"]), rationals._strict(FUNCTIONS["less"])
+    assert strict(Fraction(-3)) == 0 and strict(Fraction(3)) == 3
+    assert isnan(float(strict(NONE))) and truth(NONE, Fraction(1)) is NONE and truth(Fraction(1), NONE) is NONE
+    assert truth(Fraction(1), Fraction(2)) == 1
+    assert rationals._strict(FUNCTIONS["max"])(NAN, Fraction(1)) is NAN, "the machine knows more of it than that it does not exist"
+    zero = rationals._strict(FUNCTIONS["max"])(PLUS_ZERO, Fraction(-1))
+    assert zero == 0 and zero is not PLUS_ZERO, "nobody knows the sign of a zero that is computed"
+    assert rationals._strict(FUNCTIONS["choose"]) is FUNCTIONS["choose"].rational
+    lifted = rationals._lifted(strict, 1)
+    assert (lifted.nin, lifted.nout) == (1, 1) and list(lifted(np.array([Fraction(-1), Fraction(2)], dtype=object))) == [0, 2]
 
 
 @pytest.mark.parametrize("extent", range(1, 9))
