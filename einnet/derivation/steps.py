@@ -86,9 +86,9 @@ def kinds_of(steps: Iterable[Step]) -> frozenset[str]:
     return found if isinstance(found, frozenset) else frozenset(s.kind for s in steps)
 
 
-def worst_kind(steps: Iterable[Step]) -> int:
-    """The place of the worst numerical class of steps among the classes; -1 without a step."""
-    return max(map(KINDS.index, kinds_of(steps)), default=-1)
+def worst(kinds: Iterable[str]) -> str:
+    """The worst of some numerical classes."""
+    return KINDS[max(map(KINDS.index, kinds), default=0)]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -115,7 +115,7 @@ class Derivation:
     @property
     def kind(self) -> str:
         """The worst class among the steps."""
-        return KINDS[max((KINDS.index(s.kind) for s in self.steps), default=0)]
+        return worst(kinds_of(self.steps))
 
     def __repr__(self) -> str:
         rules = ", ".join(dict.fromkeys(s.rule for s in self.steps)) or "nothing yet"

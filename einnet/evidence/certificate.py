@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from einnet.derivation.checker.check import Proof, check
 from einnet.derivation.ranged import RangedFile, ranged
-from einnet.derivation.steps import KINDS, Derivation, Step
+from einnet.derivation.steps import KINDS, Derivation, Step, worst
 from einnet.errors import CertificateError, ParseError
 from einnet.expr.nodes import exchange_in
 from einnet.expr.resize import Resize
@@ -62,11 +62,6 @@ class Certificate:
         """Steps by the numerical class that the checker found, from exact to precision; classes of which there are none are left out."""
         count = Counter(worst((s.kind, p.kind)) for e in self.entries for s, p in zip(e.derivation.steps, e.proofs, strict=True))
         return {kind: count[kind] for kind in KINDS if count[kind]}
-
-
-def worst(kinds: Iterable[str]) -> str:
-    """The worst of some numerical classes."""
-    return KINDS[max((KINDS.index(kind) for kind in kinds), default=0)]
 
 
 @lru_cache(maxsize=1024)

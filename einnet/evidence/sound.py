@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from einnet.derivation.checker.check import Proof
-from einnet.derivation.steps import KINDS, Derivation
+from einnet.derivation.steps import KINDS, Derivation, worst
 from einnet.errors import EinNetError
-from einnet.evidence.certificate import proofs, window_derivations, worst
+from einnet.evidence.certificate import proofs, window_derivations
 from einnet.evidence.report.schema import Verification
 from einnet.instantiate.build import build
 from einnet.search.choosing.candidate import OUT, Candidate, Choice

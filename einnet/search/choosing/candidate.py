@@ -17,9 +17,6 @@ Measure = Callable[[Sequence[Kernel], float], Sequence[float | None]]
 """Measured seconds, inf for a kernel that cannot run well, None where measuring would not be done when time.monotonic() is the second argument
 or memory does not suffice. The search knows no device beyond these two functions."""
 
-COUNTED_DOUBT = 2.5
-"""Those that follow from what is written: compilers and caches still make more or less of it."""
-
 Learned = Callable[["Candidate"], tuple[Sequence[float], Sequence[float]] | None]
 """Seconds of each kernel of a candidate as the same candidate at other sizes lets one expect them, and at least; None where they tell nothing."""
 
@@ -33,6 +30,9 @@ DOUBT = 1.2
 
 GENERATED_DOUBT = 4.0
 """Those of generated code: loops over what a cache holds take a fraction of what the same loops take over memory, and no roofline says which."""
+
+COUNTED_DOUBT = 2.5
+"""Those that follow from what is written: compilers and caches still make more or less of it."""
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from random import Random
 
-from einnet.derivation.steps import worst_kind
+from einnet.derivation.steps import kinds_of, worst
 from einnet.expr.nodes import Scope
 from einnet.instantiate.build import Builds
 from einnet.instantiate.kernels import EOperator, Kernel
@@ -109,8 +109,10 @@ def _fastest(originals: Sequence[Candidate]) -> Candidate:
 def least_of_equals(best: Candidate, ranked: Sequence[Candidate], noise: float, limit: float = inf) -> Candidate:
     """The derived candidate that computes least of those that were measured as fast as the best but for a share, within a limit, and whose steps are
     of no worse class."""
-    most, worst = min(best.measured * (1 + noise), limit), worst_kind(best.form.steps)
-    equals = [c for c in ranked if c.measured <= most and not c.original and not c.refused and worst_kind(c.form.steps) <= worst]
+    most = min(best.measured * (1 + noise), limit)
+    kinds = kinds_of(best.form.steps)
+    fast = (c for c in ranked if c.measured <= most and not c.original and not c.refused)
+    equals = [c for c in fast if worst(kinds | kinds_of(c.form.steps)) == worst(kinds)]
     return min(equals, key=lambda c: (flops(c.form.tree), c.measured), default=best) if best.measured < inf else best
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
 from einnet.instantiate.kernels import EOperator, Kernel
@@ -17,7 +17,6 @@ MOSTLY = 0.5
 """Share of a candidate's time that has to be measured, where there was no time for all of it."""
 
 
-
 class Trials:
     """Candidates being measured kernel by kernel: what is known of one tells of all that have it in common."""
 
@@ -25,10 +24,8 @@ class Trials:
         self._measure, self._until, self._closely = measure, until, closely
         self._counted: set[int] = set()
         self._ranked, self._waiting = ranked, list(ranked)
-        self._late: dict[int, float] = {}
-        """What is predicted of kernels that there was no time to measure."""
         self.known: dict[Kernel, float | None] = {}
-        self._numbers = numbers = dict[Kernel, int]()
+        numbers: dict[Kernel, int] = {}
         self._places = {id(c): Counter(numbers.setdefault(k, len(numbers)) for k in c.kernels) for c in ranked}
         self._kernels = list(numbers)
         self._most = {numbers[k]: s for c in ranked for k, s in zip(c.kernels, c.expected, strict=True)}
@@ -61,9 +58,9 @@ class Trials:
 
     def _doubt(self, n: int) -> float:
         """How many times more than predicted a kernel may take."""
-        if self._kernels[n] in self.known or not isinstance(self._kernels[n], EOperator):
+        if self.known.get(self._kernels[n]) is not None or not isinstance(self._kernels[n], EOperator):
             return 1.0
-        return self._doubted(n)
+        return COUNTED_DOUBT if n in self._counted else GENERATED_DOUBT
 
     def count(self, c: Candidate) -> bool:
         """Predict the generated kernels of a candidate from what is written for them; whether there were any of which that was not done."""
@@ -106,24 +103,24 @@ class Trials:
         """The fastest of those of which most was measured and which take less than the best, and than `known_s`, though the generated kernels that
         are left of them take as many times more than predicted as they may; the best where there is none."""
         found, limit = best, min(best.cost, known_s)
-        times, assumed = dict[int, float](), list[int]()
         for c in self._ranked:
-            places = self._places[id(c)]
-            left = [n for n in places if self.known.get(self._kernels[n]) is None]
-            if not left or not all(isinstance(self._kernels[n], EOperator) for n in left):
-                continue
-            each = {n: self._late.get(n, self._most[n]) * self._doubted(n) if n in left else self._most[n] for n in places}
-            total = sum(count * each[n] for n, count in places.items())
-            if total < limit and sum(places[n] * each[n] for n in left) <= (1 - MOSTLY) * total:
-                limit, found, times, assumed = total, c, each, left
+            left = self._left(c)
+            total = self.cautiously(c)
+            shown = sum(s for k, s in self._doubted(c) if k not in left)
+            if left and all(isinstance(k, EOperator) for k in left) and total < limit and shown >= MOSTLY * total:
+                found, limit = c, total
         if found is not best:
-            found.assumed = frozenset(self._kernels[n] for n in assumed)
-            found.seconds, found.measured = tuple(times[self._numbers[k]] for k in found.kernels), limit
+            found.assumed, found.seconds, found.measured = self._left(found), tuple(s for _, s in self._doubted(found)), limit
         return found
 
-    def _doubted(self, n: int) -> float:
-        """How many times more than predicted a generated kernel may take."""
-        return COUNTED_DOUBT if n in self._counted else GENERATED_DOUBT
+    def _left(self, c: Candidate) -> frozenset[Kernel]:
+        """The kernels of a candidate that were not measured."""
+        return frozenset(k for k in c.kernels if self.known.get(k) is None)
+
+    def _doubted(self, c: Candidate) -> Iterator[tuple[Kernel, float]]:
+        """The kernels of a candidate with what they are known to take, or may, each as often as it runs."""
+        numbers = {self._kernels[n]: n for n in self._places[id(c)]}
+        return ((k, self._most[numbers[k]] * self._doubt(numbers[k])) for k in c.kernels)
 
     def run(self, c: Candidate, limit: float) -> None:
         """Measure the candidate's kernels, until it is known to take `limit` seconds: libraries' first, as they need no compiler, and long ones."""
@@ -135,9 +132,8 @@ class Trials:
             if kernel not in self.known:
                 (seconds,) = self._measure([kernel], self._until)
                 self.known[kernel] = seconds
-                if seconds is None:
-                    self._late[n] = self._most[n]
-                self._most[n] = self._least[n] = inf if seconds is None else seconds
+                self._least[n] = inf if seconds is None else seconds
+                self._most[n] = self._most[n] if seconds is None else seconds
         c.tried = True
         self._tell(c)
 
