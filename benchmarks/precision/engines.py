@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.contest.engines import Arrays, Run, onnxruntime
-from einnet.runtime.ort import WHOLE_SUMS
+from einnet.runtime.ort import whole_sums
 
 
 def onnxruntime_whole(path: Path, threads: int) -> Run:
     """ONNX Runtime with products of bytes added up in whole integers: as it comes it cuts them at 16 bits on processors with AVX2 that lack VNNI."""
-    return onnxruntime(path, threads, WHOLE_SUMS)
+    return onnxruntime(path, threads, *whole_sums())
 
 
 def openvino_default(path: Path, threads: int) -> Run:

@@ -17,6 +17,7 @@ import numpy as np
 
 from einnet.errors import BackendError, UsageError
 from einnet.graph.in_file import ModelFile
+from einnet.runtime import machine
 from einnet.runtime.capacity import give_back
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -61,6 +62,17 @@ def _argument(value: Any) -> Argument:
 WHOLE_SUMS = ("session.x64quantprecision", "1")
 """ONNX Runtime's setting without which products of bytes are added up in 16 bits, and cut there, on processors with AVX2 that lack VNNI."""
 
+
+def whole_sums() -> tuple[tuple[str, str], ...]:
+    """The settings with which products of bytes are added up whole on this processor. Where they are in any case, the setting only takes time."""
+    from einnet.graph.onnx.standard import cuts
+
+    return (WHOLE_SUMS,) if cuts(machine.cpu_features()) else ()
+
+
+TWICE = "replace the existing tensor"
+"""What ONNX Runtime says where it names two tensors alike."""
+
 LARGE = 1 << 24
 """Bytes of a model from which on ONNX Runtime reads it from a file: of bytes it keeps these, beside what it makes of them."""
 
@@ -82,12 +94,26 @@ def _session(source: bytes | str, options: Any) -> Any:
     from einnet.graph.onnx.read import in_format
 
     try:
-        return _opened(source, options)
+        return _fused(source, options)
     except Exception as e:
         newest = re.search(r"max supported IR version: (\d+)", str(e))
         if newest is None:
             raise
-    return _opened(in_format(source, int(newest[1])), options)
+    return _fused(in_format(source, int(newest[1])), options)
+
+
+def _fused(source: bytes | str, options: Any) -> Any:
+    """A session; products of bytes are told to add up whole by giving each an unsigned weight, at which ONNX Runtime ends where two read one weight:
+    there it joins nothing to them, and they are products of floats."""
+    import onnxruntime
+
+    try:
+        return _opened(source, options)
+    except Exception as e:
+        if TWICE not in str(e):
+            raise
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    return _opened(source, options)
 
 
 class Session:
@@ -110,10 +136,10 @@ class Session:
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 3
         options.enable_mem_pattern = not frugal
-        options.add_session_config_entry(*WHOLE_SUMS)
+        for entry in (*whole_sums(), ("session.intra_op.allow_spinning", "1" if spin else "0")):
+            options.add_session_config_entry(*entry)
         if as_written:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
         model = model.source() if isinstance(model, ModelFile) else model
         source = model if isinstance(model, bytes) else str(model)
         try:

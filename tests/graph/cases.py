@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
 from einnet.graph.program import Opaque, Program
-from einnet.runtime.ort import WHOLE_SUMS
+from einnet.runtime.ort import whole_sums
 
 onnxruntime.set_default_logger_severity(4)
 
@@ -55,7 +55,8 @@ def build(
 def options() -> onnxruntime.SessionOptions:
     """What the sessions of the reference are made with: sums of bytes are whole on every processor."""
     chosen = onnxruntime.SessionOptions()
-    chosen.add_session_config_entry(*WHOLE_SUMS)
+    for entry in whole_sums():
+        chosen.add_session_config_entry(*entry)
     return chosen
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper, numpy_helper
 
 from einnet.errors import BackendError, UsageError
 from einnet.graph.dtypes import NUMPY
 from einnet.instantiate.kernels import dense_view
-from einnet.runtime import ort
+from einnet.runtime import machine, ort
 from einnet.runtime.ort import Baseline, OpaqueNode, Session
 from tests.runtime.plans import opaque
 
@@ -64,6 +64,36 @@ def test_element_types_cross(name: str) -> None:
     assert Session(call.model, 1).inputs[0].dtype == x.dtype
     OpaqueNode(call.model, [x], [y], 1, "Transpose")()
     np.testing.assert_array_equal(y, x.T)
+
+
+def shared_weight() -> bytes:
+    """Two products of bytes that read one weight."""
+    held = {"w": np.arange(-8, 8, dtype=np.int8).reshape(4, 4) * 15, "s": np.float32(0.125), "z": np.int8(0), "u": np.uint8(128)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "u"], ["x0q"]), helper.make_node("DequantizeLinear", ["x0q", "s", "u"], ["x0"])]
+    for n in range(2):
+        nodes += [
+            helper.make_node("DequantizeLinear", ["w", "s", "z"], [f"w{n}"]),
+            helper.make_node("MatMul", [f"x{n}", f"w{n}"], [f"y{n}"]),
+            helper.make_node("QuantizeLinear", [f"y{n}", "s", "u"], [f"x{n + 1}q"]),
+            helper.make_node("DequantizeLinear", [f"x{n + 1}q", "s", "u"], [f"x{n + 1}"]),
+        ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, 4]) for name in ("x", "x2")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [numpy_helper.from_array(np.asarray(a), name) for name, a in held.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+
+
+@pytest.mark.parametrize("features", [{"avx2"}, {"avx2", "avx512_vnni"}])
+def test_a_weight_that_two_products_of_bytes_read(features: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = shared_weight(), {"x": np.linspace(-3, 3, 12, dtype=np.float32).reshape(3, 4)}
+    wanted = Session(model, 1, as_written=True)(x)["x2"]
+    monkeypatch.setattr(machine, "cpu_features", lambda: frozenset(features))
+    np.testing.assert_array_equal(Session(model, 1)(x)["x2"], wanted)
+
+
+def test_sums_of_bytes_are_asked_to_be_whole_only_where_they_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    for features, asked in (({"avx2"}, (ort.WHOLE_SUMS,)), ({"avx2", "avx512_vnni"}, ()), ({"sse2"}, ())):
+        monkeypatch.setattr(machine, "cpu_features", lambda found=frozenset(features): found)
+        assert ort.whole_sums() == asked
 
 
 def test_errors() -> None:
