@@ -5,23 +5,17 @@ It runs in a child process: for some texts NVRTC ends the process that calls it,
 
 from __future__ import annotations
 
-import atexit
-import json
 import os
 import re
-import select
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from einnet.errors import BackendError
+from einnet.runtime.child import Answer, Child, Ended
+from einnet.runtime.cuda import nvrtc_child
 from einnet.runtime.cuda.prelude import before
 
 ARCHITECTURE = "sm_90"
@@ -74,14 +68,12 @@ class Compiler:
         if missing:
             raise BackendError(missing)
         self.seconds = seconds
-        self._child: subprocess.Popen[bytes] | None = None
-        self._turn = threading.Lock()
+        self._child = Child(nvrtc_child.__name__)
 
     def __call__(self, text: str, architecture: str = ARCHITECTURE, *more: str) -> tuple[bytes, str]:
         """Machine code, and what the compiler says. Raises BackendError with its first error, or for a text at which it does not end as it should."""
         options = [f"--gpu-architecture={architecture}", "--std=c++17", *more]
-        with self._turn:
-            answer, code = self._asked(json.dumps({"text": before(text) + text, "options": options}).encode() + b"\n", len(text))
+        answer, code = self._asked({"text": before(text) + text, "options": options}, len(text))
         if answer["error"]:
             lines = str(answer["log"]).splitlines()
             said = next((x for x in lines if "error" in x), lines[0] if lines else answer["error"])
@@ -90,71 +82,21 @@ class Compiler:
 
     def close(self) -> None:
         """End the child."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.kill()
-            child.wait()
-            for stream in (child.stdin, child.stdout):
-                if stream is not None:
-                    stream.close()
+        self._child.end()
 
-    def _asked(self, request: bytes, characters: int) -> tuple[dict[str, Any], bytes]:
-        child, ends = self._running(), time.monotonic() + self.seconds
-        assert child.stdin is not None and child.stdout is not None
+    def _asked(self, request: dict[str, Any], characters: int) -> Answer:
         try:
-            child.stdin.write(request)
-            child.stdin.flush()
-            held = b""
-            while b"\n" not in held:
-                held += _some(child.stdout.fileno(), ends)
-            line, _, code = held.partition(b"\n")
-            answer: dict[str, Any] = json.loads(line)
-            pieces = [code]
-            missing = int(answer["bytes"]) - len(code)
-            while missing > 0:
-                pieces.append(_some(child.stdout.fileno(), ends))
-                missing -= len(pieces[-1])
-            return answer, b"".join(pieces)
+            return self._child.one(request, self.seconds)
         except TimeoutError:
-            self.close()
             raise TooSlow(f"NVRTC needs more than {self.seconds:g} s for a generated CUDA text of {characters} characters") from None
-        except (EOFError, BrokenPipeError):
-            status = child.wait()
-            self.close()
-            how = f"signal {-status}" if status < 0 else f"status {status}"
+        except Ended as how:
             raise BackendError(f"NVRTC ends with {how} at a generated CUDA text of {characters} characters") from None
-        except BaseException:
-            self.close()
-            raise
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._child is None or self._child.poll() is not None:
-            self.close()
-            root = str(Path(__file__).parents[3])
-            path = os.pathsep.join((root, *filter(None, (os.environ.get("PYTHONPATH"),))))
-            self._child = subprocess.Popen(
-                [sys.executable, "-m", "einnet.runtime.cuda.nvrtc_child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
-            )  # fmt: skip
-        return self._child
-
-
-def _some(fd: int, ends: float) -> bytes:
-    """What can be read next. Raises TimeoutError, or EOFError where there is nothing more."""
-    if not select.select([fd], [], [], max(ends - time.monotonic(), 0.0))[0]:
-        raise TimeoutError
-    found = os.read(fd, 1 << 16)
-    if not found:
-        raise EOFError
-    return found
 
 
 @cache
 def _compiler() -> Compiler:
     """One child for all who ask for one text at a time."""
-    made = Compiler()
-    atexit.register(made.close)
-    return made
+    return Compiler()
 
 
 def compile_text(text: str, architecture: str = ARCHITECTURE) -> bytes:

@@ -1,23 +1,22 @@
-"""The process that calls NVRTC: texts come on its standard input, machine code goes out. A text that ends it ends nothing else.
-
-A request is a line of JSON, {"text", "options"}; the answer a line {"error", "log", "bytes"} and so many bytes of code.
-"""
+"""The process that calls NVRTC: texts come in, machine code goes out. A text that ends it ends nothing else."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from typing import Any, BinaryIO
+from collections.abc import Iterator
+from typing import Any
+
+from einnet.runtime.child import Answer
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer every request until there are no more."""
-    for line in requests:
-        asked = json.loads(line)
-        error, log, code = compiled(asked["text"].encode(), [str(o).encode() for o in asked["options"]])
-        answers.write(json.dumps({"error": error, "log": log, "bytes": len(code)}).encode() + b"\n" + code)
-        answers.flush()
+def load() -> None:
+    """Import the library."""
+    from cuda.bindings import nvrtc  # noqa: F401
+
+
+def answers(asked: dict[str, Any]) -> Iterator[Answer]:
+    """The code of a text, with the compiler's error and what it says."""
+    error, log, code = compiled(asked["text"].encode(), [str(o).encode() for o in asked["options"]])
+    yield {"error": error, "log": log}, code
 
 
 def compiled(text: bytes, options: list[bytes]) -> tuple[str, str, bytes]:
@@ -41,14 +40,3 @@ def _filled(size: Any, fill: Any, program: Any) -> bytes:
     status, count = size(program)
     room = b" " * (0 if int(status) else count)
     return room if int(status) or int(fill(program, room)[0]) == 0 else b""
-
-
-def main() -> None:
-    """Serve on the standard streams; what libraries print goes to the error stream."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(sys.stdin.buffer, answers)
-
-
-if __name__ == "__main__":
-    main()

@@ -65,7 +65,7 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for empty in (folder.parent / "__init__.py", folder / "__init__.py"):
         empty.touch()
     (folder / "nvrtc.py").write_text(LIBRARY)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(nvrtc, "available", lambda: None)
     made = nvrtc.Compiler(seconds=20.0)
     yield made
