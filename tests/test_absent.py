@@ -72,7 +72,7 @@ def test_a_name_that_begins_alike_is_another_library() -> None:
 def test_generating_code_imports_no_torch() -> None:
     text = (
         "import sys\nfrom einnet.expr.notation.text import parse\nfrom einnet.instantiate.build import build\n"
-        "from einnet.runtime.cpu.compile import compile_operators\n"
+        "from einnet.runtime.cpu.compiler.machine_code import compile_operators\n"
         "made = build(parse('A : f32[8]\\nL[i<8] exp(A[i])'), {}, 'out')\n"
         "assert compile_operators({'k': made.kernels[0]}, 1)\nassert 'tvm' in sys.modules\nassert 'torch' not in sys.modules, 'torch'\n"
     )

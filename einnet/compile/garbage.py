@@ -8,7 +8,7 @@ made since the last one alone.
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -36,16 +36,21 @@ def collection_on_demand() -> Iterator[None]:
 def letting_go(weights: Collection[np.ndarray]) -> Iterator[None]:
     """With a model of many bytes of weights: what was read of it goes first, as its nodes hold each other, and the weights; and what is freed on the
     way goes back to the system."""
-    large = sum(value.nbytes for value in weights) >= LARGE
+    much = large(weights)
     let_all_go(weights)
-    if large:
+    if much:
         gc.collect()
-    with given_back_at_once(large):
-        if large:
+    with given_back_at_once(much):
+        if much:
             give_back()
         yield
-    if large:
+    if much:
         give_back()
+
+
+def large(weights: Iterable[np.ndarray]) -> bool:
+    """There are so many bytes of weights."""
+    return sum(value.nbytes for value in weights) >= LARGE
 
 
 def let_all_go(weights: Collection[np.ndarray]) -> None:

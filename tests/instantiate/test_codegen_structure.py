@@ -26,7 +26,7 @@ from einnet.instantiate.codegen.pieces import located, pieces
 from einnet.instantiate.codegen.resolve import resolve
 from einnet.instantiate.codegen.schedule import schedule
 from einnet.instantiate.kernels import EOperator, View, dense_view
-from einnet.runtime.cpu.compile import target
+from einnet.runtime.cpu.compiler.machine_code import target
 from tests.instantiate.compiled import call, dense, random_values, window
 
 OFFSET_REDUCE = "M : f32[20,20,3,3,64]\nL[h<20,w<20,f<64] Σ[r<3,s<3] M[h+r-1,w+s-1,r,s,f]"

@@ -19,7 +19,7 @@ from einnet.instantiate.codegen.ir import Nest, Reduce, conditions, expanded, wa
 from einnet.instantiate.codegen.pieces import interior, least
 from einnet.instantiate.codegen.resolve import resolve
 from einnet.instantiate.codegen.schedule import schedule
-from einnet.runtime.cpu.compile import target
+from einnet.runtime.cpu.compiler.machine_code import target
 from tests.instantiate.compiled import check, dense, scattered
 
 

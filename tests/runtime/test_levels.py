@@ -20,6 +20,7 @@ from einnet.instantiate.kernels import Buffer, EOperator, Plan, dense_view
 from einnet.runtime import artifact, machine
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import levels
+from einnet.runtime.cpu.compiler import machine_code
 from einnet.runtime.cpu.objects import Objects
 from einnet.runtime.cpu.program import Executable, build_code
 from einnet.search.settings import Settings
@@ -42,7 +43,7 @@ def plan() -> Plan:
 def assembly(cpu: str) -> str:
     operators = [k for k in plan().kernels if isinstance(k, EOperator)]
     functions = {f"k{n}": lower(op, f"k{n}", 2, aligned=True).primfunc for n, op in enumerate(operators)}
-    return str(codegen.compile_module(functions, cpu).inspect_source("asm"))
+    return str(machine_code.compile_module(functions, cpu).inspect_source("asm"))
 
 
 def test_code_of_a_level_has_its_instructions_and_no_others() -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from einnet.errors import OutOfTimeError
+from einnet.errors import BackendError, OutOfTimeError
 from einnet.instantiate.kernels import EOperator, View, dense_view
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import helpers
-from einnet.runtime.cpu.objects import DRAFT, WORTH_SHARING, Objects, clear
+from einnet.runtime.cpu.compiler import machine_code, serving
+from einnet.runtime.cpu.compiler.serving import WORTH_SHARING, shared_out
+from einnet.runtime.cpu.objects import DRAFT, Objects, clear
 from tests.runtime.test_costs import operator
 
 ONE = operator("A : f32[9]\nL[i<9] relu(A[i])")
@@ -70,8 +73,8 @@ def test_a_compiler_that_fails_without_a_word(monkeypatch: pytest.MonkeyPatch) -
         raise RuntimeError
 
     monkeypatch.setattr(tvm, "compile", fail)
-    with pytest.raises(codegen.NotGenerated, match="RuntimeError"):
-        Objects(1).get([ONE])
+    with pytest.raises(BackendError, match="TVM cannot compile k: RuntimeError"):
+        machine_code.compile_operators({"k": ONE}, 1)
 
 
 def test_a_full_disk_leaves_no_drafts(compiled: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,70 +117,124 @@ def test_whole_lines_of_offsets_do_not_count() -> None:
 MANY = [operator(f"A : f32[{n}]\nL[i<{n}] relu(A[i])") for n in range(2, 2 + 2 * WORTH_SHARING)]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
-@pytest.mark.parametrize("alone", [True, False])
-def test_many_kernels_are_compiled_by_several_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, alone: bool) -> None:
-    """Each is compiled once, by whichever; what this process did not compile it finds on the disk."""
-    monkeypatch.setattr(helpers, "processors", lambda: 3)
-    monkeypatch.setattr(helpers, "alone", lambda: alone)
-    monkeypatch.setattr(codegen, "compile_operators", lambda named, *_: f"{os.getpid()} {' '.join(named)}".encode())
-    objects, asked = Objects(1, tmp_path / "o"), list[None]()
-    objects.ahead(MANY, lambda: asked.append(None))
-    assert asked
-    found = objects.get(MANY)
-    assert [code.split()[1].decode() for code in found] == list(codegen.operator_names(MANY))
-    assert len({code.split()[0] for code in found}) == (3 if alone else 1)
-    monkeypatch.setattr(codegen, "compile_operators", lambda *_: pytest.fail("compiled again"))
-    Objects(1, tmp_path / "o").ahead(MANY, lambda: pytest.fail("nothing is left to do"))
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+NAMES = codegen.operator_names(MANY)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
-def test_what_another_process_does_not_do_is_done_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@FORKS
+@pytest.mark.parametrize("processors", [3, 1])
+def test_many_kernels_are_compiled_by_several_processes(monkeypatch: pytest.MonkeyPatch, processors: int) -> None:
+    """Each once, by whichever."""
+    monkeypatch.setattr(helpers, "processors", lambda: processors)
+    found = dict(shared_out([*NAMES], lambda name: ({}, f"{os.getpid()} {name}".encode())))
+    assert {name: code.split()[1].decode() for name, (_, code) in found.items()} == {name: name for name in NAMES}
+    assert len({code.split()[0] for _, code in found.values()}) == processors
+    few = dict(shared_out([*NAMES[: WORTH_SHARING - 1]], lambda name: ({}, str(os.getpid()).encode())))
+    assert {code for _, code in few.values()} == {str(os.getpid()).encode()}
+
+
+@FORKS
+@pytest.mark.parametrize("how", ["dies", "hangs"])
+def test_what_another_process_does_not_do_is_done_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str) -> None:
     """One that dies, one that hangs, and kernels without code."""
-    here, hanging = os.getpid(), list[int]()
+    here, others = os.getpid(), list[int]()
     forked = helpers._forked
 
-    def compile_operators(named: dict[str, EOperator], *_: object) -> bytes:
+    def answer(name: str) -> tuple[dict[str, str], bytes]:
         if os.getpid() != here:
-            while (tmp_path / "hang").exists():
+            while how == "hangs":
                 time.sleep(0.01)
             os._exit(3)
-        if named.keys() & set(codegen.operator_names(MANY[3:5])):
-            raise codegen.BackendError("too hard")
-        return b"code"
+        return ({"error": "too hard"}, b"") if name in NAMES[3:5] else ({}, b"code")
 
+    monkeypatch.setattr(serving, "PATIENCE", 0.0)
     monkeypatch.setattr(helpers, "processors", lambda: 2)
-    monkeypatch.setattr(helpers, "alone", lambda: True)
-    monkeypatch.setattr(helpers, "_forked", lambda *given: hanging.append(forked(*given)) or hanging[-1])
-    monkeypatch.setattr(codegen, "compile_operators", compile_operators)
-    for folder in ("dies", "hang"):
-        (tmp_path / folder).mkdir()
-        objects = Objects(1, tmp_path / folder / "o")
-        objects.ahead(MANY)
-        assert objects.get([*MANY[:3], *MANY[5:]]) == (b"code",) * (len(MANY) - 2)
-        with pytest.raises(codegen.NotGenerated):
-            objects.get(MANY[3:4])
-    assert len(hanging) == 2
-    for helper in hanging:
-        with pytest.raises(ChildProcessError):
-            os.waitpid(helper, 0)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
-def test_processes_that_help_end_with_what_ends_this_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(helpers, "processors", lambda: 2)
-    monkeypatch.setattr(helpers, "alone", lambda: True)
-    monkeypatch.setattr(codegen, "compile_operators", lambda *_: b"code")
-    calls, forked, others = list[None](), helpers._forked, list[int]()
     monkeypatch.setattr(helpers, "_forked", lambda *given: others.append(forked(*given)) or others[-1])
+    found = dict(shared_out([*NAMES], answer))
+    assert {name for name, (told, _) in found.items() if told} == set(NAMES[3:5])
+    assert {code for _, code in found.values()} == {b"", b"code"}
+    (other,) = others
+    with pytest.raises(ChildProcessError):
+        os.waitpid(other, 0)
+
+
+@FORKS
+def test_processes_that_help_end_with_what_ends_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(helpers, "processors", lambda: 2)
+    forked, others = helpers._forked, list[int]()
+    monkeypatch.setattr(helpers, "_forked", lambda *given: others.append(forked(*given)) or others[-1])
+    sharing = shared_out([*NAMES], lambda name: (time.sleep(0.05), ({}, b"code"))[1])
+    next(sharing)
+    sharing.close()
+    (other,) = others
+    with pytest.raises(ChildProcessError):
+        os.waitpid(other, os.WNOHANG)
+
+
+def together(*, until: int = 1000) -> tuple[list[str], object]:
+    """What stands for the compiler of many kernels, which dies after some, and the names of those that it was asked for."""
+    asked: list[str] = []
+
+    def compile_each(named: dict[str, EOperator], threads: int, cpu: str, look: object) -> Iterator[tuple[str, bytes | BackendError]]:
+        asked.extend(named)
+        for n, name in enumerate(named):
+            if n < until:
+                yield name, BackendError("too hard") if n == 1 else f"together {name}".encode()
+
+    return asked, compile_each
+
+
+def test_many_kernels_are_asked_for_at_once(compiled: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked, compile_each = together()
+    monkeypatch.setattr(codegen, "compile_each", compile_each)
+    objects, hurried = Objects(2, tmp_path / "o"), list[None]()
+    objects.get(MANY[-1:])
+    objects.ahead(MANY, lambda: hurried.append(None))
+    assert asked == [*NAMES[:-1]]
+    assert compiled == [NAMES[-1]], "nothing is compiled twice, also what was there, or has no code"
+    assert len(hurried) > len(asked)
+    with pytest.raises(codegen.NotGenerated, match=r"no code for .*: too hard"):
+        objects.get([MANY[1]])
+    assert objects.get([MANY[0], *MANY[2:-1]]) == tuple(f"together {n}".encode() for n in (NAMES[0], *NAMES[2:-1]))
+    asked.clear()
+    Objects(2, tmp_path / "o").ahead(MANY[2:])
+    assert asked == []
+
+
+def test_few_kernels_are_asked_for_one_by_one(compiled: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(codegen, "compile_each", lambda *_: pytest.fail("asked for together"))
+    Objects(2, tmp_path / "o").ahead(MANY[: WORTH_SHARING - 1])
+    assert compiled == [*NAMES[: WORTH_SHARING - 1]]
+
+
+def test_what_a_compiler_that_dies_leaves_is_asked_for_one_by_one(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codegen, "compile_each", together(until=4)[1])
+    Objects(2).ahead(MANY)
+    assert compiled == [*NAMES[4:]]
+
+
+def test_who_is_in_a_hurry_ends_it(compiled: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(codegen, "compile_each", together()[1])
+    calls = list[None]()
 
     def hurry() -> None:
         calls.append(None)
         if len(calls) > 3:
             raise OutOfTimeError("no time was left")
 
+    objects = Objects(1, tmp_path / "o")
     with pytest.raises(OutOfTimeError):
-        Objects(1, tmp_path / "o").ahead(MANY, hurry)
-    (other,) = others
-    with pytest.raises(ChildProcessError):
-        os.waitpid(other, os.WNOHANG)
+        objects.ahead(MANY, hurry)
+    assert compiled == []
+    assert objects.seconds(MANY[0]) == 0, "what was compiled by then is there"
+    assert objects.seconds(MANY[-1]) > 0
+
+
+def test_what_every_program_has_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = list[None]()
+    monkeypatch.setattr(codegen, "support_object", lambda: asked.append(None) or b"support")
+    assert Objects(1, tmp_path / "o").support() == Objects(1, tmp_path / "o").support() == b"support"
+    assert len(asked) == 1
+    assert clear(tmp_path / "o") == 0, "it is no kernel"
+    assert Objects(1).support() == b"support"
+    assert len(asked) == 2

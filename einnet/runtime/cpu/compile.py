@@ -1,26 +1,32 @@
-"""Generated kernels as object code: TVM's part of the CPU runtime. The only module of the runtime that imports tvm, and only when called."""
+"""Generated kernels as object code: what a process of its own gives, in which TVM is loaded and which lives as long as this one.
+
+It begins when it is first needed, or before by `begin`; where it dies it is begun again, and asked again.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from einnet.absent import absent
 from einnet.errors import BackendError
 from einnet.expr.nodes import exchange_in, tensors
-from einnet.instantiate.kernels import LINE, EOperator, View, anchored
+from einnet.instantiate.kernels import LINE, EOperator, View
+from einnet.instantiate.kernels.views import Json
+from einnet.runtime.child import Answer, Child, Ended
+from einnet.runtime.cpu import support
+from einnet.runtime.cpu.compiler import machine_code, serving
 from einnet.runtime.cpu.levels import NATIVE
-from einnet.runtime.cpu.link import ObjectFile
-from einnet.runtime.cpu.support import SUPPORT_IR
 from einnet.runtime.serial import canonical, kernel_json
 
-_C_CALL = 1
-"""Marks a function as lowered to the C calling convention: it is exported under its own name and takes plain words."""
+ATTEMPTS = 2
+"""Processes that may die at a question before it is given up."""
+
+compiler = Child(serving.__name__)
+"""The process that calls TVM."""
 
 
 @cache
@@ -29,7 +35,8 @@ def generator_version() -> str:
     import einnet.instantiate as package
 
     state = hashlib.blake2b(digest_size=8)
-    for path in (*sorted((Path(str(package.__file__)).parent / "codegen").rglob("*.py")), Path(__file__)):
+    modules = (*(Path(str(m.__file__)) for m in (machine_code, support)), Path(__file__))
+    for path in (*sorted((Path(str(package.__file__)).parent / "codegen").rglob("*.py")), *modules):
         state.update(path.read_bytes())
     return state.hexdigest()
 
@@ -38,118 +45,89 @@ class NotGenerated(BackendError):
     """An eOperator for which there is no generated code."""
 
 
+def begin() -> None:
+    """Have TVM loaded in the meantime."""
+    with suppress(OSError):
+        compiler.begin()
+
+
+def rest() -> None:
+    """Give TVM's memory back; the next kernel takes as long as the first one."""
+    compiler.end()
+
+
 def available() -> str | None:
-    """None if TVM can be imported, else why not."""
+    """None if TVM can be imported, else why not; it is loaded then."""
     try:
-        with absent("torch"):
-            import tvm  # noqa: F401
-    except Exception as e:  # a broken installation raises many things
-        return f"TVM cannot be imported ({e}): `pip install apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1`"
-    return None
-
-
-def _require() -> None:
-    reason = available()
-    if reason:
-        raise BackendError(reason)
-
-
-def _object(module: Any) -> bytes:
-    """The module's object file."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernels.o"
-        module.write_to_file(str(path), "o")
-        data = path.read_bytes()
-    ObjectFile(data)
-    return data
+        missing: str | None = _answer(serving.request(serving.AVAILABLE))[0]["missing"]
+    except BackendError as error:
+        return str(error)
+    return missing
 
 
 @cache
 def support_object() -> bytes:
-    """The functions of `support`, compiled."""
-    _require()
-    import tvm_ffi
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "support.ll"
-        path.write_text(SUPPORT_IR)
-        return _object(tvm_ffi.load_module(str(path)))
+    """The functions of `support`, compiled. Raises BackendError."""
+    return _code(_answer(serving.request(serving.SUPPORT)))
 
 
 def entry_symbol(name: str) -> str:
-    """The exported function of the kernel `name`: `int(int64*)` over the addresses of its operands and then its result."""
-    return f"einnet_kernel_{name}"
-
-
-def target(cpu: str = NATIVE) -> Any:
-    """TVM's target: this processor, or one of the levels of `levels`."""
-    from tvm.target import Target
-
-    here = Target.from_device("cpu")
-    return here if cpu == NATIVE else Target({"kind": "llvm", "mtriple": here.attrs["mtriple"], "mcpu": cpu})
-
-
-def compile_functions(functions: Mapping[str, Any], cpu: str = NATIVE) -> bytes:
-    """One object file that exports `entry_symbol(name)` for each TVM PrimFunc on raw pointers."""
-    return _object(compile_module(functions, cpu))
-
-
-def compile_module(functions: Mapping[str, Any], cpu: str = NATIVE) -> Any:
-    """The functions as TVM's module of machine code. Raises BackendError."""
-    _require()
-    import tvm
-
-    module = tvm.IRModule()
-    for name, function in functions.items():
-        callee = tvm.ir.GlobalVar(name)
-        module[callee] = function.without_attr("global_symbol")
-        module[tvm.ir.GlobalVar(entry_symbol(name))] = _entry(name, module.get_global_var(name), function)
-    try:
-        return tvm.compile(module, target=target(cpu)).mod
-    except RuntimeError as e:  # TVM's own errors are RuntimeErrors; the last line says what failed
-        said = str(e).strip().splitlines() or [type(e).__name__]
-        raise BackendError(f"TVM cannot compile {', '.join(functions)}: {said[-1]}") from e
-
-
-def _entry(name: str, callee: Any, function: Any) -> Any:
-    """int entry(int64* words): call the kernel with the words as pointers, return 0."""
-    from tvm import ir, tirx
-
-    words = tirx.Var("words", ir.PointerType(ir.PrimType("int64")))
-    table = tirx.decl_buffer((max(len(function.params), 1),), "int64", "table")
-    arguments = [tirx.call_intrin("handle", "tirx.reinterpret", table[n]) for n in range(len(function.params))]
-    call = ir.Call(callee, arguments, ret_ty=function.ret_type)
-    body = tirx.SeqStmt([tirx.stmt.DeclBuffer(table, data=words), tirx.Evaluate(call), tirx.stmt.Return(tirx.const(0, "int32"))])
-    attributes = {"global_symbol": entry_symbol(name), "calling_conv": _C_CALL}
-    return tirx.PrimFunc([words], body, ret_type=ir.PrimType("int32")).with_attr(attributes)
+    """The exported function of the kernel `name`: see `machine_code.entry_symbol`."""
+    return machine_code.entry_symbol(name)
 
 
 def compile_operators(operators: Mapping[str, EOperator], threads: int, cpu: str = NATIVE) -> bytes:
-    """One object file with the kernels of the eOperators, for that number of threads and those processors.
+    """One object file with the kernels of the eOperators, for that number of threads and those processors. Raises BackendError.
 
     They take the addresses of the lines in which their views start, and apply only the rest of the offsets.
     """
-    _require()
-    from einnet.instantiate.codegen import lower
+    return _code(_answer(serving.request(serving.TOGETHER, operators, threads, cpu)))
 
-    chosen = target(cpu)
-    placed = {name: anchored(op) for name, op in operators.items()}
-    lowered = {name: lower(op, name, threads, aligned=True, target=chosen) for name, op in placed.items() if isinstance(op, EOperator)}
-    return compile_functions({name: kernel.primfunc for name, kernel in lowered.items()}, cpu)
+
+def compile_stepwise(operators: Mapping[str, EOperator], cpu: str = NATIVE) -> bytes:
+    """The same as `compile_operators` for one thread, and addresses of any elements."""
+    return _code(_answer(serving.request(serving.STEPWISE, operators, cpu=cpu)))
+
+
+def compile_each(
+    operators: Mapping[str, EOperator], threads: int, cpu: str, look: Callable[[], object]
+) -> Iterator[tuple[str, bytes | BackendError]]:  # fmt: skip
+    """The object of each, or why there is none, in any order, by all processors where these are many. What is missing in the end was not compiled, as
+    the process has died. `look` is called while it is waited for, and may raise."""
+    with suppress(Ended, OSError):
+        for told, code in compiler.ask(serving.request(serving.EACH, operators, threads, cpu), look=look):
+            try:
+                yield told["name"], _code((told, code))
+            except BackendError as error:
+                yield told["name"], error
+
+
+def _answer(asked: Json) -> Answer:
+    """The only answer to a question. Raises BackendError where the process dies at it."""
+    how = ""
+    for _ in range(ATTEMPTS):
+        try:
+            return compiler.one(asked)
+        except Ended as ended:
+            how = str(ended)
+        except OSError:  # no process can be begun here
+            return next(serving.answers(asked))
+    raise BackendError(f"the compiler ends with {how}" + f" at {', '.join(asked['names'])}" * bool(asked["names"]))
+
+
+def _code(answer: Answer) -> bytes:
+    """What was answered. Raises BackendError where that is to be expected, and RuntimeError with what the generator says where it is not."""
+    told, code = answer
+    if "error" in told:
+        raise BackendError(told["error"])
+    if "failure" in told:
+        raise RuntimeError(f"the code generator fails:\n{told['failure']}")
+    return code
 
 
 def stepwise_names(operators: Sequence[EOperator]) -> tuple[str, ...]:
     """A name for each eOperator whose views may begin at any element."""
     return tuple(f"u{name}" for name in operator_names(operators))
-
-
-def compile_stepwise(operators: Mapping[str, EOperator], cpu: str = NATIVE) -> bytes:
-    """The same as `compile_operators` for one thread, and addresses of any elements."""
-    _require()
-    from einnet.instantiate.codegen import lower
-
-    chosen = target(cpu)
-    return compile_functions({name: lower(op, name, target=chosen).primfunc for name, op in operators.items()}, cpu)
 
 
 def operator_names(operators: Sequence[EOperator]) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -70,8 +69,3 @@ def _ended(helper: int) -> bool:
         return os.waitpid(helper, os.WNOHANG)[0] == helper
     except ChildProcessError:
         return True
-
-
-def alone() -> bool:
-    """No other thread of Python runs here, which could hold a lock that a forked process would wait for."""
-    return threading.active_count() == 1

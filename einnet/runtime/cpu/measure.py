@@ -162,7 +162,7 @@ def bytes_of(kernel: Kernel, constants: frozenset[str]) -> int:
 
 
 def _time(kernel: Kernel, threads: int, constants: frozenset[str], objects: Objects, budget_s: float, until: float, patient: bool) -> Timing:
-    native = Native(codegen.support_object(), objects_of([kernel], objects))
+    native = Native(objects.support(), objects_of([kernel], objects))
     program = Executable(single(kernel, constants, _types(kernel, threads)), threads, code=Code(b""), native=native, strict=True)
     program.randomize()
     cold = program.constant_bytes < 2 * last_level_cache()

@@ -15,7 +15,7 @@ from einnet.errors import BackendError
 from einnet.instantiate.kernels import EOperator
 from einnet.runtime import machine
 from einnet.runtime.cpu import compile as codegen
-from einnet.runtime.cpu import helpers
+from einnet.runtime.cpu.compiler.serving import WORTH_SHARING
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.stages import stage
 
@@ -31,11 +31,8 @@ DRAFT = ".draft-"
 ABANDONED_S = 3600.0
 """Seconds after which nobody writes a file any more."""
 
-WORTH_SHARING = 8
-"""Kernels that are compiled in several processes: of fewer, one process is as soon done."""
-
-PATIENCE = 4.0
-"""Times what this process took for its share, for which it waits for the others' before it does them itself."""
+SUPPORT = "support"
+"""How the file of the functions that every program has is named."""
 
 _DIGEST = 16
 
@@ -95,7 +92,7 @@ class Store:
 
 def clear(folder: Path) -> int:
     """Remove a store; how many kernels it had."""
-    count = sum(1 for _ in folder.glob("*/*.o"))
+    count = sum(not path.name.startswith(SUPPORT) for path in folder.glob("*/*.o"))
     shutil.rmtree(folder, ignore_errors=True)
     return count
 
@@ -118,6 +115,17 @@ class Objects:
         named = dict(zip(codegen.operator_names(operators), operators))
         return tuple(self._one(name, operator) for name, operator in named.items())
 
+    def support(self) -> bytes:
+        """The functions that every program has, compiled. Raises BackendError."""
+        found = self._store.get(SUPPORT) if self._store else None
+        if found is None:
+            _load()
+            with stage("compiling kernels"):
+                found = codegen.support_object()
+            if self._store:
+                self._store.put(SUPPORT, found)
+        return found
+
     def ahead(self, operators: Sequence[EOperator], hurry: Callable[[], None] = lambda: None) -> None:
         """Compile what `get` will be asked for, by all processors where that is much. What has no generated code is told by `get` later.
 
@@ -125,27 +133,20 @@ class Objects:
         """
         named = dict(zip(codegen.operator_names(operators), operators))
         missing = [name for name in named if not (name in self._compiled or name in self._failed or self._stored(name))]
-
-        def one(name: str) -> None:
-            with suppress(codegen.NotGenerated):
-                self._one(name, named[name])
-
-        for name in missing[:1]:  # the compiler is loaded before others are forked, and the folder is made
+        if len(missing) >= WORTH_SHARING:
             hurry()
-            one(name)
-        rest = missing[1:]
-        count = helpers.processors() if len(rest) >= WORTH_SHARING and self._store and self._store.there and helpers.alone() else 1
-        begin = time.monotonic()
-        with helpers.helping([rest[n::count] for n in range(1, count)], one) as others:
-            for name in rest[::count]:
-                hurry()
-                one(name)
+            _load()
             with stage("compiling kernels"):
-                helpers.awaited(others, PATIENCE * (time.monotonic() - begin), hurry)
-        for name in rest:
-            if name not in self._failed:
+                since = time.monotonic()
+                for name, code in codegen.compile_each({name: named[name] for name in missing}, self.threads, self.cpu, hurry):
+                    self._keep(name, named[name], code, since)
+                    hurry()
+                    since = time.monotonic()
+        for name in missing:
+            if name not in self._compiled and name not in self._failed:
                 hurry()
-                one(name)
+                with suppress(codegen.NotGenerated):
+                    self._one(name, named[name])
 
     def stepwise(self, operators: Sequence[EOperator]) -> tuple[bytes, ...]:
         """An object for each distinct kernel, which takes operands that begin anywhere, on one thread. Raises NotGenerated."""
@@ -172,20 +173,29 @@ class Objects:
         if name in self._failed:
             raise self._failed[name]
         if name not in self._compiled and not self._stored(name):
-            with stage("loading the compiler"):
-                codegen.available()
-            start = time.monotonic()
+            _load()
+            start, one = time.monotonic(), {name: operator}
             try:
                 with stage("compiling kernels"):
-                    one = {name: operator}
-                    self._compiled[name] = (
-                        codegen.compile_stepwise(one, self.cpu) if stepwise else codegen.compile_operators(one, self.threads, self.cpu)
-                    )
+                    code = codegen.compile_stepwise(one, self.cpu) if stepwise else codegen.compile_operators(one, self.threads, self.cpu)
             except BackendError as error:
-                self._failed[name] = error = codegen.NotGenerated(f"no code for {operator.scope.text()}: {error}")
-                raise error from None
-            finally:
-                self._seconds, self._count = self._seconds + time.monotonic() - start, self._count + 1
-            if self._store:
-                self._store.put(name, self._compiled[name])
+                self._keep(name, operator, error, start)
+                raise self._failed[name] from None
+            self._keep(name, operator, code, start)
         return self._compiled[name]
+
+    def _keep(self, name: str, operator: EOperator, found: bytes | BackendError, start: float) -> None:
+        """A kernel was compiled since `start`, or there is no code for it."""
+        self._seconds, self._count = self._seconds + time.monotonic() - start, self._count + 1
+        if isinstance(found, BackendError):
+            self._failed[name] = codegen.NotGenerated(f"no code for {operator.scope.text()}: {found}")
+            return
+        self._compiled[name] = found
+        if self._store:
+            self._store.put(name, found)
+
+
+def _load() -> None:
+    """Wait until the compiler is loaded."""
+    with stage("loading the compiler"):
+        codegen.available()

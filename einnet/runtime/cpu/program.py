@@ -48,7 +48,7 @@ class Code:
 def build_code(plan: Plan, threads: int, objects: Objects | None = None) -> Code:
     """What the plan's eOperators need, taken from `objects` as far as it was compiled before. Raises NotGenerated."""
     objects = objects or Objects(threads)
-    return Code(codegen.support_object(), objects_of(plan.kernels, objects), objects.cpu)
+    return Code(objects.support(), objects_of(plan.kernels, objects), objects.cpu)
 
 
 def objects_of(kernels: Sequence[Kernel], objects: Objects) -> tuple[bytes, ...]:

@@ -14,7 +14,8 @@ from einnet import environment
 from einnet.errors import BackendError
 from einnet.instantiate.codegen.cuda.launches import CudaOperator, GridKernel
 from einnet.instantiate.kernels import EOperator
-from einnet.runtime.cpu.compile import available, generator_version
+from einnet.runtime.cpu.compile import generator_version
+from einnet.runtime.cpu.compiler.machine_code import available
 from einnet.runtime.files import replacing
 
 FOLDER = "cuda-texts"

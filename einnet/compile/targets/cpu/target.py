@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from einnet.compile.export.onnx_file import SUFFIX, write
-from einnet.compile.garbage import let_all_go
+from einnet.compile.garbage import large, let_all_go
 from einnet.compile.history import Memory, Places
 from einnet.compile.run import Run
 from einnet.compile.target import Optimization
@@ -38,6 +38,7 @@ from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
 from einnet.instantiate.kernels.arithmetics import U8I8
 from einnet.runtime.costs import CpuCost
+from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.levels import features, require
 from einnet.runtime.cpu.program import Executable
@@ -69,6 +70,7 @@ class CpuTarget:
         """The model, its data in the order that oneDNN's convolutions want; integers as bytes where the processor has products of these, and float64
         in float32 where an error is named."""
         require(self.settings.cpu)
+        codegen.begin()
         program = load(model, shapes=self.settings.shapes or None, doubles=self.settings.max_error is not None)
         prepared = prepare(program, tables=self.settings.tables, in_bytes=self.in_bytes)
         return prepared if self.counted else left(prepared, self.cost)
@@ -149,6 +151,8 @@ class CpuTarget:
         let_all_go(run.program.weights.values())
         decided = Decided(self.settings, self.cost)
         incumbent, narrower, more = self.kept_before(run, outcome, programs, decided)
+        if large(run.program.weights.values()):
+            codegen.rest()  # programs are compared where there is most in memory
         contest = Contest(run.model, self.settings, self.cost, run.trial, {**programs, **more}, tolerance, rounded, incumbent, narrower)
         with stage("timing programs"):
             decision = contest.decide(outcome, run.schedule.timing_s(inf if outcome.interrupted else time.monotonic()))
