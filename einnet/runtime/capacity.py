@@ -28,9 +28,9 @@ def fits(nbytes: float) -> bool:
     return nbytes <= MEMORY_SHARE * available_bytes()
 
 
-APART, USUAL = 1 << 20, 1 << 25
-"""Bytes of a block from which on the C library takes it from the system and gives it back alone: while much is to be given back, and otherwise, which
-is as far as the library itself goes once such blocks were freed."""
+APART, USUAL = 1 << 17, 1 << 25
+"""Bytes of a block from which on the C library takes it from the system and gives it back alone: while much is to be given back, so that weights of
+320 by 320 numbers do, and otherwise, which is as far as the library itself goes once such blocks were freed."""
 
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
 """What the C library calls these numbers."""

@@ -111,3 +111,28 @@ def test_values_of_a_file_that_has_changed_are_not_written(tmp_path: Path) -> No
     with pytest.raises(ModelError, match="has changed since"), sealed_archive(tmp_path / "second") as made:
         write_array(made, "constants/0.npy", values)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["first", "weights"]
+
+
+def held(path: Path) -> int:
+    """Bytes of a file that this process holds by its memory."""
+    rows = Path("/proc/self/smaps").read_text().splitlines()
+    starts = [n for n, row in enumerate(rows) if row.endswith(str(path))]
+    return sum(1024 * int(next(row for row in rows[n:] if row.startswith("Rss:")).split()[1]) for n in starts)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system tells no memory")
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_program_lets_go_of_what_it_has_read_of_a_file(before: int, tmp_path: Path) -> None:
+    """Also where the values lie there at odd bytes, so that they are copied before they are packed."""
+    plan = two_layers(4, 512, 512, 512)
+    path = tmp_path / "values"
+    path.write_bytes(b"x" * before + b"".join(values.tobytes() for values in plan.constants.values()))
+    memory, constants, at = memory_of(path), {}, before
+    for name, values in plan.constants.items():
+        constants[name] = np.frombuffer(memory, np.float32, values.size, at)
+        at += values.nbytes
+    assert sum(float(values[0]) for values in constants.values()) == sum(float(values[0]) for values in plan.constants.values())
+    assert held(path) > 0
+    program = Executable(replace(plan, constants=constants), 1)
+    assert held(path) < path.stat().st_size / 8
+    np.testing.assert_array_equal(program.run(np.ones((4, 512), np.float32))[0], Executable(plan, 1).run(np.ones((4, 512), np.float32))[0])

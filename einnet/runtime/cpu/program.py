@@ -190,9 +190,10 @@ class Executable:
             self._array(View(name, (values.size,), (1,)), types[name])[...] = values
             let_go(values)
         for n, p in enumerate(packed):
-            source = np.require(self.plan.constants[p.view.buffer], types[p.view.buffer], ["C", "A"]).reshape(-1)
+            values = self.plan.constants[p.view.buffer]
+            source = np.require(values, types[p.view.buffer], ["C", "A"]).reshape(-1)  # a copy where a file has them at any byte
             p.fill(source.ctypes.data, self._address(f"packed:{n}"))
-            let_go(source)
+            let_go(values)
 
     def _address(self, name: str) -> int:
         block, offset = self._places[name]
