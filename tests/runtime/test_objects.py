@@ -124,8 +124,10 @@ NAMES = codegen.operator_names(MANY)
 @FORKS
 @pytest.mark.parametrize("processors", [3, 1])
 def test_many_kernels_are_compiled_by_several_processes(monkeypatch: pytest.MonkeyPatch, processors: int) -> None:
-    """Each once, by whichever."""
+    """Each once, by whichever; what has no code has a reason, whoever finds that."""
     monkeypatch.setattr(helpers, "processors", lambda: processors)
+    refused = dict(shared_out([*NAMES], lambda name: ({"error": name}, b"") if name in NAMES[3:6] else ({}, b"code")))
+    assert {name: told["error"] for name, (told, _) in refused.items() if told} == {name: name for name in NAMES[3:6]}
     found = dict(shared_out([*NAMES], lambda name: ({}, f"{os.getpid()} {name}".encode())))
     assert {name: code.split()[1].decode() for name, (_, code) in found.items()} == {name: name for name in NAMES}
     assert len({code.split()[0] for _, code in found.values()}) == processors
