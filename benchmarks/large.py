@@ -4,7 +4,7 @@
 
 A model is a chain of residual blocks, each with weights of its own: the norm of its input by primitive operators, a product, an activation and a
 product. The seconds are those of the whole command `einnet optimize`, which begins a process, reads the file and writes an artifact; memory is
-the most that one process of the command held at once. Exit code 1 where a program is not verified.
+the most that its process held at once, and the most that it and those that it began held together. Exit code 1 where a program is not verified.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +35,9 @@ ROWS = 32
 
 NODES = 12
 """Of a block."""
+
+WATCH_S = 0.02
+"""Seconds between two looks at the memory of all processes of a command."""
 
 
 @dataclass(frozen=True)
@@ -82,18 +87,57 @@ def write(size: Size, path: Path) -> None:
     onnx.save(model(size), path)
 
 
-def taken(command: Sequence[str]) -> tuple[int, list[str], float, int]:
-    """The exit code of a command, the lines that it wrote, its seconds, and the bytes that one process of it held at most.
+@dataclass(frozen=True)
+class Taken:
+    """The exit code of a command, the lines that it wrote, its seconds, the bytes that one process of it held at most, and all of them together."""
+
+    code: int
+    lines: list[str]
+    seconds: float
+    held: int
+    together: int
+
+
+def taken(command: Sequence[str]) -> Taken:
+    """What a command takes.
 
     The system tells no less memory than that of the process that starts a command, which therefore holds no model.
     """
     begin = time.monotonic()
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(command, stdout=said, stderr=said)
+        most, ended = [0], threading.Event()
+        watching = threading.Thread(target=watch, args=(process.pid, most, ended))
+        watching.start()
         _, status, usage = os.wait4(process.pid, 0)
         seconds, process.returncode = time.monotonic() - begin, os.waitstatus_to_exitcode(status)
+        ended.set()
+        watching.join()
         said.seek(0)
-        return process.returncode, said.read().strip().splitlines(), seconds, usage.ru_maxrss * 1024
+        held = usage.ru_maxrss * 1024
+        return Taken(process.returncode, said.read().strip().splitlines(), seconds, held, max(held, most[0]))
+
+
+def watch(number: int, most: list[int], ended: threading.Event) -> None:
+    """Keep the most bytes that a process and those below it hold; what they share, their libraries, is counted for each."""
+    while not ended.wait(WATCH_S):
+        most[0] = max(most[0], sum(map(resident, family(number))))
+
+
+def family(number: int) -> Iterator[int]:
+    """The process and those below it, as far as they have not ended."""
+    yield number
+    with suppress(OSError):
+        for path in Path(f"/proc/{number}/task").glob("*/children"):
+            for child in path.read_text().split():
+                yield from family(int(child))
+
+
+def resident(number: int) -> int:
+    """Bytes that a process holds; 0 where it has ended."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{number}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 def one(name: str, options: argparse.Namespace) -> Row:
@@ -105,14 +149,15 @@ def one(name: str, options: argparse.Namespace) -> Row:
         made.join()
         arguments = ["optimize", str(source), "--time-budget", str(options.time_budget), "-o", f"{folder}/out.einnet", "--json", str(report)]
         threads = ["--threads", str(options.threads)] if options.threads else []
-        code, lines, seconds, held = taken([sys.executable, "-m", "einnet", *arguments, *threads])
-        if code:
-            raise BackendError((lines or ["no message"])[-1])
+        took = taken([sys.executable, "-m", "einnet", *arguments, *threads])
+        if took.code:
+            raise BackendError((took.lines or ["no message"])[-1])
         found, size = json.loads(report.read_text()), source.stat().st_size
         return {
-            **told(found), "nodes": NODES * SIZES[name].blocks, "seconds": round(seconds, 1),
-            "of_the_budget": round(seconds / options.time_budget, 2), "model_mb": round(size / 1e6), "peak_mb": round(held / 1e6),
-            "of_the_model": round(held / size, 2), "stages": found.get("stages"),
+            **told(found), "nodes": NODES * SIZES[name].blocks, "seconds": round(took.seconds, 1),
+            "of_the_budget": round(took.seconds / options.time_budget, 2), "model_mb": round(size / 1e6), "peak_mb": round(took.held / 1e6),
+            "of_the_model": round(took.held / size, 2), "together_mb": round(took.together / 1e6),
+            "together_of_the_model": round(took.together / size, 2), "stages": found.get("stages"),
         }  # fmt: skip
 
 
