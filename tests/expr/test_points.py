@@ -96,6 +96,15 @@ def test_no_effort_is_more_than_evaluating_all_anew(scope: Scope) -> None:
     assert effort(scope, 3) <= work(scope, 3)
 
 
+def test_what_does_not_vary_along_a_row_is_reckoned_once_for_it() -> None:
+    row = "{L[m<9] max[n<8] A[m,n]}[m]"
+    scope = parse(f"A : f32[9,8]\nL[m<9,n<8] A[m,n] - {row}")
+    assert effort(scope, 72) == 72 + 9 * 8
+    assert effort(scope, 2) == 2 + 2 * 8
+    sliding = parse("A : f32[9,8]\nL[m<3] Σ[n<4,k<2] {L[i<8,j<9] A[j,i]}[n+k,m]")
+    assert effort(sliding, 1) == 8 + 8
+
+
 def test_no_values_are_kept_of_what_is_too_large(monkeypatch) -> None:
     scope = parse(CHAIN)
     at = np.arange(6).reshape(6, 1)

@@ -9,7 +9,7 @@ equality, add and multiply the same numbers in the same groups. The order within
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -27,17 +27,22 @@ ZERO, ONE = Const(Fraction(0)), Const(Fraction(1))
 Pair = tuple[Scope, Scope]
 
 
-def apart(before: Scope, after: Scope, *, numbers: bool = False, evenly: bool = False) -> Pair:
+def apart(before: Scope, after: Scope, *, numbers: bool = False, evenly: bool = False, only: Callable[[Scope], bool] = lambda _: True) -> Pair:
     """The two scopes with what both of them read, unchanged, as tensors: what is equal then is equal.
 
     With `numbers` only what is a number at every place: a tensor is one, and 0 times what may not exist is not 0. Without, for scopes that are
     known to be equal, and asked how they group. With `evenly` only what both read equally often: what one side reads more often, the other one may
-    read in another way.
+    read in another way. `only` says which scopes are cut away.
     """
     left, right = _read_within(before), _read_within(after)
     common = (s for s, often in left.items() if (often == right.get(s) if evenly else s in right))
-    cut = frozenset(s for s in common if not numbers or total(Read(s, indices(s.loops))))
+    cut = frozenset(s for s in common if only(s) and (not numbers or total(Read(s, indices(s.loops)))))
     return (_cut(before, cut), _cut(after, cut)) if cut else (before, after)
+
+
+def name_apart(scope: Scope) -> str:
+    """The name of the tensor that stands for a scope which is cut away."""
+    return f"scope_{scope.key}"
 
 
 @lru_cache(maxsize=1 << 8)
@@ -61,7 +66,7 @@ def _cut_body(body: Body, common: frozenset[Scope]) -> Body:
         if body.base not in common:
             return Read(_cut(body.base, common), body.index, body.fill)
         index = tuple(e - lo for e, (lo, _) in zip(body.index, body.base.box, strict=True))
-        return Read(Tensor(f"scope_{body.base.key}", body.base.shape), index, body.fill)
+        return Read(Tensor(name_apart(body.base), body.base.shape), index, body.fill)
     args = tuple(_cut_body(a, common) for a in children(body))
     return rebuild(body, args) if args else body
 

@@ -8,13 +8,16 @@ leaves single precision, as an exponential without its shift. A sum rounds once 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from math import prod
+from types import MappingProxyType
 
 import numpy as np
 
 from einnet.expr.functions.modular import random_function, seed_of
 from einnet.expr.functions.rounding import LEAST, UNIT
-from einnet.expr.nodes import Body, Const, Read, Scope, Tensor, children, walk
+from einnet.expr.nodes import Add, Body, Const, Mul, Read, Scope, Tensor, children, walk
 from einnet.expr.values.arithmetic import Array, uncontracted
 from einnet.expr.values.bodies import Integers
 from einnet.expr.values.points import values_at, work
@@ -31,8 +34,12 @@ FACTOR = 64.0
 
 LARGEST = float(np.finfo(np.float32).max)
 _RANGE = 1 << 61
+NOTHING: Mapping[str, Scope] = MappingProxyType({})
 EVALUATIONS = 50_000
-"""Of the body of a side, at most."""
+"""Of the body of a side, at most, where there are several points."""
+
+MOST_EVALUATIONS = 1 << 22
+"""Of the body of a side for one point: it takes two seconds."""
 
 
 class Conditioned(Running):
@@ -66,12 +73,16 @@ def _held(found: Array) -> Array:
     return pair(value, np.where(beyond, np.inf, error)) if beyond.any() else found
 
 
-def errors_at(scope: Scope, points: Integers, level: float) -> Array:
-    """How far single precision may be from the scope's values at points, for elements of the level and a little more; infinite where it has none."""
+def errors_at(scope: Scope, points: Integers, level: float, sums: Mapping[str, Scope] = NOTHING) -> Array:
+    """How far single precision may be from the scope's values at points, for elements of the level and a little more; infinite where it has none.
+
+    Tensors by the names of `sums` stand for scopes of such elements.
+    """
+    large = {name: size(s, level) for name, s in sums.items()}
 
     def element(t: Tensor, address: Integers) -> Array:
         noise = random_function(seed_of(t.name), (address,)).astype(np.float64) / _RANGE
-        value = level * (1 + APART * noise)
+        value = large.get(t.name, level) * (1 + APART * noise)
         return pair(value, UNIT * value)
 
     system = Conditioned()
@@ -79,13 +90,13 @@ def errors_at(scope: Scope, points: Integers, level: float) -> Array:
     return np.where(np.isfinite(value), error, np.inf)
 
 
-def lost(before: Scope, after: Scope, points: Integers) -> float:
-    """By how much errors grow at most, for nearly equal elements of each level, where `before` has a value."""
+def lost(before: Scope, after: Scope, points: Integers, sums: Mapping[str, Scope] = NOTHING) -> float:
+    """By how much errors grow at most, for nearly equal elements of each level, where `before` has a value; `sums` as in `errors_at`."""
     if not subtracts(before):
         return 1.0
     grown = [1.0]
     for level in LEVELS:
-        old, new = errors_at(before, points, level), errors_at(after, points, level)
+        old, new = (errors_at(s, points, level, sums) for s in (before, after))
         there = np.isfinite(old)
         grown += ((new[there] + LEAST) / (old[there] + LEAST)).tolist()
     return max(grown)
@@ -105,6 +116,42 @@ def survives(before: Scope, after: Scope) -> bool:
 def subtracts(scope: Scope) -> bool:
     """A number in it is negative: without, elements that are not negative are never subtracted."""
     return any(_negative(s.body) for s in walk(scope))
+
+
+@lru_cache(maxsize=1 << 12)
+def adds_up(scope: Scope) -> bool:
+    """Sums and products of elements and of numbers above 0: what it gives of elements of a level is about as large everywhere, and none is negative,
+    so that as a tensor it stands for itself."""
+    return scope.reduce == "sum" and all(_adds_up(s.body) and s.reduce == "sum" for s in walk(scope))
+
+
+def size(scope: Scope, level: float) -> float:
+    """About how large a scope that adds up is, of elements of a level."""
+    return prod(i.extent for i in scope.sums) * _size(scope.body, level)
+
+
+def _size(body: Body, level: float) -> float:
+    match body:
+        case Const(value):
+            return float(value)
+        case Read(Scope() as base):
+            return size(base, level)
+        case Add(args):
+            return sum(_size(a, level) for a in args)
+        case Mul(args):
+            return prod(_size(a, level) for a in args)
+    return level
+
+
+def _adds_up(body: Body) -> bool:
+    match body:
+        case Const(value):
+            return value > 0
+        case Read(Scope()):
+            return not body.fill
+        case Read(Tensor() as base):
+            return base.values is None and not body.fill
+    return isinstance(body, Add | Mul) and all(map(_adds_up, children(body)))
 
 
 def _negative(body: Body) -> bool:

@@ -91,13 +91,22 @@ def work(scope: Scope, points: int) -> int:
 
 
 def effort(scope: Scope, points: int) -> int:
-    """Body evaluations needed for some points where every distinct nested scope is evaluated once at a point, and one term of a selection."""
+    """Body evaluations needed at most for some points where every distinct nested scope is evaluated once at a point, and one term of a selection.
+
+    At how many points that is is told by the iterators in the indices: a maximum of a row is read once for all elements of the row.
+    """
     needed, total = {scope: points}, 0
+    places = {scope: tuple(min(points, i.extent) for i in scope.loops)}
     for s in _outer_first(scope):
-        here = min(needed[s], prod(s.shape)) * (1 if selection(s) else prod(i.extent for i in s.sums))
+        here = min(needed[s], prod(places[s])) * (1 if selection(s) else prod(i.extent for i in s.sums))
         total += here
-        for inner in s.nested:
-            needed[inner] = needed.get(inner, 0) + here
+        various = {i.name: n for i, n in zip(s.loops, places[s], strict=True)} | {i.name: i.extent for i in s.sums}
+        for r in dict.fromkeys(reads(s.body)):
+            if isinstance(r.base, Scope):
+                along = [min(n, prod(various[name] for name in e.names())) for e, n in zip(r.index, r.base.shape, strict=True)]
+                needed[r.base] = needed.get(r.base, 0) + min(here, prod(along))
+                before = places.get(r.base, (0,) * len(along))
+                places[r.base] = tuple(min(m + more, n) for m, more, n in zip(before, along, r.base.shape, strict=True))
     return total
 
 
