@@ -225,3 +225,48 @@ def test_blocks_that_a_kernel_does_not_write_are_not_compared_with_it() -> None:
 def test_another_block_is_none(old: str, new: str) -> None:
     end, plan = parse(QKV + blocks_at_the_last()), parse(QKV + LAST_BLOCK.replace(old, new))
     assert compared(end, end, plan, True)[2]
+
+
+PLANES = "X : f32[5,5,12]\nY : f32[5,5,12]\nK : f32[4,4,3]\nM : f32[4,4,3]\nT : f32[4]\nU : f32[4]\n"
+DOWN, ALONG = "{L[h<5,w<5,f<4] Σ[r<3] X[h+r-1,w,f+4*r]}", "{L[h<5,w<5,f<4] Σ[s<3] Y[h,w+s-1,f+4*s]}"
+BLOCKS = (
+    "{L[b<2,c<4,h<5,w<5,f<4] Σ[s<3] ({L[b<1,c<4,h<5,w<5,s<3] {L[h<5,w<5,c<4] relu(" + DOWN + "[h,w,c] + T[c])}[h,w+s-1,c]}[b,c,h,w,s] + "
+    "{L[b<1,c<4,h<5,w<5,s<3] {L[h<5,w<5,c<4] relu(" + ALONG + "[h,w,c] + U[c])}[h+s-1,w,c]}[b-1,c,h,w,s])"
+    "*({L[b<1,c<4,f<4,s<3] K[f,c,s]}[b,c,f,s] + {L[b<1,c<4,f<4,s<3] M[f,c,s]}[b-1,c,f,s])}"
+)
+STACKED = (
+    "{L[i<8,j<25,f<4] Σ[k<3] select(i-4>=0, relu(select(j//5+k-1>=0 & -(j//5)-k+5>=0, " + ALONG + "[j//5+k-1,j%5,i-4] + U[i-4], 0)), "
+    "relu(select(j%5+k-1>=0 & -(j%5)-k+5>=0, " + DOWN + "[j//5,j%5+k-1,i] + T[i], 0)))*select(i-4>=0, M[f,i-4,k], K[f,i,k])}"
+)
+BOTH = "L[h<5,w<5,f<4] relu({L[h<5,w<5,f<4] Σ[c<4] %s}[h,w,f] + T[f]) + relu({L[h<5,w<5,f<4] Σ[c<4] %s}[h,w,f] + U[f])"
+TWO_BLOCKS = BOTH % (BLOCKS + "[0,c,h,w,f]", BLOCKS + "[1,c,h,w,f]")
+TWO_READS = BOTH % (STACKED + "[c,5*h+w,f]", STACKED + "[c+4,5*h+w,f]")
+
+
+def test_two_blocks_that_are_added_are_one_tensor_whose_rows_are_read_in_two_places() -> None:
+    """What a function of a sum is 0 beyond is a condition within it, of a term that may be 0 there without: beside it stands a weight."""
+    one, other = parse(PLANES + TWO_BLOCKS), parse(PLANES + TWO_READS)
+    assert compared(one, one, other, True) == ("normal form", "equal normal forms", "")
+    assert grouped(one, other).method == "inline"
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ("j//5+k-1>=0", "j//5+k>=0"), ("-(j//5)-k+5>=0", "-(j//5)-k+4>=0"), ("j%5+k-1>=0", "j%5+k-2>=0"), ("-(j%5)-k+5>=0", "-(j%5)-k+6>=0"),
+    ("j//5+k-1>=0", "j//5+j%5-1+k>=0"), ("i-4>=0, relu", "i-5>=0, relu"), (" + U[i-4], 0)", ", 0) + U[i-4]"), (" + T[i], 0)", ", 0) + T[i]"),
+    ("U[i-4], 0)", "U[i-4], 1)"), ("[c+4,5*h+w,f]", "[c,5*h+w,f]"), ("[c+4,5*h+w,f]", "[c+4,5*w+h,f]"), ("M[f,i-4,k]", "M[i-4,f,k]"),
+    ("-1,i] + T", ",i] + T"),
+])  # fmt: skip
+def test_rows_or_windows_that_are_others_are_no_blocks(old: str, new: str) -> None:
+    assert old in TWO_READS
+    one, other = parse(PLANES + TWO_BLOCKS), parse(PLANES + TWO_READS.replace(old, new))
+    method, _, problem = compared(one, one, other, True)
+    assert not method and problem
+    with pytest.raises(CertificateError):
+        grouped(one, other)
+
+
+def test_another_group_of_the_same_blocks_is_told() -> None:
+    """A weight that is added in two halves leaves the values, and no more than these."""
+    one, other = parse(PLANES + TWO_BLOCKS), parse(PLANES + TWO_READS.replace(" + U[i-4], 0)", " + 1/2*U[i-4] + 1/2*U[i-4], 0)"))
+    method, _, problem = compared(one, one, other, True)
+    assert method and problem

@@ -20,6 +20,7 @@ from einnet.expr.normal.terms import (
     Term,
     added,
     box_conditions,
+    by_blocks,
     closed_again,
     divisor_condition,
     equality,
@@ -129,6 +130,34 @@ def test_which_residues_are_divisors(given: Cond, plain: int, divisors: list[Div
     assert (len(found[0]), list(found[1])) == (plain, divisors)
 
 
+BLOCKS = (
+    (3 * U + W - 6, U - 2), (3 * U + W - 5, None), (3 * U - W + 2, U), (3 * U - W + 3, None), (-3 * U + W + 3, -U + 1), (-3 * U - W + 5, -U + 1),
+    (3 * U + W - 7, None), (3 * U + 3 * V + W - 3, U + V - 1), (6 * U + 3 * W + 5, None), (9 * U + 3 * W + 2, U), (9 * U + 3 * W + 3, None),
+    (7 * U + V, None), (7 * U + V + 2, U), (14 * U + 2 * V + 4, U), (7 * U + V + W + 2, None), (9 * U + V + W + 2, U), (2 * U + W, None),
+    (U + W, None), (3 * (U // 2) + W, U), (2 * U + W // 2, U), (2 * U + (W + 1) // 2 - 1, None), (2 * U + (W + 2) // 2 - 1, U),
+    (6 * U + 4 * V + W // 3, 3 * U + 2 * V),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("e", "wanted"), BLOCKS)
+def test_what_decides_nothing_leaves_a_condition(e: Index, wanted: Index | None) -> None:
+    found = by_blocks(inequality(e), RANGES)
+    assert found == (inequality(e) if wanted is None else Cond(wanted))
+    assert all(holds(found, point) == holds(Cond(e), point) for point in POINTS)
+    assert by_blocks(equality(e), RANGES) == equality(e)
+
+
+def test_a_condition_keeps_its_places_without_what_decides_nothing() -> None:
+    rng, changed = Random(1), 0
+    for _ in range(600):
+        e = drawn(rng) + rng.choice((2, 3, 4, 7, 9)) * rng.choice((U, V, U + V, U - W)) + rng.randint(-9, 9)
+        given = Cond(e) if rng.random() < 0.5 else inequality(e)
+        found = by_blocks(given, RANGES)
+        changed += found != given
+        assert all(holds(found, point) == holds(given, point) for point in POINTS), given
+    assert changed > 20
+
+
 @pytest.mark.parametrize("e", GIVEN, ids=str)
 def test_what_lies_in_a_box(e: Index) -> None:
     """Nothing is said that the ranges of iterators say."""
@@ -153,7 +182,11 @@ SUPPORTS = (
     ("A[i]*B[j]", 0, "i>=0 & j>=0"), ("A[i]*relu(B[j])", 0, "i>=0 & j>=0"), ("relu(A[i]*B[j])", 0, "i>=0 & j>=0"), ("exp(A[i])", 0, ""),
     ("relu(A[i]|-inf)", -inf, ""), ("A[i]/(1+B[k]*B[k])", 0, "i>=0"), ("A[i]/B[k]", 0, ""), ("A[k]/(1+B[i]*B[i])", 0, ""),
     ("(A[i]|-inf)/(1+B[k]*B[k])", -inf, ""), ("select(i-2>=0 & j%2==0, B[j], 0)", 0, "i-2>=0 & j%2==0 & j>=0"), ("select(i-2>=0, B[j], 1)", 0, ""),
-    ("select(i-2>=0, B[j]|-inf, -inf)", -inf, "i-2>=0 & j>=0"), ("A[i]+B[i]", 0, ""), ("A[i]*(1/B[k])", 0, ""),
+    ("select(i-2>=0, B[j]|-inf, -inf)", -inf, "i-2>=0 & j>=0"), ("A[i]+B[i]", 0, "i>=0 & 4-i>=0"), ("A[i]*(1/B[k])", 0, ""),
+    ("A[i]*B[j]+A[i]", 0, "i>=0 & 4-i>=0"), ("A[i]+A[i]*B[j]+B[i]", 0, "i>=0 & 4-i>=0"), ("A[i]+B[j]", 0, ""), ("A[i]+B[j]*A[i]+B[j]", 0, ""),
+    ("A[i/2]+B[i/2]", 0, "i%2==0 & i>=0"), ("A[i/2]+B[i]", 0, "i>=0 & 4-i>=0"), ("A[i]+1", 0, ""), ("A[i]+(B[i]|1)", 0, ""), ("A[i]+B[i]", -inf, ""),
+    ("A[i]+A[i]*(1/B[k])", 0, ""), ("relu(A[i]+B[i]*A[j])*2", 0, "i>=0 & 4-i>=0"), ("A[i]+select(i>=0 & 4-i>=0 & j>=1,1/B[k],0)", 0, "i>=0 & 4-i>=0"),
+    ("{L[x<9] Σ[y<2] A[x]*B[y]+A[x]}[i+3]", 0, "1-i>=0"),
     ("A[i]*select(j>=0,1/B[k],0)", 0, "j>=0"),
     ("select(i>=0 & j%2==0 & k-1>=0,1/A[k],0)*select(i>=0 & j%2==0 & j>=0,1/B[k],0)", 0, "i>=0 & j%2==0"),
     ("select(i>=0,1/A[k],0)*select(j>=0,1/B[k],0)*A[i+1]", 0, ""), ("(A[i]|-inf)*(1/B[k])", -inf, "i>=0"),

@@ -16,6 +16,7 @@ from einnet.expr.normal.lattice import anchored, rows
 from einnet.expr.normal.terms import (
     Divisor,
     Term,
+    by_blocks,
     closed_factors,
     divisor_condition,
     equality,
@@ -89,7 +90,7 @@ def _finished(term: Term, box: Box) -> Term | None:
     """Tighten the sums, drop what is implied, evaluate what is constant."""
     for _ in range(_ROUNDS):
         before = term
-        term = simplified(term, box)
+        term = _by_blocks(simplified(term, box), box)
         tight = None if _vanishes(term, box) else _tightened(term, box)
         if tight is None:
             return None
@@ -103,6 +104,12 @@ def _finished(term: Term, box: Box) -> Term | None:
     if asked and sets.empty((*term.conds, *known, *map(divisor_condition, term.divisors)), ranges):
         return None
     return replace(term, factors=tuple(with_plain_fills(f, ranges) for f in term.factors))
+
+
+def _by_blocks(term: Term, box: Box) -> Term:
+    """Conditions without what decides nothing in them. Before, two that are opposite are an equation, and iterators that are one are fused."""
+    ranges = term.ranges(box)
+    return replace(term, conds=tuple(dict.fromkeys(by_blocks(c, ranges) for c in term.conds)))
 
 
 def _vanishes(term: Term, box: Box) -> bool:

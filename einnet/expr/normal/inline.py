@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
-from typing import TypeVar
 
 from einnet.expr.functions import KEEPS_ZERO
 from einnet.expr.index import Index, Range, bounds
@@ -36,6 +35,7 @@ from einnet.expr.nodes import (
 )  # fmt: skip
 from einnet.expr.normal import truths
 from einnet.expr.normal.canonical import canonical, text_of
+from einnet.expr.normal.common import apart_from_conditions
 from einnet.expr.normal.equations import EQUATED, Functions
 from einnet.expr.normal.factors import ONE, apart, as_read, evaluated, holds, infinite, inverted, joint, lone, mask, scale
 from einnet.expr.normal.infinities import infinities, unbounded
@@ -58,7 +58,6 @@ from einnet.expr.normal.terms import (
 from einnet.expr.normal.totals import BROKEN, partial, state, total
 
 Box = Mapping[str, Range]
-T = TypeVar("T")
 
 
 def inline(scope: Scope) -> Scope:
@@ -328,19 +327,14 @@ def _equated(name: str, args: tuple[Body, ...], box: Box) -> list[Term] | None:
 def _expand_keeping_zero(name: str, arg: Body, box: Box) -> list[Term]:
     """A function that is 0 at 0: conditions common to all terms of its argument stand outside, and so does what it lets out of a scale."""
     terms = _collected(_expand(arg, box), box)
-    if not terms:
+    found, conds, divisors = apart_from_conditions(terms, box)
+    bare = _collected(found, box) if conds or divisors else terms
+    if not bare:
         return []
-    conds = tuple(c for c in terms[0].conds if all(not t.sums and c in t.conds for t in terms))
-    divisors = tuple(d for d in terms[0].divisors if all(not t.sums and d in t.divisors for t in terms))
-    bare = [replace(t, conds=_except(t.conds, conds), divisors=_except(t.divisors, divisors)) for t in terms]
     factor = scale(name, bare[0].coefficient) or Fraction(1)  # 0 of what need not be a number
     bare = [replace(t, coefficient=t.coefficient / factor) for t in bare]
     done, size = evaluated(name, (_joined(bare, box),)), Fraction(1) if name == "sign" else abs(factor)
     return [replace(t, coefficient=t.coefficient * size, conds=t.conds + conds, divisors=t.divisors + divisors) for t in _known(done, box)]
-
-
-def _except(whole: tuple[T, ...], gone: tuple[T, ...]) -> tuple[T, ...]:
-    return tuple(x for x in whole if x not in gone)
 
 
 def _expand_truth(name: str, args: tuple[Body, ...], box: Box) -> list[Term]:

@@ -10,15 +10,17 @@ Arguments are sums of canonical terms; `Forms` says how they are collected and t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from typing import Protocol
 
 from einnet.expr.functions import named, record
+from einnet.expr.index import Range
 from einnet.expr.nodes import Body, Call, Cond, Const, Iter
 from einnet.expr.normal.canonical import profile
+from einnet.expr.normal.common import apart_from_conditions
 from einnet.expr.normal.terms import Divisor, Term, product_body
 from einnet.expr.normal.totals import span
 
@@ -35,6 +37,10 @@ ZERO, ONE = Const(Fraction(0)), Const(Fraction(1))
 
 class Forms(Protocol):
     """Sums of canonical terms over some iterators."""
+
+    @property
+    def box(self) -> Mapping[str, Range]:
+        """The ranges of the iterators."""
 
     def collected(self, terms: Sequence[Term]) -> Sum:
         """Like terms added up, in one order."""
@@ -94,10 +100,17 @@ class Piecewise:
             return (Term(),)
         if known.lo >= 0:
             return ()
-        x, conds, divisors = apart_from_conditions(x)
+        x, conds, divisors = self.apart_from_conditions(x)
+        if not x:
+            return ()
         first = self.first(x)
         own = self.forms.body(scaled(x, 1 / first))
         return (Term(factors=(Call("less", (own, ZERO) if first > 0 else (ZERO, own)),), conds=conds, divisors=divisors),)
+
+    def apart_from_conditions(self, x: Sum) -> tuple[Sum, tuple[Cond, ...], tuple[Divisor, ...]]:
+        """The sum without the conditions that all its terms have, and those: where they fail, it is 0."""
+        bare, conds, divisors = apart_from_conditions(x, self.forms.box)
+        return (self.forms.collected(bare) if conds or divisors else bare), conds, divisors
 
     def first(self, x: Sum) -> Fraction:
         """The coefficient of the term that stands first whatever iterators are called; numbers come last."""
@@ -231,7 +244,9 @@ class Piecewise:
             bent = self.bent(x)
             if bent is not None:
                 return bent
-        bare, conds, divisors = apart_from_conditions(x)
+        bare, conds, divisors = self.apart_from_conditions(x)
+        if not bare:
+            return ()
         first = self.first(bare)
         bend = Term(abs(first), factors=(Call("relu", (self.forms.body(scaled(bare, 1 / first)),)),), conds=conds, divisors=divisors)
         return self.forms.collected((bend,) if first > 0 else (bend, *x))
@@ -334,17 +349,6 @@ def direction_of(x: Sum) -> tuple[Sum, Fraction]:
     """What is no number, and the number."""
     along = tuple(t for t in x if not number(t))
     return along, sum((t.coefficient for t in x if number(t)), Fraction(0))
-
-
-def apart_from_conditions(x: Sum) -> tuple[Sum, tuple[Cond, ...], tuple[Divisor, ...]]:
-    """The sum without the conditions that all its terms have, and those: where they fail, it is 0."""
-    conds = tuple(c for c in x[0].conds if all(not t.sums and c in t.conds for t in x))
-    divisors = tuple(d for d in x[0].divisors if all(not t.sums and d in t.divisors for t in x))
-
-    def bare(t: Term) -> Term:
-        return replace(t, conds=tuple(c for c in t.conds if c not in conds), divisors=tuple(d for d in t.divisors if d not in divisors))
-
-    return tuple(map(bare, x)), conds, divisors
 
 
 def number(t: Term) -> bool:

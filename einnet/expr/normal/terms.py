@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import gcd, prod
 
 from einnet.expr.functions import KEEPS_ZERO
@@ -129,6 +129,18 @@ def reduced_divisor(num: Index, d: int) -> Divisor:
     return Index(terms, const, 1), d
 
 
+def by_blocks(c: Cond, ranges: Mapping[str, Range]) -> Cond:
+    """The condition without what decides nothing: g·x + y >= 0 is x + q >= 0 where ⌊y/g⌋ is q all over the ranges."""
+    if c.equal:
+        return c
+    terms, const = c.index.terms, c.index.const
+    for g in accumulate(sorted((abs(k) for _, k in terms), reverse=True), gcd):
+        low, high = bounds(Index(tuple((a, k) for a, k in terms if k % g), const), ranges)
+        if low // g == high // g:
+            return inequality(Index(tuple((a, k // g) for a, k in terms if k % g == 0), low // g))
+    return c
+
+
 def split_conditions(conds: Iterable[Cond]) -> tuple[tuple[Cond, ...], tuple[Divisor, ...]]:
     """Conditions, those of the form `num % d == 0` set apart as divisors."""
     plain: list[Cond] = []
@@ -202,6 +214,8 @@ def _supports(factor: Body, absorbing: Number) -> tuple[tuple[Cond, ...], tuple[
             _extend(conds, divisors, _of_sum(inner, index))
         case Mul(args) if absorbing == 0:
             _extend(conds, divisors, supports(args, absorbing))
+        case Add(args) if absorbing == 0:
+            _extend(conds, divisors, _of_all(args))
         case Div(num_body, den) if absorbing == 0 and total(Div(ONE, den)):
             _extend(conds, divisors, supports((num_body,), absorbing))
         case Call(name, (arg,)) if absorbing == 0 and name in KEEPS_ZERO:
@@ -210,6 +224,12 @@ def _supports(factor: Body, absorbing: Number) -> tuple[tuple[Cond, ...], tuple[
             _extend(conds, divisors, split_conditions(where))
             _extend(conds, divisors, supports((then,), absorbing))
     return tuple(conds), tuple(divisors)
+
+
+def _of_all(args: tuple[Body, ...]) -> tuple[list[Cond], list[Divisor]]:
+    """What holds wherever a sum of some bodies is not 0: what all of them want."""
+    (conds, divisors), *others = (_supports(a, 0) for a in args)
+    return [c for c in conds if all(c in o[0] for o in others)], [d for d in divisors if all(d in o[1] for o in others)]
 
 
 def _of_sum(scope: Scope, index: tuple[Index, ...]) -> tuple[list[Cond], list[Divisor]]:
