@@ -292,3 +292,30 @@ def test_a_floor_of_a_quotient_is_one_division() -> None:
     """Index functions that are made have no such floors; what evaluates them takes them as they are."""
     inner = Floor(Index((("i", 1),), 0, 2), 3)
     assert numerator(Index(((inner, 1),)), {"i": np.arange(13)}).tolist() == [n // 6 for n in range(13)]
+
+
+MOVED = (
+    ("L[i<4,j<6] A[j,i]", True), ("L[i<4,j<6,k<3] A[j,i]", True), ("L[i<3,j<2] A[2*j+1,i+1]", True), ("L[1<=i<4,j<6] A[j,i]", True),
+    ("L[i<24] A[i//4,i%4]", False), ("L[i<5,j<7] A[j-1,i]", False), ("L[i<5,j<7] A[j-1,i]|2", False), ("L[i<9] A[i/2,1]", False),
+    ("L[i<0] A[i,i]", False), ("L[i<3] A[5,3]", True),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "view"), MOVED)
+@pytest.mark.parametrize("system", ["float64", "int"])
+def test_what_only_reads_is_a_view_of_what_it_reads_where_it_can_be(text: str, view: bool, system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scope = parse("A : f32[6,4]\n" + text)
+    given = {"A": np.arange(24.0).reshape(6, 4)}
+    run = Evaluation(arithmetic(system), {"A": arithmetic(system).values(given["A"])})
+    found = run.nested(scope)
+    assert found.shape == scope.shape and (found == brute(scope, given)).all()
+    assert np.shares_memory(found, run.held["A"]) == view
+    assert (run.whole(scope) == found).all()
+    monkeypatch.setattr(module, "_MOVED", 0)
+    assert not np.shares_memory(Evaluation(run.system, run.held).nested(scope), run.held["A"])
+
+
+def test_what_is_read_at_once_can_be_hurried() -> None:
+    scope, asked = parse("A : f32[6,4]\nL[i<4] {L[i<4,j<6] A[j,i]}[i,2]"), []
+    Evaluation(arithmetic("float64"), {"A": np.zeros((6, 4))}, lambda: asked.append(1)).whole(scope)
+    assert len(asked) == 2

@@ -306,3 +306,12 @@ def test_sums_of_products_in_steps() -> None:
     for factors, shape, wanted in cases:
         np.testing.assert_array_equal(uncontracted(Machine("float64"), factors, 1, shape), wanted)
         np.testing.assert_array_equal(contracted(factors, 1, shape), wanted)
+
+
+@pytest.mark.parametrize("last", [3.0, -inf, inf])
+def test_infinity_times_a_sum_is_no_sum_of_infinities(last: float) -> None:
+    """Σ[k] A[k]·B[k]·C: what leaves the sum for its product must be a number."""
+    factors = [np.asarray([[2.0, -1.0]]), np.asarray([[1.0, 1.0]]), np.full((1, 1), last)]
+    found, wanted = Strict().contract(factors, 1, (1, 2)), uncontracted(Strict(), factors, 1, (1, 2))
+    np.testing.assert_array_equal(found, wanted)
+    assert np.isnan(found).all() == np.isinf(last) and found.shape == (1,)

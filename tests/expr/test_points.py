@@ -177,6 +177,20 @@ def test_little_of_a_scope_is_evaluated_at_points_alone(monkeypatch: pytest.Monk
     values_at(scope, np.arange(6).reshape(6, 1), Machine("float64"), lambda t, address: np.ones(np.shape(address)))
 
 
+@pytest.mark.parametrize(("rows", "wholes"), [(4, 0), (5, 1), (64, 1)])
+def test_a_sum_of_which_some_is_read_is_one_product(monkeypatch: pytest.MonkeyPatch, rows: int, wholes: int) -> None:
+    """From a sixteenth of its elements on; what sums nothing from a half on."""
+    scope = parse(f"A : f32[64,8]\nB : f32[8,3]\nL[i<{rows},j<3] {{L[i<64,j<3] Σ[k<8] {{L[i<64,k<8] exp(A[i,k])}}[i,k]*B[k,j]}}[i,j]")
+    points = np.asarray(list(product(range(rows), range(3))), dtype=np.int64)
+    done: list[Scope] = []
+    real = module._Points.over_box
+    monkeypatch.setattr(module._Points, "over_box", lambda self, s: done.append(s) or real(self, s))
+    found = values_at(scope, points, Machine("float64"), lambda t, address: np.cos(address))
+    assert len(done) == wholes
+    a, b = np.exp(np.cos(np.arange(512.0))).reshape(64, 8), np.cos(np.arange(24.0)).reshape(8, 3)
+    np.testing.assert_allclose(found, (a @ b)[:rows].reshape(-1), rtol=1e-12)
+
+
 @pytest.mark.parametrize(("body", "read"), [
     ("select(i-3>=0, A[i], B[i])", {3: {("A", 3)}, 2: {("B", 2)}}),
     ("select(i-3>=0, {L[i<6] A[5-i]*B[i]}[i], select(i-1==0, B[0], A[0]))", {3: {("A", 2), ("B", 3)}, 1: {("B", 0)}, 0: {("A", 0)}}),

@@ -126,6 +126,12 @@ class Strict(Machine):
             gone = gone | (np.isinf(found) & reduce(np.logical_and, map(np.isfinite, args)))
         return np.where(gone, np.nan, found)
 
+    def contract(self, factors: list[Array], rank: int, shape: tuple[int, ...]) -> Array:
+        """Product by product where one may be of no number: infinity times a sum is no sum of infinities."""
+        if all(bool(np.isfinite(f).all()) for f in factors):
+            return super().contract(factors, rank, shape)
+        return uncontracted(self, factors, rank, shape)
+
 
 class Magnitudes(Machine):
     """Sizes instead of values: of constants the absolute value, of sums and products no less than they can be.

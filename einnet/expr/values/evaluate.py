@@ -22,6 +22,9 @@ from einnet.expr.values.bodies import Environment, flat_address, inside_box, red
 _CHUNK = 1 << 21
 """Elements of the largest intermediate array."""
 
+_MOVED = 1 << 24
+"""Elements of what is read at once, of which an address may have to be made for each."""
+
 Ranges = Mapping[str, Range]
 
 
@@ -85,8 +88,14 @@ class Evaluation:
     def nested(self, s: Scope) -> Array:
         """All values of a scope inside another, which are kept."""
         if s.key not in self.done:
-            self.done[s.key] = self.whole(s)
+            moves = isinstance(s.body, Read) and not s.sums and 0 < prod(s.shape) <= _MOVED
+            self.done[s.key] = self.moved(_plain(s)) if moves else self.whole(s)
         return self.done[s.key]
+
+    def moved(self, s: Scope) -> Array:
+        """All values of a scope that only reads: no copy of what is read where they are a view of it."""
+        self.hurry()
+        return np.broadcast_to(self.block(s, s.ranges), s.shape)
 
     def fill(self, s: Scope, ranges: Ranges, out: Array) -> None:
         """Write the part of the result that `ranges` covers."""
