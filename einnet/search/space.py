@@ -34,7 +34,7 @@ class Options(Moves):
     """What the search may do.
 
     `deadline` is a time.monotonic() value; `states` bounds the scopes visited. A scope whose intermediate tensors cost more than `slack` times the
-    best way found for the root is not visited, and operators are not joined in what costs `JOINED` times the best way. Of the ways to compute a
+    best way found for the root is not visited, and few operators are joined in what costs `JOINED` times the best way. Of the ways to compute a
     tensor the `inner` cheapest are known to its readers, and the `kept` cheapest of every layer are made into forms, `few` of one structure. Layers
     up to `certain` are completed whatever the budget: they hold what one step and converging derivation reach.
     """
@@ -157,6 +157,7 @@ class Space:
             originals = Ways(self.options.inner, self.options.few, lambda base: base.form.unchanged)
             root.kept = {f.key: f for f in map(originals.form, originals.of(root.group, 0))}
         root.ways.limit = JOINED * root.best
+        root.ways.most_apart = self.options.slack * root.ways.limit
         ways = root.ways.of(root.group, depth, self.options.kept)
         root.best = ways[0].cost
         found = {f.key: f for f in map(root.ways.form, ways)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import count, groupby, takewhile
+from itertools import count, groupby, islice, takewhile
 from math import inf
 
 from einnet.expr.nodes import Scope
@@ -49,6 +49,12 @@ class Way:
         return self._kind
 
 
+LOOKED_AT = 256
+"""Ways of a tensor in which those are looked for that can be joined with others."""
+
+MOST_DEAR = 512
+"""Choices of ways that cost more than what is joined of them could save beside the best way: of a small search all, of a large one a part."""
+
 Combine = Callable[[Base, Mapping[Scope, Form]], Iterable[Base]]
 
 
@@ -56,7 +62,7 @@ class Ways:
     """The best few ways of groups: a group hands `most` to its readers, at most `few` of one structure. `only` says which bases count.
 
     `combine` gives further bases, with nothing left open, for a base and forms of one kind for its openings, two openings at least; none where it
-    is `late`, and none of what costs more than `limit` apart.
+    is `late`, none of what costs more than `most_apart` apart, and of what costs more than `limit` the first `MOST_DEAR` alone.
     """
 
     def __init__(
@@ -64,7 +70,8 @@ class Ways:
         late: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         self.most, self.few, self._only, self._combine, self._late = most, few, only, combine, late
-        self.limit = inf
+        self.limit, self.most_apart = inf, inf
+        self._dear = 0
         self._known: dict[tuple[int, int], list[Way]] = {}
         self._hasty: dict[tuple[int, int], list[Way]] = {}
         self._states: dict[tuple[Group, int], int] = {}
@@ -100,7 +107,10 @@ class Ways:
                 yield from self._of_base(group, member, base, left - member.depth, most)
 
     def _best(self, ranked: Sequence[Ranked], most: int) -> list[Way]:
-        """Half of them the cheapest, half the best of every base, then the second best: what is cheap here may not be where it is read."""
+        """Half of them the cheapest, half the best of every base, then the second best: what is cheap here may not be where it is read.
+
+        Beside them, of the `LOOKED_AT` first in both orders, the first of every kind of operators that could be joined.
+        """
         kept: dict[str, Way] = {}
         seen: dict[tuple[str, ...], int] = {}
         for end, order in ((most - most // 2, by_cost), (most, by_place)):
@@ -109,6 +119,12 @@ class Ways:
                     break
                 if way.key not in kept and seen.get(way.structure, 0) < self.few:
                     seen[way.structure] = seen.get(way.structure, 0) + 1
+                    kept[way.key] = way
+        kinds = {w.kind for w in kept.values()}
+        for order in (by_cost, by_place) if self._combine else ():
+            for way in islice(order(ranked), LOOKED_AT):
+                if way.kind and way.kind not in kinds:
+                    kinds.add(way.kind)
                     kept[way.key] = way
         return list(_sorted(kept.values()))
 
@@ -135,8 +151,7 @@ class Ways:
         lists = [self.of(o.group, left) for o in base.openings]
         yield Ranked(_combinations(group, member, base, lists, most))
         if self._combine and len(lists) > 1 and not self._late():
-            apart = (c for c in alike(lists) if base.cost + sum(w.cost for w in c) <= self.limit)
-            for chosen in apart:
+            for chosen in alike(lists):
                 for b in self._together(base, chosen, self._combine):
                     yield Ranked((Way(group, member, b, (), b.cost),))
 
@@ -145,6 +160,10 @@ class Ways:
         key = (base.form.key, *(w.key for w in chosen))
         found = self._combined.get(key)
         if found is None:
+            apart = base.cost + sum(w.cost for w in chosen)
+            if apart > self.limit and (apart > self.most_apart or self._dear >= MOST_DEAR):
+                return []
+            self._dear += apart > self.limit
             made = combine(base, {o.scope: self.form(w) for o, w in zip(base.openings, chosen)})
             found = list(takewhile(lambda _: not self._late(), made))
             if not self._late():

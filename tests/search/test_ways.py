@@ -119,18 +119,30 @@ def test_what_costs_too_much_apart_is_not_joined() -> None:
     (root,) = space.roots.values()
     for limit, joined in ((inf, True), (4 * root.best, True), (root.best / 4, False)):
         ways = Ways(256, 3, combine=space._together)
-        ways.limit = limit
+        ways.limit = ways.most_apart = limit
         found = [ways.form(w) for w in ways.of(root.group, 0)]
         assert any(s.rule == "join" for f in found for s in f.steps) == joined
 
 
+@pytest.mark.parametrize(("dear", "joined"), [(0, False), (1, True)])
+def test_of_what_costs_more_apart_than_joining_could_save_a_few_are_joined(dear: int, joined: bool) -> None:
+    space = Space(Options(max_depth=0, rules=RULES))
+    space.forms(parse(SIBLINGS))
+    (root,) = space.roots.values()
+    ways = Ways(256, 3, combine=space._together)
+    ways.limit = root.best / 4
+    with mock.patch("einnet.search.ways.MOST_DEAR", dear):
+        found = [ways.form(w) for w in ways.of(root.group, 0)]
+    assert any(s.rule == "join" for f in found for s in f.steps) == joined
+
+
 def test_a_search_that_knows_how_fast_it_can_be_joins_less() -> None:
-    """In the first layer nothing is known; in the second only what could be as fast as the best is joined, whatever is still looked at."""
+    """In the first layer nothing is known; in the second what could be as fast as the best is joined, and a few others within the slack."""
     for slack in (0.1, 4.0):
         space = Space(Options(max_depth=1, rules=RULES, slack=slack))
         space.forms(parse(SIBLINGS))
         (root,) = space.roots.values()
-        assert root.ways.limit == JOINED * root.best
+        assert root.ways.limit == JOINED * root.best and root.ways.most_apart == slack * JOINED * root.best
 
 
 def test_builds_are_made_once_and_when_they_are_asked_for() -> None:
