@@ -10,6 +10,7 @@ import numpy as np
 from einnet.instantiate.kernels import OpaqueCall
 from einnet.instantiate.recursions.time_schedule import Call, Lane, Schedule, schedule
 from einnet.runtime.cpu import compile as codegen
+from einnet.runtime.cpu.compiler.machine_code import entry_symbol
 from einnet.runtime.cpu.support import Native
 
 FLOAT = 4
@@ -55,7 +56,7 @@ def calls(s: Schedule, places: Mapping[str, int], native: Native, once: Mapping[
 class _Calls:
     def __init__(self, s: Schedule, places: Mapping[str, int], native: Native) -> None:
         names = codegen.stepwise_names(s.operators)
-        self.entries = {o: native.image.address(codegen.entry_symbol(name)) for o, name in zip(s.operators, names, strict=True)}
+        self.entries = {o: native.image.address(entry_symbol(name)) for o, name in zip(s.operators, names, strict=True)}
         self.repeat = native.repeat
         tables = {t.name: np.array(list(map(float, t.values or ())), np.float32) for t in s.tables}
         self.places = {**places, **{name: int(array.ctypes.data) for name, array in tables.items()}}

@@ -71,11 +71,6 @@ def support_object() -> bytes:
     return _code(_answer(serving.request(serving.SUPPORT)))
 
 
-def entry_symbol(name: str) -> str:
-    """The exported function of the kernel `name`: see `machine_code.entry_symbol`."""
-    return machine_code.entry_symbol(name)
-
-
 def compile_operators(operators: Mapping[str, EOperator], threads: int, cpu: str = NATIVE) -> bytes:
     """One object file with the kernels of the eOperators, for that number of threads and those processors. Raises BackendError.
 

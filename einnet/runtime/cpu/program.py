@@ -24,6 +24,7 @@ from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl, fallback
 from einnet.runtime.cpu.affinity import keep_apart
 from einnet.runtime.cpu.along_time import FLOAT, Step, calls, settled, stepped
+from einnet.runtime.cpu.compiler.machine_code import entry_symbol
 from einnet.runtime.cpu.dnnl_kernels import Packed, Prepared, prepare
 from einnet.runtime.cpu.forked import on_live_pool, unlock_in_children
 from einnet.runtime.cpu.levels import NATIVE
@@ -257,7 +258,7 @@ class Executable:
         """The entry of a generated kernel and what it is called with: its buffers from the line on in which each view begins."""
         views = (*(v for _, v in kernel.operands), kernel.out)
         words = [self._address(v.buffer) + types[v.buffer].itemsize * (v.offset - v.offset % LINE) for v in views]
-        return self.native.image.address(codegen.entry_symbol(name)), words
+        return self.native.image.address(entry_symbol(name)), words
 
     def _recursion(self, n: int, kernel: OpaqueCall) -> list[tuple[int, Sequence[int]]]:
         """The calls of a node that is computed along time. What they read that is made of constants alone is made now."""
