@@ -244,6 +244,12 @@ class CpuCost:
         found._machine, found.objects, found._peaks = self.machine, self.objects, self._peaks
         return found
 
+    def in_float32(self) -> CpuCost:
+        """Costs of kernels whose products round nothing, from the same database."""
+        found = CpuCost(self.threads, self.database, self._measures, constant=self.constant, budget_s=self._budget)
+        found._machine, found.objects, found._known = self._machine, self.objects, self._known
+        return found
+
     def place(self) -> Json:
         """Where times were measured: the device and the versions of what runs there."""
         return self.place_with(self.arithmetics)

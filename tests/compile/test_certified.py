@@ -8,9 +8,10 @@ from math import inf
 import numpy as np
 import pytest
 
-from einnet.compile.targets.cpu import rounded_products
+from einnet.compile.targets.cpu import rounded_products, rounding_trials
 from einnet.compile.targets.cpu.certified import certified, chunks
-from einnet.compile.targets.cpu.rounded_products import Offer, Rounding, Tried, inputs_like
+from einnet.compile.targets.cpu.rounded_products import Rounding, inputs_like
+from einnet.compile.targets.cpu.rounding_trials import Offer, Tried
 from einnet.errors import UsageError
 from einnet.evidence.comparison.verify import compare_outputs, random_inputs
 from einnet.evidence.pages.precision_lines import precision_line
@@ -149,7 +150,7 @@ def test_what_has_no_bound_within_the_budget_is_refused(program: Executable, mon
 @needs_bf16
 def test_without_a_bound_nothing_rounds(program: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounded_products, "surely_faster", lambda *_: True)
-    monkeypatch.setattr(rounded_products, "certified", lambda *_: None)
+    monkeypatch.setattr(rounding_trials, "certified", lambda *_: None)
     found, made = rounded(program, 0.9, True)
     assert found is program and made.told[found].certified is None
     assert {p.why for p in made.told[found].products} == {"refused: a certified bound of 0.9 was asked for, and none was found in time"}

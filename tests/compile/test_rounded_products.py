@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import einnet
 from einnet.cli import main
-from einnet.compile.targets.cpu import contest, rounded_products
+from einnet.compile.targets.cpu import contest, rounded_products, rounding_trials
 from einnet.compile.targets.cpu.reach import HEADROOM, kept, leaves, narrow, reaches
-from einnet.compile.targets.cpu.rounded_products import GAIN, SPENT, Offer, Rounding, Tried, inputs_like, likely, row, with_room
+from einnet.compile.targets.cpu.rounded_products import GAIN, SPENT, Rounding, inputs_like, likely, row, with_room
+from einnet.compile.targets.cpu.rounding_trials import GROUPS_SHARE, Offer, Tried, fitting
 from einnet.errors import UsageError
 from einnet.evidence.audit import audit
 from einnet.evidence.comparison.verify import compare_outputs, random_inputs
@@ -53,7 +54,7 @@ class Additive(Tried):
     def late(self) -> bool:
         return self.asked >= self.tries
 
-    def error(self, offers: Sequence[Offer]) -> float:
+    def error(self, offers: Sequence[Offer], limit: float = inf, draws: int | None = None) -> float:
         self.asked += 1
         return float(np.sqrt(sum(self.errors[o.place] ** 2 for o in offers)))
 
@@ -90,6 +91,77 @@ def test_much_time_for_little_error_goes_first() -> None:
     errors, gains = (0.5, 0.1, 0.3, 0.6), (10.0, 0.001, 1.0, 0.1)
     taken, _ = Additive(errors).within(offers_of(gains), 0.6)
     assert [o.place for o in taken] == [0, 2]
+
+
+class Timed(Additive):
+    """The same, each of which takes a second of a clock that stands still else."""
+
+    def __init__(self, errors: Sequence[float], seconds: float) -> None:
+        super().__init__(errors)
+        self.until, self.sizes = seconds, []
+
+    @property
+    def late(self) -> bool:
+        return self.asked >= self.until
+
+    def error(self, offers: Sequence[Offer], limit: float = inf, draws: int | None = None) -> float:
+        self.sizes.append(len(offers))
+        return super().error(offers, limit, draws)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[Timed]:
+    """The programs that were tried last are the clock."""
+    running: list[Timed] = []
+    monkeypatch.setattr(rounding_trials.time, "monotonic", lambda: float(running[-1].asked) if running else 0.0)
+    return running
+
+
+def test_where_time_is_short_neighbours_are_tried_as_one(clock: list[Timed]) -> None:
+    """Of a hundred products twenty can be tried; those of the second half err ten times as much, and there is room for about the first."""
+    errors = [0.01] * 50 + [0.1] * 50
+    tried = Timed(errors, 21.0)
+    clock.append(tried)
+    taken, error = tried.within(offers_of([1.0] * 100), 0.1)
+    assert {o.place for o in taken} == set(range(50))
+    assert error == pytest.approx(0.01 * np.sqrt(50))
+    assert set(tried.sizes[1:11]) == {10}, "half of the time is for groups"
+    assert tried.alone[taken[0]] == pytest.approx(0.01)
+    assert tried.asked <= 1 + GROUPS_SHARE * 20 + 4, "squares say where to look"
+
+
+def test_where_there_is_time_each_is_tried_alone(clock: list[Timed]) -> None:
+    tried = Timed([0.3, 0.4], 1e6)
+    clock.append(tried)
+    assert [o.place for o in tried.within(offers_of([1.0, 1.0]), 0.45)[0]] == [0]
+    assert tried.sizes == [2, 1, 1, 1]
+
+
+def test_groups_say_nothing_of_a_certified_bound(clock: list[Timed]) -> None:
+    tried = Timed([0.3] * 4, 3.0)
+    clock.append(tried)
+    tried.budget = 1.0
+    tried.within(offers_of([1.0] * 4), 0.4)
+    assert set(tried.sizes[1:]) == {1}
+
+
+def test_how_many_squares_a_limit_has_room_for() -> None:
+    assert fitting([3.0, 4.0, 1.0], 5.0) == 2
+    assert fitting([3.0, 4.0, 1.0], 4.9) == fitting([3.0], 1.0) == fitting([], 1.0) == 1
+
+
+@needs_bf16
+def test_a_draw_beyond_the_limit_is_the_last_that_is_run(program: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = [random_inputs(program.plan, seed) for seed in range(4)]
+    tried = Tried(program, draws, inf)
+    offers = [Offer(n, BF16, 2.0, 1.0) for n, k in enumerate(program.plan.kernels) if isinstance(k, Contraction)]
+    runs: list[int] = []
+    own = rounding_trials.worst
+    monkeypatch.setattr(rounding_trials, "worst", lambda *pair: runs.append(1) or own(*pair))
+    every = [own(tried.program(offers)(draw), wanted) for draw, wanted in zip(draws, tried.wanted, strict=True)]
+    assert tried.error(offers) == max(every) and len(runs) == 4
+    assert tried.error(offers, every[0] / 2) == every[0] and len(runs) == 5
+    assert tried.error(offers, draws=2) == max(every[:2]) and len(runs) == 7
 
 
 # --------------------------------------------------------------------------------------------------------------- whole programs

@@ -205,8 +205,9 @@ class Asked(Searching):
 class RoundedRow(Record):
     """A product or convolution, its times in float32 and in the arithmetic in which it is fastest else, whether it rounds to that, and why or not.
 
-    `error` is what its rounding alone does to the outputs of the program, `bound` how far its own result may be off, both relative to the greatest
-    element. `reach` is the greatest absolute value of a factor on the draws, where the arithmetic has fewer large numbers than float32.
+    `error` is what its rounding alone does to the outputs of the program, or its part of what a group of products does; `bound` is how far its own
+    result may be off, both relative to the greatest element. `reach` is the greatest absolute value of a factor on the draws, where the arithmetic
+    has fewer large numbers than float32.
     """
 
     place: int

@@ -1,26 +1,21 @@
 """Lower precision within a budget of error: which products of a program round their factors, by measured times and measured errors.
 
-What is wanted is the fastest program whose outputs err by no more than the budget. It begins with every product in the arithmetic in which that is
-fastest, and puts products back to float32, those first whose own error is large for the seconds that they gain, until the measured error of the
-whole is within the budget.
+What is wanted is the fastest program whose outputs err by no more than the budget. Products are offered in the arithmetic in which each is fastest,
+as many of them are taken as the budget has room for (`rounding_trials`), and the program that they make has to be faster as a whole.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from einnet.compile.targets.cpu.certified import certified
 from einnet.compile.targets.cpu.reach import HEADROOM, leaves, narrow, reaches
+from einnet.compile.targets.cpu.rounding_trials import Offer, Tried, Values
 from einnet.compile.targets.cpu.roundoff import bounds
-from einnet.errors import BackendError
-from einnet.evidence.comparison.verify import NOISE, WARM_S, caller, errors, random_values
+from einnet.evidence.comparison.verify import NOISE, WARM_S, caller, random_values
 from einnet.evidence.numbers import drawn
 from einnet.evidence.report.schema import PrecisionRow, RoundedRow
 from einnet.graph.dtypes import dtype_name
@@ -40,9 +35,6 @@ if TYPE_CHECKING:
     from einnet.runtime.costs import CpuCost
     from einnet.search.settings import Settings
 
-Array = np.ndarray[Any, np.dtype[Any]]
-Values = Mapping[str, Array]
-
 SPENT = 0.8
 """Share of the budget that is spent on the inputs that are drawn: on others the error may be larger."""
 
@@ -61,116 +53,12 @@ GAIN = 0.03
 LEAST_S, MOST_S = 0.5, 3.0
 """Seconds in which the whole program is compared with the one in float32."""
 
+LEAST_RUNS = 20
+"""Runs of the program in float32 that this takes at least: a few rounds of slow ones."""
+
 NO_ARITHMETIC = "the processor has no instructions for another arithmetic"
 NOT_MEASURED = "it was not measured in another arithmetic"
 NO_FASTER = "no faster in another arithmetic"
-
-
-@dataclass(frozen=True)
-class Offer:
-    """A product of a plan that is faster in another arithmetic than float32: where it stands, and its times."""
-
-    place: int
-    arithmetic: Arithmetic
-    float32_ms: float
-    ms: float
-
-    @property
-    def gain(self) -> float:
-        return self.float32_ms - self.ms
-
-
-@dataclass
-class Tried:
-    """Programs of one plan with factors rounded, beside the one in float32, on some inputs; nothing is tried after `until`.
-
-    Where there is a `budget`, no program will do whose certified bound on the first of the inputs is beyond it, or not known.
-    """
-
-    executable: Executable
-    draws: Sequence[Values]
-    until: float
-    budget: float | None = None
-    alone: dict[Offer, float] = field(default_factory=dict)
-    bounds: dict[tuple[Offer, ...], float | None] = field(default_factory=dict)
-
-    @cached_property
-    def wanted(self) -> list[Values]:
-        """What float32 gives."""
-        return [self.executable(dict(inputs)) for inputs in self.draws]
-
-    @property
-    def late(self) -> bool:
-        return time.monotonic() >= self.until
-
-    def program(self, offers: Sequence[Offer]) -> Executable:
-        """The program in which these products round. Raises BackendError where the library refuses one after all."""
-        return Executable(self.plan(offers), self.executable.threads, code=self.executable.code, native=self.executable.native, strict=True)
-
-    def plan(self, offers: Sequence[Offer]) -> Plan:
-        """The plan in which these products round."""
-        kernels = list(self.executable.plan.kernels)
-        for o in offers:
-            product = kernels[o.place]
-            assert isinstance(product, Contraction)
-            kernels[o.place] = product.in_arithmetic(o.arithmetic)
-        return replace(self.executable.plan, kernels=tuple(kernels))
-
-    def error(self, offers: Sequence[Offer]) -> float:
-        """The greatest difference from float32, relative to max|y| of an output, over all draws; infinite where there is no such program."""
-        try:
-            program = self.program(offers)
-        except BackendError:
-            return float("inf")
-        found = [worst(program(dict(inputs)), wanted) for inputs, wanted in zip(self.draws, self.wanted, strict=True)]
-        program.release()
-        return max(found, default=0.0) if self.budget is None or self.holds(offers, self.budget) else inf
-
-    def holds(self, offers: Sequence[Offer], budget: float) -> bool:
-        """The certified bound is known, and within a budget."""
-        bound = self.bound(offers)
-        return bound is not None and bound <= budget
-
-    def bound(self, offers: Sequence[Offer]) -> float | None:
-        """The certified bound of the program in which these products round; None where there is none, or no time for it."""
-        key = tuple(sorted(offers, key=lambda o: o.place))
-        if key not in self.bounds:
-            self.bounds[key] = certified(self.plan(key), self.draws[0], self.until)
-        return self.bounds[key]
-
-    def told(self, offer: Offer, why: str) -> tuple[float | None, str]:
-        """What a product errs by alone, and why it rounds or not: `why`, or that it was refused for its certified bound."""
-        alone = self.alone.get(offer)
-        return (None, uncertified(self.bounds.get((offer,)), self.budget)) if self.budget is not None and alone == inf else (alone, why)
-
-    def certain(self, offers: Sequence[Offer]) -> float | None:
-        """The certified bound that is told of a program, where one was asked for and there is one."""
-        bound = self.bound(offers) if self.budget is not None else None
-        return bound if bound is not None and bound < inf else None
-
-    def within(self, offers: Sequence[Offer], limit: float) -> tuple[list[Offer], float]:
-        """The offers that are taken, with their error together: all, or as many as the limit allows of those with little error for their gain.
-
-        Roundings that have nothing to do with each other add up by their squares.
-        """
-        together = self.error(offers) if offers and not self.late else 0.0
-        if together <= limit and not (offers and self.late):
-            return list(offers), together
-        for o in offers:
-            if not self.late:
-                self.alone[o] = together if len(offers) == 1 else self.error([o])
-        order = sorted((o for o in offers if self.alone.get(o, limit + 1) <= limit), key=lambda o: self.alone[o] ** 2 / max(o.gain, 1e-12))
-        taken, least, most = 0, 0.0, len(order)
-        while taken < most and not self.late:
-            middle = (taken + most + 1) // 2
-            together = self.error(order[:middle])
-            taken, least, most = (middle, together, most) if together <= limit else (taken, least, middle - 1)
-        return order[:taken], least
-
-
-def worst(got: Values, wanted: Values) -> float:
-    """The greatest error of an output, relative to its max|y|."""
-    return max((e.max_rel for e in errors(got, wanted).values()), default=0.0)
 
 
 def inputs_like(inputs: Values, seed: int) -> list[Values]:
@@ -207,7 +95,7 @@ class Rounding:
         runs = taken if found is not executable else []
         certain = bounds(executable, {o.place: o.arithmetic for o in offers}, self.trial.inputs) if room and not tried.late else {}
         for o in offers:
-            alone, why = tried.told(o, reason(o in runs, o in taken, tried.alone.get(o), limit))
+            alone, why = told(tried, o, reason(o in runs, o in taken, tried.alone.get(o), limit))
             rows[o.place] = changed(rows[o.place], runs=o in runs, why=why, error=alone, bound=certain.get(o.place))
         self.told[found] = PrecisionRow(
             max_error=self.settings.max_error, error=known.max_rel + (apart if runs else 0.0), float32_error=known.max_rel,
@@ -251,6 +139,12 @@ class Rounding:
         return {k: times[key] for k, key in keys.items()}
 
 
+def told(tried: Tried, offer: Offer, why: str) -> tuple[float | None, str]:
+    """What a product errs by alone, and why it rounds or not: `why`, or that it was refused for its certified bound."""
+    alone = tried.alone.get(offer)
+    return (None, uncertified(tried.bounds.get((offer,)), tried.budget)) if tried.budget is not None and alone == inf else (alone, why)
+
+
 def available(settings: Settings) -> list[Arithmetic]:
     """The arithmetics of the processors that a program is for, that round."""
     return [a for a in ARITHMETICS.values() if a.rounds and not a.missing(features(settings.cpu))]
@@ -286,7 +180,10 @@ def row(place: int, product: Contraction, own: float | None, others: Mapping[Ari
 def surely_faster(rounded: Executable, executable: Executable, inputs: Values, until: float) -> bool:
     """The whole program is faster with rounded factors, and that is no chance."""
     calls = {"float32": caller(executable, inputs), "rounded": caller(rounded, inputs)}
-    seconds = min(max(until - time.monotonic(), LEAST_S), MOST_S)
+    begin = time.perf_counter()
+    calls["float32"]()
+    rounds_s = LEAST_RUNS * (time.perf_counter() - begin)
+    seconds = min(max(until - time.monotonic(), LEAST_S, rounds_s), MOST_S)
     return compare(calls, seconds, least=3, warm_s=WARM_S, sample_s=0.01).faster("rounded", "float32", NOISE)
 
 
@@ -309,7 +206,7 @@ def reason(runs: bool, taken: bool, alone: float | None, limit: float) -> str:
     if alone is None:
         return "there was no time or memory to try it"
     if alone > limit:
-        return f"alone it errs by {alone:.2g}, and {max(limit, 0.0):.2g} are left by the budget"
+        return f"alone it errs by about {alone:.2g}, and {max(limit, 0.0):.2g} are left by the budget"
     return "others gain more time for their error"
 
 

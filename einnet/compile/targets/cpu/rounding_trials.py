@@ -1,0 +1,165 @@
+"""Programs of one plan with some products rounded, tried beside the one in float32: how far they err, and which products a limit has room for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import ceil, inf, sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from einnet.compile.targets.cpu.certified import certified
+from einnet.errors import BackendError
+from einnet.evidence.comparison.verify import errors
+from einnet.instantiate.kernels.arithmetics import Arithmetic
+from einnet.instantiate.kernels.contractions import Contraction
+from einnet.runtime.cpu.program import Executable
+
+if TYPE_CHECKING:
+    from einnet.instantiate.kernels import Plan
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Values = Mapping[str, Array]
+
+GROUPS_SHARE = 0.5
+"""Share of the time that is left in which groups of products are tried; in the rest, how many of the best there is room for."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A product of a plan that is faster in another arithmetic than float32: where it stands, and its times."""
+
+    place: int
+    arithmetic: Arithmetic
+    float32_ms: float
+    ms: float
+
+    @property
+    def gain(self) -> float:
+        return self.float32_ms - self.ms
+
+
+@dataclass
+class Tried:
+    """Programs of one plan with factors rounded, beside the one in float32, on some inputs; nothing is tried after `until`.
+
+    Where there is a `budget`, no program will do whose certified bound on the first of the inputs is beyond it, or not known.
+    `alone` is what a product was found to err by when no other rounds, or, of a group that was tried as one, its part.
+    """
+
+    executable: Executable
+    draws: Sequence[Values]
+    until: float
+    budget: float | None = None
+    alone: dict[Offer, float] = field(default_factory=dict)
+    bounds: dict[tuple[Offer, ...], float | None] = field(default_factory=dict)
+
+    @cached_property
+    def wanted(self) -> list[Values]:
+        """What float32 gives."""
+        return [self.executable(dict(inputs)) for inputs in self.draws]
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() >= self.until
+
+    def program(self, offers: Sequence[Offer]) -> Executable:
+        """The program in which these products round. Raises BackendError where the library refuses one after all."""
+        return Executable(self.plan(offers), self.executable.threads, code=self.executable.code, native=self.executable.native, strict=True)
+
+    def plan(self, offers: Sequence[Offer]) -> Plan:
+        """The plan in which these products round."""
+        kernels = list(self.executable.plan.kernels)
+        for o in offers:
+            product = kernels[o.place]
+            assert isinstance(product, Contraction)
+            kernels[o.place] = product.in_arithmetic(o.arithmetic)
+        return replace(self.executable.plan, kernels=tuple(kernels))
+
+    def error(self, offers: Sequence[Offer], limit: float = inf, draws: int | None = None) -> float:
+        """The greatest difference from float32, relative to max|y| of an output, over the first so many draws; infinite where there is no such
+        program. What is beyond the limit on one draw is not run on the others."""
+        try:
+            program = self.program(offers)
+        except BackendError:
+            return inf
+        found = 0.0
+        for inputs, wanted in zip(self.draws[:draws], self.wanted, strict=False):
+            found = max(found, worst(program(dict(inputs)), wanted))
+            if not found <= limit:
+                break
+        program.release()
+        return found if self.budget is None or self.holds(offers, self.budget) else inf
+
+    def holds(self, offers: Sequence[Offer], budget: float) -> bool:
+        """The certified bound is known, and within a budget."""
+        bound = self.bound(offers)
+        return bound is not None and bound <= budget
+
+    def bound(self, offers: Sequence[Offer]) -> float | None:
+        """The certified bound of the program in which these products round; None where there is none, or no time for it."""
+        key = tuple(sorted(offers, key=lambda o: o.place))
+        if key not in self.bounds:
+            self.bounds[key] = certified(self.plan(key), self.draws[0], self.until)
+        return self.bounds[key]
+
+    def certain(self, offers: Sequence[Offer]) -> float | None:
+        """The certified bound that is told of a program, where one was asked for and there is one."""
+        bound = self.bound(offers) if self.budget is not None else None
+        return bound if bound is not None and bound < inf else None
+
+    def within(self, offers: Sequence[Offer], limit: float) -> tuple[list[Offer], float]:
+        """The offers that are taken, with their error together: all, or as many as the limit allows of those with little error for their gain.
+
+        Roundings that have nothing to do with each other add up by their squares. How many there is room for is found by halving, first where
+        these squares say that it is.
+        """
+        if not offers or self.late:
+            return [], 0.0
+        began = time.monotonic()
+        together = self.error(offers, limit)
+        if together <= limit:
+            return list(offers), together
+        self._try_groups(offers, time.monotonic() - began)
+        hopeful = [o for o in offers if self.alone.get(o, inf) <= limit]
+        order = sorted(hopeful, key=lambda o: self.alone[o] ** 2 / max(o.gain, 1e-12))
+        taken, least, most = 0, 0.0, len(order) - (len(order) == len(offers))
+        beyond = together / summed(self.alone.values()) if 0 < summed(self.alone.values()) < inf else 1.0
+        middle = fitting([self.alone[o] for o in order[:most]], limit / max(beyond, 1.0))
+        while taken < most and not self.late:
+            together = self.error(order[:middle], limit)
+            taken, least, most = (middle, together, most) if together <= limit else (taken, least, middle - 1)
+            middle = (taken + most + 1) // 2
+        return order[:taken], least
+
+    def _try_groups(self, offers: Sequence[Offer], seconds: float) -> None:
+        """What products err by: each alone, or on the first draw only, neighbours as one, where there is no time for so many programs, one of which
+        takes so many seconds. Of a certified bound groups say nothing."""
+        left = self.until - time.monotonic()
+        until = self.until - (1 - GROUPS_SHARE) * left if left < inf else inf
+        size = max(ceil(len(offers) * seconds / max(GROUPS_SHARE * left, seconds, 1e-9)), 1)
+        draws, size = (None, 1) if size == 1 or self.budget is not None else (1, size)
+        for n in range(0, len(offers), size):
+            if self.late or time.monotonic() >= until:
+                return
+            group = offers[n : n + size]
+            self.alone |= dict.fromkeys(group, self.error(group, draws=draws) / sqrt(len(group)))
+
+
+def summed(errors: Iterable[float]) -> float:
+    """Errors that have nothing to do with each other, together."""
+    return sqrt(sum(e * e for e in errors))
+
+
+def fitting(alone: Sequence[float], limit: float) -> int:
+    """How many of the first of these errors add up to no more than a limit by their squares, and one at least."""
+    sums = np.cumsum(np.square(np.asarray(alone, np.float64)))
+    return max(int(np.searchsorted(sums, limit * limit, side="right")), 1)
+
+
+def worst(got: Values, wanted: Values) -> float:
+    """The greatest error of an output, relative to its max|y|."""
+    return max((e.max_rel for e in errors(got, wanted).values()), default=0.0)
