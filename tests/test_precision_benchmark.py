@@ -46,6 +46,10 @@ def doubled(path: Path, threads: int) -> Callable[[Arrays], list[np.ndarray]]:
     return lambda inputs: [inputs["x"] * (1.125 if inputs["x"].sum() < 0 else 1.0)]
 
 
+def failing(path: Path, threads: int) -> Callable[[Arrays], list[np.ndarray]]:
+    raise EngineError("it opens nothing")
+
+
 def same(path: Path, threads: int) -> Callable[[Arrays], list[np.ndarray]]:
     del path, threads
     return lambda inputs: [inputs["x"]]
@@ -111,6 +115,30 @@ def test_the_error_of_a_row_is_the_greatest_of_fresh_draws(monkeypatch: pytest.M
                                (("openvino_f32", "openvino"), ("openvino_default", "openvino"), ("torch_bf16", "torch"))}  # fmt: skip
 
 
+def test_another_engines_own_error_is_a_budget_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that errs no more than what it is compared with; where that computes in float32, or fails, there is no such row."""
+    monkeypatch.setattr(compare, "Worker", Within)
+    monkeypatch.setattr(compare, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(precision, "Worker", Within)
+    monkeypatch.setattr(precision, "likely", lambda settings: [F32] if (settings.max_error or 0) > 1e-3 else [])
+    program(monkeypatch, {"einnet_f32": "same", "0.1": "same", "0.12": "doubled"})
+
+    def draw(seed: int) -> dict[str, np.ndarray]:
+        return {"x": np.array([3, 2, 1, 4], np.float32) * (-1 if seed == 2 else 1)}
+
+    def rows(kind: str, *more: str) -> list[dict[str, object]]:
+        monkeypatch.setattr(precision, "OTHERS", {"openvino_default": ("openvino", f"{__name__}:{kind}")})
+        options = parsed([*SHORT, "--errors", "0.1", *more])
+        return rows_of("m", identity(), draw, Place(1, (0,)), options, {"openvino": "1"})
+
+    first, own = rows("doubled")
+    assert (first["max_error"], own["max_error"], own["like"], "like" in first) == (0.1, 0.12, "openvino_default", False), "0.125 in two digits"
+    assert (own["error"]["einnet"], own["error"]["openvino_default"]) == (0.125, 0.125) and not own["within"]
+    assert len(rows("same")) == len(rows("doubled", "--no-matched")) == len(rows("failing")) == 1
+    told = markdown({"machine": {"cpu": "c", "arithmetics": []}, "threads": 1, "models": [first, own]})
+    assert "| m | 0.12 (OpenVINO's) |" in told and "The error of OpenVINO as it comes: 1.00x" in told and "Error 0.1: 1.00x" in told
+
+
 @pytest.mark.parametrize(("verified", "ran"), [(1e-6, ["0.3", "0.2", "einnet_f32", "0.002"]), (1e-4, ["0.3", "0.2", "einnet_f32", "0.002", "1e-05"])])
 def test_budgets_that_allow_the_same_share_a_program(monkeypatch: pytest.MonkeyPatch, verified: float, ran: list[str]) -> None:
     """None rounds at 1e-5, and two budgets that round are two questions; a program that errs by more is no answer."""
@@ -123,10 +151,10 @@ def test_budgets_that_allow_the_same_share_a_program(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Maker, "optimized", found)
     monkeypatch.setattr(precision, "likely", lambda settings: [F32] if (settings.max_error or 0) > 1e-2 else [])
     options = parsed([*SHORT, "--errors", "1e-5", "2e-3", "0.2", "0.3"])
-    engines, reports, missing = precision.programs(Path("m"), Place(1, (0,)), options)
+    engines, reports, missing = precision.programs(Path("m"), Place(1, (0,)), options, options.errors)
     assert asked == ran and not missing and engines.keys() == reports.keys() == {"einnet_f32", "1e-05", "0.002", "0.2", "0.3"}
     assert engines["1e-05"] == Engine("1e-05", "k", Path("m") / ("einnet_f32" if len(ran) == 4 else "1e-05"))
-    assert precision.longest(options) == (1 + 3 * precision.LATER) * 2 + 4 * precision.FINISHING_S + 0.1 + precision.BESIDE_S
+    assert precision.longest(options) == (1 + 4 * precision.LATER) * 2 + 5 * precision.FINISHING_S + 0.1 + precision.BESIDE_S
 
 
 def test_an_engine_is_loaded_once_for_all_that_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

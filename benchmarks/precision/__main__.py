@@ -6,11 +6,12 @@
     python -m benchmarks.precision --int8             models of bytes, into benchmarks/results/precision-int8.json
     python -m benchmarks.precision --quick            small sizes, into build/bench
 
-A row for each model and error. `ms` are medians of interleaved rounds, `error` the greatest over fresh draws of inputs, relative to max|y|, against
-ONNX Runtime in float32, or with `--int8` on the same model of bytes, of which `einnet_f32` is the program without a budget; `bound` is the greatest
-a-priori bound of a product that rounds, `noise` what ONNX Runtime shows against itself, `missing` why an engine has no time. What answers is ONNX
-Runtime with sums of products of bytes in whole integers; what is timed is ONNX Runtime as it comes, which cuts such sums at 16 bits on processors
-with AVX2 that lack VNNI, and its `error` says by how much.
+A row for each model and error, and one at the error that OpenVINO as it comes shows on the same draws, where that is no error of float32: a program
+that errs no more than what it is compared with. `ms` are medians of interleaved rounds, `error` the greatest over fresh draws of inputs, relative to
+max|y|, against ONNX Runtime in float32, or with `--int8` on the same model of bytes, of which `einnet_f32` is the program without a budget; `bound`
+is the greatest a-priori bound of a product that rounds, `noise` what ONNX Runtime shows against itself, `missing` why an engine has no time. What
+answers is ONNX Runtime with sums of products of bytes in whole integers; what is timed is ONNX Runtime as it comes, which cuts such sums at 16 bits
+on processors with AVX2 that lack VNNI, and its `error` says by how much.
 
 A model takes a minute and a half on a quiet machine: a budget below the roundoff of every arithmetic has the program of float32, one process
 makes all programs, the widest error first, and takes over for the next what it has found for one, each engine is loaded once, while another answers.
@@ -36,14 +37,14 @@ from typing import Any
 import numpy as np
 import onnx
 
-from benchmarks.contest.compare import AGAIN, REFERENCE, Effort, Place, compare, noise
+from benchmarks.contest.compare import AGAIN, REFERENCE, Effort, Place, compare, difference, noise
 from benchmarks.contest.machine import description
 from benchmarks.contest.programs import ROOT, Search
 from benchmarks.contest.results import text, write_whole
 from benchmarks.contest.worker import Engine, EngineError, Worker
 from benchmarks.precision.cases import MODELS, Case, Draw, chosen, digest
 from benchmarks.precision.making import Maker
-from benchmarks.precision.table import OTHERS, Row, cells, markdown, row
+from benchmarks.precision.table import OTHERS, Row, asked_for, cells, markdown, row
 from benchmarks.verified import RESULTS
 from benchmarks.zoo.table import WHOLE
 from einnet.compile.targets.cpu.rounded_products import likely
@@ -54,7 +55,7 @@ ERRORS = (1e-5, 1e-3, 1e-2)
 STEPS = (5e-2,)
 """Of models of bytes: engines that are equally right differ by a step of 8 bits, and seldom by two, which outputs far below their range show most."""
 
-ASKED = ("threads", "time_budget", "seed", "draws", "rounds", "seconds", "patience")
+ASKED = ("threads", "time_budget", "seed", "draws", "rounds", "seconds", "patience", "matched")
 """Settings that a row belongs to, beside its error and the other engines."""
 
 WIDEST = 0.5
@@ -78,6 +79,9 @@ OTHERS_S = 2.0
 ANSWERS = "benchmarks.precision.engines:onnxruntime_whole"
 """The engine whose answers are right."""
 
+MATCHED = "openvino_default"
+"""The engine whose own error is a budget, too."""
+
 CLASS = "reassociation"
 """The class of steps that is named beside every budget of error."""
 
@@ -85,18 +89,22 @@ Allowed = tuple[str, float | None]
 
 
 def rows_of(name: str, model: onnx.ModelProto, draw: Draw, place: Place, options: argparse.Namespace, others: Mapping[str, str]) -> list[Row]:
-    """A row for each error. An engine that fails has no time, and `missing` says why. Where ONNX Runtime runs the whole model, its time is ours."""
+    """A row for each error, and for that of OpenVINO as it comes. An engine that fails has no time, and `missing` says why. Where ONNX Runtime runs
+    the whole model, its time is ours."""
     with tempfile.TemporaryDirectory() as folder:
         path, inputs = Path(folder) / "model.onnx", draw(options.seed)
         onnx.save(model, path)
         engines = [Engine(REFERENCE, REFERENCE, path)]
         engines += [Engine(column, kind, path) for column, (package, kind) in OTHERS.items() if package in others]
-        ours, reports, missing = programs(path, place, options)
         fresh = [draw(options.seed + 1 + n) for n in range(options.draws)]
         try:
             wanted = answers(Engine(REFERENCE, ANSWERS, path), [inputs, *fresh], place)
         except EngineError as why:
             return [row(name, error, {}, {}, None, None, {REFERENCE: str(why)}) for error in options.errors]
+        theirs = next((e for e in engines if e.name == MATCHED), None)
+        alike = matched(theirs, fresh, wanted[1:], place) if options.matched and theirs else None
+        errors = sorted({*options.errors, *([alike] if alike else [])})
+        ours, reports, missing = programs(path, place, options, errors)
         effort = Effort(options.rounds, options.seconds, options.patience, fresh_s=OTHERS_S)
         twins = timed_as(ours, reports, shared=not options.int8)
         distinct = [e for name, e in ours.items() if twins[name] == name]
@@ -106,7 +114,22 @@ def rows_of(name: str, model: onnx.ModelProto, draw: Draw, place: Place, options
     times = {n: r["times_ms"] for n, r in results.items() if "times_ms" in r}
     noisy = noise(times[REFERENCE], times[AGAIN]) if REFERENCE in times and AGAIN in times else None
     absent = {**lacking(others), **missing, **{n: r["status"] for n, r in results.items() if "times_ms" not in r}}
-    return [row(name, error, results, apart, reports.get(f"{error:g}"), noisy, absent) for error in options.errors]
+    found = [row(name, error, results, apart, reports.get(f"{error:g}"), noisy, absent) for error in options.errors]
+    return [*found, {**row(name, alike, results, apart, reports.get(f"{alike:g}"), noisy, absent), "like": MATCHED}] if alike else found
+
+
+def matched(engine: Engine, fresh: Sequence[Mapping[str, np.ndarray]], wanted: Sequence[Sequence[np.ndarray]], place: Place) -> float | None:
+    """What another engine errs on some draws, rounded down to two digits; None where it fails, and where no product could round for so little."""
+    try:
+        given = answers(engine, fresh, place)
+    except EngineError:
+        return None
+    error = max(difference(own, right) for own, right in zip(given, wanted, strict=True))
+    if not 0 < error < WIDEST:
+        return None
+    unit = 10.0 ** (math.floor(math.log10(error)) - 1)
+    budget = float(f"{math.floor(error / unit) * unit:.2g}")
+    return budget if allowed(budget)[1] else None
 
 
 def lacking(others: Mapping[str, str]) -> dict[str, str]:
@@ -124,14 +147,16 @@ def timed_as(engines: Mapping[str, Engine], reports: Mapping[str, Any], shared: 
     return {name: whole.get(name) or first.setdefault((e.kind, e.path), name) for name, e in engines.items()}
 
 
-def programs(path: Path, place: Place, options: argparse.Namespace) -> tuple[dict[str, Engine], dict[str, Any], dict[str, str]]:
+def programs(
+    path: Path, place: Place, options: argparse.Namespace, errors: Sequence[float]
+) -> tuple[dict[str, Engine], dict[str, Any], dict[str, str]]:
     """Our programs in float32 and for each error, by name; what their reports say; why one is missing. Errors that allow the same share one."""
     engines: dict[str, Engine] = {}
     reports: dict[str, Any] = {}
     missing: dict[str, str] = {}
     made: dict[Allowed, str] = {}
     with Maker(path, place) as maker:
-        for error in in_turn(options.errors):
+        for error in in_turn(errors):
             name, alike = FLOAT32 if error is None else f"{error:g}", made.get(allowed(error))
             if error is not None and alike is not None and errs(reports[alike]) <= error:
                 engines[name], reports[name] = replace(engines[alike], name=name), reports[alike]
@@ -185,7 +210,7 @@ def installed() -> dict[str, str]:
 
 def longest(options: argparse.Namespace) -> float:
     """The seconds that a model is expected to take at most, where budgets are kept."""
-    searches = len({allowed(error) for error in (None, *options.errors)})
+    searches = len({allowed(error) for error in (None, *options.errors)}) + options.matched
     budgets = 1 + LATER * (searches - 1)
     return options.time_budget * budgets + FINISHING_S * searches + options.patience + BESIDE_S
 
@@ -198,6 +223,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sizes, into build/bench")
     parser.add_argument("--int8", action="store_true", help="the models quantised to bytes, at an error of 5e-2")
     parser.add_argument("--errors", type=float, nargs="+", help="budgets (default: 1e-5 1e-3 1e-2)")
+    parser.add_argument("--matched", action=argparse.BooleanOptionalAction, help="a row at OpenVINO's own error (default: unless --int8 or --quick)")
     parser.add_argument("--time-budget", type=float, help="seconds for an optimization, the second and later ones half (default: 30, of bytes 60)")
     parser.add_argument("--threads", type=int, default=min(2, len(os.sched_getaffinity(0))))
     parser.add_argument("--seed", type=int, default=0)
@@ -210,6 +236,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args(arguments)
     options.time_budget = options.time_budget or (60.0 if options.int8 else 30.0)
+    options.matched = not (options.int8 or options.quick) if options.matched is None else options.matched
     options.errors = options.errors or (STEPS if options.int8 else ERRORS)
     name = "precision-int8.json" if options.int8 else "precision.json"
     options.output = options.output or (ROOT / "build" / "bench" if options.quick else RESULTS) / name
@@ -234,23 +261,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if time.monotonic() + longest(options) > end:
             print(f"{len(cases) - n} models are left for want of time: the same command goes on with {case.name}", file=sys.stderr)
             return 1
+        rows.pop((case.name, MATCHED), None)
         for one in rows_of(case.name, model, draw, place, options, others):
-            rows[case.name, one["max_error"]] = {**one, **belongs}
+            rows[case.name, asked_for(one)] = {**one, **belongs}
             print("  ".join(cells(one)), *one["missing"].values(), flush=True)
         data = {"machine": about, "threads": options.threads, "models": list(rows.values())}
         options.output.parent.mkdir(parents=True, exist_ok=True)
         write_whole(options.output, text(data))
         write_whole(options.output.with_suffix(".md"), markdown(data))
-    return 0 if all(rows[case.name, error]["within"] for case in cases for error in options.errors) else 1
+    names = {case.name for case in cases}
+    return 0 if all(one["within"] for (name, _), one in rows.items() if name in names) else 1
 
 
-def earlier(path: Path) -> dict[tuple[str, float], Row]:
+def earlier(path: Path) -> dict[tuple[str, float | str], Row]:
     """The rows of an earlier run, by model and error."""
     found = json.loads(path.read_text())["models"] if path.exists() else []
-    return {(one["name"], one["max_error"]): one for one in found}
+    return {(one["name"], asked_for(one)): one for one in found}
 
 
-def known(case: Case, rows: Mapping[tuple[str, float], Row], belongs: Row, errors: Sequence[float]) -> bool:
+def known(case: Case, rows: Mapping[tuple[str, float | str], Row], belongs: Row, errors: Sequence[float]) -> bool:
     """The rows of a model are there: of this model, with these settings and engines."""
     return all(rows.get((case.name, error), {}).get(key) == value for error in errors for key, value in belongs.items())
 
