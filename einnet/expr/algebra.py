@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import product
+from itertools import combinations, product
+
+import numpy as np
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
-POINTS = tuple(map(Fraction, ("0", "1", "-1", "2", "-2", "1/2", "-1/2", "4", "-4", "1/4", "-1/4")))
-"""Evaluation points in the order in which they are taken: small numerators and denominators keep rounding errors small. The last point is ∞."""
+MAGNITUDES = tuple(map(Fraction, ("1", "1/2", "2", "3/2", "3/4", "1/4", "4", "3", "5/4", "5/8", "3/8", "5/2", "7/4", "7/8")))
+"""What evaluation points may be, with either sign: numbers of few binary digits, so that transforms of data have constants that float32 has."""
+
+MOST_PAIRS = 4
+"""Pairs of points of which all combinations are looked at; of more the first are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +39,37 @@ class Bilinear:
 def toom_cook(m: int, taps: int) -> Bilinear:
     """F(m, taps): the Toom-Cook correlation with m + taps - 1 products, exact and proven.
 
-    Raises ValueError where the points do not suffice.
+    Of the sets of evaluation points that hold 0 and ∞, and else a number and its negative, that is taken whose products err least (`spread`) where
+    their factors are rounded: of F(4,3), 0, 5/8, -5/8, 3/2, -3/2 and ∞, by half as much as 0, 1, -1, 2, -2 and ∞.
+
+    Raises ValueError where there are too few points.
     """
     n = m + taps - 1
-    if m < 1 or taps < 1 or n - 1 > len(POINTS):
+    if m < 1 or taps < 1 or n - 2 > 2 * len(MAGNITUDES):
         raise ValueError(f"no evaluation points for F({m},{taps})")
-    points = POINTS[: n - 1]
+    result = evaluated(m, taps, min(choices(n - 2), key=lambda points: round(spread(m, taps, points), 6)))
+    prove(result)
+    return result
+
+
+def choices(count: int) -> Iterator[tuple[Fraction, ...]]:
+    """The sets of so many points, and 0 before them, that are looked at: pairs of a number and its negative, and one more number if need be.
+
+    With -1 there is no point but ∞.
+    """
+    if count < 0:
+        yield ()
+        return
+    pairs, odd = divmod(count, 2)
+    some = combinations(MAGNITUDES, pairs) if pairs <= MOST_PAIRS else [MAGNITUDES[:pairs]]
+    for chosen in some:
+        symmetric = (Fraction(0), *(sign * p for p in chosen for sign in (1, -1)))
+        yield from ((*symmetric, p) for p in MAGNITUDES if p not in chosen) if odd else (symmetric,)
+
+
+def evaluated(m: int, taps: int, points: tuple[Fraction, ...]) -> Bilinear:
+    """F(m, taps) by values of polynomials at m + taps - 2 points, and at ∞."""
+    n = m + taps - 1
     b = [_vanishing(points[:k] + points[k + 1 :], n) for k in range(n - 1)] + [_vanishing(points, n)]
     g, a = [], []
     for k, point in enumerate(points):
@@ -53,9 +84,7 @@ def toom_cook(m: int, taps: int) -> Bilinear:
         lead = next(v for v in b[k] if v)
         if lead < 0:
             b[k], g[k] = tuple(-v for v in b[k]), tuple(-v for v in g[k])
-    result = Bilinear(m, taps, tuple(tuple(row[i] for row in a) for i in range(m)), tuple(g), tuple(b))
-    prove(result)
-    return result
+    return Bilinear(m, taps, tuple(tuple(row[i] for row in a) for i in range(m)), tuple(g), tuple(b))
 
 
 def _vanishing(roots: tuple[Fraction, ...], length: int) -> tuple[Fraction, ...]:
@@ -78,6 +107,17 @@ def growth(f: Bilinear) -> float:
     """What is added up for one output where no operand exceeds 1: max over i of Σ[p] |A[i,p]|·‖G[p]‖₁·‖B[p]‖₁; `taps` in the direct sum."""
     norms = [sum(map(abs, g)) * sum(map(abs, b)) for g, b in zip(f.G, f.B)]
     return float(max(sum(abs(v) * n for v, n in zip(row, norms)) for row in f.A))
+
+
+def spread(m: int, taps: int, points: Sequence[Fraction]) -> float:
+    """The mean square of the error of an output of F(m, taps) by values at these points and ∞, where the factors of the products are rounded by
+    chance: max over i of Σ[p] A[i,p]²·‖G[p]‖₂²·‖B[p]‖₂², over that of the direct sum, which is `taps`."""
+    x = np.array([float(p) for p in points])
+    scales = [np.prod(np.delete(p - x, k)) for k, p in enumerate(x)]
+    data = np.array([*(np.square(np.poly(np.delete(x, k))).sum() for k in range(len(x))), np.square(np.poly(x)).sum()])
+    kernel = np.array([*(np.square(x[:, None] ** range(taps)).sum(1) / np.square(scales)), 1.0])
+    out = np.vstack([np.square(x[:, None] ** range(m)), [*[0.0] * (m - 1), 1.0]])
+    return float((out * (kernel * data)[:, None]).sum(0).max() / taps)
 
 
 @dataclass(frozen=True, slots=True)

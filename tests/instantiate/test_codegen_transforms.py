@@ -51,6 +51,20 @@ def test_shared_sums_are_the_matrix() -> None:
         np.testing.assert_allclose(applied(factored(matrix), x), np.array(matrix) @ x, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(("m", "taps"), [(2, 3), (3, 3), (4, 3), (6, 3), (2, 5), (4, 2), (6, 2)])
+def test_what_is_exact_without_sharing_is_exact_with_it(m: int, taps: int) -> None:
+    """Integers times numbers of few binary digits: shared sums have no factor 4/9 in them."""
+    x = np.random.default_rng(0).integers(-3, 4, (m + taps - 1, 500)).astype(np.float32)
+    for matrix in (floats(toom_cook(m, taps).B), floats(toom_cook(m, taps).A)):
+        plan, given = factored(matrix), x[: len(matrix[0])]
+        values = list(given)
+        for terms in plan.shared:
+            values.append(sum(np.float32(c) * values[n] for n, c in terms))
+        got = np.array([sum(np.float32(c) * values[n] for n, c in terms) for terms in plan.rows])
+        assert got.dtype == np.float32
+        np.testing.assert_array_equal(got, np.array(matrix) @ given.astype(np.float64))
+
+
 @pytest.mark.parametrize(("m", "taps", "window", "result"), [(2, 3, 4, 4), (4, 3, 12, 10), (6, 3, 24, 20)])
 def test_additions_of_toom_cook(m: int, taps: int, window: int, result: int) -> None:
     f = toom_cook(m, taps)
