@@ -16,8 +16,8 @@ from einnet.compile.garbage import large, let_all_go
 from einnet.compile.history import Memory, Places
 from einnet.compile.run import Run
 from einnet.compile.target import Optimization
+from einnet.compile.targets.cpu.chosen_again import Made, better_within
 from einnet.compile.targets.cpu.contest import DERIVED, NARROWER, OWN, Contest
-from einnet.compile.targets.cpu.in_float32 import Made, better_in_float32
 from einnet.compile.targets.cpu.incumbent import Decided, digest, made_again
 from einnet.compile.targets.cpu.left import left
 from einnet.compile.targets.cpu.programs import built, compiled, peak_bytes
@@ -148,7 +148,7 @@ class CpuTarget:
         for name, known in verified.items():
             programs[name], verified[name] = rounded(programs[name], known)
         for name in [name for name in (DERIVED, OWN) if name in verified][:1]:
-            better = better_in_float32(run, Made(outcome, programs[name], verified[name]), rounding, self.cost, verify)
+            better = better_within(run, Made(outcome, programs[name], verified[name]), rounding, self.cost, verify)
             if better is not None:
                 outcome, programs[DERIVED], verified[DERIVED] = better.outcome, better.program, better.verification
         if not programs:
