@@ -101,25 +101,37 @@ def rows_of(name: str, model: onnx.ModelProto, draw: Draw, place: Place, options
             wanted = answers(Engine(REFERENCE, ANSWERS, path), [inputs, *fresh], place)
         except EngineError as why:
             return [row(name, error, {}, {}, None, None, {REFERENCE: str(why)}) for error in options.errors]
-        theirs = next((e for e in engines if e.name == MATCHED), None)
-        alike = matched(theirs, fresh, wanted[1:], place) if options.matched and theirs else None
+        alike = matched(engines, fresh, wanted[1:], place) if options.matched else None
         errors = sorted({*options.errors, *([alike] if alike else [])})
         ours, reports, missing = programs(path, place, options, errors)
         effort = Effort(options.rounds, options.seconds, options.patience, fresh_s=OTHERS_S)
         twins = timed_as(ours, reports, shared=not options.int8)
         distinct = [e for name, e in ours.items() if twins[name] == name]
         results = compare([*engines, *distinct], inputs, wanted[0], place, effort, WIDEST, list(zip(fresh, wanted[1:], strict=True)))
-    results |= {name: results[twin] for name, twin in twins.items()}
+    found = {name: results[twins.get(name, name)] for name in {*results, *twins}}
+    return rows_from(name, options.errors, alike, found, reports, {**lacking(others), **missing})
+
+
+def rows_from(
+    name: str, errors: Sequence[float], alike: float | None, results: Mapping[str, Any], reports: Mapping[str, Any], missing: Mapping[str, str]
+) -> list[Row]:  # fmt: skip
+    """The rows of a model, by what was measured of each engine."""
     apart = {name: found["worst"] for name, found in results.items() if "times_ms" in found and "worst" in found}
     times = {n: r["times_ms"] for n, r in results.items() if "times_ms" in r}
     noisy = noise(times[REFERENCE], times[AGAIN]) if REFERENCE in times and AGAIN in times else None
-    absent = {**lacking(others), **missing, **{n: r["status"] for n, r in results.items() if "times_ms" not in r}}
-    found = [row(name, error, results, apart, reports.get(f"{error:g}"), noisy, absent) for error in options.errors]
+    absent = {**missing, **{n: r["status"] for n, r in results.items() if "times_ms" not in r}}
+    found = [row(name, error, results, apart, reports.get(f"{error:g}"), noisy, absent) for error in errors]
     return [*found, {**row(name, alike, results, apart, reports.get(f"{alike:g}"), noisy, absent), "like": MATCHED}] if alike else found
 
 
-def matched(engine: Engine, fresh: Sequence[Mapping[str, np.ndarray]], wanted: Sequence[Sequence[np.ndarray]], place: Place) -> float | None:
-    """What another engine errs on some draws, rounded down to two digits; None where it fails, and where no product could round for so little."""
+def matched(
+    engines: Sequence[Engine], fresh: Sequence[Mapping[str, np.ndarray]], wanted: Sequence[Sequence[np.ndarray]], place: Place
+) -> float | None:  # fmt: skip
+    """What OpenVINO as it comes errs on some draws, rounded down to two digits; None where it is not there or fails, and where no product could round
+    for so little."""
+    engine = next((e for e in engines if e.name == MATCHED), None)
+    if engine is None:
+        return None
     try:
         given = answers(engine, fresh, place)
     except EngineError:
