@@ -18,7 +18,7 @@ from einnet.cli import main
 from einnet.compile.targets.cpu import contest, rounded_products, rounding_trials
 from einnet.compile.targets.cpu.reach import HEADROOM, kept, leaves, narrow, reaches
 from einnet.compile.targets.cpu.rounded_products import GAIN, SPENT, Rounding, inputs_like, likely, row, with_room
-from einnet.compile.targets.cpu.rounding_trials import GROUPS_SHARE, Offer, Tried, fitting
+from einnet.compile.targets.cpu.rounding_trials import Offer, Tried, fitting
 from einnet.errors import UsageError
 from einnet.evidence.audit import audit
 from einnet.evidence.comparison.verify import compare_outputs, random_inputs
@@ -32,6 +32,7 @@ from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.timing import Timing
 from einnet.search.settings import Settings
+from einnet.search.time_shares import GROUPS_SHARE
 from tests.models import two_layers
 from tests.runtime.plans import two_layers as plan_of_two_layers
 

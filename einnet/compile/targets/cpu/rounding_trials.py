@@ -17,16 +17,13 @@ from einnet.evidence.comparison.verify import errors
 from einnet.instantiate.kernels.arithmetics import Arithmetic
 from einnet.instantiate.kernels.contractions import Contraction
 from einnet.runtime.cpu.program import Executable
+from einnet.search.time_shares import GROUPS_SHARE
 
 if TYPE_CHECKING:
     from einnet.instantiate.kernels import Plan
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Values = Mapping[str, Array]
-
-GROUPS_SHARE = 0.5
-"""Share of the time that is left in which groups of products are tried; in the rest, how many of the best there is room for."""
-
 
 @dataclass(frozen=True)
 class Offer:
