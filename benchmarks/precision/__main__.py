@@ -13,8 +13,9 @@ is the greatest a-priori bound of a product that rounds, `noise` what ONNX Runti
 answers is ONNX Runtime with sums of products of bytes in whole integers; what is timed is ONNX Runtime as it comes, which cuts such sums at 16 bits
 on processors with AVX2 that lack VNNI, and its `error` says by how much.
 
-A model takes a minute and a half on a quiet machine: a budget below the roundoff of every arithmetic has the program of float32, one process
-makes all programs, the widest error first, and takes over for the next what it has found for one, each engine is loaded once, while another answers.
+A model takes about two minutes on a quiet machine: a budget below the roundoff of every arithmetic has the program of float32, where that leaves
+room for other inputs, one process makes all programs, the widest error first, and takes over for the next what it has found for one, each engine is
+loaded once, while another answers.
 Ours answer all draws, other engines as many as they can in `OTHERS_S` seconds. The file is written after each model, and the same command goes on
 where it was ended: rows of other models stay, and what was measured with the same settings and engines is not measured again.
 """
@@ -47,7 +48,7 @@ from benchmarks.precision.making import Maker
 from benchmarks.precision.table import OTHERS, Row, asked_for, cells, markdown, row
 from benchmarks.verified import RESULTS
 from benchmarks.zoo.table import WHOLE
-from einnet.compile.targets.cpu.rounded_products import likely
+from einnet.compile.targets.cpu.rounded_products import FLOAT32_SHARE, likely
 from einnet.runtime import machine
 from einnet.search.settings import Settings
 
@@ -170,7 +171,7 @@ def programs(
     with Maker(path, place) as maker:
         for error in in_turn(errors):
             name, alike = FLOAT32 if error is None else f"{error:g}", made.get(allowed(error))
-            if error is not None and alike is not None and errs(reports[alike]) <= error:
+            if error is not None and alike is not None and errs(reports[alike]) <= FLOAT32_SHARE * error:
                 engines[name], reports[name] = replace(engines[alike], name=name), reports[alike]
                 continue
             try:
