@@ -272,7 +272,8 @@ class _Search:
             own = (turns.first_until - now) * turns.seconds[key] / max(rest, 1e-12)
             measuring = min(share, max(own, LEAST_SHARE_S))
         place, visited = (turns.finished, len(turns.seconds)), 0 if turns.new(key) else earlier.states
-        found = self.one(expression, share, place, known, level=turns.level(key), measuring=measuring, visited=visited)
+        level, beaten_s = turns.level(key), earlier.best.measured
+        found = self.one(expression, share, place, known, level=level, measuring=measuring, visited=visited, beaten_s=beaten_s)
         return keeping(found, earlier, self.noise) if self.settings.force is None else taking_over(found, earlier, self.noise)
 
     def explored(self, expressions: Mapping[str, Scope], turns: Turns, end: float) -> dict[str, Found]:
@@ -293,12 +294,12 @@ class _Search:
 
     def one(
         self, expression: Scope, share: float, place: tuple[int, int], known: Found | None = None, apart: float = inf,
-        level: Level = LEVELS[-1], measuring: float = inf, visited: int = 0,
+        level: Level = LEVELS[-1], measuring: float = inf, visited: int = 0, beaten_s: float = inf,
     ) -> Choice:  # fmt: skip
         """The choice for one subprogram, made in `share` seconds; with none, only the original is costed. `known`: what was found already.
 
         For subprograms together that take `apart` seconds one by one: only forms in which they have something in common. A turn goes as far as
-        its `level`, measures for `measuring` seconds, and visits states beyond those `visited` before.
+        its `level`, measures for `measuring` seconds what may take less than `beaten_s`, and visits states beyond those `visited` before.
         """
         begin, clock = time.monotonic(), self.schedule.clock
 
@@ -319,12 +320,12 @@ class _Search:
         if self.settings.force is not None and share > 0:
             choice = self.drawn(expression, forms)
         else:
-            closely, at_least = getattr(self.cost, "closely", None), getattr(self.cost, "at_least", None)
+            closely, at_least, within = (getattr(self.cost, name, None) for name in ("closely", "at_least", "within"))
             estimates, measured = self.cost.estimates, self.cost.measured
             known_builds = self.built.setdefault(expression.key, Builds(OUT)) if apart == inf else None
             choice = choose(
                 expression, forms, estimates, measured, most=most, until=until, least_s=least_s, known_s=apart, closely=closely, known=known_builds,
-                at_least=at_least, noise=self.noise,
+                at_least=at_least, noise=self.noise, within=within, beaten_s=beaten_s,
             )  # fmt: skip
         choice.seconds, choice.depth = time.monotonic() - begin, options(self.settings, share, clock).max_depth
         self.note(choice, statistics, level)

@@ -23,7 +23,7 @@ from einnet.runtime.cpu.measure import BUDGET_S, IsConstant, Unmeasured, constan
 from einnet.runtime.cpu.objects import OBJECTS, Objects
 from einnet.runtime.cpu.threads import limited, resolve_threads
 from einnet.runtime.database import ProfileDatabase, describe
-from einnet.runtime.timing import Timing
+from einnet.runtime.timing import AtLeast, Timing
 from einnet.stages import stage
 
 RESTLESS = 8
@@ -89,6 +89,7 @@ class CpuCost:
         self._declined: dict[Kernel, Unmeasured] = {}
         self._disturbed = self._restless = 0
         self._known: dict[Kernel, Timing] = {}
+        self._longer: dict[Kernel, AtLeast] = {}
         self._bounds: dict[Kernel, float] = {}
         self._machine: roofline.Machine | None = None
 
@@ -104,11 +105,14 @@ class CpuCost:
         """The time with its spread; `estimated` where it was not measured."""
         return self.timings([kernel])[0]
 
-    def timings(self, kernels: Sequence[Kernel], until: float = inf) -> list[Timing]:
-        """The times of some kernels; nothing is measured that would not be done when time.monotonic() is `until`, or would not fit into memory."""
-        found = self._as_they_are(kernels, until)
+    def timings(self, kernels: Sequence[Kernel], until: float = inf, limit: float = inf) -> list[Timing]:
+        """The times of some kernels; nothing is measured that would not be done when time.monotonic() is `until`, or would not fit into memory.
+
+        A kernel is run no more often than it takes to see that it takes longer than `limit` seconds: its time is then an estimate that is longer.
+        """
+        found = self._as_they_are(kernels, until, limit)
         rounded = [(n, k) for n, kernel in enumerate(kernels) for k in self.rounded(kernel, self.arithmetics, found[n].median)]
-        for (n, _), timing in zip(rounded, self._as_they_are([k for _, k in rounded], until) if rounded else (), strict=True):
+        for (n, _), timing in zip(rounded, self._as_they_are([k for _, k in rounded], until, limit) if rounded else (), strict=True):
             found[n] = timing if not timing.estimated and timing.median < found[n].median else found[n]
         return found
 
@@ -127,26 +131,28 @@ class CpuCost:
             self._peaks[arithmetic] = roofline.flops(large) / self._as_they_are([large])[0].median
         return self._peaks[arithmetic]
 
-    def _as_they_are(self, kernels: Sequence[Kernel], until: float = inf) -> list[Timing]:
+    def _as_they_are(self, kernels: Sequence[Kernel], until: float = inf, limit: float = inf) -> list[Timing]:
         """The times of some kernels in their own arithmetics."""
         distinct = self._look_up(kernels)
-        missing = [k for k in distinct if k not in self._known]
+        missing = [k for k in distinct if k not in self._known and self._longer.get(k, 0.0) <= limit]
         if self._measures and missing:
-            times = self._measure(missing, until)
+            times = self._measure(missing, until, limit)
             found = {k: t for k, t in zip(missing, times, strict=True) if isinstance(t, Timing)}
             self._note(found, {k: t for k, t in zip(missing, times, strict=True) if isinstance(t, Unmeasured)})
+            self._longer.update({k: t for k, t in zip(missing, times, strict=True) if isinstance(t, AtLeast)})
             self.database.put_many((self.describe(k), t) for k, t in found.items())
             self._known.update(found)
             self._learn(found)
-        return [self._known.get(k) or Timing(self._estimate(k), 0.0, 0) for k in kernels]
+        return [self._known.get(k) or Timing(self._longer[k] if self._longer.get(k, 0.0) > limit else self._estimate(k), 0.0, 0) for k in kernels]
 
-    def _measure(self, kernels: Sequence[Kernel], until: float) -> list[Timing | Unmeasured]:
-        """Run each kernel, as far as time and memory allow."""
+    def _measure(self, kernels: Sequence[Kernel], until: float, limit: float) -> list[Timing | Unmeasured | AtLeast]:
+        """Run each kernel, as far as time and memory allow, and as there is need to."""
         expected = [roofline.counted(k, self.machine, self.constant) for k in kernels]
         with stage("timing kernels"):
             return measure(
-                kernels, self.threads, self.constant, self._budget, objects=self.objects, expected=expected, until=until, patient=self.patient
-            )
+                kernels, self.threads, self.constant, self._budget, objects=self.objects, expected=expected, until=until, patient=self.patient,
+                limit=limit,
+            )  # fmt: skip
 
     @property
     def patient(self) -> bool:
@@ -156,6 +162,14 @@ class CpuCost:
     def measured(self, kernels: Sequence[Kernel], until: float = inf) -> list[float | None]:
         """Seconds that were measured, now or before; None where time or memory forbade it. Infinite where there is no implementation."""
         return [None if t.estimated and t.median < inf else t.median for t in self.timings(kernels, until)]
+
+    def within(self, kernel: Kernel, until: float, limit: float) -> tuple[float | None, bool]:
+        """`measured` of a kernel whose time is of no interest where it is longer than `limit` seconds, and whether it is known: else the kernel takes
+        longer than the seconds that are told."""
+        (timing,) = self.timings([kernel], until, limit)
+        if timing.estimated and timing.median < inf:
+            return (timing.median, False) if self._longer.get(kernel, 0.0) > limit else (None, True)
+        return timing.median, True
 
     def _note(self, found: Mapping[Kernel, Timing], declined: Mapping[Kernel, Unmeasured]) -> None:
         """Keep account of what was disturbed and what was not measured."""
@@ -180,12 +194,16 @@ class CpuCost:
     def estimates(self, kernels: Sequence[Kernel]) -> list[float]:
         """`estimate` of many kernels with one look into the database; the library is not asked whether it refuses them."""
         self._look_up([*kernels, *(v for k in kernels for v in self._variants(k))])
-        return [self._stored(k) if k in self._known else self._least(k) for k in kernels]
+        return [self._stored(k) if k in self._known else max(self._least(k), self._longer.get(k, 0.0)) for k in kernels]
 
     def closely(self, kernels: Sequence[Kernel]) -> list[float]:
         """The same by what is written for generated kernels, which takes some milliseconds for each."""
         self._look_up(kernels)
-        return [self._stored(k) if k in self._known else roofline.counted(k, self.machine, self.constant) for k in kernels]
+        return [self._stored(k) if k in self._known else self._counted(k) for k in kernels]
+
+    def _counted(self, kernel: Kernel) -> float:
+        """What a kernel takes by what is written for it, or is known to take longer."""
+        return max(roofline.counted(kernel, self.machine, self.constant), self._longer.get(kernel, 0.0))
 
     def least(self, operations: float, nbytes: float) -> float:
         """Seconds that so many operations, and so many bytes that a cache may hold, take at least; 0 where no estimate has needed the machine so far,

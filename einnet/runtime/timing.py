@@ -32,6 +32,10 @@ STANDARD_ERROR = 1.86
 """Of a median of n samples whose quartiles are 2 apart, times sqrt(n), for normal samples: 1.2533 / 0.6745."""
 
 
+class AtLeast(float):
+    """Seconds that something takes at least, where no more was worth knowing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Seconds: the median of `n` samples and half the distance between their quartiles. An estimate has n = 0.

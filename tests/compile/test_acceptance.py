@@ -44,6 +44,7 @@ def derived(tmp_path_factory: pytest.TempPathFactory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EINNET_CACHE", str(folder))
         patch.setattr(CpuCost, "measured", liked)
+        patch.setattr(CpuCost, "within", lambda self, kernel, until, limit: (liked(self, [kernel])[0], True))
         patch.setattr(CpuCost, "estimates", liked)
         patch.setattr(decide, "slower", lambda times: False)
         patch.setattr(decide, "weighed", lambda *_: InPlace())
@@ -102,6 +103,7 @@ def test_a_program_without_a_part_is_right_and_told_of(derived, tmp_path, monkey
     victim = next(r.subprogram.key for r in whole.outcome.results if r.changed)
     monkeypatch.setenv("EINNET_CACHE", str(cache))
     monkeypatch.setattr(CpuCost, "measured", liked)
+    monkeypatch.setattr(CpuCost, "within", lambda self, kernel, until, limit: (liked(self, [kernel])[0], True))
     monkeypatch.setattr(CpuCost, "estimates", liked)
     monkeypatch.setattr(decide, "weighed", lambda *_: InPlace(frozenset({victim})))
     monkeypatch.setattr(decide, "CONTEST_RUNS", 0)

@@ -80,6 +80,7 @@ def derived(tmp_path_factory: pytest.TempPathFactory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CpuCost, "measured", liked)
+        patch.setattr(CpuCost, "within", lambda self, kernel, until, limit: (liked(self, [kernel])[0], True))
         patch.setattr(CpuCost, "estimates", liked)
         patch.setattr(decide, "slower", lambda times: False)
         patch.setattr(decide, "weighed", lambda *_: InPlace())

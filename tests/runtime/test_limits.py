@@ -61,11 +61,52 @@ def operator(text: str, prefix: str = "") -> EOperator:
     return EOperator(scope, tuple((n, dense_view(prefix + n, t.shape)) for n, t in tensors(scope).items()), dense_view(prefix + "y", scope.shape))
 
 
-@pytest.mark.parametrize(("seconds", "runs", "samples"), [(0.001, 41, 40), (0.3, 4, 3), (2.0, 1, 1)])
+@pytest.mark.parametrize(("seconds", "runs", "samples"), [(0.001, 41, 40), (0.015, 3, 2), (0.3, 2, 2), (2.0, 1, 1)])
 def test_slow_kernels_run_seldom(clock: Clock, seconds: float, runs: int, samples: int) -> None:
     found = sample(lambda: clock.run(seconds), 0.04)
     assert (clock.runs, found.n, found.clean) == (runs, samples, True)
     assert found.median == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("times", "samples"), [((0.4, 0.1, 0.1), 2), ((0.1, 0.11, 0.12, 0.13, 0.14, 0.15), 5), ((0.1, 0.12, 0.1, 0.101), 3)])
+def test_a_slow_kernel_runs_until_two_samples_agree(clock: Clock, times: tuple[float, ...], samples: int) -> None:
+    """A first run that is no sample, as it was cold, agrees with none."""
+    following = iter(times)
+    found = sample(lambda: clock.run(next(following)), 0.04)
+    assert isinstance(found, timing.Timing)
+    assert (clock.runs, found.n) == (len(times), samples)
+    assert found.median == pytest.approx(sorted(times[-samples:])[samples // 2], rel=0.01)
+
+
+@pytest.mark.parametrize(("seconds", "limit", "runs"), [(0.3, 0.1, 1), (0.3, 0.2, 2), (0.001, 0.0009, 2)])
+def test_a_kernel_runs_no_more_once_it_is_seen_to_take_too_long(clock: Clock, seconds: float, limit: float, runs: int) -> None:
+    """A first run may be cold: it has to take twice as long to show that."""
+    found = sample(lambda: clock.run(seconds), 0.04, limit=limit)
+    assert isinstance(found, timing.AtLeast)
+    assert limit < found <= seconds
+    assert clock.runs == runs
+
+
+def test_a_time_that_was_cut_short_is_measured_where_it_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not stored, and says only that the kernel takes longer than that."""
+    limits: list[float] = []
+
+    def measured(kernels, *_, limit: float, **__):
+        limits.append(limit)
+        return [timing.AtLeast(0.5) if limit < 0.5 else timing.Timing(0.6, 0.0, 3) for _ in kernels]
+
+    cost = CpuCost(1, ProfileDatabase(tmp_path / "p.sqlite"))
+    assert cost.machine.peak > 0
+    stored = len(cost.database.rows())
+    monkeypatch.setattr(costs, "measure", measured)
+    assert cost.within(matmul(), math.inf, 0.1) == (0.5, False)
+    assert cost.within(matmul(), math.inf, 0.4) == (0.5, False), "that is known"
+    assert cost.estimate(matmul()) == 0.5
+    assert len(cost.database.rows()) == stored
+    assert cost.within(matmul(), math.inf, 0.55) == (0.6, True)
+    assert cost.within(matmul(), math.inf, 0.1) == (0.6, True)
+    assert limits == [0.1, 0.55]
+    assert len(cost.database.rows()) == stored + 1
 
 
 def test_no_sample_starts_that_would_end_late(clock: Clock) -> None:

@@ -30,7 +30,7 @@ from einnet.runtime.cpu.program import Code, Executable, objects_of
 from einnet.runtime.cpu.support import Native
 from einnet.runtime.cpu.threads import limited
 from einnet.runtime.ort import Session
-from einnet.runtime.timing import TOLERATED, Timing, summarize
+from einnet.runtime.timing import TOLERATED, AtLeast, Timing, summarize
 
 IsConstant = Callable[[str], bool]
 
@@ -41,6 +41,10 @@ SLOW_S = 1.0
 """Seconds of samples that a slow kernel gets; what runs longer runs once."""
 ITEM = 4
 """Bytes of most elements."""
+AGREED = 0.02
+"""Share by which two samples in a row may differ that are enough for a kernel which takes long."""
+COLD = 2.0
+"""Times what a kernel takes may be taken by its first run."""
 _FEWEST, _MOST, _PATIENCE = 5, 300, 4
 _FORBIDDEN = Timing(float("inf"), 0.0, 1)
 
@@ -116,16 +120,17 @@ class Unmeasured(Enum):
 def measure(
     kernels: Sequence[Kernel], threads: int, constant: IsConstant | None = None, budget_s: float = BUDGET_S, *,
     objects: Objects | None = None, expected: Sequence[float] | None = None, until: float = inf, patient: bool = True,
-    timer: Callable[[Kernel, frozenset[str]], Timing] | None = None,
-) -> list[Timing | Unmeasured]:  # fmt: skip
-    """The time of each kernel; infinite for one that is refused or that cannot be generated.
+    timer: Callable[[Kernel, frozenset[str]], Timing | AtLeast] | None = None, limit: float = inf,
+) -> list[Timing | Unmeasured | AtLeast]:  # fmt: skip
+    """The time of each kernel; infinite for one that is refused or that cannot be generated. Of one that takes longer than `limit` seconds it is
+    enough to see that.
 
     Generated kernels are compiled by `objects`, if given. A kernel that, by the seconds that are `expected` of it, would not be done before
     time.monotonic() is `until` is not measured, nor one whose operands do not fit into memory. Another `timer` times a kernel with these
     constant buffers elsewhere.
     """
     objects = objects or Objects(threads)
-    found: list[Timing | Unmeasured] = []
+    found: list[Timing | Unmeasured | AtLeast] = []
     for kernel, seconds in zip(kernels, expected or [0.0] * len(kernels), strict=True):
         if timer is None and refused(kernel, constant, threads):
             found.append(_FORBIDDEN)
@@ -139,7 +144,7 @@ def measure(
             found.append(Unmeasured.MEMORY)
         else:
             try:
-                found.append(timer(kernel, constants) if timer else _time(kernel, threads, constants, objects, budget_s, until, patient))
+                found.append(timer(kernel, constants) if timer else _time(kernel, threads, constants, objects, budget_s, until, patient, limit))
             except (Refused, codegen.NotGenerated):
                 found.append(_FORBIDDEN)
     return found
@@ -161,12 +166,14 @@ def bytes_of(kernel: Kernel, constants: frozenset[str]) -> int:
     return sum(ITEM * size * (3 if name in constants else 1) for name, size in sizes.items())
 
 
-def _time(kernel: Kernel, threads: int, constants: frozenset[str], objects: Objects, budget_s: float, until: float, patient: bool) -> Timing:
+def _time(
+    kernel: Kernel, threads: int, constants: frozenset[str], objects: Objects, budget_s: float, until: float, patient: bool, limit: float
+) -> Timing | AtLeast:
     native = Native(objects.support(), objects_of([kernel], objects))
     program = Executable(single(kernel, constants, _types(kernel, threads)), threads, code=Code(b""), native=native, strict=True)
     program.randomize()
     cold = program.constant_bytes < 2 * last_level_cache()
-    return sample(lambda: float(sum(program.sample())), budget_s, lambda: program.settle(cold), until, patient)
+    return sample(lambda: float(sum(program.sample())), budget_s, lambda: program.settle(cold), until, patient, limit)
 
 
 def _types(kernel: Kernel, threads: int) -> dict[str, str]:
@@ -178,12 +185,15 @@ def _types(kernel: Kernel, threads: int) -> dict[str, str]:
     return {view.buffer: dtype_name(a.dtype) or "f32" for a, view in pairs if a.dtype is not None}
 
 
-def sample(run: Callable[[], float], budget_s: float, before: Callable[[], None] = lambda: None, until: float = inf, patient: bool = True) -> Timing:
+def sample(
+    run: Callable[[], float], budget_s: float, before: Callable[[], None] = lambda: None, until: float = inf, patient: bool = True, limit: float = inf
+) -> Timing | AtLeast:
     """The median of as many samples as the budget and time.monotonic() < `until` allow; `before` is called before each and not timed.
 
-    The first run warms up and does not count, unless it takes so long that there is no second. Samples during which other programs kept the
+    The first run warms up and does not count, unless it takes so long that there is no second, or that the second, which takes as long, shows that
+    it was warm. Where the budget is used up, two samples in a row that agree are enough. Samples during which other programs kept the
     threads of this one from running do not count, if there are others: the budget is then exceeded up to fourfold by who is `patient`. If there
-    are too few, the fastest sample counts and the timing is not clean.
+    are too few, the fastest sample counts and the timing is not clean. An undisturbed sample that is longer than `limit` is the last.
     """
     start = time.perf_counter()
     clean: list[float] = []
@@ -197,16 +207,34 @@ def sample(run: Callable[[], float], budget_s: float, before: Callable[[], None]
         (disturbed if disturbance > TOLERATED else clean).append(seconds)
         return seconds
 
+    def spent() -> float:
+        return time.perf_counter() - start
+
     first = take()
+    if clean and first > COLD * limit:
+        return AtLeast(first / COLD)
     fewest = min(_FEWEST, int(SLOW_S / max(first, 1e-9)))
+    warming: list[float] = []
     if fewest and time.monotonic() + first < until:
+        warming = list(clean)
         clean.clear()
         disturbed.clear()
-    while len(clean) + len(disturbed) < fewest or time.perf_counter() - start < budget_s * (_PATIENCE if patient and len(clean) < fewest else 1):
-        if len(clean) >= _MOST or time.perf_counter() - start > max(20 * budget_s, SLOW_S) or time.monotonic() + first >= until:
+    while len(clean) + len(disturbed) < fewest or spent() < budget_s * (_PATIENCE if patient and len(clean) < fewest else 1):
+        if len(clean) >= _MOST or spent() > max(20 * budget_s, SLOW_S) or time.monotonic() + first >= until:
             break
-        take()
+        counted, seconds = len(clean), take()
+        if len(clean) > counted and seconds > limit:
+            return AtLeast(seconds)
+        together = [*warming, *clean]
+        if spent() >= budget_s and agree(together):
+            return summarize(together)
+        warming.clear()
     if len(clean) >= min(3, max(fewest, 1)):
         return summarize(clean)
     every = sorted(clean + disturbed) or [first]
     return Timing(every[0], every[len(every) // 2] - every[0], len(every), clean=False)
+
+
+def agree(samples: Sequence[float]) -> bool:
+    """The last two samples differ by no more than `AGREED`."""
+    return len(samples) > 1 and abs(samples[-1] - samples[-2]) <= AGREED * min(samples[-2:])

@@ -24,7 +24,7 @@ from einnet.runtime.cpu.measure import ITEM, Unmeasured, constant_buffers, measu
 from einnet.runtime.database import describe
 from einnet.runtime.onnx.model import export
 from einnet.runtime.ort import Session
-from einnet.runtime.timing import Timing
+from einnet.runtime.timing import AtLeast, Timing
 
 COPIES = 5
 """How often what nodes hold at once may be in memory: before and after a Reshape or Transpose, in the model, in the session, and as read."""
@@ -58,17 +58,17 @@ class OnnxCost(CpuCost):
         version = machine.versions().get("onnxruntime", "none")
         return {"target": "onnx", "measurement": str(MEASUREMENT), "onnxruntime": version, "export": export_version()}
 
-    def _measure(self, kernels: Sequence[Kernel], until: float) -> list[Timing | Unmeasured]:
+    def _measure(self, kernels: Sequence[Kernel], until: float, limit: float) -> list[Timing | Unmeasured | AtLeast]:
         expected = [roofline.estimate(k, self.machine) for k in kernels]
 
-        def timer(kernel: Kernel, constants: frozenset[str]) -> Timing:
+        def timer(kernel: Kernel, constants: frozenset[str]) -> Timing | AtLeast:
             if not fits(kernel):
                 return Timing(inf, 0.0, 1)
             try:
                 session = Session(model_of(kernel, constants), self.threads, spin=True, title="a kernel")
             except BackendError:
                 return Timing(inf, 0.0, 1)
-            return time_session(session, self._budget, until, self.patient)
+            return time_session(session, self._budget, until, self.patient, limit)
 
         return measure(kernels, self.threads, self.constant, self._budget, expected=expected, until=until, timer=timer)
 
@@ -97,8 +97,8 @@ def expanded(kernel: Kernel) -> int:
     return ITEM * (sum(views) + 2 * max(inner, default=0))
 
 
-def time_session(session: Session, budget_s: float, until: float, patient: bool) -> Timing:
-    """The time of a run on random inputs, without copies of inputs."""
+def time_session(session: Session, budget_s: float, until: float, patient: bool, limit: float) -> Timing | AtLeast:
+    """The time of a run on random inputs, without copies of inputs; no more than that it is longer than a limit, where it is."""
     given = []
     for argument in session.inputs:
         array = np.zeros([n if isinstance(n, int) else 1 for n in argument.shape], argument.dtype)
@@ -106,7 +106,7 @@ def time_session(session: Session, budget_s: float, until: float, patient: bool)
             fill_random(array)
         given.append(array)
     call = session.bind(given, [None] * len(session.outputs))
-    return sample(lambda: seconds(call), budget_s, until=until, patient=patient)
+    return sample(lambda: seconds(call), budget_s, until=until, patient=patient, limit=limit)
 
 
 def seconds(call: Callable[[], None]) -> float:

@@ -17,6 +17,10 @@ Measure = Callable[[Sequence[Kernel], float], Sequence[float | None]]
 """Measured seconds, inf for a kernel that cannot run well, None where measuring would not be done when time.monotonic() is the second argument
 or memory does not suffice. The search knows no device beyond these two functions."""
 
+Within = Callable[[Kernel, float, float], tuple[float | None, bool]]
+"""The same of one kernel whose time is of no interest where it is longer than so many seconds, the third argument, and whether it is known: else the
+kernel takes longer than the seconds that are given."""
+
 Learned = Callable[["Candidate"], tuple[Sequence[float], Sequence[float]] | None]
 """Seconds of each kernel of a candidate as the same candidate at other sizes lets one expect them, and at least; None where they tell nothing."""
 

@@ -11,7 +11,7 @@ from einnet.derivation.steps import kinds_of, worst
 from einnet.expr.nodes import Scope
 from einnet.instantiate.build import Builds
 from einnet.instantiate.kernels import EOperator, Kernel
-from einnet.search.choosing.candidate import GAIN, GENERATED_DOUBT, Candidate, Choice, Estimate, Learned, Measure
+from einnet.search.choosing.candidate import GAIN, GENERATED_DOUBT, Candidate, Choice, Estimate, Learned, Measure, Within
 from einnet.search.choosing.making import candidates, made
 from einnet.search.choosing.trials import Trials
 from einnet.search.forms import Form
@@ -23,7 +23,7 @@ from einnet.stages import stage
 def choose(
     expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = GAIN, until: float = inf,
     least_s: float = 0.0, known_s: float = inf, learned: Learned | None = None, closely: Estimate | None = None, known: Builds | None = None,
-    at_least: Estimate | None = None, noise: float = GAIN, assuming: bool = True,
+    at_least: Estimate | None = None, noise: float = GAIN, assuming: bool = True, within: Within | None = None, beaten_s: float = inf,
 ) -> Choice:  # fmt: skip
     """Measure an original, then the most promising candidates; take the fastest, an original unless another gains more than `gain`.
 
@@ -41,6 +41,8 @@ def choose(
     and what is predicted to take longer than that is not either. `learned` stands for predictions where it says something.
     What is to be measured next is first predicted `closely`, so that what the code computes again and again does not look cheap. What is `known` of
     forms as kernels need not be made. Ways part by part that take longer than the fastest by what their kernels take `at_least` are not predicted.
+    What cannot take less than `beaten_s` seconds, in which an earlier choice does it, is not measured, and `within` runs a kernel no more often than
+    it takes to see that it is of no use.
     """
     begin = time.monotonic()
     forms = forms if most else [f for f in forms if f.unchanged]
@@ -51,15 +53,16 @@ def choose(
     originals = [c for c in ranked if c.original]
     assert originals, "the plain form is always a candidate"
     until = max(until, time.monotonic() + least_s) if least_s else until
-    trials = Trials(ranked, measure, until, closely)
+    trials = Trials(ranked, measure, until, closely, within)
     if known_s == inf:
         trials.originals(originals, enough=bool(most))
     trials.settle(originals)
     enough = trials.measured + most
-    best = trials.fastest(_fastest(originals), known_s, enough)
+    others_s = min(known_s, beaten_s)
+    best = trials.fastest(_fastest(originals), others_s, enough)
     if most and assuming and (time.monotonic() >= until or None in trials.known.values()):
-        best = trials.surely_faster(best, known_s)
-    unmeasured = bool(most) and (not wanted or (trials.measured >= enough and trials.next(min(best.cost, known_s)) is not None))
+        best = trials.surely_faster(best, others_s)
+    unmeasured = bool(most) and (not wanted or (trials.measured >= enough and trials.next(min(best.cost, others_s)) is not None))
     trials.settle(ranked)
     original = _fastest(originals)
     best = _decided(best, original, ranked, original.cost * (1 - gain), noise)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
 from einnet.instantiate.kernels import EOperator, Kernel
-from einnet.search.choosing.candidate import COUNTED_DOUBT, GENERATED_DOUBT, Candidate, Estimate, Measure
+from einnet.search.choosing.candidate import COUNTED_DOUBT, GENERATED_DOUBT, Candidate, Estimate, Measure, Within
 
 MOST_COUNTED = 128
 """Kernels of a subprogram that are predicted from what is written for them: it takes longer than to count an expression's operations."""
@@ -20,11 +20,14 @@ MOSTLY = 0.5
 class Trials:
     """Candidates being measured kernel by kernel: what is known of one tells of all that have it in common."""
 
-    def __init__(self, ranked: Sequence[Candidate], measure: Measure, until: float, closely: Estimate | None = None) -> None:
-        self._measure, self._until, self._closely = measure, until, closely
+    def __init__(
+        self, ranked: Sequence[Candidate], measure: Measure, until: float, closely: Estimate | None = None, within: Within | None = None
+    ) -> None:  # fmt: skip
+        self._measure, self._until, self._closely, self._within = measure, until, closely, within
         self._counted: set[int] = set()
         self._ranked, self._waiting = ranked, list(ranked)
         self.known: dict[Kernel, float | None] = {}
+        self._longer: set[Kernel] = set()
         numbers: dict[Kernel, int] = {}
         self._places = {id(c): Counter(numbers.setdefault(k, len(numbers)) for k in c.kernels) for c in ranked}
         self._kernels = list(numbers)
@@ -33,8 +36,8 @@ class Trials:
 
     @property
     def measured(self) -> int:
-        """Kernels that were measured and can run."""
-        return sum(t is not None and t < inf for t in self.known.values())
+        """Kernels that were measured and can run, if only to see that they take too long."""
+        return sum(t is not None and t < inf for t in self.known.values()) + len(self._longer - self.known.keys())
 
     def least(self, c: Candidate) -> float:
         """Seconds that a candidate takes at least, as far as is known; inf where a kernel of it cannot be run or measured."""
@@ -130,12 +133,22 @@ class Trials:
             if limit < inf and self.least(c) >= limit:
                 break
             if kernel not in self.known:
-                (seconds,) = self._measure([kernel], self._until)
-                self.known[kernel] = seconds
-                self._least[n] = inf if seconds is None else seconds
-                self._most[n] = self._most[n] if seconds is None else seconds
+                self._time(n, (limit - self.least(c)) / places[n] + self._least[n] if limit < inf else inf)
         c.tried = True
         self._tell(c)
+
+    def _time(self, n: int, limit: float) -> None:
+        """Measure a kernel, whose time is of no interest where it is longer than a limit."""
+        kernel = self._kernels[n]
+        seconds, told = self._within(kernel, self._until, limit) if self._within else (self._measure([kernel], self._until)[0], True)
+        if told:
+            self.known[kernel] = seconds
+            self._least[n] = inf if seconds is None else seconds
+        else:
+            assert seconds is not None, "what is not known takes longer than something"
+            self._longer.add(kernel)
+            self._least[n] = seconds
+        self._most[n] = self._most[n] if seconds is None else max(seconds, self._least[n])
 
     def _tell(self, c: Candidate) -> None:
         """Say what a candidate takes whose kernels were all measured."""
