@@ -193,26 +193,29 @@ def sample(
     The first run warms up and does not count, unless it takes so long that there is no second, or that the second, which takes as long, shows that
     it was warm. Where the budget is used up, two samples in a row that agree are enough. Samples during which other programs kept the
     threads of this one from running do not count, if there are others: the budget is then exceeded up to fourfold by who is `patient`. If there
-    are too few, the fastest sample counts and the timing is not clean. An undisturbed sample that is longer than `limit` is the last.
+    are too few, the fastest sample counts and the timing is not clean. A sample that is longer than `limit`, what was waited for others set aside, is
+    the last.
     """
     start = time.perf_counter()
     clean: list[float] = []
     disturbed: list[float] = []
 
     def take() -> float:
+        """Take a sample; the seconds of it in which no thread can have waited for others."""
         before()
         waited_before, began = waited(), time.perf_counter()
         seconds = run()
-        disturbance = (waited() - waited_before) / (time.perf_counter() - began)
-        (disturbed if disturbance > TOLERATED else clean).append(seconds)
-        return seconds
+        kept_waiting = waited() - waited_before
+        (disturbed if kept_waiting > TOLERATED * (time.perf_counter() - began) else clean).append(seconds)
+        return seconds - kept_waiting
 
     def spent() -> float:
         return time.perf_counter() - start
 
-    first = take()
-    if clean and first > COLD * limit:
-        return AtLeast(first / COLD)
+    undisturbed = take()
+    if undisturbed > COLD * limit:
+        return AtLeast(undisturbed / COLD)
+    (first,) = clean or disturbed
     fewest = min(_FEWEST, int(SLOW_S / max(first, 1e-9)))
     warming: list[float] = []
     if fewest and time.monotonic() + first < until:
@@ -222,9 +225,9 @@ def sample(
     while len(clean) + len(disturbed) < fewest or spent() < budget_s * (_PATIENCE if patient and len(clean) < fewest else 1):
         if len(clean) >= _MOST or spent() > max(20 * budget_s, SLOW_S) or time.monotonic() + first >= until:
             break
-        counted, seconds = len(clean), take()
-        if len(clean) > counted and seconds > limit:
-            return AtLeast(seconds)
+        undisturbed = take()
+        if undisturbed > limit:
+            return AtLeast(undisturbed)
         together = [*warming, *clean]
         if spent() >= budget_s and agree(together):
             return summarize(together)
