@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -46,7 +47,18 @@ class Build:
     @cached_property
     def priced(self) -> tuple[Kernel, ...]:
         """The kernels as far as their cost depends on them: parts of a batch are equal."""
-        return tuple(map(anchored, self.kernels))
+        return tuple(map(_met, map(anchored, self.kernels)))
+
+    @cached_property
+    def counts(self) -> Mapping[Kernel, int]:
+        """How often each of these kernels runs, in the order in which they are first met."""
+        return Counter(self.priced)
+
+
+@lru_cache(maxsize=1 << 13)
+def _met(kernel: Kernel) -> Kernel:
+    """The kernel as it was met first: what is one object is seen to be equal at once."""
+    return kernel
 
 
 def build(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: bool = True) -> Build:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from math import inf
 
 from einnet.derivation.facts import is_copy
 from einnet.derivation.markup import derivation_html
@@ -71,6 +72,16 @@ class Form:
     def unchanged(self) -> bool:
         """No derivation step but normalisation and the numbering of loops: the operators as the model has them."""
         return unchanged(self.steps)
+
+    @cached_property
+    def efforts(self) -> tuple[int, int]:
+        """What the form costs in all, as the search counts, and what of that is not starting its kernels: as one kernel, where it may be one that
+        stores nothing between its sums."""
+        costs, one = _costs(self, frozenset(), MACHINE), inf
+        if in_one_kernel(self.tree, bool(self.matches)):
+            one = in_one(self.tree, MACHINE)
+        apart = sum(max(c, 0) for c in costs), sum(max(c - int(MACHINE.launch), 0) for c in costs)
+        return int(min(apart[0], one)), int(min(apart[1], one - int(MACHINE.launch)))
 
     @property
     def derivation(self) -> Derivation:
@@ -167,11 +178,8 @@ def occurrences(root: Scope, wanted: Scope) -> Iterator[tuple[int, ...]]:
 
 
 def effort(form: Form, launches: bool = True) -> int:
-    """What the form costs in all, as the search counts, with or without starting its kernels: as one kernel, where it may be one that stores nothing
-    between its sums."""
-    each = 0 if launches else int(MACHINE.launch)
-    apart = sum(max(c - each, 0) for c in _costs(form, frozenset(), MACHINE))
-    return min(apart, in_one(form.tree, MACHINE) - each) if in_one_kernel(form.tree, bool(form.matches)) else apart
+    """What the form costs in all, with or without starting its kernels."""
+    return form.efforts[0 if launches else 1]
 
 
 def spent(form: Form, inside: Set[Scope], weights: Weights) -> int:

@@ -121,10 +121,10 @@ class Making:
         if self.at_least is None or self.learned or not waiting:
             return
         fastest = {own: min((c.predicted for c in self.found.values() if c.expected and c.original >= own), default=inf) for own in (True, False)}
-        kernels = list(dict.fromkeys(k for c in waiting.values() for k in c.kernels))
+        kernels = list(dict.fromkeys(k for c in waiting.values() for k in c.build.counts))
         least = dict(zip(kernels, self.at_least(kernels)))
         for key, c in waiting.items():
-            if sum(least[k] for k in c.kernels) >= DOUBT * fastest[c.original]:
+            if sum(least[k] * count for k, count in c.build.counts.items()) >= DOUBT * fastest[c.original]:
                 del self.found[key]
 
 
@@ -160,7 +160,7 @@ def promising(forms: Iterable[Form]) -> list[Form]:
 def _predict(unknown: Iterable[Candidate], estimate: Estimate, learned: Learned | None) -> None:
     """Fill in what is predicted; predictions may be `DOUBT` times too high, those of generated code `GENERATED_DOUBT` times."""
     wanted = list(unknown)
-    kernels = list(dict.fromkeys(k for c in wanted for k in c.kernels))
+    kernels = list(dict.fromkeys(k for c in wanted for k in c.build.counts))
     cost = dict(zip(kernels, estimate(kernels)))
     for c in wanted:
         c.expected = tuple(cost[k] for k in c.kernels)

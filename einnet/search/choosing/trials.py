@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
@@ -29,7 +28,7 @@ class Trials:
         self.known: dict[Kernel, float | None] = {}
         self._longer: set[Kernel] = set()
         numbers: dict[Kernel, int] = {}
-        self._places = {id(c): Counter(numbers.setdefault(k, len(numbers)) for k in c.kernels) for c in ranked}
+        self._places = {id(c): {numbers.setdefault(k, len(numbers)): n for k, n in c.build.counts.items()} for c in ranked}
         self._kernels = list(numbers)
         self._most = {numbers[k]: s for c in ranked for k, s in zip(c.kernels, c.expected, strict=True)}
         self._least = {numbers[k]: s for c in ranked for k, s in zip(c.kernels, c.least, strict=True)}
