@@ -89,7 +89,7 @@ def test_a_kernel_runs_no_more_once_it_is_seen_to_take_too_long(clock: Clock, se
 
 @pytest.mark.parametrize(("others", "runs"), [(0.05, 1), (0.25, 2)])
 def test_what_others_took_says_nothing_of_a_kernel(clock: Clock, monkeypatch: pytest.MonkeyPatch, others: float, runs: int) -> None:
-    """A sample that was disturbed counts without the time that threads waited: however busy the machine is, a kernel that takes too long is seen to."""
+    """A sample that was disturbed counts without the time that threads waited: on a busy machine, too, a kernel is seen to take too long."""
     monkeypatch.setattr(measure, "waited", lambda: clock.runs * others)
     found = sample(lambda: clock.run(0.4), 0.04, limit=0.14)
     assert (clock.runs, found) == (runs, pytest.approx((0.4 - others) / (2 if runs == 1 else 1)))
