@@ -13,12 +13,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 from math import inf
 
 from einnet.expr.nodes import Scope, is_weight
 from einnet.search.ahead.sights import Moves, Sights
 from einnet.search.bases import closed_base
-from einnet.search.forms import Form, plain
+from einnet.search.forms import Form, effort, plain
 from einnet.search.groups import Base, Group, Member, Opening
 from einnet.search.together import together
 from einnet.search.trace import AGAIN, CUT, NEW, Observer
@@ -65,7 +66,8 @@ class Statistics:
 class Root:
     """A search from one scope: the groups that it has reached, with the explorative steps spent on the way there, and the forms kept so far.
 
-    `layer` is the greatest depth that is complete, -1 before any; `partial` are forms of a layer that was left incomplete.
+    `layer` is the greatest depth that is complete, -1 before any; `partial` are forms of a layer that was left incomplete. What is complete ranks by
+    other ways than what was not: so `earlier` are forms of such layers that are kept, too, as a longer search is to lose nothing.
     """
 
     group: Group
@@ -75,6 +77,7 @@ class Root:
     best: float = float("inf")
     kept: dict[str, Form] = field(default_factory=dict)
     partial: dict[str, Form] = field(default_factory=dict)
+    earlier: dict[str, Form] = field(default_factory=dict)
 
 
 class Space:
@@ -106,7 +109,8 @@ class Space:
         root.ways.forget()
         while root.layer < depth and self._layer(root, root.layer + 1):
             pass
-        found = [f for f in first_of_each(root.kept, root.partial).values() if self.sights.allowed(f.steps)] or [plain(scope)]
+        every = first_of_each(first_of_each(root.kept, root.partial), root.earlier)
+        found = [f for f in every.values() if self.sights.allowed(f.steps)] or [plain(scope)]
         return found if found[0].start == scope else [Form(scope, f.tree, f.matches, f.steps) for f in found]
 
     def resume(self, options: Options, progress: Callable[[Statistics], None] | None = None) -> None:
@@ -161,6 +165,8 @@ class Space:
         ways = root.ways.of(root.group, depth, self.options.kept)
         root.best = ways[0].cost
         found = {f.key: f for f in map(root.ways.form, ways)}
+        best = nsmallest(self.options.kept, (f for f in {**root.earlier, **root.partial}.values() if not f.unchanged), effort)
+        root.earlier = {f.key: f for f in best}
         if complete and not self._late():
             root.kept, root.partial, root.layer = first_of_each(root.kept, found), {}, depth
         else:

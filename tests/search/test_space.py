@@ -17,7 +17,7 @@ from einnet.expr.nodes import Scope, nested, used_names, walk
 from einnet.expr.notation.text import parse
 from einnet.instantiate.registry import TABLES
 from einnet.search.bases import converged_forms
-from einnet.search.forms import Below, Form
+from einnet.search.forms import Below, Form, effort
 from einnet.search.space import Options, Space
 from einnet.search.together import joined_operators
 from einnet.search.ways import Ways
@@ -243,6 +243,23 @@ def test_a_search_that_goes_on_finds_what_one_search_finds(name: str) -> None:
         found = parts.forms(scope)
     assert [(f.key, len(f.steps)) for f in found] == wanted and len(first) <= len(found)
     assert parts.statistics == whole.statistics
+
+
+@pytest.mark.parametrize("changes", [{}, {"kept": 8}, {"inner": 4, "kept": 16}])
+def test_a_search_that_goes_on_keeps_what_it_found(changes: dict[str, int]) -> None:
+    """What more states know ranks otherwise, and a layer that is complete keeps other forms than it did before: the cheapest are still there."""
+    scope = parse(OPERATORS["conv3x3"])
+    space = Space(options(7, **changes))
+    found = dict[str, Form]()
+    left: set[str] = set()
+    for states in (10, 20, 40, 80, 160, 320):
+        space.resume(options(7, states=states, **changes))
+        before, found = found, {f.key: f for f in space.forms(scope)}
+        cheapest = sorted((f for f in before.values() if not f.unchanged), key=effort)[: space.options.kept]
+        assert {f.key for f in cheapest} <= found.keys()
+        (root,) = space.roots.values()
+        left |= {key for key in root.earlier if key not in root.kept and key not in root.partial}
+    assert left, "something would have been lost"
 
 
 def test_groups_that_have_not_grown_keep_their_ways() -> None:
