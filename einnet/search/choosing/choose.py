@@ -12,12 +12,16 @@ from einnet.expr.nodes import Scope
 from einnet.instantiate.build import Builds
 from einnet.instantiate.kernels import EOperator, Kernel
 from einnet.search.choosing.candidate import GAIN, GENERATED_DOUBT, Candidate, Choice, Estimate, Learned, Measure, Within
-from einnet.search.choosing.making import candidates, made
+from einnet.search.choosing.counted_work import A_SECOND, counted_work
+from einnet.search.choosing.making import candidates, made, predict
 from einnet.search.choosing.trials import Trials
 from einnet.search.forms import Form
 from einnet.search.time_shares import MAKING_SHARE
 from einnet.search.work import flops
 from einnet.stages import stage
+
+MOST_TIMES = 8
+"""Times the work of the model's own operators that what is drawn may take, where that is much: most of what is derived takes less than five."""
 
 
 def choose(
@@ -81,21 +85,26 @@ def _decided(best: Candidate, original: Candidate, ranked: Sequence[Candidate], 
 def draw(expression: Scope, forms: Sequence[Form], estimate: Estimate, runs: Callable[[Kernel], bool], rng: Random) -> Choice:
     """Any candidate whose kernels all `runs`, at random, a derived one where there is one; nothing is measured.
 
-    For tests: what is fast here is chosen again and again, and what is slow here is somebody else's program.
+    For tests: what is fast here is chosen again and again, and what is slow here is somebody else's program. Which candidates there are, and which of
+    the original ones stands beside the drawn one, hangs on what is counted of them alone, as the same is drawn on every machine. What would work for
+    seconds, and for `MOST_TIMES` as long as that original, is not drawn: nobody waits for it.
     """
-    ranked = candidates(forms, estimate)
+    ranked = candidates(forms, counted_work)
     known: dict[Kernel, bool] = {}
 
     def possible(c: Candidate) -> bool:
         return all(known[k] if k in known else known.setdefault(k, runs(k)) for k in c.kernels)
 
     original = next((c for c in ranked if c.original and possible(c)), None) or next(c for c in ranked if c.original)
+    limit = max(MOST_TIMES * original.predicted, A_SECOND)
     by_form: dict[str, list[Candidate]] = {}
     for c in sorted(ranked, key=lambda c: (c.form.key, c.way)):
         if not c.original:
             by_form.setdefault(c.form.key, []).append(c)
     drawn = (c for ways in rng.sample(list(by_form.values()), len(by_form)) for c in rng.sample(ways, len(ways)))
-    return Choice(expression, ranked, original, next(filter(possible, drawn), original), forms=len(forms))
+    best = next((c for c in drawn if c.predicted <= limit and possible(c)), original)
+    predict(ranked, estimate)
+    return Choice(expression, sorted(ranked, key=lambda c: c.predicted), original, best, forms=len(forms))
 
 
 def _beside(known_s: float, made: Sequence[Candidate]) -> list[Candidate]:

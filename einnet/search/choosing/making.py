@@ -96,7 +96,7 @@ class Making:
 
     def predict(self) -> None:
         """Say what those take of which that was not said yet."""
-        _predict((c for c in self.found.values() if not c.expected), self.estimate, self.learned)
+        predict((c for c in self.found.values() if not c.expected), self.estimate, self.learned)
 
     def fastest(self, most: int) -> list[float]:
         """What the fastest are predicted to take: of the originals and of the others, as one is measured in any case."""
@@ -157,7 +157,7 @@ def promising(forms: Iterable[Form]) -> list[Form]:
     return list({id(f): f for pair in zip(*orders, strict=True) for f in pair}.values())
 
 
-def _predict(unknown: Iterable[Candidate], estimate: Estimate, learned: Learned | None) -> None:
+def predict(unknown: Iterable[Candidate], estimate: Estimate, learned: Learned | None = None) -> None:
     """Fill in what is predicted; predictions may be `DOUBT` times too high, those of generated code `GENERATED_DOUBT` times."""
     wanted = list(unknown)
     kernels = list(dict.fromkeys(k for c in wanted for k in c.build.counts))
