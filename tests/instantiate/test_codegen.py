@@ -49,6 +49,9 @@ L[i<7,j<50] G[j]*(X[i,j]-{MEAN}[i])/sqrt(0.02*{{L[i<7] Σ[k<50] pow(X[i,k]-{MEAN
 L[h<9,w<11,c<18] Σ[r<3,s<3] {L[h<9,w<11,c<18] X[h,w,c]/{L[] max[a<9,b<11,d<18] X[a,b,d]}[]}[h+r-1,w+s-1,c]""",
     "windows of what is normalised by row": """X : f32[9,35]
 L[i<9,j<35] Σ[s<5] {L[i<9,j<35] X[i,j] - {L[i<9] max[k<35] X[i,k]}[i]}[i,j+s-2]""",
+    "a band of exponentials of rows, in sums side by side that do not divide": """X : f32[24,33]
+V : f32[24,16]
+L[i<24,n<16] Σ[k<33] {L[i<24,k<33] exp(X[i,k] - {L[i<24] max[j<33] X[i,j]}[i])}[i,k]*V[i+k-16,n]""",
     "windows of rows of a product": """A : f32[14,14,40]
 B : f32[40,33]
 L[b<4,m<49,n<33] Σ[k<40] A[7*(b//2)+m//7,7*(b%2)+m%7,k]*B[k,n]""",

@@ -164,11 +164,12 @@ class Evaluating(Context, ABC):
         return result
 
     def use(self, e: Use, points: Sequence[Point], ranges: Ranges) -> list[Value]:
-        """Values of a nested scope, each distinct one computed once."""
+        """Values of a nested scope, each distinct one computed once. One that needs no guards is many points' own: their guards say nothing of it."""
         keys = [simplified(substitute_expr(e, {k: Index((), v) for k, v in p.items()}), ranges) for p in points]
         missing = {k: p for k, p in zip(keys, points) if self.remembered(k) is None}
-        if missing:
-            for k, v in zip(missing, self.values(expand(e), list(missing.values()), ranges)):
+        free = {k: p for k, p in missing.items() if isinstance(k, Use) and not k.guards}
+        for use, those in ((e, {k: p for k, p in missing.items() if k not in free}), (Use(e.function, e.index), free)):
+            for k, v in zip(those, self.values(expand(use), list(those.values()), ranges)):
                 self.memo[-1][k] = v if isinstance(v, float) else self.bind(v)
         return [v for k in keys for v in (self.remembered(k),) if v is not None]
 
