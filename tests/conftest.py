@@ -92,6 +92,17 @@ def _few_rounds():
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _no_core_is_watched():
+    """Where a host puts the cores of this machine decides nothing."""
+    from einnet.runtime.contention import CORES, Cores
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CORES, "watch", lambda probe: None)
+        patch.setattr("benchmarks.contest.compare.watched", lambda threads: Cores())
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def measure_machine():
     """The function that measures the machine. In its place stands one machine, about a core of today: estimates depend on none, and no database
     begins with a measurement."""

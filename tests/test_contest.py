@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -12,7 +13,7 @@ import onnxruntime
 import pytest
 
 import benchmarks.contest.compare as contest
-from benchmarks.contest import table
+from benchmarks.contest import cores, table
 from benchmarks.contest.case import summary
 from benchmarks.contest.compare import AGAIN, REFERENCE, Effort, Place, compare, difference, figures, noise, outputs_of, ratios
 from benchmarks.contest.results import Results
@@ -207,3 +208,15 @@ def test_torch_translation_names_what_it_does_not_know():
 
     with pytest.raises(ValueError, match="LpNormalization 'running': no torch translation"):
         to_torch(with_opaque())
+
+
+def test_rounds_wait_for_cores_that_are_near_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most so long; where they come apart in a round, that does not count."""
+    slept: list[float] = []
+    clock = {"now": 0.0}
+    monkeypatch.setattr(cores.time, "monotonic", lambda: clock["now"])
+    monkeypatch.setattr(cores.time, "sleep", lambda s: slept.append(s) or clock.__setitem__("now", clock["now"] + s))
+    answers = iter([True, True, False])
+    assert cores.near(SimpleNamespace(apart=lambda: next(answers)), 5.0) and len(slept) == 2
+    assert not cores.near(SimpleNamespace(apart=lambda: True), 1.0)
+    assert clock["now"] == pytest.approx(1.0 + 2 * cores.BETWEEN_S)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.contest.cores import WAIT_S, near, watched
 from benchmarks.contest.engines import Arrays
 from benchmarks.contest.worker import Engine, EngineError, Worker
 
@@ -218,12 +219,22 @@ class _Arena:
         return found
 
     def rounds(self) -> dict[str, list[list[float]]]:
-        """A B C A B C ...: the times of each engine by round. An engine that fails on the way is left out and marked."""
-        effort, rows = self.effort, list[dict[str, tuple[list[float], float]]]()
+        """A B C A B C ...: the times of each engine by round. An engine that fails on the way is left out and marked. Rounds wait for cores that are
+        near each other, and those in which these come apart do not count where others do."""
+        effort, rows, apart = self.effort, list[dict[str, tuple[list[float], float]]](), list[bool]()
+        cores, waited = watched(self.place.threads), 0.0
         end = time.monotonic() + effort.patience
-        while self.engines and (len(rows) < effort.least or (len(rows) < effort.rounds and time.monotonic() < end)):
+        while self.engines and (len(rows) < effort.least or (len(rows) < effort.rounds and time.monotonic() < end + waited)):
+            began = time.monotonic()
+            before = near(cores, max(WAIT_S - waited, 0.0))
+            waited += time.monotonic() - began
             rows.append(self.turn(effort.seconds))
-        kept = [row for row in rows if all(share <= DISTURBED for _, share in row.values())]
+            time.sleep(SETTLE_SECONDS)
+            apart.append(not before or cores.apart())
+        calm = [row for row, far in zip(rows, apart, strict=True) if not far]
+        kept = [row for row in calm if all(share <= DISTURBED for _, share in row.values())]
+        if len(kept) < effort.least:
+            kept = calm
         if len(kept) < effort.least:
             kept = rows
         for name in self.engines:

@@ -21,7 +21,7 @@ from einnet.compile.targets.cuda.stored import StoredCuda
 from einnet.compile.targets.stored import StoredProgram
 from einnet.errors import BackendError, UsageError
 from einnet.evidence.comparison.verify import random_values
-from einnet.runtime.contention import waited
+from einnet.runtime.contention import CORES, waited
 from einnet.runtime.ort import Session
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -44,14 +44,20 @@ DISTURBED = 0.05
 """The share of a program's time for which its threads may wait for a core before the result says so."""
 
 
+APART = 0.25
+"""The share of a program's turns on cores that are far from each other before the result says so."""
+
+
 @dataclass(frozen=True)
 class Turn:
-    """One turn of a program: seconds of each call, processor seconds of all of them, and the share of the time that threads waited for a core."""
+    """One turn of a program: seconds of each call, processor seconds of all of them, the share of the time that threads waited for a core, and whether
+    the cores were far from each other before or after it."""
 
     seconds: tuple[float, ...]
     processor_s: float
     calls: int
     waited: float
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,7 @@ class Timed:
             "inferences_per_s": calls / total,
             "processor_ms": spent / calls * 1e3,
             "waited": self.waited,
+            "apart": float(np.mean([turn.apart for turn in self.turns])),
             "turns_ms": [float(m) * 1e3 for m in self.medians],
         }
 
@@ -200,6 +207,7 @@ def _turn(seconds: float) -> Turn:
     """Call the program for so many seconds, after a pause and calls that do not count."""
     (call,) = _calls
     time.sleep(SETTLE_S)
+    apart = CORES.apart()
     once = _warm(call)
     repeats = max(1, round(SAMPLE_S / max(once, 1e-7)))
     found: list[float] = []
@@ -210,7 +218,8 @@ def _turn(seconds: float) -> Turn:
             call()
         found.append((time.perf_counter() - start) / repeats)
     took = time.perf_counter() - began
-    return Turn(tuple(found), time.process_time() - spent, repeats * len(found), (waited() - lost) / took)
+    spent, lost = time.process_time() - spent, waited() - lost
+    return Turn(tuple(found), spent, repeats * len(found), lost / took, apart or CORES.apart())
 
 
 def _warm(call: Callable[[], object]) -> float:

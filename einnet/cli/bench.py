@@ -53,11 +53,13 @@ def lines(told: Mapping[str, Any]) -> Sequence[str]:
 
 def verdict(told: Mapping[str, Any]) -> list[str]:
     """One sentence: which is faster, or that it cannot be told."""
-    from einnet.api.bench import DISTURBED
+    from einnet.api.bench import APART, DISTURBED
 
     found = told.get("ratio")
     waits = max(p["waited"] for p in told["programs"])
     busy = [f"other programs disturbed this: threads waited for a core for {waits:.0%} of the time"] if waits > DISTURBED else []
+    far = max(p["apart"] for p in told["programs"])
+    busy += [f"in {far:.0%} of the turns the host had put the cores of this machine far from each other, or on one core"] if far > APART else []
     if not found:
         return busy
     span = f"{found['low']:.2f} to {found['high']:.2f} in {found['confidence']:.0%} of such measurements"

@@ -1,11 +1,21 @@
-"""How much other programs disturb this one: time that its threads were ready to run but had no core."""
+"""What disturbs a measurement: time that threads were ready to run but had no core, and cores that are not what they were.
+
+The cores of a virtual machine are where its host puts them. From one second to the next two of them may be far from each other, so that what one
+writes takes five times as long to get to the other, or be threads of one core. A program whose threads hand data to each other then takes two or
+three times as long, and other programs may not: what is measured there says nothing of the next minute.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 _TASKS = Path("/proc/self/task")
+
+APART = 1.4
+"""Times the least that was seen, beyond which a probe of two cores says that they are not what they were."""
 
 
 def waited() -> float:
@@ -20,3 +30,29 @@ def waited() -> float:
     except OSError:
         return 0.0
     return total * 1e-9
+
+
+@dataclass
+class Cores:
+    """What tells whether the cores of this process are near each other: seconds of a `probe` of two of them, 0 where it could not tell."""
+
+    probe: Callable[[], float] | None = None
+    process: int = 0
+    least: float = 0.0
+
+    def watch(self, probe: Callable[[], float]) -> None:
+        """Ask this from now on."""
+        self.probe, self.process = probe, os.getpid()
+
+    def apart(self) -> bool:
+        """The cores are farther from each other, or fewer, than they were. False where nothing tells, as in a child that was forked."""
+        if self.probe is None or self.process != os.getpid():
+            return False
+        seconds = self.probe() or self.probe()
+        if seconds > 0:
+            self.least = min(self.least or seconds, seconds)
+        return seconds > APART * self.least
+
+
+CORES = Cores()
+"""Those of this process."""

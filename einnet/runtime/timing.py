@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
-from einnet.runtime.contention import waited
+from einnet.runtime.contention import CORES, waited
 
 SAMPLE_S = 0.001
 """Seconds of calls in one sample."""
@@ -170,8 +170,12 @@ class _Turn:
         return time.perf_counter() - start
 
     def sample(self, pause_s: float) -> tuple[float, bool]:
-        """Seconds of a call, and whether other programs let the threads of this one run during some part of the sample."""
+        """Seconds of a call, and whether other programs let the threads of this one run during some part of the sample, on cores that are near each
+        other. Threads that told that sleep, too, before the sample."""
         time.sleep(pause_s)
+        apart = CORES.apart()
+        if CORES.probe is not None:
+            time.sleep(PAUSE_S)
         if not self.warms_itself:
             end = time.perf_counter() + self.warm_s
             self.call()
@@ -184,7 +188,7 @@ class _Turn:
             (calm if lost <= TOLERATED else disturbed).append(seconds)
         if self.rest:
             self.rest()
-        return (statistics.median(calm), True) if calm else (min(disturbed), False)
+        return (statistics.median(calm), not apart) if calm else (min(disturbed), False)
 
     def _part(self) -> tuple[float, float]:
         """Seconds of a call, and the share of the time that threads waited for a core."""

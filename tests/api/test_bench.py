@@ -69,3 +69,11 @@ def test_a_stored_program_is_timed_beside_its_model(tmp_path, monkeypatch):
         bench(path, tmp_path / "absent.onnx", seconds=0.2)
     with pytest.raises(UsageError, match="seconds must be a positive number"):
         bench(path, seconds=0)
+
+
+def test_cores_that_were_apart_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    turns = (Turn((1.0,), 1.0, 1, 0.0), Turn((3.0,), 3.0, 1, 0.0, apart=True))
+    told = {"programs": [Timed("p", "einnet", 2, turns).as_dict()], "seed": 0, "rounds": 2}
+    assert told["programs"][0]["apart"] == 0.5
+    assert "in 50% of the turns the host had put the cores" in "\n".join(lines(told))
+    assert "the host" not in "\n".join(lines({**told, "programs": [Timed("p", "einnet", 2, turns[:1]).as_dict()]}))

@@ -164,6 +164,49 @@ def test_disturbed_samples_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None
     assert not measure.sample(run, 0.001).clean
 
 
+class Turned:
+    """Cores that come apart in turns."""
+
+    def __init__(self, apart: Callable[[int], bool]) -> None:
+        self.answer, self.n, self.probe = apart, 0, None
+
+    def apart(self) -> bool:
+        self.n += 1
+        return self.answer(self.n)
+
+
+def test_samples_on_cores_that_are_apart_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = Turned(lambda n: n % 3 == 0)
+    monkeypatch.setattr(measure, "CORES", cores)
+
+    def run() -> float:
+        return 5e-3 if (cores.n + 1) % 3 == 0 else 1e-3
+
+    found = measure.sample(run, 0.01)
+    assert (found.median, found.clean) == (1e-3, True)
+    monkeypatch.setattr(measure, "CORES", Turned(lambda n: True))
+    assert not measure.sample(lambda: 1e-3, 0.001).clean
+    assert isinstance(measure.sample(lambda: 5e-3, 0.001, limit=1e-3), Timing), "what is slow there may be fast elsewhere"
+    monkeypatch.setattr(measure, "CORES", Turned(lambda n: False))
+    assert isinstance(measure.sample(lambda: 5e-3, 0.001, limit=1e-3), measure.AtLeast)
+
+
+def test_rounds_on_cores_that_are_apart_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = {"now": 0.0}
+    cores = Turned(lambda n: n % 5 == 0)
+
+    def run() -> None:
+        clock["now"] += 3.0 if cores.n % 5 == 0 and cores.n else 1.0
+
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock["now"])
+    monkeypatch.setattr(timing.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(timing, "waited", lambda: 0.0)
+    monkeypatch.setattr(timing, "CORES", cores)
+    found = compare({"a": run}, budget_s=100.0)
+    assert found.clean
+    assert set(found.samples["a"]) == {1.0}
+
+
 def test_comparison_is_interleaved_and_has_a_noise_floor() -> None:
     calls: list[str] = []
     clock = {"now": 0.0}

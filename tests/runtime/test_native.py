@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from pathlib import Path
@@ -14,9 +15,10 @@ from einnet.expr.nodes import tensors
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Buffer, EOperator, Matmul, Plan, View, dense_view
 from einnet.runtime import artifact
-from einnet.runtime.contention import waited
+from einnet.runtime.contention import Cores, waited
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu.link import Image, ObjectFile
+from einnet.runtime.cpu.objects import Objects
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.cpu.support import Native, Steps
 from einnet.runtime.cpu.threads import find_symbol, limited, physical_cores, resolve_threads
@@ -138,3 +140,25 @@ def test_threads() -> None:
 def test_waiting_for_a_core_is_counted() -> None:
     before = waited()
     assert 0 <= before <= waited()
+
+
+def test_cores_are_apart_where_a_probe_takes_longer_than_it_did() -> None:
+    cores, asked = Cores(), iter([3.0, 2.0, 2.7, 2.9, 0.0, 2.9, 0.0, 0.0, 2.0])
+    assert not cores.apart(), "nothing tells"
+    cores.watch(lambda: next(asked))
+    assert [cores.apart() for _ in range(4)] == [False, False, False, True]
+    assert [cores.apart() for _ in range(2)] == [True, False], "who cannot tell is asked again, once"
+    cores.process -= 1
+    assert not cores.apart(), "a child that was forked has no threads to ask"
+    assert next(asked) == 2.0
+
+
+def test_two_threads_tell_how_near_their_cores_are() -> None:
+    native = Native(Objects(2).support())
+    assert native.together(1) == 0.0
+    if len(os.sched_getaffinity(0)) > 1:
+        found = sorted(s for _ in range(50) if (s := native.together(2)))
+        assert found and 1e-6 < found[0] <= found[-1] < 1.0
+    assert "einnet_turns" in native.image and "einnet_once" not in native.image
+    native._turns = None
+    assert native.together(2) == 0.0, "programs that were stored have no such function"

@@ -124,6 +124,10 @@ class Image:
                 struct.pack_into("<Q", self._memory, self._defined[name], self.address(target))
         self._protect()
 
+    def __contains__(self, name: object) -> bool:
+        """The object code defines a symbol of that name."""
+        return name in self._defined
+
     def address(self, name: str) -> int:
         """The address of a symbol that the objects define."""
         if name not in self._defined:

@@ -20,7 +20,7 @@ from einnet.graph.dtypes import dtype_name
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, OpaqueCall, Plan, VendorKernel, View
 from einnet.runtime.arena import fill_random, span, storage_dtype
 from einnet.runtime.capacity import fits
-from einnet.runtime.contention import waited
+from einnet.runtime.contention import CORES, waited
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Refused
@@ -201,13 +201,15 @@ def sample(
     disturbed: list[float] = []
 
     def take() -> float:
-        """Take a sample; the seconds of it in which no thread can have waited for others."""
+        """Take a sample; the seconds of it in which no thread can have waited for others. Of one on cores that are far from each other nothing is
+        known."""
         before()
         waited_before, began = waited(), time.perf_counter()
         seconds = run()
         kept_waiting = waited() - waited_before
-        (disturbed if kept_waiting > TOLERATED * (time.perf_counter() - began) else clean).append(seconds)
-        return seconds - kept_waiting
+        late, apart = kept_waiting > TOLERATED * (time.perf_counter() - began), CORES.apart()
+        (disturbed if late or apart else clean).append(seconds)
+        return 0.0 if apart else seconds - kept_waiting
 
     def spent() -> float:
         return time.perf_counter() - start

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from einnet.instantiate.kernels.arithmetics import F32
 from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.runtime import arena as memory
 from einnet.runtime import ort
+from einnet.runtime.contention import CORES
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl, fallback
 from einnet.runtime.cpu.affinity import keep_apart
@@ -93,6 +95,8 @@ class Executable:
         self.native = native or Native(self.code.support, self.code.kernels)
         self.notes: list[str] = []
         self._bound(strict)
+        if self.threads > 1:
+            CORES.watch(partial(self.native.together, self.threads))
 
     @on_live_pool
     def _bound(self, strict: bool) -> None:
