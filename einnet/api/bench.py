@@ -50,8 +50,8 @@ APART = 0.25
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn of a program: seconds of each call, processor seconds of all of them, the share of the time that threads waited for a core, and whether
-    the cores were far from each other before or after it."""
+    """One turn of a program: seconds of each call, processor seconds of all of them, the share of the time that threads waited for a core, and
+    whether the cores were far from each other before or after it."""
 
     seconds: tuple[float, ...]
     processor_s: float
