@@ -8,14 +8,19 @@ three times as long, and other programs may not: what is measured there says not
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 _TASKS = Path("/proc/self/task")
 
-APART = 1.4
-"""Times the least that was seen, beyond which a probe of two cores says that they are not what they were."""
+APART, FAR_APART = 1.4, 1.8
+"""Times the least that this process has seen, and that any has on this machine, beyond which a probe of two cores says that they are not what they
+were: another day clocks may be slower."""
+
+BETWEEN_S = 0.05
+"""Seconds between two looks at the cores."""
 
 
 def waited() -> float:
@@ -39,6 +44,10 @@ class Cores:
     probe: Callable[[], float] | None = None
     process: int = 0
     least: float = 0.0
+    known: float = 0.0
+    """The least that earlier processes have seen, 0 where nobody has told."""
+    waits_s: float = 3.0
+    """Seconds that measurements may still wait for cores that are near each other."""
 
     def watch(self, probe: Callable[[], float]) -> None:
         """Ask this from now on."""
@@ -51,7 +60,13 @@ class Cores:
         seconds = self.probe() or self.probe()
         if seconds > 0:
             self.least = min(self.least or seconds, seconds)
-        return seconds > APART * self.least
+        return seconds > APART * self.least or seconds > FAR_APART * self.known > 0
+
+    def settle(self) -> None:
+        """Wait until the cores are near each other, as long as that may be waited for."""
+        while self.waits_s > 0 and self.apart():
+            time.sleep(BETWEEN_S)
+            self.waits_s -= BETWEEN_S
 
 
 CORES = Cores()

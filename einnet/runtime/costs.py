@@ -15,6 +15,7 @@ from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
 from einnet.instantiate.kernels.contractions import Contraction
 from einnet.instantiate.kernels.views import Json
 from einnet.runtime import machine
+from einnet.runtime.contention import CORES
 from einnet.runtime.cpu import dnnl, roofline
 from einnet.runtime.cpu.compile import NotGenerated, generator_version
 from einnet.runtime.cpu.implementations import implementations
@@ -148,11 +149,21 @@ class CpuCost:
     def _measure(self, kernels: Sequence[Kernel], until: float, limit: float) -> list[Timing | Unmeasured | AtLeast]:
         """Run each kernel, as far as time and memory allow, and as there is need to."""
         expected = [roofline.counted(k, self.machine, self.constant) for k in kernels]
+        self._near()
         with stage("timing kernels"):
             return measure(
                 kernels, self.threads, self.constant, self._budget, objects=self.objects, expected=expected, until=until, patient=self.patient,
                 limit=limit,
             )  # fmt: skip
+
+    def _near(self) -> None:
+        """Learn from the database how near the cores of this machine get, and tell it."""
+        key = describe("near", machine.cpu_name(), self.threads, {"measurement": str(MEASUREMENT)})
+        stored = self.database.get_many([key])[0] if not CORES.known else None
+        CORES.known = stored.median if stored else CORES.known
+        if CORES.least and not 0 < CORES.known <= CORES.least:
+            CORES.known = CORES.least
+            self.database.put_many([(key, Timing(CORES.least, 0.0, 1))])
 
     @property
     def patient(self) -> bool:

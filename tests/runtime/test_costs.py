@@ -12,6 +12,7 @@ from einnet.expr.nodes import tensors
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Conv, EOperator, Matmul, Post, View, dense_view
 from einnet.runtime import costs, timing
+from einnet.runtime.contention import Cores
 from einnet.runtime.costs import CpuCost, kernel_key
 from einnet.runtime.cpu import dnnl, measure, roofline
 from einnet.runtime.database import ProfileDatabase
@@ -174,6 +175,9 @@ class Turned:
         self.n += 1
         return self.answer(self.n)
 
+    def settle(self) -> None:
+        """Nothing is waited for."""
+
 
 def test_samples_on_cores_that_are_apart_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     cores = Turned(lambda n: n % 3 == 0)
@@ -189,6 +193,16 @@ def test_samples_on_cores_that_are_apart_do_not_count(monkeypatch: pytest.Monkey
     assert isinstance(measure.sample(lambda: 5e-3, 0.001, limit=1e-3), Timing), "what is slow there may be fast elsewhere"
     monkeypatch.setattr(measure, "CORES", Turned(lambda n: False))
     assert isinstance(measure.sample(lambda: 5e-3, 0.001, limit=1e-3), measure.AtLeast)
+
+
+def test_how_near_cores_get_is_known_to_later_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def seen(least: float) -> float:
+        cores = Cores(least=least)
+        monkeypatch.setattr(costs, "CORES", cores)
+        CpuCost(2, ProfileDatabase(tmp_path / "p.sqlite"))._near()
+        return cores.known
+
+    assert [seen(least) for least in (0.0, 3.0, 4.0, 2.0, 0.0, 2.5)] == [0.0, 3.0, 3.0, 2.0, 2.0, 2.0]
 
 
 def test_rounds_on_cores_that_are_apart_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

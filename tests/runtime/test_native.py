@@ -14,7 +14,7 @@ from einnet.errors import BackendError, UsageError
 from einnet.expr.nodes import tensors
 from einnet.expr.notation.text import parse
 from einnet.instantiate.kernels import Buffer, EOperator, Matmul, Plan, View, dense_view
-from einnet.runtime import artifact
+from einnet.runtime import artifact, contention
 from einnet.runtime.contention import Cores, waited
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu.link import Image, ObjectFile
@@ -148,9 +148,26 @@ def test_cores_are_apart_where_a_probe_takes_longer_than_it_did() -> None:
     cores.watch(lambda: next(asked))
     assert [cores.apart() for _ in range(4)] == [False, False, False, True]
     assert [cores.apart() for _ in range(2)] == [True, False], "who cannot tell is asked again, once"
+    cores.known = 1.0
+    cores.probe = lambda: 2.0
+    assert cores.apart(), "an earlier process has seen them nearer"
+    cores.known, cores.probe = 1.2, lambda: next(asked)
     cores.process -= 1
     assert not cores.apart(), "a child that was forked has no threads to ask"
     assert next(asked) == 2.0
+
+
+def test_cores_that_are_apart_are_waited_for_so_long_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(contention.time, "sleep", slept.append)
+    cores, answers = Cores(waits_s=0.2), iter([1.0, 2.0, 2.0, 1.0])
+    cores.watch(lambda: next(answers, 2.0))
+    assert not cores.apart()
+    cores.settle()
+    assert len(slept) == 2
+    cores.settle()
+    cores.settle()
+    assert sum(slept) == pytest.approx(0.2, abs=contention.BETWEEN_S)
 
 
 def test_two_threads_tell_how_near_their_cores_are() -> None:

@@ -214,6 +214,7 @@ def sample(
     def spent() -> float:
         return time.perf_counter() - start
 
+    CORES.settle()
     undisturbed = take()
     if undisturbed > COLD * limit:
         return AtLeast(undisturbed / COLD)
