@@ -78,6 +78,19 @@ def test_a_slow_kernel_runs_until_two_samples_agree(clock: Clock, times: tuple[f
     assert found.median == pytest.approx(sorted(times[-samples:])[samples // 2], rel=0.01)
 
 
+@pytest.mark.parametrize(("times", "runs"), [((0.1, 0.1), 2), ((0.1, 0.2, 0.12, 0.12), 4), ((0.1, 0.2, 0.1, 0.2, 0.1, 0.2), 6)])
+def test_a_slow_kernel_is_disturbed_no_longer_than_samples_differ(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, times: tuple[float, ...], runs: int
+) -> None:  # fmt: skip
+    """Where others disturb every sample alike, more of them tell nothing more: the fastest counts, and is not clean."""
+    monkeypatch.setattr(measure, "waited", lambda: clock.now / 2)
+    following = iter(times)
+    found = sample(lambda: clock.run(next(following)), 0.02)
+    assert isinstance(found, timing.Timing)
+    assert (clock.runs, found.clean) == (runs, False)
+    assert found.median == min(times[1:])
+
+
 @pytest.mark.parametrize(("seconds", "limit", "runs"), [(0.3, 0.1, 1), (0.3, 0.2, 2), (0.001, 0.0009, 2)])
 def test_a_kernel_runs_no_more_once_it_is_seen_to_take_too_long(clock: Clock, seconds: float, limit: float, runs: int) -> None:
     """A first run may be cold: it has to take twice as long to show that."""

@@ -192,13 +192,14 @@ def sample(
 
     The first run warms up and does not count, unless it takes so long that there is no second, or that the second, which takes as long, shows that
     it was warm. Where the budget is used up, two samples in a row that agree are enough. Samples during which other programs kept the
-    threads of this one from running do not count, if there are others: the budget is then exceeded up to fourfold by who is `patient`. If there
-    are too few, the fastest sample counts and the timing is not clean. A sample that is longer than `limit`, what was waited for others set aside, is
-    the last.
+    threads of this one from running do not count, if there are others: the budget is then exceeded up to fourfold by who is `patient`, and further
+    where a kernel takes long, until two agree. If there are too few, the fastest sample counts and the timing is not clean. A sample that is longer
+    than `limit`, what was waited for others set aside, is the last.
     """
     start = time.perf_counter()
     clean: list[float] = []
     disturbed: list[float] = []
+    taken: list[float] = []
 
     def take() -> float:
         """Take a sample; the seconds of it in which no thread can have waited for others. Of one on cores that are far from each other nothing is
@@ -209,7 +210,10 @@ def sample(
         kept_waiting = waited() - waited_before
         late, apart = kept_waiting > TOLERATED * (time.perf_counter() - began), CORES.apart()
         (disturbed if late or apart else clean).append(seconds)
-        return 0.0 if apart else seconds - kept_waiting
+        if apart:
+            return 0.0
+        taken.append(seconds)
+        return seconds - kept_waiting
 
     def spent() -> float:
         return time.perf_counter() - start
@@ -234,6 +238,8 @@ def sample(
         together = [*warming, *clean]
         if spent() >= budget_s and agree(together):
             return summarize(together)
+        if spent() >= budget_s * (_PATIENCE if patient else 1) and agree(taken):
+            break
         warming.clear()
     if len(clean) >= min(3, max(fewest, 1)):
         return summarize(clean)
