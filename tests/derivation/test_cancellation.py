@@ -17,9 +17,10 @@ from einnet.evidence.error_limits import bounded_at
 from einnet.expr.functions.rounding import UNIT
 from einnet.expr.nodes import Scope, nested, tensors
 from einnet.expr.notation.text import parse
-from einnet.expr.values.cancellation import APART, FACTOR, LEVELS, adds_up, errors_at, lost, size, subtracts, survives
+from einnet.expr.values.cancellation import APART, FACTOR, LARGEST, LEVELS, Conditioned, adds_up, errors_at, lost, size, subtracts, survives
 from einnet.expr.values.evaluate import evaluate
 from einnet.expr.values.points import work
+from einnet.expr.values.running_errors import pair, parts
 
 DECLARED = (
     "x : f32[6,8]\ny : f32[6,8]\nm : f32[6]\nn : f32[6]\nw : f32[8]\nlong : f32[4096]\nother : f32[4096]\n"
@@ -187,6 +188,25 @@ def test_errors_are_those_of_elements_that_have_been_computed() -> None:
             assert (found >= least * (1 - 1e-12)).all() and (found <= most * (1 + 1e-6)).all(), (text, found)
     assert np.isinf(errors_at(parse(f"{DECLARED}L[h<6] 1 / exp(m[h])"), POINTS, 128.0)).all(), "no number of single precision"
     assert np.isfinite(errors_at(parse(f"{DECLARED}L[h<6] 1 / exp(m[h])"), POINTS, 1.0)).all()
+
+
+def test_elements_differ_by_up_to_the_share_that_is_told() -> None:
+    """Two of them cancel all but that share of their size: less would be lost of what is nearer, more of what is farther."""
+    found = errors_at(parse("long : f32[4096]\nL[k<4096] long[k]"), np.arange(4096)[:, None], 1.0) / UNIT - 1
+    assert 0 <= found.min() < 0.01 * APART and 0.99 * APART < found.max() <= APART
+
+
+def test_what_is_exact_may_not_become_what_is_rounded() -> None:
+    """Whole numbers have no error: any other way to them that has one loses beyond all bounds."""
+    before, after = sides(("val(h) - 1", "3*(1/3*val(h) - 1/3)"))
+    assert (errors_at(before, POINTS, 1.0) == 0).all() and errors_at(after, POINTS, 1.0).max() > 0
+    assert lost(before, after, POINTS) > FACTOR and lost(after, before, POINTS) == lost(before, before, POINTS) == 1
+
+
+def test_the_largest_number_of_single_precision_is_one() -> None:
+    kept = Conditioned().reduce("max", pair(np.array([LARGEST, 1.0]), np.zeros(2)), (0,))
+    beyond = Conditioned().reduce("max", pair(np.array([LARGEST * 1.0001, 1.0]), np.zeros(2)), (0,))
+    assert parts(kept) == (LARGEST, 0) and parts(beyond)[1] == np.inf
 
 
 @pytest.mark.parametrize(("text", "found"), [
