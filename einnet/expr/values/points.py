@@ -212,8 +212,7 @@ class _Points:
         if isinstance(r.base, Scope):
             found = self.read_scope(r.base, address, inside)
         elif r.base.values is not None:
-            table = _table(self.system, r.base)
-            found = np.take(table, np.clip(address, 0, len(table) - 1))
+            found = np.take(_table(self.system, r.base), address)
         else:
             found = self.element(r.base, address)
             if self.whole:
@@ -221,7 +220,7 @@ class _Points:
         return found if inside is None else np.where(inside, found, self.system.number(r.fill))
 
     def address(self, r: Read, env: Environment) -> tuple[Integers, NDArray[np.bool_] | None]:
-        """The flat address of a read, and where it is inside of its box (None: everywhere)."""
+        """The flat address of a read, 0 outside of its box, and where it is inside (None: everywhere)."""
         return flat_address(r.index, r.base.box, env)
 
     def read_scope(self, s: Scope, address: Integers, inside: NDArray[np.bool_] | None) -> Array:
