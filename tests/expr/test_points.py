@@ -47,6 +47,30 @@ def test_large_sums_are_chunked(monkeypatch) -> None:
     assert (evaluate_at(scope, at, 1) == whole).all()
 
 
+@pytest.mark.parametrize(("count", "sums", "arrays"), [
+    (3, "k<64,l<8", 96 * [16]), (3, "l<2,k<64", 24 * [16]), (1, "100<=l<102,k<64", 8 * [16]), (64, "k<2", 8 * [16]), (5, "k<1,l<1", [5]),
+    (1, "k<2,b<2,c<2,d<2,e<2", 2 * [16]),
+])  # fmt: skip
+def test_no_array_is_larger_than_a_chunk(count: int, sums: str, arrays: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And none is smaller than it need be: points are taken together, then sums are halved."""
+    scope = parse(f"A : f32[64,64]\nL[i<64] Σ[{sums}] A[i,k]")
+    sizes: list[int] = []
+    real = module.reduced
+    monkeypatch.setattr(module, "_CHUNK", 16)
+    monkeypatch.setattr(module, "reduced", lambda *given: sizes.append(prod(given[-1])) or real(*given))
+    found = evaluate_at(scope, np.arange(count).reshape(count, 1), 1)
+    assert sizes == arrays
+    assert (found == evaluate(scope, pseudo_random(scope, 1), "mod")[:count]).all()
+
+
+@pytest.mark.parametrize("count", [4, 400])
+def test_what_is_not_known_yet_is_found_among_few_addresses_and_many(count: int) -> None:
+    kept = module._Kept(2000, np.dtype(np.float64))
+    kept.known[::3] = True
+    address = np.random.default_rng(0).integers(0, 50, count)
+    assert kept.unknown(address).tolist() == sorted({int(a) for a in address if a % 3})
+
+
 def test_real_extents_are_no_matter() -> None:
     scope = parse("A : f32[56,56,512]\nK : f32[3,3,512,512]\nL[h<56,w<56,f<512] Σ[c<512,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,f,c]")
     at = np.random.default_rng(0).integers(0, 56, (64, 3))
@@ -105,6 +129,25 @@ def test_what_does_not_vary_along_a_row_is_reckoned_once_for_it() -> None:
     assert effort(sliding, 1) == 8 + 8
 
 
+ROWS = "{L[a<9] Σ[k<5] A[a,k]}"
+
+
+@pytest.mark.parametrize(("text", "points", "wanted"), [
+    (f"L[i<4,j<6] {ROWS}[i]", 100, 24 + 4 * 5), (f"L[i<4,j<6] {ROWS}[i]", 3, 3 + 3 * 5), ("L[i<4] {L[a<9,b<9] A[a,0]}[i,i]", 100, 4 + 4),
+    (f"L[i<4,j<4] {{L[a<9,b<9] {ROWS}[a]}}[i,j]", 100, 16 + 16 + 4 * 5), (f"L[i<4] {ROWS}[i] + {ROWS}[i+1]", 100, 4 + 8 * 5),
+])  # fmt: skip
+def test_how_much_effort_is_reckoned(text: str, points: int, wanted: int) -> None:
+    """By hand: a scope is evaluated at no more points than there are iterators in the indices, places in its box, and readers of it."""
+    assert effort(parse(f"A : f32[9,5]\n{text}"), points) == wanted
+
+
+def test_values_that_a_tensor_carries_are_read_within_its_box() -> None:
+    """Beyond its ends it is what it is filled with."""
+    scope = parse("T : weight f32[3] = [5, 7, 9]\nL[i<7] T[i-2]|2")
+    found = values_at(scope, np.arange(7)[:, None], Machine("float64"), lambda t, at: pytest.fail("no element is asked for"))
+    assert found.tolist() == [2.0, 2.0, 5.0, 7.0, 9.0, 2.0, 2.0]
+
+
 def test_no_values_are_kept_of_what_is_too_large(monkeypatch) -> None:
     scope = parse(CHAIN)
     at = np.arange(6).reshape(6, 1)
@@ -112,7 +155,19 @@ def test_no_values_are_kept_of_what_is_too_large(monkeypatch) -> None:
     for limit in ("_LARGEST", "_MOST", "_SPARSE"):
         with monkeypatch.context() as patch:
             patch.setattr(module, limit, 0)
+            patch.setattr(module, "_Kept", lambda size, dtype: pytest.fail(f"room for {size} values"))
             assert (evaluate_at(scope, at, 1) == whole).all()
+
+
+@pytest.mark.parametrize(("most", "kept"), [(13, [6]), (14, [6, 8]), (5, [])])
+def test_room_is_for_so_many_values_in_all(most: int, kept: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    scope = parse("A : f32[8]\nL[i<6] {L[i<6] A[i]*A[i]}[i] + {L[i<8] A[i]*A[7-i]}[i+2]")
+    made: list[int] = []
+    real = module._Kept
+    monkeypatch.setattr(module, "_MOST", most)
+    monkeypatch.setattr(module, "_Kept", lambda size, dtype: made.append(size) or real(size, dtype))
+    found = evaluate_at(scope, np.arange(6).reshape(6, 1), 1)
+    assert made == kept and (found == evaluate(scope, pseudo_random(scope, 1), "mod")).all()
 
 
 CHOSEN = "I : f32[4]\nW : f32[7,3]\nL[m<4,n<3] Σ[v<7] choose(equal(I[m], val(v)), W[v,n], 0)"
@@ -135,6 +190,14 @@ def test_of_a_selection_one_term_is_evaluated() -> None:
     assert (values_at(scope, grid, Machine("float64"), element, lambda x: None) == found).all()
     assert effort(scope, 12) == 12
     assert work(scope, 12) == 12 * 7
+
+
+def test_of_a_selection_nothing_beyond_the_range_is_taken() -> None:
+    """What is selected from goes on there."""
+    scope = parse("I : f32[5]\nW : f32[9]\nL[m<5] Σ[1<=v<7] choose(equal(I[m], val(v)), W[v], 0)")
+    held = {"I": np.array([0.0, 1.0, 6.0, 7.0, 8.0]), "W": np.arange(1.0, 10.0)}
+    found = values_at(scope, np.arange(5)[:, None], Machine("float64"), lambda t, at: held[t.name][at], lambda x: np.rint(x).astype(np.int64))
+    assert found.tolist() == [0.0, 2.0, 7.0, 0.0, 0.0]
 
 
 NESTED = (

@@ -34,6 +34,9 @@ _LARGEST, _MOST = 1 << 22, 1 << 24
 _SPARSE = 1 << 10
 """Of a nested scope that has so many times as many elements as are read at once, no values are kept: it is not read often."""
 
+_MARKED = 512
+"""Of so many addresses for each that is read, those that are read are sorted and not marked."""
+
 _AT_ONCE = 16
 """A sum is so many times faster as one product of matrices than element by element, at least."""
 
@@ -132,6 +135,15 @@ class _Kept:
 
     def __init__(self, size: int, dtype: np.dtype[Any]) -> None:
         self.values, self.known = np.empty(size, dtype), np.zeros(size, np.bool_)
+
+    def unknown(self, address: Integers) -> Integers:
+        """The distinct addresses among some of which no value is known: sorted where they are few, else marked."""
+        missing = address[~self.known[address]]
+        if _MARKED * len(missing) < len(self.known):
+            return np.unique(missing)
+        wanted = np.zeros(len(self.known), np.bool_)
+        wanted[missing] = True
+        return np.flatnonzero(wanted)
 
 
 @dataclass(frozen=True)
@@ -238,10 +250,8 @@ class _Points:
         if kept is None:
             distinct, back = np.unique(address, return_inverse=True)
             return self.at(s, _unravel(distinct, s))[back.reshape(-1)]
-        wanted = np.zeros(len(kept.known), np.bool_)
-        wanted[address] = True
-        new = np.flatnonzero(wanted > kept.known)
-        if (_AT_ONCE if s.sums else 2) * len(new) > len(wanted) and self.is_dense(s):
+        new = kept.unknown(address)
+        if (_AT_ONCE if s.sums else 2) * len(new) > len(kept.known) and self.is_dense(s):
             kept.values[...] = self.over_box(s).reshape(-1)
             kept.known[...] = True
         elif len(new):
