@@ -42,6 +42,8 @@ def one(name: str, options: argparse.Namespace) -> Row:
     problems = [p for kind in ("certificate", "lifting", "constants", "kernels", "verification") for p in verdict.get(kind, {}).get("problems", [])]
     counts = {key: n for key, n in parts.items() if key in ("subprograms", "derived", "proven", "by_derivation", "tested")}
     proven = bool(verdict["passed"]) and parts.get("proven", 0) + parts.get("by_derivation", 0) == parts.get("subprograms", 0)
+    if seconds > MOST_SECONDS:
+        problems.append(f"it takes {seconds:g} s of the processor, more than {MOST_SECONDS:g}")
     return {"passed": proven and seconds <= MOST_SECONDS, "processor_s": seconds, "runs": runs, **counts, "problems": problems}
 
 
