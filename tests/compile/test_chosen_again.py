@@ -38,7 +38,7 @@ def seconds(kernel: Kernel, rounds: bool) -> float:
 def priced(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     """Costs by which convolutions win if they round, and products of matrices else; what is chosen runs, whatever the machine does."""
     monkeypatch.setenv("EINNET_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(CpuCost, "timings", lambda self, kernels, until=inf: [Timing(seconds(k, bool(self.arithmetics)), 0.0, 9) for k in kernels])
+    monkeypatch.setattr(CpuCost, "timings", lambda self, kernels, *limits: [Timing(seconds(k, bool(self.arithmetics)), 0.0, 9) for k in kernels])
     monkeypatch.setattr(CpuCost, "rounded", lambda self, kernel, arithmetics, seconds: [kernel.in_arithmetic(a) for a in arithmetics])
     monkeypatch.setattr(CpuCost, "estimates", lambda self, kernels: [seconds(k, bool(self.arithmetics)) for k in kernels])
     for module in (rounded_products, chosen_again):

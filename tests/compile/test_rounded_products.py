@@ -426,7 +426,7 @@ def derived_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("EINNET_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(contest, "slower", lambda times: False)
     monkeypatch.setattr(contest, "behind", lambda times: False)
-    monkeypatch.setattr(CpuCost, "timings", lambda self, kernels, until=inf: [timing(k) for k in kernels])
+    monkeypatch.setattr(CpuCost, "timings", lambda self, kernels, *limits: [timing(k) for k in kernels])
     monkeypatch.setattr(CpuCost, "rounded", lambda self, kernel, arithmetics, seconds: [kernel.in_arithmetic(a) for a in arithmetics])
     monkeypatch.setattr(CpuCost, "estimates", lambda self, kernels: [timing(k).median for k in kernels])
 

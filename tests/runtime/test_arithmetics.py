@@ -186,7 +186,7 @@ def costs(
     """Costs by a table, a large product taking a second in float32 and in bf16 and a thousand in float16; and what was asked for."""
     asked: list[Kernel] = []
 
-    def known(self: CpuCost, kernels: Sequence[Kernel], until: float = inf) -> list[Timing]:
+    def known(self: CpuCost, kernels: Sequence[Kernel], *limits: float) -> list[Timing]:
         asked.extend(kernels)
         large = {roofline.LARGE.in_arithmetic(a): Timing(1000.0 if a.name == "f16" else 1.0, 0.0, 5) for a in ARITHMETICS.values()}
         return [{**large, **seconds}[k] for k in kernels]
