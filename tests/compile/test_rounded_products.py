@@ -259,6 +259,20 @@ def test_float32_leaves_room_for_other_inputs() -> None:
 
 
 @needs_bf16
+def test_a_program_that_rounds_may_take_what_its_trials_take(program: Executable) -> None:
+    """More than a half of the budget, which float32 may not: so it is when a program is verified again after it was put together anew."""
+    error = next(iter(rounded(program, 0.3, BOTH)[1].told.values())).error
+    budget = error / SPENT * 1.001
+    found, made = rounded(program, budget, BOTH)
+    assert found is not program
+    inputs = random_inputs(program.plan, 0)
+    verification = compare_outputs(found(inputs), {n: y + 0.7 * budget * np.abs(y).max() for n, y in found(inputs).items()}, budget)
+    assert verification.passed and verification.max_rel > 0.5 * budget
+    assert made.with_room(found, verification).passed
+    assert not made.with_room(program, verification).passed
+
+
+@needs_bf16
 def test_one_of_two_products_where_the_budget_has_room_for_one(program: Executable) -> None:
     """The budget is between what one of them errs and what both do; the error of each alone, and its bound, are told."""
     _, made = rounded(program, 1e-6, BOTH)

@@ -103,6 +103,12 @@ class Rounding:
         )  # fmt: skip
         return found, verification
 
+    def with_room(self, program: Executable, found: Verification) -> Verification:
+        """What verification says of a program: of one that rounds nothing, failed where it leaves too little room. How much of the budget those take
+        that round is known from their trials."""
+        told = self.told.get(program)
+        return found if told is not None and any(p.runs for p in told.products) else with_room(found, self.settings.max_error)
+
     def refused(self, executable: Executable, rows: Mapping[int, RoundedRow], draws: Sequence[Values]) -> dict[int, RoundedRow]:
         """The products that could round to an arithmetic with fewer large numbers than float32: how far their factors reach, and a reason against it
         where that is too far."""

@@ -21,7 +21,7 @@ from einnet.compile.targets.cpu.contest import DERIVED, NARROWER, OWN, Contest
 from einnet.compile.targets.cpu.incumbent import Decided, digest, made_again
 from einnet.compile.targets.cpu.left import left
 from einnet.compile.targets.cpu.programs import built, compiled, peak_bytes
-from einnet.compile.targets.cpu.rounded_products import Rounding, available, likely, with_room
+from einnet.compile.targets.cpu.rounded_products import Rounding, available, likely
 from einnet.compile.targets.processor import Timed, resolved, store, timed_report
 from einnet.compile.targets.whole.one_kernel import whole_model
 from einnet.compile.targets.whole.target import WholeTarget
@@ -120,13 +120,14 @@ class CpuTarget:
             outcome, made = compiled(outcome, self.cost, until, self.settings.memory_limit, hurry)
         run.tell("verify and time")
         tolerance = self.settings.tolerance
+        rounding = Rounding(self.settings, run.trial, self.cost)
 
         def verify(outcome: Outcome, one: Executable) -> Verification:
             with stage("verifying"):
                 found = run.trial.verify(one, tolerance)
             if outcome.whole:  # ONNX Runtime runs the model itself: there is nothing of ours to be lifted
                 return found
-            found = with_room(found, self.settings.max_error)
+            found = rounding.with_room(one, found)
             beside = one is made.get("original") and len(made) > 1
             if beside:
                 return found
@@ -140,7 +141,6 @@ class CpuTarget:
             outcome, programs, verified = agreeing(outcome, made, verify, rebuilt, run.schedule.end)
         else:  # what is wrong is to be seen
             programs, verified = made, {}
-        rounding = Rounding(self.settings, run.trial, self.cost)
 
         def rounded(program: Executable, known: Verification) -> tuple[Executable, Verification]:
             return rounding.of(program, known, run.schedule.rounded(time.monotonic()))
