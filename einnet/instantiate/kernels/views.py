@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from einnet.expr.remember import Hashed, hashed_once
@@ -27,6 +28,11 @@ class View(Hashed):
     def at(self, offset: int) -> View:
         """The view at another offset."""
         return self if offset == self.offset else View(self.buffer, self.shape, self.strides, offset)
+
+
+def distinct_elements(view: View) -> int:
+    """Elements of a view, dimensions of stride 0 counted once."""
+    return prod(n for n, s in zip(view.shape, view.strides, strict=True) if s)
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

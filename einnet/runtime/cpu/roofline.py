@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 from einnet.derivation.facts import is_transform
 from einnet.errors import BackendError
@@ -12,9 +11,10 @@ from einnet.instantiate.codegen.executed import executed
 from einnet.instantiate.codegen.operation_counts import flops as scope_flops
 from einnet.instantiate.codegen.operation_counts import moved_bytes
 from einnet.instantiate.codegen.schedule import LANES
-from einnet.instantiate.kernels import EOperator, Kernel, Matmul, VendorKernel, View, dense_view
+from einnet.instantiate.kernels import EOperator, Kernel, Matmul, VendorKernel, dense_view
 from einnet.instantiate.kernels.contractions import Contraction
 from einnet.instantiate.kernels.posts import U8
+from einnet.instantiate.kernels.views import distinct_elements
 from einnet.instantiate.row_fusion import in_rows
 from einnet.runtime.cpu.measure import IsConstant, constant_buffers, last_level_cache, measure, own_cache
 from einnet.runtime.machine import cpu_features
@@ -91,19 +91,15 @@ def measure_machine(threads: int) -> tuple[Machine, bool]:
     return Machine(flops(square) / times[0], moved(vector) / times[1], times[2]), all(t.clean for t in timings)
 
 
-def _elements(view: View) -> int:
-    """Distinct elements of a view, dimensions of stride 0 counted once."""
-    return prod(n for n, s in zip(view.shape, view.strides, strict=True) if s)
-
-
 def moved(kernel: Kernel) -> int:
     """Bytes that are read and written at least."""
     if isinstance(kernel, EOperator):
         return moved_bytes(kernel.scope)
     saved = 0
     if isinstance(kernel, Contraction):
-        saved = (4 - kernel.arithmetic.nbytes) * sum(map(_elements, kernel.inputs)) + (3 * _elements(kernel.result) if kernel.stored == U8 else 0)
-    return 4 * sum(_elements(v) for v in (*kernel.operand_views, *kernel.result_views)) - saved
+        saved = (4 - kernel.arithmetic.nbytes) * sum(map(distinct_elements, kernel.inputs))
+        saved += 3 * distinct_elements(kernel.result) if kernel.stored == U8 else 0
+    return 4 * sum(distinct_elements(v) for v in (*kernel.operand_views, *kernel.result_views)) - saved
 
 
 def flops(kernel: Kernel) -> int:
@@ -118,7 +114,7 @@ def traffic(kernel: Kernel, machine: Machine, constant: IsConstant | None = None
     the kernels before and after leave it and look for it."""
     constants = constant_buffers(kernel, constant)
     total = moved(kernel)
-    weights = min(4 * sum(_elements(v) for v in kernel.operand_views if v.buffer in constants), total)
+    weights = min(4 * sum(distinct_elements(v) for v in kernel.operand_views if v.buffer in constants), total)
     return (weights + (total - weights) / _times_faster(total - weights)) / machine.bandwidth
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, prod
+from math import inf
 
 from einnet.errors import BackendError
 from einnet.instantiate.codegen.executed import MANY, executed
 from einnet.instantiate.codegen.operation_counts import moved_bytes
 from einnet.instantiate.codegen.schedule import LANES
-from einnet.instantiate.kernels import EOperator, Kernel, VendorKernel, View
+from einnet.instantiate.kernels import EOperator, Kernel, VendorKernel
+from einnet.instantiate.kernels.views import distinct_elements
 from einnet.search.work import BYTES, MACHINE
 
 A_SECOND = LANES * MANY
@@ -37,9 +38,4 @@ def _moved(kernel: Kernel) -> int:
     """Bytes that are read and written at least."""
     if isinstance(kernel, EOperator):
         return moved_bytes(kernel.scope)
-    return BYTES * sum(map(_elements, (*kernel.operand_views, *kernel.result_views)))
-
-
-def _elements(view: View) -> int:
-    """Distinct elements of a view, dimensions of stride 0 counted once."""
-    return prod(n for n, s in zip(view.shape, view.strides, strict=True) if s)
+    return BYTES * sum(map(distinct_elements, (*kernel.operand_views, *kernel.result_views)))

@@ -107,7 +107,7 @@ def chosen_again(outcome: Outcome, plan: Plan, told: PrecisionRow, cost: CpuCost
     with stage("choosing"):
         ways = {key: options(alike[key].choice, uses[key], square, cost, until) for key, square in squares.items()}
     ways = {key: some for key, some in ways.items() if some}
-    limit = (SPENT * told.max_error - told.float32_error) / TOGETHER
+    limit = max(SPENT * told.max_error - told.float32_error, 0.0) / TOGETHER
     best = dict(zip(ways, picked(list(ways.values()), limit), strict=True))
     found = {key: taking(alike[key].choice, o.candidate) for key, o in best.items() if o.candidate.form.key != alike[key].candidate.form.key}
     if not found:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 Values = Mapping[str, Array]
 
+
 @dataclass(frozen=True)
 class Offer:
     """A product of a plan that is faster in another arithmetic than float32: where it stands, and its times."""
