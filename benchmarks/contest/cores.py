@@ -6,8 +6,8 @@ import time
 from functools import lru_cache, partial
 
 from einnet.runtime.contention import Cores
+from einnet.runtime.cpu.native.linked import Native
 from einnet.runtime.cpu.objects import Objects
-from einnet.runtime.cpu.support import Native
 
 WAIT_S, BETWEEN_S = 20.0, 0.2
 """Seconds that a round waits at most, and between two looks."""

@@ -32,7 +32,7 @@ from einnet.records import as_json
 from einnet.runtime import artifact
 from einnet.runtime.artifact import Loaded
 from einnet.runtime.cpu.compile import compile_operators, operator_names
-from einnet.runtime.cpu.link import ObjectFile
+from einnet.runtime.cpu.native.link import ObjectFile
 from einnet.runtime.cpu.program import build_code
 from einnet.search.forms import Form
 from tests.filled import filled

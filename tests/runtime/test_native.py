@@ -18,10 +18,10 @@ from einnet.instantiate.kernels import Buffer, EOperator, Matmul, Plan, View, de
 from einnet.runtime import artifact, contention
 from einnet.runtime.contention import Cores, waited
 from einnet.runtime.cpu import compile as codegen
-from einnet.runtime.cpu.link import Image, ObjectFile
+from einnet.runtime.cpu.native.link import Image, ObjectFile
+from einnet.runtime.cpu.native.linked import Native, Steps
 from einnet.runtime.cpu.objects import Objects
 from einnet.runtime.cpu.program import Executable
-from einnet.runtime.cpu.support import Native, Steps
 from einnet.runtime.cpu.threads import find_symbol, limited, physical_cores, resolve_threads
 from tests.runtime.plans import finish, rng_constants
 

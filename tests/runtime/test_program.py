@@ -10,9 +10,10 @@ import pytest
 
 from einnet.errors import UsageError
 from einnet.instantiate.kernels import Buffer, Plan, View, dense_view
-from einnet.runtime.cpu import dnnl, support
+from einnet.runtime.cpu import dnnl
+from einnet.runtime.cpu.native import linked
+from einnet.runtime.cpu.native.linked import Native, Steps
 from einnet.runtime.cpu.program import Code, Executable, build_code
-from einnet.runtime.cpu.support import Native, Steps
 from einnet.runtime.cpu.threads import find_symbol
 from tests.runtime.plans import expected_two_layers, residual_block, two_layers, with_opaque_nodes
 from tests.runtime.reference import compute
@@ -126,7 +127,7 @@ def test_concurrent_calls_are_correct(code: Code) -> None:
 
 
 def test_native_code_links_without_onednn(code: Code, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(support, "find_symbol", lambda name: None if name.startswith("dnnl") else find_symbol(name))
+    monkeypatch.setattr(linked, "find_symbol", lambda name: None if name.startswith("dnnl") else find_symbol(name))
     Steps(Native(code.support), [], 1)()
 
 

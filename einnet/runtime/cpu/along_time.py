@@ -11,7 +11,7 @@ from einnet.instantiate.kernels import OpaqueCall
 from einnet.instantiate.recursions.time_schedule import Call, Lane, Schedule, schedule
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu.compiler.machine_code import entry_symbol
-from einnet.runtime.cpu.support import Native
+from einnet.runtime.cpu.native.linked import Native
 
 FLOAT = 4
 """Bytes of an element."""

@@ -17,9 +17,9 @@ from einnet.expr.nodes import exchange_in, tensors
 from einnet.instantiate.kernels import LINE, EOperator, View
 from einnet.instantiate.kernels.views import Json
 from einnet.runtime.child import Answer, Child, Ended
-from einnet.runtime.cpu import support
 from einnet.runtime.cpu.compiler import machine_code, serving
 from einnet.runtime.cpu.levels import NATIVE
+from einnet.runtime.cpu.native import functions, nearness
 from einnet.runtime.serial import canonical, kernel_json
 
 ATTEMPTS = 2
@@ -35,7 +35,7 @@ def generator_version() -> str:
     import einnet.instantiate as package
 
     state = hashlib.blake2b(digest_size=8)
-    modules = (*(Path(str(m.__file__)) for m in (machine_code, support)), Path(__file__))
+    modules = (*(Path(str(m.__file__)) for m in (machine_code, functions, nearness)), Path(__file__))
     for path in (*sorted((Path(str(package.__file__)).parent / "codegen").rglob("*.py")), *modules):
         state.update(path.read_bytes())
     return state.hexdigest()
@@ -67,7 +67,7 @@ def available() -> str | None:
 
 @cache
 def support_object() -> bytes:
-    """The functions of `support`, compiled. Raises BackendError."""
+    """The native functions, compiled. Raises BackendError."""
     return _code(_answer(serving.request(serving.SUPPORT)))
 
 

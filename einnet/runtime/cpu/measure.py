@@ -25,9 +25,9 @@ from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.dnnl_kernels import refusal
+from einnet.runtime.cpu.native.linked import Native
 from einnet.runtime.cpu.objects import Objects
 from einnet.runtime.cpu.program import Code, Executable, objects_of
-from einnet.runtime.cpu.support import Native
 from einnet.runtime.cpu.threads import limited
 from einnet.runtime.ort import Session
 from einnet.runtime.timing import TOLERATED, AtLeast, Timing, summarize

@@ -30,9 +30,9 @@ from einnet.runtime.cpu.compiler.machine_code import entry_symbol
 from einnet.runtime.cpu.dnnl_kernels import Packed, Prepared, prepare
 from einnet.runtime.cpu.forked import on_live_pool, unlock_in_children
 from einnet.runtime.cpu.levels import NATIVE
+from einnet.runtime.cpu.native.linked import Native, Steps
+from einnet.runtime.cpu.native.segments import Segments
 from einnet.runtime.cpu.objects import Objects
-from einnet.runtime.cpu.segments import Segments
-from einnet.runtime.cpu.support import Native, Steps
 from einnet.runtime.cpu.threads import limited, resolve_threads
 from einnet.runtime.timing import Timing, summarize
 

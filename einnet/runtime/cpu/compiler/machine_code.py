@@ -13,8 +13,8 @@ from einnet.absent import absent
 from einnet.errors import BackendError
 from einnet.instantiate.kernels import EOperator, anchored
 from einnet.runtime.cpu.levels import NATIVE
-from einnet.runtime.cpu.link import ObjectFile
-from einnet.runtime.cpu.support import SUPPORT_IR
+from einnet.runtime.cpu.native.functions import SUPPORT_IR
+from einnet.runtime.cpu.native.link import ObjectFile
 
 _C_CALL = 1
 """Marks a function as lowered to the C calling convention: it is exported under its own name and takes plain words."""
@@ -53,7 +53,7 @@ def _object(module: Any) -> bytes:
 
 @cache
 def support_object() -> bytes:
-    """The functions of `support`, compiled."""
+    """The native functions, compiled."""
     _require()
     import tvm_ffi
 

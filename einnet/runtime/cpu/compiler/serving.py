@@ -20,7 +20,7 @@ from einnet.runtime.cpu.compiler import machine_code
 from einnet.runtime.cpu.levels import NATIVE
 
 AVAILABLE, SUPPORT, TOGETHER, EACH, STEPWISE = "available", "support", "together", "each", "stepwise"
-"""What can be asked for: what keeps TVM from being imported, the functions of `support`, one object of some kernels, an object of each, and one of
+"""What can be asked for: what keeps TVM from being imported, the native functions, one object of some kernels, an object of each, and one of
 kernels whose operands begin anywhere."""
 
 WORTH_SHARING = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from einnet.runtime.cpu.support import Native, Steps
+from einnet.runtime.cpu.native.linked import Native, Steps
 
 Segment = Steps | Callable[[], None]
 

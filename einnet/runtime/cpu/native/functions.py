@@ -1,4 +1,4 @@
-"""The few native functions under every program, as LLVM IR (no C compiler is needed), and their Python side.
+"""The few native functions under every program, as LLVM IR: no C compiler is needed.
 
 A step is a pair of words: a function `int(int64*)` and the address of its argument words. A program is an array of steps; running it is one
 native call, whatever the number of steps. The functions also carry generated parallel loops over to the OpenMP pool.
@@ -6,22 +6,9 @@ native call, whatever the number of steps. The functions also carry generated pa
 
 from __future__ import annotations
 
-import ctypes as C
-from collections.abc import Sequence
-
-import numpy as np
-
-from einnet.errors import BackendError
-from einnet.runtime.cpu.link import Image
-from einnet.runtime.cpu.threads import find_symbol
+from einnet.runtime.cpu.native.nearness import TURNS_IR
 
 LAUNCH_POINTER, LAUNCH_FUNCTION, VENDOR_FUNCTION = "__TVMBackendParallelLaunch", "einnet_launch", "einnet_vendor"
-
-TURNS, FIRST_TURNS, MIXED = 136, 8, 6000
-"""Turns of two threads with a cache line, those before any is timed, and how often a thread mixes numbers in between: some 10 µs and 20 µs."""
-
-LINE_BYTES, _TURN_BYTES = 128, 512
-"""Lines of a cache are fetched in pairs; what the turns are told and tell."""
 
 REPEAT_FUNCTION, MOST_WORDS = "einnet_repeat", 64
 """What does calls in rounds, and the words that a call may have there."""
@@ -248,78 +235,6 @@ define void @einnet_wake(i32 %threads) {
   ret void
 }
 
-; the first thread and the last one of the team work for themselves for a while, and hand a cache line to each other in turns; the data are the line,
-; which is 0, and 128 bytes later a number of turns of each, the turn before which they work, for how long, and room for the nanoseconds of all from
-; there on, which stay 0 where a thread is kept waiting
-define internal void @turns(ptr %data) {
-entry:
-  %me = call i32 @omp_get_thread_num()
-  %all = call i32 @omp_get_num_threads()
-  %last = sub i32 %all, 1
-  %is.first = icmp eq i32 %me, 0
-  %is.last = icmp eq i32 %me, %last
-  %plays = or i1 %is.first, %is.last
-  %several = icmp sgt i32 %all, 1
-  %joins = and i1 %plays, %several
-  br i1 %joins, label %begin, label %done
-begin:
-  %rounds.at = getelementptr i8, ptr %data, i64 128
-  %timed.at = getelementptr i8, ptr %data, i64 136
-  %length.at = getelementptr i8, ptr %data, i64 144
-  %taken.at = getelementptr i8, ptr %data, i64 152
-  %length = load i64, ptr %length.at
-  %rounds = load i64, ptr %rounds.at
-  %timed = load i64, ptr %timed.at
-  %side = select i1 %is.first, i64 0, i64 1
-  br label %head
-head:
-  %n = phi i64 [ 0, %begin ], [ %next, %handed ]
-  %start = phi i64 [ 0, %begin ], [ %since, %handed ]
-  %more = icmp slt i64 %n, %rounds
-  br i1 %more, label %turn, label %finish
-turn:
-  %begins = icmp eq i64 %n, %timed
-  br i1 %begins, label %clock, label %wait.for
-clock:
-  %began = call i64 @now()
-  call void @busy(ptr %data, i64 %length)
-  br label %wait.for
-wait.for:
-  %since = phi i64 [ %start, %turn ], [ %began, %clock ]
-  %twice = mul i64 %n, 2
-  %mine = add i64 %twice, %side
-  br label %wait
-wait:
-  %spins = phi i64 [ 0, %wait.for ], [ %spun, %again ]
-  %seen = load atomic i64, ptr %data acquire, align 8
-  %arrived = icmp eq i64 %seen, %mine
-  br i1 %arrived, label %handed, label %again
-again:
-  call void @llvm.x86.sse2.pause()
-  %spun = add i64 %spins, 1
-  %patient = icmp slt i64 %spun, 100000
-  br i1 %patient, label %wait, label %done
-handed:
-  %given = add i64 %mine, 1
-  store atomic i64 %given, ptr %data release, align 8
-  %next = add i64 %n, 1
-  br label %head
-finish:
-  br i1 %is.first, label %tell, label %done
-tell:
-  %stop = call i64 @now()
-  %elapsed = sub i64 %stop, %start
-  store i64 %elapsed, ptr %taken.at
-  br label %done
-done:
-  ret void
-}
-
-define void @einnet_turns(ptr %data, i32 %threads) {
-  call void @GOMP_parallel(ptr @turns, ptr %data, i32 %threads, i32 0)
-  ret void
-}
-
 ; write back and drop the cache lines of [%start, %start + %bytes) on all cores
 define void @einnet_flush(ptr %start, i64 %bytes) {
 entry:
@@ -369,30 +284,6 @@ done:
 """
 
 
-CHAINS = 8
-"""Numbers that a busy thread goes on with at once: more than enough to leave no unit for another thread of its core."""
-
-
-def _busy() -> str:
-    """Work of a thread for itself: numbers that are mixed so many times, as pseudo-random ones are; their sum is kept, but for that it is no use."""
-    numbers = range(CHAINS)
-    begins = [f"  %x{k} = phi i64 [ {2 * k + 1}, %entry ], [ %y{k}, %body ]" for k in numbers]
-    steps = [
-        f"  %a{k} = shl i64 %x{k}, 13\n  %b{k} = xor i64 %x{k}, %a{k}\n  %c{k} = lshr i64 %b{k}, 7\n  %d{k} = xor i64 %b{k}, %c{k}\n"
-        f"  %e{k} = shl i64 %d{k}, 17\n  %y{k} = xor i64 %d{k}, %e{k}"
-        for k in numbers
-    ]
-    sums = [f"  %s{k} = add i64 {f'%s{k - 1}' if k else '0'}, %x{k}" for k in numbers]
-    return "\n".join((
-        "define internal void @busy(ptr %data, i64 %length) {", "entry:", "  br label %head", "head:",
-        "  %n = phi i64 [ 0, %entry ], [ %next, %body ]", *begins,
-        "  %more = icmp slt i64 %n, %length", "  br i1 %more, label %body, label %done", "body:", *steps, "  %next = add i64 %n, 1",
-        "  br label %head", "done:", *sums, "  %me = call i32 @omp_get_thread_num()", "  %odd = and i32 %me, 1", "  %wide = zext i32 %odd to i64",
-        "  %line = mul i64 %wide, 128", "  %room = add i64 %line, 256", "  %kept.at = getelementptr i8, ptr %data, i64 %room",
-        f"  store i64 %s{CHAINS - 1}, ptr %kept.at", "  ret void", "}", "",
-    ))  # fmt: skip
-
-
 _ELAPSED = """  %stop = call i64 @now()
   %elapsed = sub i64 %stop, %start
   %time.at = getelementptr i64, ptr %times, i64 %n
@@ -401,65 +292,5 @@ _ELAPSED = """  %stop = call i64 @now()
 """The nanoseconds of a step go to its place in %times."""
 
 SUPPORT_IR = (
-    _PARTS_IR + _busy() + _sequence("einnet_run", "") + _sequence("einnet_profile", ", ptr %times", "  %start = call i64 @now()\n", _ELAPSED)
+    _PARTS_IR + TURNS_IR + _sequence("einnet_run", "") + _sequence("einnet_profile", ", ptr %times", "  %start = call i64 @now()\n", _ELAPSED)
 )
-
-
-def _find(name: str) -> int | None:
-    """`find_symbol`, except that a program may be linked without oneDNN: then no step calls it."""
-    return find_symbol(name) or (0 if name == "dnnl_primitive_execute" else None)
-
-
-class Native:
-    """Linked code: the functions above and the generated kernels of `objects`."""
-
-    def __init__(self, support: bytes, objects: Sequence[bytes] = ()) -> None:
-        self.image = Image([support, *objects], _find, {LAUNCH_POINTER: LAUNCH_FUNCTION})
-        address = self.image.address
-        self.vendor, self.repeat = address(VENDOR_FUNCTION), address(REPEAT_FUNCTION)
-        self._run = C.CFUNCTYPE(C.c_int64, C.c_void_p, C.c_int64, C.c_int)(address("einnet_run"))
-        self._profile = C.CFUNCTYPE(C.c_int64, C.c_void_p, C.c_int64, C.c_int, C.c_void_p)(address("einnet_profile"))
-        self.wake = C.CFUNCTYPE(None, C.c_int)(address("einnet_wake"))
-        self.flush = C.CFUNCTYPE(None, C.c_void_p, C.c_int64)(address("einnet_flush"))
-        self._turns = C.CFUNCTYPE(None, C.c_void_p, C.c_int)(address("einnet_turns")) if "einnet_turns" in self.image else None
-
-    def together(self, threads: int) -> float:
-        """Seconds in which two of so many threads each do a fixed work and hand a cache line to each other some times: least where they have cores of
-        their own that are near each other. 0 where one of them was kept waiting by others, there is but one, or the code is an older program's."""
-        if self._turns is None or threads < 2:
-            return 0.0
-        words = np.zeros((_TURN_BYTES + LINE_BYTES) // 8, np.int64)
-        place = words[-words.ctypes.data % LINE_BYTES // 8 :]
-        place[16:19] = TURNS, FIRST_TURNS, MIXED
-        self._turns(place.ctypes.data, threads)
-        return float(place[19]) * 1e-9
-
-
-class Steps:
-    """A sequence of native steps; each is a function's address and its argument words."""
-
-    def __init__(self, native: Native, steps: Sequence[tuple[int, Sequence[int]]], threads: int, names: Sequence[str] = ()) -> None:
-        self._native, self._names = native, tuple(names)
-        self._words = [(C.c_int64 * max(len(words), 1))(*words) for _, words in steps]
-        flat = [word for (function, _), words in zip(steps, self._words, strict=True) for word in (function, C.addressof(words))]
-        self._array = (C.c_int64 * max(len(flat), 1))(*flat)
-        self._call, self._threads, self._count = native._run, threads, len(steps)
-        self._arguments = (C.c_void_p(C.addressof(self._array)), C.c_int64(len(steps)), C.c_int(threads))
-
-    def __call__(self) -> None:
-        """Run all steps in one native call. Raises BackendError if a vendor kernel reports a failure."""
-        failed = self._call(*self._arguments)
-        if failed:
-            self._fail(failed)
-
-    def profile(self) -> np.ndarray:
-        """Run all steps; seconds of each."""
-        times = np.zeros(max(self._count, 1), np.int64)
-        failed = self._native._profile(*self._arguments, times.ctypes.data)
-        if failed:
-            self._fail(failed)
-        return times[: self._count] * 1e-9
-
-    def _fail(self, number: int) -> None:
-        name = self._names[number - 1] if number <= len(self._names) else f"step {number}"
-        raise BackendError(f"{name} failed at run time")
