@@ -196,55 +196,86 @@ def sample(
     where a kernel takes long, until two agree. If there are too few, the fastest sample counts and the timing is not clean. A sample that is longer
     than `limit`, what was waited for others set aside, is the last.
     """
-    start = time.perf_counter()
-    clean: list[float] = []
-    disturbed: list[float] = []
-    taken: list[float] = []
-
-    def take() -> float:
-        """Take a sample; the seconds of it in which no thread can have waited for others. Of one on cores that are far from each other nothing is
-        known."""
-        before()
-        waited_before, began = waited(), time.perf_counter()
-        seconds = run()
-        kept_waiting = waited() - waited_before
-        late, apart = kept_waiting > TOLERATED * (time.perf_counter() - began), CORES.apart()
-        (disturbed if late or apart else clean).append(seconds)
-        if apart:
-            return 0.0
-        taken.append(seconds)
-        return seconds - kept_waiting
-
-    def spent() -> float:
-        return time.perf_counter() - start
-
+    taken = _Samples(run, before, budget_s, until, patient)
     CORES.settle()
-    undisturbed = take()
+    undisturbed = taken.take()
     if undisturbed > COLD * limit:
         return AtLeast(undisturbed / COLD)
-    (first,) = clean or disturbed
-    fewest = min(_FEWEST, int(SLOW_S / max(first, 1e-9)))
-    warming: list[float] = []
-    if fewest and time.monotonic() + first < until:
-        warming = list(clean)
-        clean.clear()
-        disturbed.clear()
-    while len(clean) + len(disturbed) < fewest or spent() < budget_s * (_PATIENCE if patient and len(clean) < fewest else 1):
-        if len(clean) >= _MOST or spent() > max(20 * budget_s, SLOW_S) or time.monotonic() + first >= until:
-            break
-        undisturbed = take()
+    taken.begin()
+    while taken.wanted() and taken.possible():
+        undisturbed = taken.take()
         if undisturbed > limit:
             return AtLeast(undisturbed)
-        together = [*warming, *clean]
-        if spent() >= budget_s and agree(together):
-            return summarize(together)
-        if spent() >= budget_s * (_PATIENCE if patient else 1) and agree(taken):
+        if taken.enough():
             break
-        warming.clear()
-    if len(clean) >= min(3, max(fewest, 1)):
-        return summarize(clean)
-    every = sorted(clean + disturbed) or [first]
-    return Timing(every[0], every[len(every) // 2] - every[0], len(every), clean=False)
+    return taken.summary()
+
+
+class _Samples:
+    """Samples of a kernel: those that count, those during which others kept its threads waiting or cores were far apart, and when they suffice."""
+
+    def __init__(self, run: Callable[[], float], before: Callable[[], None], budget_s: float, until: float, patient: bool) -> None:
+        self._run, self._before, self._budget_s, self._until = run, before, budget_s, until
+        self._patience = _PATIENCE if patient else 1
+        self._start = time.perf_counter()
+        self._first, self._fewest = 0.0, 0
+        self._clean: list[float] = []
+        self._disturbed: list[float] = []
+        self._near: list[float] = []
+        """Those on cores near each other, without what was waited for others."""
+        self._warming: list[float] = []
+        """The first run, until there is a second that it agrees with or not."""
+
+    def take(self) -> float:
+        """Take a sample; the seconds of it in which no thread can have waited for others. Of one on cores that are far from each other nothing is
+        known."""
+        self._before()
+        waited_before, began = waited(), time.perf_counter()
+        seconds = self._run()
+        kept_waiting = waited() - waited_before
+        late, apart = kept_waiting > TOLERATED * (time.perf_counter() - began), CORES.apart()
+        (self._disturbed if late or apart else self._clean).append(seconds)
+        if apart:
+            return 0.0
+        self._near.append(seconds)
+        return seconds - kept_waiting
+
+    def begin(self) -> None:
+        """The sample that was taken warmed up, if there is time for a second."""
+        (self._first,) = self._clean or self._disturbed
+        self._fewest = min(_FEWEST, int(SLOW_S / max(self._first, 1e-9)))
+        if self._fewest and time.monotonic() + self._first < self._until:
+            self._warming, self._clean = self._clean, []
+            self._disturbed.clear()
+
+    def wanted(self) -> bool:
+        """There are too few, or the budget is not used up."""
+        more = self._patience if len(self._clean) < self._fewest else 1
+        return len(self._clean) + len(self._disturbed) < self._fewest or self._spent() < self._budget_s * more
+
+    def possible(self) -> bool:
+        """There is room and time for another."""
+        late = self._spent() > max(20 * self._budget_s, SLOW_S) or time.monotonic() + self._first >= self._until
+        return len(self._clean) < _MOST and not late
+
+    def enough(self) -> bool:
+        """The budget is used up and the last two agree; asked once after each sample. The first run counts where it agrees with the second."""
+        warming, self._warming = self._warming, []
+        spent = self._spent()
+        if spent >= self._budget_s and agree([*warming, *self._clean]):
+            self._clean, self._fewest = [*warming, *self._clean], 0
+            return True
+        return spent >= self._budget_s * self._patience and agree(self._near)
+
+    def summary(self) -> Timing:
+        """The median of those that count, or where they are too few the fastest of all, which is not clean."""
+        if len(self._clean) >= min(3, max(self._fewest, 1)):
+            return summarize(self._clean)
+        every = sorted(self._clean + self._disturbed) or [self._first]
+        return Timing(every[0], every[len(every) // 2] - every[0], len(every), clean=False)
+
+    def _spent(self) -> float:
+        return time.perf_counter() - self._start
 
 
 def agree(samples: Sequence[float]) -> bool:
