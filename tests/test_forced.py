@@ -59,7 +59,7 @@ def seconds_of_a_reference(self: object, programs: dict[str, object], seconds: f
 def quick():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("einnet.evidence.comparison.verify.Trial.compare", seconds_of_a_reference)
-        patch.setattr("einnet.compile.targets.cpu.target.kernel_profile", lambda *_: [])
+        patch.setattr("einnet.compile.targets.cpu.finishing.kernel_profile", lambda *_: [])
         yield
 
 

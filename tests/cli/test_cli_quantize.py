@@ -15,7 +15,7 @@ from benchmarks.models import build
 from einnet.api.quantize import drawn, quantize
 from einnet.cli import main
 from einnet.compile.run import Run
-from einnet.compile.targets.cpu.target import saturating
+from einnet.compile.targets.cpu.finishing import saturating
 from einnet.errors import BackendError, UsageError
 from einnet.evidence.comparison.saturation import saturated, told
 from einnet.graph.onnx.byte_ranges import Rounded, rounded
