@@ -557,6 +557,11 @@ CASES: dict[str, Cases] = {
                 "pair=0 within",
                 "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*(2*N[k,n] + select(-k+1>=0, {L[n<5,k<6] Σ[j<3] Z[j,n]*Y[k,j]}[n,k], 0))}[m,n]",
             ),
+            (  # what is opened has a sum of the other's name
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*{L[j<6,n<5] Σ[k<3] T[j,k]*Z[k,n]}[k,n]}[m,n] + {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n]",
+                "pair=1 within",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*(N[k,n] + {L[n<5,k<6] Σ[k''<3] T[k,k'']*Z[k'',n]}[n,k])}[m,n]",
+            ),
         ),
         (
             ("L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + Q[m,n]", "neither a factor nor their form"),

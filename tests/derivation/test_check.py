@@ -372,3 +372,11 @@ def test_all_points_are_compared_where_both_sides_can_be_paid(monkeypatch: pytes
             proof = check_module._test(*sides, (), "tried")
             assert (seen[-1] == 900) == all_ and 0 < proof.points < 900
             assert proof.details == f"tried; equal at {seen[-1]} values, zeros, ties and constants among them"
+
+
+def test_a_scope_in_which_two_iterators_have_one_name_is_refused() -> None:
+    sound = parse("L[k<4] Σ[m<4] A[k,m]*B[m,k]", {"A": Tensor("A", (4, 4)), "B": Tensor("B", (4, 4))})
+    captured = Scope(sound.loops, (Iter("k", 0, 4),), sound.body)
+    for sides in ((sound, captured), (captured, sound), (captured, captured)):
+        with pytest.raises(CertificateError, match="two iterators have one name"):
+            check_equal(*sides)

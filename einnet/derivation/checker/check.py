@@ -71,9 +71,10 @@ class Difference(CertificateError):
 def check_equal(before: Scope, after: Scope) -> Proof:
     """The two scopes are the same tensor over the same box.
 
-    Raises CertificateError where the boxes differ, a tensor is declared in two ways, or an index leaves 64 bits, Difference (with the point) where
-    values differ.
+    Raises CertificateError where the boxes differ, two iterators of a scope have one name, a tensor is declared in two ways, or an index leaves 64
+    bits, Difference (with the point) where values differ.
     """
+    _named_apart(before, after)
     if before.box != after.box:
         raise CertificateError(f"the boxes differ: {_box(before)} before, {_box(after)} after")
     _same_tensors(before, after)
@@ -260,6 +261,13 @@ def _ratio(after: float, before: float) -> float:
 
 def _box(scope: Scope) -> str:
     return "×".join(f"{lo}..{hi - 1}" for lo, hi in scope.box)
+
+
+def _named_apart(*sides: Scope) -> None:
+    for scope in (s for side in sides for s in walk(side)):
+        names = [i.name for i in (*scope.loops, *scope.sums)]
+        if len(set(names)) < len(names):
+            raise CertificateError(f"two iterators have one name in {scope.text()}")
 
 
 def _same_tensors(before: Scope, after: Scope) -> None:

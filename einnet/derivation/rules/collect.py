@@ -69,7 +69,7 @@ def together(s: Scope, t: Scope, first: Number, second: Number, once: bool) -> I
     if once and t.sums and (common := with_common_factor(s, t, first, second)):
         yield "factor", common
         return
-    part = within(s, t, first, second) or (within(s, opened(t), first, second) if t.sums else None)
+    part = within(s, t, first, second) or (within(s, _aligned(s, opened(t)), first, second) if t.sums else None)
     if part:
         yield "within", part
     elif once and t.sums and first == second and (whole := end_to_end(s, t)):
@@ -159,7 +159,7 @@ def _closed(s: Scope, left: tuple[Iter, ...], body: Body) -> Read:
 
 
 def opened(t: Scope) -> Scope:
-    """A product with the products that it reads merged into it, as far as they do."""
+    """A product with the products that it reads merged into it, as far as they do. Their sums have names of their own, which any other scope may have."""
     for r in factors(t.body):
         if isinstance(r, Read) and isinstance(r.base, Scope) and r.base.sums and not is_weight(r.base):
             merged = merge_read(t, r)
