@@ -195,7 +195,7 @@ def prepared(model: Any, stored: Stored) -> Program:
 
     asked = stored.record.settings
     program = load(model, shapes=shapes(stored), doubles=asked.max_error is not None)
-    return prepare(program, permuted=permuted(asked), tables=asked.tables, in_bytes=asked.in_bytes)
+    return prepare(program, permuted=permuted(asked), tables=asked.tables, in_bytes=asked.in_bytes, finite=asked.settled)
 
 
 def permuted(settings: Asked) -> bool:
@@ -236,30 +236,33 @@ class Reference:
     """Random inputs, and by draw what ONNX Runtime gives for those made of them, or the standard's evaluator where that is `wrong` at some tensors.
 
     `apart` is how far it is from itself where the model rounds. `ties` is how far its results for zeros move where these move by a rounding: which of
-    some equal numbers is the greatest is decided by rounding there, and two programs that are right may decide otherwise.
+    some equal numbers is the greatest is decided by rounding there, and two programs that are right may decide otherwise. `made` is how large what
+    the outputs are made of is, where the program leaves out what depends on no input.
     """
 
     inputs: dict[str, Array]
     expected: dict[str, dict[str, Array]]
     apart: dict[str, float]
     ties: float
+    made: dict[str, float]
     wrong: tuple[str, ...] = ()
 
 
 def beside(session: Session, model: Any, program: Program, stored: Stored, seed: int) -> Reference:
     """What the program is compared with."""
-    from einnet.evidence.comparison.verify import apart_from_itself, distance, random_values
+    from einnet.evidence.comparison.verify import apart_from_itself, distance, made_of, random_values
 
     inputs = random_values([(name, shape, dtype) for name, (dtype, shape) in stored.inputs.items()], seed)
     expected = {draw: session(drawn(inputs, draw)) for draw in (*BESIDE, *SPECIAL)}
     draws = {draw: (drawn(inputs, draw), expected[draw]) for draw in BESIDE}
     ties = distance(session(nearly_zero(inputs)), expected["zero"])
+    made = made_of(session, inputs, expected[BESIDE[0]]) if program.settled else {}
     apart = apart_from_itself(program, model, draws)
     other = None if is_whole(stored.plan) else evaluator_of_the_standard(model, program)
     if other is None:
-        return Reference(inputs, expected, apart, ties)
+        return Reference(inputs, expected, apart, ties, made)
     run, wrong = other
-    return Reference(inputs, {draw: run(drawn(inputs, draw)) for draw in expected}, apart, ties, wrong)
+    return Reference(inputs, {draw: run(drawn(inputs, draw)) for draw in expected}, apart, ties, made, wrong)
 
 
 def audit_numbers(
@@ -271,6 +274,7 @@ def audit_numbers(
 
     inputs, expected = reference.inputs, reference.expected
     usual = magnitudes(*(expected[draw] for draw in BESIDE))
+    usual |= {name: max(usual[name], of) for name, of in reference.made.items()}
     problems: list[str] = []
     asked = stored.record.settings
     named = tolerance(asked.allow, asked.max_error)

@@ -156,6 +156,9 @@ def trusted(program: Program, plan: Plan, vendor: str) -> list[str]:
     if program.spreads:
         named = ", ".join(program.spreads)
         found.append(f"tables of waves, by which long filters are computed ({named}): they give the filters at the places tried")
+    if program.settled:
+        named = ", ".join(program.settled)
+        found.append(f"normal forms: that what they prove to depend on no input ({named}) is what a computation of it gives for numbers")
     if any(isinstance(k, VendorKernel) for k in plan.kernels):
         found.append(f"{vendor}: products and convolutions beyond the integers on which they were run")
     for name, count in Counter(a.name for a in map(arithmetic_of, plan.kernels) if a.rounds).items():

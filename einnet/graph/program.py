@@ -78,7 +78,7 @@ class Program:
     Tensor names are identifiers of the expression language; `names` maps those that stand for a model input or output back to the ONNX
     name. `outputs` are (ONNX name, tensor name) pairs, so that one tensor can be given out twice. `holds` tells of tensors, by name, which value
     of the model they are; passes keep it true, and tensors that are no value of the model are not in it. `spreads` are the origins of nodes in which
-    a NaN or an infinity reaches more elements than in the model.
+    a NaN or an infinity reaches more elements than in the model, `settled` of those that read no input, because they are the same for all numbers.
     """
 
     inputs: tuple[Tensor, ...]
@@ -90,6 +90,7 @@ class Program:
     header: Header = field(default_factory=Header)
     holds: Mapping[str, Held] = field(default_factory=dict)
     spreads: tuple[str, ...] = ()
+    settled: tuple[str, ...] = ()
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor of the program by name: inputs, weights, node results, and what scopes read."""

@@ -142,6 +142,11 @@ class Settings:
         """Weights may be read as products of smaller tables, which are not quite they: with derivations of class precision, where NaN may spread."""
         return self.derive and self.target == "native" and self.allow == KINDS[-1] and not self.strict_nan
 
+    @property
+    def settles(self) -> bool:
+        """What is the same for all numbers need not be computed: where an input is no number the model's result may be none either."""
+        return self.derive and self.allow != KINDS[0] and not self.strict_nan
+
 
 class Arguments(TypedDict, total=False):
     """The keyword arguments of `einnet.optimize`: the fields of Settings, so that a type checker knows them."""

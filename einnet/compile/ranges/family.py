@@ -62,7 +62,8 @@ class Family:
         """The model at a size, as the importer writes it."""
         shapes = self.model.shapes(self.dimension, size, self.settings.shapes)
         try:
-            return prepare(load(self.model.model, shapes=shapes), permuted=self.settings.target == "native", tables=self.settings.tables)
+            program = load(self.model.model, shapes=shapes)
+            return prepare(program, permuted=self.settings.target == "native", tables=self.settings.tables, finite=False)
         except ModelError as error:
             raise ModelError(f"{error} (at {self.dimension.name} = {size})") from error
 

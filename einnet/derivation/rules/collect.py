@@ -159,7 +159,7 @@ def _closed(s: Scope, left: tuple[Iter, ...], body: Body) -> Read:
 
 
 def opened(t: Scope) -> Scope:
-    """A product with the products that it reads merged into it, as far as they do. Their sums have names of their own, which any other scope may have."""
+    """A product with the products that it reads merged into it, as far as they do. Its new sums may have names that another scope has, too."""
     for r in factors(t.body):
         if isinstance(r, Read) and isinstance(r.base, Scope) and r.base.sums and not is_weight(r.base):
             merged = merge_read(t, r)

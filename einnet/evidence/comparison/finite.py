@@ -56,6 +56,7 @@ def assumptions(outcome: Outcome) -> list[str]:
             told.setdefault(reason, []).append(", ".join(r.subprogram.origin[:2]) or r.subprogram.output.name)
     lines = [f"{reason}: {'; '.join(where)}" for reason, where in told.items()]
     lines += [f"NaN or infinities reach all results of a filter that is computed by waves: {origin}" for origin in outcome.program.spreads]
+    lines += [f"a number is the result, where the model may have NaN, of what depends on no input: {origin}" for origin in outcome.program.settled]
     lost = sum(map(nan_lost, outcome.plan().kernels))
     return lines + ([f"relu, clip and maxima inside of {lost} vendor kernels make a number of NaN"] if lost else [])
 

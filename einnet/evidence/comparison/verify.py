@@ -178,13 +178,23 @@ def compare_outputs(
     )
 
 
+def made_of(session: Callable[[dict[str, Array]], Mapping[str, Array]], inputs: Mapping[str, Array], own: Mapping[str, Array]) -> dict[str, float]:
+    """How large what the outputs are made of is, by output, as roundings of the inputs tell: where a model subtracts what is equal, its own result is
+    what rounding leaves of that."""
+    moved = session({name: np.nextafter(x, np.inf, dtype=x.dtype) if x.dtype.kind == "f" else x for name, x in inputs.items()})
+    floats = {name: y for name, y in own.items() if y.dtype.kind == "f"}
+    noise = {name: e.max_abs / float(np.finfo(own[name].dtype).eps) for name, e in errors(moved, floats).items()}
+    return {name: max(magnitude(y), noise[name] if np.isfinite(noise[name]) else 0.0) for name, y in floats.items()}
+
+
 class Trial:
     """A model in ONNX Runtime beside our programs for it, on the same inputs.
 
     `own` are ONNX Runtime's outputs, `expected` those that a program is to give: the same, or the standard's where those are wrong. `order` is
     the names of its inputs, `peak` the bytes by which the process grew while it made its session and ran once (None where the system does not
     tell), `seconds` how long that took. The session is gone by then: it and our programs are never in memory together unless there is room for
-    all. `apart` is how far ONNX Runtime is from itself there, where the model rounds.
+    all. `apart` is how far ONNX Runtime is from itself there, where the model rounds. `usual` is how large what the outputs are made of is, where
+    the program leaves out what depends on no input: of that the model has what rounding leaves.
     """
 
     def __init__(self, model: Any, program: Program, settings: Settings, inputs: Mapping[str, Array]) -> None:
@@ -197,6 +207,7 @@ class Trial:
         with growth() as grown:
             session = Session(self.model, self.threads, title=program.title)
             self.own = session(inputs)
+        self.usual = made_of(session, inputs, self.own) if program.settled else None
         self.order = [a.name for a in session.inputs]
         self.peak, self.seconds = grown.nbytes, time.monotonic() - begin
         del session
@@ -213,7 +224,7 @@ class Trial:
         """Run the program and compare: passed if every output's error is within tolerance of max|y|."""
         got = executable(dict(self.inputs))
         executable.release()
-        return compare_outputs(got, self.own if is_whole(executable.plan) else self.expected, self.stepped(tolerance))
+        return compare_outputs(got, self.own if is_whole(executable.plan) else self.expected, self.stepped(tolerance), self.usual)
 
     def compare(self, programs: Mapping[str, Executable], seconds: float) -> dict[str, Any]:
         """Interleaved timings of ONNX Runtime and of the programs; "noise" is an A-against-A ratio, "rounds" the whole comparison.

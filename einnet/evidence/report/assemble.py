@@ -71,7 +71,7 @@ def unmeasured(
         backend=settings.backend,
         threads=settings.threads,
         versions=versions(),
-        settings=changed(asked(settings), in_bytes=keeps_bytes(program)),
+        settings=changed(asked(settings), in_bytes=keeps_bytes(program), settled=bool(program.settled)),
         digest=model_digest(model),
         runs=runs(outcome),
         subprograms=subprogram_reports(outcome.results),

@@ -200,6 +200,8 @@ class Asked(Searching):
     """Weights were read as products of smaller tables."""
     in_bytes: bool = added(False)
     """Tensors of few integers were kept as bytes."""
+    settled: bool = added(False)
+    """Expressions that depend on no input are not computed."""
 
 
 class RoundedRow(Record):

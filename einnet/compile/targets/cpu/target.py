@@ -49,7 +49,7 @@ class CpuTarget:
         require(self.settings.cpu)
         codegen.begin()
         program = load(model, shapes=self.settings.shapes or None, doubles=self.settings.max_error is not None)
-        prepared = prepare(program, tables=self.settings.tables, in_bytes=self.in_bytes)
+        prepared = prepare(program, tables=self.settings.tables, in_bytes=self.in_bytes, finite=self.settings.settles)
         return prepared if self.counted else left(prepared, self.cost)
 
     @property

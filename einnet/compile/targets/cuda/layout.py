@@ -23,10 +23,10 @@ def in_order(program: Program, settings: Settings, cost: Cost, wanted: bool) -> 
     Where nothing is run as a convolution, but as products, the order of the data decides only how these lie, and no law says which is better:
     both are searched, in a share of the budget.
     """
-    first = prepare(program, permuted=wanted)
+    first = prepare(program, permuted=wanted, finite=settings.settles)
     if not settings.derive or settings.force is not None or not channels_last(program):
         return first, wanted
-    second = prepare(program, permuted=not wanted)
+    second = prepare(program, permuted=not wanted, finite=settings.settles)
     other = seconds(second, settings, cost) < (1 - GAIN) * seconds(first, settings, cost)
     return (second, not wanted) if other else (first, wanted)
 

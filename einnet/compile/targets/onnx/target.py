@@ -51,7 +51,7 @@ class OnnxTarget:
 
     def read(self, model: Any) -> Program:
         """The model, its data in its own order."""
-        return prepare(load(model, shapes=self.settings.shapes or None), permuted=False)
+        return prepare(load(model, shapes=self.settings.shapes or None), permuted=False, finite=self.settings.settles)
 
     def otherwise(self, reason: str) -> WholeTarget:
         """The model as it is."""
