@@ -603,6 +603,8 @@ CASES: dict[str, Cases] = {
             ("L[h<8] max[2<=r<5] V[h]", "all", "L[h<8] V[h]"),
             ("L[h<8] 0*V[h] + V[h]*3*2", "all", "L[h<8] 6*V[h]"),
             ("L[h<8] Σ[4<=r<5] V[h+r]", "all", "L[h<8] V[h+4]"),
+            ("L[h<8] V[h]*{L[x<8] 1}[h] + {L[x<3] 0}[h]", "all", "L[h<8] V[h]"),
+            ("L[h<8] V[h]*1 + {L[x<7] 2}[h]", "all", "L[h<8] V[h] + {L[x<7] 2}[h]"),
             ("L[h<8] V[h] + V[h-8] + V[h+9]|3", "all", "L[h<8] V[h] + 3"),
             ("L[h<8] abs(abs(V[h]))", "all", "L[h<8] abs(V[h])"),
         ),

@@ -113,8 +113,8 @@ def with_numbers(node: Node, numbers: Mapping[str, Const]) -> Node:
 
 @dataclass
 class Settling:
-    """The nodes by what they compute, with numbers for weights that hold nothing else; in `makers` products of tensors are left out: nothing is looked
-    for beyond these. `known` are tensors that consist of numbers whatever the inputs are, and that need not."""
+    """The nodes by what they compute, with numbers for weights that hold nothing else; in `makers` products of tensors are left out: nothing is
+    looked for beyond these. `known` are tensors that consist of numbers whatever the inputs are, and that need not."""
 
     makers: Mapping[str, Node]
     every: Mapping[str, Node]

@@ -23,6 +23,7 @@ from einnet.expr.nodes import (
     Select,
     Val,
     children,
+    inside,
     make_add,
     make_mul,
     map_indices,
@@ -36,7 +37,7 @@ from einnet.expr.normal.totals import partial
 
 @rule("fold", order=240, guard="exact arithmetic on constants; extent-1 sums; iterators that the body does not use", roles=("forced",))
 def fold(e: Scope) -> Iterator[Outcome]:
-    """0*f = 0 for a number f, 1*f = f, f+0 = f, A[i] = 0 for i outside A, Σ[y<1] f(y) = f(0), f(f) = f for idempotent functions"""
+    """0*f = 0 for a number f, 1*f = f, f+0 = f, A[i] = 0 for i outside A, {L[x] c}[i] = c, Σ[y<1] f(y) = f(0), f(f) = f for idempotent functions"""
     result = folded(e)
     yield Refused("nothing to fold") if result == e else Rewrite(result, "all", fold_kind(e))
 
@@ -55,7 +56,7 @@ def folded(e: Scope) -> Scope:
     body = substitute_body(e.body, units) if units else e.body
     ranges = e.ranges
     body = map_indices(body, lambda ix: simplify(ix, ranges))
-    body = simplify_body(map_reads(body, lambda r: r if touches(r, ranges) else Const(r.fill)))
+    body = simplify_body(map_reads(body, lambda r: number_of(r, ranges)))
     sums = tuple(i for i in e.sums if i.name not in units)
     if e.reduce == "sum":
         used = used_names(body)
@@ -70,6 +71,14 @@ def folded(e: Scope) -> Scope:
         sums = tuple(i for i in sums if i.name in used)
     reduce = e.reduce if sums else "sum"
     return e if (sums, body, reduce) == (e.sums, e.body, e.reduce) else replace(e, sums=sums, body=body, reduce=reduce)
+
+
+def number_of(r: Read, ranges: Mapping[str, Range]) -> Body:
+    """The read, or the number that it is: of what is outside of a box, or of a scope that is one number."""
+    if not touches(r, ranges):
+        return Const(r.fill)
+    value = r.base.body if isinstance(r.base, Scope) and not r.base.sums else None
+    return value if isinstance(value, Const) and (value.value == r.fill or inside(r, ranges)) else r
 
 
 def touches(r: Read, ranges: Mapping[str, Range]) -> bool:
