@@ -31,7 +31,7 @@ from benchmarks.precision.quantised import in_bytes
 from benchmarks.precision.table import against, cells, markdown, row
 from einnet.evidence.report.schema import Verification
 from einnet.graph.onnx.importer import load
-from einnet.graph.passes.as_bytes import keeps_bytes
+from einnet.graph.passes.integers.as_bytes import keeps_bytes
 from einnet.graph.passes.prepare import prepare
 from einnet.instantiate.kernels.arithmetics import F32
 from tests.models import random_inputs, two_layers

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from einnet.derivation.checker.check import FEWEST_POINTS, Difference, Proof, check, check_equal, check_exact
-from einnet.derivation.checker.exact import apart, marked, partings
+from einnet.derivation.checker.exact import marked
 from einnet.derivation.rules.forced.fold import fold
 from einnet.derivation.rules.forced.merge import merge
 from einnet.derivation.steps import Derivation, Step
@@ -16,6 +16,7 @@ from einnet.errors import CertificateError
 from einnet.expr.index import var
 from einnet.expr.nodes import Add, Call, Tensor, reads
 from einnet.expr.notation.text import parse
+from einnet.expr.partings import apart, partings
 from einnet.expr.values.points import work
 
 DECLARED = "A : f32[8,9]\nB : f32[9,5]\nu : f32[8]\nv : f32[8]\nw : f32[8]\n"

@@ -15,9 +15,9 @@ from einnet.expr.selection import selection
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
-from einnet.graph.passes.as_bytes import as_bytes, keeps_bytes
+from einnet.graph.passes.integers.as_bytes import as_bytes, keeps_bytes
+from einnet.graph.passes.integers.scaled_integers import GREATEST, on_grid
 from einnet.graph.passes.prepare import prepare
-from einnet.graph.passes.scaled_integers import GREATEST, on_grid
 from einnet.graph.program import Node
 from tests.graph.cases import build, node, values
 from tests.graph.quantised_networks import attention, dynamic, network, quantised

@@ -17,8 +17,8 @@ from einnet.expr.notation.text import parse
 from einnet.expr.selection import selection
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
-from einnet.graph.passes.as_bytes import as_bytes
-from einnet.graph.passes.byte_tables import byte_tables
+from einnet.graph.passes.integers.as_bytes import as_bytes
+from einnet.graph.passes.integers.byte_tables import byte_tables
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
 from tests.graph.cases import build, node, values

@@ -9,8 +9,8 @@ import pytest
 from einnet.expr.nodes import reads
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
-from einnet.graph.passes.as_bytes import as_bytes
-from einnet.graph.passes.integer_sums import integer_sums
+from einnet.graph.passes.integers.as_bytes import as_bytes
+from einnet.graph.passes.integers.integer_sums import integer_sums
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Node, Program
 from einnet.instantiate.kernels.arithmetics import U8I8

@@ -15,7 +15,7 @@ import numpy as np
 
 from einnet.derivation.checker.arguments import asked
 from einnet.derivation.checker.cases import equal_by_cases
-from einnet.derivation.checker.exact import apart, marked, name_apart, partings
+from einnet.derivation.checker.exact import marked
 from einnet.derivation.checker.index_limits import overflow
 from einnet.derivation.checker.oracle import ORDERED, POLYNOMIAL, Points, Witness, nature, reproduced, witness
 from einnet.derivation.checker.point_sets import equal_as_sets
@@ -25,6 +25,7 @@ from einnet.errors import CertificateError
 from einnet.expr.nodes import Scope, nested, tensors, walk
 from einnet.expr.normal.inline import inline
 from einnet.expr.normal.limits import OutOfReach, by_bends
+from einnet.expr.partings import apart, name_apart, partings
 from einnet.expr.values.cancellation import EVALUATIONS, FACTOR, MOST_EVALUATIONS, adds_up, lost, subtracts
 from einnet.expr.values.points import effort, evaluate_at, magnitudes_at, work
 

@@ -28,7 +28,7 @@ from einnet.evidence.report.schema import (
 from einnet.evidence.report.versions import versions
 from einnet.expr.nodes import tensors
 from einnet.expr.notation.printing import print_declaration
-from einnet.graph.passes.as_bytes import keeps_bytes
+from einnet.graph.passes.integers.as_bytes import keeps_bytes
 from einnet.graph.program import Opaque, Program
 from einnet.records import changed
 from einnet.search.choosing.candidate import Candidate, Choice

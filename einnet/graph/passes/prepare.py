@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from einnet.graph.onnx.opaque_joins import join_opaque
-from einnet.graph.passes.as_bytes import as_bytes
-from einnet.graph.passes.byte_tables import byte_tables
 from einnet.graph.passes.factor_tables import factor_tables
-from einnet.graph.passes.integer_sums import integer_sums
+from einnet.graph.passes.integers.as_bytes import as_bytes
+from einnet.graph.passes.integers.byte_tables import byte_tables
+from einnet.graph.passes.integers.integer_sums import integer_sums
 from einnet.graph.passes.long_filters import long_filters
 from einnet.graph.passes.settled import settle
 from einnet.graph.passes.simplify import simplify

@@ -8,11 +8,11 @@ from fractions import Fraction
 from math import prod
 from typing import ClassVar, Self
 
-from einnet.derivation.checker.exact import apart
 from einnet.expr.index import Index, as_index, var
 from einnet.expr.nodes import Call, Const, Div, Iter, Read, Scope, fresh, indices, make_add, make_div, make_mul, substitute_body
 from einnet.expr.normal.inline import inline
 from einnet.expr.normal.limits import OutOfReach
+from einnet.expr.partings import apart
 from einnet.instantiate.kernels import Shown, Value, dense_view, loops_of
 from einnet.instantiate.kernels.kernel import OneOperand, ReadModel, StoreModel
 from einnet.instantiate.kernels.primitive import RESULT, SOURCE, Primitive

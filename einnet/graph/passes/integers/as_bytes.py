@@ -37,9 +37,9 @@ from einnet.expr.nodes import (
     map_reads,
     used_names,
 )  # fmt: skip
-from einnet.graph.passes.byte_factors import BYTE, MIDDLE, SIGNED, VALUES, Factor, Weights, parted, plain, scaled, shifted, within_float32
 from einnet.graph.passes.constant_folding import evaluate_weights
-from einnet.graph.passes.scaled_integers import on_grid
+from einnet.graph.passes.integers.byte_factors import BYTE, MIDDLE, SIGNED, VALUES, Factor, Weights, parted, plain, scaled, shifted, within_float32
+from einnet.graph.passes.integers.scaled_integers import on_grid
 from einnet.graph.program import Node, Program, ProgramNode
 from einnet.graph.rewrite import Fresh, prune
 
