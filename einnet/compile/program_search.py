@@ -18,6 +18,7 @@ from einnet.compile.interrupts import Interrupts, deferred_interrupts
 from einnet.compile.turns import LEVELS, MEASURED, Level, Turns, beginning, keeping, saving, taking_over
 from einnet.compile.workers import Crew, Found, crew, solve_all
 from einnet.derivation.rules import RULES
+from einnet.derivation.steps import rules_of
 from einnet.evidence.comparison.finite import keep_strict
 from einnet.evidence.sound import keep_proven, unproven
 from einnet.expr.nodes import Scope
@@ -394,8 +395,7 @@ def _by_output(outcome: Outcome) -> dict[str, Result]:
 
 def _shares(form: Form) -> bool:
     """The form is the plain one, or a rule that looks at several scopes made it."""
-    used = {s.rule for s in form.steps}
-    return form.unchanged or bool(used & {r.name for r in RULES if r.family == "inter"})
+    return form.unchanged or not rules_of(form.steps).isdisjoint(r.name for r in RULES if r.family == "inter")
 
 
 def options(settings: Settings, share: float, clock: Clock, most: float = inf) -> Options:

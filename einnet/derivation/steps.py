@@ -37,12 +37,13 @@ class Step:
 class Steps(Sequence[Step]):
     """Steps of several sequences, one after the other, put together when they are asked for: few of the forms that a search makes are looked at."""
 
-    __slots__ = ("_all", "_kinds", "_parts")
+    __slots__ = ("_all", "_kinds", "_parts", "_rules")
 
     def __init__(self, *parts: Iterable[Step]) -> None:
         self._parts = parts
         self._all: tuple[Step, ...] | None = None
         self._kinds: frozenset[str] | None = None
+        self._rules: frozenset[str] | None = None
 
     @property
     def all(self) -> tuple[Step, ...]:
@@ -57,6 +58,13 @@ class Steps(Sequence[Step]):
         if self._kinds is None:
             self._kinds = frozenset[str]().union(*map(kinds_of, self._parts))
         return self._kinds
+
+    @property
+    def rules(self) -> frozenset[str]:
+        """The names of the rules."""
+        if self._rules is None:
+            self._rules = frozenset[str]().union(*map(rules_of, self._parts))
+        return self._rules
 
     def __iter__(self) -> Iterator[Step]:
         return chain.from_iterable(self._parts) if self._all is None else iter(self._all)
@@ -84,6 +92,12 @@ def kinds_of(steps: Iterable[Step]) -> frozenset[str]:
     """The numerical classes of steps, which are put together for that no more than they were."""
     found = getattr(steps, "kinds", None)
     return found if isinstance(found, frozenset) else frozenset(s.kind for s in steps)
+
+
+def rules_of(steps: Iterable[Step]) -> frozenset[str]:
+    """The names of the rules, without putting together the steps."""
+    found = getattr(steps, "rules", None)
+    return found if isinstance(found, frozenset) else frozenset(s.rule for s in steps)
 
 
 def worst(kinds: Iterable[str]) -> str:

@@ -137,6 +137,7 @@ class _Builder:
         self.apart = inside.union(matches)
         self.result = Build()
         self.done: dict[Scope, str] = {}
+        self._closed: dict[Scope, Scope] = {}
 
     def of(self, tree: Scope) -> Build:
         """The kernels of the whole tree."""
@@ -221,9 +222,11 @@ class _Builder:
 
     def closed(self, scope: Scope) -> Scope:
         """The scope with everything that is materialised read from buffers, and with the rest of its inner scopes merged or kept inside."""
-        scope = self.fused(scope)
-        body = map_reads(scope.body, lambda r: self.operand(r, scope))
-        return replace(scope, body=tabled(replace(scope, body=body), self.constant))
+        if scope not in self._closed:
+            whole = self.fused(scope)
+            body = map_reads(whole.body, lambda r: self.operand(r, whole))
+            self._closed[scope] = replace(whole, body=tabled(replace(whole, body=body), self.constant))
+        return self._closed[scope]
 
     def constant(self, scope: Scope) -> Tensor:
         """The constant that holds a scope without operands."""

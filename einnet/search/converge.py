@@ -14,7 +14,7 @@ from einnet.derivation.facts import product_reads
 from einnet.derivation.normalise import normalise
 from einnet.derivation.rules import FORCED
 from einnet.derivation.rules.forced.tighten import tightened
-from einnet.derivation.steps import Path, Step, replace_at, subscope
+from einnet.derivation.steps import Path, Step, replace_at, rules_of, subscope
 from einnet.expr.nodes import Scope, indices
 from einnet.instantiate.matching.contraction import form_problems
 from einnet.instantiate.matching.mismatches import Split, counts
@@ -84,7 +84,8 @@ def unchanged(steps: Iterable[Step]) -> bool:
 
     Groups of channels are a division of the channels' number in an expression and a loop of its own in a library.
     """
-    return all(s.rule in FORCED or _renumbers(s) for s in steps)
+    chosen = rules_of(steps) - set(FORCED)
+    return not chosen or (chosen == {Split.rule} and all(s.rule in FORCED or _renumbers(s) for s in steps))
 
 
 def _renumbers(step: Step) -> bool:

@@ -11,7 +11,7 @@ from einnet.derivation.facts import is_copy
 from einnet.derivation.markup import derivation_html
 from einnet.derivation.normalise import normalise
 from einnet.derivation.rules.join import Exchanging
-from einnet.derivation.steps import Derivation, Step, Steps, kinds_of
+from einnet.derivation.steps import Derivation, Step, Steps, kinds_of, rules_of
 from einnet.expr.nodes import Read, Scope, nested, walk
 from einnet.expr.notation.markup import wrapped
 from einnet.expr.notation.picture import svg
@@ -137,6 +137,11 @@ class Below:
     def kinds(self) -> frozenset[str]:
         """The numerical classes of the steps."""
         return kinds_of(self.steps)
+
+    @property
+    def rules(self) -> frozenset[str]:
+        """The names of their rules."""
+        return rules_of(self.steps)
 
     def __iter__(self) -> Iterator[Step]:
         return (s.below(path) for path in occurrences(self.tree, self.scope) for s in self.steps)
