@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from einnet.derivation.rules.forced.merge import merge_guarded
-from einnet.expr.nodes import Read, Scope, reads
+from einnet.expr.index import var
+from einnet.expr.nodes import Add, Call, Iter, Mul, Read, Scope, Tensor, reads
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
-from einnet.instantiate.build import build
+from einnet.instantiate.build import _Builder, build, builds
 from einnet.instantiate.row_fusion import along
 from tests.derivation.generators import same_tensor
 from tests.instantiate.numpy_kernels import integers, run
+
+LINKS = 10
 
 
 def inner_read(scope: Scope) -> Read:
@@ -64,3 +68,20 @@ def test_remainders_become_a_table_that_is_shared() -> None:
     np.testing.assert_allclose(run(masked, {}, values).reshape(masked.shape), evaluate(masked, values))
     for kept in ("A[b,m,n] + select(m-n>=0, 0, -1)", "A[b,m,n] + select((m-n+b)%2==0, 0, -1)"):
         assert not build(parse(f"A : f32[2,6,6]\nL[b<2,m<6,n<6] {kept}"), {}, "out").weights
+
+
+def test_what_is_read_in_many_places_is_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain of sums of which each is read twice by the next has 2^n paths, and n links."""
+    asked: list[Read] = []
+    operand = _Builder.operand
+    monkeypatch.setattr(_Builder, "operand", lambda self, r, reader: asked.append(r) or operand(self, r, reader))
+    a, b = Tensor("A", (4, 8)), Tensor("B", (8, 8))
+    m, k, n = Iter("m", 0, 4), Iter("k", 0, 8), Iter("n", 0, 8)
+    before: Tensor | Scope = a
+    for _ in range(LINKS):
+        product = Scope((m, k), (n,), Mul((Read(before, (var("m"), var("n"))), Read(b, (var("n"), var("k"))))))
+        at = Read(product, (var("m"), var("k")))
+        before = Scope((m, k), (), Add((Call("exp", (at,)), at)))
+    assert isinstance(before, Scope)
+    list(builds(before, {}, "out"))
+    assert LINKS < len(asked) < 2**LINKS / 4

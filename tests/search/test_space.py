@@ -12,11 +12,12 @@ import pytest
 
 from einnet.derivation.checker.check import check
 from einnet.derivation.rules import EXPLORED, FORCED
-from einnet.derivation.steps import Step, Steps, kinds_of
+from einnet.derivation.steps import Step, Steps, kinds_of, rules_of
 from einnet.expr.nodes import Scope, nested, used_names, walk
 from einnet.expr.notation.text import parse
 from einnet.instantiate.registry import TABLES
 from einnet.search.bases import converged_forms
+from einnet.search.converge import unchanged
 from einnet.search.forms import Below, Form, effort
 from einnet.search.space import Options, Space
 from einnet.search.together import joined_operators
@@ -181,6 +182,14 @@ def test_groups_are_shared() -> None:
 def test_every_step_of_every_form_is_accepted_by_the_checker(name: str) -> None:
     for form in found(name, 3):
         assert len(check(form.derivation)) == len(form.steps)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_the_rules_of_a_form_are_told_without_its_steps(name: str) -> None:
+    found = Space(options(2, states=200)).forms(parse(OPERATORS[name]))
+    told = [rules_of(form.steps) for form in found]  # before any steps are put together
+    assert told == [{s.rule for s in form.steps} for form in found]
+    assert [form.unchanged for form in found] == [unchanged(tuple(form.steps)) for form in found]
 
 
 def test_a_function_that_stands_before_a_layout_move_passes_it() -> None:
