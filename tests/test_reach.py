@@ -24,6 +24,8 @@ QUICK = (
     "layer_summed_then_functions", "trace_of_product", "kronecker", "diagonal_times_matrix", "block_diagonal_weights", "all_ones_weights",
     "scaled_without_softmax", "features_with_normaliser", "point_conv_bias_then_global_pool", "two_point_convs", "nearest_then_point_conv",
     "box_filter", "plain_product", "lower_scores", "masked_scores", "values_of_what_follows", "values_of_a_band", "grouped_linear_attention",
+    "greatest_less_its_mean", "clips_that_meet", "mean_of_normalised_rows", "softmax_of_one", "deviations_beside_a_product",
+    "layer_less_a_number_mean",
 )  # fmt: skip
 
 
@@ -40,7 +42,8 @@ def test_every_step_to_the_form_with_fewest_operations_is_proven(name: str) -> N
     assert explored(BY_NAME[name], inf, most=300).proof == "proven"
 
 
-@pytest.mark.parametrize("name", ["block_diagonal_weights", "separable_kernel", "repvgg_block", "layer_summed_then_functions", "triangular_product"])
+@pytest.mark.parametrize("name", ["block_diagonal_weights", "separable_kernel", "repvgg_block", "layer_summed_then_functions", "triangular_product",
+                                  "softmax_of_one", "deviations_beside_a_product"])
 def test_a_probe_means_what_onnx_runtime_computes(name: str) -> None:
     model = BY_NAME[name].model()
     program = prepare(load(model))

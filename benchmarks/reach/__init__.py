@@ -1,9 +1,10 @@
 """How far `optimize` reaches: small ONNX models whose best known form is known, and what the search makes of each."""
 
 from benchmarks.reach.attention import ATTENTION
+from benchmarks.reach.constants import CONSTANTS
 from benchmarks.reach.linear import CHAINS, REDUCED, STRUCTURED
 from benchmarks.reach.masks import MASKS
 from benchmarks.reach.planes import PLANES
 from benchmarks.reach.probes import Probe
 
-PROBES: tuple[Probe, ...] = (*CHAINS, *REDUCED, *STRUCTURED, *ATTENTION, *PLANES, *MASKS)
+PROBES: tuple[Probe, ...] = (*CHAINS, *REDUCED, *STRUCTURED, *ATTENTION, *PLANES, *MASKS, *CONSTANTS)
