@@ -12,7 +12,7 @@ from hypothesis import given
 from einnet.derivation.checker.draws import GENERIC, SMALL, Choice, Draw
 from einnet.expr.nodes import Scope, nested
 from einnet.expr.normal.inline import inline
-from einnet.expr.normal.limits import OutOfReach
+from einnet.expr.normal.limits import OutOfReach, at_most
 from einnet.expr.notation.text import parse
 from einnet.expr.values.points import values_at
 from einnet.expr.values.rationals import Rationals
@@ -133,3 +133,22 @@ def test_padding_between_two_convolutions_stays() -> None:
     flat = inline(parse(LINE + text))
     assert "select" in flat.text()
     assert not list(nested(flat))
+
+
+ROW = "{L[m<4] Σ[n<6] A[m,n]*A[m,n]}[m]"
+
+
+def test_what_is_multiplied_by_zeros_is_not_expanded() -> None:
+    long = "*".join(f"(A[m,{n}] + {ROW} + {n + 1})" for n in range(6))
+    zeros = parse(f"A : f32[4,6]\nL[m<4] {{L[m<4] {long}}}[m]*{{L[x<9] 0}}[m]")
+    with at_most(20):
+        assert inline(zeros).key == parse("L[m<4] 0").key
+
+
+@pytest.mark.parametrize("other", ["1/A[m,0]", f"1/{ROW}", "log(A[m,0])"])
+def test_what_need_not_be_a_number_is_not_multiplied_away(other: str) -> None:
+    assert inline(parse(f"A : f32[4,6]\nL[m<4] {{L[x<9] 0}}[m]*({other})")).key != parse("L[m<4] 0").key
+
+
+def test_zeros_that_end_are_what_is_beyond_them() -> None:
+    assert inline(parse("A : f32[4,6]\nL[m<4] {L[x<2] 0}[m]|3*A[m,0]")).key != parse("L[m<4] 0").key

@@ -24,7 +24,7 @@ from einnet.derivation.steps import KINDS, Derivation, Step, replace_at, subscop
 from einnet.errors import CertificateError
 from einnet.expr.nodes import Scope, nested, tensors, walk
 from einnet.expr.normal.inline import inline
-from einnet.expr.normal.limits import OutOfReach, by_bends
+from einnet.expr.normal.limits import OutOfReach, at_most, by_bends
 from einnet.expr.partings import apart, name_apart, partings
 from einnet.expr.values.cancellation import EVALUATIONS, FACTOR, MOST_EVALUATIONS, adds_up, lost, subtracts
 from einnet.expr.values.points import effort, evaluate_at, magnitudes_at, work
@@ -39,6 +39,8 @@ BY_CHANCE = 64
 MOST_POINTS = 256
 FEWEST_POINTS = 4
 MARKED_POINTS = 8
+MARKED_TERMS = 1024
+"""Canonical terms in which it is asked how operations are grouped: these take a second, and the answer decides a class, not what is proven."""
 BOUND_POINTS = 64
 FEWEST_BOUND_POINTS = 8
 _BUDGET = 3_000_000
@@ -171,10 +173,12 @@ def check_exact(before: Scope, after: Scope, proof: Proof) -> Proof:
     for one, other in ways:
         left, right = marked(one), marked(other)
         try:
-            if left.key == right.key or inline(left).key == inline(right).key:
-                return replace(proof, details=f"{proof.details}; operations grouped alike", kind="exact")
+            with at_most(MARKED_TERMS):
+                alike = left.key == right.key or inline(left).key == inline(right).key
         except OutOfReach:
             continue
+        if alike:
+            return replace(proof, details=f"{proof.details}; operations grouped alike", kind="exact")
     for one, other in ways:
         left, right = marked(one, True), marked(other, True)
         least = BY_CHANCE if max(nature(one), nature(other)) == ORDERED else FEWEST_POINTS
