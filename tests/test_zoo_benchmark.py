@@ -18,7 +18,7 @@ from benchmarks.contest.worker import Engine
 from benchmarks.zoo import __main__ as zoo
 from benchmarks.zoo import making
 from benchmarks.zoo.__main__ import in_order, main, told
-from benchmarks.zoo.table import CLASSES, cells, markdown, of_the_best
+from benchmarks.zoo.table import CLASSES, WHOLE, cells, markdown, of_the_best
 from einnet.errors import ModelError
 from tests.models import random_inputs, two_layers
 
@@ -107,6 +107,15 @@ def test_equal_programs_are_timed_once(tmp_path: Path) -> None:
 def test_an_output_that_differs_is_not_verified() -> None:
     report = {"opaque": 0, "why_opaque": [], "parts": 1, "runs": "derived", "changed": [], "verification": {"passed": True}, "notes": []}
     assert not told(report, "default", {"default": {"status": "disagrees with onnxruntime"}})["verified"]
+
+
+def test_what_onnx_runtime_keeps_is_compared_with_nothing_and_is_no_failure() -> None:
+    report = {"opaque": 0, "why_opaque": [], "parts": 0, "runs": WHOLE, "changed": [], "verification": {"passed": False}, "notes": []}
+    kept = told(report, "default", {"default": {"status": "ok"}})
+    assert kept["verified"] is None
+    assert cells({**kept, "name": "m", "allow": "default", "nodes": 3, "noise": 0.1})[-1] == "–"
+    assert told(report, "default", {"default": {"status": "failed"}})["verified"] is False
+    assert told({**report, "runs": "derived"}, "default", {"default": {"status": "ok"}})["verified"] is False
 
 
 def test_a_run_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ def cells(row: Row) -> list[str]:
     kept = {**kept, "operations": saved(kept.get("operations"))}
     figures = [str(kept[c]) if kept.get(c) is not None else "–" for c in ("nodes", "opaque", "parts", "changed", "operations", "kernels", "runs")]
     return [row["name"], row["allow"], *figures, *times, f"{ratio:.2f}x" if ratio else "–", f"{row['noise']:.1%}" if row["noise"] else "–",
-            "yes" if row["verified"] else "NO"]  # fmt: skip
+            "–" if row["verified"] is None else "yes" if row["verified"] else "NO"]  # fmt: skip
 
 
 def saved(operations: Mapping[str, int] | None) -> str | None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import einnet
-from einnet.compile.targets.cpu import target as optimizing
+from einnet.compile.targets.cpu import finishing as optimizing
 from einnet.evidence import prove as proving
 from einnet.evidence.assured import assured, with_evidence
 from einnet.expr.normal.limits import OutOfTime

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 
-from einnet.expr.nodes import Add, Body, Call, Const, Mul, Read, Scope, children, indices, make_mul, negate, rebuild
+from einnet.expr.nodes import Add, Body, Call, Const, Mul, Read, Scope, children, indices, make_mul, map_reads, negate, number_read, rebuild
 
 SUM, PRODUCT = "erf", "tanh"
 """The functions, one for sums and one for products: any that are 0 at 0 and that normal forms and evaluation modulo a prime know no more of."""
@@ -24,7 +24,8 @@ ZERO, ONE = Const(Fraction(0)), Const(Fraction(1))
 @lru_cache(maxsize=1 << 12)
 def marked(scope: Scope, squares: bool = False) -> Scope:
     """The scope with its sums and operations marked, and those of the scopes that it reads."""
-    inner = replace(scope, body=_marked(scope.body, squares))
+    body = map_reads(scope.body, lambda r: number_read(r, scope.ranges) or r)  # a factor 1 is none, wherever it stands
+    inner = replace(scope, body=_marked(body, squares))
     if scope.reduce != "sum" or all(i.extent == 1 for i in scope.sums):
         return inner
     total = Read(inner, indices(scope.loops))

@@ -112,6 +112,12 @@ def inside(read: Read, ranges: Mapping[str, Range]) -> bool:
     return all(in_range(e, box, ranges) for e, box in zip(read.index, read.base.box, strict=True))
 
 
+def number_read(read: Read, ranges: Mapping[str, Range]) -> Const | None:
+    """The number that a read is, of a scope that is one number, where it never leaves the box or what is beyond is the same; None else."""
+    body = read.base.body if isinstance(read.base, Scope) and not read.base.sums else None
+    return body if isinstance(body, Const) and (body.value == read.fill or inside(read, ranges)) else None
+
+
 def map_indices(body: Body, f: Callable[[Index], Index]) -> Body:
     """Apply f to every index function: of reads, values and conditions (not inside nested scopes, which are closed)."""
     match body:

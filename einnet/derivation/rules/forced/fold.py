@@ -23,11 +23,11 @@ from einnet.expr.nodes import (
     Select,
     Val,
     children,
-    inside,
     make_add,
     make_mul,
     map_indices,
     map_reads,
+    number_read,
     rebuilt,
     substitute_body,
     used_names,
@@ -77,8 +77,7 @@ def number_of(r: Read, ranges: Mapping[str, Range]) -> Body:
     """The read, or the number that it is: of what is outside of a box, or of a scope that is one number."""
     if not touches(r, ranges):
         return Const(r.fill)
-    value = r.base.body if isinstance(r.base, Scope) and not r.base.sums else None
-    return value if isinstance(value, Const) and (value.value == r.fill or inside(r, ranges)) else r
+    return number_read(r, ranges) or r
 
 
 def touches(r: Read, ranges: Mapping[str, Range]) -> bool:
