@@ -12,8 +12,10 @@ import pytest
 
 import einnet
 from einnet.expr.nodes import Const
+from einnet.expr.notation.text import parse
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
+from einnet.graph.passes.settled import proven
 from einnet.graph.program import Program
 from einnet.runtime.ort import Session
 
@@ -136,3 +138,9 @@ def test_strict_programs_compute_it(tmp_path: Path) -> None:
     assert not found.report["settings"]["settled"]
     x = np.full((8, 32), np.nan, np.float32)
     assert np.isnan(found(x)["y"]).all()
+
+
+def test_what_stands_for_a_function_is_no_tensor_of_the_model() -> None:
+    named_alike = parse("any0 : f32[4]\nL[m<4] {L[m<4] sigmoid(any0[m])}[m] + (-1)*any0[m]")
+    assert not proven(named_alike, parse("L[m<4] 0"))
+    assert proven(parse("A : f32[4]\nL[m<4] {L[m<4] sigmoid(A[m])}[m]*(A[m] + (-1)*A[m])"), parse("L[m<4] 0"))

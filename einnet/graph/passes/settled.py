@@ -29,6 +29,7 @@ from einnet.expr.nodes import (
     Tensor,
     children,
     exchange_in,
+    fresh,
     indices,
     inside,
     is_weight,
@@ -273,13 +274,14 @@ def generalised(scope: Scope) -> Scope:
     """The expression with a tensor in place of each scope that is a function or a quotient of such, and a number whatever the inputs are: 0 times any
     other need not be 0."""
     made: dict[Scope, Tensor] = {}
+    taken = tensors(scope).keys()
 
     def value(r: Read) -> Body:
         s = r.base
         if not isinstance(s, Scope):
             return r
         if curved(s.body) and not s.sums and r.fill == 0 and all(i.lo == 0 for i in s.loops) and total(r):
-            tensor = made.setdefault(s, Tensor(f"any{len(made)}", s.shape))
+            tensor = made.setdefault(s, Tensor(fresh(f"any{len(made)}", taken), s.shape))
             return replace(r, base=tensor)
         return replace(r, base=general(s))
 
