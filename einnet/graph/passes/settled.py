@@ -52,8 +52,9 @@ from einnet.graph.split import is_contraction
 MOST_NODES, MOST_WORK, MOST_TERMS = 24, 1 << 19, 4096
 """Nodes that stand together in an expression, evaluations of bodies that a guess may take, and terms of normal forms that a proof may take."""
 
-PLACES, DRAWS, CLOSE, LARGEST_DENOMINATOR = 4, 3, 1e-9, 1 << 16
-"""Output elements that a guess looks at, draws of inputs, by how much they may differ, and the denominators of numbers that are recognised."""
+PLACES, DRAWS, CLOSE, LARGEST_DENOMINATOR = 4, 3, 1e-9, 1 << 10
+"""Output elements that a guess looks at, draws of inputs, by how much they may differ, and the denominators of numbers that are recognised: few
+enough that hardly any number is near one by chance."""
 
 BENDS = frozenset({"relu", "min", "max", "clip"})
 FLOATS = frozenset({"f32", "f16", "f64"})
