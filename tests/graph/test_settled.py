@@ -60,7 +60,8 @@ MOVING = {
     "the mean of a normalised row that is scaled": "a = MatMul(x, w) n = LayerNormalization<axis=1>(a, r) y = ReduceMean<axes=[1], keepdims=0>(n)",
     "deviations from the mean of another axis": "a = MatMul(x, w) m = ReduceMean<axes=[0]>(a) d = Sub(a, m) y = ReduceMean<axes=[1], keepdims=0>(d)",
     "quotients that need not be numbers": "a = MatMul(x, w) b = Reciprocal(a) y = Sub(b, b)",
-    "products of what need not be numbers": "a = MatMul(x, w) b = Reciprocal(a) c = MatMul(b, w) g = MatMul(c, w) d = Mul(g, t) e = Add(g, g) y = Sub(d, e)",
+    "products of what need not be numbers":
+        "a = MatMul(x, w) b = Reciprocal(a) c = MatMul(b, w) g = MatMul(c, w) d = Mul(g, t) e = Add(g, g) y = Sub(d, e)",
     "a product by zeros": "y = MatMul(x, v)",
     "nearly the same": "a = MatMul(x, w) b = Mul(a, u) y = Sub(a, b)",
 }
