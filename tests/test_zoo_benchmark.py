@@ -118,6 +118,11 @@ def test_what_onnx_runtime_keeps_is_compared_with_nothing_and_is_no_failure() ->
     assert told({**report, "runs": "derived"}, "default", {"default": {"status": "ok"}})["verified"] is False
 
 
+def test_results_do_not_say_where_a_model_was_read() -> None:
+    said = "kept whole, ONNX Runtime runs it: /some/place/model.onnx: output 'y' is no static tensor"
+    assert making.without_path(Path("/some/place/model.onnx"), said) == "kept whole, ONNX Runtime runs it: output 'y' is no static tensor"
+
+
 def test_a_run_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a", "b", "c"):
         stored(tmp_path, name, two_layers())

@@ -71,11 +71,16 @@ def make(model: Path, threads: int, budgets: Mapping[str, float], seed: int, own
         try:
             found = einnet.optimize(model, allow=allow, time_budget=budgets[name], threads=threads, seed=seed)
             found.save(model.with_name(f"{name}.einnet"))
-            tell(model, name, {**excerpt(found.report), **counts(found)})
+            tell(model, name, {**excerpt(found.report), **counts(found), "notes": [without_path(model, n) for n in found.report["notes"]]})
             if own and not model.with_name(f"{OWN}.json").exists():
                 own_operators(model, found)
         except EinNetError as error:
-            tell(model, name, {"error": str(error).splitlines()[0].removeprefix(f"{model}: ")})
+            tell(model, name, {"error": without_path(model, str(error).splitlines()[0])})
+
+
+def without_path(model: Path, said: str) -> str:
+    """What is said of a model without where it was read from, which is a place for that run alone."""
+    return said.replace(f"{model}: ", "")
 
 
 def own_operators(model: Path, found: Optimization) -> None:
