@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from functools import lru_cache
 
@@ -23,7 +23,7 @@ def apart(before: Scope, after: Scope, *, numbers: bool = False, evenly: bool = 
     left, right = _read_within(before), _read_within(after)
     common = (s for s, often in left.items() if (often == right.get(s) if evenly else s in right))
     cut = frozenset(s for s in common if only(s) and (not numbers or total(Read(s, indices(s.loops)))))
-    return (_cut(before, cut), _cut(after, cut)) if cut else (before, after)
+    return (cut_away(before, cut), cut_away(after, cut)) if cut else (before, after)
 
 
 def name_apart(scope: Scope) -> str:
@@ -43,14 +43,15 @@ def partings(before: Scope, after: Scope, *, numbers: bool = False) -> tuple[Pai
     return tuple(dict.fromkeys((*cut, (before, after))))
 
 
-def _cut(scope: Scope, common: frozenset[Scope]) -> Scope:
+def cut_away(scope: Scope, common: Set[Scope]) -> Scope:
+    """The scope with a tensor in place of each of those, wherever it is read."""
     return replace(scope, body=_cut_body(scope.body, common))
 
 
-def _cut_body(body: Body, common: frozenset[Scope]) -> Body:
+def _cut_body(body: Body, common: Set[Scope]) -> Body:
     if isinstance(body, Read) and isinstance(body.base, Scope):
         if body.base not in common:
-            return Read(_cut(body.base, common), body.index, body.fill)
+            return Read(cut_away(body.base, common), body.index, body.fill)
         index = tuple(e - lo for e, (lo, _) in zip(body.index, body.base.box, strict=True))
         return Read(Tensor(name_apart(body.base), body.base.shape), index, body.fill)
     args = tuple(_cut_body(a, common) for a in children(body))

@@ -118,7 +118,7 @@ def test_forms_by_bends_of_too_many_terms_prove_nothing() -> None:
     """144 terms, each with two maxima: both sides have a normal form, none by where they bend."""
     whole, wrong = ("(" + " + ".join(f"abs(A[h+{k}]+B[h])" for k in places) + ")" for places in (range(12), (*range(11), 12)))
     before, after = (parse(f"A : f32[64]\nB : f32[64]\nL[h<30] {whole}*{other}") for other in (whole, wrong))
-    assert not check._bend_alike(before, after) and not check._bend_alike(before, before)
+    assert not check.bend_alike(before, after) and not check.bend_alike(before, before)
     with pytest.raises(Difference):
         check_equal(before, after)
 

@@ -23,8 +23,9 @@ from einnet.derivation.checker.suspects import every_point, points_to_compare
 from einnet.derivation.steps import KINDS, Derivation, Step, replace_at, subscope
 from einnet.errors import CertificateError
 from einnet.expr.nodes import Scope, nested, tensors, walk
+from einnet.expr.normal.alike import bend_alike, same_form
 from einnet.expr.normal.inline import inline
-from einnet.expr.normal.limits import OutOfReach, at_most, by_bends
+from einnet.expr.normal.limits import OutOfReach, at_most
 from einnet.expr.partings import apart, name_apart, partings
 from einnet.expr.values.cancellation import EVALUATIONS, FACTOR, MOST_EVALUATIONS, adds_up, lost, subtracts
 from einnet.expr.values.points import effort, evaluate_at, magnitudes_at, work
@@ -87,7 +88,7 @@ def check_equal(before: Scope, after: Scope) -> Proof:
     if before.key == after.key:
         return Proof("inline", "equal but for names and order")
     *cut, _ = partings(before, after, numbers=True)
-    if any(_same_form(*parts) for parts in cut):
+    if any(same_form(*parts) for parts in cut):
         return Proof("inline", "equal normal forms")
     try:
         forms = (inline(before), inline(after))
@@ -100,22 +101,9 @@ def check_equal(before: Scope, after: Scope) -> Proof:
         return Proof("inline", f"equal normal forms in each of {cases} cases")
     if any(equal_as_sets(*parts) for parts in ((before, after), *cut)):
         return Proof("inline", "the same products, added up over the same places")
-    if max(nature(before), nature(after)) == ORDERED and _bend_alike(before, after):
+    if max(nature(before), nature(after)) == ORDERED and bend_alike(before, after):
         return Proof("inline", "equal normal forms by where they bend")
     return _test(before, after, forms, "normal forms differ")
-
-
-def _bend_alike(before: Scope, after: Scope) -> bool:
-    """The two have one normal form by where their maxima and comparisons bend."""
-    with by_bends():
-        return _same_form(before, after)
-
-
-def _same_form(before: Scope, after: Scope) -> bool:
-    try:
-        return inline(before).key == inline(after).key
-    except OutOfReach:
-        return False
 
 
 def check(derivation: Derivation) -> list[Proof]:

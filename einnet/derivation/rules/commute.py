@@ -8,7 +8,7 @@ from dataclasses import replace
 from einnet.derivation.facts import is_copy
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.functions import KEEPS_ZERO
-from einnet.expr.nodes import Body, Call, Const, Read, Scope, children, indices, inside, rebuild
+from einnet.expr.nodes import Body, Call, Const, Read, Scope, bodies_in, children, indices, inside, rebuild
 
 
 @rule("commute", order=210, guard="Φ stays in the box of z, or f(0) = 0 and outside is 0; σ moves something", family="inter")
@@ -19,7 +19,7 @@ def commute(e: Scope) -> Iterator[Outcome]:
     cancelled with another. Every element is computed from the same number; arguments of f besides the moved one are constants.
     """
     found = False
-    for n, part in enumerate(dict.fromkeys(_parts(e.body))):
+    for n, part in enumerate(dict.fromkeys(bodies_in(e.body))):
         moved = _inwards(part) if isinstance(part, Call) else _outwards(part)
         if moved is None:
             continue
@@ -70,13 +70,6 @@ def _outside_problem(e: Scope, read: Read, call: Call) -> str:
     if inside(read, e.ranges) or (read.fill == 0 and len(call.args) == 1 and call.name in KEEPS_ZERO):
         return ""
     return f"the move can be read outside its box, and {call.name} is not known to keep its fill {read.fill}"
-
-
-def _parts(body: Body) -> Iterator[Body]:
-    """A body and all bodies within it, scopes not entered."""
-    yield body
-    for child in children(body):
-        yield from _parts(child)
 
 
 def _put(body: Body, old: Body, new: Body) -> Body:

@@ -145,6 +145,13 @@ def substitute_body(body: Body, mapping: Mapping[str, Index]) -> Body:
     return map_indices(body, lambda e: substitute(e, mapping))
 
 
+def bodies_in(body: Body) -> Iterator[Body]:
+    """The body and all bodies within it, not entering nested scopes."""
+    yield body
+    for inner in children(body):
+        yield from bodies_in(inner)
+
+
 def functions_in(body: Body) -> frozenset[str]:
     """The names of the functions in the body, not entering nested scopes."""
     own = frozenset((body.name,)) if isinstance(body, Call) else frozenset[str]()

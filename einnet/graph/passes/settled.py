@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
+from itertools import chain, islice
 from math import prod
 
 import numpy as np
 
 from einnet.expr.functions.modular import random_function, seed_of
-from einnet.expr.index import Range
 from einnet.expr.nodes import (
     Add,
     Body,
@@ -27,24 +26,24 @@ from einnet.expr.nodes import (
     Read,
     Scope,
     Tensor,
+    bodies_in,
     children,
     exchange_in,
-    fresh,
     indices,
-    inside,
     is_weight,
     map_reads,
     reads,
     tensors,
     walk,
 )  # fmt: skip
-from einnet.expr.normal.inline import inline
-from einnet.expr.normal.limits import OutOfReach, at_most, by_bends
+from einnet.expr.normal.alike import bend_alike, same_form
+from einnet.expr.normal.limits import at_most
 from einnet.expr.normal.totals import total
+from einnet.expr.partings import cut_away
 from einnet.expr.values.arithmetic import Array, Machine
 from einnet.expr.values.bodies import Integers
 from einnet.expr.values.points import effort, values_at
-from einnet.graph.operators.op import number
+from einnet.graph.passes.weight_structure import one_number
 from einnet.graph.program import Node, Program, ProgramNode
 from einnet.graph.rewrite import anonymous
 from einnet.graph.split import is_contraction
@@ -67,12 +66,11 @@ DOUBLES = Machine("float64")
 def settle(program: Program) -> Program:
     """The program in which expressions that depend on no input read none. Their nodes are told in `settled`: where an input is no number, the model's
     result may be none either."""
-    numbers = uniform(program)
-    every = {n.output.name: with_numbers(n, numbers) for n in program.expression_nodes() if n.output.dtype in FLOATS}
+    numbers = {name: found for name, value in program.weights.items() if (found := one_number(value)) is not None}
+    every = {n.output.name: replace(n, scope=exchange_in(n.scope, numbers)) for n in program.expression_nodes() if n.output.dtype in FLOATS}
     products = {n.output.name for n in program.expression_nodes() if is_contraction(n.scope)}
     makers = {name: node for name, node in every.items() if name not in products}
-    given = {t.name for t in program.inputs} | {name for name, value in program.weights.items() if np.isfinite(value).all()}
-    settling = Settling(makers, every, dict.fromkeys(given, True))
+    settling = Settling(makers, every, program.weights, dict.fromkeys((t.name for t in program.inputs), True))
     nodes: list[ProgramNode] = []
     settled = list(program.settled)
     for node in program.nodes:
@@ -82,37 +80,6 @@ def settle(program: Program) -> Program:
     return replace(program, nodes=tuple(nodes), settled=tuple(dict.fromkeys(settled)))
 
 
-def uniform(program: Program) -> dict[str, Const]:
-    """The weights that are one number everywhere."""
-    found = {}
-    for name, value in program.weights.items():
-        flat = value.reshape(-1)
-        if value.dtype == np.float32 and value.size and flat[0] == flat[-1] and np.isfinite(flat[0]) and (flat == flat[0]).all():
-            found[name] = Const(number(float(flat[0])))
-    return found
-
-
-def with_numbers(node: Node, numbers: Mapping[str, Const]) -> Node:
-    """The node with numbers in place of weights that hold nothing else, wherever they are read."""
-
-    def value(r: Read) -> Body:
-        if isinstance(r.base, Scope):
-            return replace(r, base=written(r.base))
-        found = numbers.get(r.base.name)
-        return found if found is not None and (r.fill == found.value or inside(r, ranges[-1])) else r
-
-    ranges: list[Mapping[str, Range]] = []
-
-    def written(scope: Scope) -> Scope:
-        ranges.append(scope.ranges)
-        body = map_reads(scope.body, value)
-        ranges.pop()
-        return scope if body is scope.body else replace(scope, body=body)
-
-    scope = written(node.scope)
-    return node if scope is node.scope else replace(node, scope=scope)
-
-
 @dataclass
 class Settling:
     """The nodes by what they compute, with numbers for weights that hold nothing else; in `makers` products of tensors are left out: nothing is
@@ -120,6 +87,7 @@ class Settling:
 
     makers: Mapping[str, Node]
     every: Mapping[str, Node]
+    weights: Mapping[str, Array]
     known: dict[str, bool]
     forms: dict[str, Scope] = field(default_factory=dict)
     """Their expressions, but for the names of tensors."""
@@ -134,11 +102,11 @@ class Settling:
         if signature in self.moving:
             return None
         *smaller, largest = grown(self.makers[name].scope, self.makers)
-        if not cancels(largest) or guess(largest) is None:
+        last = guess(largest) if cancels(largest) else None
+        if last is None:
             self.moving.add(signature)
             return None
-        for expression in (*smaller, largest):
-            value = guess(expression)
+        for expression, value in chain(((e, guess(e)) for e in smaller), [(largest, last)]):
             if value is not None and proven(expression, value):
                 return value if all(map(self.is_number, tensors(expression))) else None
         return None
@@ -154,30 +122,22 @@ class Settling:
                     waiting += left
                     continue
                 self.known[one] = all(self.known[n] for n in tensors(largest)) and total(Read(largest, indices(largest.loops)))
-            self.known.setdefault(one, False)
+            elif one not in self.known:
+                self.known[one] = one in self.weights and bool(np.isfinite(self.weights[one]).all())
             waiting.pop()
         return self.known[name]
 
     def signature(self, name: str) -> Signature:
         """The expressions from which the largest is put together, but for names, and which of them read which."""
-        numbers = {name: 0}
-        found = []
-        for one in numbered(numbers, self.makers):
-            node = self.makers[one]
-            if one not in self.forms:
-                self.forms[one] = anonymous(node.scope)
-            found.append((self.forms[one], tuple(numbers.setdefault(n, len(numbers)) for n in node.inputs)))
+        order, found = [name], []
+        for one in islice(order, MOST_NODES):  # which grows meanwhile
+            if one in self.makers:
+                node = self.makers[one]
+                if one not in self.forms:
+                    self.forms[one] = anonymous(node.scope)
+                order += [n for n in node.inputs if n not in order]
+                found.append((self.forms[one], tuple(map(order.index, node.inputs))))
         return tuple(found)
-
-
-def numbered(numbers: dict[str, int], makers: Mapping[str, Node]) -> Iterator[str]:
-    """The nodes among names to which more are added meanwhile, as far as an expression grows."""
-    done = 0
-    while done < min(len(numbers), MOST_NODES):
-        name = list(numbers)[done]
-        done += 1
-        if name in makers:
-            yield name
 
 
 def may_cancel(scope: Scope) -> bool:
@@ -185,22 +145,15 @@ def may_cancel(scope: Scope) -> bool:
     if is_weight(scope):
         return False
     return bool(scope.sums) or any(
-        isinstance(b, Call) and b.name in BENDS or isinstance(b, (Add, Div)) and not all(map(is_weight, children(b))) for b in parts(scope.body)
+        isinstance(b, Call) and b.name in BENDS or isinstance(b, (Add, Div)) and not all(map(is_weight, children(b))) for b in bodies_in(scope.body)
     )
 
 
 def cancels(scope: Scope) -> bool:
     """Something may: a tensor is read in several places, or what is bounded is a function."""
     found = Counter(r.base.name for s in walk(scope) for r in dict.fromkeys(reads(s.body)) if isinstance(r.base, Tensor) and not r.base.weight)
-    calls = [b.name for s in walk(scope) for b in parts(s.body) if isinstance(b, Call)]
+    calls = [b.name for s in walk(scope) for b in bodies_in(s.body) if isinstance(b, Call)]
     return any(n > 1 for n in found.values()) or len(calls) > 1 and not BENDS.isdisjoint(calls)
-
-
-def parts(body: Body) -> Iterator[Body]:
-    """The body and all of which it consists, outside of scopes that it reads."""
-    yield body
-    for inner in children(body):
-        yield from parts(inner)
 
 
 def grown(scope: Scope, makers: Mapping[str, Node]) -> Iterator[Scope]:
@@ -221,10 +174,8 @@ def guess(scope: Scope) -> Scope | None:
     if not inputs or any(t.dtype not in FLOATS for t in tensors(scope).values()) or effort(scope, PLACES) > MOST_WORK:
         return None
     where = places(scope)
-    if not alike(scope, where[:1], 2):
-        return None
-    first = values_at(scope, where, DOUBLES, partial(element, 1))
-    if not alike(scope, where, DRAWS):
+    first = values_of_all(scope, where, DRAWS) if values_of_all(scope, where[:1], 2) is not None else None
+    if first is None:
         return None
     value = Fraction(float(first.flat[0])).limit_denominator(LARGEST_DENOMINATOR)
     if np.abs(first - float(value)).max() <= CLOSE:
@@ -232,11 +183,12 @@ def guess(scope: Scope) -> Scope | None:
     return without_inputs(scope)
 
 
-def alike(scope: Scope, where: Integers, draws: int) -> bool:
-    """The values at these places are numbers, and the same for so many draws of the inputs."""
+def values_of_all(scope: Scope, where: Integers, draws: int) -> Array | None:
+    """The values at these places, where they are numbers, and the same for so many draws of the inputs."""
     first, *others = (values_at(scope, where, DOUBLES, partial(element, seed)) for seed in range(1, draws + 1))
     most = CLOSE * max(1.0, float(np.abs(first).max()))
-    return bool(np.isfinite(first).all()) and all(float(np.abs(first - other).max()) <= most for other in others)
+    alike = np.isfinite(first).all() and all(float(np.abs(first - other).max()) <= most for other in others)
+    return first if alike else None
 
 
 def places(scope: Scope) -> Integers:
@@ -265,41 +217,20 @@ def without_inputs(scope: Scope) -> Scope:
 
 def proven(before: Scope, after: Scope) -> bool:
     """The two have one normal form, or would have whatever numbers stood in place of functions of inputs."""
-    if before.key == after.key:
-        return True
-    general = generalised(before)
-    return any(same_form(one, after, way()) for one in (before, *([general] if general != before else ())) for way in (nullcontext, by_bends))
+    for one in dict.fromkeys((before, generalised(before))):
+        for alike in (same_form, bend_alike):
+            with at_most(MOST_TERMS):
+                if alike(one, after):
+                    return True
+    return False
 
 
 def generalised(scope: Scope) -> Scope:
     """The expression with a tensor in place of each scope that is a function or a quotient of such, and a number whatever the inputs are: 0 times any
     other need not be 0."""
-    made: dict[Scope, Tensor] = {}
-    taken = tensors(scope).keys()
-
-    def value(r: Read) -> Body:
-        s = r.base
-        if not isinstance(s, Scope):
-            return r
-        if curved(s.body) and not s.sums and r.fill == 0 and all(i.lo == 0 for i in s.loops) and total(r):
-            tensor = made.setdefault(s, Tensor(fresh(f"any{len(made)}", taken), s.shape))
-            return replace(r, base=tensor)
-        return replace(r, base=general(s))
-
-    def general(scope: Scope) -> Scope:
-        return replace(scope, body=map_reads(scope.body, value))
-
-    return general(scope)
+    return cut_away(scope, {s for s in scope.inside if curved(s.body) and not s.sums and total(Read(s, indices(s.loops)))})
 
 
 def curved(body: Body) -> bool:
     """A function, or a quotient by more than a number."""
     return isinstance(body, Call) or isinstance(body, Div) and not isinstance(body.den, Const)
-
-
-def same_form(before: Scope, after: Scope, way: AbstractContextManager[None]) -> bool:
-    try:
-        with way, at_most(MOST_TERMS):
-            return inline(before).key == inline(after).key
-    except OutOfReach:
-        return False

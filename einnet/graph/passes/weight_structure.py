@@ -43,6 +43,15 @@ def recover_structure(program: Program) -> Program:
     return replace(program, nodes=tuple(nodes), weights={**program.weights, **finder.made})
 
 
+def one_number(values: np.ndarray) -> Scope | None:
+    """A weight that is one number everywhere; None for any other, of which the last element mostly tells."""
+    if values.dtype != np.float32 or not values.size or not np.isfinite(values.flat[0]):
+        return None
+    if values.flat[-1] != values.flat[0] or not (values == values.flat[0]).all():
+        return None
+    return Scope(tuple(Iter(f"i{n}", 0, extent) for n, extent in enumerate(values.shape)), (), Const(number(float(values.flat[0]))))
+
+
 class _Finder:
     """What is known of each weight, and the new weights that are needed to say it."""
 
@@ -71,8 +80,8 @@ class _Finder:
         if values.size < 2 or values.dtype != np.float32 or not np.isfinite(values).all():
             return None
         loops = tuple(Iter(f"i{n}", 0, extent) for n, extent in enumerate(values.shape))
-        if (values == values.flat[0]).all():
-            return Scope(loops, (), Const(number(float(values.flat[0]))))
+        if (alike := one_number(values)) is not None:
+            return alike
         body = self._region(tensor, values, loops)
         return Scope(loops, (), body) if body is not None else self._product(tensor, values, loops, walks)
 
