@@ -9,12 +9,13 @@ from functools import cached_property, lru_cache
 from itertools import count
 from math import prod
 
+from einnet.derivation.moves.rule import Rewrite
 from einnet.derivation.rules.forced.merge import merge_guarded, merge_read
-from einnet.derivation.rules.substitute import split
+from einnet.derivation.rules.substitute import split, split_sum_iterator
 from einnet.derivation.rules.transitions import running
 from einnet.expr.functions import named
 from einnet.expr.index import Floor, Index, var
-from einnet.expr.nodes import Body, Call, Read, Scope, Tensor, children, is_weight, map_reads, reads, tensors, walk
+from einnet.expr.nodes import Body, Call, Read, Scope, Tensor, children, index_functions, is_weight, map_reads, reads, tensors, walk
 from einnet.instantiate.address import is_alias
 from einnet.instantiate.choices import tabled
 from einnet.instantiate.chunks import chunked
@@ -223,7 +224,7 @@ class _Builder:
     def closed(self, scope: Scope) -> Scope:
         """The scope with everything that is materialised read from buffers, and with the rest of its inner scopes merged or kept inside."""
         if scope not in self._closed:
-            whole = self.fused(scope)
+            whole = over_digits(self.fused(scope))
             body = map_reads(whole.body, lambda r: self.operand(r, whole))
             self._closed[scope] = replace(whole, body=tabled(replace(whole, body=body), self.constant))
         return self._closed[scope]
@@ -316,6 +317,21 @@ def in_digits(scope: Scope, out: View) -> tuple[Scope, View]:
             strides = (*out.strides[:n], d * step, step, *out.strides[n + 1 :])
             return in_digits(body.base, View(out.buffer, body.base.shape, strides, out.offset))
     return scope, out
+
+
+def over_digits(scope: Scope) -> Scope:
+    """The scope with a sum over each digit of an iterator that is read by its digits: Σ[n<6] t[n//3,n%3] = Σ[a<2,b<3] t[a,b].
+
+    A reshape before a reduction gives such reads; as one sum they stand in an order that memory does not have.
+    """
+    for i in scope.sums:
+        parts = {atom for ix in index_functions(scope.body) for atom, _ in ix.terms if isinstance(atom, Floor) and i.name in atom.num.names()}
+        d = min((part.den for part in parts), default=0)
+        if d and i.lo == 0 and i.extent % d == 0 and all(part.num == var(i.name) and part.den % d == 0 for part in parts):
+            made = split_sum_iterator(scope, i, d)
+            if isinstance(made, Rewrite):
+                return over_digits(made.scope)
+    return scope
 
 
 def _divisors(ix: Index, name: str) -> list[int]:
