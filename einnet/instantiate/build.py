@@ -24,6 +24,7 @@ from einnet.instantiate.joint import joined
 from einnet.instantiate.kernels import Buffer, EOperator, Kernel, Post, View, anchored, dense_view
 from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.instantiate.matching.types import Match
+from einnet.instantiate.one_of_each import one_of_each
 from einnet.instantiate.padding import padded
 from einnet.instantiate.row_fusion import along, handed_on, in_one_kernel
 from einnet.instantiate.shared_windows import shared_windows
@@ -79,6 +80,7 @@ def builds(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: boo
 
     Whether there is a second way depends on no size: programs for many sizes know ways by their number.
     """
+    tree, matches = one_of_each(tree, matches)
     result = _Builder(matches, epilogues, out).of(tree)
     yield _padded(result)
     if in_one_kernel(tree, bool(matches)):

@@ -1,4 +1,4 @@
-"""Digits of an iterator are iterators where a kernel is written: of a loop that reads residue classes or tiles, and of a sum over what was reshaped."""
+"""Digits of an iterator are iterators where a kernel is written: of a loop over residue classes or tiles, and of a sum over what was reshaped."""
 
 from __future__ import annotations
 
