@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import permutations
 from math import prod
+from typing import TypeGuard
 
 from einnet.derivation.facts import factors, without
 from einnet.derivation.moves.generalise import Seam, generalise
@@ -19,7 +20,9 @@ from einnet.expr.nodes import (
     Body,
     Cond,
     Const,
+    Div,
     Iter,
+    Mul,
     Number,
     Read,
     Scope,
@@ -32,27 +35,35 @@ from einnet.expr.nodes import (
     substitute_body,
     used_names,
 )
+from einnet.expr.values.cancellation import survives
 
 ONE: Number = Fraction(1)
 
 
 @rule(
     "collect", order=200,
-    guard="two sums over one box are added at one point, and share a factor or their form",
+    guard="terms are one body but for a number; or two sums over one box are added at one point, and share a factor or their form",
     kind="reassociation", family="inter",
 )  # fmt: skip
 def collect(e: Scope) -> Iterator[Outcome]:
     """a*{L[x] Σ[y] u*f}[v] + b*{L[x] Σ[y] u*g}[v] = {L[x] Σ[y] u*(a*f+b*g)}[v];  {L[x] Σ[k<K] f}[v] + {L[x] Σ[k<J] g}[v] = {L[x] Σ[k<K+J] h}[v]
+    L[x] a*f + b*f = L[x] (a+b)*f for numbers a and b
 
     h(k) is f(k) for k < K and g(k-K) beyond: operands that differ are concatenated along what is summed. Where g has no sum over some of y, the
     factor u taken at one value c of those stands for it: u(c)*g = Σ[y] u(y)*select(y == c, g, 0); likewise with u over a part of their range.
+
+    Like terms of which one takes something from another may leave a small part of either, which is rounded on the left and not on the right: that is
+    of class precision, though nothing grows.
     """
     terms = e.body.args if isinstance(e.body, Add) else ()
-    pairs = list(_pairs(e))
-    if not pairs:
-        yield Refused("no two sums over one box are added at the same point")
+    like, pairs = like_terms(e), list(_pairs(e))
+    found = like is not None
+    if like is not None:
+        alike = survives(e, like)
+        yield Rewrite(like, "like terms", "reassociation" if alike else "precision", None if alike else 1.0)
+    elif not pairs:
+        yield Refused("no terms are alike, and no two sums over one box are added at the same point")
         return
-    found = False
     for n, ((a, first, one), (b, second, t)) in enumerate(pairs):
         assert isinstance(one.base, Scope)
         for how, whole in together(one.base, _aligned(one.base, t), first, second, once=a < b):
@@ -62,6 +73,39 @@ def collect(e: Scope) -> Iterator[Outcome]:
             yield Rewrite(Scope(e.loops, e.sums, total), f"pair={n} {how}", "reassociation")
     if not found:
         yield Refused("the two sums have neither a factor nor their form in common")
+
+
+def like_terms(e: Scope) -> Scope | None:
+    """The scope in which terms that are one body but for a number are one term, with a number times a sum opened; None where there are none."""
+    terms = [part for term in (e.body.args if isinstance(e.body, Add) else ()) for part in scaled_terms(term)]
+    numbers: dict[Body, Fraction] = {}
+    for number, body in terms:
+        numbers[body] = numbers.get(body, Fraction(0)) + number
+    left = (Const(number) if is_number(body) else make_mul((*scale_of(number), body)) for body, number in numbers.items() if number)
+    return Scope(e.loops, e.sums, make_add(left), e.reduce) if len(numbers) < len(terms) else None
+
+
+def scaled_terms(term: Body) -> Iterator[tuple[Fraction, Body]]:
+    """A term as terms, each a number times a body; a number times a sum as one for each term of that."""
+    match term:
+        case Const(Fraction() as number):
+            yield number, Const(Fraction(1))
+        case Div(num, Const(Fraction() as number)) if number:
+            yield from ((n / number, body) for n, body in scaled_terms(num))
+        case Add(args):
+            yield from (part for arg in args for part in scaled_terms(arg))
+        case Mul(args):
+            numbers = [f.value for f in args if isinstance(f, Const) and isinstance(f.value, Fraction)]
+            rest, number = [f for f in args if not is_number(f)], prod(numbers, start=Fraction(1))
+            inner = scaled_terms(rest[0]) if len(rest) == 1 else [(Fraction(1), make_mul(rest))]
+            yield from ((number * n, body) for n, body in inner)
+        case _:
+            yield Fraction(1), term
+
+
+def is_number(body: Body) -> TypeGuard[Const]:
+    """A number that is not infinite."""
+    return isinstance(body, Const) and isinstance(body.value, Fraction)
 
 
 def together(s: Scope, t: Scope, first: Number, second: Number, once: bool) -> Iterator[tuple[str, Scope]]:
