@@ -90,13 +90,27 @@ def _named(m: Match) -> str:
 def opened(form: Form, shared: bool = True) -> tuple[dict[Scope, bool], set[Scope]]:
     """The outermost reductions that the generated parts and the operands read, with whether a vendor operator reads them; and all that is inside.
 
-    If `shared`, a contraction that is read in several places is one of them, not what reads it: it is the same wherever it is read.
+    If `shared`, a contraction that is read in several places is one of them, not what reads it: it is the same wherever it is read; also where it
+    stands inside another contraction and is read beside that, as one product of which scores and values are parts. Else each computes what it reads.
     """
     vendor = {s for s, _ in form.matches}
     reductions = _reductions([s for s in form.computed if s is not form.tree and s not in vendor], shared)
-    below = set[Scope]().union(*(s.inside for s in reductions))
-    top = [s for s in reductions if s not in below and s.inside.isdisjoint(vendor)]
+    read = outermost(form, frozenset(reductions)) if shared else set(reductions).difference(*(s.inside for s in reductions))
+    top = [s for s in reductions if s in read and s.inside.isdisjoint(vendor)]
     return {s: s in form.stored for s in top}, set(top).union(*(s.inside for s in top))
+
+
+def outermost(form: Form, among: Set[Scope]) -> set[Scope]:
+    """Those of some scopes that the form reads elsewhere than within another of them."""
+    found, known, waiting = set[Scope](), {form.tree}, [form.tree]
+    while waiting:
+        for s in form.reads(waiting.pop()):
+            if s in among:
+                found.add(s)
+            elif s not in known:
+                known.add(s)
+                waiting.append(s)
+    return found
 
 
 def _reductions(scopes: Sequence[Scope], shared: bool) -> list[Scope]:

@@ -52,6 +52,10 @@ class Form:
 
         return within(self.tree)
 
+    def reads(self, s: Scope) -> tuple[Scope, ...]:
+        """The scopes that are computed for one of them: all that it reads, or the operands of a vendor operator."""
+        return (self._operands or {}).get(s, nested(s))
+
     @cached_property
     def each(self) -> tuple[Scope, ...]:
         """The scopes that are computed, outermost first, each once."""

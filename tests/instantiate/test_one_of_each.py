@@ -13,6 +13,7 @@ from einnet.instantiate.kernels import EOperator, Matmul
 from einnet.instantiate.matching.tables import MATMUL
 from einnet.instantiate.matching.types import Match
 from einnet.instantiate.one_of_each import one_of_each, without_units
+from einnet.search.space import Options, Space
 from tests.instantiate.numpy_kernels import integers, run
 
 DECLARED = "A : f32[4,3]\nB : weight f32[3,6]\nt : f32[1,4,6]\n"
@@ -71,6 +72,65 @@ def test_what_is_read_beside_its_place_stays(expression: str) -> None:
     values = integers(source)
     np.testing.assert_array_equal(run(source, matched(source), values), evaluate(source, values))
     np.testing.assert_array_equal(evaluate(one_of_each(source, {})[0], values), evaluate(source, values))
+
+
+NARROW, WIDE = "{L[m<4,n<3] Σ[k<3] A[m,k]*B[k,n]}", PLAIN
+BESIDE = "{L[m<4,2<=n<6] Σ[k<3] A[m,k]*B[k,n]}"
+READ_BY_A_PRODUCT = "{{L[m<4,p<5] Σ[n<3] {0}[m,n]*C[n,p]}}"
+
+
+def every_match(source: Scope) -> dict[Scope, Match]:
+    return {s: m for s in source.parts if isinstance(m := MATMUL.match(s), Match)}
+
+
+@pytest.mark.parametrize(
+    ("expression", "products"),
+    [
+        (f"L[m<4,p<5] {{L[m<4] max[n<6] {WIDE}[m,n]}}[m] + {{L[m<4] max[n<3] {NARROW}[m,n]}}[m]*V[p]", 1),
+        (f"L[m<4,p<5] {{L[m<4] max[n<3] {NARROW}[m,n]}}[m]*V[p] + {{L[m<4] max[n<6] {WIDE}[m,n]}}[m]", 1),
+        (f"L[m<4,p<5] {{L[m<4] max[n<3] {BESIDE}[m,n+2]}}[m]*V[p] + {{L[m<4] max[n<6] {WIDE}[m,n]}}[m]", 1),
+        (f"L[m<4,p<5] {{L[m<4] max[n<3] {NARROW}[m,n+1]}}[m]*V[p] + {{L[m<4] max[n<6] {WIDE}[m,n]}}[m]", 2),  # 0 beyond
+        (f"L[m<4,p<5] {{L[m<4] max[n<3] {NARROW}[m,n]}}[m]*V[p] + {{L[m<4] max[2<=n<6] {BESIDE}[m,n]}}[m]", 2),  # neither has the other's
+        (f"L[m<4,p<5] {READ_BY_A_PRODUCT.format(NARROW)}[m,p]*{{L[m<4] max[n<6] {WIDE}[m,n]}}[m]", 2),  # an operator reads a part
+        (f"L[m<4,p<5] {READ_BY_A_PRODUCT.format(BESIDE).replace('}[m,n]*', '}[m,n+2]*')}[m,p]*{{L[m<4] max[n<6] {WIDE}[m,n]}}[m]", 2),
+    ],
+)
+def test_what_has_all_that_another_has_stands_for_it(expression: str, products: int) -> None:
+    source = parse(f"{DECLARED}C : weight f32[3,5]\nV : f32[5]\n{expression}")
+    matches = every_match(source)
+    kernels = build(source, matches, "out", epilogues=False).kernels
+    assert sum(isinstance(k, Matmul) for k in kernels) == products
+    values = integers(source)
+    np.testing.assert_array_equal(run(source, matches, values), evaluate(source, values))
+    np.testing.assert_array_equal(evaluate(one_of_each(source, matches)[0], values), evaluate(source, values))
+
+
+def test_an_operator_that_cannot_read_a_part_reads_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("einnet.instantiate.one_of_each.matched_again", lambda match, scope: None)
+    source = parse(
+        f"{DECLARED}C : weight f32[3,5]\nL[m<4,p<5] {READ_BY_A_PRODUCT.format(NARROW)}[m,p]*{{L[m<4] max[n<6] {WIDE}[m,n]}}[m]"
+        f"*{{L[m<4] max[n<3] {NARROW}[m,n]}}[m]"
+    )
+    kernels = build(source, every_match(source), "out", epilogues=False).kernels
+    assert sum(isinstance(k, Matmul) for k in kernels) == 3
+    values = integers(source)
+    np.testing.assert_array_equal(run(source, every_match(source), values), evaluate(source, values))
+
+
+def test_values_that_scores_are_computed_beside_are_products_of_a_library() -> None:
+    """One product of which queries, keys and values are parts: it stands inside the scores, and is read beside them."""
+    made = "{L[m<5,n<18] Σ[k<4] x[m,k]*w[k,n]}"
+    scores = f"{{L[b<3,m<5,n<5] Σ[k<2] {made}[m,2*b+k]*{made}[n,2*b+k+6]}}"
+    source = parse(
+        f"x : f32[5,4]\nw : weight f32[4,18]\nL[b<3,m<5,n<2] Σ[k<5] {{L[b<3,m<5,n<5] exp({scores}[b,m,n])}}[b,m,k]*{made}[k,2*b+n+12]"
+    )
+    forms = [f for f in Space(Options(max_depth=0)).forms(source) if f.unchanged]
+    builds = [build(f.tree, dict(f.matches), "out") for f in forms]
+    products = [[k.describe() for k in b.kernels if isinstance(k, Matmul)] for b in builds]
+    assert ["Matmul 5x4x18", "Matmul 3 x 5x2x5", "Matmul 3 x 5x5x2"] in products
+    values = integers(source)
+    for form in forms:
+        np.testing.assert_allclose(run(form.tree, dict(form.matches), values), evaluate(source, values))
 
 
 def test_different_scopes_stay_apart() -> None:
