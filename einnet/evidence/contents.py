@@ -54,7 +54,7 @@ class Contents:
         self.cells = {name: Cell(size) for name, size in sizes.items()}
 
     def write(self, view: View, value: Value) -> None:
-        """Let the elements of the view be those of the value. Raises NotLifted for a view whose elements share addresses."""
+        """Let the elements of the view be those of the value. Raises NotLifted for a view whose elements share addresses or leave it."""
         cell = self.cells[view.buffer]
         if view == dense_view(view.buffer, view.shape) and prod(view.shape) == cell.size:
             cell.writes, cell.owners, cell.names = [Write(view, value)], None, []
@@ -75,7 +75,8 @@ class Contents:
 
     @staticmethod
     def append(cell: Cell, write: Write) -> None:
-        """Add a write to those of a buffer."""
+        """Add a write to those of a buffer. Raises NotLifted as `write` does."""
+        inside(write.view, cell.size)
         digits(write.view)
         if cell.owners is None:
             cell.owners = np.full(cell.size, 0 if cell.writes else NOBODY, np.int32)
@@ -106,8 +107,10 @@ class Contents:
         return all(n != NOBODY and (writes[n].named or moves(writes[n].value)) for n in self.owners(view))
 
     def owners(self, view: View) -> list[int]:
-        """The numbers of the writes that the elements of a view come from, the last one first; `NOBODY` for what was never written."""
+        """The numbers of the writes that the elements of a view come from, the last one first; `NOBODY` for what was never written. Raises NotLifted
+        for a view that leaves its buffer."""
         cell = self.cells[view.buffer]
+        inside(view, cell.size)
         if cell.owners is None:
             return [0 if cell.writes else NOBODY]
         found = part(cell.owners, view)
@@ -163,6 +166,14 @@ def alike(one: View, other: View) -> bool:
     """Two views of a buffer show the same, element by element."""
     moving = [[(s, n) for s, n in zip(v.strides, v.shape) if n > 1] for v in (one, other)]
     return one.shape == other.shape and one.offset == other.offset and moving[0] == moving[1]
+
+
+def inside(view: View, size: int) -> None:
+    """Raise NotLifted for a view that leaves a buffer of so many elements."""
+    steps = [(n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)]
+    first, last = (view.offset + sum(end(step, 0) for step in steps) for end in (min, max))
+    if prod(view.shape) and (first < 0 or last >= size):
+        raise NotLifted(f"{view} leaves its buffer of {size} elements")
 
 
 def part(array: np.ndarray[Any, Any], view: View) -> np.ndarray[Any, Any]:

@@ -206,6 +206,17 @@ def test_views_of_views(seed: int) -> None:
             np.testing.assert_array_equal(evaluate(scope, arrays), wanted)
 
 
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("view", [View("b", (4, 2), (3, 1)), View("b", (3,), (1,), 6), View("b", (2,), (-1,), 0), View("b", (8,), (1,), -1)])
+def test_a_view_that_leaves_its_buffer_shows_nothing(view: View, apart: bool) -> None:
+    """Neither the memory behind it, as an artifact that was changed would have it, is read or written."""
+    contents = Contents({"b": 8})
+    contents.write(View("b", (4,), (2,)) if apart else dense_view("b", (8,)), Tensor("t", (4,) if apart else (8,)))
+    for use in (contents.read, contents.owners, lambda v: contents.write(v, Tensor("u", v.shape)), lambda v: contents.borders(v, 0)):
+        with pytest.raises(NotLifted, match="leaves its buffer of 8 elements"):
+            use(view)
+
+
 def test_names_of_what_a_buffer_holds() -> None:
     """A tensor, its second half, and both once more under another name; what is read is told by the name of just that view."""
     whole, half = View("b", (4, 2), (2, 1)), View("b", (2, 2), (2, 1), 4)
