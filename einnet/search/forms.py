@@ -43,12 +43,11 @@ class Form:
     @cached_property
     def computed(self) -> tuple[Scope, ...]:
         """The scopes that are computed, outermost first, repeated where read again: inside of a vendor operator its operands alone."""
-        operands = self._operands
-        if operands is None:
+        if self._operands is None:
             return walk(self.tree)
 
         def within(s: Scope) -> tuple[Scope, ...]:
-            return (s, *(t for inner in operands.get(s, nested(s)) for t in within(inner)))
+            return (s, *(t for inner in self.reads(s) for t in within(inner)))
 
         return within(self.tree)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import permutations
 from math import prod
-from typing import TypeGuard
 
 from einnet.derivation.facts import factors, without
 from einnet.derivation.moves.generalise import Seam, generalise
@@ -94,16 +93,26 @@ def scaled_terms(term: Body) -> Iterator[tuple[Fraction, Body]]:
             yield from ((n / number, body) for n, body in scaled_terms(num))
         case Add(args):
             yield from (part for arg in args for part in scaled_terms(arg))
-        case Mul(args):
-            numbers = [f.value for f in args if isinstance(f, Const) and isinstance(f.value, Fraction)]
-            rest, number = [f for f in args if not is_number(f)], prod(numbers, start=Fraction(1))
+        case Mul():
+            number, rest = scale_and_rest(term)
             inner = scaled_terms(rest[0]) if len(rest) == 1 else [(Fraction(1), make_mul(rest))]
             yield from ((number * n, body) for n, body in inner)
         case _:
             yield Fraction(1), term
 
 
-def is_number(body: Body) -> TypeGuard[Const]:
+def scale_and_rest(term: Body) -> tuple[Fraction, list[Body]]:
+    """The number that a product has as factors, and its other factors; what is infinite is one of these."""
+    number, rest = Fraction(1), []
+    for f in factors(term):
+        if isinstance(f, Const) and isinstance(f.value, Fraction):
+            number *= f.value
+        else:
+            rest.append(f)
+    return number, rest
+
+
+def is_number(body: Body) -> bool:
     """A number that is not infinite."""
     return isinstance(body, Const) and isinstance(body.value, Fraction)
 
@@ -122,12 +131,8 @@ def together(s: Scope, t: Scope, first: Number, second: Number, once: bool) -> I
 
 def _scaled_read(term: Body) -> tuple[Number, Read | None]:
     """A term as a number times a read; None where it is something else."""
-    parts = factors(term)
-    numbers = [f.value for f in parts if isinstance(f, Const)]
-    rest = [f for f in parts if not isinstance(f, Const)]
-    if len(rest) != 1 or not isinstance(rest[0], Read) or any(isinstance(v, float) for v in numbers):
-        return ONE, None
-    return prod(numbers, start=ONE), rest[0]
+    number, rest = scale_and_rest(term)
+    return (number, rest[0]) if len(rest) == 1 and isinstance(rest[0], Read) else (ONE, None)
 
 
 def scale_of(value: Number) -> tuple[Body, ...]:
