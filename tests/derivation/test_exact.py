@@ -13,8 +13,8 @@ from einnet.derivation.rules.forced.fold import fold
 from einnet.derivation.rules.forced.merge import merge
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import CertificateError
-from einnet.expr.index import var
-from einnet.expr.nodes import Add, Call, Tensor, reads
+from einnet.expr.index import bounds, var
+from einnet.expr.nodes import Add, Call, Tensor, reads, walk
 from einnet.expr.notation.text import parse
 from einnet.expr.partings import apart, partings
 from einnet.expr.values.points import work
@@ -172,8 +172,39 @@ def test_what_one_side_reads_once_more_is_what_the_other_reads_in_another_way() 
     assert partings(one, one) == (apart(one, one), (one, one))
 
 
+@pytest.mark.parametrize("value", ["u[h+1]/v[h+1]", "log(u[h+1])", "relu(u[h+1]) / {L[h<8] Σ[k<9] A[h,k]}[h+1]"])
+def test_what_may_not_exist_is_cut_away_as_what_may_not_exist(value: str) -> None:
+    """A step beside a quotient is proven without it, and one that needs a number there is not."""
+    part = f"{{L[-1<=h<7] {value}}}"
+    one, other, wrong = (parse(f"{DECLARED}L[h<7] {part}[h]*{body}") for body in ("w[h] + v[h]", "w[h] + 1*v[h]", "w[h]"))
+    cut = apart(one, other, numbers=True)
+    assert all("log(scope_" in s.text() and "/" not in s.text() and "A[" not in s.text() for s in cut)
+    assert check_equal(*cut).method == check_equal(one, other).method == "inline"
+    filled, empty = (parse(f"{DECLARED}L[h<7] {part}[h-2]{fill}*w[h]") for fill in ("|2", ""))
+    for sides in ((one, wrong), apart(one, wrong, numbers=True), (filled, empty), apart(filled, empty, numbers=True)):
+        with pytest.raises(Difference):
+            check_equal(*sides)
+    (stand_in,) = [s for s in walk(cut[0]) if s.box == ((-1, 7),)]
+    assert {bounds(ix, stand_in.ranges) for r in reads(stand_in.body) for ix in r.index} == {(0, 7)}
+
+
+@pytest.mark.parametrize(("body", "rest"), [
+    ("{0} - {0} + v[h]*{0}", "v[h]*{0}"), ("0*{0} + {0}*v[h]", "{0}*v[h]"), ("w[h]*(0*{0} + {0})", "w[h]*{0}"),
+])  # fmt: skip
+def test_what_is_cut_away_cancels_where_the_rest_is_none_without_it(body: str, rest: str) -> None:
+    """0 times what may not exist is left out where something else on that side is none with it, and not where nothing is."""
+    part = "{L[h<8] u[h]/w[h]}[h]"
+    one, other = (parse(f"{DECLARED}L[h<8] {text.format(part)}") for text in (body, rest))
+    none = parse(f"{DECLARED}L[h<8] select(h-4>=0, {rest.format(part)}, 0)")
+    assert check_equal(*apart(one, other, numbers=True)).method == check_equal(one, other).method == "inline"
+    for sides in ((one, none), apart(one, none, numbers=True)):
+        with pytest.raises(Difference):
+            check_equal(*sides)
+
+
 def test_what_is_not_cut_is_what_it_was() -> None:
-    one, other = (parse(f"{DECLARED}L[h<8] {{L[h<8] 1/u[h]}}[h]*w[h] + {body}") for body in ("v[h]", "w[h]"))
+    """What may be infinite stays: it is no logarithm of a number."""
+    one, other = (parse(f"{DECLARED}L[h<8] {{L[h<8] select(h-3>=0, u[h], -inf)}}[h] + {body}") for body in ("v[h]", "w[h]"))
     assert apart(one, other, numbers=True) == (one, other)
     assert [type(r.base).__name__ for r in reads(apart(one, other)[0].body)][:1] == ["Tensor"]
 
