@@ -16,7 +16,7 @@ from einnet.evidence.comparison.refute import refuted
 from einnet.evidence.lift import Lifted, Lifting
 from einnet.evidence.normal import with_unit_reads
 from einnet.evidence.report.told import Tell, each, silent
-from einnet.evidence.sides import MOST_TERMS, equal_by_parts, grouped, same_form
+from einnet.evidence.sides import MOST_TERMS, equal_by_parts, grouped
 from einnet.expr.nodes import Scope, exchange_in, nested, tensors
 from einnet.expr.normal.limits import OutOfTime, at_most
 from einnet.expr.normal.limits import until as ending_at
@@ -117,7 +117,7 @@ def compared(model: Scope, end: Scope, plan: Scope, proven: bool) -> tuple[str, 
         problem = ""
     except CertificateError as error:
         alike, problem = False, f"{ELSEWHERE}: {shortened(error)}"
-    if same_form(model, plan):
+    if equal_by_parts(model, plan):
         return NORMAL, "equal normal forms", problem
     if end.key == model.key and (alike or equal_by_parts(end, plan)):
         return NORMAL, "equal normal forms, part by part", problem
