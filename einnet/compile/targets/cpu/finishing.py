@@ -50,6 +50,8 @@ class Finishing:
         """What was compiled."""
         self._programs: dict[str, Executable] = {}
         self._verified: dict[str, Verification] = {}
+        self._refuted: Verification | None = None
+        """What verification said last of a program that does not agree with ONNX Runtime."""
 
     def of(self, outcome: Outcome) -> Timed:
         """What is kept of an outcome, with the times of all programs."""
@@ -58,7 +60,7 @@ class Finishing:
         outcome = self._agreeing(outcome)
         outcome = self._within_the_budget(outcome)
         if not self._programs:
-            outcome, self._programs = fallen_back(self._run, outcome, self._made, self._cost)
+            outcome, self._programs = fallen_back(self._run, outcome, self._made, self._cost, self._refuted)
         let_all_go(self._run.program.weights.values())
         return self._timed(self._decided(outcome))
 
@@ -87,6 +89,8 @@ class Finishing:
         """What verification says of a program, with proofs where it is the one that would be kept."""
         with stage("verifying"):
             found = self._run.trial.verify(one, self._settings.tolerance)
+        if not found.passed:
+            self._refuted = found
         if outcome.whole:  # ONNX Runtime runs the model itself: there is nothing of ours to be lifted
             return found
         found = self._rounding.with_room(one, found)
@@ -162,8 +166,11 @@ def seconds_for_proofs(run: Run) -> float:
     return min(PROVING_SHARE * run.settings.time_budget, max(run.schedule.end - time.monotonic(), 0.0))
 
 
-def fallen_back(run: Run, outcome: Outcome, made: Mapping[str, Executable], cost: CpuCost) -> tuple[Outcome, dict[str, Executable]]:
-    """ONNX Runtime with the whole model, where no program of ours can be compiled and agrees with it; the outcome has a note.
+def fallen_back(
+    run: Run, outcome: Outcome, made: Mapping[str, Executable], cost: CpuCost, refuted: Verification | None
+) -> tuple[Outcome, dict[str, Executable]]:
+    """ONNX Runtime with the whole model, where no program of ours can be compiled and agrees with it; the outcome has a note, with the errors of
+    what was `refuted`.
 
     What was compiled is kept, for want of anything better, where the model is too large to be part of a program. Raises BackendError where nothing
     was compiled either.
@@ -173,8 +180,17 @@ def fallen_back(run: Run, outcome: Outcome, made: Mapping[str, Executable], cost
         if not made:
             raise BackendError(f"{outcome.program.title}: {outcome.notes[-1]}")
         return outcome, {"original": list(made.values())[-1]}
-    why = "no program of ours agrees with it" if made else "no program of ours can be compiled"
+    why = f"no program of ours agrees with it{disagreement(refuted)}" if made else "no program of ours can be compiled"
     return outcome.original().as_whole(f"ONNX Runtime runs the whole model: {why}"), {WHOLE: built(plan, cost)}
+
+
+def disagreement(found: Verification | None) -> str:
+    """By how much a program does not agree with ONNX Runtime, and where; nothing where that is not told by numbers."""
+    if found is None or not found.outputs or not found.max_rel > found.tolerance:
+        return ""
+    name = max(found.outputs, key=lambda output: found.outputs[output].max_rel)
+    told = f"in {name} the error is {found.max_rel:.2g} of max|y|, {found.tolerance:g} is allowed"
+    return f": {told}; a model whose float32 results are not sure to that needs a larger --max-error"
 
 
 def saturating(run: Run) -> list[str]:
