@@ -6,6 +6,8 @@ Exit codes: 0 done, 1 a verification or a check failed, 2 a wrong argument, file
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ FAILED, WRONG, BUG, INTERRUPTED = 1, 2, 3, 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    atexit.register(gc.freeze)  # the memory goes with the process: looking through millions of objects first takes up to a fifth of a run's time
     try:
         debug = environment.debug() > 0
     except EinNetError as error:

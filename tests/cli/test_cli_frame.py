@@ -32,6 +32,14 @@ def test_help_names_every_command(einnet):
     assert all(f"    {command}" in out for command in COMMANDS)
 
 
+def test_a_command_ends_without_looking_through_its_memory():
+    """What is alive at the end is frozen before the interpreter is taken down, and not before."""
+    code = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0)); from einnet.cli import main; main(['rules', '--json']); "
+    code += "print(gc.get_freeze_count() > 0)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.split()[-2:] == ["False", "True"]
+
+
 def test_version(einnet):
     assert einnet("--version") == (0, f"einnet {package.__version__}\n", "")
 
