@@ -45,6 +45,9 @@ ALIKE = {
     ),
     "zero and": ("L[h<8] u[h] + 0", "L[h<8] u[h]"),
     "one times a product": ("L[h<8] 1*u[h]*v[h] + 0", "L[h<8] v[h]*u[h]"),
+    "nothing times what exists as its denominator adds up numbers above 0": (
+        "L[h<8] Σ[k<9] 0*{L[h<8] u[h] / {L[h<8] Σ[k<9] exp(A[h,k])}[h]}[h]*A[h,k]", "L[h<8] 0"
+    ),
     "a sum of one term": ("L[h<8] Σ[k<9] u[h-8*k]", "L[h<8] u[h]"),
 }
 
@@ -82,6 +85,14 @@ def test_moves_are_exact_steps(name: str) -> None:
         said = proof.details.split("; ")[1]
         assert said.startswith("operations grouped alike at ") if name in EVALUATED else said == "operations grouped alike"
     assert proof.kind == "exact"
+
+
+def test_nothing_times_what_need_not_exist_is_not_left_out() -> None:
+    """Not where a whole is told, nor where it is marked."""
+    one, other = (parse(f"{DECLARED}L[h<8] {text}") for text in ("0*{L[h<8] u[h] / v[h]}[h]", "0"))
+    for sides in ((one, other), (marked(one), marked(other))):
+        with pytest.raises(Difference):
+            check_equal(*sides)
 
 
 def test_what_is_not_told_is_of_the_worst_class() -> None:
