@@ -23,6 +23,7 @@ from einnet.derivation.steps import KINDS, TEXT, Derivation, Step, replace_at, s
 from einnet.errors import CertificateError, ParseError
 from einnet.expr.nodes import Scope, Tensor, tensors
 from einnet.expr.notation.printing import print_declaration
+from einnet.expr.notation.text import Known
 from einnet.expr.notation.text import parse as parse_scope
 
 _BY = re.compile(
@@ -73,6 +74,7 @@ def parse(text: str) -> EinFile:
     """
     declarations, found = entries(text)
     declared = _declared(declarations)
+    known: dict[str, Known] = {}
     state: Scope | None = None
     start: Scope | None = None
     steps: list[Step] = []
@@ -90,7 +92,7 @@ def parse(text: str) -> EinFile:
             header, _, expression = entry.text.partition("\n")
             if not expression.strip():
                 raise ParseError(f"line {entry.line}: the indented expression after {header!r} is missing")
-            after = _scope(expression, declared, entry.line + 1)
+            after = _scope(expression, declared, entry.line + 1, known)
             steps.append(_step(header, state, after, entry.line))
             state = after
         else:
@@ -142,9 +144,9 @@ def _read(declaration: str, line: int) -> str:
     return f"{name.strip()}[{','.join('0' * rank)}]"
 
 
-def _scope(text: str, declared: Mapping[str, Tensor], line: int) -> Scope:
+def _scope(text: str, declared: Mapping[str, Tensor], line: int, known: dict[str, Known] | None = None) -> Scope:
     try:
-        return parse_scope(text.strip(), declared)
+        return parse_scope(text.strip(), declared, known)
     except ParseError as error:
         raise ParseError(f"in the expression that starts in line {line}: {error}") from None
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from einnet.errors import ParseError
 from einnet.expr.index import var
 from einnet.expr.nodes import (
     INF,
@@ -29,9 +30,11 @@ from einnet.expr.nodes import (
     negate,
     rebuild,
     substitute_body,
+    tensors,
+    walk,
 )  # fmt: skip
 from einnet.expr.notation.latex import latex
-from einnet.expr.notation.text import parse
+from einnet.expr.notation.text import Known, Parser, parse
 from einnet.expr.values.evaluate import evaluate
 from tests.strategies import repeatable, scopes
 
@@ -152,3 +155,63 @@ def test_latex_shows_every_part() -> None:
     ):  # fmt: skip
         assert part in text
     assert text.count("{") == text.count("}")
+
+
+@SOME
+@given(scopes())
+def test_what_is_known_is_not_read_again(scope: Scope) -> None:
+    """Of two expressions with a scope in common the second is read as it is alone, and finds what it has in common with the first."""
+    declared = tensors(scope)
+    reader = parse(f"L[i<2] {{{scope.text()}}}[{','.join('0' for _ in scope.loops)}] + 1", declared)
+    known: dict[str, Known] = {}
+    assert parse(scope.text(), declared, known) == scope
+    assert parse(reader.text(), declared, known) == reader
+    assert {k: v.scope for k, v in known.items()} == {f"{{{s.text()}}}": s for s in walk(reader) if s is not reader}
+    before = dict(known)
+    parser = Parser(reader.text(), declared, known)
+    assert parser.expression() == reader and not parser.found and len(parser.tokens) < 40
+    assert known == before
+
+
+def test_what_is_known_of_undeclared_tensors_is_of_their_first_reads() -> None:
+    """A tensor that is not declared has the box that its own expression suggests: nothing is kept of it."""
+    known: dict[str, Known] = {}
+    assert parse("L[i<2] {L[h<4] A[h]}[i]", {}, known).nested[0].shape == (4,) and not known
+    (small,) = tensors(parse("L[i<2] A[i]*{L[h<4] A[h]}[i]", {}, known)).values()
+    assert small.shape == (2,) and not known
+
+
+@pytest.mark.parametrize("text", [
+    "L[i<2] {L[h<4] B[h]}[i] + }", "L[i<2] {{L[h<4] B[h]}[i]", "L[i<2] {L[h<4] B[h]}[i,i]", "L[i<2] 2 {L[h<4] B[h]}[i]",
+])  # fmt: skip
+def test_errors_beside_what_is_known_are_what_they_are_without(text: str) -> None:
+    known: dict[str, Known] = {}
+    declared = tensors(parse("B : f32[4]\nL[i<2] {L[h<4] B[h]}[i]"))
+    parse("L[i<2] {L[h<4] B[h]}[i]", declared, known)
+    assert known
+    assert parse("L[i<2] {L[h<4] B[h]}[i] # {L[h<4] B[h]} [", declared, known) == parse("L[i<2] {L[h<4] B[h]}[i]", declared)
+    said = []
+    for more in (None, known):
+        with pytest.raises(ParseError) as caught:
+            parse(text, declared, more)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+
+
+def test_what_is_known_may_not_nest_deeper_than_what_is_read() -> None:
+    known: dict[str, Known] = {}
+    declared = tensors(parse("B : f32[4]\nL[i<4] B[i]"))
+
+    def too_deep(text: str, known: dict[str, Known] | None) -> bool:
+        try:
+            parse(text, declared, known)
+        except ParseError as error:
+            return "nested deeper than 200 levels" in str(error)
+        return False
+
+    text, found = "L[i<4] B[i]", []
+    for n in range(100):
+        found.append((too_deep(text, known), too_deep(text, None)))
+        text = f"L[i<4] {{L[i<4] {{{text}}}[i] + {{L[i<4] B[i] + {n}}}[i]}}[i]"
+    assert {False, True} == {known for known, _ in found}
+    assert all(known == alone for known, alone in found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 from einnet.expr.index import Index, moduli
 from einnet.expr.nodes import INF, LINE, TEXT, Add, Body, Call, Const, Div, Iter, Mul, Number, Read, Scope, Select, Tensor, Val, tensors
@@ -110,8 +111,9 @@ def print_body(b: Body, order: Sequence[str] = (), level: int = _SUM) -> str:
 
 
 @LINE.define
+@lru_cache(maxsize=1 << 11)
 def print_scope(s: Scope) -> str:
-    """`L[..] Σ[..] body` on one line."""
+    """`L[..] Σ[..] body` on one line. From one step of a derivation to the next most scopes stay what they are: those are printed once."""
     text = f"L[{','.join(map(print_iter, s.loops))}] "
     if s.sums or s.reduce != "sum":
         text += f"{'Σ' if s.reduce == 'sum' else s.reduce}[{','.join(map(print_iter, s.sums))}] "

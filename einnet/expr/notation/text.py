@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import prod
+from types import MappingProxyType
+from typing import NamedTuple
 
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.index import Index, Range, bounds
@@ -40,12 +42,22 @@ from einnet.expr.nodes import (
 from einnet.expr.notation.tokens import IndexReader, Token
 
 
+class Known(NamedTuple):
+    """A scope that was read, and how many levels deep it is nested."""
+
+    scope: Scope
+    height: int
+
+
 class Parser(IndexReader):
     """Declarations, scopes and bodies."""
 
-    def __init__(self, text: str, declared: Mapping[str, Tensor]) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, declared: Mapping[str, Tensor], known: Mapping[str, Known] = MappingProxyType({})) -> None:
+        """`known` are scopes by their texts in braces, for the tensors that are declared: these are not read again."""
+        super().__init__(text, known)
         self.declared = dict(declared)
+        self.known = known
+        self.found: dict[str, Known] = {}
 
     # declarations and scopes
 
@@ -187,9 +199,7 @@ class Parser(IndexReader):
             self.expect(")")
             return inner
         if self.take("{"):
-            scope = self.scope()
-            self.expect("}")
-            return self.read(scope, token, bound)
+            return self.read(self.braced(token.at), token, bound)
         name = self.name("an operand")
         if self.peek("["):
             return self.read(name, token, bound)
@@ -212,6 +222,21 @@ class Parser(IndexReader):
         if len(args) != arity:
             raise self.error(f"{name} takes {arity} argument(s), not {len(args)}", token.at)
         return Call(name, tuple(args))
+
+    def braced(self, at: int) -> Scope:
+        """The scope in the braces that open at a position, taken already."""
+        if at in self.skipped:
+            known = self.known[self.skipped[at]]
+            self.nest(known.height)
+            self.nest(-known.height)
+            return known.scope
+        before, self.deepest = self.deepest, self.depth
+        scope = self.scope()
+        end = self.tokens[self.pos].at + 1
+        self.expect("}")
+        self.found[self.source[at:end]] = Known(scope, self.deepest - self.depth)
+        self.deepest = max(before, self.deepest)
+        return scope
 
     def select(self, bound: Mapping[str, Range]) -> Body:
         self.expect("(")
@@ -276,12 +301,17 @@ class Parser(IndexReader):
         return Tensor(name, tuple(shape))
 
 
-def parse(text: str, declared: Mapping[str, Tensor] | None = None) -> Scope:
+def parse(text: str, declared: Mapping[str, Tensor] | None = None, known: dict[str, Known] | None = None) -> Scope:
     """Read one expression, with the declarations of its tensors before it.
 
     A tensor without declaration gets the smallest box that its reads suggest: the hull of its first index functions, less equal padding on
-    both sides where an index starts below 0 (so `A[h+r-1]` with h<56, r<3 has 56 elements).
+    both sides where an index starts below 0 (so `A[h+r-1]` with h<56, r<3 has 56 elements). `known` gathers the scopes in braces by their texts, as
+    long as all tensors are declared: what expressions with the same declarations have in common is read once.
 
     Raises ParseError, with line, column and a caret.
     """
-    return Parser(text, declared or {}).expression()
+    parser = Parser(text, declared or {}, known or {})
+    found = parser.expression()
+    if known is not None and parser.declared == declared:
+        known.update(parser.found)
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from einnet.errors import ParseError
@@ -14,6 +14,7 @@ _TOKEN = re.compile(
     r"(?:[ \t\r\n]+|#[^\n]*)|(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)|(?P<name>[^\W\d]\w*'*)|"
     r"(?P<op><=|>=|==|//|[-+*/%()\[\]{},<|&:=])"
 )
+_BRACE = re.compile("[{}]")
 _DEPTH = 200
 
 
@@ -23,15 +24,49 @@ class Token(NamedTuple):
     at: int
 
 
+def outermost(text: str, known: Collection[str]) -> dict[int, str]:
+    """The texts in braces that are known and stand in no other one, by the position where they begin, in order; none beside comments."""
+    if "#" in text:
+        return {}
+    closed: dict[int, int] = {}
+    opened: list[int] = []
+    for m in _BRACE.finditer(text):
+        if m.group() == "{":
+            opened.append(m.start())
+        elif opened:
+            closed[opened.pop()] = m.end()
+    found: dict[int, str] = {}
+    end = 0
+    for at in sorted(closed):
+        if at >= end and (braced := text[at : closed[at]]) in known:
+            found[at], end = braced, closed[at]
+    return found
+
+
 class Tokens:
     """A text as tokens with a position in it; errors carry line, column and a caret."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, known: Collection[str] = ()) -> None:
+        """Of texts in braces that are `known` there is the `{` alone; `skipped` has them by the position where they begin."""
         self.source = text
         self.tokens: list[Token] = []
         self.words: list[str] = []  # what `peek` compares: operators and names, and nothing for the others
-        end = 0
-        for m in _TOKEN.finditer(text):
+        self.pos = 0
+        self.depth = 0
+        self.deepest = 0
+        self.skipped = outermost(text, known) if known else {}
+        start = 0
+        for at, braced in self.skipped.items():
+            self._scan(start, at + 1)
+            start = at + len(braced)
+        self._scan(start, len(text))
+        self.tokens.append(Token("end", "end of text", len(text)))
+        self.words.append("")
+
+    def _scan(self, start: int, stop: int) -> None:
+        """The tokens of a part of the text."""
+        end = start
+        for m in _TOKEN.finditer(self.source, start, stop):
             at = m.start()
             if at != end:
                 break
@@ -39,12 +74,8 @@ class Tokens:
             if kind is not None:
                 self.tokens.append(Token(kind, m.group(), at))
                 self.words.append("" if kind == "number" else m.group())
-        if end != len(text):
-            raise self.error(f"unexpected character {text[end]!r}", end)
-        self.tokens.append(Token("end", "end of text", len(text)))
-        self.words.append("")
-        self.pos = 0
-        self.depth = 0
+        if end != stop:
+            raise self.error(f"unexpected character {self.source[end]!r}", end)
 
     def error(self, message: str, at: int | None = None) -> ParseError:
         at = self.tokens[self.pos].at if at is None else at
@@ -95,6 +126,7 @@ class Tokens:
 
     def nest(self, by: int) -> None:
         self.depth += by
+        self.deepest = max(self.deepest, self.depth)
         if self.depth > _DEPTH:
             raise self.error(f"nested deeper than {_DEPTH} levels")
 
