@@ -17,6 +17,7 @@ from einnet.evidence.error_limits import bounded_at
 from einnet.expr.functions.rounding import UNIT
 from einnet.expr.nodes import Scope, nested, tensors
 from einnet.expr.notation.text import parse
+from einnet.expr.values.arithmetic import uncontracted
 from einnet.expr.values.cancellation import APART, FACTOR, LARGEST, LEVELS, Conditioned, adds_up, errors_at, lost, size, subtracts, survives
 from einnet.expr.values.evaluate import evaluate
 from einnet.expr.values.points import work
@@ -301,3 +302,18 @@ def test_single_precision_of_what_is_no_other_algorithm(name: str) -> None:
                     whole = replace_at(start, path, found.scope)
                     apart = np.abs(evaluate(whole, arrays, "float32").astype(np.float64).reshape(-1) - value)
                     assert (apart <= 4 * limit).all(), (rule.name, found.parameters, found.kind, apart / limit)
+
+
+@pytest.mark.parametrize("largest", [1.0, 1e18, 3e18, 1e19, 2e19, 1e30, 3e38])
+def test_sums_of_products_err_at_once_as_they_do_in_steps(largest: float) -> None:
+    """Values and errors are those of product by product; what is beyond the largest number of single precision has no bound either way."""
+    generator = np.random.default_rng(int(np.log10(largest)))
+    system = Conditioned()
+    for shape, left, right in (((3, 5, 7), (3, 1, 7), (1, 5, 7)), ((2, 3, 5, 4), (2, 3, 1, 4), (2, 1, 5, 4)), ((4, 6), (4, 6), (1, 6))):
+        factors = [pair(generator.normal(size=n), np.abs(generator.normal(size=n)) * 2.0**-24) for n in (left, right)]
+        factors[0] = factors[0] * largest
+        factors[1] = factors[1] * min(largest, 3e38 / largest if largest > 2e19 else largest)
+        at_once, in_steps = (contract(factors, len(shape) - 1, shape) for contract in (system.contract, lambda *a: uncontracted(system, *a)))
+        (value, error), (expected, bound) = parts(at_once), parts(in_steps)
+        assert np.array_equal(np.isinf(error), np.isinf(bound))
+        assert np.allclose(value, expected, rtol=1e-12) and np.allclose(error, bound, rtol=1e-9)

@@ -65,7 +65,15 @@ class Conditioned(Running):
         return _held(super().reduce(kind, array, axes))
 
     def contract(self, factors: list[Array], rank: int, shape: tuple[int, ...]) -> Array:
-        return uncontracted(self, factors, rank, shape)
+        """At once where no product and no sum of them can be beyond the largest number."""
+        reach = prod(shape[rank:]) * prod(greatest(f) for f in factors)
+        return super().contract(factors, rank, shape) if reach < LARGEST else uncontracted(self, factors, rank, shape)
+
+
+def greatest(found: Array) -> float:
+    """The largest that an element may be, its error included."""
+    value, error = parts(found)
+    return float((np.abs(value) + error).max(initial=0.0))
 
 
 def _held(found: Array) -> Array:
