@@ -105,6 +105,9 @@ class Stored(Protocol):
 MOST_CONSIDERED = 256
 """Derivations that are stored of candidates that do not run: they are most of what is written, and nobody reads thousands of them."""
 
+MOST_TEXT = 1 << 24
+"""Characters of these: no more is begun beyond. Those of a large part have up to millions each, and writing ten times as many takes seconds."""
+
 
 @dataclass(frozen=True)
 class Considered:
@@ -167,13 +170,22 @@ def metadata_json(report: AnyReport, outcome: Outcome, certificate: Certificate,
 
 
 def considered_told(outcome: Outcome) -> tuple[list[ConsideredRow], list[str]]:
-    """Candidates that do not run and were derived, at most `MOST_CONSIDERED`, of what takes longest first; and their derivations as text."""
+    """Candidates that do not run and were derived, of what takes longest first, and their derivations as text: at most `MOST_CONSIDERED`, and
+    `MOST_TEXT` of it but for the last."""
     alike: dict[str, list[Result]] = {}
     for r in outcome.results:
         alike.setdefault(r.key, []).append(r)
     rest = ((r[0], n, c) for r in sorted(alike.values(), key=longest) for n, c in enumerate(reported(r[0].choice)) if c is not r[0].candidate)
-    told = list(islice(((r.key, n, c.form) for r, n, c in rest if c.form.steps), MOST_CONSIDERED))
-    return [ConsideredRow(key=key, candidate=n) for key, n, _ in told], [einfile.write(form.derivation, form.operators()) for _, _, form in told]
+    rows: list[ConsideredRow] = []
+    texts: list[str] = []
+    left = MOST_TEXT
+    for r, n, c in islice((told for told in rest if told[2].form.steps), MOST_CONSIDERED):
+        if left <= 0:
+            break
+        rows.append(ConsideredRow(key=r.key, candidate=n))
+        texts.append(einfile.write(c.form.derivation, c.form.operators()))
+        left -= len(texts[-1])
+    return rows, texts
 
 
 def longest(alike: Sequence[Result]) -> float:

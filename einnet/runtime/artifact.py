@@ -132,7 +132,7 @@ def _fill(archive: zipfile.ZipFile, plan: Plan, code: Code, metadata: Mapping[st
     for n, kernel in enumerate(code.kernels):
         archive.writestr(f"code/{n}.o", kernel)
     for n, text in enumerate(derivations):
-        archive.writestr(f"derivations/{n:03}.ein", text)
+        archive.writestr(f"derivations/{n:03}.ein", text, zipfile.ZIP_DEFLATED)  # their steps have most in common
 
 
 def describe(cpu: str) -> machine.Built:

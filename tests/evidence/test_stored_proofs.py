@@ -25,5 +25,8 @@ def test_so_many_are_stored_those_of_what_takes_longest_first(monkeypatch: pytes
     order = list(dict.fromkeys(row.key for row in rows))
     assert order == sorted(order, key=lambda key: longest([r for r in outcome.results if r.key == key]))
     assert len(rows) > 3
+    for limit, stored in ((len(texts[0]), 1), (len(texts[0]) + 1, 2), (0, 0), (sum(map(len, texts)) - 1, len(texts))):
+        monkeypatch.setattr(stored_proofs, "MOST_TEXT", limit)
+        assert considered_told(outcome) == (rows[:stored], texts[:stored])
     monkeypatch.setattr(stored_proofs, "MOST_CONSIDERED", 3)
     assert considered_told(outcome) == (rows[:3], texts[:3])

@@ -56,6 +56,16 @@ def test_round_trip(plan: Plan, code: Code, tmp_path: Path) -> None:
         np.testing.assert_array_equal(value, expected[key])
 
 
+def test_what_steps_have_in_common_is_stored_once(code: Code, tmp_path: Path) -> None:
+    texts = ["by split at 0.1\n   L[i<4] {L[i<4] A[i]}[i]\n" * 5000, "another"]
+    path = tmp_path / "p.einnet"
+    artifact.save(path, two_layers(), code, None, texts[1:], threads=1)
+    without = path.stat().st_size
+    artifact.save(path, two_layers(), code, None, texts, threads=1)
+    assert path.stat().st_size - without < len(texts[0]) / 20
+    assert list(artifact.load(path).derivations) == texts
+
+
 def test_metadata_and_derivations(stored: Path) -> None:
     loaded = artifact.load(stored)
     assert loaded.metadata == {"model": "two layers", "gain": 1.5}

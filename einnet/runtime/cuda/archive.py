@@ -98,7 +98,7 @@ def write(path: str | os.PathLike[str], kept: Kept) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, content in members.items():
-            archive.writestr(_member(name), content)
+            archive.writestr(_member(name), content, zipfile.ZIP_DEFLATED if name.endswith(".ein") else None)
         for n, values in enumerate(program.constants.values()):
             archive.writestr(_member(f"constants/{n}.npy"), array_bytes(values))
     write_sealed(Path(path), buffer.getbuffer())
