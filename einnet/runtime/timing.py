@@ -14,7 +14,10 @@ SAMPLE_S = 0.001
 """Seconds of calls in one sample."""
 
 SLOW_S = 0.25
-"""Seconds of a call that needs no other call to be warm."""
+"""Seconds of a call that needs no other call to be warm, where it was called before."""
+
+WARMING, MOST_WARMING = 0.8, 4
+"""The first calls, by which memory is taken from the system: they are repeated while each takes less than so much of the one before, so often."""
 
 PAUSE_S = 0.002
 """Longer than the threads of an idle pool spin."""
@@ -152,12 +155,15 @@ def compare(
 
 
 class _Turn:
-    """One callable of a comparison, called once to see how long it takes."""
+    """One callable of a comparison, called until its calls get no faster, to see how long they take."""
 
     def __init__(self, call: Callable[[], object], sample_s: float, warm_s: float, rest: Callable[[], None] | None) -> None:
         self.call, self.warm_s, self.rest = call, warm_s, rest
         seconds = self._once()
-        seconds = self._once() if seconds < SLOW_S else seconds
+        for _ in range(MOST_WARMING):
+            before, seconds = seconds, self._once()
+            if seconds > WARMING * before:
+                break
         self.repeats = max(1, min(10_000, round(SAMPLE_S / max(seconds, 1e-7))))
         self.parts = max(1, round(sample_s / max(self.repeats * seconds, 1e-7)))
         self.warms_itself = seconds > SLOW_S and rest is None

@@ -244,6 +244,27 @@ def test_comparison_is_interleaved_and_has_a_noise_floor() -> None:
     assert found.timings["a"].n >= 10
 
 
+@pytest.mark.parametrize(("first", "warming"), [((4.0, 1.8), 4), ((4.0, 3.0, 2.0, 1.5, 1.1), 5), ((1.1,), 2), ((0.004, 0.002), 4)])
+def test_first_calls_are_no_samples(first: tuple[float, ...], warming: int) -> None:
+    """Memory is taken from the system by the first calls, of slow programs as of others: no sample is one of them."""
+    state = {"n": 0, "now": 0.0}
+    usual = 1.0 if first[0] > 1 else 0.001
+
+    def run() -> None:
+        state["now"] += first[state["n"]] if state["n"] < len(first) else usual
+        state["n"] += 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timing.time, "perf_counter", lambda: state["now"])
+        patch.setattr(timing.time, "sleep", lambda seconds: None)
+        patch.setattr(timing, "waited", lambda: 0.0)
+        timing._Turn(run, timing.SAMPLE_S, 0.0, None)
+        assert state["n"] == warming
+        state.update(n=0, now=0.0)
+        found = compare({"a": run}, budget_s=20.0)
+    assert found.samples["a"] == pytest.approx([usual] * len(found.samples["a"]))
+
+
 def test_disturbed_rounds_do_not_count() -> None:
     state = {"n": 0, "waited": 0.0, "now": 0.0}
 
