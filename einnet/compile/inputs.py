@@ -12,8 +12,10 @@ from einnet.errors import UsageError
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def gather_inputs(names: Sequence[str], args: tuple[Any, ...], keywords: Mapping[str, Array]) -> dict[str, Array]:
+def gather_inputs(names: Sequence[str], args: tuple[Any, ...], keywords: Mapping[str, Array]) -> Mapping[str, Array]:
     """Positional arrays or one mapping, and keywords, as one mapping by input name. Raises UsageError for too many and for one given twice."""
+    if not args:
+        return keywords
     if len(args) == 1 and isinstance(args[0], Mapping):
         given = dict(args[0])
     elif len(args) > len(names):

@@ -234,6 +234,7 @@ class OpaqueNode:
             if len(wanted) != len(given):
                 raise BackendError(f"{self.origin}: the node has {len(wanted)} {kind}s, the program gives {len(given)}")
         self._names = [a.name for a in session.inputs]
+        self._made = [a.name for a in session.outputs]
         return session.bind(self.inputs, self.outputs)
 
     def __call__(self) -> None:
@@ -250,7 +251,7 @@ class OpaqueNode:
             self._call = self._bound()
         assert self._session is not None
         try:
-            return list(self._session.session.run(None, dict(zip(self._names, arrays))))
+            return list(self._session.session.run(self._made, dict(zip(self._names, arrays))))
         except Exception as e:
             raise BackendError(f"{self.origin} failed in ONNX Runtime: {e}") from e
 
