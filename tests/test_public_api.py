@@ -28,7 +28,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "onnx_ir": ("einnet.graph.onnx.*",),
     "google": ("einnet.graph.onnx.*",),
     "onnxruntime": ("einnet.runtime.*",),
-    "threadpoolctl": ("einnet.graph.blas",),
+    "threadpoolctl": ("einnet.expr.values.blas",),
     "tvm": ("einnet.instantiate.*", "einnet.runtime.*"),
     "tvm_ffi": ("einnet.instantiate.*", "einnet.runtime.*"),
     "cuda": ("einnet.runtime.cuda.*",),

@@ -17,6 +17,7 @@ from einnet.errors import UsageError
 from einnet.expr.index import Index, Range, bounds, simplify
 from einnet.expr.nodes import Body, Mul, Read, Scope, Tensor, map_indices, neutral, tensors, used_names
 from einnet.expr.values.arithmetic import Arithmetic, Array, arithmetic, contracts
+from einnet.expr.values.blas import on_one_thread
 from einnet.expr.values.bodies import Environment, flat_address, inside_box, reduced, terms, values
 
 _CHUNK = 1 << 21
@@ -32,6 +33,7 @@ def nothing() -> None:
     """There is no hurry."""
 
 
+@on_one_thread
 def evaluate(
     scope: Scope, tensor_values: Mapping[str, NDArray[Any]], dtype: str = "float64", hurry: Callable[[], None] = nothing
 ) -> NDArray[Any]:  # fmt: skip

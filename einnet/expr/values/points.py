@@ -22,6 +22,7 @@ from einnet.expr.index import Range
 from einnet.expr.nodes import Read, Scope, Tensor, neutral, reads, tensors, walk
 from einnet.expr.selection import selection
 from einnet.expr.values.arithmetic import Arithmetic, Array, Machine, Magnitudes, Modular, contracts
+from einnet.expr.values.blas import on_one_thread
 from einnet.expr.values.bodies import Environment, Integers, Side, flat_address, one_of, reduced, terms, values
 from einnet.expr.values.evaluate import Evaluation
 
@@ -50,6 +51,7 @@ Places = Callable[[Array], "Integers | None"]
 """The whole numbers that alone `equal` can take values for, where that is told of all of them."""
 
 
+@on_one_thread
 def values_at(scope: Scope, points: NDArray[np.int64], system: Arithmetic, element: Element, places: Places | None = None) -> Array:
     """Values in a number system at `points`, an array of shape (n, rank); 0 outside the scope's box. Raises UsageError as the system does.
 

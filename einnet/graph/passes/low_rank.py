@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from einnet.graph.blas import on_one_thread
+from einnet.expr.values.blas import on_one_thread
 from einnet.graph.passes.table_factors import GROWTH, LEAST_GAIN, ROUNDING
 
 EPSILON = 2.0**-24

@@ -13,7 +13,7 @@ from math import inf, prod
 
 import numpy as np
 
-from einnet.graph.blas import on_one_thread
+from einnet.expr.values.blas import on_one_thread
 
 MOST_RANK = 4
 """Terms of a factored table."""

@@ -1,4 +1,4 @@
-"""Decompositions of small matrices run on one thread, and leave all else as it was."""
+"""Decompositions and products of small matrices run on one thread, and leave all else as it was."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from einnet.graph.blas import on_one_thread
+from einnet.evidence.error_limits import bounded_at
+from einnet.expr.notation.text import parse
+from einnet.expr.values.arithmetic import Machine
+from einnet.expr.values.blas import on_one_thread
+from einnet.expr.values.evaluate import evaluate
+from einnet.expr.values.points import values_at
 from einnet.graph.passes import low_rank, table_factors
 
 
@@ -31,6 +36,30 @@ def test_weights_are_decomposed_on_one_thread(inside, call, monkeypatch):
     monkeypatch.setattr(np.linalg, inside, lambda *args, **options: seen.append(threads()) or compute(*args, **options))
     with threadpool_limits(limits=2, user_api="blas"):
         call()
+        assert threads() == {2}
+    assert seen and all(found == {1} for found in seen)
+
+
+PRODUCT = "A : f32[8,9]\nB : f32[9,5]\nL[h<8,n<5] Σ[k<9] A[h,k]*B[k,n]"
+ARRAYS = {"A": np.ones((8, 9), np.float32), "B": np.ones((9, 5), np.float32)}
+PLACE = np.array([[1, 2]])
+
+
+@pytest.mark.parametrize("call", [
+    lambda scope: evaluate(scope, ARRAYS, "float64"),
+    lambda scope: values_at(scope, PLACE, Machine("float64"), lambda t, address: np.take(ARRAYS[t.name], address)),
+    lambda scope: bounded_at(scope, PLACE, ARRAYS, {}),
+])  # fmt: skip
+def test_expressions_are_evaluated_on_one_thread(call, monkeypatch):
+    seen: list[set[int]] = []
+
+    def seeing(compute):
+        return lambda *args, **options: seen.append(threads()) or compute(*args, **options)
+
+    for name in ("einsum", "take", "sum"):
+        monkeypatch.setattr(np, name, seeing(getattr(np, name)))
+    with threadpool_limits(limits=2, user_api="blas"):
+        call(parse(PRODUCT))
         assert threads() == {2}
     assert seen and all(found == {1} for found in seen)
 
