@@ -15,7 +15,6 @@ import numpy as np
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.nodes import Scope, Tensor
 from einnet.expr.values.arithmetic import Array
-from einnet.expr.values.blas import on_one_thread
 from einnet.expr.values.points import effort, values_at
 from einnet.expr.values.running_errors import Running, pair, parts
 from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
@@ -82,7 +81,6 @@ def some_points(scope: Scope, budget: int, most: int, seed: int) -> np.ndarray[A
 Points = np.ndarray[Any, np.dtype[np.int64]]
 
 
-@on_one_thread
 def bounded_at(
     scope: Scope, points: Points, arrays: Mapping[str, Array], errors: Mapping[str, float], cut_off: float = 0.0, arithmetic: Arithmetic = F32
 ) -> tuple[Array, Array]:
