@@ -213,6 +213,19 @@ def test_what_is_cut_away_cancels_where_the_rest_is_none_without_it(body: str, r
             check_equal(*sides)
 
 
+def test_what_lies_beyond_a_scope_that_is_not_cut_is_told_apart() -> None:
+    """The two read a scope in common inside one that they do not, and that with other fills."""
+    common = "{L[h<7] exp(u[h])}[h]"
+    one, other = (
+        parse(f"{DECLARED}L[h<7] {{L[h<7] {body}}}[h-2]{fill}") for body, fill in ((f"{common}*w[h]", "|2"), (f"1*w[h]*{common}", ""))
+    )
+    cut = apart(one, other, numbers=True)
+    assert all("exp" not in s.text() for s in cut)
+    for sides in ((one, other), cut):
+        with pytest.raises(Difference):
+            check_equal(*sides)
+
+
 def test_what_is_not_cut_is_what_it_was() -> None:
     """What may be infinite stays: it is no logarithm of a number."""
     one, other = (parse(f"{DECLARED}L[h<8] {{L[h<8] select(h-3>=0, u[h], -inf)}}[h] + {body}") for body in ("v[h]", "w[h]"))
