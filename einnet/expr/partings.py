@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
 
+from einnet.expr.index import Index
 from einnet.expr.nodes import Body, Call, Read, Scope, Tensor, children, indices, rebuild, walk
 from einnet.expr.normal.infinities import NEITHER, infinities
 from einnet.expr.normal.totals import total
@@ -24,8 +25,9 @@ def apart(before: Scope, after: Scope, *, numbers: bool = False, evenly: bool = 
     """
     left, right = _read_within(before), _read_within(after)
     common = [s for s, often in left.items() if (often == right.get(s) if evenly else s in right) and only(s)]
-    whole = {s for s in common if not numbers or total(Read(s, indices(s.loops)))}
-    partly = {s for s in common if s not in whole and infinities(Read(s, indices(s.loops))) == NEITHER}
+    elements = {s: Read(s, indices(s.loops)) for s in common}
+    whole = {s for s, element in elements.items() if not numbers or total(element)}
+    partly = {s for s, element in elements.items() if s not in whole and infinities(element) == NEITHER}
     return (cut_away(before, whole, partly), cut_away(after, whole, partly)) if whole or partly else (before, after)
 
 
@@ -54,12 +56,15 @@ def cut_away(scope: Scope, common: Set[Scope], partly: Set[Scope] = frozenset())
 def _cut_body(body: Body, common: Set[Scope], partly: Set[Scope]) -> Body:
     if isinstance(body, Read) and isinstance(body.base, Scope):
         base = body.base
+        if base in common:
+            return replace(stand_in(base, body.index), fill=body.fill)
         if base in partly:
-            element = Read(Tensor(name_apart(base), base.shape), tuple(e - i.lo for e, i in zip(indices(base.loops), base.loops, strict=True)))
-            return Read(Scope(base.loops, (), Call("log", (element,))), body.index, body.fill)
-        if base not in common:
-            return Read(cut_away(base, common, partly), body.index, body.fill)
-        index = tuple(e - lo for e, (lo, _) in zip(body.index, base.box, strict=True))
-        return Read(Tensor(name_apart(base), base.shape), index, body.fill)
+            return replace(body, base=Scope(base.loops, (), Call("log", (stand_in(base, indices(base.loops)),))))
+        return replace(body, base=cut_away(base, common, partly))
     args = tuple(_cut_body(a, common, partly) for a in children(body))
     return rebuild(body, args) if args else body
+
+
+def stand_in(scope: Scope, index: Sequence[Index]) -> Read:
+    """An element of the tensor that stands for a scope which is cut away, whose box begins at 0."""
+    return Read(Tensor(name_apart(scope), scope.shape), tuple(e - lo for e, (lo, _) in zip(index, scope.box, strict=True)))
