@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from einnet.expr.nodes import Add, Body, Call, Const, Mul, Read, Scope, children, indices, make_mul, map_reads, negate, number_read, rebuild
-from einnet.expr.normal.totals import partial
+from einnet.expr.normal.totals import vanishes
 
 SUM, PRODUCT = "erf", "tanh"
 """The functions, one for sums and one for products: any that are 0 at 0 and that normal forms and evaluation modulo a prime know no more of."""
@@ -39,7 +39,7 @@ def marked(scope: Scope, squares: bool = False) -> Scope:
 def _marked(body: Body, squares: bool) -> Body:
     if isinstance(body, Read):
         return Read(marked(body.base, squares), body.index, body.fill) if isinstance(body.base, Scope) else body
-    if isinstance(body, Mul) and ZERO in body.args and not partial(body.args):
+    if isinstance(body, Mul) and vanishes(body.args):
         return ZERO  # told before the other factors are marked, of which it is then not known that they are numbers
     args = tuple(_marked(a, squares) for a in children(body))
     if isinstance(body, Mul):

@@ -55,7 +55,7 @@ from einnet.expr.normal.terms import (
     simplified,
     split_conditions,
 )  # fmt: skip
-from einnet.expr.normal.totals import BROKEN, partial, state, total
+from einnet.expr.normal.totals import BROKEN, partial, state, total, vanishes
 
 Box = Mapping[str, Range]
 
@@ -237,7 +237,7 @@ def _expand(body: Body, box: Box) -> list[Term]:
             return [Term(factors=(body,))] if isinstance(base, Tensor) else _expand_read(base, index, fill, box)
         case Add(args):
             return limited([t for a in args for t in _expand(a, box)])
-        case Mul(args) if any(map(is_zero, args)) and not partial(a for a in args if not is_zero(a)):
+        case Mul(args) if vanishes(args):
             return []  # told before the others are expanded, which may be long
         case Mul(args):
             return reduce(lambda left, right: product(left, right, _Forms(box)), (_expand(a, box) for a in args), [Term()])
@@ -248,13 +248,6 @@ def _expand(body: Body, box: Box) -> list[Term]:
         case Select(conds, then, other):
             return _expand_select(conds, then, other, box)
     raise TypeError(f"not a body: {body!r}")
-
-
-def is_zero(body: Body) -> bool:
-    """The number 0, or the read of a scope that is 0 inside of its box and outside."""
-    if isinstance(body, Read):
-        return isinstance(body.base, Scope) and body.base.reduce == "sum" and body.fill == 0 and is_zero(body.base.body)
-    return isinstance(body, Const) and body.value == 0
 
 
 def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float, box: Box) -> list[Term]:

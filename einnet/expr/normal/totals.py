@@ -7,7 +7,7 @@ it; sums of squares, exponentials and what is made of them stay above 0. A value
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from math import inf, prod
@@ -36,6 +36,18 @@ def total(body: Body) -> bool:
 def partial(factors: Iterable[Body]) -> tuple[Body, ...]:
     """Those of some factors that need not be numbers."""
     return tuple(f for f in factors if not total(f))
+
+
+def vanishes(factors: Sequence[Body]) -> bool:
+    """A product is 0 at every place: a factor is, and the others are numbers."""
+    return any(map(is_zero, factors)) and not partial(f for f in factors if not is_zero(f))
+
+
+def is_zero(body: Body) -> bool:
+    """The number 0, or the read of a scope that is 0 inside of its box and outside."""
+    if isinstance(body, Read):
+        return isinstance(body.base, Scope) and body.base.reduce == "sum" and body.fill == 0 and is_zero(body.base.body)
+    return isinstance(body, Const) and body.value == 0
 
 
 @lru_cache(maxsize=1 << 14)
