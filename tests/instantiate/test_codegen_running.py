@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -27,6 +29,10 @@ v : f32[3,37,19]
 A : f32[37,3]
 B : f32[37,3]
 Z : f32[21,37]
+wq : f32[2,37,19]
+wk : f32[2,19,37]
+wv : f32[2,37,40]
+wb : f32[2,37,6,7]
 """
 RUNNING = {
     "rows": "L[x<5,t<37] Σ[s<37] select(t-s>=0, X[x,s], 0)",
@@ -45,6 +51,10 @@ RUNNING = {
     "what chunks hand on": "L[t<10,c<21] Σ[s<10] select(t-s-1>=0, exp(W[4*t-1]-W[4*s+3])*Y[s,c], 0)",
     "what chunks hand on, two times late": "L[t<10,c<21] Σ[s<10] select(t-s-2>=0, exp(W[3*t-2]-W[3*s+4])*Y[s,c], 0)",
     "a large state": "L[h<3,t<37,d<19] Σ[s<37,c<6] select(t-s>=0, q[h,t,c]*k[h,c,s]*v[h,s,d], 0)",
+    "a state in memory": "L[h<2,t<37,d<40] Σ[s<37,c<19] select(t-s>=0, exp((-1/9)*val(t-s))*wq[h,t,c]*wk[h,c,s]*wv[h,s,d], 0)",
+    "a state in memory, late, backwards": "L[h<2,t<37,d<40] Σ[s<37,c<19] select(s-t-2>=0, wq[h,t,c]*wk[h,c,s]*wv[h,s,d], 0)",
+    "a part of a state in memory": "L[h<2,t<37,d<40] Σ[s<37,2<=c<19] select(t-s>=0, wq[h,t,c]*wk[h,c-1,s-3]*wv[h,s,d], 0)",
+    "a state of two dimensions in memory": "L[h<2,t<37,d<40] Σ[s<37,a<6,b<7] select(t-s-1>=0, wb[h,t,a,b]*wk[h,a+b,s]*wv[h,s,d], 0)",
     "a selective scan": "L[t<37,c<21] Σ[s<37,n<3] select(t-s>=0, exp(R[t,c]-R[s,c])*A[t,n]*B[s,n]*Y[s,c], 0)",
     "three times late": "L[t<37,c<21] Σ[s<37] select(t-s-3>=0, Y[s,c], 0)",
     "late by more than a chunk, backwards": "L[t<37,c<21] Σ[s<37] select(s-t-9>=0, exp(R[t,c]-R[s,c])*Y[s,c], 0)",
@@ -76,6 +86,18 @@ def test_a_walk_along_time_gives_the_sum(threads: int, part: int) -> None:
 @pytest.mark.parametrize("name", ["many rows", "many rows backwards", "rows into columns", "columns into rows", "rows of a small state"])
 def test_rows_of_a_walk_are_turned_in_square_blocks(name: str) -> None:
     assert "Shuffle" in lower(dense(parse(HEAD + RUNNING[name])), "walk").primfunc.script()
+
+
+@pytest.mark.parametrize("name", [n for n in RUNNING if "in memory" in n])
+def test_what_a_state_in_memory_reads_stands_side_by_side(name: str) -> None:
+    lowered = lower(dense(parse(HEAD + RUNNING[name])), "walk").primfunc.script()
+    assert "rows0" in lowered and "totals" in lowered
+
+
+def test_what_is_read_once_is_not_copied() -> None:
+    narrow = RUNNING["a state in memory"].replace("d<40", "d<16")
+    lowered = lower(dense(parse(HEAD + narrow)), "walk").primfunc.script()
+    assert "rows0" not in lowered and "totals" in lowered
 
 
 @pytest.mark.parametrize("name", RUNNING)
@@ -132,3 +154,14 @@ def test_random_recurrences() -> None:
 
     draw()
     check([scattered(scope, seed) for seed, scope in enumerate(found)], positive=True)
+
+
+def test_a_state_in_memory_begins_with_a_cache_line() -> None:
+    """An array on the stack begins where it may; one that is indexed by loops has room to begin later, so that no vector of it lies in two lines."""
+    script = lower(dense(parse(HEAD + RUNNING["a state in memory"])), "walk").primfunc.script()
+    found = re.findall(r"(state_\w+)_room: .*tvm_stack_alloca\(\"shape\", (\d+)\)", script)
+    assert found
+    for name, room in found:
+        assert 2 * int(room) >= 16 * 19 + 15
+        assert re.search(rf"{name}_data: .*llvm.ptrmask.*handle_add_byte_offset\({name}_room, 60\), T.int64\(-64\)\)", script)
+    assert not re.search(r"totals_\w+_room", script)

@@ -17,9 +17,13 @@ from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen import mathfunctions, vectors
 from einnet.instantiate.codegen.ir import Expr
 from einnet.instantiate.codegen.schedule import LANES
+from einnet.instantiate.kernels.views import LINE
 
 Value = Union[float, Tir]
 """A number known now, or a scalar or vector of float32."""
+
+REGISTERS = 32 * LANES
+"""Elements that the registers of a processor hold, at most."""
 
 STACK = 1 << 14
 """Elements up to which a local array lies on the stack."""
@@ -140,18 +144,30 @@ class Context:
         self.statements.append(tirx.Bind(v, value))
         return v
 
-    def local(self, size: int, stem: str) -> Buffer:
-        """A local array, allocated here: on the stack (in registers, where all its indices are constant), or if large on the heap."""
+    def local(self, size: int, stem: str, looped: bool = False) -> Buffer:
+        """A local array, allocated here: on the stack, or if large on the heap.
+
+        Where all its indices are constant, the compiler may keep it in registers. One that is indexed by loops, as those are that are `looped` or have
+        more elements than registers, begins with a cache line, so that no vector of it lies in two.
+        """
+        aligned = looped or size > REGISTERS
         name = self.fresh(stem)
         kind = PointerType(PrimType("float32"))
         pointer = tirx.Var(name + "_data", kind)
+        room = size + LINE - 1 if aligned else size
+        own = tirx.Var(name + "_room", kind) if aligned else pointer
         if size <= STACK:
-            place = tirx.call_intrin(kind, "tirx.tvm_stack_alloca", "shape", -(-size // 2))
+            place = tirx.call_intrin(kind, "tirx.tvm_stack_alloca", "shape", -(-room // 2))
         else:
-            place = tirx.call_extern(kind, "malloc", tirx.const(4 * size, "int64"))
-            self.owned[-1].append(pointer)
+            place = tirx.call_extern(kind, "malloc", tirx.const(4 * room, "int64"))
+            self.owned[-1].append(own)
+        self.statements.append(tirx.Bind(own, place))
+        if aligned:
+            behind = tirx.call_intrin(kind, "tirx.handle_add_byte_offset", own, tirx.const(4 * (LINE - 1), "int32"))
+            line = tirx.call_llvm_pure_intrin(kind, "llvm.ptrmask", behind, tirx.const(-4 * LINE, "int64"))
+            self.statements.append(tirx.Bind(pointer, line))
         buffer = tirx.decl_buffer((size,), "float32", name, data=pointer, data_alignment=4)
-        self.statements += [tirx.Bind(pointer, place), tirx.DeclBuffer(buffer, data=pointer)]
+        self.statements.append(tirx.DeclBuffer(buffer, data=pointer))
         return buffer
 
     def release(self) -> None:

@@ -6,9 +6,9 @@ array of registers, or of the stack. Loops over everything but time are nests li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import product
 from math import prod
 
@@ -26,19 +26,25 @@ from einnet.instantiate.codegen.blocking.rows import Fill
 from einnet.instantiate.codegen.blocking.times import across, at_place, lane_of_walk, row, substituted, turning
 from einnet.instantiate.codegen.canonicalise import split
 from einnet.instantiate.codegen.context import Value
-from einnet.instantiate.codegen.ir import Apply, Expr, Load, Nest, Ranges, names, pruned, simplified, substitute_expr, walk
+from einnet.instantiate.codegen.ir import Apply, Expr, Load, Nest, Ranges, children, names, pruned, rebuild, simplified, substitute_expr, walk
 from einnet.instantiate.codegen.nests import Store, parallel_loops
 from einnet.instantiate.codegen.pieces import located, pieces
 from einnet.instantiate.codegen.resolve import OUT, resolve
-from einnet.instantiate.codegen.schedule import UNROLL, Plan, width
+from einnet.instantiate.codegen.schedule import LANES, UNROLL, Plan, width
 from einnet.instantiate.codegen.values import NEUTRAL, Point
 from einnet.instantiate.kernels import EOperator, dense_strides, dense_view
 
 REGISTERS = 16
 """Elements of a state that are written one by one; larger ones are loops over an array."""
 
-GATES, MOST_GATES, SHARED = "gates", 1 << 20, 8
-"""The array of gates that are computed before a walk, its elements at most, and how many of a state share one at least."""
+SUMS = 4
+"""Sums side by side of what is asked of a large state: as many as a processor begins while one addition is under way."""
+
+GATES, ROWS, MOST_KEPT = "gates", "rows", 1 << 20
+"""The arrays of gates, and of what a state reads at a time, that are computed before a walk, and the elements of one at most."""
+
+SHARED, PASSES = 8, 2
+"""How many of a state share a gate that is computed before, at least; how often rows are read that are."""
 
 STEPS = "steps"
 """The operation that stands for a recurrence in a nest: of what is left of the state, what comes in, and what is asked of it."""
@@ -71,11 +77,14 @@ def resolved(op: EOperator, r: Recurrence, tables: Collection[str]) -> tuple[tup
     inner = tuple(named[i.name] for i in (r.t, *r.sums))
     fill = gates(nests[0])
     gate = nests[0].expr if fill is None else Load(fill.array, fill.nest.address)
+    again = {e: found for n in nests[1:] for e in walk(n.expr) if isinstance(e, Load) and (found := rows_of_state(e, n, inner[1:]))}
+    fills = [Fill(f"{ROWS}{n}", f.size, replace(f.nest, array=f"{ROWS}{n}")) for n, f in enumerate(again.values())]
+    placed: dict[Expr, Expr] = {e: Load(f.array, f.nest.address) for e, f in zip(again, fills)}
     nest = Nest(
-        tuple(named[i.name] for i in others), OUT, address, Apply(STEPS, (gate, *(n.expr for n in nests[1:]))),
+        tuple(named[i.name] for i in others), OUT, address, Apply(STEPS, (gate, *(exchanged(n.expr, placed) for n in nests[1:]))),
         outer=tuple((i.name, i.range) for i in inner), tables=frozenset(tables),
     )  # fmt: skip
-    return () if fill is None else (fill,), Running(nest, inner[0], inner[1:], r.forward > 0, bool(r.late), r.reduce)
+    return (*(() if fill is None else (fill,)), *fills), Running(nest, inner[0], inner[1:], r.forward > 0, bool(r.late), r.reduce)
 
 
 def gates(nest: Nest) -> Fill | None:
@@ -83,11 +92,32 @@ def gates(nest: Nest) -> Fill | None:
     calls = any(isinstance(e, Apply) and e.op in FUNCTIONS for e in walk(nest.expr))
     own = tuple(i for i in nest.loops if i.name in names(nest.expr))
     size = prod(i.extent for i in own)
-    if not calls or not own or size * SHARED > prod(i.extent for i in nest.loops) or size > MOST_GATES:
+    if not calls or not own or size * SHARED > prod(i.extent for i in nest.loops) or size > MOST_KEPT:
         return None
+    return kept(nest, nest.expr, GATES, own)
+
+
+def rows_of_state(load: Load, nest: Nest, state: tuple[Iter, ...]) -> Fill | None:
+    """What a large state reads at a time, as an array in which it lies side by side, where it is read for many other loops and lies far apart:
+    so many lines would displace one another in a near cache.
+    """
+    own = tuple(i for i in nest.loops if i.name in names(load))
+    far = bool(state) and abs(load.address.coefficient(state[-1].name)) >= LANES and prod(i.extent for i in state) > REGISTERS
+    size = prod(i.extent for i in own)
+    again = prod(i.extent for i in nest.loops) >= PASSES * LANES * size
+    return kept(nest, load, ROWS, own) if far and again and size <= MOST_KEPT else None
+
+
+def kept(nest: Nest, e: Expr, array: str, own: tuple[Iter, ...]) -> Fill:
+    """An expression at all places of its own loops, as a dense array."""
     strides = dense_strides(tuple(i.extent for i in own))
     address = combine(*((var(i.name) - i.lo, s) for i, s in zip(own, strides, strict=True)))
-    return Fill(GATES, size, replace(nest, loops=own, array=GATES, address=address))
+    return Fill(array, prod(i.extent for i in own), replace(nest, loops=own, array=array, address=address, expr=e))
+
+
+def exchanged(e: Expr, others: Mapping[Expr, Expr]) -> Expr:
+    """The expression with others in the place of some of its parts."""
+    return others[e] if e in others else rebuild(e, tuple(exchanged(a, others) for a in children(e)))
 
 
 class RunningNests(Blocking):
@@ -132,7 +162,7 @@ class RunningNests(Blocking):
         time, lanes = self.carried.time, plan.lane.extent if plan.lane is not None else 1
         size = prod(i.extent for i in self.carried.state)
         with self.block() as inner:
-            state = self.local(size * lanes, "state")
+            state = self.local(size * lanes, "state", looped=size > REGISTERS)
             start = self.tir(NEUTRAL[self.carried.reduce], lanes)
             first = self.fresh("k")
             self.for_each(first, (0, size), partial(self.begin, first, state, start, lanes))
@@ -174,7 +204,7 @@ class RunningNests(Blocking):
         found: list[Value] = [0.0] * lanes
         for n in range(lanes) if forward else reversed(range(lanes)):
             group = slice(n * size, (n + 1) * size)
-            found[n] = self.advanced(gates[group], coming[group], asked[group], [self.constant(k) for k in range(size)], state, lanes)
+            found[n] = self.total(self.advanced(gates[group], coming[group], asked[group], [self.constant(k) for k in range(size)], state, lanes))
         out = substituted(Load("", plan.nest.address, plan.nest.guards), mapping)
         place = time.name + ".u"
         turn = across(plan.nest.address, time, lane)
@@ -204,24 +234,24 @@ class RunningNests(Blocking):
         self.variables[time] = now if self.carried.forward else self.offset(self.constant(own[0] + own[1] - 1) - now)
         size = prod(i.extent for i in self.carried.state)
         if size <= REGISTERS:
-            found = self.moved(expr, self.places(), [self.constant(n) for n in range(size)], ranges, state, lanes)
+            found = self.total(self.moved(expr, self.places(), [self.constant(n) for n in range(size)], ranges, state, lanes))
         else:
             found = self.summed(expr, ranges, state, lanes)
         guards = pruned(plan.nest.guards, ranges)
         if guards is not None:
             self.store(plan.nest.array, Store(simplify(plan.nest.address, ranges), guards, found))
 
-    def moved(self, expr: Expr, points: Sequence[Point], places: Sequence[Tir], ranges: Ranges, state: Buffer, lanes: int) -> Value:
-        """Some elements of the state one step on; the sum of what is asked of them."""
+    def moved(self, expr: Expr, points: Sequence[Point], places: Sequence[Tir], ranges: Ranges, state: Buffer, lanes: int) -> list[Value]:
+        """Some elements of the state one step on; what is asked of each."""
         assert isinstance(expr, Apply)
         gates, coming, asked = (self.values(a, points, ranges) for a in expr.args)
         return self.advanced(gates, coming, asked, places, state, lanes)
 
     def advanced(
         self, gates: Sequence[Value], coming: Sequence[Value], asked: Sequence[Value], places: Sequence[Tir], state: Buffer, lanes: int
-    ) -> Value:
-        """The elements of the state at these places one step on, by what is known of each; the sum of what is asked of them."""
-        total: Value = 0.0
+    ) -> list[Value]:
+        """The elements of the state at these places one step on, by what is known of each; what is asked of each."""
+        found: list[Value] = []
         for gate, new, ask, number in zip(gates, coming, asked, places, strict=True):
             place = [self.place(number, lanes)]
             value: Value = tirx.BufferLoad(state, place)
@@ -231,22 +261,39 @@ class RunningNests(Blocking):
                 value = self.combine(self.carried.reduce, self.combine("mul", gate, value), new)
             value = self.bind(self.tir(value, lanes))
             self.statements.append(tirx.BufferStore(state, value, place))
-            total = self.combine("add", total, self.combine("mul", ask, value))
-        return total
+            found.append(self.combine("mul", ask, value))
+        return found
+
+    def total(self, values: Sequence[Value]) -> Value:
+        """The sum, in order."""
+        return reduce(partial(self.combine, "add"), values, 0.0)
 
     def summed(self, expr: Expr, ranges: Ranges, state: Buffer, lanes: int) -> Value:
-        """All elements of a large state one step on, in loops."""
-        total = self.local(lanes, "total")
-        slot = [self.slot(lanes)]
-        self.statements.append(tirx.BufferStore(total, self.tir(0.0, lanes), slot))
+        """All elements of a large state one step on, in loops. Neighbours go to sums of their own, none of which waits for another's addition."""
+        *around, last = self.carried.state
+        blocks, rest = divmod(last.extent, SUMS)
+        totals = self.local(SUMS * lanes, "totals")
+        slots = [[self.place(self.constant(n), lanes)] for n in range(SUMS)]
+        self.statements += [tirx.BufferStore(totals, self.tir(0.0, lanes), slot) for slot in slots]
+        block, side = self.fresh("block"), last.name + ".u"
+        mapped = substitute_expr(expr, at_place(last.name, block, SUMS, last.lo))
 
-        def element(left: Sequence[Iter], at: Tir) -> None:
+        def neighbours(own: Range, count: int, row: Tir) -> None:
+            inside = {**ranges, block: own, side: (0, count)}
+            first = row * self.constant(last.extent) + self.variables[block] * self.constant(SUMS)
+            places = [first + self.constant(n) for n in range(count)]
+            asked = self.moved(simplified(mapped, inside), [{side: n} for n in range(count)], places, inside, state, lanes)
+            for slot, value in zip(slots, asked):
+                self.statements.append(tirx.BufferStore(totals, self.tir(self.combine("add", tirx.BufferLoad(totals, slot), value), lanes), slot))
+
+        def rows(left: Sequence[Iter], row: Tir) -> None:
             if left:
                 i = left[0]
-                self.for_each(i.name, i.range, lambda: element(left[1:], at * self.constant(i.extent) + self.variables[i.name] - self.constant(i.lo)))
+                self.for_each(i.name, i.range, lambda: rows(left[1:], row * self.constant(i.extent) + self.variables[i.name] - self.constant(i.lo)))
                 return
-            more = self.moved(expr, [{}], [at], ranges, state, lanes)
-            self.statements.append(tirx.BufferStore(total, self.tir(self.combine("add", tirx.BufferLoad(total, slot), more), lanes), slot))
+            for own, count in (((0, blocks), SUMS), ((blocks, blocks + 1), rest)):
+                if own[0] < own[1] and count:
+                    self.for_each(block, own, partial(neighbours, own, count, row))
 
-        element(self.carried.state, self.constant(0))
-        return self.bind(tirx.BufferLoad(total, slot))
+        rows(around, self.constant(0))
+        return self.bind(self.tir(self.total([tirx.BufferLoad(totals, slot) for slot in slots]), lanes))
