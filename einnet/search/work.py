@@ -41,16 +41,18 @@ def _own_flops(s: Scope) -> int:
     if _is_apart(s):
         return 0
     r = running(s)
-    if r is not None:
-        return prod(i.extent for i in (*s.loops, *r.sums)) * _advancing(r)
-    return points(s) * (operations(s.body) + (1 if s.sums else 0))
+    return _walked(s, r) if r is not None else points(s) * (operations(s.body) + (1 if s.sums else 0))
 
 
-def _advancing(r: Recurrence) -> int:
-    """Operations of a step of a recurrence: what comes in is added to what is left of the state, of which something is asked."""
+def _walked(s: Scope, r: Recurrence) -> int:
+    """Operations of a recurrence. At each step what comes in is added to what is left of the state, of which something is asked; how much is left is
+    computed once for all of the state that share it.
+    """
     asked, left, coming = ([f for f in factors if f != ONE] for factors in (r.asked, r.between, r.coming))
-    kept = sum(operations(make_mul(factors)) + 1 for factors in (asked, left) if factors)
-    return operations(make_mul(coming)) + 1 + kept
+    step = operations(make_mul(coming)) + 1 + (operations(make_mul(asked)) + 1 if asked else 0) + (1 if left else 0)
+    loops = (*s.loops, *r.sums)
+    gate = r.gate()
+    return prod(i.extent for i in loops) * step + prod(i.extent for i in loops if i.name in used_names(gate)) * operations(gate)
 
 
 def _is_apart(s: Scope) -> bool:
@@ -117,12 +119,13 @@ def applies_algorithm(scope: Scope) -> bool:
 class Weights:
     """How costs of different kinds compare, in FLOPs: `balance` for a byte moved, `near` for one that a vendor's kernel takes from a cache,
     `launch` for starting a kernel, `generated` for an operation of a generated reduction, `rows` for one of sums that are computed row by row inside
-    each other (a vendor kernel's counts 1)."""
+    each other (a vendor kernel's counts 1), `walked` for one of a walk along time, whose state stays in registers or in the nearest cache."""
 
     balance: float = 10.0
     near: float = 1.25
     launch: float = 5e5
     generated: float = 4.0
+    walked: float = 1.5
     rows: float = 2.0
 
 
@@ -150,7 +153,8 @@ def _cost(scope: Scope, vendor: bool, weights: Weights) -> int:
     if is_weight(scope) or is_alias(scope) or _is_stitched(scope):
         return 0
     touched = prod(scope.shape) + _read(scope)
-    arithmetic = _own_flops(scope) * (1.0 if vendor or not scope.sums or is_transform(scope) else weights.generated)
+    dear = weights.walked if running(scope) is not None else weights.generated
+    arithmetic = _own_flops(scope) * (1.0 if vendor or not scope.sums or is_transform(scope) else dear)
     near = weights.near * BYTES * streamed(scope) if vendor and scope.sums else 0.0
     return int(max(arithmetic, weights.balance * BYTES * touched, near) + weights.launch)
 

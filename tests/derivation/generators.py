@@ -30,6 +30,7 @@ from einnet.expr.nodes import (
     neutral,
     substitute_body,
     tensors,
+    used_names,
 )  # fmt: skip
 from einnet.expr.values.evaluate import evaluate
 from einnet.expr.values.points import evaluate_at
@@ -357,16 +358,19 @@ def choices(draw: st.DrawFn) -> Scope:
 
 
 @st.composite
-def recurrences(draw: st.DrawFn) -> Scope:
-    """A sum over the times before one, or after it: what is asked, what is left of what came in (exponentials), what comes in, in any order."""
+def recurrences(draw: st.DrawFn, apart: bool = False) -> Scope:
+    """A sum over the times before one, or after it: what is asked, what is left of what came in (exponentials), what comes in, in any order.
+
+    What else is summed is a sum of its own where it is to stand `apart`."""
     length = draw(st.integers(8, 21))
     t, s = Iter("t", 0, length), Iter("s", 0, length)
-    loops, sums = [t, *draw(st.sampled_from(((), (Iter("d", 0, 3),))))], [s, *draw(st.sampled_from(((), (Iter("c", 0, 2),))))]
+    inner = (Iter("c", 0, 2),)
+    loops, sums = [t, *draw(st.sampled_from(((), (Iter("d", 0, 3),))))], [s, *draw(st.sampled_from((inner,) if apart else ((), inner)))]
     late, forward = draw(st.integers(0, 1)), draw(st.sampled_from((1, -1)))
     others = [i.name for i in (*loops, *sums) if i not in (t, s)]
 
     def factor(name: str, time: str) -> Read:
-        own = draw(st.lists(st.sampled_from(others), unique=True)) if others else []
+        own = draw(st.lists(st.sampled_from(others), unique=True, min_size=int(apart))) if others else []
         places = (var(time), *map(var, own))
         extents = {i.name: i.extent for i in (*loops, *sums)}
         return Read(Tensor(name, tuple(extents[next(iter(p.names()))] for p in places)), places)
@@ -380,6 +384,12 @@ def recurrences(draw: st.DrawFn) -> Scope:
         parts.append(Call("exp", (make_add((p, make_mul((Const(Fraction(-1)), substitute_body(p, {"t": var("s")}))))),)))
     elif between == "no product":
         parts.append(Read(Tensor("N", (length, length)), (var("t"), var("s"))))
+    summed = [p for p in parts if "c" in used_names(p)]
+    if summed and apart:
+        product = make_mul(summed)
+        around = tuple(i for i in (*loops, s) if i.name in used_names(product))
+        parts = [p for p in parts if p not in summed] + [Read(Scope(around, tuple(sums[1:]), product), tuple(var(i.name) for i in around))]
+        sums = [s]
     body = Select((Cond((var("t") - var("s")) * forward - late),), make_mul(draw(st.permutations(parts))), Const(Fraction(0)))
     return Scope(tuple(draw(st.permutations(loops))), tuple(draw(st.permutations(sums))), body)
 

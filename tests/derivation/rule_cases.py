@@ -168,6 +168,34 @@ CASES: dict[str, Cases] = {
         ),
         15,
     ),
+    "walk": Cases(
+        (
+            (
+                "L[t<33,c<5] Σ[s<33] select(t-s>=0, {L[t<33,s<33] Σ[k<3] T2[t,k]*T2[s,k+3]}[t,s]*S2[s,c], 0)",
+                "",
+                "L[t<33,c<5] Σ[s<33,k<3] select(t-s>=0, S2[s,c]*T2[t,k]*T2[s,k+3], 0)",
+            ),
+            (
+                "L[t<33,c<5] Σ[s<33] {L[t<33,s<33] select(t-s>=0, exp(val(t-s)*(-1)/8), 0)*{L[t<33,s<33] Σ[k<3] T2[t,k]*T2[s,k+3]}[t,s]}[t,s]"
+                "*S2[s,c]",
+                "",
+                "L[t<33,c<5] Σ[s<33,k<3] select(t-s>=0, exp((val(t-s)*(-1)) / 8)*S2[s,c]*T2[t,k]*T2[s,k+3], 0)",
+            ),
+            (
+                "L[t<36,c<5] Σ[s<36] select(s-t-1>=0, exp(T2[t,0]-T2[s,0])*{L[t<36,s<36] Σ[k<3] T2[t,k]*T2[s,k+3]}[t,s]*S2[c,s], 0)",
+                "",
+                "L[t<36,c<5] Σ[s<36,k<3] select(s-t-1>=0, exp(T2[t,0] + (-1)*T2[s,0])*S2[c,s]*T2[t,k]*T2[s,k+3], 0)",
+            ),
+        ),
+        (
+            ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "no sum of sums"),
+            ("L[t<33] Σ[s<33,k<6] select(t-s>=0, S[s,k], 0)", "no sum of sums"),
+            ("L[t<7] Σ[s<7] select(t-s>=0, {L[t<7,s<7] Σ[k<3] Y[t,k]*Y[s,k]}[t,s], 0)", "no sum of sums"),
+            ("L[t<33] Σ[s<33] select(t-s>=0, {L[t<33,s<33] Σ[k<3] abs(T2[t,k]-T2[s,k])}[t,s], 0)", "no sum of sums"),
+            ("L[t<8,c<35] Σ[s<8] select(t-s>=0, {L[t<8,s<8] Σ[k<35] S[t,k]*S[s,k]}[t,s]*S[s,c], 0)", "as many points as all pairs"),
+        ),
+        15,
+    ),
     "guard": Cases(
         (
             (f"L[m<4,k<6] choose(isnan({SOFTMAX}), 0, {SOFTMAX})", "all", f"L[m<4,k<6] {SOFTMAX}"),

@@ -148,6 +148,11 @@ def sources(count: int) -> tuple[Scope, ...]:
         found.append(source)
 
     @settings(max_examples=count // 8, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+    @given(recurrences(apart=True))
+    def draw_recurrences_of_sums(source: Scope) -> None:
+        found.append(source)
+
+    @settings(max_examples=count // 8, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
     @given(raised())
     def draw_raised(source: Scope) -> None:
         found.append(source)
@@ -177,6 +182,7 @@ def sources(count: int) -> tuple[Scope, ...]:
     draw_equations()
     draw_choices()
     draw_recurrences()
+    draw_recurrences_of_sums()
     draw_raised()
     draw_tables()
     draw_long_sums_and_pixels()

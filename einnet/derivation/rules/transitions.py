@@ -127,6 +127,9 @@ def _may_choose(e: Scope) -> bool:
 
 def opened(e: Scope, sums: bool = True) -> Scope:
     """A sum with what it reads merged into it: masks, exponents and tables that are written as expressions, and products with `sums` of their own."""
+    if sums and any(inside and isinstance(r.base, Scope) and r.base.sums for r, inside in inner(e.body)):
+        conds, parts = split(e.body)
+        e = replace(e, body=make_mul((masked(conds, ONE), *parts)))
     for r, inside in inner(e.body):
         if isinstance(r.base, Scope) and r.base.reduce == "sum" and ((sums and not inside) or not r.base.sums):
             merged = merge_read(e, r)
@@ -155,7 +158,7 @@ def split(body: Body) -> tuple[tuple[Cond, ...], tuple[Body, ...]]:
             inner, rest = split(f.then)
             conds += [*f.conds, *inner]
             parts += rest
-        else:
+        elif f != ONE:
             parts.append(f)
     return tuple(dict.fromkeys(conds)), tuple(parts)
 

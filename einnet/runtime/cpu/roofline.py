@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from einnet.derivation.facts import is_transform
+from einnet.derivation.rules.transitions import running
 from einnet.errors import BackendError
 from einnet.expr.nodes import Scope, walk
 from einnet.instantiate.codegen.executed import executed
@@ -33,6 +34,8 @@ NEAR = 6.0
 """The same for what a core's own cache holds from one kernel to the next: a product's result that a softmax reads, say."""
 ROWS_SHARE = 0.4
 """Share of the peak that products reach which are computed row by row inside each other."""
+WALK_SHARE = 0.5
+"""Share of the peak that walks along time reach, whose state stays in registers or in the nearest cache."""
 BYTES_AT_ONCE = 4
 """Products of bytes that the instructions add up where they multiply one pair of floats."""
 NARROW = 8
@@ -48,6 +51,7 @@ CONSTANTS = (
     ("generated share", f"{GENERATED_SHARE}", "of the peak, of all else", BY_HAND),
     ("steps share", f"{STEPS_SHARE}", "loads and operations of generated code, for each vector that the peak multiplies and adds", BY_HAND),
     ("rows share", f"{ROWS_SHARE}", "of the peak, of products inside products, row by row", BY_HAND),
+    ("walk share", f"{WALK_SHARE}", "of the peak, of walks along time", BY_HAND),
     ("cached", f"{CACHED}", "times as fast as from memory, for what a cache holds", BY_HAND),
     ("near", f"{NEAR}", "times as fast as from memory, for what a core's own cache holds", BY_HAND),
     ("bytes at once", f"{BYTES_AT_ONCE}", "products of bytes in the place of one of floats", BY_HAND),
@@ -131,7 +135,8 @@ def estimate(kernel: Kernel, machine: Machine, constant: IsConstant | None = Non
     if isinstance(kernel, EOperator) and _only_transforms(kernel.scope):
         return max(machine.launch, traffic(kernel, machine, constant))
     rows = isinstance(kernel, EOperator) and in_rows(kernel.scope)
-    share = VENDOR_SHARE if isinstance(kernel, Contraction) else ROWS_SHARE if rows else GENERATED_SHARE
+    walks = isinstance(kernel, EOperator) and running(kernel.scope) is not None
+    share = VENDOR_SHARE if isinstance(kernel, Contraction) else ROWS_SHARE if rows else WALK_SHARE if walks else GENERATED_SHARE
     if isinstance(kernel, Contraction) and kernel.arithmetic.whole:
         share *= BYTES_AT_ONCE
     if isinstance(kernel, VendorKernel) and kernel.filters is not None:
