@@ -147,8 +147,8 @@ class Context:
     def local(self, size: int, stem: str, looped: bool = False) -> Buffer:
         """A local array, allocated here: on the stack, or if large on the heap.
 
-        Where all its indices are constant, the compiler may keep it in registers. One that is indexed by loops, as those are that are `looped` or have
-        more elements than registers, begins with a cache line, so that no vector of it lies in two.
+        Where all its indices are constant, the compiler may keep it in registers. One that loops index, as those that are `looped` or have more
+        elements than registers, begins with a cache line, so that no vector of it lies in two.
         """
         aligned = looped or size > REGISTERS
         name = self.fresh(stem)
