@@ -30,6 +30,7 @@ from einnet.instantiate.kernels import OpaqueCall, Plan
 from einnet.instantiate.kernels.arithmetics import F32, coarsest
 from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.records import as_json, changed
+from einnet.runtime.capacity import kept_for_more
 from einnet.search.settings import rounded, tolerance
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+@kept_for_more()
 def audit(model: Any, stored: Stored, seed: int = 0, tell: Tell = silent) -> Verdict:
     """Verdict as plain data; `passed` where nothing in it is a problem. While it works, `tell` is told what is being checked.
 

@@ -32,7 +32,11 @@ APART, USUAL = 1 << 17, 1 << 25
 """Bytes of a block from which on the C library takes it from the system and gives it back alone: while much is to be given back, so that weights of
 320 by 320 numbers do, and otherwise, which is as far as the library itself goes once such blocks were freed."""
 
-_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
+BLOCKS, NEVER = 1 << 16, (1 << 31) - 1
+"""How many blocks the C library takes from the system alone, at most; and the bytes at the end of what is free from which on it gives them back,
+where it never should."""
+
+_MMAP_THRESHOLD, _MMAP_MAX, _TRIM_THRESHOLD = -3, -4, -1
 """What the C library calls these numbers."""
 
 
@@ -49,6 +53,24 @@ def given_back_at_once(wanted: bool) -> Iterator[None]:
     finally:
         mallopt(_MMAP_THRESHOLD, USUAL)
         mallopt(_TRIM_THRESHOLD, 2 * USUAL)
+
+
+@contextmanager
+def kept_for_more() -> Iterator[None]:
+    """What is freed stays with the process until the end: arrays that are made anew again and again would come from the system page by page each time,
+    each page filled with zeros first."""
+    mallopt = _c_library("mallopt")
+    if mallopt is None:
+        yield
+        return
+    mallopt(_MMAP_MAX, 0)
+    mallopt(_TRIM_THRESHOLD, NEVER)
+    try:
+        yield
+    finally:
+        mallopt(_MMAP_MAX, BLOCKS)
+        mallopt(_TRIM_THRESHOLD, 2 * USUAL)
+        give_back()
 
 
 def give_back() -> None:

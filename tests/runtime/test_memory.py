@@ -98,3 +98,36 @@ def test_weights_of_a_middling_size_go_back_to_the_system_though_something_stand
     taken, left = map(int, told.split())
     assert taken > 50_000_000
     assert left < 10_000_000
+
+
+AGAIN = """
+import re, resource
+from contextlib import nullcontext
+from pathlib import Path
+import numpy as np
+from einnet.runtime.capacity import kept_for_more
+
+def held():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
+
+def pages(rounds):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(rounds):
+        np.ones(25_000_000, np.float32)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+with kept_for_more():
+    np.ones(25_000_000, np.float32)
+    print(pages(5))
+    kept = held()
+print(pages(5), kept - held())
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system tells no memory")
+def test_arrays_that_are_made_again_are_not_taken_from_the_system_again() -> None:
+    """Five arrays of 100 MB in the place of another come without a page, and what was kept is given back at the end, from which on all is as it was."""
+    told = subprocess.run([sys.executable, "-c", AGAIN], capture_output=True, text=True, check=True).stdout
+    within, after, back = map(int, told.split())
+    assert within < 50 < after
+    assert back > 90_000_000
