@@ -57,8 +57,8 @@ def given_back_at_once(wanted: bool) -> Iterator[None]:
 
 @contextmanager
 def kept_for_more() -> Iterator[None]:
-    """What is freed stays with the process until the end: arrays that are made anew again and again would come from the system page by page each time,
-    each page filled with zeros first."""
+    """What is freed stays with the process until the end. Arrays that are made anew again and again would come from the system page by page each
+    time, each page filled with zeros first."""
     mallopt = _c_library("mallopt")
     if mallopt is None:
         yield

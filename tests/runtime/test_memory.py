@@ -126,7 +126,7 @@ print(pages(5), kept - held())
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system tells no memory")
 def test_arrays_that_are_made_again_are_not_taken_from_the_system_again() -> None:
-    """Five arrays of 100 MB in the place of another come without a page, and what was kept is given back at the end, from which on all is as it was."""
+    """Five arrays of 100 MB in the place of another come without a page; what was kept is given back at the end, from which on all is as it was."""
     told = subprocess.run([sys.executable, "-c", AGAIN], capture_output=True, text=True, check=True).stdout
     within, after, back = map(int, told.split())
     assert within < 50 < after

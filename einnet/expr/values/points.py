@@ -10,20 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
+from itertools import accumulate
 from math import prod
+from operator import mul
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from einnet.expr.functions.modular import Residues, random_function, seed_of
-from einnet.expr.index import Range
-from einnet.expr.nodes import Read, Scope, Tensor, neutral, reads, tensors, walk
+from einnet.expr.index import Index, Range, combine
+from einnet.expr.nodes import Read, Scope, Tensor, inside, neutral, reads, tensors, walk
 from einnet.expr.selection import selection
 from einnet.expr.values.arithmetic import Arithmetic, Array, Machine, Magnitudes, Modular, contracts
 from einnet.expr.values.blas import on_one_thread
-from einnet.expr.values.bodies import Environment, Integers, Side, flat_address, one_of, reduced, terms, values
+from einnet.expr.values.bodies import Environment, Integers, Side, affine, fits, flat_address, one_of, reduced, terms, values
 from einnet.expr.values.evaluate import Evaluation
 
 _CHUNK = 1 << 18
@@ -190,12 +192,13 @@ class _Points:
         if chosen is None or self.places is None:
             return None
         env = {i.name: points[:, k] for k, i in enumerate(s.loops)}
-        places = self.places(values(chosen.place, env, self.system, self.read))
+        read = partial(self.read, s)
+        places = self.places(values(chosen.place, env, self.system, read))
         if places is None:
             return None
         lo, hi = chosen.over.range
         at = {**env, chosen.over.name: np.broadcast_to(np.clip(places, lo, hi - 1), (len(points),))}
-        return np.broadcast_to(values(s.body, at, self.system, self.read), (len(points),))
+        return np.broadcast_to(values(s.body, at, self.system, read), (len(points),))
 
     def block(self, s: Scope, points: NDArray[np.int64], ranges: dict[str, Range]) -> Array:
         """The reduction over a part of the sums, halved until intermediate arrays are small."""
@@ -214,15 +217,17 @@ class _Points:
 
         env = {i.name: along(0, points[:, k]) for k, i in enumerate(s.loops)}
         env |= {n: along(1 + k, np.arange(*r)) for k, (n, r) in enumerate(ranges.items())}
-        parts = [reduced(self.system, s.reduce, values(t, env, self.system, self.read, self.select), 1, shape) for t in terms(s)]
+        read = partial(self.read, s)
+        parts = [reduced(self.system, s.reduce, values(t, env, self.system, read, self.select), 1, shape) for t in terms(s)]
         return np.broadcast_to(reduce(self.system.add, parts), (len(points),))
 
     def select(self, taken: NDArray[np.bool_], then: Side, other: Side) -> Array:
         """The values of the one side where that is taken, and of the other."""
         return one_of(taken, then, other)
 
-    def read(self, r: Read, env: Environment) -> Array:
-        address, inside = self.address(r, env)
+    def read(self, s: Scope, r: Read, env: Environment) -> Array:
+        """What is read in the body of a scope."""
+        address, inside = self.address(s, r, env)
         if isinstance(r.base, Scope):
             found = self.read_scope(r.base, address, inside)
         elif r.base.values is not None:
@@ -233,9 +238,10 @@ class _Points:
                 return found
         return found if inside is None else np.where(inside, found, self.system.number(r.fill))
 
-    def address(self, r: Read, env: Environment) -> tuple[Integers, NDArray[np.bool_] | None]:
-        """The flat address of a read, 0 outside of its box, and where it is inside (None: everywhere)."""
-        return flat_address(r.index, r.base.box, env)
+    def address(self, s: Scope, r: Read, env: Environment) -> tuple[Integers, NDArray[np.bool_] | None]:
+        """The flat address of a read in a scope, 0 outside of its box, and where it is inside (None: everywhere)."""
+        flat = always_inside(s, r)
+        return flat_address(r.index, r.base.box, env) if flat is None else (affine(flat, env), None)
 
     def read_scope(self, s: Scope, address: Integers, inside: NDArray[np.bool_] | None) -> Array:
         """The scope's values at flat addresses; those outside are not evaluated."""
@@ -300,8 +306,8 @@ class _Tracing(_Points):
             self.taken.pop()
         return np.where(taken, *sides)
 
-    def address(self, r: Read, env: Environment) -> tuple[Integers, NDArray[np.bool_] | None]:
-        address, inside = super().address(r, env)
+    def address(self, s: Scope, r: Read, env: Environment) -> tuple[Integers, NDArray[np.bool_] | None]:
+        address, inside = super().address(s, r, env)
         for where in self.taken:
             inside = where if inside is None else inside & where
         return address, inside
@@ -310,14 +316,24 @@ class _Tracing(_Points):
         """The points at which a scope is read are of the sides that are taken already."""
         return super(_Tracing, replace(self, taken=[])).read_scope(s, address, inside)
 
-    def read(self, r: Read, env: Environment) -> Array:
+    def read(self, s: Scope, r: Read, env: Environment) -> Array:
         if isinstance(r.base, Tensor) and r.base.values is None:
-            address, inside = self.address(r, env)
+            address, inside = self.address(s, r, env)
             if inside is not None:
                 address, inside = np.broadcast_arrays(address, inside)
                 address = address[inside]
             self.found.update((r.base.name, int(a)) for a in np.unique(address))
-        return super().read(r, env)
+        return super().read(s, r, env)
+
+
+@lru_cache(maxsize=1 << 14)
+def always_inside(s: Scope, r: Read) -> Index | None:
+    """The flat address of a read as one index function, where the read stays in its box at every place of the scope; None where it may not."""
+    if any(e.den != 1 for e in r.index) or not inside(r, s.ranges):
+        return None
+    strides = accumulate((hi - lo for lo, hi in r.base.box[:0:-1]), mul, initial=1)
+    flat = combine(*((e - lo, stride) for e, (lo, _), stride in zip(reversed(r.index), reversed(r.base.box), strides)))
+    return flat if fits(flat, s.ranges) else None
 
 
 @lru_cache(maxsize=64)
