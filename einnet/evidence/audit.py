@@ -215,7 +215,7 @@ def same_signature(model: Any, stored: Stored) -> Session:
     from einnet.graph.onnx.read import runnable
     from einnet.runtime.ort import Session
 
-    session = Session(runnable(model), stored.threads, title=called(model))
+    session = Session(runnable(model), stored.threads, frugal=True, title=called(model))
     for what, ours, theirs in (
         ("inputs", set(stored.inputs), {a.name for a in session.inputs}),
         ("outputs", set(stored.output_names), {a.name for a in session.outputs}),
