@@ -14,12 +14,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from einnet.derivation.checker.check import Proof
-from einnet.derivation.steps import KINDS, Derivation, worst
+from einnet.derivation.steps import KINDS, Derivation, Step, worst
 from einnet.errors import EinNetError
 from einnet.evidence.certificate import proofs, window_derivations
 from einnet.evidence.report.schema import Verification
 from einnet.instantiate.build import build
-from einnet.search.choosing.candidate import OUT, Candidate, Choice
+from einnet.search.choosing.candidate import GAIN, OUT, Candidate, Choice
 from einnet.search.forms import plain
 from einnet.search.outcome import Outcome, Result, taking
 from einnet.search.settings import Settings
@@ -31,6 +31,10 @@ Verify = Callable[[Outcome, "Executable"], Verification]
 """Errors of the program of an outcome against ONNX Runtime, with "passed"."""
 
 OWN = "the model's own operators are kept"
+NEXT = "what is next in time and proven is kept"
+
+MOST_ASKED = 6
+"""Candidates whose proofs are looked at in the place of one that is not proven."""
 
 
 def keep_proven(
@@ -42,8 +46,9 @@ def keep_proven(
 ) -> Outcome:
     """The outcome in which every subprogram whose derivation is not accepted runs as the model has it, with a note: where a step does not hold,
     where it is tested and not proven unless the settings allow that, and where it is of a class that they do not allow, as far as the checker can
-    tell. So does what was derived and is not looked at before it is `late`; what gains most is looked at first. What is needed in any
-    case calls `hurry`, which may raise."""
+    tell. Where another candidate that was measured to be faster than those is accepted, that runs in its place. What was derived and is not looked
+    at before it is `late` runs as the model has it, too; what gains most is looked at first. What is needed in any case calls `hurry`, which may
+    raise."""
 
     def refused(derivation: Derivation) -> str | None:
         hurry()
@@ -62,14 +67,43 @@ def keep_proven(
         r, name = alike[0], alike[0].subprogram.output.name
         if late():
             untold.append(name)
-        elif why := unproven(r.candidate.form.derivation, settings, known, settings.kinds):
-            outcome = outcome.noting(f"{name}: what was derived is not proven ({why}): {OWN}")
-        else:
+            failed.add(r.key)
             continue
-        failed.add(r.key)
+        derivation = r.candidate.form.derivation
+        why, count = judged(derivation, settings, known, settings.kinds)
+        if why is None:
+            continue
+        other = next_proven(r.choice, derivation.steps[:count], settings, known, late)
+        outcome = outcome.noting(f"{name}: what was derived is not proven ({why}): {OWN if other is None else NEXT}")
+        if other is None:
+            failed.add(r.key)
+        else:
+            outcome = outcome.choosing({r.key: replace(r.choice, best=other)})
     if untold:
         outcome = outcome.noting(f"there was no time to prove what was derived for {', '.join(untold)}: {OWN}")
     return outcome.keeping(outcome.kept | failed)
+
+
+def next_proven(
+    choice: Choice, first: tuple[Step, ...], settings: Settings, known: Mapping[Derivation, tuple[Proof, ...]], late: Callable[[], bool]
+) -> Candidate | None:  # fmt: skip
+    """The fastest candidate whose derivation is accepted where that of the best is not, if it is faster than the model's own operators.
+
+    One that begins with steps like the `first` of the best, of which the last was not accepted, is not asked for; and no more are than `MOST_ASKED`.
+    """
+    faster = [c for c in choice.candidates if not c.original and c is not choice.best and c.measured < (1 - GAIN) * choice.original.cost]
+    refused = [first]
+    for c in sorted(faster, key=lambda c: c.measured):
+        steps = c.form.derivation.steps
+        if late() or len(refused) > MOST_ASKED:
+            return None
+        if any(steps[: len(wrong)] == wrong for wrong in refused):
+            continue
+        why, count = judged(c.form.derivation, settings, known, settings.kinds)
+        if why is None:
+            return c
+        refused.append(steps[:count])
+    return None
 
 
 def gained(alike: Sequence[Result]) -> float:
@@ -82,14 +116,24 @@ def unproven(
     derivation: Derivation, settings: Settings, known: Mapping[Derivation, tuple[Proof, ...]], kinds: Collection[str] = KINDS
 ) -> str | None:  # fmt: skip
     """Why a derivation is not accepted; None if it is."""
+    return judged(derivation, settings, known, kinds)[0]
+
+
+def judged(
+    derivation: Derivation, settings: Settings, known: Mapping[Derivation, tuple[Proof, ...]], kinds: Collection[str]
+) -> tuple[str | None, int]:  # fmt: skip
+    """Why a derivation is not accepted, None if it is; and how many steps there are up to the first at fault, all where that is not told."""
+    every = len(derivation.steps)
     try:
         found = known.get(derivation) or proofs(derivation)
     except Exception as error:  # whatever the checker fails at, nothing is proven then
-        return next(iter(str(error).splitlines()), "") or type(error).__name__
+        return next(iter(str(error).splitlines()), "") or type(error).__name__, every
     if not settings.tested and any(p.method != "inline" for p in found):
-        return "a step is tested only; --allow tested takes such steps"
+        count = next(n for n, p in enumerate(found, 1) if p.method != "inline")
+        return "a step is tested only; --allow tested takes such steps", count
     kind = worst(p.kind for p in found)
-    return None if kind in kinds else f"a step is of class {kind} as far as the checker can tell"
+    count = next((n for n, p in enumerate(found, 1) if p.kind not in kinds), every)
+    return (None if kind in kinds else f"a step is of class {kind} as far as the checker can tell"), count
 
 
 def as_written(choice: Choice) -> Choice:

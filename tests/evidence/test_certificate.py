@@ -9,13 +9,14 @@ from unittest.mock import Mock
 import pytest
 
 from einnet.compile.ranges.follow import AtSize
+from einnet.derivation.checker.check import Proof
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import UsageError
 from einnet.evidence.certificate import Certificate, Entry, everywhere, proofs, proofs_by
-from einnet.evidence.sound import keep_proven
+from einnet.evidence.sound import MOST_ASKED, keep_proven, next_proven
 from einnet.expr.notation.text import parse
 from einnet.expr.resize import Resize
-from einnet.search.choosing.candidate import Choice
+from einnet.search.choosing.candidate import Candidate, Choice
 from einnet.search.forms import Form
 from einnet.search.outcome import Outcome, Result
 from einnet.search.resized_forms import resized_form, resized_step
@@ -85,7 +86,7 @@ def part_of(*steps: Step, key: str = "part", gain: float = 1.0) -> Result:
     best, original = Mock(form=form, cost=1.0), Mock(form=Mock(steps=(), derivation=Derivation(steps[0].before)), cost=1.0 + gain)
     found = Mock(key=key)
     found.output.name = key
-    return Result(found, {}, Mock(best=best, original=original))
+    return Result(found, {}, Mock(best=best, original=original, candidates=[]))
 
 
 def outcome_of(*steps: Step, key: str = "part") -> Outcome:
@@ -122,6 +123,55 @@ def after(count: int) -> Callable[[], bool]:
     """A clock that goes on by a second whenever it is asked: late after so many."""
     seconds = iter(range(100))
     return lambda: next(seconds) >= count
+
+
+def candidate(measured: float, *steps: Step, original: bool = False) -> Candidate:
+    """One way to run a part in so many seconds."""
+    start = steps[0].before if steps else PROVEN.before
+    return Mock(form=Mock(derivation=Derivation(start, steps), steps=steps, matches=()), measured=measured, cost=measured, original=original)
+
+
+@pytest.mark.parametrize(
+    ("others", "chosen"),
+    [
+        ([(3.0, PROVEN)], 3.0), ([(4.0, PROVEN), (3.0, PROVEN)], 3.0), ([(3.0, FALSE), (4.0, PROVEN)], 4.0),
+        ([(9.9, PROVEN)], None), ([(3.0, FALSE)], None), ([(3.0, MISLABELLED), (4.0, NOT_TOLD)], None), ([], None),
+    ],
+)  # fmt: skip
+def test_where_the_best_is_not_proven_the_next_that_is_runs(others: list[tuple[float, Step]], chosen: float | None) -> None:
+    """The fastest of those that are surely faster than the model's own operators, which take 10 s."""
+    best, original = candidate(1.0, FALSE), candidate(10.0, original=True)
+    choice = Choice(FALSE.before, [best, *(candidate(s, step) for s, step in others), original], original, best)
+    part = Mock(key="part")
+    part.output.name = "part"
+    kept = keep_proven(Outcome(Mock(), (Result(part, {}, choice),)), Settings())
+    (found,) = kept.results
+    assert found.use_original == (chosen is None)
+    assert chosen is None or found.candidate.measured == chosen
+    assert [("the model's own operators are kept" if chosen is None else "next in time and proven is kept") in note for note in kept.notes] == [True]
+
+
+def test_what_begins_with_the_step_at_fault_is_not_asked_for_and_few_are() -> None:
+    asked: list[Derivation] = []
+
+    def checked(derivation: Derivation) -> tuple[Proof, ...]:
+        asked.append(derivation)
+        return tuple(proofs(Derivation(s.before, (s,)))[0] for s in derivation.steps)
+
+    again = [candidate(2.0 + n, NOT_TOLD, *[PROVEN] * n) for n in range(1, 4)]
+    many = [candidate(5.0 + n / 100, *[TESTED] * (n + 1), NOT_TOLD) for n in range(20)]
+    best, original, right = candidate(1.0, NOT_TOLD, PROVEN), candidate(10.0, original=True), candidate(6.0, PROVEN)
+    choice = Choice(NOT_TOLD.before, [best, *again, *many, right, original], original, best)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("einnet.evidence.sound.proofs", checked)
+        assert next_proven(choice, (NOT_TOLD,), Settings(allow="precision,tested"), {}, lambda: False) is many[0]
+        asked.clear()
+        assert next_proven(choice, (NOT_TOLD,), Settings(), {}, lambda: False) is right
+        assert asked == [many[0].form.derivation, right.form.derivation]
+        assert next_proven(choice, (NOT_TOLD,), Settings(), {}, lambda: True) is None
+        asked.clear()
+        few = replace(choice, candidates=[best, *(candidate(2.0 + n / 10, *[PROVEN] * n, TESTED) for n in range(1, 20)), right])
+        assert next_proven(few, (NOT_TOLD,), Settings(), {}, lambda: False) is None and len(asked) == MOST_ASKED
 
 
 def test_what_is_not_proven_in_time_is_not_used() -> None:
