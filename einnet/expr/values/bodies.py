@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from einnet.errors import UsageError
-from einnet.expr.index import Index, Range, bounds
+from einnet.expr.index import Index, Range
 from einnet.expr.nodes import Add, Body, Call, Cond, Const, Div, Mul, Read, Scope, Select, Val
 from einnet.expr.values.arithmetic import Arithmetic, Array
 
@@ -37,14 +37,8 @@ def numerator(e: Index, env: Environment) -> Integers:
     return total
 
 
-def fits(e: Index, ranges: Mapping[str, Range]) -> bool:
-    """Nothing on the way to the index function's values leaves 62 bits, wherever the iterators are in their ranges."""
-    reach = [abs(c) * max(map(abs, bounds(Index(((atom, 1),), 0), ranges))) for atom, c in e.terms]
-    return abs(e.const) + sum(reach) <= _LARGEST
-
-
 def affine(e: Index, env: Environment) -> Integers:
-    """The values of an index function over 1 that `fits`."""
+    """The values of an index function over 1 that are known to be within 62 bits: where a term leaves them, the others bring the sum back."""
     total = np.asarray(e.const, dtype=np.int64)
     for atom, c in e.terms:
         part = env[atom] if isinstance(atom, str) else numerator(atom.num, env) // (atom.den * atom.num.den)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from einnet.errors import UsageError
 from einnet.expr.index import Index, Range, bounds, simplify
 from einnet.expr.nodes import Body, Mul, Read, Scope, Tensor, map_indices, neutral, tensors, used_names
+from einnet.expr.prefixes import Prefix, prefix, terms_of
 from einnet.expr.values.arithmetic import Arithmetic, Array, arithmetic, contracts
 from einnet.expr.values.blas import on_one_thread
 from einnet.expr.values.bodies import Environment, flat_address, inside_box, reduced, terms, values
@@ -76,9 +77,26 @@ class Evaluation:
 
     def whole(self, s: Scope) -> Array:
         """All values of a scope."""
+        along = prefix(s)
+        if along is not None:
+            return self.along(s, along)
         out = np.empty(s.shape, dtype=self.system.dtype)
         self.part(s, s.ranges, out)
         return out
+
+    def along(self, s: Scope, found: Prefix) -> Array:
+        """All values of a reduction of what comes before a place or after it: of the first or last one, two, four terms, made of one another."""
+        each = np.moveaxis(self.whole(terms_of(s, found)), found.axis, 0)
+        done, count, step = each if found.forward else each[::-1], len(each), 1
+        while step < count:
+            self.hurry()
+            done = np.concatenate([done[:step], self.system.reduce(s.reduce, np.stack([done[step:], done[:-step]]), (0,))])
+            step *= 2
+        places = np.arange(*found.place.range) - found.over.lo
+        last = places + found.more if found.forward else count - 1 - (places - found.more)
+        out = done[np.clip(last, 0, count - 1)]
+        out[last < 0] = self.system.number(neutral(s.reduce))
+        return np.moveaxis(out, 0, found.axis)
 
     def part(self, s: Scope, ranges: Ranges, out: Array) -> None:
         """The values of a scope where its loops are in `ranges`, into `out`."""

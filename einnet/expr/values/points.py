@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from einnet.expr.functions.modular import Residues, random_function, seed_of
 from einnet.expr.index import Index, Range, combine
 from einnet.expr.nodes import Read, Scope, Tensor, inside, neutral, reads, tensors, walk
+from einnet.expr.prefixes import passes, prefix
 from einnet.expr.selection import selection
 from einnet.expr.values.arithmetic import Arithmetic, Array, Machine, Magnitudes, Modular, contracts
 from einnet.expr.values.blas import on_one_thread
-from einnet.expr.values.bodies import Environment, Integers, Side, affine, fits, flat_address, one_of, reduced, terms, values
+from einnet.expr.values.bodies import Environment, Integers, Side, affine, flat_address, one_of, reduced, terms, values
 from einnet.expr.values.evaluate import Evaluation
 
 _CHUNK = 1 << 18
@@ -109,6 +110,8 @@ def effort(scope: Scope, points: int) -> int:
     places = {scope: tuple(min(points, i.extent) for i in scope.loops)}
     for s in _outer_first(scope):
         here = min(needed[s], prod(places[s])) * (1 if selection(s) else prod(i.extent for i in s.sums))
+        ordered = prefix(s)
+        here = here if ordered is None else min(here, passes(ordered) * prod(s.shape))
         total += here
         various = {i.name: n for i, n in zip(s.loops, places[s], strict=True)} | {i.name: i.extent for i in s.sums}
         for r in dict.fromkeys(reads(s.body)):
@@ -259,7 +262,9 @@ class _Points:
             distinct, back = np.unique(address, return_inverse=True)
             return self.at(s, _unravel(distinct, s))[back.reshape(-1)]
         new = kept.unknown(address)
-        if (_AT_ONCE if s.sums else 2) * len(new) > len(kept.known) and self.is_dense(s):
+        ordered = prefix(s)
+        faster = 2 if not s.sums else _AT_ONCE if ordered is None else max(_AT_ONCE, ordered.over.extent // passes(ordered))
+        if faster * len(new) > len(kept.known) and self.is_dense(s):
             kept.values[...] = self.over_box(s).reshape(-1)
             kept.known[...] = True
         elif len(new):
@@ -332,8 +337,7 @@ def always_inside(s: Scope, r: Read) -> Index | None:
     if any(e.den != 1 for e in r.index) or not inside(r, s.ranges):
         return None
     strides = accumulate((hi - lo for lo, hi in r.base.box[:0:-1]), mul, initial=1)
-    flat = combine(*((e - lo, stride) for e, (lo, _), stride in zip(reversed(r.index), reversed(r.base.box), strides)))
-    return flat if fits(flat, s.ranges) else None
+    return combine(*((e - lo, stride) for e, (lo, _), stride in zip(reversed(r.index), reversed(r.base.box), strides)))
 
 
 @lru_cache(maxsize=64)
