@@ -91,13 +91,13 @@ def test_rows_of_a_walk_are_turned_in_square_blocks(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in RUNNING if "in memory" in n])
 def test_what_a_state_in_memory_reads_stands_side_by_side(name: str) -> None:
     lowered = lower(dense(parse(HEAD + RUNNING[name])), "walk").primfunc.script()
-    assert "rows0" in lowered and "totals" in lowered
+    assert "rows_in_order" in lowered and "totals" in lowered
 
 
 def test_what_is_read_once_is_not_copied() -> None:
     narrow = RUNNING["a state in memory"].replace("d<40", "d<16")
     lowered = lower(dense(parse(HEAD + narrow)), "walk").primfunc.script()
-    assert "rows0" not in lowered and "totals" in lowered
+    assert "rows_in_order" not in lowered and "totals" in lowered
 
 
 @pytest.mark.parametrize("name", RUNNING)
@@ -165,3 +165,10 @@ def test_a_state_in_memory_begins_with_a_cache_line() -> None:
         assert 2 * int(room) >= 16 * 19 + 15
         assert re.search(rf"{name}_data: .*llvm.ptrmask.*handle_add_byte_offset\({name}_room, 60\), T.int64\(-64\)\)", script)
     assert not re.search(r"totals_\w+_room", script)
+
+
+@pytest.mark.parametrize("name", ["gates", "rows", "rows0", "result", "state", "total", "kept_1", "kept_2"])
+def test_a_tensor_may_be_called_as_anything_in_a_walk_is(name: str) -> None:
+    head = HEAD.replace("wq :", f"{name} :")
+    text = f"L[h<2,t<37,d<40] Σ[s<37,c<19] select(t-s>=0, exp(P[t]-P[s])*{name}[h,t,c]*wk[h,c,s]*wv[h,s,d], 0)"
+    check([dense(parse(head + text))])

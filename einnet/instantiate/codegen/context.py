@@ -22,7 +22,7 @@ from einnet.instantiate.kernels.views import LINE
 Value = Union[float, Tir]
 """A number known now, or a scalar or vector of float32."""
 
-REGISTERS = 32 * LANES
+REGISTER_FILE = 32 * LANES
 """Elements that the registers of a processor hold, at most."""
 
 STACK = 1 << 14
@@ -150,7 +150,7 @@ class Context:
         Where all its indices are constant, the compiler may keep it in registers. One that loops index, as those that are `looped` or have more
         elements than registers, begins with a cache line, so that no vector of it lies in two.
         """
-        aligned = looped or size > REGISTERS
+        aligned = looped or size > REGISTER_FILE
         name = self.fresh(stem)
         kind = PointerType(PrimType("float32"))
         pointer = tirx.Var(name + "_data", kind)

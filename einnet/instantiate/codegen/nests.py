@@ -148,7 +148,7 @@ class Nesting(Reducing):
         lane = plan.lane if plan.lane is not None and plan.lane.name in bound else None
         scalars = bound - {lane.name} if lane is not None else bound
         for kept in kept_arrays(expr, plan.order[n:], plan.points, scalars, ranges):
-            name = self.fresh("kept")
+            name = self.fresh("what is kept")
             self.arrays[name] = self.local(prod(kept.extents), name)
             around = tuple((k, r) for k, r in ranges.items() if k in scalars)
             self.nest(replace(kept.filling(name), outer=around, tables=plan.nest.tables))

@@ -40,8 +40,8 @@ REGISTERS = 16
 SUMS = 4
 """Sums side by side of what is asked of a large state: as many as a processor begins while one addition is under way."""
 
-GATES, ROWS, MOST_KEPT = "gates", "rows", 1 << 20
-"""The arrays of gates, and of what a state reads at a time, that are computed before a walk, and the elements of one at most."""
+GATES, ROWS, MOST_KEPT = "all gates", "rows in order", 1 << 20
+"""The arrays of gates, and of what a state reads at a time, that are computed before a walk, called as no tensor is; the elements of one at most."""
 
 SHARED, PASSES = 8, 2
 """How many of a state share a gate that is computed before, at least; how often rows are read that are."""
@@ -78,7 +78,7 @@ def resolved(op: EOperator, r: Recurrence, tables: Collection[str]) -> tuple[tup
     fill = gates(nests[0])
     gate = nests[0].expr if fill is None else Load(fill.array, fill.nest.address)
     again = {e: found for n in nests[1:] for e in walk(n.expr) if isinstance(e, Load) and (found := rows_of_state(e, n, inner[1:]))}
-    fills = [Fill(f"{ROWS}{n}", f.size, replace(f.nest, array=f"{ROWS}{n}")) for n, f in enumerate(again.values())]
+    fills = [Fill(f"{ROWS} {n}", f.size, replace(f.nest, array=f"{ROWS} {n}")) for n, f in enumerate(again.values())]
     placed: dict[Expr, Expr] = {e: Load(f.array, f.nest.address) for e, f in zip(again, fills)}
     nest = Nest(
         tuple(named[i.name] for i in others), OUT, address, Apply(STEPS, (gate, *(exchanged(n.expr, placed) for n in nests[1:]))),

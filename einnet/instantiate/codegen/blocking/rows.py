@@ -37,6 +37,9 @@ from einnet.instantiate.codegen.schedule import LANES, SMALL
 ROWS = 8
 """Rows of a block: what all rows share is loaded once for as many accumulators as fit the registers."""
 
+RESULT = "all results"
+"""The array of what a block computes where it is turned before it is stored; no tensor has a name of two words."""
+
 MOST_REPEATED = 2
 """How often a function may be computed at a place, for windows that overlap."""
 
@@ -159,8 +162,8 @@ def in_lanes(rows: Rows, row: Iter) -> Rows:
     """The same where all that is read or written across rows is turned."""
     steps, last = rows.steps, rows.last
     if abs(last.address.coefficient(row.name)) != 1:
-        result, last = written_across(last, row, "result")
-        steps = (*steps, Fill("result", prod(i.extent for i in result.loops), result))
+        result, last = written_across(last, row, RESULT)
+        steps = (*steps, Fill(RESULT, prod(i.extent for i in result.loops), result))
     turning = Turning(row.extent, frozenset(i.name for i in (*rows.around, *rows.blocks)))
     for step in steps:
         turning.note(step.nest)
