@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -125,3 +126,13 @@ def test_weights_that_cudnn_cannot_take_are_copied_when_lowering():
     execute(kernel, expected)
     got = Host(program, "expression")({"x": np.arange(16, dtype=np.float32).reshape(1, 4, 2, 2)})["y"]
     np.testing.assert_array_equal(got.reshape(-1), expected["y"])
+
+
+def test_products_beyond_the_largest_number_are_infinite_without_a_word() -> None:
+    kernel = Matmul(dense_view("a", (2, 3)), dense_view("b", (3, 2)), dense_view("c", (2, 2)))
+    buffers = (Buffer("a", 6, "f32", "input"), Buffer("b", 6, "f32", "input"), Buffer("c", 4, "f32", "output"))
+    program = lower(Plan(buffers, (kernel,), (("a", kernel.operand_views[0]), ("b", kernel.operand_views[1])), (("c", kernel.result_views[0]),)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = Host(program, "expression")({"a": np.full((2, 3), 1e30, np.float32), "b": np.full((3, 2), 1e30, np.float32)})["c"]
+    assert np.isposinf(got).all()
