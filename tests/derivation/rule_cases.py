@@ -193,6 +193,7 @@ CASES: dict[str, Cases] = {
             ("L[t<7] Σ[s<7] select(t-s>=0, {L[t<7,s<7] Σ[k<3] Y[t,k]*Y[s,k]}[t,s], 0)", "no sum of sums"),
             ("L[t<33] Σ[s<33] select(t-s>=0, {L[t<33,s<33] Σ[k<3] abs(T2[t,k]-T2[s,k])}[t,s], 0)", "no sum of sums"),
             ("L[t<8,c<35] Σ[s<8] select(t-s>=0, {L[t<8,s<8] Σ[k<35] S[t,k]*S[s,k]}[t,s]*S[s,c], 0)", "as many points as all pairs"),
+            ("L[t<8,c<16] Σ[s<8] select(t-s>=0, {L[t<8,s<8] Σ[k<16] S[t,k]*S[s,k]}[t,s]*S[s,c], 0)", "as many points as all pairs"),
         ),
         15,
     ),
