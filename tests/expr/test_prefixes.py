@@ -11,8 +11,10 @@ from einnet.expr.nodes import Scope, Select, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.prefixes import Prefix, passes, prefix
 from einnet.expr.values.arithmetic import Machine
-from einnet.expr.values.evaluate import evaluate
+from einnet.expr.values.cancellation import Conditioned
+from einnet.expr.values.evaluate import Evaluation, evaluate
 from einnet.expr.values.points import effort, values_at
+from einnet.expr.values.running_errors import Running, pair
 
 DECLARED = "X : f32[5,40]\nY : f32[40,3]\nZ : f32[23]\n"
 REDUCED = {
@@ -62,6 +64,16 @@ def test_one_pass_gives_what_every_term_by_itself_does(name: str, dtype: str) ->
     assert prefix(scope) is not None and prefix(term_by_term(scope)) is None
     found, wanted = (evaluate(s, drawn(scope), dtype=dtype) for s in (scope, term_by_term(scope)))
     assert found.shape == wanted.shape and (found == wanted).all()
+
+
+@pytest.mark.parametrize("system", [Running(), Conditioned()], ids=lambda system: type(system).__name__)
+@pytest.mark.parametrize("name", REDUCED)
+def test_one_pass_errs_as_far_as_terms_that_are_added_in_any_order(name: str, system: Running) -> None:
+    scope = parse(DECLARED + REDUCED[name])
+    held = {n: pair(x + 0.1, 1e-6 * np.abs(x)) for n, x in drawn(scope).items()}
+    found, wanted = (Evaluation(system, held).whole(s) for s in (scope, term_by_term(scope)))
+    np.testing.assert_allclose(found.real, wanted.real, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.imag, wanted.imag, rtol=1e-9, atol=1e-30)
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -48,6 +48,18 @@ def contracts(system: Arithmetic) -> TypeGuard[Contracting]:
     return hasattr(system, "contract")
 
 
+class Accumulating(Arithmetic, Protocol):
+    """A number system that reduces the first one, two, three of a sequence in its own way."""
+
+    def accumulate(self, kind: str, array: Array) -> Array:
+        """The reductions of what stands until each place of the first axis."""
+
+
+def accumulates(system: Arithmetic) -> TypeGuard[Accumulating]:
+    """The number system has such a way."""
+    return hasattr(system, "accumulate")
+
+
 LARGEST = 1 << 21
 """Elements of the largest array that a product of several factors makes on its way."""
 

@@ -64,6 +64,9 @@ class Conditioned(Running):
     def reduce(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
         return _held(super().reduce(kind, array, axes))
 
+    def accumulate(self, kind: str, array: Array) -> Array:
+        return _held(super().accumulate(kind, array))
+
     def contract(self, factors: list[Array], rank: int, shape: tuple[int, ...]) -> Array:
         """At once where no product and no sum of them can be beyond the largest number."""
         reach = prod(shape[rank:]) * prod(greatest(f) for f in factors)

@@ -17,7 +17,7 @@ from einnet.errors import UsageError
 from einnet.expr.index import Index, Range, bounds, simplify
 from einnet.expr.nodes import Body, Mul, Read, Scope, Tensor, map_indices, neutral, tensors, used_names
 from einnet.expr.prefixes import Prefix, prefix, terms_of
-from einnet.expr.values.arithmetic import Arithmetic, Array, arithmetic, contracts
+from einnet.expr.values.arithmetic import Arithmetic, Array, accumulates, arithmetic, contracts
 from einnet.expr.values.blas import on_one_thread
 from einnet.expr.values.bodies import Environment, flat_address, inside_box, reduced, terms, values
 
@@ -85,18 +85,30 @@ class Evaluation:
         return out
 
     def along(self, s: Scope, found: Prefix) -> Array:
-        """All values of a reduction of what comes before a place or after it: of the first or last one, two, four terms, made of one another."""
+        """All values of a reduction of what comes before a place or after it, in one pass."""
         each = np.moveaxis(self.whole(terms_of(s, found)), found.axis, 0)
-        done, count, step = each if found.forward else each[::-1], len(each), 1
-        while step < count:
-            self.hurry()
-            done = np.concatenate([done[:step], self.system.reduce(s.reduce, np.stack([done[step:], done[:-step]]), (0,))])
-            step *= 2
+        count = len(each)
+        done = self.accumulated(s.reduce, each if found.forward else each[::-1])
         places = np.arange(*found.place.range) - found.over.lo
         last = places + found.more if found.forward else count - 1 - (places - found.more)
         out = done[np.clip(last, 0, count - 1)]
-        out[last < 0] = self.system.number(neutral(s.reduce))
+        if (last < 0).any():
+            none = self.system.reduce(s.reduce, np.stack([self.system.number(neutral(s.reduce))]), (0,))
+            out = out.astype(np.result_type(out, none), copy=False)
+            out[last < 0] = none
         return np.moveaxis(out, 0, found.axis)
+
+    def accumulated(self, kind: str, array: Array) -> Array:
+        """Reductions of the first one, two, three along the first axis: of two, of four, of eight made of one another, where the system does it in no
+        other way, as one that counts how often a sum rounds."""
+        if accumulates(self.system):
+            return self.system.accumulate(kind, array)
+        step = 1
+        while step < len(array):
+            self.hurry()
+            array = np.concatenate([array[:step], self.system.reduce(kind, np.stack([array[step:], array[:-step]]), (0,))])
+            step *= 2
+        return array
 
     def part(self, s: Scope, ranges: Ranges, out: Array) -> None:
         """The values of a scope where its loops are in `ranges`, into `out`."""

@@ -114,6 +114,17 @@ class Running(Machine):
         size = np.sum(np.abs(v), axis=axes) + errors
         return pair(np.asarray(np.sum(v, axis=axes)), np.asarray(errors + count * (UNIT * size + LEAST)))
 
+    def accumulate(self, kind: str, array: Array) -> Array:
+        """What `reduce` says of the first one, two, three along the first axis, each by as many roundings as all of them: whoever adds them one after
+        the other rounds so often."""
+        v, e = parts(array)
+        if kind != "sum":
+            function = np.maximum if kind == "max" else np.minimum
+            return pair(function.accumulate(v), np.maximum.accumulate(e) if e.ndim else e)
+        errors = np.cumsum(e, axis=0) if e.ndim else e
+        size = np.cumsum(np.abs(v), axis=0) + errors
+        return pair(np.cumsum(v, axis=0), errors + self.roundings(len(array)) * (UNIT * size + LEAST))
+
     def contract(self, factors: list[Array], rank: int, shape: tuple[int, ...]) -> Array:
         """A sum of products by contractions of values and of errors, where all of these are numbers; it errs as `product` and `reduce` say."""
         if len(factors) != 2 or not all(bool(np.isfinite(f).all()) for f in factors):
