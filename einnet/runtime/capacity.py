@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -41,35 +41,39 @@ _MMAP_THRESHOLD, _MMAP_MAX, _TRIM_THRESHOLD = -3, -4, -1
 
 
 @contextmanager
-def given_back_at_once(wanted: bool) -> Iterator[None]:
-    """Where `wanted`, large blocks go back to the system as soon as they are freed, whatever stands around them."""
-    mallopt = _c_library("mallopt") if wanted else None
+def _allocating(within: Mapping[int, int], afterwards: Mapping[int, int]) -> Iterator[None]:
+    """The C library's allocator with these numbers within, and with those afterwards; as it is where it has none."""
+    mallopt = _c_library("mallopt")
     if mallopt is None:
         yield
         return
-    mallopt(_MMAP_THRESHOLD, APART)
+    for name, number in within.items():
+        mallopt(name, number)
     try:
         yield
     finally:
-        mallopt(_MMAP_THRESHOLD, USUAL)
-        mallopt(_TRIM_THRESHOLD, 2 * USUAL)
+        for name, number in afterwards.items():
+            mallopt(name, number)
+
+
+@contextmanager
+def given_back_at_once(wanted: bool) -> Iterator[None]:
+    """Where `wanted`, large blocks go back to the system as soon as they are freed, whatever stands around them."""
+    if not wanted:
+        yield
+        return
+    with _allocating({_MMAP_THRESHOLD: APART}, {_MMAP_THRESHOLD: USUAL, _TRIM_THRESHOLD: 2 * USUAL}):
+        yield
 
 
 @contextmanager
 def kept_for_more() -> Iterator[None]:
     """What is freed stays with the process until the end. Arrays that are made anew again and again would come from the system page by page each
     time, each page filled with zeros first."""
-    mallopt = _c_library("mallopt")
-    if mallopt is None:
-        yield
-        return
-    mallopt(_MMAP_MAX, 0)
-    mallopt(_TRIM_THRESHOLD, NEVER)
     try:
-        yield
+        with _allocating({_MMAP_MAX: 0, _TRIM_THRESHOLD: NEVER}, {_MMAP_MAX: BLOCKS, _TRIM_THRESHOLD: 2 * USUAL}):
+            yield
     finally:
-        mallopt(_MMAP_MAX, BLOCKS)
-        mallopt(_TRIM_THRESHOLD, 2 * USUAL)
         give_back()
 
 
