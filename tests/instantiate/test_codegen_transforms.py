@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("tvm")
 
 from einnet.expr.algebra import toom_cook
+from einnet.expr.constant_matrices import LinearMap, Matrix, factored
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Cond
 from einnet.instantiate.codegen import lower
 from einnet.instantiate.codegen.canonicalise import normalise
-from einnet.instantiate.codegen.constant_matrices import LinearMap, Matrix, factored
 from einnet.instantiate.codegen.ir import Nest, Reduce, conditions, expanded, walk
 from einnet.instantiate.codegen.pieces import interior, least
 from einnet.instantiate.codegen.resolve import resolve

@@ -12,11 +12,11 @@ from tvm import tirx
 from tvm.tirx import Buffer
 from tvm.tirx import Expr as Tir
 
+from einnet.expr.constant_matrices import Matrix, Terms, factored
 from einnet.expr.index import Floor, Index, Range, combine, var
 from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen import mathfunctions, vectors
 from einnet.instantiate.codegen.canonicalise import own_index_functions
-from einnet.instantiate.codegen.constant_matrices import Matrix, Terms, factored
 from einnet.instantiate.codegen.context import Value
 from einnet.instantiate.codegen.ir import (
     PICK,

@@ -25,6 +25,11 @@ class LinearMap:
     shared: tuple[Terms, ...]
     rows: tuple[Terms, ...]
 
+    @property
+    def steps(self) -> int:
+        """Additions, a product that is added being one, and products that are added to nothing."""
+        return sum(len(terms) - 1 + all(abs(c) != 1.0 for _, c in terms) for terms in (*self.shared, *self.rows) if terms)
+
 
 @lru_cache(maxsize=1024)
 def factored(matrix: Matrix) -> LinearMap:
