@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -13,9 +14,11 @@ from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.codegen.blocking.blocks import chosen
 from einnet.instantiate.codegen.blocking.rows import rows
+from einnet.instantiate.codegen.blocking.steps import arrays_read
 from einnet.instantiate.codegen.canonicalise import normalise
-from einnet.instantiate.codegen.ir import Load, Nest, walk
+from einnet.instantiate.codegen.ir import Load, Nest, Reduce, walk, weights
 from einnet.instantiate.codegen.resolve import resolve
+from einnet.instantiate.kernels import View
 from tests.instantiate.compiled import build, call, check, dense, lower, random_values, scattered
 from tests.instantiate.test_rows import attention
 
@@ -108,6 +111,85 @@ def test_places_between_those_that_are_read_are_not() -> None:
     (blocks,) = rows(nest_of(apart), across=True)
     assert not any(fill.array.startswith("turned") for fill in blocks.steps)
     check([dense(apart)])
+
+
+SIGNS = "[" + ",".join(str((-1) ** bin(i & j).count("1")) for i in range(8) for j in range(8)) + "]"
+
+
+def digits(frames: int, columns: int = 512) -> Scope:
+    """Frames of 512 numbers by three digits: signs, a factor for every place, signs, a factor, signs."""
+    first = f"{{L[m<{frames},a<8,n<64] Σ[j<8] A[a,j]*X[m,64*j+n]}}"
+    scaled = f"{{L[m<{frames},a<8,n<64] Σ[r<2] T[a,r,n]*{first}[m,a,n]}}"
+    second = f"{{L[m<{frames},a<8,b<8,n<8] Σ[j<8] A[b,j]*{scaled}[m,a,8*j+n]}}"
+    again = f"{{L[m<{frames},a<8,b<8,n<8] Σ[r<2] U[b,r,n]*{second}[m,a,b,n]}}"
+    third = f"{{L[m<{frames},c<{-(-columns // 64)},b<8,a<8] Σ[n<8] A[c,n]*{again}[m,a,b,n]}}"
+    return parse(
+        f"A : weight f32[8,8] = {SIGNS}\nX : f32[{frames},512]\nT : weight f32[8,2,64]\nU : weight f32[8,2,8]\n"
+        f"L[m<{frames},k<{columns}] {third}[m,k//64,k//8%8,k%8]"
+    )
+
+
+def known(scope: Scope) -> Nest:
+    return normalise(resolve(dense(scope), ["A"]))
+
+
+@pytest.mark.parametrize("frames", [16, 32, 37])
+@pytest.mark.parametrize("columns", [512, 449])
+def test_factors_between_known_matrices_compute_the_expression(frames: int, columns: int) -> None:
+    check([dense(digits(frames, columns))])
+
+
+def test_other_orders_of_data_between_known_matrices_compute_the_same() -> None:
+    check([scattered(digits(32, 449), 1)])
+
+
+def test_what_stands_between_known_matrices_needs_no_array() -> None:
+    """Two sums by known matrices are kept, what is multiplied with them is computed where the next one reads it; the last is all results."""
+    (blocks,) = rows(known(digits(32)), across=True)
+    assert len([f for _, f in blocks.fills if f.array.startswith("rows")]) == 2
+
+
+def test_what_a_part_of_the_result_needs_is_handed_on_in_the_nearest_cache() -> None:
+    """The second sum and all after it, for one `a` after the other: every number of it is computed once, at 64 places instead of 512."""
+    (blocks,) = rows(known(digits(32)), across=True, lanes=16)
+    times = {f.array: (n, f.size) for n, f in blocks.fills}
+    assert (8, 16 * 64) in times.values() and (1, 16 * 512) in times.values()
+    assert all(n * prod(i.extent for i in f.nest.loops) == 16 * 512 for n, f in blocks.fills)
+
+
+def test_rows_of_known_matrices_stand_in_no_loop() -> None:
+    """They share sums: a loop along them would compute each of them for itself."""
+    (blocks,) = rows(known(digits(32)), across=True, lanes=16)
+    for _, fill in blocks.fills:
+        sums = [r for r in walk(fill.nest.expr) if isinstance(r, Reduce)]
+        bound = {n for n, _ in fill.nest.outer}
+        assert not any(bound & w.address.names() for r in sums for w in weights(r, ["A"]))
+
+
+def test_arrays_that_nobody_reads_any_more_make_room() -> None:
+    (blocks,) = rows(known(digits(32)), across=True, lanes=16)
+    found = blocks.rooms
+    order = {f.array: n for n, (_, f) in enumerate(blocks.fills)}
+    assert sorted(f.array for room in found for f in room) == sorted(order)
+    assert len(found) < len(order)
+    read = {f.array: arrays_read(f.nest) for _, f in blocks.fills}
+    for room in found:
+        for before, after in pairwise(room):
+            assert all(order[reader] < order[after.array] for reader, own in read.items() if before.array in own)
+
+
+@pytest.mark.parametrize("columns", [512, 449])
+def test_results_without_gaps_are_turned_in_one_loop(columns: int) -> None:
+    (blocks,) = rows(known(digits(32, columns)), across=True)
+    assert [i.extent for i in blocks.last.loops] == [16, columns] and not blocks.last.guards
+
+
+def test_results_with_gaps_are_written_where_they_belong() -> None:
+    op = dense(digits(32))
+    apart = replace(op, out=View("out", (32, 512), (1024, 2)))
+    (blocks,) = rows(normalise(resolve(apart, ["A"])), across=True)
+    assert len(blocks.last.loops) > 2
+    check([apart])
 
 
 @pytest.mark.parametrize("across", [False, True])

@@ -11,7 +11,7 @@ from math import prod
 
 from einnet.expr.index import ZERO, Index, combine, floor_div, substitute, var
 from einnet.expr.nodes import Iter
-from einnet.instantiate.codegen.blocking.rows import Fill
+from einnet.instantiate.codegen.blocking.steps import Fill
 from einnet.instantiate.codegen.canonicalise import collapsed_sums, divisors, own_index_functions, walks_as_one
 from einnet.instantiate.codegen.ir import (
     Expr,

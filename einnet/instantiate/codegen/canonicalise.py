@@ -35,10 +35,14 @@ def normalise(nest: Nest) -> Nest:
     """The same assignments over loops without avoidable `//`, `%` and exact division, and with nested strides joined."""
     nest = replace(nest, expr=simplified(nest.expr, nest.ranges))
     nest = replace(nest, expr=inlined(nest.expr, frozenset(i.name for i in nest.loops if i.extent > 1), single_uses(nest.expr)))
-    for i in nest.loops:
+    left = list(nest.loops)
+    while left:
+        i = left.pop()
         divisor = split_divisor(i, nest)
         if 1 < divisor < i.extent:
+            before = nest.loops
             nest = split(nest, i, divisor)
+            left += [j for j in nest.loops if j not in before]
     return collapsed(nest)
 
 

@@ -22,7 +22,7 @@ from einnet.expr.index import Index, Range, combine, simplify, var
 from einnet.expr.nodes import Body, Iter, Scope
 from einnet.instantiate.codegen import vectors
 from einnet.instantiate.codegen.blocking.blocks import Blocking
-from einnet.instantiate.codegen.blocking.rows import Fill
+from einnet.instantiate.codegen.blocking.steps import Fill
 from einnet.instantiate.codegen.blocking.times import across, at_place, lane_of_walk, row, substituted, turning
 from einnet.instantiate.codegen.canonicalise import split
 from einnet.instantiate.codegen.context import Value

@@ -11,6 +11,7 @@ from tvm import tirx
 from einnet.expr.nodes import Iter
 from einnet.instantiate.codegen.blocking.panels import chosen
 from einnet.instantiate.codegen.blocking.rows import Rows
+from einnet.instantiate.codegen.blocking.steps import Inner, Step
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.ir import Nest
 from einnet.instantiate.codegen.nests import Nesting, sequence
@@ -22,7 +23,7 @@ class Blocking(Nesting):
     def nest(self, nest: Nest) -> None:
         """Write the nest."""
         with self.lanes(None):
-            found = chosen(normalise(nest), self.threads) if all(i.extent > 0 for i in nest.loops) else None
+            found = chosen(normalise(nest), self.threads, self.widest) if all(i.extent > 0 for i in nest.loops) else None
             for blocks in found or ():
                 self.blocks(blocks)
         if not found:
@@ -53,8 +54,11 @@ class Blocking(Nesting):
 
     def arrays_of(self, rows: Rows) -> None:
         """Memory for one block."""
-        for fill in (*rows.packs, *rows.steps):
+        for fill in rows.packs:
             self.arrays[fill.array] = self.local(fill.size, "rows")
+        for room in rows.rooms:
+            place = self.local(max(fill.size for fill in room), "rows")
+            self.arrays |= {fill.array: place for fill in room}
 
     def around(self, loops: Sequence[Iter], body: Callable[[], None]) -> None:
         if loops:
@@ -70,6 +74,13 @@ class Blocking(Nesting):
 
     def steps(self, rows: Rows) -> None:
         """One block."""
-        for fill in rows.steps:
-            super().nest(fill.nest)
+        self.filled(rows.steps)
         super().nest(rows.last)
+
+    def filled(self, steps: Sequence[Step]) -> None:
+        """The arrays of a block, one after the other."""
+        for step in steps:
+            if isinstance(step, Inner):
+                self.around((step.loop,), partial(self.filled, step.steps))
+            else:
+                super().nest(step.nest)

@@ -7,7 +7,8 @@ from math import prod
 
 from einnet.expr.index import combine, simplify, substitute, var
 from einnet.expr.nodes import Iter
-from einnet.instantiate.codegen.blocking.rows import Fill, Rows, all_effort, rows
+from einnet.instantiate.codegen.blocking.rows import Rows, all_effort, rows
+from einnet.instantiate.codegen.blocking.steps import Fill
 from einnet.instantiate.codegen.ir import Expr, Load, Nest, Reduce, children, rebuild, substitute_expr, walk
 from einnet.instantiate.codegen.schedule import LANES
 
@@ -18,12 +19,13 @@ TURNING_GAIN = 1.5
 """How many times more blocks have to take whose rows are not turned, for rows to stand in lanes."""
 
 
-def chosen(nest: Nest, threads: int = 1) -> list[Rows] | None:
-    """A normalised nest in blocks of rows, in lanes where that takes far less; None where there are none."""
-    plain, across = rows(nest), rows(nest, across=True)
+def chosen(nest: Nest, threads: int = 1, lanes: int = LANES) -> list[Rows] | None:
+    """A normalised nest in blocks of rows, in so many lanes where that takes far less; None where there are none."""
+    plain, across = rows(nest), rows(nest, across=True, lanes=lanes)
     if plain is not None:
         plain = [packed(blocks) if prod(i.extent for i in blocks.around) >= threads else blocks for blocks in plain]
-    turn = across is not None and (plain is None or all_effort(plain) > TURNING_GAIN * all_effort(across))
+    part = lanes / LANES  # efforts count a wide vector as one step, which a processor of so many lanes takes in parts
+    turn = across is not None and (plain is None or all_effort(plain) > TURNING_GAIN * part * all_effort(across))
     return across if turn else plain
 
 
@@ -33,7 +35,7 @@ def packed(rows: Rows) -> Rows:
         return rows
     packs: list[Fill] = []
     steps: list[Fill] = []
-    for fill in rows.steps:
+    for _, fill in rows.fills:
         across = list(dict.fromkeys(x for x in walk(fill.nest.expr) if isinstance(x, Load) and is_across(x, fill.nest, rows)))
         expr = fill.nest.expr
         for load in across:
@@ -48,7 +50,7 @@ def is_across(load: Load, nest: Nest, rows: Rows) -> bool:
     """The load is summed over and moves with one loop of its nest, with gaps, and not with the block."""
     moving = [i for i in nest.loops if i.name in load.address.names()]
     summed = sums_of(nest, load)
-    made = {fill.array for fill in rows.steps}
+    made = {fill.array for _, fill in rows.fills}
     plain = all(isinstance(a, str) for a, _ in load.address.terms) and not load.guards and load.array not in made | nest.tables
     fixed = {i.name for i in rows.around} | {n for n, _ in nest.outer} - {i.name for i in rows.blocks}
     known = load.address.names() <= {i.name for i in (*moving, *summed)} | fixed

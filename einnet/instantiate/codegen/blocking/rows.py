@@ -6,32 +6,19 @@ loaded once for a block. The steps are nests of their own, so that each has lane
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
 
-from einnet.expr.index import Range, substitute, var
+from einnet.expr.index import substitute, var
 from einnet.expr.nodes import Iter
-from einnet.instantiate.codegen.blocking.turned import Turning, effort, turned, written_across
-from einnet.instantiate.codegen.buffering import LARGEST, Kept, Place, places, window
+from einnet.instantiate.codegen.blocking.kept import Block, direct_uses, fill, filled, loaded, moves, ranges_of
+from einnet.instantiate.codegen.blocking.levels import Level, inside_of, levels
+from einnet.instantiate.codegen.blocking.steps import Fill, Inner, Step, arrays_read, fills, mapped, rooms
+from einnet.instantiate.codegen.blocking.turned import Turning, effort, written_across
+from einnet.instantiate.codegen.buffering import Kept
 from einnet.instantiate.codegen.canonicalise import uses_within
-from einnet.instantiate.codegen.ir import (
-    Expr,
-    Function,
-    Load,
-    Nest,
-    Ranges,
-    Reduce,
-    Use,
-    children,
-    expanded,
-    names,
-    rebuild,
-    simplified,
-    substitute_expr,
-    walk,
-)  # fmt: skip
+from einnet.instantiate.codegen.ir import Load, Nest, Ranges, Reduce, Use, expanded, names, simplified, substitute_expr, walk
 from einnet.instantiate.codegen.schedule import LANES, SMALL
 
 ROWS = 8
@@ -39,17 +26,6 @@ ROWS = 8
 
 RESULT = "all results"
 """The array of what a block computes where it is turned before it is stored; no tensor has a name of two words."""
-
-MOST_REPEATED = 2
-"""How often a function may be computed at a place, for windows that overlap."""
-
-
-class Fill(NamedTuple):
-    """An array, its elements, and the nest that fills it."""
-
-    array: str
-    size: int
-    nest: Nest
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +35,29 @@ class Rows:
     around: tuple[Iter, ...]
     packs: tuple[Fill, ...]
     blocks: tuple[Iter, ...]
-    steps: tuple[Fill, ...]
+    steps: tuple[Step, ...]
     last: Nest
 
+    @property
+    def fills(self) -> list[tuple[int, Fill]]:
+        """Every array of a block, and how often it is filled."""
+        return list(fills(self.steps))
 
-def rows(nest: Nest, across: bool = False) -> list[Rows] | None:
+    @property
+    def rooms(self) -> list[list[Fill]]:
+        """The arrays of a block by their memory: one takes that of another that was read for the last time before it is filled."""
+        return rooms(self.steps, arrays_read(self.last))
+
+
+def rows(nest: Nest, across: bool = False, lanes: int = LANES) -> list[Rows] | None:
     """A normalised nest in blocks of rows, whole blocks and the rest; None where its functions share no loop that some operand lacks.
 
-    The rows of a block stand in vector lanes if `across`; None where they cannot.
+    The rows of a block stand in vector lanes if `across`, as many as a vector of the processor has; None where they cannot.
     """
     row = row_loop(nest)
     if row is None:
         return None
-    size = block(row, LANES if across else ROWS)
+    size = block(row, lanes if across else ROWS)
     whole = row.extent // size
     found = [blocked(nest, row, size, 0, whole, across)] if whole else []
     if row.extent % size:
@@ -81,7 +67,7 @@ def rows(nest: Nest, across: bool = False) -> list[Rows] | None:
 
 def all_effort(found: Sequence[Rows]) -> float:
     """What all blocks take, in contiguous loads."""
-    return sum(prod(i.extent for i in (*f.around, *f.blocks)) * sum(effort(n) for n in (*(s.nest for s in f.steps), f.last)) for f in found)
+    return sum(prod(i.extent for i in (*f.around, *f.blocks)) * (sum(times * effort(s.nest) for times, s in f.fills) + effort(f.last)) for f in found)
 
 
 def row_loop(nest: Nest) -> Iter | None:
@@ -108,11 +94,6 @@ def shares(r: Reduce, use: Use, row: str) -> bool:
     used = [names(x) for x in walk(r.body) if isinstance(x, (Load, Use))]
     summed = [u for u in used if any(i.name in u for i in r.sums)]
     return any(moving & u for u in summed) and any(not moving & u for u in summed)
-
-
-def direct_uses(e: Expr) -> Iterator[Use]:
-    """Uses that stand in the expression itself."""
-    return (x for x in walk(e) if isinstance(x, Use))
 
 
 def block(row: Iter, most: int = ROWS) -> int:
@@ -144,100 +125,48 @@ def blocked(nest: Nest, row: Iter, size: int, first: int, count: int, across: bo
     bound = (*around, *blocks)
     inside = (inner, *(i for i in nest.loops if i != row and i not in around))
     ranges: Ranges = {**dict(nest.outer), **{i.name: i.range for i in (*bound, *inside)}}
-    expr = simplified(substitute_expr(nest.expr, {row.name: place}), ranges)
-    steps = filled(expr, bound, ranges, nest, inner if across else None)
-    if steps is None:
+    block = Block(nest, simplified(substitute_expr(nest.expr, {row.name: place}), ranges), bound, ranges, inner if across else None)
+    arrays = filled(block)
+    if arrays is None:
         return None
-    arrays = {kept.function: (kept, name) for kept, name in steps}
-    early = tuple(fill(kept, name, arrays, around, nest) for kept, name in steps if not moves(kept, blocks))
-    fills = tuple(fill(kept, name, arrays, bound, nest) for kept, name in steps if moves(kept, blocks))
-    given = ranges_of(bound)
     address = substitute(nest.address, {row.name: place})
-    last = replace(nest, loops=inside, address=address, expr=loaded(expr, arrays), outer=(*nest.outer, *given))
-    made = Rows(tuple(around), early, blocks, fills, last)
+    last = replace(nest, loops=inside, address=address, outer=(*nest.outer, *ranges_of(bound)))
+    if across and abs(address.coefficient(inner.name)) != 1:
+        made = turned_out(block, arrays, blocks, around, last)
+    else:
+        kept = {k.function: (k, name) for k, name in arrays}
+        made = assembled(block, [Level(None, arrays)], (), blocks, around, replace(last, expr=loaded(block.expr, kept)))
     return in_lanes(made, inner) if across else made
 
 
+def turned_out(block: Block, arrays: list[tuple[Kept, str]], blocks: tuple[Iter, ...], around: Sequence[Iter], last: Nest) -> Rows:
+    """A block whose results are written with rows side by side, and turned into where they belong at last."""
+    assert block.row is not None
+    parts = levels(block, arrays, blocks)
+    kept = {k.function: (k, name) for part in parts for k, name in part.arrays}
+    result, elements, last = written_across(replace(last, expr=loaded(block.expr, kept)), block.row, RESULT)
+    walked = [part.loop for part in parts if part.loop is not None]
+    return assembled(block, parts, (Fill(RESULT, elements, inside_of(walked, result)),), blocks, around, last)
+
+
+def assembled(block: Block, parts: Sequence[Level], made: tuple[Step, ...], blocks: tuple[Iter, ...], around: Sequence[Iter], last: Nest) -> Rows:
+    """The arrays of a block level by level, within the innermost what is `made` of them; those that do not move with the blocks are filled before."""
+    arrays = {kept.function: (kept, name) for part in parts for kept, name in part.arrays}
+    walked = tuple(part.loop for part in parts if part.loop is not None)
+    for depth, part in reversed(list(enumerate(parts))):
+        bound = (*block.bound, *walked[:depth])
+        made = (*(fill(kept, name, arrays, bound, block.nest) for kept, name in part.arrays if not blocks or moves(kept, blocks)), *made)
+        if part.loop is not None:
+            made = (Inner(part.loop, made),)
+    early = tuple(fill(kept, name, arrays, around, block.nest) for kept, name in parts[0].arrays if blocks and not moves(kept, blocks))
+    return Rows(tuple(around), early, blocks, made, last)
+
+
 def in_lanes(rows: Rows, row: Iter) -> Rows:
-    """The same where all that is read or written across rows is turned."""
-    steps, last = rows.steps, rows.last
-    if abs(last.address.coefficient(row.name)) != 1:
-        result, last = written_across(last, row, RESULT)
-        steps = (*steps, Fill(RESULT, prod(i.extent for i in result.loops), result))
+    """The same where all that is read across rows is turned."""
     turning = Turning(row.extent, frozenset(i.name for i in (*rows.around, *rows.blocks)))
-    for step in steps:
+    for _, step in rows.fills:
         turning.note(step.nest)
     names = turning.worth()
-    fills = tuple(Fill(name, turning.elements(key), turning.fill(key, name, last)) for key, name in names.items())
-    return replace(rows, steps=(*fills, *(s._replace(nest=turning.loaded(s.nest, names)) for s in steps)), last=last)
-
-
-def filled(expr: Expr, bound: tuple[Iter, ...], ranges: Ranges, nest: Nest, row: Iter | None) -> list[tuple[Kept, str]] | None:
-    """Every function with the window of it that a block reads and the name of its array, those first that others read.
-
-    The rows are side by side if a `row` is given; None where they cannot be, or a function is not read in windows.
-    """
-    groups: dict[Function, list[Place]] = {}
-    for found in places(expr, ranges, ()):
-        groups.setdefault(found.use.function, []).append(found)
-    fixed = frozenset(i.name for i in bound)
-    around = dict((*nest.outer, *ranges_of(bound)))
-    result: list[tuple[Kept, str]] = []
-    for function in ordered(groups):
-        group = list({p.use: p for p in groups[function]}.values())
-        kept = window(function, group, fixed, ranges)
-        if kept is not None and row is not None:
-            kept = turned(kept, group, row)
-        if kept is None or prod(kept.extents) > LARGEST or wasteful(kept, bound):
-            return None
-        result.append((replace(kept, ranges=around), f"rows of {function.name}"))
-    return result
-
-
-def wasteful(kept: Kept, bound: Sequence[Iter]) -> bool:
-    """The windows of all blocks together are far more than the function has elements."""
-    steps = prod(i.extent for i in bound if any(i.name in ix.names() for ix in kept.base))
-    return steps * prod(kept.extents) > MOST_REPEATED * prod(i.extent for i in kept.function.loops)
-
-
-def ordered(functions: Mapping[Function, object]) -> list[Function]:
-    """Functions after those that they use."""
-    result: dict[Function, None] = {}
-
-    def visit(f: Function) -> None:
-        if f not in result:
-            for u in direct_uses(f.expr):
-                visit(u.function)
-            result[f] = None
-
-    for f in functions:
-        visit(f)
-    return [f for f in result if f in functions]
-
-
-Arrays = Mapping[Function, tuple[Kept, str]]
-
-
-def fill(kept: Kept, name: str, arrays: Arrays, outer: Sequence[Iter], nest: Nest) -> Fill:
-    """The nest that fills the array of a function from those of others."""
-    made = kept.filling(name)
-    whole = replace(made, expr=loaded(made.expr, arrays), outer=(*nest.outer, *ranges_of(outer)), tables=nest.tables)
-    return Fill(name, prod(kept.extents), whole)
-
-
-def ranges_of(iters: Sequence[Iter]) -> tuple[tuple[str, Range], ...]:
-    return tuple((i.name, i.range) for i in iters)
-
-
-def moves(kept: Kept, blocks: Sequence[Iter]) -> bool:
-    """Another window is read for another block."""
-    return any(i.name in ix.names() for i in blocks for ix in kept.base)
-
-
-def loaded(e: Expr, arrays: Arrays) -> Expr:
-    """The expression with uses as loads from the arrays that hold them."""
-    if isinstance(e, Use):
-        kept, name = arrays[e.function]
-        return kept.load(e, name)
-    args = children(e)
-    return rebuild(e, tuple(loaded(a, arrays) for a in args)) if args else e
+    turned = tuple(Fill(name, turning.elements(key), turning.fill(key, name, rows.last)) for key, name in names.items())
+    return replace(rows, steps=(*turned, *mapped(rows.steps, lambda nest: turning.loaded(nest, names))))

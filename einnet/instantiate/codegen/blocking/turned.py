@@ -11,13 +11,19 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import NamedTuple
 
-from einnet.expr.index import Floor, Index, bounds, combine, var
+import numpy as np
+from numpy.typing import NDArray
+
+from einnet.expr.index import Floor, Index, Range, bounds, combine, var
 from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen.buffering import LARGEST, Kept, Place, split_index
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.ir import Expr, Load, Nest, Ranges, children, expanded, rebuild
 from einnet.instantiate.codegen.schedule import accesses, lane_costs
 from einnet.instantiate.kernels import dense_strides
+
+MOST_ASKED = 1 << 16
+"""Places of a row that are counted one by one."""
 
 
 class Key(NamedTuple):
@@ -52,12 +58,44 @@ def floored(ix: Index) -> frozenset[str]:
     return frozenset(n for a, _ in ix.terms if isinstance(a, Floor) for n in a.num.names())
 
 
-def written_across(last: Nest, row: Iter, name: str) -> tuple[Nest, Nest]:
-    """The last nest into an array with rows side by side, and the one that turns that into where it belongs."""
+def written_across(last: Nest, row: Iter, name: str) -> tuple[Nest, int, Nest]:
+    """The last nest into an array with rows side by side, its elements, and the nest that turns that into where it belongs.
+
+    Where a row is written without gaps, the array has its places in the order of memory, and what turns it is one loop along them.
+    """
     others = [i for i in last.loops if i.name != row.name]
+    names = {i.name for i in others}
+    place = Index(tuple((a, c) for a, c in last.address.terms if isinstance(a, str) and a in names))
+    along = whole_range(place, last, others)
+    if along is not None:
+        low, high = along
+        array = replace(last, array=name, address=row.extent * (place - low) + var(row.name))
+        next_to = Iter(f"{name}.n", 0, high - low)
+        address = last.address - place + low + var(next_to.name)
+        turned = Load(name, row.extent * var(next_to.name) + var(row.name))
+        return array, row.extent * next_to.extent, replace(last, loops=(row, next_to), address=address, expr=turned, guards=())
     strides = dense_strides(tuple(i.extent for i in others))
     address = combine(*((var(i.name), row.extent * s) for i, s in zip(others, strides)), (var(row.name), 1))
-    return replace(last, array=name, address=address), replace(last, expr=Load(name, address))
+    size = row.extent * prod(i.extent for i in others)
+    return replace(last, array=name, address=address), size, replace(last, expr=Load(name, address))
+
+
+def whole_range(place: Index, nest: Nest, loops: Sequence[Iter]) -> Range | None:
+    """The range of the places that a nest writes along these of its loops; None where they have gaps, or are too many to ask for each."""
+    known = {i.name for i in loops}
+    if prod(i.extent for i in loops) > MOST_ASKED or any(a not in known for ix in (place, *(c.index for c in nest.guards)) for a, _ in ix.terms):
+        return None
+    grid = dict(zip((i.name for i in loops), np.indices([i.extent for i in loops]), strict=True))
+
+    def at(ix: Index) -> NDArray[np.int64]:
+        return np.asarray(sum((c * grid[a] for a, c in ix.terms if isinstance(a, str)), start=np.int64(ix.const)))
+
+    inside = np.ones([i.extent for i in loops], bool)
+    for c in nest.guards:
+        inside &= at(c.index) == 0 if c.equal else at(c.index) >= 0
+    written = np.broadcast_to(at(place), inside.shape)[inside]
+    low, high = (int(written.min()), int(written.max()) + 1) if written.size else (0, 0)
+    return (low, high) if 0 < written.size == high - low else None
 
 
 @dataclass
