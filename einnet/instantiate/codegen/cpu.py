@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,9 @@ from einnet.instantiate.codegen.executed import repeats
 from einnet.instantiate.codegen.nests import sequence
 from einnet.instantiate.codegen.operation_counts import flops, moved_bytes
 from einnet.instantiate.codegen.repeats import factored
-from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, TABLE_SIZE, resolve
+from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, resolve
 from einnet.instantiate.codegen.schedule import LANES
+from einnet.instantiate.codegen.tables import known_tables
 from einnet.instantiate.codegen.time_loops import RunningNests, resolved
 from einnet.instantiate.kernels import LINE, EOperator, View
 from einnet.instantiate.row_fusion import in_rows
@@ -50,13 +50,6 @@ class LoweredKernel:
     @property
     def exported(self) -> Any:
         return self.primfunc.with_attr("global_symbol", self.name)
-
-
-def known_tables(op: EOperator, constants: Mapping[str, NDArray[Any]]) -> dict[str, dict[int, float]]:
-    """The small operands whose elements are known at compile time, by `constants` or by the tensors themselves."""
-    views = dict(op.operands)
-    own = {t.name: np.array(t.values, dtype=np.float32).reshape(t.shape) for t in tensors(op.scope).values() if t.values is not None}
-    return {n: table(views[n], v) for n, v in {**constants, **own}.items() if n in views and v.size <= TABLE_SIZE}
 
 
 def lower(
@@ -132,21 +125,6 @@ def halves(scope: Scope) -> dict[str, str]:
 def reach(view: View) -> int:
     """The buffer elements up to the last one that the view holds."""
     return view.offset + sum(max(0, s) * (n - 1) for s, n in zip(view.strides, view.shape)) + 1
-
-
-def table(view: View, values: NDArray[Any]) -> dict[int, float]:
-    """The values of a small constant by their address."""
-    found = {}
-    for flat in range(prod(view.shape)):
-        at, rest = view.offset, flat
-        index = []
-        for n in reversed(view.shape):
-            rest, i = divmod(rest, n)
-            index.append(i)
-        index.reverse()
-        at += sum(s * i for s, i in zip(view.strides, index))
-        found[at] = float(values[tuple(index)])
-    return found
 
 
 def build(kernels: Sequence[LoweredKernel]) -> Any:

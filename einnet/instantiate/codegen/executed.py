@@ -7,24 +7,27 @@ and no library is asked: the count is for predictions of many kernels, and for r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import product
 from math import prod
 
 from einnet.derivation.rules.transitions import running
-from einnet.expr.index import Floor
-from einnet.expr.nodes import Iter, Tensor, reads, tensors
+from einnet.expr.constant_matrices import Matrix, factored
+from einnet.expr.index import Floor, value
+from einnet.expr.nodes import Iter, Tensor, reads
 from einnet.instantiate.codegen.beforehand import beforehand
 from einnet.instantiate.codegen.blocking.panels import chosen
 from einnet.instantiate.codegen.blocking.rows import Rows
 from einnet.instantiate.codegen.buffering import kept_arrays, replaced
 from einnet.instantiate.codegen.canonicalise import normalise
-from einnet.instantiate.codegen.ir import Apply, Choose, Expr, Known, Lit, Load, Nest, Reduce, Use, children, expand, names, picks, rebuild
+from einnet.instantiate.codegen.ir import Apply, Choose, Expr, Known, Lit, Load, Nest, Reduce, Use, children, expand, names, picks, rebuild, weights
 from einnet.instantiate.codegen.operation_counts import flops
-from einnet.instantiate.codegen.repeats import factored
-from einnet.instantiate.codegen.resolve import EXPENSIVE, TABLE_SIZE, resolve
-from einnet.instantiate.codegen.schedule import LANES, SMALL, Plan, every_use, lane_of, schedule, width
+from einnet.instantiate.codegen.repeats import factored as with_shared
+from einnet.instantiate.codegen.resolve import EXPENSIVE, resolve
+from einnet.instantiate.codegen.schedule import LANES, SMALL, Plan, every_use, is_transform, lane_of, schedule, width
+from einnet.instantiate.codegen.tables import known_tables
 from einnet.instantiate.kernels import EOperator
 from einnet.instantiate.row_fusion import in_rows
 
@@ -48,10 +51,10 @@ def executed(op: EOperator, floats: int = LANES) -> float:
     recurrence = running(op.scope) if all(isinstance(r.base, Tensor) for r in reads(op.scope.body)) else None
     if recurrence is not None:
         return flops(op.scope) / max((width(i.extent) for i in op.scope.loops if i.name != recurrence.t.name), default=1)
-    whole = op if in_rows(op.scope) else replace(op, scope=factored(op.scope))
-    known = [t.name for t in tensors(op.scope).values() if t.values is not None and len(t.values) <= TABLE_SIZE]
-    fills, nest = beforehand(resolve(whole, known))
-    return sum(of_nest(n, floats) for n in (*(f.nest for f in fills), nest))
+    whole = op if in_rows(op.scope) else replace(op, scope=with_shared(op.scope))
+    tables = known_tables(op, {})
+    fills, nest = beforehand(resolve(whole, tables.keys()))
+    return sum(of_nest(n, floats, tables) for n in (*(f.nest for f in fills), nest))
 
 
 def repeats(op: EOperator) -> bool:
@@ -60,23 +63,27 @@ def repeats(op: EOperator) -> bool:
     return steps > MANY and steps > AGAIN * flops(op.scope)
 
 
-def of_nest(nest: Nest, floats: int) -> float:
+Tables = Mapping[str, Mapping[int, float]]
+"""The values of small operands that are known, by their address."""
+
+
+def of_nest(nest: Nest, floats: int, tables: Tables) -> float:
     """Steps of a nest, in blocks of rows where it is written so."""
     if any(i.extent <= 0 for i in nest.loops):
         return 0.0
     nest = normalise(nest)
-    found = chosen(nest)
-    return sum(of_rows(rows, floats) for rows in found) if found else of_plain(nest, floats)
+    found = chosen(nest, lanes=floats)
+    return sum(of_rows(rows, floats, tables) for rows in found) if found else of_plain(nest, floats, tables)
 
 
-def of_rows(rows: Rows, floats: int) -> float:
+def of_rows(rows: Rows, floats: int, tables: Tables) -> float:
     """Steps of all blocks of rows."""
-    block = sum(of_plain(n, floats) for n in (*(f.nest for f in rows.steps), rows.last))
-    packs = sum(of_plain(f.nest, floats) for f in rows.packs)
+    block = sum(times * of_plain(f.nest, floats, tables) for times, f in rows.fills) + of_plain(rows.last, floats, tables)
+    packs = sum(of_plain(f.nest, floats, tables) for f in rows.packs)
     return _extent(rows.around) * (packs + _extent(rows.blocks) * block)
 
 
-def of_plain(nest: Nest, floats: int) -> float:
+def of_plain(nest: Nest, floats: int, tables: Tables) -> float:
     """Steps of a nest loop by loop, with what is computed between the loops and kept."""
     if any(i.extent <= 0 for i in nest.loops):
         return 0.0
@@ -85,15 +92,15 @@ def of_plain(nest: Nest, floats: int) -> float:
     for n in range(len(plan.order)):
         if plan.lane is not None and n == plan.lane_level:
             bound |= {plan.lane.name}
-        expr, before = _between(plan, n, expr, bound, floats)
+        expr, before = _between(plan, n, expr, bound, _Body(plan, floats, tables))
         total += times * before
         times *= plan.order[n].extent
         bound |= {plan.order[n].name}
     stores = _copies(plan.points, plan.nest.address.names()) * _part(plan.lane, floats)
-    return total + times * (_Body(plan, floats).steps(expr, 1.0) + stores)
+    return total + times * (_Body(plan, floats, tables).steps(expr, 1.0) + stores)
 
 
-def _between(plan: Plan, n: int, expr: Expr, bound: frozenset[str], floats: int) -> tuple[Expr, float]:
+def _between(plan: Plan, n: int, expr: Expr, bound: frozenset[str], body: _Body) -> tuple[Expr, float]:
     """What is left for the loops from the n-th on, and the steps of what is computed before them: arrays, and values that no later loop moves."""
     if not any(True for _ in every_use(expr)):
         return expr, 0.0
@@ -102,9 +109,8 @@ def _between(plan: Plan, n: int, expr: Expr, bound: frozenset[str], floats: int)
     for number, kept in enumerate(kept_arrays(expr, plan.order[n:], plan.points, scalars, plan.nest.ranges)):
         array = f"kept {n}.{number} of {plan.nest.array}"
         around = tuple((k, r) for k, r in plan.nest.ranges.items() if k in scalars)
-        steps += of_nest(replace(kept.filling(array), outer=around, tables=plan.nest.tables), floats)
+        steps += of_nest(replace(kept.filling(array), outer=around, tables=plan.nest.tables), body.floats, body.tables)
         expr = replaced(expr, kept, array)
-    body = _Body(plan, floats)
     return _known(expr, bound, body), steps + body.total
 
 
@@ -135,6 +141,7 @@ class _Body:
 
     plan: Plan
     floats: int
+    tables: Tables
     seen: set[Use] = field(default_factory=set)
     total: float = 0.0
 
@@ -161,6 +168,9 @@ class _Body:
 
     def _reduced(self, e: Reduce, terms: _Terms) -> float:
         """The steps of a reduction: what no term moves is computed before it, all else for each term."""
+        weighted = self._weighted(e, terms)
+        if weighted is not None:
+            return weighted
         own, count, lane = names(e), float(_extent(e.sums)), terms.lane
         along = lane_of(e) if (lane is None or lane.name not in own) and count >= SMALL else None
         if along is not None:
@@ -168,6 +178,37 @@ class _Body:
         inside = _Terms(frozenset(i.name for i in e.sums) | terms.summed, terms.each * count, terms.once, lane)
         adding = 0.0 if e.op == "sum" and isinstance(e.body, Apply) and e.body.op == "mul" else _part(lane, self.floats)
         return self._steps(e.body, inside) + inside.each * _copies(self.plan.points, own) * adding
+
+
+    def _weighted(self, e: Reduce, terms: _Terms) -> float | None:
+        """The steps of a sum weighted by known matrices, whose rows share sums; None where it is no such sum at unrolled rows."""
+        given = weights(e, self.tables.keys())
+        moving = frozenset[str]().union(*(w.address.names() for w in given))
+        rows = [p for p in self.plan.points if p.name in moving]
+        if not is_transform(e, self.tables.keys()) or not moving <= {i.name for i in (*rows, *e.sums)}:
+            return None
+        assert isinstance(e.body, Apply)
+        rest = [a for a in e.body.args if a not in given]
+        own = frozenset[str]().union(*map(names, rest))
+        inside = replace(terms, each=terms.each * _extent([i for i in e.sums if i.name in own]))
+        part = _part(terms.lane if terms.lane is not None and terms.lane.name in own else None, self.floats)
+        columns = sum(self._steps(a, inside) for a in rest) + inside.each * max(0, len(rest) - 1) * part
+        others = _copies([p for p in self.plan.points if p not in rows], own)
+        return columns + terms.each * factored(self._matrix(given, rows, e.sums)).steps * others * part
+
+    def _matrix(self, given: Sequence[Load], rows: Sequence[Iter], columns: Sequence[Iter]) -> Matrix:
+        """The product of known matrices at all rows and columns."""
+
+        def element(at: Mapping[str, int]) -> float:
+            return prod(self.tables[w.array][int(value(w.address, at))] for w in given)
+
+        return tuple(tuple(element({**at, **along}) for along in _places(columns)) for at in _places(rows))
+
+
+def _places(iters: Sequence[Iter]) -> Iterator[dict[str, int]]:
+    """Every value of some iterators."""
+    for at in product(*(range(i.lo, i.hi) for i in iters)):
+        yield dict(zip((i.name for i in iters), at))
 
 
 def _own_steps(e: Expr, lane: Iter | None) -> float:

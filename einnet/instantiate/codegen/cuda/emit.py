@@ -17,7 +17,7 @@ from einnet.errors import BackendError
 from einnet.expr.nodes import tensors
 from einnet.graph.dtypes import HALVES
 from einnet.instantiate.codegen.canonicalise import normalise
-from einnet.instantiate.codegen.cpu import reach, table
+from einnet.instantiate.codegen.cpu import reach
 from einnet.instantiate.codegen.cuda.launches import CudaOperator, GridKernel
 from einnet.instantiate.codegen.cuda.per_thread import Threads
 from einnet.instantiate.codegen.cuda.rescaled_sizes import walked
@@ -25,6 +25,7 @@ from einnet.instantiate.codegen.cuda.rowwise import divided
 from einnet.instantiate.codegen.cuda.thread_blocks import Blocks
 from einnet.instantiate.codegen.ir import Load, Nest, expanded, picks
 from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, TABLE_SIZE, resolve
+from einnet.instantiate.codegen.tables import table
 from einnet.instantiate.kernels import EOperator
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32
 
