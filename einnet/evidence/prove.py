@@ -156,7 +156,9 @@ def shortened(error: CertificateError) -> str:
 
 
 def renamed(scopes: Iterable[Scope]) -> list[Scope]:
-    """The scopes with tensors named alike, by first occurrence in all of them."""
+    """The scopes with tensors named alike, by first occurrence in all of them; those that carry their values are one where these are equal."""
     scopes = list(scopes)
     found = {name: t for s in scopes for name, t in tensors(s).items()}
-    return [exchange_in(s, {name: replace(t, name=f"t{n}") for n, (name, t) in enumerate(found.items())}) for s in scopes]
+    known: dict[object, str] = {}
+    names = {name: known.setdefault((t.shape, t.values) if t.values is not None else name, f"t{n}") for n, (name, t) in enumerate(found.items())}
+    return [exchange_in(s, {name: replace(t, name=names[name]) for name, t in found.items()}) for s in scopes]

@@ -26,7 +26,8 @@ class Node:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return tuple(tensors(self.scope))
+        """The tensors that it reads; not those that carry their values."""
+        return tuple(name for name, t in tensors(self.scope).items() if t.values is None)
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:

@@ -9,9 +9,11 @@ from itertools import combinations, starmap
 from math import prod
 
 from einnet.derivation.facts import ONE, has_values, is_transform
+from einnet.derivation.matrix_steps import has_matrix, matrix_steps
 from einnet.derivation.rules.transitions import Recurrence, running
 from einnet.expr.nodes import Add, Body, Call, Div, Mul, Read, Scope, Tensor, children, is_weight, make_mul, nested, reads, tensors, used_names, walk
 from einnet.instantiate.address import is_alias
+from einnet.instantiate.row_fusion import in_one_kernel
 
 BYTES = 4
 """Bytes of an element (f32)."""
@@ -36,6 +38,8 @@ def flops(scope: Scope) -> int:
 
 @lru_cache(maxsize=1 << 15)
 def _own_flops(s: Scope) -> int:
+    if has_matrix(s):
+        return matrix_steps(s)
     if is_transform(s):
         return 2 * prod(s.shape) * sum(i.extent for i in s.sums)
     if _is_apart(s):
@@ -75,7 +79,12 @@ def elements(scope: Scope) -> int:
 
 @lru_cache(maxsize=1 << 15)
 def moved(scope: Scope) -> int:
-    """Bytes written and read again for the intermediate tensors of the scope, at least; weights are free."""
+    """Bytes written and read again for the intermediate tensors of the scope, at least; weights are free.
+
+    Sums by small matrices that stand in each other are one kernel, in which they are handed on in cache.
+    """
+    if any(map(has_matrix, walk(scope))) and in_one_kernel(scope, matched=False):
+        return 0
     return sum(2 * BYTES * prod(s.shape) for s in dict.fromkeys(nested(scope)) if not is_weight(s))
 
 

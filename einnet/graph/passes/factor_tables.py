@@ -1,5 +1,7 @@
 """Weights that are products of smaller tables over digits of their indices are read as such: W[k,n] as {Σ[r] A[k1,n1,n2,r]*B[k1,k2,n2,r]}[k,n].
 
+A factor that is one small matrix at all of its places, beside a number or a pair for each, is read as these two: the matrix carries its values.
+
 It changes an element by what it is further from the product, so this is done where steps of the class `precision` are allowed.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import prod
 
 import numpy as np
@@ -14,8 +17,9 @@ import numpy as np
 from einnet.expr.index import ZERO, Index, simplify, var
 from einnet.expr.nodes import Body, Iter, Mul, Read, Scope, Tensor, make_mul, map_reads, tensors, used_names
 from einnet.expr.values.evaluate import evaluate
+from einnet.graph.passes.matrices_apart import Apart, is_short, matrix_apart, rounded
 from einnet.graph.passes.sums_at_place import apart
-from einnet.graph.passes.table_factors import ROUNDING, Factored, factored, factors, fewest_products, gains
+from einnet.graph.passes.table_factors import ROUNDING, Factored, Part, everything, factored, factors, fewest_products, gains
 from einnet.graph.program import Node, Program
 from einnet.graph.rewrite import Fresh, prune
 
@@ -24,6 +28,9 @@ MOST_ELEMENTS = 1 << 25
 
 PARTS_GAIN = 1.2
 """How many times fewer products a table has to take in parts than whole."""
+
+APART = 1e-6
+"""How far an element of a factor may be from one by a matrix, relative to the largest: factors were rounded, and the whole is looked at again."""
 
 NAMES = "gkcnd"
 """Loops over a table: one for each g, rows k with parts c, columns n with parts d."""
@@ -111,6 +118,9 @@ class _Finder:
         self.made: dict[str, np.ndarray] = {}
         self._name = Fresh(program)
         self._known: dict[tuple[str, tuple[int, ...], int], Scope | None] = {}
+        self._matrices: dict[tuple[tuple[int, ...], bytes], Tensor] = {}
+        self.nested = self.apart = True
+        self.factors = 0
 
     def node(self, n: Node) -> tuple[Node, ...]:
         """The node with such weights as what they are made of; as two, where that is seen of a sum that is done before the rest."""
@@ -148,55 +158,89 @@ class _Finder:
         values = self.weights[tensor.name]
         arranged = Arranged(values.transpose(order), tuple(var(loops[p].name) for p in order), split)
         found = factored(arranged.table())
-        if found is None:
-            return None
         for other in arranged.in_parts():
-            if PARTS_GAIN * fewest_products(other.table()) < found.products:
+            if PARTS_GAIN * fewest_products(other.table()) < (values.size if found is None else found.products):
                 better = factored(other.table())
-                found, arranged = (found, arranged) if better is None or better.products >= found.products else (better, other)
-        if not gains(found, arranged.table()):
+                found, arranged = (found, arranged) if better is None or (found and better.products >= found.products) else (better, other)
+        if found is None or not gains(found, arranged.table()):
             return None
         limit = ROUNDING * float(np.abs(values).max())
-        for nested in (True, False):  # errors add up from stage to stage
-            body, sums = self._body(found, arranged.index(), tensor.name, {i.name: i.range for i in loops}, nested)
+        for self.nested, self.apart in ((True, True), (True, False), (False, False)):  # errors add up from stage to stage
+            self.factors = 0
+            body, sums = self._body(found, everything(arranged.table()), arranged.index(), tensor.name, {i.name: i.range for i in loops})
             whole = Scope(loops, sums, body)
-            held = {name: self.made[name] for name in tensors(whole)}
+            held = {name: self.made[name] for name, t in tensors(whole).items() if t.values is None}
+            if self.apart and not self.factors:
+                continue
             if np.abs(evaluate(whole, held, "float64") - values).max() <= limit:
                 return whole
         return None
 
     def _body(
-        self, found: Factored, index: Sequence[Index], name: str, ranges: Mapping[str, tuple[int, int]], nested: bool = True
+        self, found: Factored, whole: Part, index: Sequence[Index], name: str, ranges: Mapping[str, tuple[int, int]]
     ) -> tuple[Body, tuple[Iter, ...]]:  # fmt: skip
-        """Σ[r] A*B at an index of the table, and if `nested` A and B as sums of products where they are such."""
+        """Σ[r] A*B at an index of the table, and if tables are to be nested A and B as sums of products where they are such."""
         a, b, way = found.first, found.second, found.way
-        one, other = factors(found)
+        one, other = factors(found, whole.rows, whole.columns)
         g, k, c, n, d = index
         k1, k2 = digits(k, way.rows, way.low_row, ranges)
         n1, n2 = digits(n, way.columns, way.low_column, ranges)
         rank = a.shape[3]
         r = var("r") if rank > 1 else ZERO
-        first = self._table(one, f"{name}_a", nested)
-        second = self._table(other, f"{name}_b", nested)
+        first = self._table(one, f"{name}_a")
+        second = self._table(other, f"{name}_b")
         body = make_mul((
             first.at((both(g, n2, a.shape[:2]), k1, r, n1, d)),
             second.at((both(g, k1, b.shape[:2]), k2, c, n2, r)),
+            *(() if found.scale is None else (self._new(found.scale, f"{name}_s").at((g, n)),)),
         ))  # fmt: skip
         return body, (Iter("r", 0, rank),) if rank > 1 else ()
 
-    def _table(self, values: np.ndarray, name: str, nested: bool) -> Table:
+    def _table(self, part: Part, name: str) -> Table:
         """A table as a tensor that is new, or as a sum of products."""
+        values = part.table
         loops = tuple(Iter(letter, 0, extent) for letter, extent in zip(NAMES, values.shape) if extent > 1)
-        found = factored(values) if nested else None
+        index = tuple(var(letter) if extent > 1 else ZERO for letter, extent in zip(NAMES, values.shape))
+        found = factored(values, part.columns) if self.nested else None
         if found is not None and gains(found, values):
-            index = tuple(var(letter) if extent > 1 else ZERO for letter, extent in zip(NAMES, values.shape))
-            body, sums = self._body(found, index, name, {i.name: i.range for i in loops})
+            body, sums = self._body(found, part, index, name, {i.name: i.range for i in loops})
             if used_names(body) >= {i.name for i in loops}:
                 return Table(Scope(loops, sums, body), values.shape)
+        by_matrix = matrix_apart(values, APART * float(np.abs(values).max()), part.rows, part.columns) if self.apart else None
+        if self.apart and len(values) == 1 and is_short(values):
+            return self._matrix(rounded(values[0])[None])
+        if by_matrix is not None:
+            self.factors += 1
+            body, sums = self._by_matrix(by_matrix, index, name)
+            if used_names(body) >= {i.name for i in loops}:
+                return Table(Scope(loops, sums, body), values.shape)
+        return self._new(values, name)
+
+    def _by_matrix(self, found: Apart, index: Sequence[Index], name: str) -> tuple[Body, tuple[Iter, ...]]:
+        """Σ[e] of the matrix and what stands before or behind it, at an index of the table."""
+        g, k, c, n, d = index
+        parts = found.factor.shape[3 if found.behind else 2]
+        e = var("e") if parts > 1 else ZERO
+        matrix, factor = self._matrix(found.matrix), self._new(found.factor, f"{name}_t")
+        at = (matrix.at((k, e, n, d)), factor.at((g, k, c, e))) if found.behind else (matrix.at((k, c, n, e)), factor.at((g, n, e, d)))
+        scale = () if found.scale is None else (self._new(found.scale, f"{name}_s").at((g, n)),)
+        return make_mul((*at, *scale)), (Iter("e", 0, parts),) if parts > 1 else ()
+
+    def _new(self, values: np.ndarray, name: str) -> Table:
+        """A tensor that is new."""
         name = self._name(name)
         held = np.ascontiguousarray(values.reshape([extent for extent in values.shape if extent > 1]), dtype=np.float32)
         self.made[name] = held
         return Table(Tensor(name, held.shape, "f32", True), values.shape)
+
+    def _matrix(self, values: np.ndarray) -> Table:
+        """A tensor that carries its values, the same for all equal ones."""
+        held = values.astype(np.float32)
+        shape = tuple(extent for extent in held.shape if extent > 1)
+        key = shape, held.tobytes()
+        if key not in self._matrices:
+            self._matrices[key] = Tensor(self._name("matrix"), shape, "f32", True, tuple(map(Fraction, map(float, held.ravel()))))
+        return Table(self._matrices[key], held.shape)
 
 
 def digits(ix: Index, size: int, low: bool, ranges: Mapping[str, tuple[int, int]]) -> tuple[Index, Index]:

@@ -14,6 +14,7 @@ from math import inf, prod
 import numpy as np
 
 from einnet.expr.values.blas import on_one_thread
+from einnet.graph.passes.table_digits import Way, arranged, columns_by_digits, digit_extents, product, rows_by_digits, ways
 
 MOST_RANK = 4
 """Terms of a factored table."""
@@ -33,6 +34,9 @@ SAMPLE = 10
 GROWTH = 4.0
 """By how much the products of a factored table may exceed its largest element."""
 
+SHORTEST = 1e-3
+"""Columns that are shorter, relative to the longest, say nothing of the others: what is in them may be rounding alone."""
+
 AT_ONCE = 1 << 16
 """Elements of the matrices that are looked at together: they stay in a cache."""
 
@@ -41,39 +45,93 @@ TRIES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """Digits of rows and columns: k by k % rows and k // rows, n likewise; by `low_row` k1 is k % rows, by `low_column` n1 is n % columns."""
-
-    rows: int
-    low_row: bool
-    columns: int
-    low_column: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Factored:
-    """W[g,k,c,n,d] = Σ[r] A[g,n2,k1,r,n1,d] * B[g,k1,n2,r,k2,c]; an extent is 1 where a factor does not depend on a digit or on g."""
+    """W[g,k,c,n,d] = Σ[r] A[g,n2,k1,r,n1,d] * B[g,k1,n2,r,k2,c] * s[g,n]; an extent is 1 where a factor does not depend on a digit or on g."""
 
     way: Way
     first: np.ndarray
     second: np.ndarray
+    scale: np.ndarray | None
+    """By what columns are longer or shorter than others; None where that is not told from the rest."""
     products: int
     """Multiplications that both sums take for a column of data."""
     error: float
     """The greatest distance of an element from the product, relative to the largest element."""
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A factor as a table, and which of its rows [g,k] and columns [g,n] are read at all."""
+
+    table: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+
+
+def everything(table: np.ndarray) -> Part:
+    """A table that is read as a whole."""
+    g, k, _, n, _ = table.shape
+    return Part(table, np.ones((g, k), bool), np.ones((g, n), bool))
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A table without the scale s[g,n] of its columns, which are 0 where they are not `known`: what they are there is not asked.
+
+    Those that are not `read` are no part of the table.
+    """
+
+    table: np.ndarray
+    scale: np.ndarray | None
+    known: np.ndarray | None
+    read: np.ndarray | None = None
+
+    def there(self, way: Way) -> np.ndarray:
+        """What is known of columns by digits, [g, n2, n1]; of those that are missing nothing is."""
+        g, _, _, n, _ = self.table.shape
+        return columns_by_digits(np.ones((g, n), bool) if self.known is None else self.known, way)
+
+
 @on_one_thread
-def factored(table: np.ndarray) -> Factored | None:
-    """The table W[g,k,c,n,d] as a sum of products of two smaller ones; None where its values are no such sum, or nothing is gained."""
+def factored(table: np.ndarray, columns: np.ndarray | None = None) -> Factored | None:
+    """The table W[g,k,c,n,d] as a sum of products of two smaller ones; None where its values are no such sum, or nothing is gained.
+
+    `columns` [g,n] tells which are read at all; where they are not, W is 0 and the product may be anything.
+    """
     if table[0].size < LEAST_SIZE or not np.isfinite(table).all() or not table.any():
         return None
     exact = table.astype(np.float64)
-    found = sorted(promising(exact), key=lambda pair: pair[1])
-    for way, _ in found[:TRIES]:
-        pair = split(arranged(exact, way), ROUNDING * float(np.abs(exact).max()))
+    found = in_factors(exact, Level(exact, None, columns, columns))
+    if found is None or found.first.shape[1] > 1:
+        level = leveled(exact, columns)
+        better = None if level is None else in_factors(exact, level)
+        found = better if better is not None and (found is None or better.first.shape[1] == 1) else found
+    return found
+
+
+def leveled(table: np.ndarray, columns: np.ndarray | None) -> Level | None:
+    """The table with columns of one length; None where they are so."""
+    length = np.sqrt((table * table).sum(axis=(1, 2, 4)))
+    read = columns if columns is not None else np.full((len(table), table.shape[3]), True)
+    usual = float(np.median(length[read])) if read.any() else 0.0
+    if usual == 0 or (np.abs(length[read] - usual) <= ROUNDING * usual).all():
+        return None
+    known = read & (length > SHORTEST * float(length.max()))
+    scale = np.where(read, length / usual, 1.0)
+    level = np.where(known, 1 / np.where(known, scale, 1.0), 0.0)[:, None, None, :, None] * table
+    top = float(np.abs(level).max())
+    return Level(level / top, scale * top, known, columns)
+
+
+def in_factors(exact: np.ndarray, level: Level) -> Factored | None:
+    """The table by factors of what it is without a scale of its columns."""
+    found = sorted(promising(exact), key=lambda pair: pair[1])  # columns that are 0 in the level would pass for any way
+    for way, (sampled, _) in found[:TRIES]:
+        pair = split(arranged(level.table, way), ROUNDING * float(np.abs(level.table).max()), level.there(way))
         if pair is not None:
-            return _rounded(exact, way, *pair)
+            made = _rounded(exact, way, *pair, level)
+            lied = made is not None and made.products > sampled and LEAST_GAIN * _nested_products(made, exact.shape) > exact[0].size
+            return None if lied else made
     return None
 
 
@@ -83,18 +141,31 @@ def gains(found: Factored, table: np.ndarray) -> bool:
     return found.products < whole or _nested_products(found, table.shape) < whole
 
 
-def factors(found: Factored) -> tuple[np.ndarray, np.ndarray]:
-    """A and B as tables: A[g n2,k1,r,n1,d], and B[g k1,k2,c,n2,r] with what it is summed over last."""
+def factors(found: Factored, rows: np.ndarray, columns: np.ndarray) -> tuple[Part, Part]:
+    """A and B as tables, of a table of which these are read: A[g n2,k1,r,n1,d], and B[g k1,k2,c,n2,r] with what it is summed over last."""
     a, b = found.first, found.second
     second = b.transpose(0, 1, 4, 5, 2, 3)
-    return a.reshape(-1, *a.shape[2:]), second.reshape(-1, *second.shape[2:])
+    k, n = rows_by_digits(rows, found.way), columns_by_digits(columns, found.way)
+    return (
+        Part(a.reshape(-1, *a.shape[2:]), within(np.asarray(k.any(axis=2))[:, None], a.shape[:2]), within(n, a.shape[:2])),
+        Part(second.reshape(-1, *second.shape[2:]), within(k, b.shape[:2]), within(np.asarray(n.any(axis=2))[:, None], b.shape[:2])),
+    )
+
+
+def within(known: np.ndarray, places: tuple[int, ...]) -> np.ndarray:
+    """What is read at any of the places that a factor does not tell apart, [g n2, ...]."""
+    for axis, extent in enumerate(places):
+        if known.shape[axis] != extent:
+            known = np.asarray(known.any(axis=axis, keepdims=True) if extent == 1 else np.repeat(known, extent, axis))
+    return known.reshape(-1, known.shape[-1])
 
 
 def _nested_products(found: Factored, shape: tuple[int, ...]) -> int:
     """Multiplications for a column of data and one g, where the factors of factors count."""
     _, k, _, n, _ = shape
-    (k1, _), (_, n2) = _digits(k, found.way.rows, found.way.low_row), _digits(n, found.way.columns, found.way.low_column)
-    return sum(times * _least_products(table) for times, table in zip((n2, k1), factors(found), strict=True))
+    (k1, _), (_, n2) = digit_extents(k, found.way.rows, found.way.low_row), digit_extents(n, found.way.columns, found.way.low_column)
+    parts = factors(found, np.ones((1, k), bool), np.ones((1, n), bool))
+    return sum(times * _least_products(part.table) for times, part in zip((n2, k1), parts, strict=True))
 
 
 def _least_products(table: np.ndarray) -> int:
@@ -112,7 +183,7 @@ def promising(table: np.ndarray) -> Iterator[tuple[Way, tuple[int, int]]]:
     """The ways by which samples of a table have a small rank; the multiplications that both sums then take, and the elements of both."""
     _, k, c, n, d = table.shape
     limit = 1e-6 * float(np.abs(table).max())
-    each = {way: _digits(k, way.rows, way.low_row) + _digits(n, way.columns, way.low_column) for way in ways(k, n)}
+    each = {way: digit_extents(k, way.rows, way.low_row) + digit_extents(n, way.columns, way.low_column) for way in ways(k, n)}
     cost = {way: left * first * (summed * d + rest * c) for way, (first, rest, summed, left) in each.items()}
     most = {way: min(MOST_RANK, int(k * c * n * d / (LEAST_GAIN * cost[way]))) for way in each}
     paying = [way for way in each if most[way]]
@@ -131,7 +202,7 @@ def small(table: np.ndarray, found: list[Way], most: list[int], limit: float) ->
     k, c, n, d = table.shape
     rows, columns = [], []
     for way in found:
-        (_, rest), (summed, _) = _digits(k, way.rows, way.low_row), _digits(n, way.columns, way.low_column)
+        (_, rest), (summed, _) = digit_extents(k, way.rows, way.low_row), digit_extents(n, way.columns, way.low_column)
         (k2, part), (n1, other), n2 = _few(rest, c), _few(summed, d), _whole(n, way) // 2
         row = way.rows * k2 if way.low_row else k2
         column = n1 + way.columns * n2 if way.low_column else n2 + way.columns * n1
@@ -149,23 +220,6 @@ def _few(extent: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
     return flat // parts, flat % parts
 
 
-def ways(k: int, n: int) -> Iterator[Way]:
-    """Digits for rows and columns, of each by what divides it, the other or twice the other: a table may have half of its rows or columns."""
-    rows = [m for m in range(2, k) if k % m == 0 or 2 * n % m == 0]
-    columns = [m for m in range(2, n) if n % m == 0 or 2 * k % m == 0]
-    for r in rows:
-        for m in columns:
-            for low_row in (True, False):
-                for low_column in (False, True):
-                    yield Way(r, low_row, m, low_column)
-
-
-def _digits(extent: int, size: int, low: bool) -> tuple[int, int]:
-    """How many values the chosen digit has, and the other."""
-    blocks = -(-extent // size)
-    return (size, blocks) if low else (blocks, size)
-
-
 def _whole(extent: int, way: Way) -> int:
     """Values of n2 that have all values of n1 beside them, at least the first: where one is missing, any table has a smaller rank."""
     return max(1, extent // way.columns) if way.low_column else extent - (-(-extent // way.columns) - 1) * way.columns
@@ -179,8 +233,8 @@ def _filled(extent: int, way: Way) -> int:
 def sampled_rank(table: np.ndarray, way: Way, most: int, limit: float) -> int | None:
     """The rank of a few rows and columns at four places (k1,n2); None where it is greater than `most`."""
     k, c, n, d = table.shape
-    first, rest = _digits(k, way.rows, way.low_row)
-    summed, _ = _digits(n, way.columns, way.low_column)
+    first, rest = digit_extents(k, way.rows, way.low_row)
+    summed, _ = digit_extents(n, way.columns, way.low_column)
     rank, filled, whole = 0, _filled(n, way), _whole(n, way)
     for k1, n2 in ((0, whole // 2), (0, filled // 2), (first // 2, filled // 2), (min(1, first - 1), filled - 1)):
         k2, n1 = _spread(rest), _spread(summed)
@@ -199,38 +253,58 @@ def _spread(extent: int) -> np.ndarray:
     return np.unique(np.concatenate([np.arange(min(extent, SAMPLE // 2)), np.linspace(0, extent - 1, SAMPLE // 2).astype(int)]))
 
 
-def arranged(table: np.ndarray, way: Way) -> np.ndarray:
-    """The table by digits, [g, k1, n2, k2, c, n1, d]; rows and columns that are missing are 0."""
-    g, k, c, n, d = table.shape
-    blocks, more = -(-k // way.rows), -(-n // way.columns)
-    padded = np.pad(table, ((0, 0), (0, blocks * way.rows - k), (0, 0), (0, more * way.columns - n), (0, 0)))
-    parts = padded.reshape(g, blocks, way.rows, c, more, way.columns, d)
-    rows = (2, 1) if way.low_row else (1, 2)
-    columns = (5, 4) if way.low_column else (4, 5)
-    return parts.transpose(0, rows[0], columns[1], rows[1], 3, columns[0], 6)
+def split(parts: np.ndarray, limit: float, known: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """A[g,n2,k1,r,n1,d] and B[g,k1,n2,r,k2,c] with the fewest terms: A without n2 where there is one, else B without k1, else both; or None.
 
-
-def split(parts: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray] | None:
-    """A[g,n2,k1,r,n1,d] and B[g,k1,n2,r,k2,c] with the fewest terms: A without n2 where there is one, else B without k1, else both; or None."""
+    Of which columns something is `known` is given as [g,n2,n1].
+    """
     g, k1, n2, k2, c, n1, d = parts.shape
     each = skeleton(parts.reshape(g * k1 * n2, k2 * c, n1 * d), limit)
     if each is None:
         return None
-    first = skeleton(parts.reshape(g * k1, n2 * k2 * c, n1 * d), limit)
-    if first is not None and first[0].shape[-1] == each[0].shape[-1]:
-        left, right = first
-        return right.reshape(g, 1, k1, -1, n1, d), left.reshape(g, k1, n2, k2, c, -1).transpose(0, 1, 2, 5, 3, 4)
-    turned = skeleton(parts.transpose(0, 2, 3, 4, 1, 5, 6).reshape(g * n2, k2 * c, k1 * n1 * d), limit)
+    first = everywhere(parts, limit, known)
+    if first is not None and first[0].shape[3] == each[0].shape[-1]:
+        return first
+    turned = skeleton(parts.transpose(0, 2, 1, 5, 6, 3, 4).reshape(g * n2, k1 * n1 * d, k2 * c), limit)
     if turned is not None and turned[0].shape[-1] == each[0].shape[-1]:
         left, right = turned
-        across = right.reshape(g, n2, -1, k1, n1, d).transpose(0, 1, 3, 2, 4, 5)
-        return across, left.reshape(g, 1, n2, k2, c, -1).transpose(0, 1, 2, 5, 3, 4)
+        across = left.reshape(g, n2, k1, n1, d, -1).transpose(0, 1, 2, 5, 3, 4)
+        return across, right.reshape(g, 1, n2, -1, k2, c)
     left, right = each
     return right.reshape(g, k1, n2, -1, n1, d).transpose(0, 2, 1, 3, 4, 5), left.reshape(g, k1, n2, k2, c, -1).transpose(0, 1, 2, 5, 3, 4)
 
 
+def everywhere(parts: np.ndarray, limit: float, known: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """A[g,1,k1,r,n1,d], the same for all n2, and B; where some columns of an n2 are not known, B is what the others say."""
+    g, k1, n2, k2, c, n1, d = parts.shape
+    whole = known.all(axis=(0, 2))
+    if not whole.any():
+        return None
+    found = skeleton(parts[:, :, whole].reshape(g * k1, -1, n1 * d), limit)
+    if found is None:
+        return None
+    left, right = found
+    rank = left.shape[-1]
+    second = np.zeros((g, k1, n2, rank, k2, c))
+    second[:, :, whole] = left.reshape(g, k1, -1, k2, c, rank).transpose(0, 1, 2, 5, 3, 4)
+    first = right.reshape(g, k1, rank, n1, d)
+    for at in np.flatnonzero(~whole):
+        for own in range(g):
+            there = np.flatnonzero(known[own, at])
+            given = parts[own, :, at][..., there, :].reshape(k1, k2 * c, -1)
+            inverse = np.linalg.pinv(first[own][:, :, there].reshape(k1, rank, -1), rcond=1e-6)
+            second[own, :, at] = (given @ inverse).reshape(k1, k2, c, rank).transpose(0, 3, 1, 2)
+    again = None if whole.all() else skeleton(second.transpose(0, 1, 2, 4, 5, 3).reshape(g * k1, n2 * k2 * c, rank), limit)
+    if again is None or again[0].shape[-1] != rank:
+        return first[:, None], second
+    left, right = again  # rows where digits are 0, which were left out above
+    return (right.reshape(g, k1, rank, rank) @ first.reshape(g, k1, rank, n1 * d)).reshape(g, 1, k1, rank, n1, d), left.reshape(
+        g, k1, n2, k2, c, rank
+    ).transpose(0, 1, 2, 5, 3, 4)
+
+
 def skeleton(matrices: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray] | None:
-    """Every matrix as a product of a few of its own columns with what they take: [b,rows,r] and [b,r,columns]; None where four are too few."""
+    """Every matrix as a product with a few rows that stand for all of its own: [b,rows,r] and [b,r,columns]; None where four are too few."""
     found: list[tuple[np.ndarray, np.ndarray]] = []
     for part in np.array_split(matrices, min(len(matrices), -(-matrices.size // AT_ONCE))):
         pair = _skeleton(part, limit)
@@ -243,55 +317,48 @@ def skeleton(matrices: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray
 
 
 def _skeleton(matrices: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray] | None:
-    """Columns are taken greedily, the one that is furthest from those before it, so that what they take stays small."""
+    """Rows at right angles, as long as the first that is taken, and what every row is of them.
+
+    Taken is the first row of which half as much is left as of any: so the factor on the right is as simple as the table is where digits are 0, and
+    small numbers are never divided by.
+    """
     rest = matrices.copy()
     every = np.arange(len(matrices))
-    chosen: list[np.ndarray] = []
+    length: np.ndarray | None = None
+    units: list[np.ndarray] = []
     for _ in range(MOST_RANK):
-        norms = (rest * rest).sum(axis=1)
-        best = norms.argmax(axis=1)
-        length = np.sqrt(norms[every, best])
-        small = length <= limit * np.sqrt(matrices.shape[1])
-        column = np.where(small[:, None], 0.0, rest[every, :, best] / np.where(small, 1.0, length)[:, None])
-        chosen.append(np.where(small[:, None], 0.0, matrices[every, :, best]))
-        rest -= column[:, :, None] * (column[:, :, None] * rest).sum(axis=1)[:, None, :]
+        norms = (rest * rest).sum(axis=2)
+        top = norms.max(axis=1, keepdims=True)
+        best = (norms >= 0.25 * top).argmax(axis=1)
+        own = np.sqrt(norms[every, best])
+        small = own <= limit * np.sqrt(matrices.shape[2])
+        length = own if length is None else length
+        units.append(np.where(small[:, None], 0.0, rest[every, best] / np.where(small, 1.0, own)[:, None]))
+        rest -= (rest * units[-1][:, None, :]).sum(axis=2)[:, :, None] * units[-1][:, None, :]
         if np.abs(rest).max() <= limit:
-            left = np.stack(chosen, axis=-1)
-            return left, solved(left, matrices)
+            right = np.stack(units, axis=1)
+            left = np.einsum("brn,bun->bru", matrices, right)
+            return left / np.where(length > 0, length, 1.0)[:, None, None], right * length[:, None, None]
     return None
 
 
-def solved(left: np.ndarray, matrices: np.ndarray) -> np.ndarray:
-    """The least squares solution of left @ x = matrices; 0 for columns that are 0."""
-    gram = (left[:, :, :, None] * left[:, :, None, :]).sum(axis=1)
-    given = np.stack([(left[:, :, r, None] * matrices).sum(axis=1) for r in range(left.shape[-1])], axis=1)
-    inverse = np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
-    return np.asarray((inverse[:, :, :, None] * given[:, None, :, :]).sum(axis=2))
+def whole(found: Factored, shape: tuple[int, ...]) -> np.ndarray:
+    """The table W[g,k,c,n,d] that its factors say."""
+    made = product(found.way, found.first.astype(np.float64), found.second.astype(np.float64), shape)
+    return made if found.scale is None else made * found.scale.astype(np.float64)[:, None, None, :, None]
 
 
-def product(way: Way, first: np.ndarray, second: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The table W[g,k,c,n,d] that A and B are factors of."""
-    g, k, c, n, d = shape
-    parts = sum(
-        first[:, :, :, r].transpose(0, 2, 1, 3, 4)[:, :, :, None, None] * second[:, :, :, r][:, :, :, :, :, None, None]
-        for r in range(first.shape[3])
-    )
-    parts = np.asarray(parts)  # g k1 n2 k2 c n1 d
-    rows = (3, 1) if way.low_row else (1, 3)
-    columns = (2, 5) if way.low_column else (5, 2)
-    whole = parts.transpose(0, rows[0], rows[1], 4, columns[0], columns[1], 6)
-    whole = whole.reshape(len(whole), prod(whole.shape[1:3]), c, prod(whole.shape[4:6]), d)
-    return np.broadcast_to(whole, (g, *whole.shape[1:]))[:, :k, :, :n]
-
-
-def _rounded(table: np.ndarray, way: Way, first: np.ndarray, second: np.ndarray) -> Factored | None:
+def _rounded(table: np.ndarray, way: Way, first: np.ndarray, second: np.ndarray, level: Level) -> Factored | None:
     """Both factors in float32, without what they do not depend on; None where they are too far from the table, or grow."""
     a, b = (_thin(f.astype(np.float32)) for f in (first, second))
     x, y = a.astype(np.float64), b.astype(np.float64)
     top = float(np.abs(table).max())
-    error = float(np.abs(product(way, x, y, table.shape) - table).max()) / top
-    growth = float(product(way, np.abs(x), np.abs(y), table.shape).max()) / top
-    return Factored(way, a, b, products(first, second), error) if error <= ROUNDING and growth <= GROWTH else None
+    s = None if level.scale is None else level.scale.astype(np.float32)
+    columns = 1.0 if s is None else s.astype(np.float64)[:, None, None, :, None]
+    read = 1.0 if level.read is None else level.read[:, None, None, :, None]
+    error = float(np.abs(read * (columns * product(way, x, y, table.shape) - table)).max()) / top
+    growth = float((columns * product(way, np.abs(x), np.abs(y), table.shape)).max()) / top
+    return Factored(way, a, b, s, products(first, second), error) if error <= ROUNDING and growth <= GROWTH else None
 
 
 def products(first: np.ndarray, second: np.ndarray) -> int:

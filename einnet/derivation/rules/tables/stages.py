@@ -7,7 +7,8 @@ from dataclasses import replace
 from math import prod
 from typing import TypeGuard
 
-from einnet.derivation.facts import factors, without, zero_outside
+from einnet.derivation.facts import factors, has_values, without, zero_outside
+from einnet.derivation.matrix_steps import has_matrix, matrix_steps
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.forced.merge import merge_read
 from einnet.derivation.rules.substitute import split, split_sum_iterator
@@ -61,18 +62,29 @@ def in_stages(e: Scope, table: Read) -> Iterator[tuple[Scope, str]]:
     """The ways to sum over what only a part of the table's factors has before the rest, those that take no more products."""
     merged = merge_read(e, table)
     walked = {n for ix in table.index for n in ix.names()}
-    found = None if isinstance(merged, Refused) or not digit_sizes(merged, walked) else in_digits(merged, walked)
+    if isinstance(merged, Refused) or not (digit_sizes(merged, walked) or any(isinstance(f, Read) and has_values(f) for f in factors(merged.body))):
+        return
+    found = in_digits(merged, walked)
     if found is None:
         return
     inner, forward = found
-    parts = factors(inner.body)
+    for outside in sums_apart(inner):
+        staged = split_sum(inner, outside)
+        if products(staged) <= products(e, inside=False):
+            names = ",".join(i.name for i in inner.sums if i not in outside)
+            yield Scope(e.loops, (), Read(staged, forward)), f"first={names}"
+
+
+def sums_apart(e: Scope) -> Iterator[tuple[Iter, ...]]:
+    """Sums over what one of several weights has, where the others and data have more: what is summed before is no table."""
+    parts = factors(e.body)
     for place, last in enumerate(parts):
-        outside = tuple(i for i in inner.sums if i.name in used_names(last))
-        if is_weight(last) and outside and len(outside) < len(inner.sums) and any(is_weight(f) for f in without(parts, place)):
-            staged = split_sum(inner, outside)
-            if products(staged) <= prod(i.extent for i in (*e.loops, *e.sums)):
-                names = ",".join(i.name for i in inner.sums if i not in outside)
-                yield Scope(e.loops, (), Read(staged, forward)), f"first={names}"
+        outside = tuple(i for i in e.sums if i.name in used_names(last))
+        before = {i.name for i in e.sums if i not in outside}
+        rest = without(parts, place)
+        data = any(not is_weight(f) and before & used_names(f) for f in rest)
+        if is_weight(last) and outside and data and any(is_weight(f) for f in rest):
+            yield outside
 
 
 def in_digits(merged: Scope, walked: Collection[str]) -> tuple[Scope, tuple[Index, ...]] | None:
@@ -126,7 +138,7 @@ def single(ix: Index) -> str | None:
     return names[0] if len(names) == 1 and ix == var(names[0]) else None
 
 
-def products(staged: Scope) -> int:
-    """Products that two stages take."""
-    own = prod(i.extent for i in (*staged.loops, *staged.sums))
-    return own + sum(prod(i.extent for i in (*s.loops, *s.sums)) for s in nested(staged) if not is_weight(s))
+def products(staged: Scope, inside: bool = True) -> int:
+    """Products that a scope takes and those `inside` of it that are read; sums of a matrix that carries its values are shared."""
+    own = matrix_steps(staged) if has_matrix(staged) else prod(i.extent for i in (*staged.loops, *staged.sums))
+    return own + sum(products(s, inside=False) for s in nested(staged) if not is_weight(s)) if inside else own
