@@ -119,8 +119,6 @@ class _Finder:
         self._name = Fresh(program)
         self._known: dict[tuple[str, tuple[int, ...], int], Scope | None] = {}
         self._matrices: dict[tuple[tuple[int, ...], bytes], Tensor] = {}
-        self.nested = self.apart = True
-        self.factors = 0
 
     def node(self, n: Node) -> tuple[Node, ...]:
         """The node with such weights as what they are made of; as two, where that is seen of a sum that is done before the rest."""
@@ -165,75 +163,25 @@ class _Finder:
         if found is None or not gains(found, arranged.table()):
             return None
         limit = ROUNDING * float(np.abs(values).max())
-        for self.nested, self.apart in ((True, True), (True, False), (False, False)):  # errors add up from stage to stage
-            self.factors = 0
-            body, sums = self._body(found, everything(arranged.table()), arranged.index(), tensor.name, {i.name: i.range for i in loops})
+        for nested, by_matrix in ((True, True), (True, False), (False, False)):  # errors add up from stage to stage
+            saying = _Saying(self, nested, by_matrix)
+            body, sums = saying.body(found, everything(arranged.table()), arranged.index(), tensor.name, {i.name: i.range for i in loops})
             whole = Scope(loops, sums, body)
             held = {name: self.made[name] for name, t in tensors(whole).items() if t.values is None}
-            if self.apart and not self.factors:
-                continue
+            if by_matrix and not saying.factors:
+                continue  # stages without anything between them are told by their tables
             if np.abs(evaluate(whole, held, "float64") - values).max() <= limit:
                 return whole
         return None
 
-    def _body(
-        self, found: Factored, whole: Part, index: Sequence[Index], name: str, ranges: Mapping[str, tuple[int, int]]
-    ) -> tuple[Body, tuple[Iter, ...]]:  # fmt: skip
-        """Σ[r] A*B at an index of the table, and if tables are to be nested A and B as sums of products where they are such."""
-        a, b, way = found.first, found.second, found.way
-        one, other = factors(found, whole.rows, whole.columns)
-        g, k, c, n, d = index
-        k1, k2 = digits(k, way.rows, way.low_row, ranges)
-        n1, n2 = digits(n, way.columns, way.low_column, ranges)
-        rank = a.shape[3]
-        r = var("r") if rank > 1 else ZERO
-        first = self._table(one, f"{name}_a")
-        second = self._table(other, f"{name}_b")
-        body = make_mul((
-            first.at((both(g, n2, a.shape[:2]), k1, r, n1, d)),
-            second.at((both(g, k1, b.shape[:2]), k2, c, n2, r)),
-            *(() if found.scale is None else (self._new(found.scale, f"{name}_s").at((g, n)),)),
-        ))  # fmt: skip
-        return body, (Iter("r", 0, rank),) if rank > 1 else ()
-
-    def _table(self, part: Part, name: str) -> Table:
-        """A table as a tensor that is new, or as a sum of products."""
-        values = part.table
-        loops = tuple(Iter(letter, 0, extent) for letter, extent in zip(NAMES, values.shape) if extent > 1)
-        index = tuple(var(letter) if extent > 1 else ZERO for letter, extent in zip(NAMES, values.shape))
-        found = factored(values, part.columns) if self.nested else None
-        if found is not None and gains(found, values):
-            body, sums = self._body(found, part, index, name, {i.name: i.range for i in loops})
-            if used_names(body) >= {i.name for i in loops}:
-                return Table(Scope(loops, sums, body), values.shape)
-        by_matrix = matrix_apart(values, APART * float(np.abs(values).max()), part.rows, part.columns) if self.apart else None
-        if self.apart and len(values) == 1 and is_short(values):
-            return self._matrix(rounded(values[0])[None])
-        if by_matrix is not None:
-            self.factors += 1
-            body, sums = self._by_matrix(by_matrix, index, name)
-            if used_names(body) >= {i.name for i in loops}:
-                return Table(Scope(loops, sums, body), values.shape)
-        return self._new(values, name)
-
-    def _by_matrix(self, found: Apart, index: Sequence[Index], name: str) -> tuple[Body, tuple[Iter, ...]]:
-        """Σ[e] of the matrix and what stands before or behind it, at an index of the table."""
-        g, k, c, n, d = index
-        parts = found.factor.shape[3 if found.behind else 2]
-        e = var("e") if parts > 1 else ZERO
-        matrix, factor = self._matrix(found.matrix), self._new(found.factor, f"{name}_t")
-        at = (matrix.at((k, e, n, d)), factor.at((g, k, c, e))) if found.behind else (matrix.at((k, c, n, e)), factor.at((g, n, e, d)))
-        scale = () if found.scale is None else (self._new(found.scale, f"{name}_s").at((g, n)),)
-        return make_mul((*at, *scale)), (Iter("e", 0, parts),) if parts > 1 else ()
-
-    def _new(self, values: np.ndarray, name: str) -> Table:
+    def new(self, values: np.ndarray, name: str) -> Table:
         """A tensor that is new."""
         name = self._name(name)
         held = np.ascontiguousarray(values.reshape([extent for extent in values.shape if extent > 1]), dtype=np.float32)
         self.made[name] = held
         return Table(Tensor(name, held.shape, "f32", True), values.shape)
 
-    def _matrix(self, values: np.ndarray) -> Table:
+    def matrix(self, values: np.ndarray) -> Table:
         """A tensor that carries its values, the same for all equal ones."""
         held = values.astype(np.float32)
         shape = tuple(extent for extent in held.shape if extent > 1)
@@ -241,6 +189,67 @@ class _Finder:
         if key not in self._matrices:
             self._matrices[key] = Tensor(self._name("matrix"), shape, "f32", True, tuple(map(Fraction, map(float, held.ravel()))))
         return Table(self._matrices[key], held.shape)
+
+
+@dataclass
+class _Saying:
+    """How a table is said: its factors `nested`, as sums of products where they are such, and those that have one `by_matrix`."""
+
+    finder: _Finder
+    nested: bool
+    by_matrix: bool
+    factors: int = 0
+    """Tables that were said by a matrix, so far."""
+
+    def body(
+        self, found: Factored, whole: Part, index: Sequence[Index], name: str, ranges: Mapping[str, tuple[int, int]]
+    ) -> tuple[Body, tuple[Iter, ...]]:  # fmt: skip
+        """Σ[r] A*B at an index of the table."""
+        a, b, way = found.first, found.second, found.way
+        one, other = factors(found, whole.rows, whole.columns)
+        g, k, c, n, d = index
+        k1, k2 = digits(k, way.rows, way.low_row, ranges)
+        n1, n2 = digits(n, way.columns, way.low_column, ranges)
+        rank = a.shape[3]
+        r = var("r") if rank > 1 else ZERO
+        first = self.table(one, f"{name}_a")
+        second = self.table(other, f"{name}_b")
+        body = make_mul((
+            first.at((both(g, n2, a.shape[:2]), k1, r, n1, d)),
+            second.at((both(g, k1, b.shape[:2]), k2, c, n2, r)),
+            *(() if found.scale is None else (self.finder.new(found.scale, f"{name}_s").at((g, n)),)),
+        ))  # fmt: skip
+        return body, (Iter("r", 0, rank),) if rank > 1 else ()
+
+    def table(self, part: Part, name: str) -> Table:
+        """A table as a tensor that is new, or as a sum of products."""
+        values = part.table
+        loops = tuple(Iter(letter, 0, extent) for letter, extent in zip(NAMES, values.shape) if extent > 1)
+        index = tuple(var(letter) if extent > 1 else ZERO for letter, extent in zip(NAMES, values.shape))
+        found = factored(values, part.columns) if self.nested else None
+        if found is not None and gains(found, values):
+            body, sums = self.body(found, part, index, name, {i.name: i.range for i in loops})
+            if used_names(body) >= {i.name for i in loops}:
+                return Table(Scope(loops, sums, body), values.shape)
+        if self.by_matrix and len(values) == 1 and is_short(values):
+            return self.finder.matrix(rounded(values[0])[None])
+        split = matrix_apart(values, APART * float(np.abs(values).max()), part.rows, part.columns) if self.by_matrix else None
+        if split is not None:
+            body, sums = self.apart(split, index, name)
+            if used_names(body) >= {i.name for i in loops}:
+                self.factors += 1
+                return Table(Scope(loops, sums, body), values.shape)
+        return self.finder.new(values, name)
+
+    def apart(self, found: Apart, index: Sequence[Index], name: str) -> tuple[Body, tuple[Iter, ...]]:
+        """Σ[e] of a matrix and what stands before or behind it, at an index of the table."""
+        g, k, c, n, d = index
+        parts = found.factor.shape[3 if found.behind else 2]
+        e = var("e") if parts > 1 else ZERO
+        matrix, factor = self.finder.matrix(found.matrix), self.finder.new(found.factor, f"{name}_t")
+        at = (matrix.at((k, e, n, d)), factor.at((g, k, c, e))) if found.behind else (matrix.at((k, c, n, e)), factor.at((g, n, e, d)))
+        scale = () if found.scale is None else (self.finder.new(found.scale, f"{name}_s").at((g, n)),)
+        return make_mul((*at, *scale)), (Iter("e", 0, parts),) if parts > 1 else ()
 
 
 def digits(ix: Index, size: int, low: bool, ranges: Mapping[str, tuple[int, int]]) -> tuple[Index, Index]:

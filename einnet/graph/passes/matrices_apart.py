@@ -26,7 +26,7 @@ NEAREST = 3e-6
 """How far an element of B may be from a number that it is taken for: B is the mean of what many elements, each of them rounded, say of it."""
 
 STEPS = 48
-"""Elements that are a multiple of one part in so many are told from others: of 0, 1/2 and 1 it matters, as products with these are cheap."""
+"""An element near a multiple of one part in so many is that: 0, 1/2 and 1 have to be exact, as products with them are cheap."""
 
 LEAST = 1e-6
 """Relative to the largest, singular values below are 0."""

@@ -14,6 +14,7 @@ from math import inf, prod
 import numpy as np
 
 from einnet.expr.values.blas import on_one_thread
+from einnet.graph.passes.matrices_apart import LONGEST
 from einnet.graph.passes.table_digits import Way, arranged, columns_by_digits, digit_extents, product, rows_by_digits, ways
 
 MOST_RANK = 4
@@ -36,6 +37,9 @@ GROWTH = 4.0
 
 SHORTEST = 1e-3
 """Columns that are shorter, relative to the longest, say nothing of the others: what is in them may be rounding alone."""
+
+AWKWARD = 1.25
+"""How many times dearer a digit is of more values than a matrix in code has, but too few to be counted by two digits again."""
 
 AT_ONCE = 1 << 16
 """Elements of the matrices that are looked at together: they stay in a cache."""
@@ -125,7 +129,14 @@ def leveled(table: np.ndarray, columns: np.ndarray | None) -> Level | None:
 
 def in_factors(exact: np.ndarray, level: Level) -> Factored | None:
     """The table by factors of what it is without a scale of its columns."""
-    found = sorted(promising(exact), key=lambda pair: pair[1])  # columns that are 0 in the level would pass for any way
+    _, k, _, n, _ = exact.shape
+
+    def price(pair: tuple[Way, tuple[int, int]]) -> tuple[float, int]:
+        way, (count, elements) = pair
+        extents = (*digit_extents(k, way.rows, way.low_row), *digit_extents(n, way.columns, way.low_column))
+        return count * (AWKWARD if any(LONGEST < extent < 2 * LONGEST for extent in extents) else 1.0), elements
+
+    found = sorted(promising(exact), key=price)  # of the table itself: columns that are 0 in the level would pass for any way
     for way, (sampled, _) in found[:TRIES]:
         pair = split(arranged(level.table, way), ROUNDING * float(np.abs(level.table).max()), level.there(way))
         if pair is not None:

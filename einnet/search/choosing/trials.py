@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
+from einnet.derivation.matrix_steps import has_matrix
 from einnet.instantiate.kernels import EOperator, Kernel
 from einnet.search.choosing.candidate import COUNTED_DOUBT, GENERATED_DOUBT, Candidate, Estimate, Measure, Within
 
@@ -14,6 +15,15 @@ MOST_COUNTED = 128
 
 MOSTLY = 0.5
 """Share of a candidate's time that has to be measured, where there was no time for all of it."""
+
+
+def counted_doubt(kernel: Kernel) -> float:
+    """How many times too high a prediction from what is written may be.
+
+    Of straight-line code for small matrices the compiler makes more than of loops, as sums stay in registers.
+    """
+    straight = isinstance(kernel, EOperator) and any(map(has_matrix, kernel.scope.walk))
+    return GENERATED_DOUBT if straight else COUNTED_DOUBT
 
 
 class Trials:
@@ -62,7 +72,7 @@ class Trials:
         """How many times more than predicted a kernel may take."""
         if self.known.get(self._kernels[n]) is not None or not isinstance(self._kernels[n], EOperator):
             return 1.0
-        return COUNTED_DOUBT if n in self._counted else GENERATED_DOUBT
+        return counted_doubt(self._kernels[n]) if n in self._counted else GENERATED_DOUBT
 
     def count(self, c: Candidate) -> bool:
         """Predict the generated kernels of a candidate from what is written for them; whether there were any of which that was not done."""
@@ -72,7 +82,7 @@ class Trials:
             return False
         self._counted.update(new)
         for n, seconds in zip(new, self._closely([self._kernels[n] for n in new]), strict=True):
-            self._most[n], self._least[n] = seconds, seconds / COUNTED_DOUBT
+            self._most[n], self._least[n] = seconds, seconds / counted_doubt(self._kernels[n])
         told = {self._kernels[n]: self._most[n] for n in self._counted if self._kernels[n] not in self.known}
         c.expected = tuple(told.get(k, s) for k, s in zip(c.kernels, c.expected, strict=True))
         c.predicted = sum(c.expected)
