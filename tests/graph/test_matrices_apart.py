@@ -144,6 +144,15 @@ def test_rounding_takes_one_number_for_those_that_differ_by_rounding() -> None:
     np.testing.assert_allclose(made, given_matrix, atol=3e-7)
 
 
+def test_numbers_that_are_nearly_alike_are_told_apart_where_it_matters() -> None:
+    """Elements 2.5e-6 apart are no rounding of one number where the table has to be met to 1e-6."""
+    rng = np.random.default_rng(0)
+    matrix = rng.choice([-1.0, 1.0], (8, 1, 8, 1)) * rng.choice([1.0, 1 + 2.5e-6], (8, 1, 8, 1))
+    table = np.einsum("kcne,gned->gkcnd", matrix, rng.uniform(0.5, 1.5, (PLACES, 8, 1, 2)))
+    found = found_in(table)
+    assert found is None or np.abs(whole(found) - table).max() <= 1e-6 * np.abs(table).max()
+
+
 def test_short_tables_are_matrices_themselves() -> None:
     assert is_short(waves(8)[None]) and not is_short(values((1, 8, 2, 8, 2))) and not is_short(waves(9)[None])
 
@@ -157,6 +166,16 @@ def test_a_transform_by_stages_is_a_few_additions_and_a_turn_for_each() -> None:
     assert flops(best) <= 6 * 512 * log2(512) and sum(map(has_matrix, walk(best))) >= 3
     held = [t for t in tensors(best).values() if t.values is not None]
     assert len({t.values for t in held}) == len(held)
+
+
+def test_a_window_leaves_the_matrices_as_simple_as_they_are() -> None:
+    """Its ends are 0 or nearly so: what waves are there is what they are elsewhere, and only a factor for each number is more."""
+    windowed = np.fft.rfft(np.eye(256)) * np.hanning(256)[:, None]
+    table = np.stack([windowed.real, windowed.imag], axis=-1).reshape(256, -1).astype(np.float32)
+    program = prepare(load(build([node("MatMul", ["x", "w"])], {"x": values((3, 256))}, constants={"w": table})), tables=True)
+    (scope,) = (n.scope for n in program.expression_nodes())
+    best = min(flops(normalise(o.scope)[0]) for o in stages(scope) if isinstance(o, Rewrite))
+    assert best <= 3 * 5 * 256 * log2(256)
 
 
 def test_steps_of_a_matrix_count_what_its_rows_share() -> None:

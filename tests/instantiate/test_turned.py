@@ -13,6 +13,7 @@ from einnet.expr.nodes import Scope
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 from einnet.instantiate.codegen.blocking.blocks import chosen
+from einnet.instantiate.codegen.blocking.kept import direct_uses, read_once
 from einnet.instantiate.codegen.blocking.rows import rows
 from einnet.instantiate.codegen.blocking.steps import arrays_read
 from einnet.instantiate.codegen.canonicalise import normalise
@@ -164,6 +165,43 @@ def test_rows_of_known_matrices_stand_in_no_loop() -> None:
         sums = [r for r in walk(fill.nest.expr) if isinstance(r, Reduce)]
         bound = {n for n, _ in fill.nest.outer}
         assert not any(bound & w.address.names() for r in sums for w in weights(r, ["A"]))
+
+
+def read_twice(frames: int = 32) -> Scope:
+    """Factors between known matrices of which something else is a sum, over the loop that stages are handed on along."""
+    first = f"{{L[m<{frames},a<8,n<64] Σ[j<8] A[a,j]*X[m,64*j+n]}}"
+    scaled = f"{{L[m<{frames},a<8,n<64] Σ[r<2] T[a,r,n]*{first}[m,a,n]}}"
+    total = f"{{L[m<{frames},n<64] Σ[a<8] {scaled}[m,a,n]*W[a,n]}}"
+    second = f"{{L[m<{frames},a<8,b<8,n<8] Σ[j<8] A[b,j]*{scaled}[m,a,8*j+n]}}"
+    third = f"{{L[m<{frames},a<8,b<8,c<8] Σ[n<8] A[c,n]*{second}[m,a,b,n]}}"
+    return parse(
+        f"A : weight f32[8,8] = {SIGNS}\nX : f32[{frames},512]\nT : weight f32[8,2,64]\nW : weight f32[8,64]\n"
+        f"L[m<{frames},a<8,b<8,c<8] {third}[m,a,b,c] + {total}[m,8*b+c]"
+    )
+
+
+def test_what_something_else_is_computed_from_is_computed_before_it() -> None:
+    """The total needs the factors of all `a`: they cannot be filled for one `a` after the other."""
+    check([dense(read_twice())])
+    (blocks,) = rows(known(read_twice()), across=True, lanes=16)
+    assert all(n == 1 for n, f in blocks.fills if {"T", "W"} & arrays_read(f.nest))
+
+
+def test_rows_of_a_stage_are_computed_together_between_two_others() -> None:
+    """Of signs of 512 places, all stages but the last are kept: 24 additions for eight numbers, where each row for itself takes seven."""
+    first = "{L[m<32,a<8,n<64] Σ[j<8] A[a,j]*X[m,64*j+n]}"
+    second = f"{{L[m<32,a<8,b<8,n<8] Σ[j<8] A[b,j]*{first}[m,a,8*j+n]}}"
+    scope = parse(f"A : weight f32[8,8] = {SIGNS}\nX : f32[32,512]\nL[m<32,a<8,b<8,c<8] Σ[n<8] A[c,n]*{second}[m,a,b,n]")
+    nest = known(scope)
+    (use,) = direct_uses(next(e.body for e in walk(nest.expr) if isinstance(e, Reduce)))
+    assert not read_once([(nest.loops, nest.expr), (use.function.loops, use.function.expr)], ["A"])
+    check([dense(scope)])
+
+
+def test_what_two_sums_read_is_kept() -> None:
+    (blocks,) = rows(known(read_twice()), across=True, lanes=16)
+    (factors,) = (f.nest.expr for _, f in blocks.fills if "T" in arrays_read(f.nest))
+    assert not any(isinstance(e, Reduce) and weights(e, ["A"]) for e in walk(factors))
 
 
 def test_arrays_that_nobody_reads_any_more_make_room() -> None:

@@ -69,14 +69,14 @@ def filled(block: Block) -> list[tuple[Kept, str]] | None:
 def read_once(readers: Sequence[tuple[Sequence[Iter], Expr]], tables: Collection[str]) -> set[Function]:
     """Functions that only one sum weighted by known matrices reads, each value once where its rows are unrolled: an array would only move them.
 
-    What is multiplied with a stage of a transform, before the next takes its place, is computed on the way.
+    What is multiplied with a stage of a transform before the next is computed on the way; not a stage itself, whose rows share sums.
     """
     fitting: dict[Function, list[bool]] = {}
     for loops, expr in readers:
         free = {u: at_rows(r, u, loops, tables) for r in walk(expr) if isinstance(r, Reduce) for u in direct_uses(r.body)}
         for use in direct_uses(expr):
             fitting.setdefault(use.function, []).append(free.get(use, False))
-    return {function for function, found in fitting.items() if found == [True]}
+    return {function for function, found in fitting.items() if found == [True] and not matrix_rows(function, tables)}
 
 
 def at_rows(r: Reduce, use: Use, loops: Sequence[Iter], tables: Collection[str]) -> bool:
@@ -85,6 +85,11 @@ def at_rows(r: Reduce, use: Use, loops: Sequence[Iter], tables: Collection[str])
     rows = [i for i in loops if i.name in weighted]
     unrolled = is_transform(r, tables) and all(i.extent <= SMALL for i in rows) and prod(i.extent for i in rows) <= UNROLL
     return unrolled and names(use) & {i.name for i in loops} == {i.name for i in loops} - {i.name for i in rows}
+
+
+def matrix_rows(function: Function, tables: Collection[str]) -> set[str]:
+    """The loops of a function that are rows of known matrices."""
+    return {n for r in walk(function.expr) if isinstance(r, Reduce) for w in weights(r, tables) for n in w.address.names()}
 
 
 def wasteful(kept: Kept, bound: Sequence[Iter]) -> bool:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
 from einnet.expr.nodes import Iter
-from einnet.instantiate.codegen.blocking.kept import Block, filled, moves, ranges_of
+from einnet.instantiate.codegen.blocking.kept import Block, filled, matrix_rows, moves, ranges_of
 from einnet.instantiate.codegen.buffering import Kept
-from einnet.instantiate.codegen.canonicalise import uses_within
-from einnet.instantiate.codegen.ir import Function, Nest, Reduce, names, walk, weights
+from einnet.instantiate.codegen.ir import Nest, names
 
 NEAR = 1 << 13
 """Elements that the nearest cache of a processor holds at least (32 KiB)."""
@@ -54,7 +53,7 @@ def own_loops(block: Block) -> list[Iter]:
 
 
 def narrower(whole: Sequence[tuple[Kept, str]], block: Block, i: Iter, fixed: Sequence[Iter]) -> Iterator[Level]:
-    """The arrays inside of a loop of which every value of it needs a part of its own; none where others are filled from these.
+    """The arrays inside of a loop of which every value of it needs a part of its own, whoever reads them.
 
     The rows of a known matrix are computed together, as they share sums.
     """
@@ -64,20 +63,13 @@ def narrower(whole: Sequence[tuple[Kept, str]], block: Block, i: Iter, fixed: Se
         if prod(kept.extents) * i.extent == sizes.get(kept.function) and (not fixed or moves(kept, fixed))
         and rows_along(kept, i).isdisjoint(matrix_rows(kept.function, block.nest.tables))
     ]  # fmt: skip
-    own = {kept.function for kept, _ in parts}
-    others = [function for function in sizes if function not in own]
-    if parts and not any(u.function in own for function in others for u in uses_within(function.expr)):
+    if parts:
         yield Level(i, parts)
 
 
 def rows_along(kept: Kept, i: Iter) -> set[str]:
     """The loops of a function in which what is kept moves with an iterator."""
     return {loop.name for loop, ix in zip(kept.function.loops, kept.base) if i.name in ix.names()}
-
-
-def matrix_rows(function: Function, tables: Collection[str]) -> set[str]:
-    """The loops of a function that are rows of known matrices."""
-    return {n for r in walk(function.expr) if isinstance(r, Reduce) for w in weights(r, tables) for n in w.address.names()}
 
 
 def inside_of(loops: Sequence[Iter], nest: Nest) -> Nest:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from einnet.expr.index import Floor, Index, Range, bounds, combine, var
+from einnet.expr.index import Floor, Index, bounds, combine, var
 from einnet.expr.nodes import Cond, Iter
 from einnet.instantiate.codegen.buffering import LARGEST, Kept, Place, split_index
 from einnet.instantiate.codegen.canonicalise import normalise
@@ -66,22 +66,21 @@ def written_across(last: Nest, row: Iter, name: str) -> tuple[Nest, int, Nest]:
     others = [i for i in last.loops if i.name != row.name]
     names = {i.name for i in others}
     place = Index(tuple((a, c) for a, c in last.address.terms if isinstance(a, str) and a in names))
-    along = whole_range(place, last, others)
-    if along is not None:
-        low, high = along
-        array = replace(last, array=name, address=row.extent * (place - low) + var(row.name))
-        next_to = Iter(f"{name}.n", 0, high - low)
-        address = last.address - place + low + var(next_to.name)
+    count = without_gaps(place, last, others)
+    if count is not None:
+        array = replace(last, array=name, address=row.extent * place + var(row.name))
+        next_to = Iter(f"{name}.n", 0, count)
         turned = Load(name, row.extent * var(next_to.name) + var(row.name))
-        return array, row.extent * next_to.extent, replace(last, loops=(row, next_to), address=address, expr=turned, guards=())
+        along = replace(last, loops=(row, next_to), address=last.address - place + var(next_to.name), expr=turned, guards=())
+        return array, row.extent * count, along
     strides = dense_strides(tuple(i.extent for i in others))
     address = combine(*((var(i.name), row.extent * s) for i, s in zip(others, strides)), (var(row.name), 1))
     size = row.extent * prod(i.extent for i in others)
     return replace(last, array=name, address=address), size, replace(last, expr=Load(name, address))
 
 
-def whole_range(place: Index, nest: Nest, loops: Sequence[Iter]) -> Range | None:
-    """The range of the places that a nest writes along these of its loops; None where they have gaps, or are too many to ask for each."""
+def without_gaps(place: Index, nest: Nest, loops: Sequence[Iter]) -> int | None:
+    """How many places from 0 on a nest writes along these of its loops; None where there are gaps, or too many to ask of each."""
     known = {i.name for i in loops}
     if prod(i.extent for i in loops) > MOST_ASKED or any(a not in known for ix in (place, *(c.index for c in nest.guards)) for a, _ in ix.terms):
         return None
@@ -94,8 +93,7 @@ def whole_range(place: Index, nest: Nest, loops: Sequence[Iter]) -> Range | None
     for c in nest.guards:
         inside &= at(c.index) == 0 if c.equal else at(c.index) >= 0
     written = np.broadcast_to(at(place), inside.shape)[inside]
-    low, high = (int(written.min()), int(written.max()) + 1) if written.size else (0, 0)
-    return (low, high) if 0 < written.size == high - low else None
+    return written.size if 0 < written.size == written.max() + 1 and written.min() == 0 else None
 
 
 @dataclass
