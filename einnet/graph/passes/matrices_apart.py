@@ -15,6 +15,7 @@ import numpy as np
 
 from einnet.expr.constant_matrices import factored
 from einnet.expr.values.blas import on_one_thread
+from einnet.graph.passes.table_digits import without_noise
 
 MOST_PARTS = 2
 """Values of e: numbers as they are, or pairs."""
@@ -30,6 +31,9 @@ STEPS = 48
 
 LEAST = 1e-6
 """Relative to the largest, singular values below are 0."""
+
+NEARLY_HALF = 0.45
+"""Of the longest that is left, what may be taken for it."""
 
 LEAST_GAIN = 1.1
 """How many times fewer steps B and T have to take than W."""
@@ -100,7 +104,7 @@ def before(table: np.ndarray, limit: float, rows: np.ndarray, columns: np.ndarra
         found = [spanned(table[:, :, :, at].transpose(1, 2, 0, 3), (rows & columns[:, at, None]).T, limit, turned) for at in range(n)]
         if all(pair is not None for pair in found):
             matrix, factor = stacked([pair for pair in found if pair is not None])
-            yield Apart(rounded(matrix.transpose(1, 2, 0, 3)), factor.transpose(1, 0, 2, 3), behind=False)
+            yield Apart(rounded(matrix.transpose(1, 2, 0, 3)), without_noise(factor.transpose(1, 0, 2, 3)), behind=False)
 
 
 def behind(table: np.ndarray, limit: float, rows: np.ndarray, columns: np.ndarray) -> Iterator[Apart]:
@@ -121,7 +125,8 @@ def behind(table: np.ndarray, limit: float, rows: np.ndarray, columns: np.ndarra
         found = [spanned(level[:, at].transpose(2, 3, 0, 1), (known & rows[:, at, None]).T, limit / float(scale.max()), turned) for at in range(k)]
         if all(pair is not None for pair in found):
             matrix, factor = stacked([pair for pair in found if pair is not None])
-            yield Apart(rounded(matrix.transpose(0, 3, 1, 2)), factor.transpose(1, 0, 3, 2), behind=True, scale=None if same else scale)
+            turns = without_noise(factor.transpose(1, 0, 3, 2))
+            yield Apart(rounded(matrix.transpose(0, 3, 1, 2)), turns, behind=True, scale=None if same else without_noise(scale))
 
 
 def stacked(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
@@ -164,7 +169,7 @@ def spanned(vectors: np.ndarray, known: np.ndarray, limit: float, turned: bool) 
 def combined(vectors: np.ndarray, limit: float, turned: bool) -> tuple[np.ndarray, np.ndarray] | None:
     """A few of the vectors, and what of them all are; or if `turned` these at right angles, as long as the first. None where they are too many.
 
-    Taken is the first of which half as much is left as of any.
+    Taken is the first of which nearly half as much is left as of any.
     """
     rest, small = vectors.copy(), limit * np.sqrt(vectors.shape[1])
     basis: list[np.ndarray] = []
@@ -175,7 +180,7 @@ def combined(vectors: np.ndarray, limit: float, turned: bool) -> tuple[np.ndarra
             break
         if len(basis) == MOST_PARTS:
             return None
-        first = int((norms >= 0.5 * norms.max()).argmax())
+        first = int((norms >= NEARLY_HALF * norms.max()).argmax())
         length = length or float(norms[first])
         unit = rest[first] / float(norms[first])
         basis.append(length * unit if turned else vectors[first])

@@ -62,6 +62,15 @@ def product(way: Way, first: np.ndarray, second: np.ndarray, shape: tuple[int, .
     return np.broadcast_to(whole, (g, *whole.shape[1:]))[:, :k, :, :n]
 
 
+def without_noise(values: np.ndarray) -> np.ndarray:
+    """Numbers to 2^-40 of the largest: what is 0, and what is one number in several places, is so whatever order a processor adds in.
+
+    Who verifies a program computes its tables again, maybe on another processor, and compares them bit by bit.
+    """
+    step = float(np.abs(values).max(initial=0.0)) * 2.0**-40
+    return np.round(values / step) * step + 0.0 if step else values
+
+
 def columns_by_digits(known: np.ndarray, way: Way) -> np.ndarray:
     """What is known of columns [g,n] by digits, [g,n2,n1]; nothing of those that are missing."""
     parts = by_digits(known, way.columns)

@@ -14,8 +14,8 @@ from math import inf, prod
 import numpy as np
 
 from einnet.expr.values.blas import on_one_thread
-from einnet.graph.passes.matrices_apart import LONGEST
-from einnet.graph.passes.table_digits import Way, arranged, columns_by_digits, digit_extents, product, rows_by_digits, ways
+from einnet.graph.passes.matrices_apart import LONGEST, NEARLY_HALF
+from einnet.graph.passes.table_digits import Way, arranged, columns_by_digits, digit_extents, product, rows_by_digits, ways, without_noise
 
 MOST_RANK = 4
 """Terms of a factored table."""
@@ -39,7 +39,7 @@ SHORTEST = 1e-3
 """Columns that are shorter, relative to the longest, say nothing of the others: what is in them may be rounding alone."""
 
 AWKWARD = 1.25
-"""How many times dearer a digit is of more values than a matrix in code has, but too few to be counted by two digits again."""
+"""How many times dearer a way is that leaves a factor which is no matrix in code, and is not said in digits again."""
 
 AT_ONCE = 1 << 16
 """Elements of the matrices that are looked at together: they stay in a cache."""
@@ -129,14 +129,7 @@ def leveled(table: np.ndarray, columns: np.ndarray | None) -> Level | None:
 
 def in_factors(exact: np.ndarray, level: Level) -> Factored | None:
     """The table by factors of what it is without a scale of its columns."""
-    _, k, _, n, _ = exact.shape
-
-    def price(pair: tuple[Way, tuple[int, int]]) -> tuple[float, int]:
-        way, (count, elements) = pair
-        extents = (*digit_extents(k, way.rows, way.low_row), *digit_extents(n, way.columns, way.low_column))
-        return count * (AWKWARD if any(LONGEST < extent < 2 * LONGEST for extent in extents) else 1.0), elements
-
-    found = sorted(promising(exact), key=price)  # of the table itself: columns that are 0 in the level would pass for any way
+    found = sorted(promising(exact), key=lambda pair: price(exact.shape, *pair))  # columns that are 0 in the level would pass for any way
     for way, (sampled, _) in found[:TRIES]:
         pair = split(arranged(level.table, way), ROUNDING * float(np.abs(level.table).max()), level.there(way))
         if pair is not None:
@@ -144,6 +137,15 @@ def in_factors(exact: np.ndarray, level: Level) -> Factored | None:
             lied = made is not None and made.products > sampled and LEAST_GAIN * _nested_products(made, exact.shape) > exact[0].size
             return None if lied else made
     return None
+
+
+def price(shape: tuple[int, ...], way: Way, counts: tuple[int, int]) -> tuple[float, int]:
+    """By what ways are ordered: the products of both sums, more where a factor is too small to be said in digits again and too large for code."""
+    _, k, c, n, d = shape
+    (k1, k2), (n1, n2) = digit_extents(k, way.rows, way.low_row), digit_extents(n, way.columns, way.low_column)
+    rank = counts[0] // (n2 * k1 * (n1 * d + k2 * c))
+    sides = ((k1 * rank * n1 * d, max(k1, n1)), (k2 * c * n2 * rank, max(k2, n2)))
+    return counts[0] * (AWKWARD if any(size < LEAST_SIZE and longest > LONGEST for size, longest in sides) else 1.0), counts[1]
 
 
 def gains(found: Factored, table: np.ndarray) -> bool:
@@ -330,8 +332,8 @@ def skeleton(matrices: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray
 def _skeleton(matrices: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray] | None:
     """Rows at right angles, as long as the first that is taken, and what every row is of them.
 
-    Taken is the first row of which half as much is left as of any: so the factor on the right is as simple as the table is where digits are 0, and
-    small numbers are never divided by.
+    Taken is the first row of which nearly half as much is left as of any: so the factor on the right is as simple as the table is where digits are 0,
+    and small numbers are never divided by. Nearly, as just half is left where waves are a sixth of a turn apart, and rounding would decide.
     """
     rest = matrices.copy()
     every = np.arange(len(matrices))
@@ -340,7 +342,7 @@ def _skeleton(matrices: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarra
     for _ in range(MOST_RANK):
         norms = (rest * rest).sum(axis=2)
         top = norms.max(axis=1, keepdims=True)
-        best = (norms >= 0.25 * top).argmax(axis=1)
+        best = (norms >= NEARLY_HALF**2 * top).argmax(axis=1)
         own = np.sqrt(norms[every, best])
         small = own <= limit * np.sqrt(matrices.shape[2])
         length = own if length is None else length
@@ -361,10 +363,10 @@ def whole(found: Factored, shape: tuple[int, ...]) -> np.ndarray:
 
 def _rounded(table: np.ndarray, way: Way, first: np.ndarray, second: np.ndarray, level: Level) -> Factored | None:
     """Both factors in float32, without what they do not depend on; None where they are too far from the table, or grow."""
-    a, b = (_thin(f.astype(np.float32)) for f in (first, second))
+    a, b = (_thin(without_noise(f).astype(np.float32)) for f in (first, second))
     x, y = a.astype(np.float64), b.astype(np.float64)
     top = float(np.abs(table).max())
-    s = None if level.scale is None else level.scale.astype(np.float32)
+    s = None if level.scale is None else without_noise(level.scale).astype(np.float32)
     columns = 1.0 if s is None else s.astype(np.float64)[:, None, None, :, None]
     read = 1.0 if level.read is None else level.read[:, None, None, :, None]
     error = float(np.abs(read * (columns * product(way, x, y, table.shape) - table)).max()) / top
