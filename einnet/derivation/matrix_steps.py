@@ -42,7 +42,7 @@ def matrix_steps(s: Scope) -> int:
     others = prod(i.extent for i in (*s.loops, *s.sums) if i.name not in names)
     columns = prod(i.extent for i in s.sums if i.name in names)
     own = shared_steps(matrix.base, tuple(s.ranges[name] for name in names), tuple(name in summed for name in names))
-    return others * (own + columns * (len(rest) - 1))
+    return others * (own + columns * max(0, len(rest) - 1))
 
 
 @lru_cache(maxsize=1 << 10)

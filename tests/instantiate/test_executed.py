@@ -84,3 +84,17 @@ def test_the_count_is_that_of_the_text(text: str) -> None:
     operator = kernel(text)
     statements = written(lower(operator, "text").primfunc.body)
     assert statements / 4 <= executed.executed(operator) <= 4 * statements
+
+
+SIGNS = "H : weight f32[4,4] = [1,1,1,1, 1,-1,1,-1, 1,1,-1,-1, 1,-1,-1,1]\nX : f32[5,32]\n"
+
+
+def test_rows_of_a_known_matrix_share_their_sums() -> None:
+    """Eight additions for four sums of four numbers, and four loads and stores, with two vectors for 32 numbers."""
+    assert executed.executed(kernel(SIGNS + "L[k<4,m<32] Σ[n<4] H[3-k,n]*X[n,m]")) == 2 * (4 + 8 + 4)
+
+
+@pytest.mark.parametrize("text", ["L[k<5,m<32] Σ[n<4] H[k-1,n]*X[n,m]", "L[k<4,m<32] Σ[n<5] H[k,n-1]*X[n,m]"])
+def test_beside_a_known_matrix_there_is_nothing_to_share(text: str) -> None:
+    """Where it is read beside its elements, what stands there is 0 by a condition and no element: it counts as any other operand."""
+    assert executed.executed(kernel(SIGNS + text)) > executed.executed(kernel(SIGNS + "L[k<4,m<32] Σ[n<4] H[k,n]*X[n,m]"))

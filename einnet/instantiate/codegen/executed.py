@@ -185,7 +185,8 @@ class _Body:
         given = weights(e, self.tables.keys())
         moving = frozenset[str]().union(*(w.address.names() for w in given))
         rows = [p for p in self.plan.points if p.name in moving]
-        if not is_transform(e, self.tables.keys()) or not moving <= {i.name for i in (*rows, *e.sums)}:
+        known = moving <= {i.name for i in (*rows, *e.sums)} and not any(w.guards for w in given)
+        if not known or not is_transform(e, self.tables.keys()):
             return None
         assert isinstance(e.body, Apply)
         rest = [a for a in e.body.args if a not in given]
