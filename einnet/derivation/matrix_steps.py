@@ -8,12 +8,9 @@ from math import prod
 import numpy as np
 
 from einnet.derivation.facts import factors, has_values, without
-from einnet.expr.constant_matrices import factored
+from einnet.expr.constant_matrices import TABLE_SIZE, factored
 from einnet.expr.index import Range, var
 from einnet.expr.nodes import Read, Scope, Tensor
-
-LARGEST = 256
-"""Elements of the largest matrix whose values are written into code."""
 
 
 def has_matrix(s: Scope) -> bool:
@@ -21,7 +18,7 @@ def has_matrix(s: Scope) -> bool:
     if not s.sums or s.reduce != "sum":
         return False
     found = [f for f in factors(s.body) if isinstance(f, Read) and has_values(f)]
-    return len(found) == 1 and prod(found[0].base.shape) <= LARGEST and plain(found[0], s)
+    return len(found) == 1 and prod(found[0].base.shape) <= TABLE_SIZE and plain(found[0], s)
 
 
 def plain(r: Read, s: Scope) -> bool:

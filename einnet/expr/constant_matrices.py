@@ -13,6 +13,9 @@ Terms = tuple[tuple[int, float], ...]
 """Σ coefficient·x[n], as pairs (n, coefficient)."""
 
 
+TABLE_SIZE = 256
+"""Constant operands up to this many elements become literals where they are read at known indices."""
+
 SHORT = 1 << 12
 """Numbers whose denominator is a power of two up to here are short, and so are their products in single precision."""
 

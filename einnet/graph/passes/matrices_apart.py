@@ -13,15 +13,15 @@ from math import inf, prod
 
 import numpy as np
 
-from einnet.expr.constant_matrices import factored
+from einnet.expr.constant_matrices import TABLE_SIZE, factored
 from einnet.expr.values.blas import on_one_thread
 from einnet.graph.passes.table_digits import without_noise
 
 MOST_PARTS = 2
 """Values of e: numbers as they are, or pairs."""
 
-MOST_ELEMENTS, LONGEST = 256, 8
-"""Elements of the largest B, and the largest of its dimensions k and n: generated code writes out no larger one."""
+LONGEST = 8
+"""The largest dimension k or n of B: generated code writes out no larger one, as none of more elements than `TABLE_SIZE`."""
 
 NEAREST = 3e-6
 """How far an element of B may be from a number that it is taken for: B is the mean of what many elements, each of them rounded, say of it."""
@@ -56,7 +56,7 @@ def matrix_apart(table: np.ndarray, limit: float, rows: np.ndarray | None = None
     `rows` [g,k] and `columns` [g,n] tell which are read at all; what the others are is free.
     """
     places, k, c, n, d = table.shape
-    if places < 2 or max(k, n) > LONGEST or k * c * n * d > MOST_ELEMENTS * MOST_PARTS or not np.isfinite(table).all() or not table.any():
+    if places < 2 or max(k, n) > LONGEST or k * c * n * d > TABLE_SIZE * MOST_PARTS or not np.isfinite(table).all() or not table.any():
         return None
     exact = table.astype(np.float64)
     rows = np.ones((places, k), bool) if rows is None else rows
@@ -65,7 +65,7 @@ def matrix_apart(table: np.ndarray, limit: float, rows: np.ndarray | None = None
     best, least = None, k * c * n * d / LEAST_GAIN
     for found in (*before(exact, limit, rows, columns), *behind(exact, limit, rows, columns)):
         matrix, factor, scale = found.matrix, found.factor, found.scale
-        near = matrix.size <= MOST_ELEMENTS and float((np.abs(whole(found) - exact) * read).max()) <= limit
+        near = matrix.size <= TABLE_SIZE and float((np.abs(whole(found) - exact) * read).max()) <= limit
         taken = steps(matrix) + factor[0].size + (0 if scale is None else scale[0].size * d) if near else inf
         if taken < least:
             best, least = found, taken
@@ -76,7 +76,7 @@ def is_short(table: np.ndarray) -> bool:
     """A table W[1,k,c,n,d] that is such a matrix itself, with sums to share."""
     _, k, c, n, d = table.shape
     matrix = rounded(table[0])
-    return max(k, n) <= LONGEST and matrix.size <= MOST_ELEMENTS and LEAST_GAIN * steps(matrix) <= k * c * n * d
+    return max(k, n) <= LONGEST and matrix.size <= TABLE_SIZE and LEAST_GAIN * steps(matrix) <= k * c * n * d
 
 
 def whole(found: Apart) -> np.ndarray:

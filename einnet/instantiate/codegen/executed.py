@@ -179,7 +179,6 @@ class _Body:
         adding = 0.0 if e.op == "sum" and isinstance(e.body, Apply) and e.body.op == "mul" else _part(lane, self.floats)
         return self._steps(e.body, inside) + inside.each * _copies(self.plan.points, own) * adding
 
-
     def _weighted(self, e: Reduce, terms: _Terms) -> float | None:
         """The steps of a sum weighted by known matrices, whose rows share sums; None where it is no such sum at unrolled rows."""
         given = weights(e, self.tables.keys())

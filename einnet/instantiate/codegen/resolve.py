@@ -65,9 +65,6 @@ ELEMENTS = {
 }  # fmt: skip
 """Element types that generated kernels read, and what the code calls what holds them (`mathfunctions.widened`); they compute with float32."""
 
-TABLE_SIZE = 256
-"""Constant operands up to this many elements become literals where they are read at known indices."""
-
 OUT = "(out)"
 """The array that stands for the output in a nest."""
 

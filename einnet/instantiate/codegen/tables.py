@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from einnet.expr.constant_matrices import TABLE_SIZE
 from einnet.expr.nodes import tensors
-from einnet.instantiate.codegen.resolve import TABLE_SIZE
 from einnet.instantiate.kernels import EOperator, View
 
 

@@ -36,7 +36,7 @@ def levels(block: Block, arrays: list[tuple[Kept, str]], fixed: Sequence[Iter]) 
     found = [Level(None, arrays)]
     while found[-1].elements > NEAR:
         own = found[-1]
-        within = [level for i in block.nest.loops if i in own_loops(block) for level in narrower(own.arrays, block.inside(i), i, fixed)]
+        within = [level for i in own_loops(block) for level in narrower(own.arrays, block.inside(i), i, fixed)]
         best = max(within, key=lambda level: level.elements * (level.loop.extent if level.loop else 1), default=None)
         if best is None or best.loop is None:
             break

@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import tvm
 import tvm_ffi
 from tvm import tirx
@@ -24,8 +23,8 @@ from einnet.instantiate.codegen.cuda.rescaled_sizes import walked
 from einnet.instantiate.codegen.cuda.rowwise import divided
 from einnet.instantiate.codegen.cuda.thread_blocks import Blocks
 from einnet.instantiate.codegen.ir import Load, Nest, expanded, picks
-from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, TABLE_SIZE, resolve
-from einnet.instantiate.codegen.tables import table
+from einnet.instantiate.codegen.resolve import ELEMENTS, OUT, resolve
+from einnet.instantiate.codegen.tables import known_tables
 from einnet.instantiate.kernels import EOperator
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32
 
@@ -57,8 +56,7 @@ def lower_cuda(op: EOperator, name: str) -> CudaOperator:
     if op.dtype != "f32":
         raise BackendError(f"generated kernels for a card write no {op.dtype}: {op.scope.text()}")
     views = dict(op.operands)
-    own = {t.name: np.array(t.values, dtype=np.float32).reshape(t.shape) for t in tensors(op.scope).values() if t.values is not None}
-    tables = {n: table(views[n], v) for n, v in own.items() if n in views and v.size <= TABLE_SIZE}
+    tables = known_tables(op, {})
     alias = any(v.buffer == op.out.buffer for v in views.values())
     found = divided(resolve(op, tables.keys()), apart=not alias)
     types = {t.name: t.dtype for t in tensors(op.scope).values()}

@@ -8,6 +8,7 @@ from functools import lru_cache
 from math import inf, prod
 
 from einnet.errors import BackendError
+from einnet.expr.constant_matrices import TABLE_SIZE
 from einnet.expr.nodes import Scope, reads, tensors, walk
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cuda.contracted_sizes import faster
@@ -18,7 +19,7 @@ from einnet.instantiate.codegen.cuda.rowwise import divided, row
 from einnet.instantiate.codegen.cuda.tile_search import tile
 from einnet.instantiate.codegen.cuda.tiling import BEGIN, MOST_THREADS, OPERATIONS, block_cycles
 from einnet.instantiate.codegen.ir import Expr, Nest, Reduce, children, expanded
-from einnet.instantiate.codegen.resolve import TABLE_SIZE, resolve
+from einnet.instantiate.codegen.resolve import resolve
 from einnet.instantiate.kernels import Conv, EOperator, Kernel, Matmul, OpaqueCall, Plan, View, anchored
 from einnet.instantiate.kernels.arithmetics import F32, MATHS
 from einnet.instantiate.kernels.contractions import Contraction
