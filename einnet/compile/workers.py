@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExec
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 
 from einnet.errors import BackendError
 from einnet.search.forms import Form
@@ -68,7 +68,9 @@ def crew(workers: int, scheduler: str | None) -> Iterator[Crew | None]:
         try:
             yield Crew(pool, workers)
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            # A process that multiprocessing started closes the pool's queues before it joins the pool: workers that are not told by then that they
+            # may go are waited for, and wait themselves, for ever.
+            pool.shutdown(wait=parent_process() is not None, cancel_futures=True)
     else:
         yield None
 

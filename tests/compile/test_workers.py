@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import cache
 from math import inf
+from multiprocessing import get_context
 from typing import Any
 
 import pytest
@@ -106,6 +107,22 @@ def test_whoever_waits_may_stop() -> None:
     with crew(2, None) as found:
         assert found
         assert solve_all(found, TASKS, time.monotonic() + 100, lambda done: False) == {}
+
+
+def leave_one_at_work() -> None:
+    with crew(2, None) as found:
+        assert found
+        found.executor.submit(os.getpid).result()
+        found.executor.submit(time.sleep, 1.0)
+
+
+def test_a_process_that_another_one_started_ends_though_its_workers_did_not() -> None:
+    started = get_context("spawn").Process(target=leave_one_at_work)
+    started.start()
+    started.join(60.0)
+    code = started.exitcode
+    started.kill()
+    assert code == 0
 
 
 ONE = {
