@@ -591,6 +591,11 @@ CASES: dict[str, Cases] = {
                 "pair=1 within",
                 "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*(N[k,n] + {L[n<5,k<6] Σ[k''<3] T[k,k'']*Z[k'',n]}[n,k])}[m,n]",
             ),
+            (
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + 2*{L[m<4,n<5] Σ[j<6] M[m,j]*Q[j,n]}[m,n] + D[m,n] + M[m,3]*Q[3,n]",
+                "terms=0,1,3",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*(N[k,n] + 2*Q[k,n] + select(k-3==0, Q[3,n], 0))}[m,n] + D[m,n]",
+            ),
             ("L[m<4,k<6] M[m,k] + 2*M[m,k]", "like terms", "L[m<4,k<6] 3*M[m,k]"),
             (
                 "L[m<4,k<6] 1/2*({L[m<4,k<6] Σ[n<5] M[m,n]*Y[n,k]}[m,k] + O[m,k]) + ({L[m<4,k<6] Σ[n<5] M[m,n]*Y[n,k]}[m,k] + O[m,k]) / 4",

@@ -13,7 +13,8 @@ from einnet.expr.nodes import Body, Call, Iter, Read, Scope, Tensor, indices, ma
 
 @st.composite
 def siblings(draw: st.DrawFn) -> Scope:
-    """L[..] s ∘ t: the second sum has other operands, another extent, other names or more loops than the first."""
+    """L[..] s ∘ t: the second sum has other operands, another extent, other names or more loops than the first.
+    Where they are added, there may be a third."""
     m, k = draw(st.sampled_from((2, 3))), draw(st.sampled_from((2, 3, 4)))
     low = draw(st.sampled_from((0, 0, 0, 1, -1)))
     how = draw(st.sampled_from(("concatenated", "concatenated", "added", "added", "anyhow")))
@@ -30,6 +31,9 @@ def siblings(draw: st.DrawFn) -> Scope:
         terms[0] = Call("relu", (terms[0],))
     if draw(st.integers(0, 7)) == 0:
         terms.append(Read(Tensor("E", (2,)), (var("i"),)))
+    if how == "added" and draw(st.booleans()):
+        third = product(draw, "m", "n", "k", (m, widths[0], k), draw(st.sampled_from("AAC")), "F", low, reduce)
+        terms.append(Read(third, indices(loops)))
     return Scope(loops, (), make_mul(terms) if how == "anyhow" and draw(st.booleans()) else make_add(terms))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import permutations
+from itertools import groupby, permutations
 from math import prod
 
 from einnet.derivation.facts import factors, without
@@ -38,6 +38,9 @@ from einnet.expr.values.cancellation import survives
 
 ONE: Number = Fraction(1)
 
+Pair = tuple[tuple[int, Number, Read], tuple[int, Number, Scope]]
+"""A term that is a number times a sum that is read, and another one that a sum over the same box can take in, with their places."""
+
 
 @rule(
     "collect", order=200,
@@ -63,15 +66,38 @@ def collect(e: Scope) -> Iterator[Outcome]:
     elif not pairs:
         yield Refused("no terms are alike, and no two sums over one box are added at the same point")
         return
+    groups = gathered(pairs)
     for n, ((a, first, one), (b, second, t)) in enumerate(pairs):
         assert isinstance(one.base, Scope)
+        if any({a, b} <= {*places} for places in groups):
+            continue  # a way to the group, of which there are many
         for how, whole in together(one.base, _aligned(one.base, t), first, second, once=a < b):
             found = True
             scaled = scale_of(second) if how == "end-to-end" else ()
             total = make_add((make_mul((*scaled, Read(whole, one.index))), *without(terms, a, b)))
             yield Rewrite(Scope(e.loops, e.sums, total), f"pair={n} {how}", "reassociation")
+    for places, (read, *_) in groups.items():
+        found = True
+        yield Rewrite(Scope(e.loops, e.sums, make_add((read, *without(terms, *places)))), "terms=" + ",".join(map(str, places)), "reassociation")
     if not found:
         yield Refused("the two sums have neither a factor nor their form in common")
+
+
+def gathered(pairs: Sequence[Pair]) -> dict[tuple[int, ...], list[Read]]:
+    """Three terms or more as one sum, by their places: as many as a sum takes in one after another. Pairs of pairs lead there, too, on many ways."""
+    found: dict[tuple[int, ...], list[Read]] = {}
+    for a, own in groupby(pairs, key=lambda pair: pair[0][0]):
+        places, whole, number = [a], None, ONE
+        for (_, first, one), (b, second, t) in own:
+            assert isinstance(one.base, Scope)
+            base, scale = (one.base, first) if whole is None else (whole, number)
+            ways = together(base, _aligned(base, t), scale, second, once=True)
+            joined = next((s for how, s in ways if how != "end-to-end"), None)
+            if joined is not None:
+                places, whole = [*places, b], joined
+        if whole is not None and len(places) > 2:
+            found.setdefault(tuple(sorted(places)), []).append(Read(whole, one.index))
+    return found
 
 
 def like_terms(e: Scope) -> Scope | None:
@@ -140,7 +166,7 @@ def scale_of(value: Number) -> tuple[Body, ...]:
     return () if value == 1 else (Const(value),)
 
 
-def _pairs(e: Scope) -> Iterator[tuple[tuple[int, Number, Read], tuple[int, Number, Scope]]]:
+def _pairs(e: Scope) -> Iterator[Pair]:
     """Terms, by their places, that are sums, each with another one over the same box at the same point: a sum, or at the loops of e any product."""
     terms = e.body.args if isinstance(e.body, Add) else ()
     for a, b in permutations(range(len(terms)), 2):
