@@ -70,7 +70,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Term:
-    """A product, summed over iterators; `whole` where it is there at every point, as far as ranges tell."""
+    """A product, summed over iterators; `whole` where it is there at every point, as far as ranges tell: a window that leaves the box is."""
 
     sums: Names = NO_NAMES
     factors: tuple[Factor, ...] = ()
@@ -172,7 +172,8 @@ class Expansion:
     def _inside(self, base: Scope, index: Sequence[Index], env: Mapping[str, Names], s: Scope) -> list[Term]:
         """The products of a sum that is read at index functions of the scope s."""
         loops = {i.name: NO_NAMES.union(*(env[n] for n in ix.names())) for i, ix in zip(base.loops, index)}
-        whole = all(lo <= low and high < hi for (low, high), (lo, hi) in zip((bounds(ix, s.ranges) for ix in index), base.box))
+        placed = [(bounds(ix, s.ranges), side) for ix, side in zip(index, base.box) if not ix.names() & {i.name for i in s.sums}]
+        whole = all(lo <= low and high < hi for (low, high), (lo, hi) in placed)
         return [replace(t, whole=t.whole and whole) for t in self._of_scope(base, loops)]
 
     def _read(self, base: Tensor, index: Sequence[Index], env: Mapping[str, Names]) -> Term:
@@ -250,17 +251,18 @@ def _own(s: Scope) -> int:
 
 
 def _alike(expansion: Expansion) -> list[list[float]]:
-    """What the terms take, those together that may become one: they read the same tensors, but for one of several or for weights."""
-    groups: list[tuple[list[Tensor | Scope], list[float]]] = []
+    """What the terms take, those together that may become one: each reads the same tensors as another, but for one of several or for weights."""
+    groups: list[tuple[list[list[Tensor | Scope]], list[float]]] = []
     for t in expansion.terms:
         cost = ordered(t, expansion.extents)
         data = [f.base for f in t.factors if f.base is not None and not f.weight]
         if t.whole and data:
-            found = next((g for g in groups if _differ(g[0], data) <= (len(data) > 1)), None)
+            found = next((g for g in groups if any(_differ(one, data) <= (len(data) > 1) for one in g[0])), None)
             if found:
+                found[0].append(data)
                 found[1].append(cost)
                 continue
-        groups.append((data if t.whole else [], [cost]))
+        groups.append(([data] if t.whole and data else [], [cost]))
     return [costs for _, costs in groups]
 
 

@@ -63,6 +63,17 @@ def test_sums_of_products_with_one_operand_are_one_piece() -> None:
     assert parts(nodes, {"x": (4, 8), "z": (4, 8)}, sizes) == [{"a"}, {"b", "y"}]
 
 
+def test_windows_beyond_the_edge_and_products_that_share_in_turn_are_one_piece() -> None:
+    """Three filters of one padded plane are one filter; of a*c + a*d + b*c + b*d each product shares a factor with the next."""
+    beside = [node("Conv", ["x", w], [o], pads=p) for w, o, p in (("w", "a", [1, 0, 1, 0]), ("v", "b", [0, 1, 0, 1]), ("u", "c", [1, 1, 1, 1]))]
+    nodes = [*beside, node("Add", ["a", "b"], ["d"]), node("Add", ["c", "d"])]
+    weights: Shapes = {"w": (8, 8, 3, 1), "v": (8, 8, 1, 3), "u": (8, 8, 3, 3)}
+    assert parts(nodes, {"x": (1, 8, 16, 16)}, weights) == [{"a", "b", "c", "d", "y"}]
+    products = [node("MatMul", [left, right], [left + right]) for left in "ab" for right in "cd"]
+    added = [node("Add", ["ac", "ad"], ["e"]), node("Add", ["bc", "bd"], ["f"]), node("Add", ["e", "f"])]
+    assert len(parts([*products, *added], {"a": (8, 8), "b": (8, 8), "c": (8, 8), "d": (8, 8)}, {})) == 1
+
+
 def test_a_long_chain_is_cut_in_pieces_of_a_few() -> None:
     names = ["x", *(f"h{n}" for n in range(19)), "y"]
     nodes = [node("MatMul", [a, f"w{n}"], [b]) for n, (a, b) in enumerate(pairwise(names))]
