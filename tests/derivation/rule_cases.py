@@ -652,6 +652,7 @@ CASES: dict[str, Cases] = {
             ("L[h<8] V[h]*1 + {L[x<7] 2}[h]", "all", "L[h<8] V[h] + {L[x<7] 2}[h]"),
             ("L[h<8] V[h] + V[h-8] + V[h+9]|3", "all", "L[h<8] V[h] + 3"),
             ("L[h<8] abs(abs(V[h]))", "all", "L[h<8] abs(V[h])"),
+            ("L[h<8] V[h] + W[h] + V[h]", "all", "L[h<8] 2*V[h] + W[h]"),
         ),
         (
             ("L[h<8] V[h]", "nothing to fold"),

@@ -125,6 +125,30 @@ def test_scale_of_a_value_with_other_users_is_not_folded() -> None:
     same(program, simple, inputs)
 
 
+@pytest.mark.parametrize(("scale", "folded"), [((), True), ((1, 3, 1, 1), True), ((3, 1, 1), True), ((1, 1, 1, 5), False)])
+def test_a_scale_before_a_convolution_folds_into_its_weights(scale: tuple[int, ...], folded: bool) -> None:
+    """The convolution reads data as it was, whoever else reads it scaled."""
+    nodes = [node("Mul", ["x", "k"], ["d"]), node("Conv", ["d", "w"], ["a"], pads=[1, 1, 1, 1]), node("Add", ["a", "d"])]
+    held = {"w": values((3, 3, 3, 3)), "k": values(scale, 1)}
+    inputs = {"x": values((1, 3, 5, 5))}
+    program = load(build(nodes, inputs, ("y",), held))
+    simple = simplify(program)
+    conv = next(n for n in simple.expression_nodes() if n.output.name.startswith("a"))
+    assert ("x[n," in conv.scope.text()) == folded
+    same(program, simple, inputs)
+
+
+@pytest.mark.parametrize(("operator", "times", "folded"), [("Add", 2, True), ("Sum", 3, True), ("Sub", 2, False)])
+def test_a_tensor_added_to_itself_is_a_scale(operator: str, times: int, folded: bool) -> None:
+    """What is taken from itself is no scale: what is left of that is told elsewhere."""
+    nodes = [node(operator, ["x"] * times, ["d"]), node("MatMul", ["d", "w"])]
+    inputs = {"x": values((3, 8))}
+    program = load(build(nodes, inputs, ("y",), {"w": values((8, 4))}))
+    simple = simplify(program)
+    assert (len(simple.nodes) == 1) == folded
+    same(program, simple, inputs)
+
+
 def test_scale_along_a_position_is_not_folded() -> None:
     held = {"w": values((4, 3, 3, 3)), "k": values((3,), 1)}
     inputs = {"x": values((1, 3, 5, 5))}

@@ -6,11 +6,11 @@ convolution is the usual case; nothing here knows of either.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from einnet.expr.index import Index, var
+from einnet.expr.index import Index, as_index, in_range, var
 from einnet.expr.nodes import (
     Add,
     Body,
@@ -21,6 +21,7 @@ from einnet.expr.nodes import (
     Read,
     Scope,
     Tensor,
+    exchange_in,
     indices,
     inside,
     is_weight,
@@ -72,7 +73,11 @@ def affine_in(body: Body, name: str, at: tuple[Index, ...]) -> Affine | None:
     args = (body.num, body.den) if isinstance(body, Div) else body.args
     holding = [a for a in args if mentions(a, name)]
     others = tuple(a for a in args if not mentions(a, name))
-    if len(holding) != 1 or not all(map(is_weight, others)):
+    if not all(map(is_weight, others)):
+        return None
+    if isinstance(body, Add) and len(holding) > 1:
+        return added([affine_in(a, name, at) for a in holding], others)
+    if len(holding) != 1:
         return None
     inner = affine_in(holding[0], name, at)
     if inner is None:
@@ -82,6 +87,14 @@ def affine_in(body: Body, name: str, at: tuple[Index, ...]) -> Affine | None:
     if isinstance(body, Mul):
         return inner.times(others)
     return inner.times((make_div(ONE, body.den),)) if holding[0] is body.num else None
+
+
+def added(terms: Sequence[Affine | None], others: tuple[Body, ...]) -> Affine | None:
+    """The sum of terms of one tensor, scaled by numbers of one sign: where nothing is taken away, less rounding is no other number."""
+    scales = [t.scale.value for t in terms if t is not None and isinstance(t.scale, Const) and isinstance(t.scale.value, Fraction)]
+    if len(scales) < len(terms) or not (all(s > 0 for s in scales) or all(s < 0 for s in scales)):
+        return None
+    return Affine(Const(sum(scales, Fraction(0))), total(*(t.shift for t in terms if t is not None), *others))
 
 
 def mentions(body: Body, name: str) -> bool:
@@ -109,6 +122,8 @@ def fold_affine(program: Program) -> Program:
     for node in program.nodes:
         if isinstance(node, Node):
             node = absorb(unscaled(node, done, uses, fresh, scaled), done, uses, fresh, scaled)
+            weights, node = into_weights(node, done, fresh)
+            done.update((weight.output.name, weight) for weight in weights)
         done[node.outputs[0].name] = node
     holds = {name: held for name, held in program.holds.items() if name not in scaled}
     return replace(program, nodes=tuple(done.values()), holds=holds)
@@ -137,6 +152,44 @@ def unscaled(node: Node, done: dict[str, ProgramNode], uses: Mapping[str, int], 
     done[name] = made
     changed.add(name)
     return replace(node, scope=replace(node.scope, body=read))
+
+
+def into_weights(node: Node, done: Mapping[str, ProgramNode], fresh: Fresh) -> tuple[list[Node], Node]:
+    """Σ (a·T)[f]·w = Σ T[f]·(a·w): nodes for scaled weights, and the contraction that reads them and data as it was before it was scaled."""
+    weights: list[Node] = []
+    for name in data_inputs(node) if node.scope.sums else ():
+        before = done.get(name)
+        found = [r for r in reads(node.scope.body) if isinstance(r.base, Tensor) and r.base.name == name]
+        if not isinstance(before, Node) or len(found) != 1 or found[0].fill != 0:
+            continue
+        source = scaled_tensor(before.scope)
+        scale = None if source is None else scale_at(before.scope, source[0], found[0], node.scope)
+        scaled = None if scale is None else scale_weights(node, scale, fresh)
+        if source is not None and scaled is not None and source[1].dtype == before.output.dtype:
+            weight, made = scaled
+            node = replace(made, scope=exchange_in(made.scope, {name: source[1]}), origin=(*before.origin, *node.origin))
+            weights.append(weight)
+    return weights, node
+
+
+def scale_at(scope: Scope, scale: Body, read: Read, reader: Scope) -> Body | None:
+    """The scale of a scope where another one reads it, each dimension that it varies along by an iterator; None where it may be read outside."""
+    place = {i.name: ix for i, ix in zip(scope.loops, read.index) if i.name in used_names(scale)}
+    inside_it = all(in_range(place[i.name], i.range, reader.ranges) for i in scope.loops if i.name in place)
+    plain = all(len(ix.names()) == 1 and ix == var(*ix.names()) for ix in place.values())
+    return substitute_body(scale, place) if inside_it and plain else None
+
+
+def scaled_tensor(scope: Scope) -> tuple[Body, Tensor] | None:
+    """The scale and the tensor, if the scope is that tensor times weights, element by element."""
+    found = {r.base for r in reads(scope.body) if isinstance(r.base, Tensor) and not r.base.weight}
+    if scope.sums or len(found) != 1:
+        return None
+    (tensor,) = found
+    form = affine_in(scope.body, tensor.name, indices(scope.loops))
+    if form is None or form.shift != ZERO or form.scale == ONE or scope.box != tuple((0, n) for n in tensor.shape):
+        return None
+    return substitute_body(form.scale, {i.name: as_index(i.lo) for i in scope.loops if i.extent == 1}), tensor
 
 
 def scaled_read(scope: Scope) -> tuple[Const, Read, str] | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -22,6 +23,7 @@ from einnet.expr.nodes import (
     Scope,
     Select,
     Val,
+    bodies_in,
     children,
     make_add,
     make_mul,
@@ -37,7 +39,7 @@ from einnet.expr.normal.totals import partial
 
 @rule("fold", order=240, guard="exact arithmetic on constants; extent-1 sums; iterators that the body does not use", roles=("forced",))
 def fold(e: Scope) -> Iterator[Outcome]:
-    """0*f = 0 for a number f, 1*f = f, f+0 = f, A[i] = 0 for i outside A, {L[x] c}[i] = c, Σ[y<1] f(y) = f(0), f(f) = f for idempotent functions"""
+    """0*f = 0 for a number f, 1*f = f, f+0 = f, A[i] = 0 for i outside A, {L[x] c}[i] = c, Σ[y<1] f(y) = f(0), f(f) = f for idempotent f, f+f = 2f"""
     result = folded(e)
     yield Refused("nothing to fold") if result == e else Rewrite(result, "all", fold_kind(e))
 
@@ -46,7 +48,7 @@ def fold_kind(e: Scope) -> str:
     """Exact where only neutral elements go: not where constants are combined, + or × regrouped, or equal terms of a sum counted."""
     used = used_names(e.body)
     counted = e.reduce == "sum" and any(i.extent > 1 and i.name not in used for i in e.sums)
-    return "reassociation" if counted or rounds(e.body) else "exact"
+    return "reassociation" if counted or rounds(e.body) or any(isinstance(b, Add) and repeats(b.args) for b in bodies_in(e.body)) else "exact"
 
 
 @lru_cache(maxsize=1 << 14)
@@ -119,14 +121,20 @@ def _select(body: Select, conds: tuple[Cond, ...], then: Body, other: Body) -> B
 
 def _is_plain(args: tuple[Body, ...], flat: type[Add] | type[Mul]) -> bool:
     """There is nothing to flatten and no number to fold."""
-    return len(args) > 1 and not any(isinstance(a, (flat, Const)) for a in args)
+    return len(args) > 1 and not any(isinstance(a, (flat, Const)) for a in args) and not (flat is Add and repeats(args))
+
+
+def repeats(terms: Sequence[Body]) -> bool:
+    """Some of the terms are the same."""
+    return len(set(terms)) < len(terms)
 
 
 def _sum(args: tuple[Body, ...]) -> Body:
     flat = make_add(args)
     args = flat.args if isinstance(flat, Add) else (flat,)
     constants = [a.value for a in args if isinstance(a, Const) and not isinstance(a.value, float)]
-    rest = [a for a in args if not (isinstance(a, Const) and not isinstance(a.value, float))]
+    counts = Counter(a for a in args if not (isinstance(a, Const) and not isinstance(a.value, float)))
+    rest = [a if n == 1 else _product((Const(Fraction(n)), a)) for a, n in counts.items()]
     total = sum(constants, Fraction(0))
     return make_add((*rest, Const(total))) if total or not rest else make_add(rest)
 
