@@ -380,10 +380,15 @@ CASES: dict[str, Cases] = {
             ("L[h<10] relu({L[x<8] V[x]}[h-1])", "scope=0", "L[h<10] relu(V[h-1])"),
             ("L[h<8,w<4] {L[x<4,y<2] M[x+y,0]*V[x]}[h/2,w/2]", "scope=0", "L[h<8,w<4] M[(h+w)/2,0]*V[h/2]"),
             ("L[h<8] V[h]*{L[x<8] 3}[h]", "scope=0", "L[h<8] V[h]*3"),
+            (  # a square, one factor of it
+                "L[m<4] Σ[n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n]*{L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n]",
+                "scope=0",
+                "L[m<4] Σ[n<5,k<6] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n]*M[m,k]*N[k,n]",
+            ),
         ),
         (
             ("L[h<8] V[h]", "no scope is read"),
-            ("L[h<8] {L[x<8] Σ[k<2] V[x+k]}[h]*{L[x<8] Σ[k<2] V[x+k]}[h]", "not read as one factor"),
+            ("L[h<8] {L[x<8] Σ[k<2] V[x+k]}[h] + {L[x<8] Σ[k<2] V[x+k]}[h]", "not read as one factor"),
             ("L[h<8] relu({L[x<8] Σ[k<2] V[x+k]}[h])", "not read as one factor"),
             ("L[h<8] {L[x<8] max[k<2] V[x+k]}[h]*2", "does not merge into a sum"),
             ("L[h<8] max[r<3] 2*{L[x<8] max[k<2] V[x+k]}[h]", "not the whole body"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from einnet.derivation.facts import factors, fractions_left, linear_reads, rounds, zero_outside
+from einnet.derivation.facts import factors, fractions_left, linear_reads, rounds, without, zero_outside
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import bounds, simplify
 from einnet.expr.nodes import (
@@ -62,7 +62,7 @@ def merge_kind(e: Scope, r: Read) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def merge_read(e: Scope, r: Read) -> Scope | Refused:
-    """Put the body of the scope that r reads in place of r (everywhere it is read so)."""
+    """Put the body of the scope that r reads in place of r: everywhere it is read so, but where it is a sum at one of several equal factors."""
     assert isinstance(r.base, Scope)
     inner = rename_apart(r.base, e.ranges)
     why = outside_problem(e, r, inner)
@@ -76,9 +76,9 @@ def merge_read(e: Scope, r: Read) -> Scope | Refused:
     if inner.reduce != e.reduce:
         return Refused(f"a {inner.reduce} reduction does not merge into a {e.reduce}")
     if e.reduce == "sum":
-        if r not in linear_reads(e.body) or isinstance(e.body, Add) or sum(f == r for f in factors(e.body)) != 1:
+        if r not in linear_reads(e.body) or isinstance(e.body, Add) or r not in factors(e.body):
             return Refused("the scope has a sum and is not read as one factor of the body")
-        others = [f for f in factors(e.body) if f != r]
+        others = without(factors(e.body), factors(e.body).index(r))  # of a square the other factor is read as it was
         return Scope(e.loops, (*e.sums, *inner.sums), make_mul((*others, body)), e.reduce)
     if e.body != r:
         return Refused(f"the scope has a {e.reduce} reduction and is not the whole body")
