@@ -70,15 +70,21 @@ class Factor:
 
 @dataclass(frozen=True)
 class Term:
-    """A product, summed over iterators; `whole` where it is there at every point, as far as ranges tell: a window that leaves the box is."""
+    """A product, summed over iterators; `partly` are iterators along which it is there at some places only, as a part of a concatenation, as far as
+    ranges tell. A window that leaves the box is none."""
 
     sums: Names = NO_NAMES
     factors: tuple[Factor, ...] = ()
-    whole: bool = True
+    partly: Names = NO_NAMES
     ties: frozenset[Tie] = frozenset()
 
     def times(self, other: Term) -> Term:
-        return Term(self.sums | other.sums, self.factors + other.factors, self.whole and other.whole, self.ties | other.ties)
+        return Term(self.sums | other.sums, self.factors + other.factors, self.partly | other.partly, self.ties | other.ties)
+
+    @property
+    def whole(self) -> bool:
+        """It is there at every point of the result."""
+        return self.partly <= self.sums
 
 
 @dataclass
@@ -140,12 +146,21 @@ class Expansion:
             case Div(num, den):
                 (below,) = self._closed(den, env)
                 found = [t.times(below) for t in self._open(num, env, s)]
-            case Select(conds, then, Const(Fraction(numerator=0))):
-                also = self._ties(conds, env)
-                found = [replace(t, ties=t.ties | also) for t in self._open(then, env, s) if also]
+            case Select():
+                found = self._chosen(body, env, s)
             case Call("exp", (power,)):
                 found = self._power(power, env, s)
         return found
+
+    def _chosen(self, body: Select, env: Mapping[str, Names], s: Scope) -> list[Term]:
+        """The products of a region outside which there is nothing; and of both sides of one condition, each of which is there in part."""
+        if body.other == Const(Fraction(0)):
+            also = self._ties(body.conds, env)
+            return [replace(t, ties=t.ties | also) for t in self._open(body.then, env, s)] if also else []
+        if len(body.conds) > 1 or body.conds[0].equal or body.conds[0].index.den != 1:
+            return []
+        along = NO_NAMES.union(*(env[n] for n in body.conds[0].index.names()))
+        return [replace(t, partly=t.partly | along) for side in (body.then, body.other) for t in self._open(side, env, s)]
 
     def _ties(self, conds: Iterable[Cond], env: Mapping[str, Names]) -> frozenset[Tie]:
         """What conditions tie."""
@@ -172,9 +187,10 @@ class Expansion:
     def _inside(self, base: Scope, index: Sequence[Index], env: Mapping[str, Names], s: Scope) -> list[Term]:
         """The products of a sum that is read at index functions of the scope s."""
         loops = {i.name: NO_NAMES.union(*(env[n] for n in ix.names())) for i, ix in zip(base.loops, index)}
-        placed = [(bounds(ix, s.ranges), side) for ix, side in zip(index, base.box) if not ix.names() & {i.name for i in s.sums}]
-        whole = all(lo <= low and high < hi for (low, high), (lo, hi) in placed)
-        return [replace(t, whole=t.whole and whole) for t in self._of_scope(base, loops)]
+        sums = {i.name for i in s.sums}
+        placed = [(ix, bounds(ix, s.ranges), side) for ix, side in zip(index, base.box) if len(ix.names()) == 1 or not ix.names() & sums]
+        partly = NO_NAMES.union(*(env[n] for ix, (low, high), (lo, hi) in placed if low < lo or hi <= high for n in ix.names()))
+        return [replace(t, partly=t.partly | partly) for t in self._of_scope(base, loops)]
 
     def _read(self, base: Tensor, index: Sequence[Index], env: Mapping[str, Names]) -> Term:
         """A read, by the iterators that it depends on: a quotient of one stands for it, one of several takes fewer values than they do."""

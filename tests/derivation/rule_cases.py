@@ -508,12 +508,23 @@ CASES: dict[str, Cases] = {
                 "L[m<4,n<8] {L[m<4,n<8] Σ[k<6] select(m-k>=0, M[m,k]*N[k,n], 0)}[m,n] + "
                 "{L[m<4,n<8] Σ[k<6] select(m-k>=0, M[m,k]*R[k,n-5], 0)}[m,n]",
             ),
+            (  # a concatenation along what is summed
+                "L[m<4,n<5] Σ[k<8] select(k-6>=0, P[m,k-6], M[m,k])*T[k,n]",
+                "factor=0",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<8] P[m,k-6]*T[k,n]}[m,n] + {L[m<4,n<5] Σ[k<8] M[m,k]*T[k,n]}[m,n]",
+            ),
+            (  # sides that are not 0 beyond
+                "L[m<4] Σ[k<6] select(m-k>=0, M[m,k], V[k])*O[m,k]",
+                "factor=0",
+                "L[m<4] {L[m<4] Σ[k<6] select(m-k>=0, M[m,k], 0)*O[m,k]}[m] + {L[m<4] Σ[k<6] select(k-m-1>=0, V[k], 0)*O[m,k]}[m]",
+            ),
         ),
         (
             ("L[m<4] max[k<6] V[m]*M[m,k]", "it is no sum"),
             ("L[m<4] V[m]*(W[m] + 1)", "it is no sum"),
             ("L[m<4] Σ[k<6] W[k]*M[m,k]", "no factor is a sum"),
             ("L[m<4] Σ[k<6] relu(W[k] + 1)*M[m,k]", "no factor is a sum"),
+            ("L[m<4] Σ[k<6] select(m-k==0, M[m,k], V[k])*O[m,k]", "no factor is a sum"),
         ),
         20,
     ),

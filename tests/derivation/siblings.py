@@ -8,7 +8,7 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from einnet.expr.index import Index, bounds, var
-from einnet.expr.nodes import Body, Call, Iter, Read, Scope, Tensor, indices, make_add, make_mul
+from einnet.expr.nodes import Body, Call, Cond, Iter, Read, Scope, Select, Tensor, indices, make_add, make_mul
 
 
 @st.composite
@@ -64,7 +64,10 @@ def concatenations(draw: st.DrawFn) -> Scope:
     e, f = Tensor(f"E{cut}", (k, cut) if along == "n" else (cut, n)), Tensor("F", (k + 1, n + 1))
     index = (var("k"), var("n"))
     moved = tuple(ix - cut if a == along else ix for a, ix in zip("kn", index))
-    terms = make_add((Read(e, index), Read(f, moved, draw(st.sampled_from((Fraction(0),) * 5 + (Fraction(1),))))))
+    terms: Body = make_add((Read(e, index), Read(f, moved, draw(st.sampled_from((Fraction(0),) * 5 + (Fraction(1),))))))
+    if along and draw(st.integers(0, 2)) == 0:  # by a choice, of what is 0 beyond or goes on there
+        there = draw(st.sampled_from((moved, index)))
+        terms = Select((Cond(var(along) - cut),), Read(f, there), Read(e, index))
     whole = terms if draw(st.booleans()) else Read(Scope((*sums, loops[1]), (), terms), index)
     factors: list[Body] = [Read(Tensor("A", (m, k)), (var("m"), var("k"))), whole]
     if draw(st.integers(0, 3)) == 0:

@@ -74,6 +74,15 @@ def test_windows_beyond_the_edge_and_products_that_share_in_turn_are_one_piece()
     assert len(parts([*products, *added], {"a": (8, 8), "b": (8, 8), "c": (8, 8), "d": (8, 8)}, {})) == 1
 
 
+def test_a_product_of_a_concatenation_is_one_piece_with_its_parts() -> None:
+    """(x*w | x*v)*u is x*(w*u' + v*u''); what is concatenated along a loop stays apart."""
+    beside = [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["x", "v"], ["b"])]
+    weights: Shapes = {"w": (16, 16), "v": (16, 16), "u": (32, 4)}
+    nodes = [*beside, node("Concat", ["a", "b"], ["c"], axis=1), node("MatMul", ["c", "u"])]
+    assert parts(nodes, {"x": (8, 16)}, weights) == [{"a", "b", "c", "y"}]
+    assert len(parts([*beside, node("Concat", ["a", "b"], axis=1)], {"x": (8, 16)}, weights)) == 2
+
+
 def test_a_long_chain_is_cut_in_pieces_of_a_few() -> None:
     names = ["x", *(f"h{n}" for n in range(19)), "y"]
     nodes = [node("MatMul", [a, f"w{n}"], [b]) for n, (a, b) in enumerate(pairwise(names))]

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from einnet.derivation.facts import factors
+from einnet.derivation.facts import factors, zero_outside
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.transitions import ZERO, masked
-from einnet.expr.nodes import Add, Body, Iter, Read, Scope, Select, indices, make_add, make_mul, used_names
+from einnet.expr.index import Range, var
+from einnet.expr.nodes import Add, Body, Cond, Iter, Read, Scope, Select, indices, make_add, make_mul, used_names
 from einnet.expr.values.cancellation import survives
 
 
-@rule("distribute", order=150, guard="a factor of a sum is a sum of terms, or does not depend on what is summed", kind="reassociation")
+@rule(
+    "distribute", order=150, guard="a factor of a sum is a sum of terms or a choice by one condition, or does not depend on what is summed",
+    kind="reassociation",
+)  # fmt: skip
 def distribute(e: Scope) -> Iterator[Outcome]:
     """L[x] Σ[y] u*(f + g) = {L[x] Σ[y] u*f}[x] + {L[x] Σ[y] u*g}[x];  L[x] Σ[y] u(x)*f = L[x] u(x)*{L[x] Σ[y] f}[x]
 
-    Terms within one region, select(c, u*(f + g), 0), are terms of which each has it. Where u is a difference, and so is f + g, nearly equal numbers
-    cancel on the left and do not on the right: that is of class precision, though no more is added up in absolute value.
+    Terms within one region, select(c, u*(f + g), 0), are terms of which each has it. A choice is a sum, too, of what is 0 on one side and what is 0
+    on the other: select(c, f, g) = select(c, f, 0) + select(not c, g, 0), as a concatenation that is read along what is summed.
+
+    Where u is a difference, and so is f + g, nearly equal numbers cancel on the left and do not on the right: that is of class precision, though no
+    more is added up in absolute value.
     """
     if e.reduce != "sum" or not e.sums:
         yield Refused("it is no sum")
@@ -25,9 +32,9 @@ def distribute(e: Scope) -> Iterator[Outcome]:
     conds, body = (e.body.conds, e.body.then) if isinstance(e.body, Select) and e.body.other == ZERO else ((), e.body)
     parts = factors(body)
     for n, f in enumerate(parts):
-        if isinstance(f, Add):
+        if args := terms_of(f, e.ranges):
             found = True
-            terms = (masked(conds, make_mul((*parts[:n], term, *parts[n + 1 :]))) for term in f.args)
+            terms = (masked(conds, make_mul((*parts[:n], term, *parts[n + 1 :]))) for term in args)
             opened = Scope(e.loops, (), make_add(_closed(e, term) for term in terms))
             alike = survives(e, opened)
             yield Rewrite(opened, f"factor={n}", "reassociation" if alike else "precision", None if alike else 1.0)
@@ -38,7 +45,28 @@ def distribute(e: Scope) -> Iterator[Outcome]:
         rest = make_mul(f for f in parts if used_names(f) & summed)
         yield Rewrite(Scope(e.loops, (), make_mul((*free, _closed(e, rest)))), "free", "reassociation")
     if not found:
-        yield Refused("no factor is a sum, and all depend on what is summed")
+        yield Refused("no factor is a sum or a choice by one condition, and all depend on what is summed")
+
+
+def terms_of(f: Body, ranges: Mapping[str, Range]) -> tuple[Body, ...]:
+    """The terms of a sum, and of a choice by one condition; none of anything else."""
+    if isinstance(f, Add):
+        return f.args
+    if not isinstance(f, Select) or len(f.conds) != 1 or f.conds[0].equal or f.conds[0].index.den != 1 or f.other == ZERO:
+        return ()
+    (c,) = f.conds
+    return within(c, f.then, ranges), within(Cond(-1 * c.index - 1), f.other, ranges)
+
+
+def within(c: Cond, body: Body, ranges: Mapping[str, Range]) -> Body:
+    """The body where the condition holds, else 0; the body itself where that is 0 beyond, as what is read there is."""
+    (name, *others) = c.index.names()
+    sign, edge = c.index.coefficient(name), c.index.const
+    if not others and sign in (1, -1) and c.index == sign * var(name) + edge:
+        lo, hi = ranges[name]
+        if zero_outside(body, name, (max(lo, -edge), hi) if sign > 0 else (lo, min(hi, edge + 1)), ranges):
+            return body
+    return masked((c,), body)
 
 
 def _closed(e: Scope, body: Body) -> Read:
