@@ -176,8 +176,10 @@ class Space:
         self._keeping_s = (time.monotonic() - begin) / self.statistics.states
 
     def _promises(self, root: Root, member: Member) -> bool:
-        """What the member moves leaves room for a way that is not much slower than the best one known."""
-        return not is_weight(member.scope) and moved(member.scope) * self.options.weights.balance <= self.options.slack * root.best
+        """What the member moves leaves room for a way that is not much slower than the best one known, or is no more than the root as it stands does:
+        differences of all pairs are far more than goes in and out, and no kernel that adds up their squares stores them."""
+        most = max(self.options.slack * root.best, moved(root.group.at(0)[0].scope) * self.options.weights.balance)
+        return not is_weight(member.scope) and moved(member.scope) * self.options.weights.balance <= most
 
     def _group(self, scope: Scope) -> Group:
         """The group of a scope, with its normal form as the first member."""

@@ -11,8 +11,9 @@ from functools import cache
 import pytest
 
 from einnet.derivation.checker.check import check
+from einnet.derivation.normalise import normalise
 from einnet.derivation.rules import EXPLORED, FORCED
-from einnet.derivation.steps import Step, Steps, kinds_of, rules_of
+from einnet.derivation.steps import KINDS, Step, Steps, kinds_of, rules_of
 from einnet.expr.nodes import Scope, nested, used_names, walk
 from einnet.expr.notation.text import parse
 from einnet.instantiate.registry import TABLES
@@ -22,6 +23,7 @@ from einnet.search.forms import Below, Form, effort
 from einnet.search.space import Options, Space
 from einnet.search.together import joined_operators
 from einnet.search.ways import Ways
+from einnet.search.work import flops
 
 OPERATORS = {
     "conv3x3": "A : f32[57,43,5]\nK : weight f32[3,3,5,8]\nL[h<57,w<43,f<8] Σ[c<5,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]",
@@ -223,6 +225,18 @@ def test_a_plain_product_has_few_states(batch: str) -> None:
     space = Space(Options())
     space.forms(parse(f"A : f32[{shape}128,64]\nB : f32[{shape}64,96]\nL[{batch}m<128,n<96] Σ[k<64] A[{b}m,k]*B[{b}k,n]"))
     assert space.statistics.states <= 300 and not space.statistics.stopped
+
+
+def test_differences_of_all_pairs_are_stored_by_nobody() -> None:
+    """They are far more than goes in and out, but what adds up their squares computes them on the way: what leads on is visited."""
+    pairs = "{L[b<64,m<64,n<32] A[b,n] + (-1)*B[m,n]}[b,m,n]"
+    distances = parse(f"A : f32[64,32]\nB : f32[64,32]\nL[b<64,m<64] Σ[n<32] {pairs}*{pairs}")
+    own, derived = (Space(Options(kinds=kinds, intensity=0.0)).forms(distances) for kinds in (("exact", "reassociation"), KINDS))
+    assert min(flops(f.tree) for f in own) == flops(normalise(distances)[0])
+    best = min(derived, key=lambda f: flops(f.tree))
+    assert flops(best.tree) < 0.7 * flops(distances)
+    assert {p.method for p in check(best.derivation)} == {"inline"}
+    assert best.start == distances
 
 
 def test_only_operators_that_stand_in_a_form_are_joined() -> None:

@@ -85,7 +85,8 @@ class Sights:
     def successors(self, scope: Scope, limit: float) -> Iterable[Successor]:
         """Where every rule leads.
 
-        An algorithm within another is for products so large that what it moves is less than what they compute, and its transforms stay apart.
+        An algorithm within another is for products so large that what it moves is less than what they compute, and its transforms stay apart. What
+        moves no more than the scope did is visited, however much that is.
         """
         for rule, rewrite in self._rewrites(scope):
             step = Step(rule.name, rewrite.parameters, scope, rewrite.scope, (), rewrite.kind, rewrite.bound)
@@ -93,7 +94,7 @@ class Sights:
             if self.allowed(forced):
                 inner = rule.name == "bilinear" and any(map(applies_algorithm, walk(scope)))
                 undone = rule.name == "merge" and applies_algorithm(normal) and not applies_algorithm(scope)
-                costly = moved(normal) * self.moves.weights.balance > limit / (self.moves.slack if inner else 1.0)
+                costly = moved(normal) * self.moves.weights.balance > limit / (self.moves.slack if inner else 1.0) and moved(normal) > moved(scope)
                 yield Successor(step, forced, normal, undone or costly)
 
     def allowed(self, steps: Iterable[Step]) -> bool:
