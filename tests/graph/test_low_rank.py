@@ -15,7 +15,7 @@ from einnet.graph.passes.table_factors import LEAST_GAIN, ROUNDING
 from einnet.graph.passes.weight_structure import absorbed, recover_structure
 from einnet.graph.program import Node, Program
 
-LETTERS = "ijkl"
+LETTERS = "ijklm"
 
 
 def made(rng: np.random.Generator, shape: tuple[int, ...], rows: tuple[int, ...], columns: tuple[int, ...], rank: int) -> np.ndarray:
@@ -59,8 +59,9 @@ def test_what_is_made_of_few_products_is_found(batch: int, high: int, wide: int,
     [
         ((96, 96), "sl", (0,), (1,), 20), ((3, 1, 15, 15), "lsww", (2,), (3,), 2), ((40, 6, 7), "sll", (0,), (1, 2), 3),
         ((6, 7, 40), "sls", (0, 2), (1,), 2), ((8, 8, 3, 3), "lsww", (0,), (1, 2, 3), 2), ((300, 200), "ls", (0,), (1,), 80),
+        ((64, 64, 3, 3), "lsww", (0,), (1, 2, 3), 16), ((32, 24, 3, 3, 3), "lswww", (0,), (1, 2, 3, 4), 8),
     ],
-    ids=["matrix", "filter", "two columns", "rows around", "four", "large rank"],
+    ids=["matrix", "filter", "two columns", "rows around", "four", "large rank", "filters", "filters in space"],
 )  # fmt: skip
 def test_which_dimensions_are_rows(shape: tuple[int, ...], letters: str, rows: tuple[int, ...], columns: tuple[int, ...], rank: int) -> None:
     values = made(np.random.default_rng(1), shape, rows, columns, rank)

@@ -25,7 +25,8 @@ Walk = Literal["loop", "sum", "window"]
 """What walks a dimension of a weight: a loop, a sum, or a sum that reads along with a loop."""
 
 MOST_RANK = 128
-"""Products of which a matrix may be a sum; fewer where there is a choice of rows and columns, so that all choices together take no longer."""
+"""Products of which a matrix may be a sum; fewer where there is a choice of rows and columns, so that all choices together take no longer: what a
+sample takes grows with the cube."""
 
 MORE = 8
 """Rows and columns beyond the rank that is asked, by which it is judged first."""
@@ -56,7 +57,7 @@ def low_rank(values: np.ndarray, walks: Sequence[Walk]) -> LowRank | None:
     for rows, columns in found:
         batch = tuple(n for n in varying if n not in (*rows, *columns))
         each = share(values.shape, walks, rows, columns)
-        most = min(int((1 / LEAST_GAIN if best is None else best[0]) / each), MOST_RANK // len(found))
+        most = min(int((1 / LEAST_GAIN if best is None else best[0]) / each), int(MOST_RANK / len(found) ** (1 / 3)))
         if most < 1 or sampled_rank(values, rows, columns, most + MORE) > most:
             continue
         shape = tuple(prod(values.shape[n] for n in group) for group in (batch, rows, columns))
