@@ -412,6 +412,22 @@ def long_sums(draw: st.DrawFn) -> Scope:
 
 
 @st.composite
+def moved_sums(draw: st.DrawFn) -> Scope:
+    """A sum over places h of what is read at (±h + g)/d, g of a tap and maybe a loop: over all places that anything reaches, or nearly all."""
+    d, sign, extent = draw(st.sampled_from((1, 1, 2))), draw(st.sampled_from((1, 1, -1))), draw(st.integers(1, 4))
+    r, m = Iter("r", 0, draw(st.integers(1, 3))), Iter("m", 0, draw(st.integers(1, 2)))
+    ranges = {"r": r.range, "m": m.range}
+    g = draw(st.sampled_from((-1 * var("r"), var("r") + 1, var("m") - 2 * var("r"), Index((), 1))))
+    low, high = bounds(g, ranges)  # d*u = ±h + g for u in [0, extent): h = ±(d*u - g)
+    ends = (-high, d * (extent - 1) - low)
+    lo, hi = ends if sign > 0 else (-ends[1], -ends[0])
+    h = Iter("h", lo + (draw(st.integers(0, 5)) == 0), hi + 1 + draw(st.integers(0, 1)))
+    parts = [Read(Tensor("A", (extent,)), ((sign * var("h") + g) / d,), draw(st.sampled_from((Fraction(0),) * 7 + (Fraction(1),))))]
+    parts.append(Read(Tensor("B", (3, 3)), (var("r"), draw(st.sampled_from((var("m"), Index(), Index(), var("h")))))))
+    return Scope((m,), (h, r) if h.lo < h.hi else (r,), make_mul(parts) if h.lo < h.hi else parts[1], draw(st.sampled_from(("sum",) * 5 + ("max",))))
+
+
+@st.composite
 def sums_of_sums(draw: st.DrawFn) -> Scope:
     """What reads long sums and maxima as a factor: at places of its own iterators, some of them outside, beside a factor of its own or none."""
     inner = draw(long_sums())

@@ -419,6 +419,28 @@ CASES: dict[str, Cases] = {
         ),
         30,
     ),
+    "translate": Cases(
+        (
+            ("L[n<5] Σ[h<21,r<3] W[h-r]*Q[r,n]", "h", "L[n<5] Σ[h<19,r<3] W[h]*Q[r,n]"),
+            (
+                "L[n<5] Σ[h<39,w<8,r<3,s<3] W[(h-r)/2]*V[-w+s+5]*G[r-1,s]*Q[r,n]",
+                "h",
+                "L[n<5] Σ[h<19,w<8,r<3,s<3] W[h]*V[s-w+5]*G[r-1,s]*Q[r,n]",
+            ),
+            ("L[n<5] Σ[w<10,s<3] V[-w+s+7]*Q[s,n]", "w", "L[n<5] Σ[w<8,s<3] V[w]*Q[s,n]"),
+            ("L[n<5,t<2] Σ[h<30,r<3] W[h-r-t-4]", "h", "L[n<5,t<2] Σ[h<19,r<3] W[h]"),
+        ),
+        (
+            ("L[n<5] max[h<21,r<3] W[h-r]*Q[r,n]", "no neutral zeros"),
+            ("L[n<5] Σ[h<20,r<3] W[h-r]*Q[r,n]", "depends on how far it is moved"),
+            ("L[n<5] Σ[h<20,r<3] W[(h-r+1)/2]*Q[r,n]", "depends on how far it is moved"),
+            ("L[n<5] Σ[h<21,r<3] W[h-r]*V[h]*Q[r,n]", "no summed iterator stands in one index function only"),
+            ("L[n<5] Σ[h<9] W[2*h]*Q[0,n]", "no summed iterator stands in one index function only"),
+            ("L[n<5] Σ[h<21,r<3] W[h-r]|1*Q[r,n]", "nothing that is 0 elsewhere is read"),
+            ("L[n<5] Σ[h<21,r<3] W[h-r]*(1/Q[r,n])", "nothing that is 0 elsewhere is read"),
+        ),
+        10,
+    ),
     "relax": Cases(
         (("L[h<8] Σ[r<5] W[2*h+r]*w5[r]", "r<6", "L[h<8] Σ[r<6] W[2*h+r]*w5[r]"),),
         (

@@ -25,6 +25,7 @@ from tests.derivation.generators import (
     equations,
     long_sums,
     masked_reductions,
+    moved_sums,
     pixels,
     raised,
     readers,
@@ -173,6 +174,11 @@ def sources(count: int) -> tuple[Scope, ...]:
         found.append(source)
 
     @settings(max_examples=count // 8, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+    @given(moved_sums())
+    def draw_moved_sums(source: Scope) -> None:
+        found.append(source)
+
+    @settings(max_examples=count // 8, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
     @given(masked_products())
     def draw_masked_products(source: Scope) -> None:
         found.append(source)
@@ -187,6 +193,7 @@ def sources(count: int) -> tuple[Scope, ...]:
     draw_tables()
     draw_long_sums_and_pixels()
     draw_sums_of_sums()
+    draw_moved_sums()
     draw_masked_products()
     return tuple(found)
 
