@@ -80,6 +80,35 @@ def test_a_number_stands_for_the_region_only_where_it_is_that_throughout() -> No
     assert gap is not None and [r for r in reads(gap.body) if isinstance(r, Read)]
 
 
+HOLE = np.where(np.arange(6)[None, :] == 2, 5.0, 3.0) * np.ones((6, 1))
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        (np.eye(8) - 1 / 8, "(-0.125) + select(i0-i1==0, 1, 0)"),
+        (1 - np.eye(6), "1 + select(i0-i1==0, -1, 0)"),
+        (np.diag(np.arange(1.0, 7.0)) + 0.25, "0.25 + select(i0-i1==0, W_factor[i0,i1], 0)"),
+        (HOLE, None),
+        (np.where(np.random.default_rng(0).random((9, 9)) < 0.2, 2.0, 1.0), None),
+    ],
+    ids=["centring", "all others", "diagonal", "a column of its own", "no region"],
+)
+def test_one_number_outside_a_region_is_told_of_what_a_sum_reads(values: np.ndarray, shown: str | None) -> None:
+    """A column that has hardly any of that number is none: the little that differs would be what is left of two large sums."""
+    size = len(values)
+    scope = parse(f"X : f32[3,{size}]\nW : weight f32[{size},{size}]\nL[m<3,n<{size}] Σ[k<{size}] X[m,k]*W[k,n]")
+    x, y = Tensor("X", (3, size)), Tensor("Y", (3, size))
+    program = Program((x,), (Node(y, scope, ("n",)),), (("Y", "Y"),), {"W": values.astype(np.float32)})
+    found = recover_structure(program)
+    text = found.nodes[0].scope.text()
+    assert shown in text if shown else " + select" not in text, text
+    given = {"X": np.random.default_rng(1).standard_normal((3, size)).astype(np.float32)}
+    (before,), (after,) = interpret(program, given).values(), interpret(found, given).values()
+    assert np.abs(before - after).max() <= 1e-6 * np.abs(before).max()
+    assert structure(values) is None or " + select" not in str(structure(values)), "what is added reads the weight as it is"
+
+
 def decaying(rates: np.ndarray, starts: np.ndarray, late: int = 0, forward: bool = True) -> np.ndarray:
     """starts[.., s]*exp(rates[..]*(t - s)) where t - s >= late; the other way round where not forward."""
     distance = np.arange(starts.shape[-1])[:, None] - np.arange(starts.shape[-1])

@@ -16,7 +16,7 @@ from itertools import combinations
 import numpy as np
 
 from einnet.expr.index import simplify, var
-from einnet.expr.nodes import Body, Call, Cond, Const, Iter, Mul, Read, Scope, Select, Tensor, Val, indices, make_mul, map_reads, reads
+from einnet.expr.nodes import Add, Body, Call, Cond, Const, Iter, Mul, Read, Scope, Select, Tensor, Val, indices, make_mul, map_reads, reads
 from einnet.graph.operators.choice import conditions
 from einnet.graph.operators.op import number
 from einnet.graph.passes.decays import decay
@@ -31,6 +31,9 @@ MOST_FULL = 0.6
 
 FEW = 2
 """Rows of a weight that are looked at first."""
+
+SAMPLED = 64
+"""Elements among which the most frequent number is looked for."""
 
 BLOCKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Blocks along a diagonal that are looked for."""
@@ -82,22 +85,39 @@ class _Finder:
         loops = tuple(Iter(f"i{n}", 0, extent) for n, extent in enumerate(values.shape))
         if (alike := one_number(values)) is not None:
             return alike
-        body = self._region(tensor, values, loops)
+        body = self._region(tensor, values, loops) or self._beside(tensor, values, loops, walks)
         return Scope(loops, (), body) if body is not None else self._product(tensor, values, loops, walks)
+
+    def _beside(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...], walks: Sequence[Walk]) -> Body | None:
+        """c + select(region, W - c, 0), where a sum reads what is one number c outside of a region: the sum of all that c multiplies is needed once.
+
+        In every sum c is a good part of the elements, so that none is the small rest of c times what is nearly all.
+        """
+        sample = values.flat[:: max(values.size // SAMPLED, 1)]
+        numbers, counts = np.unique(sample, return_counts=True)
+        usual = numbers[counts.argmax()]
+        summed = tuple(n for n, walk in enumerate(walks) if walk != "loop")
+        if usual == 0 or not summed or ((values != usual).mean(axis=summed) > MOST_FULL).any():
+            return None
+        rest = values.astype(np.float64) - float(usual)
+        conds, inside, _ = region_of(rest, loops)
+        if not conds:
+            return None
+        then = Const(number(float(inside[0]))) if (inside == inside[0]).all() else self._factor(tensor, rest, loops)
+        return Add((Const(number(float(usual))), Select(conds, then, Const(number(0.0)))))
 
     def _region(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...]) -> Body | None:
         """select(region, W, 0), where few elements are no zeros."""
         where = values != 0
         if np.count_nonzero(where) > MOST_FULL * values.size:
             return None
-        region = next(blocks(where, loops), None)
-        conds, inside = (region[0], values[region[1]]) if region else (varying(where, loops), values[where])
+        conds, inside, in_blocks = region_of(values, loops)
         if not conds:
             return None
         if (inside == inside[0]).all():
             then: Body = Const(number(float(inside[0])))
         else:
-            then = (None if region else self._decay(tensor, values, conds, loops)) or Read(tensor, indices(loops))
+            then = (None if in_blocks else self._decay(tensor, values, conds, loops)) or Read(tensor, indices(loops))
         return Select(conds, then, Const(number(0.0)))
 
     def _decay(self, tensor: Tensor, values: np.ndarray, conds: tuple[Cond, ...], loops: tuple[Iter, ...]) -> Body | None:
@@ -159,6 +179,15 @@ def walks_of(r: Read, scope: Scope) -> tuple[Walk, ...]:
     along = {name for other in reads(scope.body) for ix in other.index if ix.names() & loops for name in ix.names() & summed}
     names = [next(iter(ix.names()), "") for ix in r.index]
     return tuple("window" if n in along else "sum" if n in summed else "loop" for n in names)
+
+
+def region_of(values: np.ndarray, loops: tuple[Iter, ...]) -> tuple[tuple[Cond, ...] | None, np.ndarray, bool]:
+    """Conditions outside which there are zeros, the elements inside, and whether these are blocks, of which some elements may be zeros, too.
+
+    None for the conditions where none tell the region.
+    """
+    region = next(blocks(values != 0, loops), None)
+    return (region[0], values[region[1]], True) if region else (varying(values != 0, loops), values[values != 0], False)
 
 
 def varying(where: np.ndarray, loops: tuple[Iter, ...]) -> tuple[Cond, ...] | None:
