@@ -107,6 +107,12 @@ def test_pad(mode: str, pads: tuple[int, ...]) -> None:
     check([node("Pad", ["x", "p"], mode=mode)], {"x": X}, {"p": ints(*pads)}, opset=19)
 
 
+@pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
+@pytest.mark.parametrize("pads", [(0, 0, -1, 0, 0, 0, 1, 0), (0, 0, 2, 1, 0, 0, -1, -2), (0, -1, 0, -2, 0, 0, 0, -1)])
+def test_pad_of_what_is_left_where_a_side_is_cut(mode: str, pads: tuple[int, ...]) -> None:
+    check([node("Pad", ["x", "p"], mode=mode)], {"x": values((1, 3, 5, 6))}, {"p": ints(*pads)}, opset=19)
+
+
 def test_pad_values_and_versions() -> None:
     check([node("Pad", ["x", "p", "v"])], {"x": X}, {"p": ints(0, 1, 0, 2, 1, 0, 3, 0), "v": np.array(-1.5, np.float32)})
     check([node("Pad", ["x", "p", "v"])], {"x": X}, {"p": ints(0, -1, 1, 0, 0, 0, -2, 0), "v": np.array(2.0, np.float32)})

@@ -103,9 +103,13 @@ def pad(op: Op) -> Result:
 
 
 def pad_axis(x: Tensor, axis: int, before: int, after: int, mode: str) -> Scope:
-    """One dimension padded with elements of the operand."""
+    """One dimension padded with elements of the operand, of what is left of it where a side is cut."""
     n = x.shape[axis]
-    if mode == "reflect" and max(before, after) >= n:
+    cut = max(-before, 0)
+    left = n - cut - max(-after, 0)
+    if left < 1:
+        raise Inexpressible("padding of nothing")
+    if mode == "reflect" and max(before, after) >= left:
         raise Inexpressible("a reflection reaches beyond the whole operand")
     shape = tuple(m + before + after if k == axis else m for k, m in enumerate(x.shape))
     loops = loops_of(shape)
@@ -115,7 +119,7 @@ def pad_axis(x: Tensor, axis: int, before: int, after: int, mode: str) -> Scope:
         return Read(x, tuple(e if k == axis else v for k, v in enumerate(variables(loops))))
 
     if mode == "wrap":
-        return Scope(loops, (), at_place(place % n))
+        return Scope(loops, (), at_place((place - cut) % left + cut))
     low, high = (Index(), Index((), n - 1)) if mode == "edge" else (-place, 2 * (n - 1) - place)
     body = at_place(place)
     if before > 0:
