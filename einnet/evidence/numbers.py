@@ -58,15 +58,15 @@ class Compared:
 
 
 def drawn(inputs: Mapping[str, Array], draw: str) -> dict[str, Array]:
-    """Inputs of a kind, made of standard normal ones; what is no float stays."""
+    """Inputs of a kind, made of standard normal ones; what is no float stays. Arithmetic on an array without an axis gives a number, and no array."""
     if draw in SPECIAL:
         return {name: with_one(x, SPECIAL[draw]) for name, x in inputs.items()}
-    return {name: DRAWS[draw](x) if x.dtype.kind == "f" else x for name, x in inputs.items()}
+    return {name: np.asarray(DRAWS[draw](x)) if x.dtype.kind == "f" else x for name, x in inputs.items()}
 
 
 def nearly_zero(inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Floats of zeros, each moved by a rounding of 1 or so; what is no float stays."""
-    return {name: x * np.finfo(x.dtype).eps if x.dtype.kind == "f" else x for name, x in inputs.items()}
+    return {name: np.asarray(x * np.finfo(x.dtype).eps) if x.dtype.kind == "f" else x for name, x in inputs.items()}
 
 
 def with_one(x: Array, value: float) -> Array:

@@ -71,6 +71,13 @@ def test_rounding_is_no_error_of_an_output_that_cancels_on_some_inputs() -> None
     assert not compare_outputs({"y": none + np.float32(np.inf)}, {"y": none}, 1e-4, usual).passed
 
 
+def test_inputs_without_an_axis_are_drawn_as_arrays(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Mul", ["x", "s"], ["m"]), helper.make_node("Exp", ["m"], ["y"])]
+    numbers = model(nodes, [value("x"), value("s")], [value("y")])
+    result = einnet.optimize(numbers, force=0, **SHORT)  # no program of ours is left to times
+    assert audit(numbers, einnet.load(result.save(tmp_path / "p.einnet")))["passed"]
+
+
 def test_a_model_whose_results_are_nan_is_kept_whole_and_not_compared(tmp_path: Path) -> None:
     roots = [helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["n"]), helper.make_node("Sqrt", ["n"], ["y"])]
     result = einnet.optimize(model(roots, [value("x", 2, 3)], [value("y", 2, 3)]), **SHORT)
