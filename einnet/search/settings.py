@@ -109,6 +109,8 @@ class Settings:
             raise UsageError(f"time_budget must be a positive number of seconds, not {self.time_budget}")
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"threads must be 1 or more, not {self.threads}")
+        if self.seed < 0:
+            raise UsageError(f"seed must be 0 or more, not {self.seed}")
         if self.workers < 1:
             raise UsageError(f"workers must be 1 or more, not {self.workers}")
         if self.memory_limit is not None and self.memory_limit < 1:

@@ -112,6 +112,7 @@ BAD_ARGUMENTS = {
     "depth": (("--max-depth", "-1"), "max_depth must be 0 or more"),
     "budget": (("--time-budget", "0"), "time_budget must be a positive number"),
     "threads": (("--threads", "0"), "threads must be 1 or more"),
+    "seed": (("--seed", "-1"), "seed must be 0 or more"),
     "folder missing": (("-o", "/nowhere/x.einnet"), "/nowhere/x.einnet: cannot be written"),
     "kind of file": (("-o", "x.foo"), "x.foo: the name says what is written: OUT.einnet, a program, or OUT.onnx"),
     "folder for a file": (("-o", "/"), "cannot be written (it is a folder)"),
@@ -132,6 +133,12 @@ def test_wrong_arguments_of_optimize(einnet, models, name, monkeypatch):
     assert (code, out) == (2, "")
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+def test_verifying_with_a_seed_below_0_is_refused(einnet, models, optimized):
+    code, out, err = einnet("verify", models / "small.onnx", optimized / "small.einnet", "--seed", -1)
+    assert (code, out) == (2, "")
+    assert "seed must be 0 or more, not -1" in err
 
 
 def bad_model(name: str, folder: Path) -> Path:

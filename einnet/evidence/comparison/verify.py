@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from einnet.errors import BackendError
+from einnet.errors import BackendError, UsageError
 from einnet.evidence.comparison.right import evaluator_of_the_standard, is_whole
 from einnet.evidence.comparison.verdicts import nowhere_a_number
 from einnet.evidence.report.schema import OutputError, Verification
@@ -105,7 +105,12 @@ def random_inputs(plan: Plan, seed: int) -> dict[str, Array]:
 
 
 def random_values(inputs: Sequence[tuple[str, tuple[int, ...], str]], seed: int) -> dict[str, Array]:
-    """Values for inputs of a name, shape and type: standard normal floats, small non-negative integers, coin flips for booleans."""
+    """Values for inputs of a name, shape and type: standard normal floats, small non-negative integers, coin flips for booleans.
+
+    Raises UsageError for a seed below 0.
+    """
+    if seed < 0:
+        raise UsageError(f"seed must be 0 or more, not {seed}")
     rng = np.random.default_rng(seed)
     found: dict[str, Array] = {}
     for name, shape, kind in inputs:
