@@ -135,6 +135,16 @@ def test_inputs_of_any_strides_and_outputs_of_torchs_own(compile_kept, told):
     assert "eager" not in {t.runs for t in told()}
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_attention_lies_in_memory_as_torchs_own(dynamic, compile_kept):
+    """Who views a result rests on its strides: those of torch's decomposition are others."""
+    attention = torch.nn.functional.scaled_dot_product_attention
+    fast = compile_kept(lambda x: attention(x, x, x, is_causal=True), dynamic=dynamic)
+    for given in (torch.randn(2, 2, 5, 8), torch.randn(2, 5, 2, 8).transpose(1, 2)):
+        with torch.no_grad():
+            close(fast(given), attention(given, given, given, is_causal=True))
+
+
 def test_several_graphs(compile_kept, told):
     def broken(x: Any) -> Any:
         y = torch.tanh(x @ x)

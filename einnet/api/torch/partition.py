@@ -7,13 +7,15 @@ A node is taken by what it is (an operator that torch's exporter has ONNX for, w
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map
 
 from einnet.api.torch.simpler import simpler
 
@@ -73,14 +75,37 @@ DROPPED = "dropout_p"
 
 
 def kept_whole(target: Any, body: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition of an operator for calls that drop nothing."""
+    """The decomposition of an operator for calls that drop nothing, with results in the layout that the operator gives them."""
     place = [a.name for a in target._schema.arguments].index(DROPPED)
 
     def decomposition(*args: Any, **kwargs: Any) -> Any:
         dropped = kwargs.get(DROPPED, args[place] if place < len(args) else 0.0)
-        return body(*args, **kwargs) if dropped == 0.0 else NotImplemented
+        return laid_out(body(*args, **kwargs), layout(target, args, kwargs)) if dropped == 0.0 else NotImplemented
 
     return decomposition
+
+
+def layout(target: Any, args: Any, kwargs: Any) -> Any:
+    """What an operator gives as tensors without elements: their shapes and strides."""
+
+    def hollow(x: Any) -> Any:
+        return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta") if isinstance(x, torch.Tensor) else x
+
+    with _disable_current_modes():
+        args, kwargs = tree_map(hollow, (args, kwargs))
+        return target(*args, **kwargs)
+
+
+def laid_out(results: Sequence[Any], like: Sequence[Any]) -> tuple[Any, ...]:
+    """Results with the strides of these, where they have their shape: who views a result rests on how it lies."""
+    return tuple(arranged(x, y) if x.shape == y.shape and x.stride() != y.stride() else x for x, y in zip(results, like))
+
+
+def arranged(x: Any, like: Any) -> Any:
+    """A tensor that lies in memory in another's order of dimensions."""
+    order = sorted(range(x.dim()), key=like.stride, reverse=True)
+    back = sorted(range(x.dim()), key=order.__getitem__)
+    return x.permute(order).contiguous().permute(back)
 
 
 class Support:
