@@ -148,7 +148,7 @@ class Session:
             raise BackendError(f"ONNX Runtime does not accept {title}: {e}") from e
         self.title = title
         self.inputs = tuple(_argument(v) for v in self.session.get_inputs())
-        self.outputs = tuple(_argument(v) for v in self.session.get_outputs())
+        self.outputs = tuple({v.name: _argument(v) for v in self.session.get_outputs()}.values())  # a model may list one twice
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """All outputs by name, copied: what ONNX Runtime gives keeps the memory of the whole run alive as long as it lives itself.
@@ -156,7 +156,7 @@ class Session:
         Raises UsageError if ONNX Runtime does not take the inputs.
         """
         try:
-            results = self.session.run(None, dict(inputs))
+            results = self.session.run([a.name for a in self.outputs], dict(inputs))
         except Exception as e:
             raise UsageError(f"ONNX Runtime cannot run {self.title} on these inputs: {e}") from e
         return {a.name: r.copy() if isinstance(r, np.ndarray) else r for a, r in zip(self.outputs, results, strict=True)}

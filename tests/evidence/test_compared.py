@@ -78,6 +78,20 @@ def test_inputs_without_an_axis_are_drawn_as_arrays(tmp_path: Path) -> None:
     assert audit(numbers, einnet.load(result.save(tmp_path / "p.einnet")))["passed"]
 
 
+@pytest.mark.parametrize("derive", [False, True])
+def test_an_output_that_is_listed_twice_is_one(derive: bool, tmp_path: Path) -> None:
+    """torch's exporter lists what a module returns twice two times."""
+    wide = np.random.default_rng(0).standard_normal((4, 3, 5, 5)).astype(np.float32)
+    nodes = [helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[2, 2]), helper.make_node("Relu", ["y"], ["z"])]
+    outputs = [value("y", 1, 3, 13, 13), value("z", 1, 3, 13, 13), value("y", 1, 3, 13, 13)]
+    twice = model(nodes, [value("x", 1, 4, 5, 5)], outputs, {"w": wide})
+    result = einnet.optimize(twice, force=1, derive=derive, **SHORT)
+    assert list(result(np.ones((1, 4, 5, 5), np.float32))) == ["y", "z"]
+    assert audit(twice, einnet.load(result.save(tmp_path / "p.einnet")))["passed"]
+    result.save(tmp_path / "p.onnx")  # which compares it with the model
+    assert [o.name for o in Session(tmp_path / "p.onnx", 1).outputs] == ["y", "z"]
+
+
 def test_a_model_whose_results_are_nan_is_kept_whole_and_not_compared(tmp_path: Path) -> None:
     roots = [helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["n"]), helper.make_node("Sqrt", ["n"], ["y"])]
     result = einnet.optimize(model(roots, [value("x", 2, 3)], [value("y", 2, 3)]), **SHORT)

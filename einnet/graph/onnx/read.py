@@ -61,6 +61,9 @@ def read(source: Source, shapes: Shapes | None = None) -> ir.Model:
             run(model)
         for value, (kind, shape) in zip(model.graph.outputs, types):  # merging equal nodes may put an untyped copy in an output's place
             value.type, value.shape = value.type or kind, value.shape or shape
+        given = list(dict.fromkeys(model.graph.outputs))  # torch's exporter lists what a module returns twice two times, under one name
+        del model.graph.outputs[len(given) :]
+        model.graph.outputs[:] = given
         _check(model)
     except Exception as error:  # onnx-ir and the checker raise many types for a malformed graph
         raise ModelError(f"{title}: not a valid ONNX model: {first_line(error)}") from error
