@@ -92,6 +92,16 @@ def test_an_output_that_is_listed_twice_is_one(derive: bool, tmp_path: Path) -> 
     assert [o.name for o in Session(tmp_path / "p.onnx", 1).outputs] == ["y", "z"]
 
 
+def test_outputs_without_a_type_have_that_of_their_nodes(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("ArgMax", ["y"], ["z"])]
+    untyped = model(nodes, [value("x", 3, 4)], [onnx.ValueInfoProto(name="y"), onnx.ValueInfoProto(name="z")])
+    result = einnet.optimize(untyped, force=0, **SHORT)
+    found = result(np.ones((3, 4), np.float32))
+    assert (found["y"].dtype, found["z"].dtype, found["z"].shape) == (np.float32, np.int64, (1, 4))
+    assert audit(untyped, einnet.load(result.save(tmp_path / "p.einnet")))["passed"]
+    assert result.save(tmp_path / "p.onnx").exists()
+
+
 def test_a_model_whose_results_are_nan_is_kept_whole_and_not_compared(tmp_path: Path) -> None:
     roots = [helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["n"]), helper.make_node("Sqrt", ["n"], ["y"])]
     result = einnet.optimize(model(roots, [value("x", 2, 3)], [value("y", 2, 3)]), **SHORT)

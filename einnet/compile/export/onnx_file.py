@@ -124,12 +124,13 @@ def write(optimization: Optimization, path: Path) -> None:
 
 
 def well_formed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model as it passes the check of the standard: with the shapes of its outputs, where it was given without them.
+    """The model as it passes the check of the standard: with the types and shapes of its outputs, where it was given without them.
 
     Types of all values are checked where inference knows what runs. In opsets before 22 it counts windows of pooling that no runtime has, and finds
     fault with what follows; ONNX Runtime is asked then. Raises onnx.checker.ValidationError.
     """
-    if not all(v.type.tensor_type.HasField("shape") for v in model.graph.output if v.type.HasField("tensor_type")):
+    types = [v.type for v in model.graph.output]
+    if not all(t.WhichOneof("value") and (t.tensor_type.HasField("shape") or not t.HasField("tensor_type")) for t in types):
         model = typed(model)
     try:
         onnx.checker.check_model(model, full_check=True)

@@ -197,7 +197,9 @@ def _check(model: ir.Model) -> None:
     graph.inputs.extend(held.values())
     try:
         proto = ir.to_proto(model)
-        for output in proto.graph.output:  # runtimes accept outputs without a shape, the checker does not
+        for output in proto.graph.output:  # runtimes accept outputs without a shape or a type, which nodes tell; the checker does not
+            if not output.HasField("type"):
+                output.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
             if output.type.HasField("tensor_type"):
                 output.type.tensor_type.shape.SetInParent()
         onnx.checker.check_model(proto)
