@@ -33,5 +33,9 @@ class BackendError(EinNetError):
     """A library or device that is missing or refuses a request."""
 
 
+class NodeError(BackendError):
+    """A node of the model fails in ONNX Runtime inside of a program, as where it gives another shape than the model declares."""
+
+
 class UsageError(EinNetError):
     """A wrong argument of a public function or of the command line."""

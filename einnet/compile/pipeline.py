@@ -13,7 +13,7 @@ from einnet.compile.garbage import letting_go
 from einnet.compile.program_search import Known, search
 from einnet.compile.run import Run
 from einnet.compile.target import M, Optimization, Target
-from einnet.errors import ModelError, NotStaticError, OutOfTimeError
+from einnet.errors import ModelError, NodeError, NotStaticError, OutOfTimeError
 from einnet.evidence.certificate import Certificate, certify
 from einnet.evidence.comparison.verdicts import failed
 from einnet.search.outcome import Outcome
@@ -30,7 +30,7 @@ def optimize(model: Any, target: Target[Any]) -> Optimization:
     found: Optimization | None
     try:
         found = read(model, target, started)
-    except (NotStaticError, OutOfTimeError) as reason:
+    except (NotStaticError, OutOfTimeError, NodeError) as reason:
         instead, found = target.otherwise(str(reason)), None
         if instead is None:
             raise

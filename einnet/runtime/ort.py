@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from einnet.errors import BackendError, UsageError
+from einnet.errors import BackendError, NodeError, UsageError
 from einnet.graph.in_file import ModelFile
 from einnet.runtime import machine
 from einnet.runtime.capacity import give_back
@@ -216,7 +216,7 @@ def quantise(model: Path, target: Path, draws: Sequence[Mapping[str, Array]], ca
 
 
 class OpaqueNode:
-    """A node of a program: its model bound to the program's memory. Raises BackendError that names the ONNX node.
+    """A node of a program: its model bound to the program's memory. Raises BackendError that names the ONNX node, NodeError where its run fails.
 
     After `rest` the session is gone with all its memory; the next call makes another.
     """
@@ -243,7 +243,7 @@ class OpaqueNode:
         try:
             self._call()
         except Exception as e:
-            raise BackendError(f"{self.origin} failed in ONNX Runtime: {e}") from e
+            raise NodeError(f"{self.origin} failed in ONNX Runtime: {e}") from e
 
     def direct(self, arrays: Sequence[Array]) -> list[Array]:
         """The node's outputs for these inputs, which are read where they are: nothing is copied to or from the program's memory."""
@@ -253,7 +253,7 @@ class OpaqueNode:
         try:
             return list(self._session.session.run(self._made, dict(zip(self._names, arrays))))
         except Exception as e:
-            raise BackendError(f"{self.origin} failed in ONNX Runtime: {e}") from e
+            raise NodeError(f"{self.origin} failed in ONNX Runtime: {e}") from e
 
     def rest(self) -> None:
         """Give all memory back."""

@@ -40,12 +40,24 @@ def data_dependent() -> onnx.ModelProto:
     return model([helper.make_node("NonZero", ["x"], ["y"])], [x], [y])
 
 
+def declared_otherwise() -> onnx.ModelProto:
+    """ONNX Runtime takes no notice of the sizes that a model declares for what depends on data."""
+    kinds = {"x": (TensorProto.FLOAT, [4]), "n": (TensorProto.INT64, [1, 4]), "y": (TensorProto.INT64, [4])}
+    x, n, y = (helper.make_tensor_value_info(name, *kind) for name, kind in kinds.items())
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("NonZero", ["r"], ["n"])]
+    nodes.append(helper.make_node("ReduceMax", ["n"], ["y"], axes=[0], keepdims=0))
+    found = model(nodes, [x], [y])
+    found.graph.value_info.append(n)
+    return found
+
+
 @pytest.mark.parametrize(
     ("made", "inputs"),
     [
         (sequences, {"s": [np.ones(2, np.float32)], "x": np.zeros(2, np.float32)}),
         (strings, {"a": np.array(["p", "q"], dtype=object)}),
         (data_dependent, {"x": np.array([0, 2, 0, 3], np.float32)}),
+        (declared_otherwise, {"x": np.array([0, 2, 0, 3], np.float32)}),
     ],
 )
 def test_kept_and_run(made, inputs, tmp_path: Path):
