@@ -16,6 +16,8 @@ def gather_inputs(names: Sequence[str], args: tuple[Any, ...], keywords: Mapping
     """Positional arrays or one mapping, and keywords, as one mapping by input name. Raises UsageError for too many and for one given twice."""
     if not args:
         return keywords
+    if len(args) == 1 and type(args[0]) is dict and not keywords:
+        return args[0]
     if len(args) == 1 and isinstance(args[0], Mapping):
         given = dict(args[0])
     elif len(args) > len(names):

@@ -149,6 +149,7 @@ class Session:
         self.title = title
         self.inputs = tuple(_argument(v) for v in self.session.get_inputs())
         self.outputs = tuple({v.name: _argument(v) for v in self.session.get_outputs()}.values())  # a model may list one twice
+        self._made = [a.name for a in self.outputs]
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """All outputs by name, copied: what ONNX Runtime gives keeps the memory of the whole run alive as long as it lives itself.
@@ -156,10 +157,10 @@ class Session:
         Raises UsageError if ONNX Runtime does not take the inputs.
         """
         try:
-            results = self.session.run([a.name for a in self.outputs], dict(inputs))
+            results = self.session.run(self._made, inputs if isinstance(inputs, dict) else dict(inputs))
         except Exception as e:
             raise UsageError(f"ONNX Runtime cannot run {self.title} on these inputs: {e}") from e
-        return {a.name: r.copy() if isinstance(r, np.ndarray) else r for a, r in zip(self.outputs, results, strict=True)}
+        return {name: r.copy() if isinstance(r, np.ndarray) else r for name, r in zip(self._made, results)}
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array | None]) -> Callable[[], None]:
         """A call that reads and writes these arrays in place (dense, row-major), in the session's order; None lets ONNX Runtime allocate."""
@@ -254,6 +255,19 @@ class OpaqueNode:
             return list(self._session.session.run(self._made, dict(zip(self._names, arrays))))
         except Exception as e:
             raise NodeError(f"{self.origin} failed in ONNX Runtime: {e}") from e
+
+    def takes(self, inputs: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
+        """The node's inputs have these names and sizes, so that ONNX Runtime refuses what a caller must not give."""
+        return self._session is not None and [(a.name, a.shape) for a in self._session.inputs] == list(inputs)
+
+    def named(self, inputs: Mapping[str, Array]) -> list[Array] | None:
+        """The node's outputs for inputs by its own names, asked without looking at these; None where it does not take them, or rests."""
+        if self._session is None or type(inputs) is not dict:
+            return None
+        try:
+            return self._session.session.run(self._made, inputs)  # type: ignore[no-any-return]
+        except Exception:
+            return None
 
     def rest(self) -> None:
         """Give all memory back."""

@@ -27,11 +27,13 @@ class Whole:
         self.plan, self.threads, self.code = Plan((), (OpaqueCall(model, (), (), title),), (), ()), threads, Code(b"", ())
         self.model = model
         self.session = Session(model, threads, title=title)
+        self._input_names = [a.name for a in self.session.inputs]
+        self._expected = set(self._input_names)
 
     @property
     def input_names(self) -> list[str]:
         """The model's inputs, in its order."""
-        return [a.name for a in self.session.inputs]
+        return self._input_names
 
     @property
     def output_names(self) -> list[str]:
@@ -46,8 +48,8 @@ class Whole:
 
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Outputs by name. Raises UsageError for missing and unknown inputs, and for what ONNX Runtime does not take."""
-        missing = [n for n in self.input_names if n not in inputs]
-        unknown = [n for n in inputs if n not in self.input_names]
-        if missing or unknown:
+        if inputs.keys() != self._expected:
+            names = self.input_names
+            unknown, missing = [n for n in inputs if n not in names], [n for n in names if n not in inputs]
             raise UsageError(f"unknown input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing")
         return self.session(inputs)

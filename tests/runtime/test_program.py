@@ -6,7 +6,9 @@ import threading
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto
 
 from einnet.errors import UsageError
 from einnet.instantiate.kernels import Buffer, Plan, View, dense_view
@@ -15,7 +17,7 @@ from einnet.runtime.cpu.native import linked
 from einnet.runtime.cpu.native.linked import Native, Steps
 from einnet.runtime.cpu.program import Code, Executable, build_code
 from einnet.runtime.cpu.threads import find_symbol
-from tests.runtime.plans import expected_two_layers, residual_block, two_layers, with_opaque_nodes
+from tests.runtime.plans import expected_two_layers, opaque, residual_block, two_layers, with_opaque_nodes
 from tests.runtime.reference import compute
 
 
@@ -105,6 +107,45 @@ def test_a_caller_is_told_what_is_wrong(code: Code) -> None:
         program({"x": np.zeros((4, 32))})
     with pytest.raises(UsageError, match="takes 1"):
         program.run()
+
+
+def one_node(names: tuple[str, str] = ("v0", "v1"), size: int | str = 4, back: bool = False) -> Plan:
+    """What is largest in each row, and where: a program that is one node, with its inputs by these names and its outputs in its order or turned."""
+    x, k, values, places = dense_view(names[0], (4, 6)), dense_view(names[1], (1,)), dense_view("v2", (4, 1)), dense_view("v3", (4, 1))
+    call = opaque("TopK", (x, k), (values, places), 2 * (TensorProto.FLOAT, TensorProto.INT64))
+    model = onnx.load_from_string(call.model)
+    model.graph.input[0].type.tensor_type.shape.dim[0].CopyFrom(onnx.TensorShapeProto.Dimension(**{"dim_value" if size == 4 else "dim_param": size}))
+    buffers = (
+        Buffer(names[0], 24, "f32", "input"), Buffer(names[1], 1, "i64", "input"),
+        Buffer("v2", 4, "f32", "output"), Buffer("v3", 4, "i64", "output"),
+    )  # fmt: skip
+    outputs = (("v2", values), ("v3", places))
+    return Plan(buffers, (replace(call, model=model.SerializeToString()),), ((names[0], x), (names[1], k)), outputs[:: -1 if back else 1])
+
+
+@pytest.mark.parametrize(
+    ("plan", "named"), [(one_node(), True), (one_node(("x", "k")), False), (one_node(size="rows"), False), (one_node(back=True), False)],
+    ids=["as it is", "other names", "any size", "turned"],
+)  # fmt: skip
+def test_a_program_that_is_one_node_gives_what_it_gives_and_refuses_what_another_would(plan: Plan, named: bool) -> None:
+    program = Executable(plan, 1)
+    assert (program._named is not None) == named
+    (data, k), x = program.input_names, random((4, 6))
+    one = np.array([1], np.int64)
+    for given in (x, x[:, ::-1], np.asfortranarray(x)):
+        made = program({data: given, k: one})
+        assert list(made) == [name for name, _ in plan.outputs]
+        np.testing.assert_array_equal(made["v2"][:, 0], given.max(axis=1))
+        np.testing.assert_array_equal(made["v3"][:, 0], given.argmax(axis=1))
+    wrong = {
+        "is missing": {data: x}, "unknown input 'z'": {data: x, k: one, "z": x}, r"float32\[3, 6\]; expected float32\[4, 6\]": {data: x[:3], k: one},
+        r"float64\[4, 6\]": {data: x.astype(np.float64), k: one}, r"int64\[2\]": {data: x, k: np.array([1, 1])},
+    }  # fmt: skip
+    for words, inputs in wrong.items():
+        with pytest.raises(UsageError, match=words):
+            program(inputs)
+    program.release()
+    np.testing.assert_array_equal(program({data: x, k: one})["v2"][:, 0], x.max(axis=1))
 
 
 def test_concurrent_calls_are_correct(code: Code) -> None:

@@ -41,12 +41,17 @@ def unlock_in_children(thing: Locked) -> None:
     _locked.add(thing)
 
 
+def on_live_threads() -> bool:
+    """The thread that asks has not lost its pool."""
+    return _state.stale is None or threading.get_ident() != _state.stale
+
+
 def on_live_pool(function: Callable[P, R]) -> Callable[P, R]:
     """The function, called by a thread whose OpenMP pool is alive."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if _state.stale is None or threading.get_ident() != _state.stale:
+        if on_live_threads():
             return function(*args, **kwargs)
         if _state.stand_in is None:
             _state.stand_in = ThreadPoolExecutor(1, "einnet")

@@ -28,7 +28,7 @@ from einnet.runtime.cpu.affinity import keep_apart
 from einnet.runtime.cpu.along_time import FLOAT, Step, calls, settled, stepped
 from einnet.runtime.cpu.compiler.machine_code import entry_symbol
 from einnet.runtime.cpu.dnnl_kernels import Packed, Prepared, prepare
-from einnet.runtime.cpu.forked import on_live_pool, unlock_in_children
+from einnet.runtime.cpu.forked import on_live_pool, on_live_threads, unlock_in_children
 from einnet.runtime.cpu.levels import NATIVE
 from einnet.runtime.cpu.native.linked import Native, Steps
 from einnet.runtime.cpu.native.segments import Segments
@@ -243,9 +243,10 @@ class Executable:
         self._segments, self._firsts = segments.all(), segments.firsts
         self._input_names, self._output_names = tuple(n for n, _ in self.plan.inputs), tuple(n for n, _ in self.plan.outputs)
         self._expected = set(self._input_names)
-        self._direct = self._only_node()
         self._inputs = [(name, self._array(v, types[v.buffer])) for name, v in self.plan.inputs]
         self._outputs = [(name, self._array(v, types[v.buffer])) for name, v in self.plan.outputs]
+        self._direct = self._only_node()
+        self._named = self._model_itself()
 
     def _only_node(self) -> tuple[ort.OpaqueNode, list[int], list[int]] | None:
         """The node that is the whole program, and where its inputs and outputs stand among the program's; None for any other program."""
@@ -257,6 +258,14 @@ class Executable:
         if any(v not in given for v in kernel.inputs) or any(v not in results for _, v in self.plan.outputs):
             return None
         return self._segments[0], [given.index(v) for v in kernel.inputs], [results.index(v) for _, v in self.plan.outputs]
+
+    def _model_itself(self) -> ort.OpaqueNode | None:
+        """The node that is the whole program, if it takes what the program takes and gives what it gives, in its order."""
+        if not self._direct:
+            return None
+        node, _, outputs = self._direct
+        same = node.takes([(name, target.shape) for name, target in self._inputs]) and outputs == list(range(len(node.outputs)))
+        return node if same else None
 
     def _generated(self, kernel: EOperator, name: str, types: Mapping[str, np.dtype[Any]]) -> tuple[int, Sequence[int]]:
         """The entry of a generated kernel and what it is called with: its buffers from the line on in which each view begins."""
@@ -305,6 +314,8 @@ class Executable:
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Outputs by name. Raises UsageError for a missing or unknown name, a wrong shape or element type."""
+        if self._named and on_live_threads() and (made := self._named.named(inputs)) is not None:
+            return dict(zip(self._output_names, made))
         if inputs.keys() != self._expected:
             raise UsageError(self._misnamed(inputs))
         return dict(zip(self._output_names, self.run(*[np.asarray(inputs[n]) for n in self._input_names]), strict=True))
