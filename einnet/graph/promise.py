@@ -39,6 +39,8 @@ MOST_FACTORS = 9
 MOST_TERMS = 24
 
 Names = frozenset[str]
+Bases = tuple[list[Tensor | Scope], list[Tensor | Scope]]
+"""The tensors of data and of weights that a term reads."""
 NO_NAMES: Names = frozenset()
 
 
@@ -196,6 +198,8 @@ class Expansion:
         """A read, by the iterators that it depends on: a quotient of one stands for it, one of several takes fewer values than they do."""
         found, tied = NO_NAMES, set[Tie]()
         for ix in index:
+            if ix.den > 1 and ix.terms:  # what is read between elements is 0
+                tied.add(Tie(NO_NAMES.union(*(env[n] for n in ix.names())), float(ix.den)))
             for atom, _ in ix.terms:
                 names = NO_NAMES.union(*(env[n] for n in ((atom,) if isinstance(atom, str) else atom.num.names())))
                 if isinstance(atom, Floor) and len(names) == 1 and atom.num.is_affine:
@@ -268,18 +272,25 @@ def _own(s: Scope) -> int:
 
 def _alike(expansion: Expansion) -> list[list[float]]:
     """What the terms take, those together that may become one: each reads the same tensors as another, but for one of several or for weights."""
-    groups: list[tuple[list[list[Tensor | Scope]], list[float]]] = []
+    groups: list[tuple[list[Bases], list[float]]] = []
     for t in expansion.terms:
         cost = ordered(t, expansion.extents)
         data = [f.base for f in t.factors if f.base is not None and not f.weight]
+        bases = data, [f.base for f in t.factors if f.base is not None and f.weight]
         if t.whole and data:
-            found = next((g for g in groups if any(_differ(one, data) <= (len(data) > 1) for one in g[0])), None)
+            found = next((g for g in groups if any(_join(one, bases) for one in g[0])), None)
             if found:
-                found[0].append(data)
+                found[0].append(bases)
                 found[1].append(cost)
                 continue
-        groups.append(([data] if t.whole and data else [], [cost]))
+        groups.append(([bases] if t.whole and data else [], [cost]))
     return [costs for _, costs in groups]
+
+
+def _join(one: Bases, other: Bases) -> bool:
+    """Two terms may become one: they differ in weights, or in one tensor and nothing else."""
+    apart = _differ(one[0], other[0])
+    return apart == 0 or apart == 1 and (len(one[0]) > 1 or bool(one[1]) and _differ(one[1], other[1]) == 0)
 
 
 def _differ(left: Sequence[Tensor | Scope], right: Sequence[Tensor | Scope]) -> float:

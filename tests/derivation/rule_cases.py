@@ -533,7 +533,13 @@ CASES: dict[str, Cases] = {
             (  # a concatenation along what is summed
                 "L[m<4,n<5] Σ[k<8] select(k-6>=0, P[m,k-6], M[m,k])*T[k,n]",
                 "factor=0",
-                "L[m<4,n<5] {L[m<4,n<5] Σ[k<8] P[m,k-6]*T[k,n]}[m,n] + {L[m<4,n<5] Σ[k<8] M[m,k]*T[k,n]}[m,n]",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[6<=k<8] P[m,k-6]*T[k,n]}[m,n] + {L[m<4,n<5] Σ[k<6] M[m,k]*T[k,n]}[m,n]",
+            ),
+            (  # of three parts
+                "L[m<4,n<5] Σ[k<11] select(k-8>=0, R[m,k-8], select(k-6>=0, P[m,k-6], M[m,k]))*T[k,n]",
+                "factor=0",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[8<=k<11] R[m,k-8]*T[k,n]}[m,n] + {L[m<4,n<5] Σ[6<=k<8] P[m,k-6]*T[k,n]}[m,n] + "
+                "{L[m<4,n<5] Σ[k<6] M[m,k]*T[k,n]}[m,n]",
             ),
             (  # sides that are not 0 beyond
                 "L[m<4] Σ[k<6] select(m-k>=0, M[m,k], V[k])*O[m,k]",
@@ -633,6 +639,18 @@ CASES: dict[str, Cases] = {
                 "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + 2*{L[m<4,n<5] Σ[j<6] M[m,j]*Q[j,n]}[m,n] + D[m,n] + M[m,3]*Q[3,n]",
                 "terms=0,1,3",
                 "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*(N[k,n] + 2*Q[k,n] + select(k-3==0, Q[3,n], 0))}[m,n] + D[m,n]",
+            ),
+            (
+                "L[m<4,n<5] relu(3*({L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + {L[m<4,n<5] Σ[k<6] O[m,k]*N[k,n]}[m,n]))",
+                "pair=0 factor",
+                "L[m<4,n<5] relu(3*{L[m<4,n<5] Σ[k<6] N[k,n]*(M[m,k] + O[m,k])}[m,n])",
+            ),
+            (  # both read what reads the common factor
+                "L[m<4,n<5] {L[m<4,n<5] Σ[j<3] {L[m<4,j<3] Σ[k<6] M[m,k]*R[k,j]}[m,j]*T[j,n]}[m,n] + "
+                "{L[m<4,n<5] Σ[j<4] {L[m<4,j<4] Σ[k<6] M[m,k]*S[k,j]}[m,j]*T[j+3,n]}[m,n]",
+                "pair=0 within",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*({L[n<5,k<6] Σ[j<3] T[j,n]*R[k,j]}[n,k] + "
+                "{L[n<5,k<6] Σ[j'<4] T[j'+3,n]*S[k,j']}[n,k])}[m,n]",
             ),
             ("L[m<4,k<6] M[m,k] + 2*M[m,k]", "like terms", "L[m<4,k<6] 3*M[m,k]"),
             (

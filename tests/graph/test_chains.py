@@ -74,6 +74,14 @@ def test_windows_beyond_the_edge_and_products_that_share_in_turn_are_one_piece()
     assert len(parts([*products, *added], {"a": (8, 8), "b": (8, 8), "c": (8, 8), "d": (8, 8)}, {})) == 1
 
 
+def test_products_of_what_stands_apart_or_by_one_weight_are_one_piece() -> None:
+    """Of data with zeros between its elements a filter has few taps at each place; a*w + b*w is (a + b)*w."""
+    nodes = [node("ConvTranspose", ["x", "d"], ["a"], strides=[2, 2], group=8), node("Conv", ["a", "w"], pads=[1, 1, 1, 1])]
+    assert parts(nodes, {"x": (1, 8, 8, 8)}, {"d": (8, 1, 1, 1), "w": (8, 8, 3, 3)}) == [{"a", "y"}]
+    nodes = [node("MatMul", ["a", "w"], ["s"]), node("MatMul", ["b", "w"], ["t"]), node("Add", ["s", "t"])]
+    assert parts(nodes, {"a": (8, 16), "b": (8, 16)}, {"w": (16, 8)}) == [{"s", "t", "y"}]
+
+
 def test_a_product_of_a_concatenation_is_one_piece_with_its_parts() -> None:
     """(x*w | x*v)*u is x*(w*u' + v*u''); what is concatenated along a loop stays apart."""
     beside = [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["x", "v"], ["b"])]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import groupby, permutations
 from math import prod
@@ -17,6 +17,7 @@ from einnet.expr.index import Index, Range, in_range, substitute, var
 from einnet.expr.nodes import (
     Add,
     Body,
+    Call,
     Cond,
     Const,
     Div,
@@ -26,11 +27,15 @@ from einnet.expr.nodes import (
     Read,
     Scope,
     Select,
+    Tensor,
+    children,
     fresh,
     indices,
     is_weight,
     make_add,
     make_mul,
+    reads,
+    rebuild,
     substitute_body,
     used_names,
 )
@@ -57,8 +62,9 @@ def collect(e: Scope) -> Iterator[Outcome]:
     Like terms of which one takes something from another may leave a small part of either, which is rounded on the left and not on the right: that is
     of class precision, though nothing grows.
     """
-    terms = e.body.args if isinstance(e.body, Add) else ()
-    like, pairs = like_terms(e), list(_pairs(e))
+    whole_sum = added(e.body)
+    terms = whole_sum.args if whole_sum else ()
+    like, pairs = like_terms(e), list(_pairs(e, terms))
     found = like is not None
     if like is not None:
         alike = survives(e, like)
@@ -75,10 +81,11 @@ def collect(e: Scope) -> Iterator[Outcome]:
             found = True
             scaled = scale_of(second) if how == "end-to-end" else ()
             total = make_add((make_mul((*scaled, Read(whole, one.index))), *without(terms, a, b)))
-            yield Rewrite(Scope(e.loops, e.sums, total), f"pair={n} {how}", "reassociation")
+            yield Rewrite(replace(e, body=put(e.body, whole_sum, total)), f"pair={n} {how}", "reassociation")
     for places, (read, *_) in groups.items():
         found = True
-        yield Rewrite(Scope(e.loops, e.sums, make_add((read, *without(terms, *places)))), "terms=" + ",".join(map(str, places)), "reassociation")
+        body = put(e.body, whole_sum, make_add((read, *without(terms, *places))))
+        yield Rewrite(replace(e, body=body), "terms=" + ",".join(map(str, places)), "reassociation")
     if not found:
         yield Refused("the two sums have neither a factor nor their form in common")
 
@@ -148,7 +155,11 @@ def together(s: Scope, t: Scope, first: Number, second: Number, once: bool) -> I
     if once and t.sums and (common := with_common_factor(s, t, first, second)):
         yield "factor", common
         return
-    part = within(s, t, first, second) or (within(s, _aligned(s, opened(t)), first, second) if t.sums else None)
+    wide = opened(t) if t.sums else t
+    part = within(s, t, first, second) or (within(s, _aligned(s, wide), first, second) if t.sums else None)
+    if part is None and once and t.sums:
+        again = regrouped(s, {r.base for r in reads(wide.body)})
+        part = next((found for around in again if (found := within(around, _aligned(around, wide), first, second))), None)
     if part:
         yield "within", part
     elif once and t.sums and first == second and (whole := end_to_end(s, t)):
@@ -166,9 +177,24 @@ def scale_of(value: Number) -> tuple[Body, ...]:
     return () if value == 1 else (Const(value),)
 
 
-def _pairs(e: Scope) -> Iterator[Pair]:
+def added(body: Body) -> Add | None:
+    """The sum that a body is, but for a factor, a divisor or a function of it; None where there is none, or several."""
+    if isinstance(body, Add):
+        return body
+    found = [inner for part in children(body) if (inner := added(part)) is not None] if isinstance(body, (Mul, Div, Call)) else []
+    return found[0] if len(found) == 1 else None
+
+
+def put(body: Body, old: Body | None, new: Body) -> Body:
+    """The body with `new` where `old` stands."""
+    if body is old:
+        return new
+    parts = children(body) if isinstance(body, (Mul, Div, Call)) else ()
+    return rebuild(body, tuple(put(part, old, new) for part in parts)) if parts else body
+
+
+def _pairs(e: Scope, terms: Sequence[Body]) -> Iterator[Pair]:
     """Terms, by their places, that are sums, each with another one over the same box at the same point: a sum, or at the loops of e any product."""
-    terms = e.body.args if isinstance(e.body, Add) else ()
     for a, b in permutations(range(len(terms)), 2):
         (first, one), (second, other) = _scaled_read(terms[a]), _scaled_read(terms[b])
         if one is None or not isinstance(one.base, Scope) or not one.base.sums or one.base.reduce != "sum" or one.fill != 0:
@@ -241,6 +267,19 @@ def opened(t: Scope) -> Scope:
             if isinstance(merged, Scope):
                 return opened(merged)
     return t
+
+
+def regrouped(s: Scope, bases: Collection[Tensor | Scope]) -> Iterator[Scope]:
+    """A product with what it reads opened, summed around each data factor of some bases: Σ[y] u*{Σ[z] f}, where others are read over z alone."""
+    whole = opened(s)
+    parts = factors(whole.body) if whole != s else ()
+    for n, u in enumerate(parts):
+        if isinstance(u, Read) and u.base in bases and not is_weight(u):
+            outer = tuple(i for i in whole.sums if i.name in used_names(u))
+            inner = tuple(i for i in whole.sums if i not in outer)
+            if outer and inner:
+                around = Scope(s.loops, outer, u)
+                yield replace(around, body=make_mul((u, _closed(around, inner, make_mul(without(parts, n))))))
 
 
 def _placed(s: Scope, t: Scope, u: Read, v: Read) -> tuple[tuple[Cond, ...], dict[str, Index]] | None:

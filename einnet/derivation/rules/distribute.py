@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from einnet.derivation.facts import factors, zero_outside
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
+from einnet.derivation.rules.forced.tighten import tightened
 from einnet.derivation.rules.transitions import ZERO, masked
 from einnet.expr.index import Range, var
 from einnet.expr.nodes import Add, Body, Cond, Iter, Read, Scope, Select, indices, make_add, make_mul, used_names
@@ -35,7 +37,8 @@ def distribute(e: Scope) -> Iterator[Outcome]:
         if args := terms_of(f, e.ranges):
             found = True
             terms = (masked(conds, make_mul((*parts[:n], term, *parts[n + 1 :]))) for term in args)
-            opened = Scope(e.loops, (), make_add(_closed(e, term) for term in terms))
+            sums = (_closed(e, term) for term in terms)
+            opened = Scope(e.loops, (), make_add(sums if isinstance(f, Add) else map(narrowed, sums)))
             alike = survives(e, opened)
             yield Rewrite(opened, f"factor={n}", "reassociation" if alike else "precision", None if alike else 1.0)
     summed = {i.name for i in e.sums}
@@ -49,13 +52,14 @@ def distribute(e: Scope) -> Iterator[Outcome]:
 
 
 def terms_of(f: Body, ranges: Mapping[str, Range]) -> tuple[Body, ...]:
-    """The terms of a sum, and of a choice by one condition; none of anything else."""
+    """The terms of a sum, and of a choice by one condition, its sides opened, too; none of anything else."""
     if isinstance(f, Add):
         return f.args
     if not isinstance(f, Select) or len(f.conds) != 1 or f.conds[0].equal or f.conds[0].index.den != 1 or f.other == ZERO:
         return ()
     (c,) = f.conds
-    return within(c, f.then, ranges), within(Cond(-1 * c.index - 1), f.other, ranges)
+    sides = ((c, f.then), (Cond(-1 * c.index - 1), f.other))
+    return tuple(within(holds, term, ranges) for holds, side in sides for term in terms_of(side, ranges) or (side,))
 
 
 def within(c: Cond, body: Body, ranges: Mapping[str, Range]) -> Body:
@@ -67,6 +71,11 @@ def within(c: Cond, body: Body, ranges: Mapping[str, Range]) -> Body:
         if zero_outside(body, name, (max(lo, -edge), hi) if sign > 0 else (lo, min(hi, edge + 1)), ranges):
             return body
     return masked((c,), body)
+
+
+def narrowed(r: Read) -> Read:
+    """The read of a sum over the places where it can be more than 0: that of a part of a choice, and not of all of it."""
+    return replace(r, base=tightened(r.base)) if isinstance(r.base, Scope) else r
 
 
 def _closed(e: Scope, body: Body) -> Read:
