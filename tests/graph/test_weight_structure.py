@@ -109,6 +109,23 @@ def test_one_number_outside_a_region_is_told_of_what_a_sum_reads(values: np.ndar
     assert structure(values) is None or " + select" not in str(structure(values)), "what is added reads the weight as it is"
 
 
+TAP = np.array([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        (np.eye(4)[:, :, None] * TAP[1], "select(i2-1>=0 & -i2+1>=0 & i0-i1==0, 1, 0)"),
+        (np.random.default_rng(0).standard_normal((4, 4))[:, :, None] * TAP[1], "select(i2-1>=0 & -i2+1>=0, W[i0,i1,i2], 0)"),
+        (np.pad(np.arange(9.0).reshape(3, 3), ((2, 2), (0, 0))), "select(i0-2>=0 & -i0+4>=0, W[i0,i1], 0)"),
+    ],
+    ids=["a tap of each channel", "a tap of all channels", "ends with a zero inside"],
+)  # fmt: skip
+def test_ends_of_zeros_are_told_with_what_is_between_them(values: np.ndarray, shown: str) -> None:
+    found = structure(values)
+    assert found is not None and shown in found.text(), found
+
+
 def decaying(rates: np.ndarray, starts: np.ndarray, late: int = 0, forward: bool = True) -> np.ndarray:
     """starts[.., s]*exp(rates[..]*(t - s)) where t - s >= late; the other way round where not forward."""
     distance = np.arange(starts.shape[-1])[:, None] - np.arange(starts.shape[-1])

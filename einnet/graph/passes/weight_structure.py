@@ -101,7 +101,7 @@ class _Finder:
             return None
         rest = values.astype(np.float64) - float(usual)
         conds, inside, _ = region_of(rest, loops)
-        if not conds:
+        if not conds or inside.size > MOST_FULL * values.size:
             return None
         then = Const(number(float(inside[0]))) if (inside == inside[0]).all() else self._factor(tensor, rest, loops)
         return Add((Const(number(float(usual))), Select(conds, then, Const(number(0.0)))))
@@ -111,13 +111,13 @@ class _Finder:
         where = values != 0
         if np.count_nonzero(where) > MOST_FULL * values.size:
             return None
-        conds, inside, in_blocks = region_of(values, loops)
-        if not conds:
+        conds, inside, loose = region_of(values, loops)
+        if not conds or inside.size > MOST_FULL * values.size:
             return None
         if (inside == inside[0]).all():
             then: Body = Const(number(float(inside[0])))
         else:
-            then = (None if in_blocks else self._decay(tensor, values, conds, loops)) or Read(tensor, indices(loops))
+            then = (None if loose else self._decay(tensor, values, conds, loops)) or Read(tensor, indices(loops))
         return Select(conds, then, Const(number(0.0)))
 
     def _decay(self, tensor: Tensor, values: np.ndarray, conds: tuple[Cond, ...], loops: tuple[Iter, ...]) -> Body | None:
@@ -182,12 +182,27 @@ def walks_of(r: Read, scope: Scope) -> tuple[Walk, ...]:
 
 
 def region_of(values: np.ndarray, loops: tuple[Iter, ...]) -> tuple[tuple[Cond, ...] | None, np.ndarray, bool]:
-    """Conditions outside which there are zeros, the elements inside, and whether these are blocks, of which some elements may be zeros, too.
+    """Conditions outside which there are zeros, the elements inside, and whether some of these may be zeros, too.
 
+    Dimensions of which some places have zeros only are asked for the others, and of those that are left two may have blocks along their diagonal.
     None for the conditions where none tell the region.
     """
-    region = next(blocks(values != 0, loops), None)
-    return (region[0], values[region[1]], True) if region else (varying(values != 0, loops), values[values != 0], False)
+    where = values != 0
+    ends, inside, narrow = list[Cond](), np.ones_like(where), list[int]()
+    for n, loop in enumerate(loops):
+        side = where.any(axis=tuple(k for k in range(where.ndim) if k != n))
+        asked = None if side.all() else conditions(side, (loop,))
+        if asked:
+            ends += asked
+            narrow.append(n)
+            inside &= side.reshape([-1 if k == n else 1 for k in range(where.ndim)])
+    if ends and (exact := varying(where, loops)):
+        return exact, values[where], False
+    rest = where.any(axis=tuple(narrow), keepdims=True)
+    if not rest.all() and (region := next(blocks(rest, loops), None)):
+        inside &= np.broadcast_to(region[1], where.shape)
+        return (*ends, *region[0]), values[inside], True
+    return (tuple(ends), values[inside], True) if ends else (varying(where, loops), values[where], False)
 
 
 def varying(where: np.ndarray, loops: tuple[Iter, ...]) -> tuple[Cond, ...] | None:
