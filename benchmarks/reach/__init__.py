@@ -2,9 +2,12 @@
 
 from benchmarks.reach.attention import ATTENTION
 from benchmarks.reach.constants import CONSTANTS
+from benchmarks.reach.filters import FILTERS
 from benchmarks.reach.linear import CHAINS, REDUCED, STRUCTURED
 from benchmarks.reach.masks import MASKS
+from benchmarks.reach.parts import PARTS
 from benchmarks.reach.planes import PLANES
 from benchmarks.reach.probes import Probe
+from benchmarks.reach.squares import SQUARES
 
-PROBES: tuple[Probe, ...] = (*CHAINS, *REDUCED, *STRUCTURED, *ATTENTION, *PLANES, *MASKS, *CONSTANTS)
+PROBES: tuple[Probe, ...] = (*CHAINS, *REDUCED, *STRUCTURED, *ATTENTION, *PLANES, *MASKS, *CONSTANTS, *PARTS, *SQUARES, *FILTERS)

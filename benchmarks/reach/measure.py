@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import einnet
 from benchmarks.reach.probes import Probe
 from einnet.derivation.checker.check import check
-from einnet.derivation.steps import Derivation
+from einnet.derivation.steps import KINDS, Derivation
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Node
@@ -76,7 +76,7 @@ def explored(probe: Probe, seconds: float, most: int = Options.states) -> Reache
     states, stopped = 0, ""
     for p in pieces:
         share = seconds * flops(p.expression) / max(whole, 1)
-        space = Space(Options(kinds=("exact", "reassociation"), deadline=time.monotonic() + share, states=most))
+        space = Space(Options(kinds=KINDS[: KINDS.index(probe.allow) + 1], deadline=time.monotonic() + share, states=most))
         best.append(min(space.forms(canonical(p.expression)), key=lambda f: flops(f.tree)))
         states += space.statistics.states
         stopped = stopped or space.statistics.stopped
