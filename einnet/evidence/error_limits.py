@@ -21,7 +21,10 @@ from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
 
 
 class Bounded(Running):
-    """Running errors of what runs: of costly functions that are cut off, and of factors in another arithmetic."""
+    """Running errors of what runs: of costly functions that are cut off, and of factors in another arithmetic.
+
+    Nothing is known of what is computed of numbers beyond the largest one: a quotient of such a one may be a number.
+    """
 
     def __init__(self, cut_off: float = 0.0, arithmetic: Arithmetic = F32) -> None:
         """`cut_off`: by how much costly functions may err beside what they do in generated code, as they do in engines that stop at their limits.
@@ -38,20 +41,39 @@ class Bounded(Running):
         beyond = reach * (1 + self.arithmetic.roundoff) > self.arithmetic.largest
         return pair(v, np.where(beyond, np.inf, e + self.arithmetic.roundoff * reach + np.where(reach > 0, self.arithmetic.least, 0.0)))
 
+    def add(self, a: Array, b: Array) -> Array:
+        return super().add(known(a), known(b))
+
     def multiply(self, a: Array, b: Array) -> Array:
         if not self.arithmetic.rounds:
-            return super().multiply(a, b)
+            return super().multiply(known(a), known(b))
         return self.product(self.factor(a), self.factor(b))
 
+    def divide(self, a: Array, b: Array) -> Array:
+        return super().divide(known(a), known(b))
+
+    def reduce(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+        return super().reduce(kind, known(array), axes)
+
+    def accumulate(self, kind: str, array: Array) -> Array:
+        return super().accumulate(kind, known(array))
+
     def contract(self, factors: list[Array], rank: int, shape: tuple[int, ...]) -> Array:
-        return super().contract([self.factor(f) for f in factors] if self.arithmetic.rounds else factors, rank, shape)
+        return super().contract([self.factor(f) if self.arithmetic.rounds else known(f) for f in factors], rank, shape)
 
     def call(self, name: str, args: tuple[Array, ...]) -> Array:
-        found = super().call(name, args)
+        found = super().call(name, tuple(map(known, args)))
         if not FUNCTIONS[name].costly:
             return found
         value, error = parts(found)
         return pair(value, error + self.cut_off)
+
+
+def known(a: Array) -> Array:
+    """Numbers of which nothing is known where they may be beyond the largest one; infinities are what they are."""
+    value, error = parts(a)
+    beyond = np.isfinite(value) & (np.abs(value) + error > F32.largest)
+    return pair(value, np.where(beyond, np.inf, error)) if beyond.any() else a
 
 
 def narrowed(x: Array) -> Array | float:

@@ -172,3 +172,15 @@ def test_where_an_index_is_uncertain_every_row_within_reach_counts() -> None:
         value, error = bounded_at(scope, np.zeros((1, 1), np.int64), held, {"I": reach})
         assert value[0] == 1e3
         assert least <= error[0] <= 1.01 * least
+
+
+def test_a_quotient_of_what_is_beyond_the_largest_number_may_be_infinite() -> None:
+    """Single precision has no exp(90), but exp(90) / 200: which of the two a kernel gives hangs on how it computes."""
+    scope = parse("A : f32[1]\nL[i<1] exp(A[i]) / 200")
+    for x, infinite in ((90.0, True), (80.0, False)):
+        for got in (np.inf, np.exp(np.float64(x)) / 200):
+            problem, _, _ = compared(scope, {"A": np.array([x], np.float32)}, np.array([got], np.float32), 90, 0)
+            assert bool(problem) == (not infinite and got == np.inf)
+    masked = parse("A : f32[2]\nL[i<1] A[0] + exp(A[1])")
+    value, error = bounded_at(masked, np.zeros((1, 1), np.int64), {"A": np.array([1, -np.inf], np.float32)}, {})
+    assert (value[0], error[0] < 1e-5) == (1, True), "what is infinite is no number that is too large"
