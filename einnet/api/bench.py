@@ -16,6 +16,7 @@ import numpy as np
 
 from einnet.api.load import load
 from einnet.compile.grid.served import GridProgram
+from einnet.compile.interrupts import kept_from_interrupts
 from einnet.compile.ranges.served import RangedProgram
 from einnet.compile.targets.cuda.stored import StoredCuda
 from einnet.compile.targets.stored import StoredProgram
@@ -177,12 +178,19 @@ def runner(path: Path, threads: int, inputs: Arrays) -> Iterator[Callable[[float
 
         def ask(task: Callable[..., Any], *arguments: Any) -> Any:
             try:
-                return alone.submit(task, *arguments).result()
+                with kept_from_interrupts():  # the first task starts the process, which would else end with a traceback of its own
+                    answer = alone.submit(task, *arguments)
+                return answer.result()
             except BrokenProcessPool as error:
                 raise BackendError(f"the process of {path} ended: it may have taken more memory than there is") from error
 
-        ask(_prepare, path, threads, dict(inputs))
-        yield lambda seconds: ask(_turn, seconds)
+        try:
+            ask(_prepare, path, threads, dict(inputs))
+            yield lambda seconds: ask(_turn, seconds)
+        except KeyboardInterrupt:
+            for process in list(alone._processes.values()):  # which would work on, and be waited for
+                process.kill()
+            raise
 
 
 _calls: list[Callable[[], object]] = []

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from types import FrameType
 
 
@@ -37,3 +38,14 @@ def deferred_interrupts() -> Iterator[Interrupts]:
         yield found
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def kept_from_interrupts() -> Iterator[None]:
+    """Processes that are started inside the block never see Ctrl-C, which a terminal sends to all: who started them ends them, and says so once."""
+    resource_tracker.ensure_running()  # which lets Ctrl-C through again where it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -77,3 +84,19 @@ def test_cores_that_were_apart_are_told(capsys: pytest.CaptureFixture[str]) -> N
     assert told["programs"][0]["apart"] == 0.5
     assert "in 50% of the turns the host had put the cores" in "\n".join(lines(told))
     assert "the host" not in "\n".join(lines({**told, "programs": [Timed("p", "einnet", 2, turns[:1]).as_dict()]}))
+
+
+def test_ctrl_c_in_a_terminal_ends_it_at_once_and_without_tracebacks(tmp_path):
+    """Every process of a terminal gets the signal, those that are being started too."""
+    onnx.save(two_layers(), tmp_path / "two.onnx")
+    einnet.optimize(tmp_path / "two.onnx", derive=False, time_budget=1, threads=1).save(tmp_path / "two.einnet")
+    arguments = [sys.executable, "-m", "einnet", "bench", tmp_path / "two.einnet", "--against", tmp_path / "two.onnx", "--seconds", "60"]
+    running = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    while len(children.read_text().split()) < 2:  # one is the standard library's own
+        assert running.poll() is None
+        time.sleep(0.02)
+    time.sleep(0.5)  # the other one is at its imports
+    os.killpg(running.pid, signal.SIGINT)
+    assert running.communicate(timeout=30) == ("", "einnet: interrupted\n")
+    assert running.returncode == 130
