@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 import einnet
 from einnet.cli import main
-from einnet.compile.grid import beside
+from einnet.compile.grid import beside, target
 from einnet.compile.grid.audit_grid import audit_grid
 from einnet.compile.grid.domain import Domain, dimensions_of, key, sizes_of
 from einnet.compile.grid.served import GridProgram
@@ -112,6 +113,22 @@ def in_a_fresh_process(path: Path, batch: int, seq: int) -> tuple[list[list[int]
         np.testing.assert_allclose(stored["y"], reference(model(), inputs(batch, seq))["y"], rtol=1e-4, atol=1e-5)
     before, after = json.loads(run.stdout)
     return before, after
+
+
+def test_after_ctrl_c_every_size_gets_the_least_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that was cut short is the last that takes its time, and the ranges are served all the same."""
+    plan_at, begun = target.plan_at, []
+
+    def cut(model: Any, domain: Domain, sizes: Any, settings: Any, *rest: Any) -> Any:
+        begun.append(settings.time_budget)
+        made = plan_at(model, domain, sizes, replace(settings, time_budget=2), *rest)
+        return replace(made, outcome=replace(made.outcome, interrupted=True))
+
+    monkeypatch.setattr(target, "plan_at", cut)
+    result = einnet.optimize(model(), dynamic="batch=1..3 seq=2..6", time_budget=600, max_depth=0, threads=1)
+    assert begun[0] > 60
+    assert set(begun[1:]) == {float(target.RANGE_LEAST_S)}
+    right(result, 3, 2)
 
 
 def test_a_plan_is_made_when_its_sizes_are_first_used_and_found_by_the_next_process(path: Path) -> None:

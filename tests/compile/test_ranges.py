@@ -251,6 +251,28 @@ def test_a_budget_that_is_too_small_is_told_with_what_took_so_long(tmp_path, cap
     assert f"note: {note}" in summary(read(RangedReport, report))
 
 
+def test_after_ctrl_c_every_size_gets_the_least_time(tmp_path, monkeypatch):
+    """Each size has a search of its own: one that was cut short is the last that takes its time, and the range is served all the same."""
+    search, begun = dynamic.search, []
+
+    def cut(program, settings, *rest):
+        begun.append(settings.time_budget)
+        return replace(search(program, replace(settings, time_budget=1), *rest), interrupted=True)
+
+    def noted(run, target, known):
+        begun.append(run.settings.time_budget)
+        return compiled(run, target, known)
+
+    compiled = dynamic.compiled
+    monkeypatch.setattr(dynamic, "search", cut)
+    monkeypatch.setattr(dynamic, "compiled", noted)
+    result = einnet.optimize(two_layers(), dynamic="batch=1..3", time_budget=600, max_depth=1)
+    assert begun[0] > 60
+    assert set(begun[1:]) == {float(dynamic.RANGE_LEAST_S)}
+    for size in (1, 2, 3):
+        assert {y.shape[0] for y in result(rows(size)).values()} == {size}
+
+
 def test_static_readers_refuse_it(made):
     with pytest.raises(ArtifactError, match="serves a range of sizes"):
         load(made[1])

@@ -24,6 +24,7 @@ from einnet.records import as_json
 from einnet.runtime.pool import GRID, Pool, save
 from einnet.runtime.whole import Whole
 from einnet.search.settings import Settings, tell
+from einnet.search.time_shares import RANGE_LEAST_S
 
 if TYPE_CHECKING:
     import onnx
@@ -99,6 +100,7 @@ def optimize_grid(model: Any, ranges: Ranges, target: Target[Any]) -> GridOptimi
         tell(settings, domain.told(sizes), started)
         left = max(started + settings.time_budget - time.monotonic(), 0.0)
         share = max(left / (len(measured) - n), settings.time_budget / len(measured) / 2)
+        share = float(RANGE_LEAST_S) if any(found.outcome.interrupted for found in made.values()) else share
         made[sizes] = plan_at(source.model, domain, sizes, replace(settings, time_budget=share), target)
     total = time.monotonic() - started
     report = GridReport(

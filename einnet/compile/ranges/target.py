@@ -155,6 +155,11 @@ class _Run:
         self.guards: list[Guard] = []
         self.used: dict[str, Used] = {}
         self.seconds: dict[str, float] = {}
+        self.interrupted = False
+
+    def left(self) -> float:
+        """Seconds until the budget is over, none once Ctrl-C was pressed in a search: what every size needs at least is done all the same."""
+        return 0.0 if self.interrupted else max(self.started + self.settings.time_budget - time.monotonic(), 0.0)
 
     def all(self) -> DynamicOptimization:
         """Search, measure, follow. Small sizes are measured first: they cost least, and tell the larger ones where to look."""
@@ -162,18 +167,16 @@ class _Run:
         self.passed("search")
         chosen = measured_sizes(self.dimension)
         others = [size for size in self.dimension.sizes if size not in chosen]
-        end = self.started + self.settings.time_budget
-        until = end - min(sum(map(effort.following, others)), RANGE_FOLLOWING_SHARE * (end - time.monotonic()))
+        following = min(sum(map(effort.following, others)), RANGE_FOLLOWING_SHARE * self.left())
         results: dict[int, tuple[Optimization, dict[Scope, Taken]]] = {}
         sizes: dict[int, AtOneSize] = {}
         for n, size in enumerate(chosen):
             share = effort.measuring(size) / sum(map(effort.measuring, chosen[n:]))
-            sizes[size] = self.measured(size, max(share * (until - time.monotonic()), RANGE_LEAST_S), results)
+            sizes[size] = self.measured(size, max(share * (self.left() - following), RANGE_LEAST_S), results)
         self.passed("measured sizes")
         for n, size in enumerate(others):
-            left = max(end - time.monotonic(), 0.0)
             follows = nearest(size, chosen)
-            sizes[size] = self.following(size, follows, *results[follows], time.monotonic() + left / (len(others) - n) / 2)
+            sizes[size] = self.following(size, follows, *results[follows], time.monotonic() + self.left() / (len(others) - n) / 2)
         self.passed("other sizes")
         return self.result(dict(sorted(sizes.items())))
 
@@ -188,6 +191,7 @@ class _Run:
             return Effort(reading_s, 0.0, 0.0, representative, len(self.family.program.nodes))
         settings = replace(self.settings, time_budget=RANGE_SEARCH_SHARE * self.settings.time_budget)
         outcome = search(self.family.program, settings, self.cost, Schedule(self.started, settings.time_budget), self.found)
+        self.interrupted = outcome.interrupted
         for choice in self.found.choices.values():
             seen = [((choice.expression, name(c.form)), c) for c in choice.candidates]
             self.neighbours.note(representative, seen, choice.best.cost)
@@ -209,6 +213,7 @@ class _Run:
         found = compiled(Run(self.model.model, member.program, settings, started), self.target.like(settings), at)
         outcome, executable = found.outcome, found.executable
         assert isinstance(executable, Executable)
+        self.interrupted |= outcome.interrupted
         results[size] = found, taken(found.outcome, at)
         self.note(outcome, at, member)
         report = changed(found.timed, model=self.title)
