@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from einnet.derivation.facts import factors, zero_outside
@@ -33,13 +33,10 @@ def distribute(e: Scope) -> Iterator[Outcome]:
     found = False
     conds, body = (e.body.conds, e.body.then) if isinstance(e.body, Select) and e.body.other == ZERO else ((), e.body)
     parts = factors(body)
-    for n, f in enumerate(parts):
-        if args := terms_of(f, e.ranges):
-            found = True
-            terms = (masked(conds, make_mul((*parts[:n], term, *parts[n + 1 :]))) for term in args)
-            sums = (_closed(e, term) for term in terms)
-            opened = Scope(e.loops, (), make_add(sums if isinstance(f, Add) else map(narrowed, sums)))
-            alike = survives(e, opened)
+    for n in range(len(parts)):
+        opened = opened_at(e, conds, parts, n)
+        if opened is not None:
+            found, alike = True, survives(e, opened)
             yield Rewrite(opened, f"factor={n}", "reassociation" if alike else "precision", None if alike else 1.0)
     summed = {i.name for i in e.sums}
     free = [] if conds else [f for f in parts if not used_names(f) & summed]
@@ -49,6 +46,13 @@ def distribute(e: Scope) -> Iterator[Outcome]:
         yield Rewrite(Scope(e.loops, (), make_mul((*free, _closed(e, rest)))), "free", "reassociation")
     if not found:
         yield Refused("no factor is a sum or a choice by one condition, and all depend on what is summed")
+
+
+def opened_at(e: Scope, conds: tuple[Cond, ...], parts: Sequence[Body], n: int) -> Scope | None:
+    """A sum for each term of the n-th factor, over the places where it can be more than 0 for each part of a choice; None where it has no terms."""
+    products = [masked(conds, make_mul((*parts[:n], term, *parts[n + 1 :]))) for term in terms_of(parts[n], e.ranges)]
+    sums = [_closed(e, product) for product in products]
+    return Scope(e.loops, (), make_add(sums if isinstance(parts[n], Add) else map(narrowed, sums))) if sums else None
 
 
 def terms_of(f: Body, ranges: Mapping[str, Range]) -> tuple[Body, ...]:
