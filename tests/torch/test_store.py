@@ -217,6 +217,8 @@ def test_wrong_examples_are_told() -> None:
         einnet.optimize(model.train(), example=(torch.ones(2),))
     with pytest.raises(einnet.EinNetError, match=r"go with a torch\.nn\.Module, not with str"):
         einnet.optimize("model.onnx", example=(torch.ones(2),))
+    with pytest.raises(einnet.EinNetError, match=r"a tuple or a list of them, example=\(x,\), and no Tensor"):
+        einnet.optimize(model.eval(), example=torch.ones(1, 2))
     with pytest.raises(einnet.EinNetError, match="Linear: torch cannot export it: "):
         einnet.optimize(model.eval(), example=(torch.ones(3),))
 

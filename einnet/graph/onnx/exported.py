@@ -44,6 +44,8 @@ def as_onnx(model: Any, example: Sequence[Any] | None = None) -> Any:
         return exported(model)
     if example is None:
         raise UsageError(f"a torch.nn.Module wants example inputs: optimize({type(model).__name__.lower()}, example=(x,))")
+    if not isinstance(example, (tuple, list)):  # a tensor is a sequence, of its rows
+        raise UsageError(f"example inputs are a tuple or a list of them, example=(x,), and no {type(example).__name__}")
     if model.training:
         raise UsageError("the module is in training mode, which is not what is to be optimized: call its eval() first")
     return apart(lambda: exported(traced(model, example)))
