@@ -28,6 +28,8 @@ def run(options: argparse.Namespace) -> int:
     from einnet.api.quantize import quantize
     from einnet.evidence.comparison.saturation import told
 
+    if options.output.suffix != ".onnx":
+        raise UsageError(f"{options.output}: a quantised model is an ONNX model; its name ends in .onnx")
     check_writable(options.output)
     found = quantize(options.model, options.output, arrays(options.calibrate), options.max_error)
     draws = "one draw" if found.draws == 1 else f"{found.draws} draws"

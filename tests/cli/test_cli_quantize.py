@@ -166,6 +166,12 @@ def test_files_that_are_none_are_refused(model: Path, capsys: pytest.CaptureFixt
         assert str(path) in capsys.readouterr().err
 
 
+def test_an_onnx_model_has_an_onnx_name(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = model.with_name("bytes.einnet")
+    assert main(["quantize", str(model), "--calibrate", str(calibration(model)), "-o", str(program)]) == 2
+    assert "ends in .onnx" in capsys.readouterr().err and not program.exists()
+
+
 def test_a_missing_quantiser_is_told(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime.quantization", None)
     with pytest.raises(BackendError, match="cannot be imported"):

@@ -74,7 +74,7 @@ def test_nothing_derived_is_left_below_what_the_original_takes(outcome):
 
 def test_a_model_beyond_the_limit_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("EINNET_CACHE", str(tmp_path))
-    with pytest.raises(BackendError, match="of which 0 MB may be taken"):
+    with pytest.raises(BackendError, match=r"takes 0\.\d+ MB of memory, of which 0\.0001 MB may be taken"):
         einnet.optimize(two_outputs(), time_budget=2, threads=1, max_depth=0, memory_limit=100)
     with pytest.raises(UsageError, match="memory_limit"):
         Settings(memory_limit=0)

@@ -59,9 +59,9 @@ def compiled(
     large = {name: program.nbytes for name, program in found.items() if program.nbytes > room}
     if found and len(large) == len(found):
         needed = min(large.values()) / 1e6
-        raise BackendError(f"{outcome.program.title}: running it takes {needed:.0f} MB of memory, of which {room / 1e6:.0f} MB may be taken")
+        raise BackendError(f"{outcome.program.title}: running it takes {needed:.3g} MB of memory, of which {room / 1e6:.3g} MB may be taken")
     for name, nbytes in large.items():
-        notes.append(f"the {name} program was not run: it takes {nbytes / 1e6:.0f} MB, of which {room / 1e6:.0f} MB may be taken")
+        notes.append(f"the {name} program was not run: it takes {nbytes / 1e6:.3g} MB, of which {room / 1e6:.3g} MB may be taken")
         del found[name]
     return (outcome if "optimized" in found else outcome.original()).noting(*notes), found
 
