@@ -266,7 +266,7 @@ def test_rows_or_windows_that_are_others_are_no_blocks(old: str, new: str) -> No
 
 
 def test_another_group_of_the_same_blocks_is_told() -> None:
-    """A weight that is added in two halves leaves the values, and no more than these."""
-    one, other = parse(PLANES + TWO_BLOCKS), parse(PLANES + TWO_READS.replace(" + U[i-4], 0)", " + 1/2*U[i-4] + 1/2*U[i-4], 0)"))
+    """A weight that is added in two parts leaves the values, and no more than these."""
+    one, other = parse(PLANES + TWO_BLOCKS), parse(PLANES + TWO_READS.replace(" + U[i-4], 0)", " + 1/3*U[i-4] + 2/3*U[i-4], 0)"))
     method, _, problem = compared(one, one, other, True)
     assert method and problem

@@ -39,6 +39,7 @@ REFUSED = {
     "GlobalMaxPool": "the evaluator gives two spatial dimensions whatever the rank",
     "Mean": "the evaluator does not broadcast",
     "MaxPool": "the evaluator pads SAME_LOWER otherwise",
+    "Pad": "the evaluator cuts no side where it repeats or mirrors",
     "Softmax": "before opset 13, the evaluator takes the later meaning of `axis`",
     "LRN": "the evaluator takes the batch for the channels",
     "LogSoftmax": "before opset 13, the evaluator takes the later meaning of `axis`",

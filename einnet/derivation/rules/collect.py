@@ -62,7 +62,8 @@ def collect(e: Scope) -> Iterator[Outcome]:
     Like terms of which one takes something from another may leave a small part of either, which is rounded on the left and not on the right: that is
     of class precision, though nothing grows.
     """
-    whole_sum = added(e.body)
+    body = e.body  # one object throughout: comparing scopes may put an equal body in its place
+    whole_sum = added(body)
     terms = whole_sum.args if whole_sum else ()
     like, pairs = like_terms(e), list(_pairs(e, terms))
     found = like is not None
@@ -81,11 +82,11 @@ def collect(e: Scope) -> Iterator[Outcome]:
             found = True
             scaled = scale_of(second) if how == "end-to-end" else ()
             total = make_add((make_mul((*scaled, Read(whole, one.index))), *without(terms, a, b)))
-            yield Rewrite(replace(e, body=put(e.body, whole_sum, total)), f"pair={n} {how}", "reassociation")
+            yield Rewrite(replace(e, body=put(body, whole_sum, total)), f"pair={n} {how}", "reassociation")
     for places, (read, *_) in groups.items():
         found = True
-        body = put(e.body, whole_sum, make_add((read, *without(terms, *places))))
-        yield Rewrite(replace(e, body=body), "terms=" + ",".join(map(str, places)), "reassociation")
+        total = make_add((read, *without(terms, *places)))
+        yield Rewrite(replace(e, body=put(body, whole_sum, total)), "terms=" + ",".join(map(str, places)), "reassociation")
     if not found:
         yield Refused("the two sums have neither a factor nor their form in common")
 

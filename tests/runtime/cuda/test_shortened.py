@@ -260,10 +260,11 @@ def test_what_has_a_time_in_tf32_is_not_asked_for_again():
 
 
 def scaled(factor: float) -> onnx.ModelProto:
-    """A wide layer of what is so many times its input."""
+    """A wide layer of what is so many times its input, and one more, so that the number is no scale of the weights."""
     net = Net("scaled", 0)
     x = net.input("x", (256, 1024))
     large = net.node("Mul", "large", [x, net.constant("factor", np.float32(factor))], (256, 1024))
+    large = net.node("Add", "more", [large, net.constant("one", np.float32(1))], (256, 1024))
     return net.finish(net.node("MatMul", "y", [large, net.normal("w", (1024, 1024), 0.03)], (256, 1024)))
 
 
