@@ -149,7 +149,7 @@ class Session:
         self.title = title
         self.inputs = tuple(_argument(v) for v in self.session.get_inputs())
         self.outputs = tuple({v.name: _argument(v) for v in self.session.get_outputs()}.values())  # a model may list one twice
-        self._made = [a.name for a in self.outputs]
+        self.input_names, self.output_names = [a.name for a in self.inputs], [a.name for a in self.outputs]
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """All outputs by name, copied: what ONNX Runtime gives keeps the memory of the whole run alive as long as it lives itself.
@@ -157,10 +157,10 @@ class Session:
         Raises UsageError if ONNX Runtime does not take the inputs.
         """
         try:
-            results = self.session.run(self._made, inputs if isinstance(inputs, dict) else dict(inputs))
+            results = self.session.run(self.output_names, inputs if isinstance(inputs, dict) else dict(inputs))
         except Exception as e:
             raise UsageError(f"ONNX Runtime cannot run {self.title} on these inputs: {e}") from e
-        return {name: r.copy() if isinstance(r, np.ndarray) else r for name, r in zip(self._made, results)}
+        return {name: r.copy() if isinstance(r, np.ndarray) else r for name, r in zip(self.output_names, results)}
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array | None]) -> Callable[[], None]:
         """A call that reads and writes these arrays in place (dense, row-major), in the session's order; None lets ONNX Runtime allocate."""
@@ -234,8 +234,6 @@ class OpaqueNode:
         for kind, wanted, given in (("input", session.inputs, self.inputs), ("output", session.outputs, self.outputs)):
             if len(wanted) != len(given):
                 raise BackendError(f"{self.origin}: the node has {len(wanted)} {kind}s, the program gives {len(given)}")
-        self._names = [a.name for a in session.inputs]
-        self._made = [a.name for a in session.outputs]
         return session.bind(self.inputs, self.outputs)
 
     def __call__(self) -> None:
@@ -252,7 +250,7 @@ class OpaqueNode:
             self._call = self._bound()
         assert self._session is not None
         try:
-            return list(self._session.session.run(self._made, dict(zip(self._names, arrays))))
+            return list(self._session.session.run(self._session.output_names, dict(zip(self._session.input_names, arrays))))
         except Exception as e:
             raise NodeError(f"{self.origin} failed in ONNX Runtime: {e}") from e
 
@@ -265,7 +263,7 @@ class OpaqueNode:
         if self._session is None or type(inputs) is not dict:
             return None
         try:
-            return self._session.session.run(self._made, inputs)  # type: ignore[no-any-return]
+            return list(self._session.session.run(self._session.output_names, inputs))
         except Exception:
             return None
 

@@ -27,18 +27,17 @@ class Whole:
         self.plan, self.threads, self.code = Plan((), (OpaqueCall(model, (), (), title),), (), ()), threads, Code(b"", ())
         self.model = model
         self.session = Session(model, threads, title=title)
-        self._input_names = [a.name for a in self.session.inputs]
-        self._expected = set(self._input_names)
+        self._expected = set(self.input_names)
 
     @property
     def input_names(self) -> list[str]:
         """The model's inputs, in its order."""
-        return self._input_names
+        return self.session.input_names
 
     @property
     def output_names(self) -> list[str]:
         """The model's outputs, in its order."""
-        return [a.name for a in self.session.outputs]
+        return self.session.output_names
 
     @property
     def signature(self) -> dict[str, tuple[str, tuple[int, ...]]]:
