@@ -91,11 +91,8 @@ class _Finder:
     def _beside(self, tensor: Tensor, values: np.ndarray, loops: tuple[Iter, ...], walks: Sequence[Walk]) -> Body | None:
         """c + select(region, W - c, 0), where a sum reads what is one number c outside of a region: the sum of all that c multiplies is needed once.
 
-        In every sum c is a good part of the elements, so that none is the small rest of c times what is nearly all. Of floats: what is left of bytes
-        without one of them may be no byte.
+        In every sum c is a good part of the elements, so that none is the small rest of c times what is nearly all.
         """
-        if values.dtype.kind != "f":
-            return None
         sample = values.flat[:: max(values.size // SAMPLED, 1)]
         numbers, counts = np.unique(sample, return_counts=True)
         usual = numbers[counts.argmax()]
