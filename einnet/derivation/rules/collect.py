@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import groupby, permutations
@@ -62,9 +62,7 @@ def collect(e: Scope) -> Iterator[Outcome]:
     Like terms of which one takes something from another may leave a small part of either, which is rounded on the left and not on the right: that is
     of class precision, though nothing grows.
     """
-    body = e.body  # one object throughout: comparing scopes may put an equal body in its place
-    whole_sum = added(body)
-    terms = whole_sum.args if whole_sum else ()
+    terms, put = added(e.body)
     like, pairs = like_terms(e), list(_pairs(e, terms))
     found = like is not None
     if like is not None:
@@ -82,11 +80,11 @@ def collect(e: Scope) -> Iterator[Outcome]:
             found = True
             scaled = scale_of(second) if how == "end-to-end" else ()
             total = make_add((make_mul((*scaled, Read(whole, one.index))), *without(terms, a, b)))
-            yield Rewrite(replace(e, body=put(body, whole_sum, total)), f"pair={n} {how}", "reassociation")
+            yield Rewrite(replace(e, body=put(total)), f"pair={n} {how}", "reassociation")
     for places, (read, *_) in groups.items():
         found = True
         total = make_add((read, *without(terms, *places)))
-        yield Rewrite(replace(e, body=put(body, whole_sum, total)), "terms=" + ",".join(map(str, places)), "reassociation")
+        yield Rewrite(replace(e, body=put(total)), "terms=" + ",".join(map(str, places)), "reassociation")
     if not found:
         yield Refused("the two sums have neither a factor nor their form in common")
 
@@ -178,20 +176,19 @@ def scale_of(value: Number) -> tuple[Body, ...]:
     return () if value == 1 else (Const(value),)
 
 
-def added(body: Body) -> Add | None:
-    """The sum that a body is, but for a factor, a divisor or a function of it; None where there is none, or several."""
+def added(body: Body) -> tuple[tuple[Body, ...], Callable[[Body], Body]]:
+    """The terms of the sum that a body is, but for a factor, a divisor or a function of it, and the body with something else in the sum's place.
+
+    No terms where there is no sum, or several.
+    """
     if isinstance(body, Add):
-        return body
-    found = [inner for part in children(body) if (inner := added(part)) is not None] if isinstance(body, (Mul, Div, Call)) else []
-    return found[0] if len(found) == 1 else None
-
-
-def put(body: Body, old: Body | None, new: Body) -> Body:
-    """The body with `new` where `old` stands."""
-    if body is old:
-        return new
+        return body.args, lambda new: new
     parts = children(body) if isinstance(body, (Mul, Div, Call)) else ()
-    return rebuild(body, tuple(put(part, old, new) for part in parts)) if parts else body
+    found = [(n, terms, put) for n, (terms, put) in enumerate(map(added, parts)) if terms]
+    if len(found) != 1:
+        return (), lambda new: body
+    ((n, terms, put),) = found
+    return terms, lambda new: rebuild(body, (*parts[:n], put(new), *parts[n + 1 :]))
 
 
 def _pairs(e: Scope, terms: Sequence[Body]) -> Iterator[Pair]:
