@@ -51,8 +51,8 @@ ALIKE = {
     "a sum of one term": ("L[h<8] Σ[k<9] u[h-8*k]", "L[h<8] u[h]"),
 }
 
-EVALUATED = {"disjoint pieces", "zeros read elsewhere beside pieces", "a sum of one term"}
-"""Those whose marked forms are not one."""
+EVALUATED = {"a sum of one term"}
+"""Those whose marked forms are not one, nor case by case."""
 
 
 def derivation(before: str, after: str, kind: str) -> Derivation:
@@ -113,10 +113,9 @@ def test_rules_say_the_class_of_what_they_did(rule, text: str, kind: str) -> Non
 
 @pytest.mark.parametrize("told", [True, False])
 def test_what_both_sides_read_is_cut_away_where_the_whole_is_too_much(monkeypatch: pytest.MonkeyPatch, told: bool) -> None:
-    """The pieces of a sum over what is a sum itself: without that, few enough evaluations to tell."""
+    """A sum of one term that is a sum itself: without that, few enough evaluations to tell."""
     inner = "{L[h<8,k<9] Σ[n<5] A[h,n]*B[k,n]}"
-    pieces = f"L[h<8] {{L[h<3] Σ[k<9] {inner}[h,k]}}[h] + {{L[h<5] Σ[k<9] {inner}[h+3,k]}}[h-3]"
-    claimed = derivation(f"L[h<8] Σ[k<9] {inner}[h,k]", pieces, "exact")
+    claimed = derivation(f"L[h<8] Σ[k<9] {inner}[h-8*k,3]", f"L[h<8] {inner}[h,3]", "exact")
     (step,) = claimed.steps
     cut, whole = (
         max(work(marked(s, True), FEWEST_POINTS) for s in sides) for sides in (apart(step.before, step.after), (step.before, step.after))
@@ -126,6 +125,34 @@ def test_what_both_sides_read_is_cut_away_where_the_whole_is_too_much(monkeypatc
     (proof,) = check(claimed)
     assert ("operations grouped alike at" in proof.details) == told and ("is not told" in proof.details) != told
     assert proof.kind == ("exact" if told else "reassociation")
+
+
+SCORES = "S : f32[8,8]\nV : f32[8,5]\n"
+
+
+def masked(rows: str, keys: str) -> str:
+    """Rows of a causal softmax times values, over some keys."""
+    score = f"{{L[{rows},n<{keys}] S[h,n] + select(h-n>=0, 0, -inf)}}"
+    raised = f"{{L[{rows},n<{keys}] exp({score}[h,n] + -1*{{L[{rows}] max[n<{keys}] {score}[h,n]}}[h])}}"
+    return f"L[{rows},d<5] Σ[n<{keys}] {{L[{rows},n<{keys}] {raised}[h,n] / {{L[{rows}] Σ[n<{keys}] {raised}[h,n]}}[h]}}[h,n]*V[n,d]"
+
+
+@pytest.mark.parametrize(("keys", "last", "refusal"), [
+    ("4", "V[n,d]", None), ("4", "{L[n<8,d<5] 1*V[n,d] + 0}[n,d]", None), ("3", "V[n,d]", "differ"),
+    ("4", "({L[n<8,d<5] 2*V[n,d]}[n,d]/2)", "in other groups"),
+])  # fmt: skip
+def test_blocks_of_a_masked_softmax_are_exact_case_by_case(keys: str, last: str, refusal: str | None) -> None:
+    """What is masked for all rows of a block is added to nothing, whatever it stands beside; whole and blocks have no normal form in common."""
+    blocks = [masked("h<4", keys), masked("4<=h<8", "8").replace("V[n,d]", last)]
+    before, after = parse(SCORES + masked("h<8", "8")), parse(SCORES + "L[h<8,d<5] " + " + ".join(f"{{{b}}}[h,d]" for b in blocks))
+    claimed = Derivation(before, (Step("claimed", "", before, after, kind="exact"),))
+    if refusal is not None:
+        with pytest.raises(CertificateError, match=refusal):
+            check(claimed)
+        return
+    (proof,) = check(claimed)
+    assert (proof.kind, proof.cases) == ("exact", 2)
+    assert proof.details == "equal normal forms in each of 2 cases; operations grouped alike"
 
 
 def test_common_scopes_are_read_where_they_were() -> None:

@@ -6,13 +6,29 @@ Where conditions are not enough, the box is cut at the edges of what is read too
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from math import lcm
 
 from einnet.expr.index import Floor, Index, simplify, var
-from einnet.expr.nodes import Body, Cond, Iter, Read, Scope, Select, children, index_functions, map_indices, nested, reads, substitute_body
+from einnet.expr.nodes import (
+    Body,
+    Cond,
+    Const,
+    Iter,
+    Read,
+    Scope,
+    Select,
+    children,
+    index_functions,
+    map_indices,
+    map_reads,
+    nested,
+    outside,
+    reads,
+    substitute_body,
+)  # fmt: skip
 from einnet.expr.normal.inline import inline
 from einnet.expr.normal.limits import OutOfReach
 
@@ -29,13 +45,21 @@ class Part:
     step: int
 
 
-def equal_by_cases(before: Scope, after: Scope, forms: Iterable[Scope]) -> int:
-    """The number of cases on each of which both sides have one normal form; 0 where there is no such proof."""
+def key_of(scope: Scope) -> str:
+    """The key of the normal form."""
+    return inline(scope).key
+
+
+def equal_by_cases(before: Scope, after: Scope, forms: Iterable[Scope], key: Callable[[Scope], str] = key_of) -> int:
+    """The number of cases on each of which both sides have one key; 0 where there is no such proof.
+
+    The cases are told by `forms`, the normal forms of the whole.
+    """
     found = list(forms)
-    return _equal_on_parts(before, after, found, False) or _equal_on_parts(before, after, found, True)
+    return _equal_on_parts(before, after, found, key, False) or _equal_on_parts(before, after, found, key, True)
 
 
-def _equal_on_parts(before: Scope, after: Scope, forms: list[Scope], edges: bool) -> int:
+def _equal_on_parts(before: Scope, after: Scope, forms: list[Scope], key: Callable[[Scope], str], edges: bool) -> int:
     parts = [_parts(i, forms, edges) for i in before.loops]
     cases = 1
     for p in parts:
@@ -43,18 +67,19 @@ def _equal_on_parts(before: Scope, after: Scope, forms: list[Scope], edges: bool
     if not 1 < cases <= MOST_CASES:
         return 0
     try:
-        alike = all(inline(restricted(before, case)).key == inline(restricted(after, case)).key for case in product(*parts))
+        alike = all(key(restricted(before, case)) == key(restricted(after, case)) for case in product(*parts))
     except OutOfReach:
         return 0
     return cases if alike else 0
 
 
 def restricted(scope: Scope, case: tuple[Part, ...]) -> Scope:
-    """The scope at the points of a case, over the counts of its parts."""
+    """The scope at the points of a case, over the counts of its parts; what is read beyond a box there is the number that it is."""
     loops = tuple(Iter(i.name, 0, p.count) for i, p in zip(scope.loops, case, strict=True))
     at = {i.name: p.step * var(i.name) + p.first for i, p in zip(loops, case, strict=True)}
     ranges = {**scope.ranges, **{i.name: i.range for i in loops}}
-    return replace(scope, loops=loops, body=map_indices(substitute_body(scope.body, at), lambda e: simplify(e, ranges)))
+    body = map_indices(substitute_body(scope.body, at), lambda e: simplify(e, ranges))
+    return replace(scope, loops=loops, body=map_reads(body, lambda r: Const(r.fill) if outside(r, ranges) else r))
 
 
 def _parts(loop: Iter, forms: Iterable[Scope], edges: bool) -> list[Part]:

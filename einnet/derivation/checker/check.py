@@ -61,6 +61,8 @@ class Proof:
     details: str
     points: int = 0
     kind: str = KINDS[-1]
+    cases: int = 1
+    """Parts of the box on each of which normal forms are equal."""
 
 
 class Difference(CertificateError):
@@ -98,7 +100,7 @@ def check_equal(before: Scope, after: Scope) -> Proof:
         return Proof("inline", "equal normal forms")
     cases = equal_by_cases(before, after, forms)
     if cases:
-        return Proof("inline", f"equal normal forms in each of {cases} cases")
+        return Proof("inline", f"equal normal forms in each of {cases} cases", cases=cases)
     if any(equal_as_sets(*parts) for parts in ((before, after), *cut)):
         return Proof("inline", "the same products, added up over the same places")
     if max(nature(before), nature(after)) == ORDERED and bend_alike(before, after):
@@ -159,13 +161,7 @@ def check_exact(before: Scope, after: Scope, proof: Proof) -> Proof:
         return replace(proof, kind="exact")
     ways = partings(before, after)
     for one, other in ways:
-        left, right = marked(one), marked(other)
-        try:
-            with at_most(MARKED_TERMS):
-                alike = left.key == right.key or inline(left).key == inline(right).key
-        except OutOfReach:
-            continue
-        if alike:
+        if (proof.cases > 1 and _grouped_alike_by_cases(one, other)) or _grouped_alike(marked(one), marked(other)):
             return replace(proof, details=f"{proof.details}; operations grouped alike", kind="exact")
     for one, other in ways:
         left, right = marked(one, True), marked(other, True)
@@ -180,6 +176,28 @@ def check_exact(before: Scope, after: Scope, proof: Proof) -> Proof:
             raise Difference(f"it is of class exact, but adds or multiplies in other groups; marked by them {error}", error.point) from error
         return replace(proof, details=f"{proof.details}; operations grouped alike at {found.points} points", kind="exact")
     return replace(proof, details=f"{proof.details}; whether operations are grouped alike is not told: too many to evaluate")
+
+
+def _grouped_alike(left: Scope, right: Scope) -> bool:
+    """Two marked sides have one normal form, which is not out of reach."""
+    try:
+        return left.key == right.key or _marked_form(left) == _marked_form(right)
+    except OutOfReach:
+        return False
+
+
+def _grouped_alike_by_cases(one: Scope, other: Scope) -> bool:
+    """Two sides have one normal form in each of some cases when they are marked there: what nothing is added to is no sum."""
+    try:
+        return bool(equal_by_cases(one, other, (inline(one), inline(other)), lambda s: _marked_form(marked(s))))
+    except OutOfReach:
+        return False
+
+
+def _marked_form(scope: Scope) -> str:
+    """The key of a normal form that is not made where it takes too many terms. Raises OutOfReach."""
+    with at_most(MARKED_TERMS):
+        return inline(scope).key
 
 
 def check_bound(before: Scope, after: Scope, bound: float, proof: Proof) -> Proof:

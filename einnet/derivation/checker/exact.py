@@ -1,9 +1,10 @@
 """What a step of class exact may change: where numbers stand, never which of them are added or multiplied together.
 
-Every sum, + and × is made to depend on its grouping by a function f of which nothing is known but f(0) = 0: a product becomes f(a·b), a + b becomes
-a + b + f(a·b), and Σ a becomes f(Σ a), or where that is too coarse Σ a + f((Σ a)² - Σ a²). The forms with squares are what they were where no
-more than one term is not 0, as adding zeros rounds nothing. Two scopes that are equal with that in place, as the checker proves like any other
-equality, add and multiply the same numbers in the same groups. The order within one sum, + or × is not told, as in the notation.
+Every sum, + and × is made to depend on its grouping by a function f of which nothing is known but f(0) = 0 and that it is a number: a product
+becomes f(a·b), a + b becomes a + b + f(a)·f(b), which is -inf where a mask makes one of them so, and Σ a becomes f(Σ a), or where that is too coarse
+Σ a + f((Σ a)² - Σ a²). The forms with squares are what they were where no more than one term is not 0, as adding zeros rounds nothing. Two scopes
+that are equal with that in place, as the checker proves like any other equality, add and multiply the same numbers in the same groups. The order
+within one sum, + or × is not told, as in the notation.
 """
 
 from __future__ import annotations
@@ -47,5 +48,6 @@ def _marked(body: Body, squares: bool) -> Body:
         return Call(PRODUCT, (Mul(left),)) if len(left) > 1 else left[0] if left else ONE
     if isinstance(body, Add):
         left = tuple(a for a in args if a != ZERO)
-        return Add((*left, *(Call(SUM, (Mul(pair),)) for pair in combinations(left, 2)))) if len(left) > 1 else left[0] if left else ZERO
+        pairs = (Mul(pair) for pair in combinations([Call(SUM, (a,)) for a in left], 2))
+        return Add((*left, *pairs)) if len(left) > 1 else left[0] if left else ZERO
     return rebuild(body, args) if args else body

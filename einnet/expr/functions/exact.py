@@ -167,10 +167,12 @@ def root(x: Exact) -> Exact:
     return found
 
 
-def known(name: str, at: int, value: int) -> Callable[[Exact], Exact]:
-    """A function of which one rational value is known."""
+def known(name: str, at: int, value: int | Fraction, ends: tuple[int, int] | None = None) -> Callable[[Exact], Exact]:
+    """A function of which one rational value is known, and perhaps those at its `ends`: of -inf and of inf."""
 
     def apply(x: Exact) -> Exact:
+        if ends is not None and x in (-math.inf, math.inf):
+            return Fraction(ends[x > 0])
         if x != at:
             raise UsageError(f"{name} is irrational")
         return Fraction(value)

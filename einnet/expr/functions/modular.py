@@ -164,6 +164,12 @@ def drawn(name: str, *fixed: tuple[int, int]) -> Callable[..., Residues]:
     return apply
 
 
+def drawn_between(name: str, at: int, value: int, ends: tuple[int, int]) -> Callable[..., Residues]:
+    """The same with its value at one argument and at its ends, -inf and inf."""
+    low, high = (end % P for end in ends)
+    return drawn(name, (at, value), (int(MINUS_INFINITY), low), (int(PLUS_INFINITY), high))
+
+
 def kept_where_whole(name: str) -> Callable[[Residues], Residues]:
     """A pseudo-random function that keeps what stands for an integer."""
     function = drawn(name)

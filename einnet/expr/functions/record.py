@@ -51,7 +51,13 @@ FROM_0, ABOVE_0 = Span(_ZERO), Span(_ZERO, True)
 UNIT = Span(_ZERO, False, Fraction(1))
 """Truth values lie in it, 0 for false and 1 for true."""
 SYMMETRIC = Span(Fraction(-1), False, Fraction(1))
-WITHIN_1 = Span(Fraction(-1), True, Fraction(1), True)
+
+
+def within_1(x: Span) -> Span:
+    """Of a rising function from -1 to 1 that keeps the sign."""
+    negative = x.hi < 0 or (x.hi == 0 and x.hi_open)
+    low = (_ZERO, x.positive) if x.lo >= 0 else (Fraction(-1), True)
+    return Span(*low, *((_ZERO, negative) if x.hi <= 0 else (Fraction(1), True)))
 
 
 def hull(a: Span, b: Span) -> Span:

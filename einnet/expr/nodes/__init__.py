@@ -49,6 +49,7 @@ from einnet.expr.nodes.rewriting import (
     negate,
     nested,
     number_read,
+    outside,
     read,
     rebuild,
     rebuilt,
@@ -63,6 +64,6 @@ __all__ = [
     "DIGEST", "HTML", "INF", "LATEX", "LINE", "REDUCTIONS", "TEXT", "Add", "Body", "Call", "Cond", "Const", "Div", "Exchange", "Iter", "Mul",
     "Number", "Read", "Remembering", "Scope", "Select", "Tensor", "Val", "bodies_in", "children", "exchange_in", "flat", "fresh", "functions_in",
     "index_functions", "indices", "inside", "is_weight", "make_add", "make_div", "make_mul", "map_indices", "map_leaves", "map_reads", "named_as",
-    "negate", "nested", "neutral", "number_read", "read", "reads", "rebuild", "rebuilt", "rename_apart", "substitute_body", "tensors",
+    "negate", "nested", "neutral", "number_read", "outside", "read", "reads", "rebuild", "rebuilt", "rename_apart", "substitute_body", "tensors",
     "used_names", "walk", "with_body",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from einnet.expr.index import Index, Range, as_index, in_range, substitute, var
+from einnet.expr.index import Index, Range, as_index, bounds, in_range, substitute, var
 from einnet.expr.nodes.language import (
     Add,
     Body,
@@ -110,6 +110,12 @@ def exchange_in(scope: Scope, exchange: Exchange) -> Scope:
 def inside(read: Read, ranges: Mapping[str, Range]) -> bool:
     """The read never leaves the box (interval reasoning; False means "not proven")."""
     return all(in_range(e, box, ranges) for e, box in zip(read.index, read.base.box, strict=True))
+
+
+def outside(read: Read, ranges: Mapping[str, Range]) -> bool:
+    """The read is beyond the box wherever it is read (interval reasoning; False means "not proven")."""
+    ends = ((bounds(e, ranges), box) for e, box in zip(read.index, read.base.box, strict=True) if e.den == 1)
+    return any(hi < box[0] or lo >= box[1] for (lo, hi), box in ends)
 
 
 def number_read(read: Read, ranges: Mapping[str, Range]) -> Const | None:

@@ -95,6 +95,7 @@ def magnitudes_at(scope: Scope, points: NDArray[np.int64], whole: bool = False) 
     return found, system.arguments
 
 
+@lru_cache(maxsize=1 << 14)
 def work(scope: Scope, points: int) -> int:
     """Body evaluations needed for some points, at most; a nested scope is evaluated at no more points than it has."""
     here = points * prod(i.extent for i in scope.sums)

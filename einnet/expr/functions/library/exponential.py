@@ -9,7 +9,7 @@ import numpy as np
 
 from einnet.expr.functions import ends, modular, rounding
 from einnet.expr.functions.exact import NAN, Infinite, known
-from einnet.expr.functions.record import ABOVE_0, ODD, WITHIN_1, Array, Exact, Mirror, ScalarFunction, Span
+from einnet.expr.functions.record import ABOVE_0, ODD, Array, Exact, Mirror, ScalarFunction, Span, within_1
 
 
 def _sigmoid(x: Array) -> Array:
@@ -45,14 +45,15 @@ LOG = ScalarFunction(
 )  # fmt: skip
 
 TANH = ScalarFunction(
-    "tanh", 1, np.tanh, ends.monotone(np.tanh, ((0.0, 0.0),), -1.0, 1.0), modular.drawn("tanh", (0, 0)), rounding.monotone(np.tanh),
-    known("tanh", 0, 0), span=WITHIN_1, keeps_zero=True, nondecreasing=True, mirror=ODD, costly=True, library="tanh", onnx="Tanh",
+    "tanh", 1, np.tanh, ends.monotone(np.tanh, ((0.0, 0.0),), -1.0, 1.0), modular.drawn_between("tanh", 0, 0, (-1, 1)),
+    rounding.monotone(np.tanh), known("tanh", 0, 0, (-1, 1)), span=within_1, below="finite", keeps_zero=True, nondecreasing=True, mirror=ODD,
+    costly=True, library="tanh", onnx="Tanh",
 )  # fmt: skip
 
 SIGMOID = ScalarFunction(
-    "sigmoid", 1, _sigmoid, ends.monotone(_sigmoid, ((0.0, 0.5),), 0.0, 1.0), modular.drawn("sigmoid", (0, pow(2, -1, modular.P))),
-    rounding.monotone(_sigmoid), span=Span(Fraction(0), True, Fraction(1), True), below="finite", nondecreasing=True, mirror=Mirror(-1, 1),
-    costly=True, onnx="Sigmoid",
+    "sigmoid", 1, _sigmoid, ends.monotone(_sigmoid, ((0.0, 0.5),), 0.0, 1.0), modular.drawn_between("sigmoid", 0, pow(2, -1, modular.P), (0, 1)),
+    rounding.monotone(_sigmoid), known("sigmoid", 0, Fraction(1, 2), (0, 1)), span=Span(Fraction(0), True, Fraction(1), True), below="finite",
+    nondecreasing=True, mirror=Mirror(-1, 1), costly=True, onnx="Sigmoid",
 )  # fmt: skip
 """1/(1 + exp(-x))."""
 
