@@ -12,6 +12,7 @@ from typing import Protocol
 
 from einnet.compile.budget import Clock, Schedule
 from einnet.compile.bundling import apart, attempt, attempts_of
+from einnet.compile.early_proofs import EarlyProofs
 from einnet.compile.far import FarSights
 from einnet.compile.garbage import collect, collection_on_demand
 from einnet.compile.interrupts import Interrupts, deferred_interrupts
@@ -44,8 +45,10 @@ from einnet.search.time_shares import (
     LEAST_EXPLORING_S,
     LEAST_KEEPING_S,
     LEAST_SHARE_S,
+    MAKING_SHARE,
     MEASURED_BETWEEN_SHARE,
     MOST_BUNDLE_SHARES,
+    PROMISED_SHARE,
 )
 from einnet.search.work import flops
 from einnet.stages import stage
@@ -239,6 +242,7 @@ class _Search:
         clock = self.schedule.clock
         turns = Turns(seconds, clock.now() + FIRST_TURNS_SHARE * max(end - clock.now(), 0.0) if clock.certain < 0 else inf)
         known: dict[str, Found] = {}
+        early = EarlyProofs(self.settings, self.proven and clock.certain < 0 and self.settings.force is None)
         while (due := turns.due(clock.now(), end)) and not self.interrupts.requested:
             key, begin = due[0], clock.now()
             if begin >= end and (clock.certain < 0 or not turns.new(key)):
@@ -247,7 +251,8 @@ class _Search:
                 batch = [k for k in (due if turns.new(key) else due[: self.crew.size]) if k not in known]
                 if len(batch) >= self.crew.size:  # fewer than there are workers are searched here, one after the other, by all of them
                     known |= self.explored({k: expressions[k] for k in batch}, turns, end)
-            chosen[key] = self.turn(key, expressions[key], turns, end, known.pop(key, None), chosen[key])
+            earlier, chosen[key] = chosen[key], self.turn(key, expressions[key], turns, end, known.pop(key, None), chosen[key])
+            early.look_for(chosen[key].best, earlier.best, end)
             turns.took(key, clock.now() - begin, not chosen[key].hurried)
             if not chosen[key].hurried:
                 self.built.pop(key, None)
@@ -274,7 +279,10 @@ class _Search:
             measuring = min(share, max(own, LEAST_SHARE_S))
         place, visited = (turns.finished, len(turns.seconds)), 0 if turns.new(key) else earlier.states
         level, beaten_s = turns.level(key), earlier.best.measured
-        found = self.one(expression, share, place, known, level=level, measuring=measuring, visited=visited, beaten_s=beaten_s)
+        weight = turns.seconds[key] / max(sum(turns.seconds.values()), 1e-12)
+        found = self.one(
+            expression, share, place, known, level=level, measuring=measuring, visited=visited, beaten_s=beaten_s, weight=weight
+        )  # fmt: skip
         return keeping(found, earlier, self.noise) if self.settings.force is None else taking_over(found, earlier, self.noise)
 
     def explored(self, expressions: Mapping[str, Scope], turns: Turns, end: float) -> dict[str, Found]:
@@ -295,12 +303,13 @@ class _Search:
 
     def one(
         self, expression: Scope, share: float, place: tuple[int, int], known: Found | None = None, apart: float = inf,
-        level: Level = LEVELS[-1], measuring: float = inf, visited: int = 0, beaten_s: float = inf,
+        level: Level = LEVELS[-1], measuring: float = inf, visited: int = 0, beaten_s: float = inf, weight: float = 0.0,
     ) -> Choice:  # fmt: skip
         """The choice for one subprogram, made in `share` seconds; with none, only the original is costed. `known`: what was found already.
 
         For subprograms together that take `apart` seconds one by one: only forms in which they have something in common. A turn goes as far as
-        its `level`, measures for `measuring` seconds what may take less than `beaten_s`, and visits states beyond those `visited` before.
+        its `level`, measures for `measuring` seconds what may take less than `beaten_s`, and visits states beyond those `visited` before; `weight` is
+        the subprogram's share of what is promised.
         """
         begin, clock = time.monotonic(), self.schedule.clock
 
@@ -316,6 +325,7 @@ class _Search:
         if clock.certain < 0 and statistics.stopped == "states" and level is not LEVELS[-1]:  # what a deeper turn finds has to be measured, too
             measuring = min(measuring, max(MEASURED_BETWEEN_SHARE * (share - (time.monotonic() - begin)), LEAST_SHARE_S))
         until, least_s = self.measuring(begin, share, measuring)
+        promised_s = PROMISED_SHARE * weight * max(share - (time.monotonic() - begin), 0.0)
         forms = forms if apart == inf else [f for f in forms if _shares(f)]
         most = level.kernels if self.settings.derive and share > 0 else 0
         if self.settings.force is not None and share > 0:
@@ -326,7 +336,7 @@ class _Search:
             known_builds = self.built.setdefault(expression.key, Builds(OUT)) if apart == inf else None
             choice = choose(
                 expression, forms, estimates, measured, most=most, until=until, least_s=least_s, known_s=apart, closely=closely, known=known_builds,
-                at_least=at_least, noise=self.noise, within=within, beaten_s=beaten_s,
+                at_least=at_least, noise=self.noise, within=within, beaten_s=beaten_s, promised_s=promised_s,
             )  # fmt: skip
         choice.seconds, choice.depth = time.monotonic() - begin, options(self.settings, share, clock).max_depth
         self.note(choice, statistics, level)
@@ -361,7 +371,8 @@ class _Search:
         if not share:
             return self.schedule.clock.until(self.schedule.costed), 0.0
         if most < inf:
-            return self.schedule.clock.until(min(begin + share, time.monotonic() + most)), 0.0
+            left = min(begin + share - time.monotonic(), most)
+            return self.schedule.clock.until(time.monotonic() + left), (1 - MAKING_SHARE) * max(left, 0.0)
         return self.schedule.clock.until(begin + share), share / 3
 
     def drawn(self, expression: Scope, forms: Sequence[Form]) -> Choice:

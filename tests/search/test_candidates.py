@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -161,6 +162,31 @@ def test_making_candidates_takes_no_time_from_measuring_them(forms: list[Form]) 
     choose(CONV, forms, lambda ks: [1.0] * len(ks), measure, most=1, until=begin, least_s=1e3)
     assert ends
     assert min(ends) > begin + 1e3
+
+
+@pytest.mark.parametrize(("share", "promised_s", "derived"), [(0.5, 1e3, True), (0.9, 1e3, False), (0.5, 0.0, False)])
+def test_what_is_promised_is_measured_before_more_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch, forms: list[Form], share: float, promised_s: float, derived: bool
+) -> None:  # fmt: skip
+    """Where time is over with the original, what is predicted to be much faster is measured all the same, if there is time that is promised."""
+    now = [0.0]
+    for module in ("choose", "making", "trials"):
+        monkeypatch.setattr(f"einnet.search.choosing.{module}.time", SimpleNamespace(monotonic=lambda: now[0]))
+    found = every(forms)
+    own = {k for c in found if c.original for k in c.kernels}
+    fewest = min(len(c.kernels) for c in found if own.isdisjoint(c.kernels))
+    original = min(len(c.kernels) for c in found if c.original)
+
+    def predicted(kernels: Sequence[Kernel]) -> list[float]:
+        return [1.0 if k in own else share * original / fewest for k in kernels]
+
+    def measure(kernels: Sequence[Kernel], until: float) -> list[float | None]:
+        now[0] += 1.0
+        return list(predicted(kernels))
+
+    choice = choose(CONV, forms, predicted, measure, most=64, until=0.5, least_s=0.0, promised_s=promised_s, assuming=False)
+    assert min(c.predicted for c in choice.candidates) / choice.original.cost == pytest.approx(share)
+    assert choice.best.original != derived
 
 
 def test_where_time_is_short_the_forms_that_promise_least_are_no_candidates(forms: list[Form]) -> None:

@@ -24,10 +24,15 @@ MOST_TIMES = 8
 """Times the work of the model's own operators that what is drawn may take, where that is much: most of what is derived takes less than five."""
 
 
+PROMISING = 0.85
+"""What is predicted to take no more of the best known time than this is promising."""
+
+
 def choose(
     expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = GAIN, until: float = inf,
     least_s: float = 0.0, known_s: float = inf, learned: Learned | None = None, closely: Estimate | None = None, known: Builds | None = None,
     at_least: Estimate | None = None, noise: float = GAIN, assuming: bool = True, within: Within | None = None, beaten_s: float = inf,
+    promised_s: float = 0.0,
 ) -> Choice:  # fmt: skip
     """Measure an original, then the most promising candidates; take the fastest, an original unless another gains more than `gain`.
 
@@ -46,7 +51,8 @@ def choose(
     What is to be measured next is first predicted `closely`, so that what the code computes again and again does not look cheap. What is `known` of
     forms as kernels need not be made. Ways part by part that take longer than the fastest by what their kernels take `at_least` are not predicted.
     What cannot take less than `beaten_s` seconds, in which an earlier choice does it, is not measured, and `within` runs a kernel no more often than
-    it takes to see that it is of no use.
+    it takes to see that it is of no use. Where something is predicted to take less than `PROMISING` of all that is known, measuring has `promised_s`
+    seconds at least: to look for more before that is measured would be to look again and again.
     """
     begin = time.monotonic()
     forms = forms if most else [f for f in forms if f.unchanged]
@@ -63,15 +69,18 @@ def choose(
     trials.settle(originals)
     enough = trials.measured + most
     others_s = min(known_s, beaten_s)
-    best = trials.fastest(_fastest(originals), others_s, enough)
-    if most and assuming and (time.monotonic() >= until or None in trials.known.values()):
+    best = _fastest(originals)
+    if promised_s and trials.promises(PROMISING * min(best.cost, others_s)):
+        trials.until = max(trials.until, time.monotonic() + promised_s)
+    best = trials.fastest(best, others_s, enough)
+    if most and assuming and (time.monotonic() >= trials.until or None in trials.known.values()):
         best = trials.surely_faster(best, others_s)
     unmeasured = bool(most) and (not wanted or (trials.measured >= enough and trials.next(min(best.cost, others_s)) is not None))
     trials.settle(ranked)
     original = _fastest(originals)
     best = _decided(best, original, ranked, original.cost * (1 - gain), noise)
     ordered = sorted(ranked, key=lambda c: (c.measured, c.predicted))
-    hurried = not complete or time.monotonic() >= until or None in trials.known.values()
+    hurried = not complete or time.monotonic() >= trials.until or None in trials.known.values()
     return Choice(expression, ordered, original, best, forms=len(forms), hurried=hurried, unmeasured=unmeasured)
 
 

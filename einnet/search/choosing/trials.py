@@ -32,7 +32,7 @@ class Trials:
     def __init__(
         self, ranked: Sequence[Candidate], measure: Measure, until: float, closely: Estimate | None = None, within: Within | None = None
     ) -> None:  # fmt: skip
-        self._measure, self._until, self._closely, self._within = measure, until, closely, within
+        self._measure, self.until, self._closely, self._within = measure, until, closely, within
         self._counted: set[int] = set()
         self._ranked, self._waiting = ranked, list(ranked)
         self.known: dict[Kernel, float | None] = {}
@@ -78,7 +78,7 @@ class Trials:
         """Predict the generated kernels of a candidate from what is written for them; whether there were any of which that was not done."""
         left = [n for n in self._places[id(c)] if n not in self._counted and isinstance(self._kernels[n], EOperator)]
         new = [n for n in left if self._kernels[n] not in self.known][: MOST_COUNTED - len(self._counted)]
-        if not new or self._closely is None or time.monotonic() >= self._until:
+        if not new or self._closely is None or time.monotonic() >= self.until:
             return False
         self._counted.update(new)
         for n, seconds in zip(new, self._closely([self._kernels[n] for n in new]), strict=True):
@@ -87,6 +87,11 @@ class Trials:
         c.expected = tuple(told.get(k, s) for k, s in zip(c.kernels, c.expected, strict=True))
         c.predicted = sum(c.expected)
         return True
+
+    def promises(self, limit: float) -> bool:
+        """Something that was not measured is predicted to take less than `limit` seconds."""
+        found = self.next(limit)
+        return found is not None and self.most(found) < limit
 
     def originals(self, ways: Sequence[Candidate], enough: bool) -> None:
         """Measure the ways to run the original that can be the fastest of them; the first that can be measured is `enough`, or is not."""
@@ -101,7 +106,7 @@ class Trials:
 
     def fastest(self, best: Candidate, known_s: float, end: int) -> Candidate:
         """Measure what can be faster than the best, and than `known_s`, until `end` kernels are measured or time is out; the fastest then."""
-        while self.measured < end and time.monotonic() < self._until:
+        while self.measured < end and time.monotonic() < self.until:
             limit = min(best.cost, known_s)
             following = self.next(limit)
             if following is None:
@@ -149,7 +154,7 @@ class Trials:
     def _time(self, n: int, limit: float) -> None:
         """Measure a kernel, whose time is of no interest where it is longer than a limit."""
         kernel = self._kernels[n]
-        seconds, told = self._within(kernel, self._until, limit) if self._within else (self._measure([kernel], self._until)[0], True)
+        seconds, told = self._within(kernel, self.until, limit) if self._within else (self._measure([kernel], self.until)[0], True)
         if told:
             self.known[kernel] = seconds
             self._least[n] = inf if seconds is None else seconds
