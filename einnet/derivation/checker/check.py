@@ -42,6 +42,8 @@ FEWEST_POINTS = 4
 MARKED_POINTS = 8
 MARKED_TERMS = 1024
 """Canonical terms in which it is asked how operations are grouped: these take a second, and the answer decides a class, not what is proven."""
+MARKED_CASES = 4 * MARKED_TERMS
+"""The same for all cases together."""
 BOUND_POINTS = 64
 FEWEST_BOUND_POINTS = 8
 _BUDGET = 3_000_000
@@ -181,7 +183,8 @@ def check_exact(before: Scope, after: Scope, proof: Proof) -> Proof:
 def _grouped_alike(left: Scope, right: Scope) -> bool:
     """Two marked sides have one normal form, which is not out of reach."""
     try:
-        return left.key == right.key or _marked_form(left) == _marked_form(right)
+        with at_most(MARKED_TERMS):
+            return left.key == right.key or inline(left).key == inline(right).key
     except OutOfReach:
         return False
 
@@ -189,15 +192,11 @@ def _grouped_alike(left: Scope, right: Scope) -> bool:
 def _grouped_alike_by_cases(one: Scope, other: Scope) -> bool:
     """Two sides have one normal form in each of some cases when they are marked there: what nothing is added to is no sum."""
     try:
-        return bool(equal_by_cases(one, other, (inline(one), inline(other)), lambda s: _marked_form(marked(s))))
+        forms = inline(one), inline(other)
     except OutOfReach:
         return False
-
-
-def _marked_form(scope: Scope) -> str:
-    """The key of a normal form that is not made where it takes too many terms. Raises OutOfReach."""
-    with at_most(MARKED_TERMS):
-        return inline(scope).key
+    with at_most(MARKED_CASES):
+        return bool(equal_by_cases(one, other, forms, lambda s: inline(marked(s)).key))
 
 
 def check_bound(before: Scope, after: Scope, bound: float, proof: Proof) -> Proof:
