@@ -22,6 +22,7 @@ from einnet.compile.program_search import search
 from einnet.compile.targets.cpu import programs
 from einnet.compile.targets.cpu.programs import compiled
 from einnet.compile.targets.whole.target import WholeTarget
+from einnet.compile.turns import Turns
 from einnet.derivation.steps import Derivation
 from einnet.errors import OutOfTimeError
 from einnet.evidence.sound import keep_proven
@@ -45,7 +46,8 @@ from einnet.search.forms import plain
 from einnet.search.groups import Member
 from einnet.search.outcome import Outcome
 from einnet.search.settings import Settings
-from einnet.search.space import Options, Space, deepen
+from einnet.search.space import Options, Space, Statistics, deepen
+from einnet.search.time_shares import PROMISED_SHARE
 from tests.models import random_inputs, tiny
 
 CONV = parse("A : f32[57,43,5]\nK : weight f32[3,3,5,8]\nL[h<57,w<43,f<8] Σ[c<5,r<3,s<3] A[h+r-1,w+s-1,c]*K[r,s,c,f]")
@@ -212,6 +214,33 @@ def test_what_nothing_can_cut_short_is_given_up_in_time_and_after_some_work(monk
         some.hurry("compile")
     counted = Schedule(0.0, 60.0, clock=CountedClock(), worked=50.0)
     counted.hurry("compile")
+
+
+@pytest.mark.parametrize(("share", "most", "left", "least"), [
+    (40.0, 10.0, 10.0, 5.0), (4.0, 10.0, 4.0, 2.0), (0.0, 10.0, 24.0, 0.0), (-5.0, 1.0, -5.0, 0.0),
+])  # fmt: skip
+def test_what_making_candidates_takes_is_not_taken_from_measuring_them(
+    monkeypatch: pytest.MonkeyPatch, share: float, most: float, left: float, least: float
+) -> None:  # fmt: skip
+    hand = Hand(monkeypatch)
+    turns = pipeline._Search(Mock(), Settings(), Mock(), Schedule(0.0, 60.0), Mock(requested=False))
+    assert turns.measuring(hand.now, share, most) == (left, least)
+
+
+def test_each_part_is_promised_its_share_of_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what could be saved of it: one of three parts of the time, and of the rest of it one half."""
+    hand, promised = Hand(monkeypatch), list[float]()
+
+    def chosen(expression: Scope, forms: object, *args: object, promised_s: float, **named: object) -> Choice:
+        promised.append(promised_s)
+        return choose(CONV, [plain(CONV)], lambda ks: [1.0] * len(ks), lambda ks, _: [1.0] * len(ks))
+
+    monkeypatch.setattr(pipeline, "choose", chosen)
+    monkeypatch.setattr(pipeline._Search, "deepened", lambda *args: ([plain(CONV)], Statistics()))
+    search = pipeline._Search(Mock(), Settings(), Mock(spec=["estimates", "measured"]), Schedule(hand.now, 60.0), Mock(requested=False))
+    turns = Turns({CONV.key: 1.0, "other": 2.0}, inf)
+    search.turn(CONV.key, CONV, turns, 30.0, None, search.one(CONV, 0.0, (0, 1)))
+    assert promised == [0.0, pytest.approx(PROMISED_SHARE * 30.0 / 3)]
 
 
 def test_a_search_that_takes_too_long_for_its_own_operators_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ from unittest import mock
 
 import pytest
 
-from einnet.derivation.checker.check import FEWEST_POINTS, Difference, Proof, check, check_equal, check_exact
+from einnet.derivation.checker.cases import Part, restricted
+from einnet.derivation.checker.check import FEWEST_POINTS, Difference, Proof, _grouped_alike_by_cases, check, check_equal, check_exact
 from einnet.derivation.checker.exact import marked
 from einnet.derivation.rules.forced.fold import fold
 from einnet.derivation.rules.forced.merge import merge
@@ -127,12 +128,12 @@ def test_what_both_sides_read_is_cut_away_where_the_whole_is_too_much(monkeypatc
     assert proof.kind == ("exact" if told else "reassociation")
 
 
-SCORES = "S : f32[8,8]\nV : f32[8,5]\n"
+SCORES = "Q : f32[8,3]\nK : f32[8,3]\nV : f32[8,5]\n"
 
 
 def masked(rows: str, keys: str) -> str:
     """Rows of a causal softmax times values, over some keys."""
-    score = f"{{L[{rows},n<{keys}] S[h,n] + select(h-n>=0, 0, -inf)}}"
+    score = f"{{L[{rows},n<{keys}] {{L[{rows},n<{keys}] Σ[k<3] Q[h,k]*K[n,k]}}[h,n] + select(h-n>=0, 0, -inf)}}"
     raised = f"{{L[{rows},n<{keys}] exp({score}[h,n] + -1*{{L[{rows}] max[n<{keys}] {score}[h,n]}}[h])}}"
     return f"L[{rows},d<5] Σ[n<{keys}] {{L[{rows},n<{keys}] {raised}[h,n] / {{L[{rows}] Σ[n<{keys}] {raised}[h,n]}}[h]}}[h,n]*V[n,d]"
 
@@ -151,8 +152,19 @@ def test_blocks_of_a_masked_softmax_are_exact_case_by_case(keys: str, last: str,
             check(claimed)
         return
     (proof,) = check(claimed)
+    assert _grouped_alike_by_cases(before, after), "also without what both read"
     assert (proof.kind, proof.cases) == ("exact", 2)
     assert proof.details == "equal normal forms in each of 2 cases; operations grouped alike"
+
+
+@pytest.mark.parametrize(("first", "count", "read"), [(0, 3, 1), (0, 4, 3), (3, 2, 2), (3, 3, 2), (5, 1, 1), (6, 2, 0)])
+def test_a_case_reads_no_block_that_has_nothing_of_it(first: int, count: int, read: int) -> None:
+    """What is read beyond its box everywhere is the number that stands there, and is marked as that."""
+    blocks = "L[h<8] {L[h<3] u[h]}[h] + {L[3<=h<5] v[h]}[h] + {L[h<3] w[h]}[h-3]|7"
+    chosen = "L[h<8] select(2-h>=0, u[h], 0) + select(h-3>=0 & 4-h>=0, v[h], 0) + select(h-3>=0 & 5-h>=0, w[h-3], 7)"
+    found, told = (restricted(parse(DECLARED + text), (Part(first, count, 1),)) for text in (blocks, chosen))
+    assert len(list(reads(found.body))) == read
+    assert check_equal(found, told)
 
 
 def test_common_scopes_are_read_where_they_were() -> None:

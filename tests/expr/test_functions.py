@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from einnet.errors import UsageError
-from einnet.expr.functions import FUNCTIONS, record
+from einnet.expr.functions import FUNCTIONS, modular, record
 from einnet.expr.functions.ends import UNDEFINED, interval
 from einnet.expr.functions.exact import NAN, NONE, missing
 from einnet.expr.functions.record import Mirror, ScalarFunction, Span
@@ -32,6 +32,17 @@ def arguments(f: ScalarFunction) -> tuple[np.ndarray, ...]:
 def value(f: ScalarFunction, *args: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         return np.asarray(f.machine(*args)).astype(np.float64)
+
+
+@pytest.mark.parametrize("name", ["tanh", "erf", "sigmoid", "exp"])
+def test_values_at_the_infinities_are_one_in_every_number_system(name: str) -> None:
+    """As far as they are told: exp is a number at -inf only."""
+    f = FUNCTIONS[name]
+    assert f.rational is not None
+    for end, code in ((-np.inf, modular.MINUS_INFINITY), (np.inf, modular.PLUS_INFINITY))[: 1 if name == "exp" else 2]:
+        told = f.rational(float(end))
+        assert told == value(f, np.array(end)), "as floats have it"
+        assert int(f.residue(np.array([code]))[0]) == int(told) % modular.P
 
 
 def within(span: Span, y: np.ndarray) -> np.ndarray:
