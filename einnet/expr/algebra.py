@@ -10,6 +10,8 @@ from itertools import combinations, product
 
 import numpy as np
 
+from einnet.expr.remember import Hashed, hashed_once
+
 Matrix = tuple[tuple[Fraction, ...], ...]
 
 MAGNITUDES = tuple(map(Fraction, ("1", "1/2", "2", "3/2", "3/4", "1/4", "4", "3", "5/4", "5/8", "3/8", "5/2", "7/4", "7/8")))
@@ -19,8 +21,9 @@ MOST_PAIRS = 4
 """Pairs of points of which all combinations are looked at; of more the first are taken."""
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Bilinear:
+class Bilinear(Hashed):
     """y[i] = Σ[p] A[i,p] · (Σ[r] G[p,r] g[r]) · (Σ[a] B[p,a] d[a]), the correlation Σ[r] d[i+r] g[r] for i < m, r < taps."""
 
     m: int
@@ -47,7 +50,9 @@ def toom_cook(m: int, taps: int) -> Bilinear:
     n = m + taps - 1
     if m < 1 or taps < 1 or n - 2 > 2 * len(MAGNITUDES):
         raise ValueError(f"no evaluation points for F({m},{taps})")
-    result = evaluated(m, taps, min(choices(n - 2), key=lambda points: round(spread(m, taps, points), 6)))
+    sets = list(choices(n - 2))
+    spreads = [round(s, 6) for s in spreads_of(m, taps, sets)]
+    result = evaluated(m, taps, sets[spreads.index(min(spreads))])
     prove(result)
     return result
 
@@ -103,6 +108,7 @@ def prove(f: Bilinear) -> None:
             raise ArithmeticError(f"F({f.m},{f.taps}) fails at i={i}, r={r}, a={a}: {total}")
 
 
+@lru_cache(maxsize=64)
 def growth(f: Bilinear) -> float:
     """What is added up for one output where no operand exceeds 1: max over i of Σ[p] |A[i,p]|·‖G[p]‖₁·‖B[p]‖₁; `taps` in the direct sum."""
     norms = [sum(map(abs, g)) * sum(map(abs, b)) for g, b in zip(f.G, f.B)]
@@ -112,16 +118,34 @@ def growth(f: Bilinear) -> float:
 def spread(m: int, taps: int, points: Sequence[Fraction]) -> float:
     """The mean square of the error of an output of F(m, taps) by values at these points and ∞, where the factors of the products are rounded by
     chance: max over i of Σ[p] A[i,p]²·‖G[p]‖₂²·‖B[p]‖₂², over that of the direct sum, which is `taps`."""
-    x = np.array([float(p) for p in points])
-    scales = [np.prod(np.delete(p - x, k)) for k, p in enumerate(x)]
-    data = np.array([*(np.square(np.poly(np.delete(x, k))).sum() for k in range(len(x))), np.square(np.poly(x)).sum()])
-    kernel = np.array([*(np.square(x[:, None] ** range(taps)).sum(1) / np.square(scales)), 1.0])
-    out = np.vstack([np.square(x[:, None] ** range(m)), [*[0.0] * (m - 1), 1.0]])
-    return float((out * (kernel * data)[:, None]).sum(0).max() / taps)
+    return spreads_of(m, taps, [points])[0]
 
 
+def spreads_of(m: int, taps: int, sets: Sequence[Sequence[Fraction]]) -> list[float]:
+    """`spread` by each of some sets of points, all of one size: of a thousand of them numpy computes together what takes it seconds one by one."""
+    x = np.array([list(map(float, points)) for points in sets])
+    others = [np.delete(x, k, axis=1) for k in range(x.shape[1])]
+    scales = [np.prod(x[:, [k]] - rest, axis=1) for k, rest in enumerate(others)]
+    data = [np.square(_vanishing_at(roots)).sum(1) for roots in (*others, x)]
+    kernel = [*(np.square(x[:, [k]] ** range(taps)).sum(1) / np.square(scale) for k, scale in enumerate(scales)), np.ones(len(x))]
+    products = np.array(kernel) * np.array(data)
+    out = np.square(x.T[:, :, None] ** range(m)) * products[:-1, :, None]
+    total = out.sum(0)
+    total[:, -1] += products[-1]
+    return [float(s) for s in total.max(1) / taps]
+
+
+def _vanishing_at(roots: np.ndarray) -> np.ndarray:
+    """Coefficients of Π (x - root), that of the highest power first, for each row of roots."""
+    found = np.ones((len(roots), 1))
+    for root in roots.T:
+        found = np.pad(found, ((0, 0), (0, 1))) - root[:, None] * np.pad(found, ((0, 0), (1, 0)))
+    return found
+
+
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class BlockProduct:
+class BlockProduct(Hashed):
     """The product of matrices of blocks: C[i,j] = Σ[p] W[i·b+j, p] · (Σ U[p, i·b+l] X[i,l]) · (Σ V[p, l·b+j] Y[l,j]), all indices below b."""
 
     blocks: int
@@ -156,6 +180,7 @@ def prove_product(f: BlockProduct) -> None:
             raise ArithmeticError(f"the product of blocks fails at i={i}, j={j}, {row},{l} and {depth},{column}")
 
 
+@lru_cache(maxsize=8)
 def product_growth(f: BlockProduct) -> float:
     """What is added up for one block where no operand exceeds 1: max over ij of Σ[p] |W[ij,p]|·‖U[p]‖₁·‖V[p]‖₁; `blocks` in the direct sum."""
     norms = [sum(map(abs, u)) * sum(map(abs, v)) for u, v in zip(f.U, f.V)]

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from einnet.expr.algebra import choices, evaluated, growth, prove, spread, toom_cook
+from einnet.expr.algebra import choices, evaluated, growth, prove, spread, spreads_of, toom_cook
 
 SIZES = [(2, 3), (4, 3), (6, 3), (2, 5), (3, 2), (4, 4)]
 UNIT = 2.0**-24
@@ -68,6 +68,16 @@ def rounded_products(m: int, taps: int, points: Sequence[Fraction]) -> float:
 def test_the_spread_is_what_rounded_products_err(m: int, taps: int) -> None:
     points = min(choices(m + taps - 3), key=lambda points: spread(m, taps, points))
     assert rounded_products(m, taps, points) == pytest.approx(spread(m, taps, points), rel=0.15)
+
+
+@pytest.mark.parametrize(("m", "taps"), [*SIZES, (1, 1), (1, 2)])
+def test_the_spreads_of_many_sets_are_those_of_their_matrices(m: int, taps: int) -> None:
+    sets = list(choices(m + taps - 3))[::7]
+    for points, found in zip(sets, spreads_of(m, taps, sets), strict=True):
+        f = evaluated(m, taps, points)
+        norms = [sum(v * v for v in g) * sum(v * v for v in b) for g, b in zip(f.G, f.B, strict=True)]
+        wanted = max(sum(v * v * n for v, n in zip(row, norms, strict=True)) for row in f.A) / taps
+        assert found == pytest.approx(float(wanted))
 
 
 def test_points_are_those_by_which_products_err_least() -> None:

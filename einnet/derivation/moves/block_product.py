@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from einnet.derivation.facts import product_reads, zero_outside
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite
@@ -66,19 +67,22 @@ def blocked(e: Scope, x: Read, y: Read, of: tuple[Iter, Iter, Iter], f: BlockPro
     loops, sums = tuple(within.get(i.name, i) for i in e.loops), tuple(within.get(i.name, i) for i in e.sums)
     used = set(tensors(e))
 
-    def transform(kind: str, matrix: Matrix, r: Read, rows: Iter, columns: Iter) -> Read:
+    def transform(kind: str, r: Read, rows: Iter, columns: Iter) -> Read:
         own = (p, *(i for i, old in zip((*loops, *sums), (*e.loops, *e.sums)) if old.name in used_names(r)))
         at = var(which[rows.name].name), var(which[columns.name].name)
-        read = Read(_tensor(fresh(f"{kind}_{f.blocks}", used), matrix, (f.products, f.blocks, f.blocks)), (var(p.name), *at))
+        read = Read(_tensor(fresh(f"{kind}_{f.blocks}", used), f, kind, (f.products, f.blocks, f.blocks)), (var(p.name), *at))
         moved = substitute_body(r, place)
         return Read(Scope(own, (which[rows.name], which[columns.name]), make_mul((read, moved))), indices(own))
 
-    middle = Scope((p, *loops), sums, make_mul((transform("U", f.U, x, m, k), transform("V", f.V, y, k, n))))
+    middle = Scope((p, *loops), sums, make_mul((transform("U", x, m, k), transform("V", y, k, n))))
     back = tuple((var(i.name) - i.lo) % within[i.name].extent if i in (m, n) else var(i.name) for i in e.loops)
     block: tuple[Index, ...] = tuple((var(i.name) - i.lo) // within[i.name].extent for i in (m, n))
-    read = Read(_tensor(fresh(f"W_{f.blocks}", used), f.W, (f.blocks, f.blocks, f.products)), (*block, var(p.name)))
+    read = Read(_tensor(fresh(f"W_{f.blocks}", used), f, "W", (f.blocks, f.blocks, f.products)), (*block, var(p.name)))
     return Scope(e.loops, (p,), make_mul((read, Read(middle, (var(p.name), *back)))))
 
 
-def _tensor(name: str, matrix: Matrix, shape: tuple[int, ...]) -> Tensor:
+@lru_cache(maxsize=256)
+def _tensor(name: str, f: BlockProduct, which: str, shape: tuple[int, ...]) -> Tensor:
+    """One of the matrices of an algorithm. It is made once, so that its numbers are hashed and compared no more than that."""
+    matrix: Matrix = getattr(f, which)
     return Tensor(name, shape, "f32", True, tuple(v for row in matrix for v in row))

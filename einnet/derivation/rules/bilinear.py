@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 
 from einnet.derivation.facts import factors, without
@@ -132,7 +133,7 @@ def tilings(e: Scope, pairs: Sequence[Pair], algorithms: Sequence[Bilinear]) -> 
         for wish, extent in (("p", f.products), ("a", f.products), (p.loop.name + "'", -(-p.loop.extent // f.m))):
             new.append(Iter(fresh(wish, taken), 0, extent))
             taken.add(new[-1].name)
-        out, of_taps, of_data = (_tensor(f"{kind}_{f.m}_{f.taps}", m, used) for kind, m in (("AT", f.A), ("G", f.G), ("BT", f.B)))
+        out, of_taps, of_data = (_tensor(fresh(f"{kind}_{f.m}_{f.taps}", used), f, name) for kind, name in (("AT", "A"), ("G", "G"), ("BT", "B")))
         found.append(Tiling(p, f.m, new[0], new[1], new[2], out, of_taps, of_data))
     return found
 
@@ -172,5 +173,8 @@ def in_memory_order(data: Read, sums: Sequence[Iter]) -> tuple[Iter, ...]:
     return tuple(sorted(sums, key=lambda i: -max((s * abs(e.coefficient(i.name)) for s, e in zip(steps, data.index)), default=0)))
 
 
-def _tensor(name: str, matrix: Matrix, used: set[str]) -> Tensor:
-    return Tensor(fresh(name, used), (len(matrix), len(matrix[0])), "f32", True, tuple(v for row in matrix for v in row))
+@lru_cache(maxsize=256)
+def _tensor(name: str, f: Bilinear, which: str) -> Tensor:
+    """One of the matrices of an algorithm. It is made once, so that its numbers are hashed and compared no more than that."""
+    matrix: Matrix = getattr(f, which)
+    return Tensor(name, (len(matrix), len(matrix[0])), "f32", True, tuple(v for row in matrix for v in row))
