@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import count, groupby, islice, takewhile
+from itertools import count, groupby, islice, takewhile, tee
 from math import inf
+from operator import attrgetter
 
 from einnet.expr.nodes import Scope
 from einnet.search.forms import Form, after, substitute_child
@@ -31,23 +32,25 @@ class Way:
     def key(self) -> str:
         """Equal for equal ways, whatever led to the member."""
         if not self._key:
-            self._key = hashlib.blake2b("".join((self.base.form.key, *(w.key for w in self.inner))).encode(), digest_size=16).hexdigest()
+            self._key = hashlib.blake2b("".join([self.base.form.key, *[w.key for w in self.inner]]).encode(), digest_size=16).hexdigest()
         return self._key
 
     @property
     def structure(self) -> tuple[str, ...]:
         """What is computed, without what is read."""
         if self._structure is None:
-            self._structure = tuple(sorted((*self.base.structure, *(part for w in self.inner for part in w.structure))))
+            self._structure = tuple(sorted([*self.base.structure, *[part for w in self.inner for part in w.structure]]))
         return self._structure
 
     @property
     def kind(self) -> Kind:
         """What its operators must share with others to be joined."""
         if self._kind is None:
-            self._kind = tuple(sorted((*self.base.kind, *(part for w in self.inner for part in w.kind))))
+            self._kind = tuple(sorted([*self.base.kind, *[part for w in self.inner for part in w.kind]]))
         return self._kind
 
+
+_cost, _key = attrgetter("cost"), attrgetter("key")
 
 LOOKED_AT = 256
 """Ways of a tensor in which those are looked for that can be joined with others."""
@@ -113,16 +116,18 @@ class Ways:
         """
         kept: dict[str, Way] = {}
         seen: dict[tuple[str, ...], int] = {}
-        for end, order in ((most - most // 2, by_cost), (most, by_place)):
-            for way in order(ranked):
+        costs, costs_again = tee(by_cost(ranked))
+        places, places_again = tee(by_place(ranked))
+        for end, order in ((most - most // 2, costs), (most, places)):
+            for way in order:
                 if len(kept) >= end:
                     break
                 if way.key not in kept and seen.get(way.structure, 0) < self.few:
                     seen[way.structure] = seen.get(way.structure, 0) + 1
                     kept[way.key] = way
         kinds = {w.kind for w in kept.values()}
-        for order in (by_cost, by_place) if self._combine else ():
-            for way in islice(order(ranked), LOOKED_AT):
+        for order in (costs_again, places_again) if self._combine else ():
+            for way in islice(order, LOOKED_AT):
                 if way.kind and way.kind not in kinds:
                     kinds.add(way.kind)
                     kept[way.key] = way
@@ -205,6 +210,11 @@ class Ranked:
 def _combinations(group: Group, member: Member, base: Base, lists: Sequence[Sequence[Way]], most: int) -> Iterator[Way]:
     """A base with a way from each list, the cheapest first."""
     costs = [[w.cost - (0 if o.fed else w.base.spare) for w in found] for o, found in zip(base.openings, lists)]
+    if len(lists) == 1:
+        (own,), (found,) = costs, lists
+        for n in sorted(range(len(own)), key=own.__getitem__)[:most]:
+            yield Way(group, member, base, (found[n],), base.cost + own[n])
+        return
     for places in cheapest(costs, most):
         inner = tuple(found[n] for found, n in zip(lists, places))
         yield Way(group, member, base, inner, base.cost + sum(c[n] for c, n in zip(costs, places)))
@@ -212,29 +222,30 @@ def _combinations(group: Group, member: Member, base: Base, lists: Sequence[Sequ
 
 def by_cost(ranked: Sequence[Ranked]) -> Iterator[Way]:
     """All ways, the cheapest first, those that cost the same by their keys: so the order is one of content, not of discovery. No other is made."""
-    heap = [(way.cost, n, 0) for n, r in enumerate(ranked) if (way := r.at(0)) is not None]
+    heap = [(way.cost, n, 0, way) for n, r in enumerate(ranked) if (way := r.at(0)) is not None]
     heapify(heap)
     while heap:
         cost, alike = heap[0][0], list[Way]()
         while heap and heap[0][0] == cost:
-            _, n, place = heap[0]
-            here, following = ranked[n].at(place), ranked[n].at(place + 1)
-            assert here is not None
-            alike.append(here)
+            _, n, place, way = heap[0]
+            alike.append(way)
+            following = ranked[n].at(place + 1)
             if following is None:
                 heappop(heap)
             else:
-                heapreplace(heap, (following.cost, n, place + 1))
+                heapreplace(heap, (following.cost, n, place + 1, following))
         yield from sorted(alike, key=_key) if len(alike) > 1 else alike
 
 
 def by_place(ranked: Sequence[Ranked]) -> Iterator[Way]:
     """The best way of every base, the cheapest first, then the second best of every base, and so on."""
+    left = ranked
     for place in count():
-        found = [way for r in ranked if (way := r.at(place)) is not None]
+        found = [(r, way) for r in left if (way := r.at(place)) is not None]
         if not found:
             return
-        yield from _sorted(found)
+        left = [r for r, _ in found]
+        yield from _sorted([way for _, way in found])
 
 
 def _sorted(ways: Iterable[Way]) -> Iterator[Way]:
@@ -242,14 +253,6 @@ def _sorted(ways: Iterable[Way]) -> Iterator[Way]:
     for _, same in groupby(sorted(ways, key=_cost), key=_cost):
         alike = list(same)
         yield from sorted(alike, key=_key) if len(alike) > 1 else alike
-
-
-def _cost(way: Way) -> int:
-    return way.cost
-
-
-def _key(way: Way) -> str:
-    return way.key
 
 
 def cheapest(costs: Sequence[Sequence[int]], most: int) -> Iterator[tuple[int, ...]]:
