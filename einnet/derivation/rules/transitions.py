@@ -117,12 +117,12 @@ def running(e: Scope) -> Recurrence | None:
 
 
 @lru_cache(maxsize=1 << 14)
-def _may_choose(e: Scope) -> bool:
+def may_choose(e: Scope) -> bool:
     """A choice of regions stands in the body, or in what is merged into it to see a recurrence (see `opened`)."""
     if selects(e.body):
         return True
     merged = ((r.base, inside) for r, inside in inner(e.body) if isinstance(r.base, Scope) and r.base.reduce == "sum")
-    return any(chooses(s) if inside else _may_choose(s) for s, inside in merged)
+    return any(chooses(s) if inside else may_choose(s) for s, inside in merged)
 
 
 def opened(e: Scope, sums: bool = True) -> Scope:
@@ -176,7 +176,7 @@ def unmasked(f: Body) -> Body:
 
 def recurrences(e: Scope, walk: bool = False) -> Iterator[Recurrence | Refused]:
     """The ways to see a sum as a recurrence, over what it reads merged into it (see `opened`); those that a `walk` computes as it stands."""
-    if e.reduce != "sum" or not e.sums or not _may_choose(e):
+    if e.reduce != "sum" or not e.sums or not may_choose(e):
         yield Refused("it is no sum, or of nothing that is 0 beyond a time")
         return
     whole = opened(e, not walk)

@@ -8,7 +8,7 @@ from math import prod
 
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.chunk import points
-from einnet.derivation.rules.transitions import masked, opened, running, split
+from einnet.derivation.rules.transitions import masked, may_choose, opened, running, split
 from einnet.expr.nodes import Scope, make_mul
 
 
@@ -22,7 +22,7 @@ def walk(e: Scope) -> Iterator[Outcome]:
     The right side has a state over k, S[t,k] = D(t,t-1)*S[t-1,k] + c[t,k]*v[t], of which q asks (see `transitions`): its cost is linear in the number
     of times, where each pair of them was a product.
     """
-    opening = opened(e)
+    opening = opened(e) if may_choose(e) else e  # without a choice of times there is no recurrence, and to merge all that is read takes its time
     conds, parts = split(opening.body)
     whole = replace(opening, body=masked(conds, make_mul(parts)))
     r = running(whole) if opening.sums != e.sums else None
