@@ -46,8 +46,9 @@ def without(items: Sequence[B], *places: int) -> tuple[B, ...]:
 
 def product_reads(body: Body) -> tuple[Read, ...] | None:
     """The reads of a pure product of reads, or None."""
-    found = factors(body)
-    return tuple(f for f in found if isinstance(f, Read)) if all(isinstance(f, Read) for f in found) else None
+    parts = factors(body)
+    found = tuple([f for f in parts if isinstance(f, Read)])
+    return found if len(found) == len(parts) else None
 
 
 def box_of(read: Read) -> tuple[Range, ...]:
@@ -100,16 +101,14 @@ def supports(body: Body, names: Sequence[str], ranges: Mapping[str, Range]) -> t
         return tuple(support(body, name, ranges) for name in names)
     found = dict.fromkeys(names, EVERYWHERE)
     for e, box in zip(body.index, body.base.box):
-        wanted = found.keys() & e.names()
-        if not wanted:
-            continue
         if not all(isinstance(a, str) for a, _ in e.terms):
-            found |= {name: _meet(found[name], _solve(e, box, name, ranges)) for name in wanted}
+            found |= {name: _meet(found[name], _solve(e, box, name, ranges)) for name in found.keys() & e.names()}
             continue
-        lo, hi = bounds(Index(e.terms, e.const), ranges)
-        for atom, c in e.terms:
-            if atom in wanted:
-                found[str(atom)] = _meet(found[str(atom)], _between(e, box, c, (lo, hi), ranges[str(atom)]))
+        wanted = [(a, c) for a, c in e.terms if isinstance(a, str) and a in found]
+        if wanted:
+            ends = bounds(Index(e.terms, e.const), ranges)
+            for name, c in wanted:
+                found[name] = _meet(found[name], _between(e, box, c, ends, ranges[name]))
     return tuple(found.values())
 
 

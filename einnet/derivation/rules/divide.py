@@ -44,9 +44,10 @@ def cuts(e: Scope, i: Iter) -> list[int]:
 
 
 def _borders(e: Scope, name: str) -> Iterator[int]:
+    alone = var(name).terms
     for r in reads(e.body):
         for k, (ix, (lo, hi)) in enumerate(zip(r.index, r.base.box)):
-            if ix - ix.const != var(name):
+            if ix.terms != alone or ix.den != 1:
                 continue
             yield from (lo - ix.const, hi - ix.const)
             if isinstance(r.base, Scope) and is_concatenation(r.base):

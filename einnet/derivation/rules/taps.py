@@ -50,6 +50,8 @@ def _gathered(e: Scope, place: int, d: int) -> tuple[Scope, int, str] | None:
     data = parts[place]
     assert isinstance(data, Read)
     point = _added_up(e, data, d)
+    if not point.terms:
+        return None
     own = tuple(i for i in e.sums if i.name in point.names())
     lo, hi = bounds(point, e.ranges)
     places = [n for n, f in enumerate(parts) if n != place and used_names(f) & {i.name for i in own}]
@@ -69,6 +71,6 @@ def _gathered(e: Scope, place: int, d: int) -> tuple[Scope, int, str] | None:
 def _added_up(e: Scope, data: Read, d: int) -> Index:
     """ρ: the part of an index of the operand in which iterators of the sum stand that no other of its indices has; 0 where there are others."""
     ix, summed = data.index[d], {i.name for i in e.sums}
-    point = Index(tuple((a, c) for a, c in ix.terms if Index(((a, 1),)).names() & summed))
-    elsewhere = {name for k, other in enumerate(data.index) if k != d for name in other.names() & summed}
-    return point if ix.den == 1 and not point.names() & elsewhere else Index(())
+    point = Index(tuple((a, c) for a, c in ix.terms if (a in summed if isinstance(a, str) else not summed.isdisjoint(a.num.names()))))
+    own = point.names() & summed
+    return point if ix.den == 1 and all(k == d or own.isdisjoint(other.names()) for k, other in enumerate(data.index)) else Index()

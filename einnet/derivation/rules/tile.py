@@ -9,7 +9,7 @@ from itertools import takewhile
 from einnet.derivation.facts import product_reads, without, zero_outside
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import Index, simplify, var
-from einnet.expr.nodes import Iter, Read, Scope, fresh, map_indices, substitute_body
+from einnet.expr.nodes import Iter, Read, Scope, fresh, map_indices, substitute_body, used_names
 from einnet.expr.notation.printing import print_index
 
 FEWEST, SIZES = 4, 4
@@ -42,9 +42,8 @@ def bands(e: Scope) -> Iterator[tuple[Iter, Iter, int]]:
         others = without(operands, place)
         for ix in r.index:
             for m in e.loops:
-                alone = [o for o in others if any(m.name in f.names() for f in o.index)]
                 c = ix.coefficient(m.name)
-                if not c or not alone or m.extent < 2 or sum(m.name in f.names() for f in r.index) > 1:
+                if not c or m.extent < 2 or not any(m.name in used_names(o) for o in others) or sum(m.name in f.names() for f in r.index) > 1:
                     continue
                 for w in (*e.loops, *e.sums):
                     if w != m and w.extent > 1 and abs(ix.coefficient(w.name)) == abs(c) and is_window(w, e, r, others):
@@ -54,7 +53,7 @@ def bands(e: Scope) -> Iterator[tuple[Iter, Iter, int]]:
 def is_window(w: Iter, e: Scope, r: Read, others: Sequence[Read]) -> bool:
     """A loop that no other operand has, or a sum; in one index function of r, linearly."""
     mine = [f for f in r.index if w.name in f.names()]
-    elsewhere = any(w.name in f.names() for o in others for f in o.index)
+    elsewhere = any(w.name in used_names(o) for o in others)
     return len(mine) == 1 and (w in e.sums or not elsewhere)
 
 

@@ -84,8 +84,11 @@ def number_of(r: Read, ranges: Mapping[str, Range]) -> Body:
 
 def touches(r: Read, ranges: Mapping[str, Range]) -> bool:
     """The read may fall inside its box (interval reasoning; False is proven)."""
-    reach = (bounds(ix, ranges) for ix in r.index)
-    return all(lo <= high and low < hi for (low, high), (lo, hi) in zip(reach, r.base.box))
+    for ix, (lo, hi) in zip(r.index, r.base.box):
+        low, high = bounds(ix, ranges)
+        if high < lo or hi <= low:
+            return False
+    return True
 
 
 def simplify_body(body: Body) -> Body:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from einnet.derivation.facts import NOWHERE, reach, supports
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
-from einnet.expr.index import bounds
+from einnet.expr.index import Range, bounds
 from einnet.expr.nodes import Iter, Read, Scope, map_reads, nested, reads
 
 
@@ -59,16 +59,20 @@ def _shared(e: Scope) -> frozenset[Scope]:
 
 
 def _narrow(s: Scope, box: list[tuple[int, int]]) -> Scope:
-    loops = [Iter(i.name, *_meet(i, wanted)) for i, wanted in zip(s.loops, box)]
+    loops = [_meet(i, wanted) for i, wanted in zip(s.loops, box)]
     if s.reduce == "sum":
         loops = [_shrink(i, found) for i, found in zip(loops, reach(s))]
     return s if tuple(loops) == s.loops else replace(s, loops=tuple(loops))
 
 
-def _meet(i: Iter, wanted: tuple[int, int]) -> tuple[int, int]:
-    lo, hi = max(i.lo, wanted[0]), min(i.hi, wanted[1])
-    return (lo, hi) if lo < hi else (i.lo, i.lo + 1)
+def _meet(i: Iter, wanted: Range) -> Iter:
+    """The iterator over what is wanted of its range; over one value where nothing is."""
+    (name, own_lo, own_hi), (lo, hi) = i, wanted
+    if lo <= own_lo < own_hi <= hi:
+        return i
+    lo, hi = max(own_lo, lo), min(own_hi, hi)
+    return Iter(name, lo, hi) if lo < hi else Iter(name, own_lo, own_lo + 1)
 
 
-def _shrink(i: Iter, found: tuple[int, int]) -> Iter:
-    return i if found == NOWHERE else Iter(i.name, *_meet(i, found))
+def _shrink(i: Iter, found: Range) -> Iter:
+    return i if found == NOWHERE else _meet(i, found)
