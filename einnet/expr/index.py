@@ -35,12 +35,16 @@ class Index(NamedTuple):
     den: int = 1
 
     def __add__(self, other: Index | int) -> Index:  # type: ignore[override]
+        if type(other) is int:
+            return Index(self.terms, self.const + other * self.den, self.den)
         return combine((self, 1), (as_index(other), 1))
 
     def __radd__(self, other: int) -> Index:
         return self + other
 
     def __sub__(self, other: Index | int) -> Index:
+        if type(other) is int:
+            return Index(self.terms, self.const - other * self.den, self.den)
         return combine((self, 1), (as_index(other), -1))
 
     def __rsub__(self, other: Index | int) -> Index:
@@ -76,7 +80,7 @@ class Index(NamedTuple):
 
     def names(self) -> frozenset[str]:
         """All iterators that occur, inside floor divisions too."""
-        return _all_names(self.terms)
+        return _all_names(self.terms) if self.terms else NO_NAMES
 
     @property
     def is_const(self) -> bool:
@@ -88,6 +92,7 @@ class Index(NamedTuple):
         return self.den == 1 and all(isinstance(a, str) for a, _ in self.terms)
 
 
+@lru_cache(maxsize=1 << 12)
 def var(name: str) -> Index:
     """The index function of one iterator."""
     return Index(((name, 1),))
@@ -101,6 +106,7 @@ def as_index(value: Index | int | str) -> Index:
 
 
 ZERO = Index()
+NO_NAMES = frozenset[str]()
 
 
 @lru_cache(maxsize=1 << 15)

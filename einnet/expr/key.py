@@ -91,7 +91,7 @@ def _classes(scope: Scope, names: Mapping[str, str]) -> list[list[Iter]]:
 
 
 def _index(e: Index, names: Mapping[str, str]) -> str:
-    terms = sorted(f"{c}{names[a]}" if isinstance(a, str) else f"{c}F({_index(a.num, names)},{a.den})" for a, c in e.terms)
+    terms = sorted([f"{c}{names[a]}" if isinstance(a, str) else f"{c}F({_index(a.num, names)},{a.den})" for a, c in e.terms])
     return "+".join((*terms, str(e.const))) + (f"/{e.den}" if e.den != 1 else "")
 
 
@@ -107,11 +107,11 @@ def _body(body: Body, names: Mapping[str, str]) -> str:
             else:
                 given = "" if base.values is None else "=" + ",".join(map(str, base.values))
                 name = f"{base.name}:{base.dtype}{'w' if base.weight else ''}{base.shape}{given}"
-            return f"{name}[{','.join(_index(i, names) for i in index)}|{fill}]"
+            return f"{name}[{','.join([_index(i, names) for i in index])}|{fill}]"
         case Add(args):
-            return f"+({','.join(sorted(_body(a, names) for a in args))})"
+            return f"+({','.join(sorted([_body(a, names) for a in args]))})"
         case Mul(args):
-            return f"*({','.join(sorted(_body(a, names) for a in args))})"
+            return f"*({','.join(sorted([_body(a, names) for a in args]))})"
         case Div(num, den):
             return f"/({_body(num, names)},{_body(den, names)})"
         case Call(name, args):

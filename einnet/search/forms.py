@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import inf
 
 from einnet.derivation.facts import is_copy
@@ -15,6 +15,7 @@ from einnet.derivation.steps import Derivation, Step, Steps, kinds_of, rules_of
 from einnet.expr.nodes import Read, Scope, nested, walk
 from einnet.expr.notation.markup import wrapped
 from einnet.expr.notation.picture import svg
+from einnet.expr.remember import kept
 from einnet.instantiate.build import Matches
 from einnet.instantiate.row_fusion import in_one_kernel
 from einnet.search.converge import Converged, unchanged
@@ -30,17 +31,17 @@ class Form:
     matches: Matches
     steps: Sequence[Step]
 
-    @cached_property
+    @kept
     def key(self) -> str:
         """Equal for forms that give the same kernels, whatever derivation led to them."""
         return self.tree.key + "".join(sorted({m.table[0] + s.key for s, m in self.matches}))
 
-    @cached_property
+    @kept
     def stored(self) -> frozenset[Scope]:
         """The scopes that vendor operators read."""
         return frozenset(b for _, m in self.matches for b in m.operands if isinstance(b, Scope))
 
-    @cached_property
+    @kept
     def computed(self) -> tuple[Scope, ...]:
         """The scopes that are computed, outermost first, repeated where read again: inside of a vendor operator its operands alone."""
         if self._operands is None:
@@ -55,28 +56,28 @@ class Form:
         """The scopes that are computed for one of them: all that it reads, or the operands of a vendor operator."""
         return (self._operands or {}).get(s, nested(s))
 
-    @cached_property
+    @kept
     def each(self) -> tuple[Scope, ...]:
         """The scopes that are computed, outermost first, each once."""
         return self.tree.parts if self._operands is None else tuple(dict.fromkeys(self.computed))
 
-    @cached_property
+    @kept
     def parts(self) -> frozenset[Scope]:
         """The scopes that are computed, each once."""
         return frozenset(self.each)
 
-    @cached_property
+    @kept
     def _operands(self) -> dict[Scope, tuple[Scope, ...]] | None:
         """The scopes that each operator reads; None where these are all that are read within it."""
         found = {s: tuple(b for b in m.operands if isinstance(b, Scope)) for s, m in self.matches}
         return None if all(set(inner) == set(nested(s)) for s, inner in found.items()) else found
 
-    @cached_property
+    @kept
     def unchanged(self) -> bool:
         """No derivation step but normalisation and the numbering of loops: the operators as the model has them."""
         return unchanged(self.steps)
 
-    @cached_property
+    @kept
     def efforts(self) -> tuple[int, int]:
         """What the form costs in all, as the search counts, and what of that is not starting its kernels: as one kernel, where it may be one that
         stores nothing between its sums."""

@@ -115,6 +115,9 @@ class Read(Remembering):
         set_index(self, index)
         set_fill(self, fill)
 
+    def __hash__(self) -> int:
+        return hash((self.base, self.index, 0 if self.fill is ZERO else self.fill))  # 0 has the hash of the fraction, which Python computes slowly
+
 
 @hashed_in_slot
 @dataclass(frozen=True, slots=True, init=False)
@@ -200,7 +203,7 @@ Body = Union[Const, Val, Read, Add, Mul, Div, Call, Select]
 
 
 @dataclass(frozen=True, repr=False, init=False)
-class Scope:
+class Scope(Hashed):
     """L[loops] reduce[sums] body: a tensor over the box of the loops, 0 outside; loops in the order of the dimensions."""
 
     loops: tuple[Iter, ...]
@@ -213,10 +216,12 @@ class Scope:
         own["loops"], own["sums"], own["body"], own["reduce"] = loops, sums, body, reduce
 
     def __hash__(self) -> int:
-        known: int | None = self.__dict__.get("_hash")
-        if known is None:
-            known = self.__dict__["_hash"] = hash((self.loops, self.sums, self.body, self.reduce))
-        return known
+        try:
+            return self._hash
+        except AttributeError:
+            found = hash((self.loops, self.sums, self.body, self.reduce))
+            remember(self, "_hash", found)
+            return found
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -320,10 +325,12 @@ LATEX = Late[[Scope], str]("LaTeX of an expression")
 HTML = Late[[Scope], str]("HTML of an expression")
 
 
+NEUTRAL: dict[str, Number] = {"sum": ZERO, "max": -INF, "min": INF}
+
+
 def neutral(reduce: str) -> Number:
     """The neutral element of a reduction."""
-    elements: dict[str, Number] = {"sum": Fraction(0), "max": -INF, "min": INF}
-    return elements[reduce]
+    return NEUTRAL[reduce]
 
 
 def children(body: Body) -> tuple[Body, ...]:

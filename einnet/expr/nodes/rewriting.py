@@ -77,7 +77,7 @@ def map_leaves(body: Body, f: Callable[[Body], Body]) -> Body:
     args = children(body)
     if not args:
         return f(body)
-    new = tuple(map_leaves(a, f) for a in args)
+    new = tuple([map_leaves(a, f) for a in args])
     return body if all(a is b for a, b in zip(args, new)) else rebuild(body, new)
 
 
@@ -126,10 +126,10 @@ def number_read(read: Read, ranges: Mapping[str, Range]) -> Const | None:
 
 def map_indices(body: Body, f: Callable[[Index], Index]) -> Body:
     """Apply f to every index function: of reads, values and conditions (not inside nested scopes, which are closed)."""
+    if isinstance(body, Read):
+        new = tuple([f(i) for i in body.index])
+        return body if new == body.index else Read(body.base, new, body.fill)
     match body:
-        case Read(base, index, fill):
-            new = tuple(f(i) for i in index)
-            return body if new == index else Read(base, new, fill)
         case Val(value):
             own = f(value)
             return body if own == value else Val(own)
@@ -140,7 +140,7 @@ def map_indices(body: Body, f: Callable[[Index], Index]) -> Body:
         case Const():
             return body
     args = children(body)
-    new_args = tuple(map_indices(a, f) for a in args)
+    new_args = tuple([map_indices(a, f) for a in args])
     return body if all(a is b for a, b in zip(args, new_args)) else rebuild(body, new_args)
 
 

@@ -64,6 +64,7 @@ class Sights:
 
     def __init__(self, moves: Moves, observer: Observer | None = None) -> None:
         self.moves, self._observer = moves, observer
+        self._kinds = frozenset(moves.kinds)
         self._rules: tuple[Rule, ...] = tuple(r for r in RULES if r.name in moves.rules and r.kind in moves.kinds)
 
     def expect(self, due: Iterable[tuple[Scope, float]], until: float) -> None:
@@ -99,7 +100,7 @@ class Sights:
 
     def allowed(self, steps: Iterable[Step]) -> bool:
         """All steps are of the numerical classes that are allowed."""
-        return kinds_of(steps) <= set(self.moves.kinds)
+        return kinds_of(steps) <= self._kinds
 
     def worth(self, scope: Scope) -> bool:
         """Exploring can pay: the scope computes much for what it moves, or reads what another one reduces, and is no algorithm's transform.
