@@ -202,7 +202,7 @@ def _prepare(path: Path, threads: int, inputs: Arrays) -> None:
     if path.suffix == ".onnx":
         if not path.exists():
             raise UsageError(f"{path}: there is no such file")
-        session = Session(path, threads, spin=True, title=str(path))
+        session = Session(path, threads, spin=True, rounds=True, title=str(path))
         call: Callable[[], object] = lambda: session(inputs)  # noqa: E731
     else:
         stored = for_the_processor(path)

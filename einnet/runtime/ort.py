@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from einnet.runtime import machine
 from einnet.runtime.capacity import give_back
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+Result = TypeVar("Result")
 
 _TYPES = {"float": "f4", "double": "f8", "float16": "f2", "bool": "?"}
 _TYPES.update({f"{u}int{b}": f"{u or 'i'}{b // 8}" for u in ("", "u") for b in (8, 16, 32, 64)})
@@ -70,8 +72,18 @@ def whole_sums() -> tuple[tuple[str, str], ...]:
     return (WHOLE_SUMS,) if cuts(machine.cpu_features()) else ()
 
 
+UNROUNDED = ("session.qdq_matmulnbits_accuracy_level", "1")
+"""ONNX Runtime's setting with which a product with a weight of few bits is one of floats: by default it rounds the other factor to bytes, too, and
+gives results that are 0.003 and more of max|y| from those of the model's nodes."""
+
 TWICE = "replace the existing tensor"
 """What ONNX Runtime says where it names two tensors alike."""
+
+NO_ZERO = "x_zero_point must be null or 1D tensor"
+"""What ONNX Runtime says in a run where, to add products of bytes up whole, it has given scales of columns the zero point of one."""
+
+SILENT = 4
+"""The level of ONNX Runtime's log at which it does not write what it raises."""
 
 LARGE = 1 << 24
 """Bytes of a model from which on ONNX Runtime reads it from a file: of bytes it keeps these, beside what it makes of them."""
@@ -120,32 +132,38 @@ class Session:
     """A model in ONNX Runtime, on the CPU.
 
     `spin` lets its threads wait actively, as its own defaults do: for baselines. A `frugal` session does not plan all memory of a run as one
-    block, which it would take beside what the first run took. An `as_written` one runs the model's nodes as they stand, joining none.
+    block, which it would take beside what the first run took. An `as_written` one runs the model's nodes as they stand, joining none. One that
+    `rounds` computes products with weights of few bits as ONNX Runtime's users have them, of rounded factors: for baselines, and for the whole model
+    as a program. What others are compared with does not.
     """
 
     def __init__(
         self, model: bytes | str | Path | ModelFile, threads: int, *, spin: bool = False, frugal: bool = False, as_written: bool = False,
-        title: str = "the model",
+        rounds: bool = False, title: str = "the model",
     ) -> None:  # fmt: skip
         reason = available()
         if reason:
             raise BackendError(reason)
         import onnxruntime
 
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        options.log_severity_level = 3
-        options.enable_mem_pattern = not frugal
-        for entry in (*whole_sums(), ("session.intra_op.allow_spinning", "1" if spin else "0")):
-            options.add_session_config_entry(*entry)
-        if as_written:
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        def opened(*sums: tuple[str, str]) -> Any:
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+            options.log_severity_level = 3
+            options.enable_mem_pattern = not frugal
+            for entry in (*sums, *(() if rounds else (UNROUNDED,)), ("session.intra_op.allow_spinning", "1" if spin else "0")):
+                options.add_session_config_entry(*entry)
+            if as_written:
+                options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+            return _session(source, options)
+
         model = model.source() if isinstance(model, ModelFile) else model
-        source = model if isinstance(model, bytes) else str(model)
+        source, sums = model if isinstance(model, bytes) else str(model), whole_sums()
         try:
-            self.session = _session(source, options)
+            self.session = opened(*sums)
         except Exception as e:
             raise BackendError(f"ONNX Runtime does not accept {title}: {e}") from e
+        self._otherwise: Callable[[], Any] | None = opened if sums else None  # until the first run has shown whether it is wanted
         self.title = title
         self.inputs = tuple(_argument(v) for v in self.session.get_inputs())
         self.outputs = tuple({v.name: _argument(v) for v in self.session.get_outputs()}.values())  # a model may list one twice
@@ -157,13 +175,46 @@ class Session:
         Raises UsageError if ONNX Runtime does not take the inputs.
         """
         try:
-            results = self.session.run(self.output_names, inputs if isinstance(inputs, dict) else dict(inputs))
+            results = self.raw(inputs if isinstance(inputs, dict) else dict(inputs))
         except Exception as e:
             raise UsageError(f"ONNX Runtime cannot run {self.title} on these inputs: {e}") from e
         return {name: r.copy() if isinstance(r, np.ndarray) else r for name, r in zip(self.output_names, results)}
 
+    def raw(self, inputs: dict[str, Array]) -> list[Array]:
+        """All outputs in order, as ONNX Runtime gives them. Raises what it raises."""
+        if self._otherwise is None:
+            return list(self.session.run(self.output_names, inputs))
+        return self._first(lambda options: list(self.session.run(self.output_names, inputs, options)))
+
+    def _first(self, run: Callable[[Any], Result]) -> Result:
+        """What the first run gives, by options that keep it silent, in a session that does not add up whole where ONNX Runtime can only run that."""
+        import onnxruntime
+
+        silent = onnxruntime.RunOptions()
+        silent.log_severity_level = SILENT
+        otherwise, self._otherwise = self._otherwise, None
+        try:
+            return run(silent)
+        except Exception as e:
+            if otherwise is None or NO_ZERO not in str(e):
+                raise
+        self.session = otherwise()
+        return run(None)
+
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array | None]) -> Callable[[], None]:
         """A call that reads and writes these arrays in place (dense, row-major), in the session's order; None lets ONNX Runtime allocate."""
+        session, binding = self.session, self._binding(inputs, outputs)
+
+        def run(options: Any = None) -> None:
+            nonlocal session, binding
+            if session is not self.session:
+                session, binding = self.session, self._binding(inputs, outputs)
+            session.run_with_iobinding(binding, options)
+
+        return lambda: run() if self._otherwise is None else self._first(run)
+
+    def _binding(self, inputs: Sequence[Array], outputs: Sequence[Array | None]) -> Any:
+        """These arrays as ONNX Runtime is told of them; they have to be kept as long as it runs."""
         binding = self.session.io_binding()
         for argument, array in zip(self.inputs, inputs, strict=True):
             binding.bind_input(argument.name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
@@ -172,13 +223,7 @@ class Session:
                 binding.bind_output(argument.name, "cpu")
             else:
                 binding.bind_output(argument.name, "cpu", 0, target.dtype, target.shape, target.ctypes.data)
-        keep, run = (*inputs, *outputs), self.session.run_with_iobinding
-
-        def call() -> None:
-            assert keep is not None
-            run(binding)
-
-        return call
+        return binding
 
 
 CALIBRATIONS = ("MinMax", "Percentile", "Entropy")
@@ -219,7 +264,8 @@ def quantise(model: Path, target: Path, draws: Sequence[Mapping[str, Array]], ca
 class OpaqueNode:
     """A node of a program: its model bound to the program's memory. Raises BackendError that names the ONNX node, NodeError where its run fails.
 
-    After `rest` the session is gone with all its memory; the next call makes another.
+    One that is a program alone may `spin`, and then rounds by default: it is what ONNX Runtime's users have. After `rest` the session is gone with
+    all its memory; the next call makes another.
     """
 
     def __init__(
@@ -230,7 +276,7 @@ class OpaqueNode:
         self._call: Callable[[], None] | None = self._bound()
 
     def _bound(self) -> Callable[[], None]:
-        session = self._session = Session(self.model, self.threads, spin=self.spin, title=self.origin)
+        session = self._session = Session(self.model, self.threads, spin=self.spin, rounds=self.spin, title=self.origin)
         for kind, wanted, given in (("input", session.inputs, self.inputs), ("output", session.outputs, self.outputs)):
             if len(wanted) != len(given):
                 raise BackendError(f"{self.origin}: the node has {len(wanted)} {kind}s, the program gives {len(given)}")
@@ -250,7 +296,7 @@ class OpaqueNode:
             self._call = self._bound()
         assert self._session is not None
         try:
-            return list(self._session.session.run(self._session.output_names, dict(zip(self._session.input_names, arrays))))
+            return self._session.raw(dict(zip(self._session.input_names, arrays)))
         except Exception as e:
             raise NodeError(f"{self.origin} failed in ONNX Runtime: {e}") from e
 
@@ -263,7 +309,7 @@ class OpaqueNode:
         if self._session is None or type(inputs) is not dict:
             return None
         try:
-            return list(self._session.session.run(self._session.output_names, inputs))
+            return self._session.raw(inputs)
         except Exception:
             return None
 
@@ -295,7 +341,7 @@ class Baseline:
 
     def __call__(self) -> None:
         if self._call is None:
-            session = self._shared or Session(self.model, self.threads, spin=True, frugal=self.frugal)
+            session = self._shared or Session(self.model, self.threads, spin=True, rounds=True, frugal=self.frugal)
             given = [np.asarray(self.inputs[a.name], order="C") for a in session.inputs]
             self._call = session.bind(given, [None] * len(session.outputs))
         try:

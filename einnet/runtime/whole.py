@@ -26,7 +26,7 @@ class Whole:
     def __init__(self, model: bytes | ModelFile, threads: int, title: str) -> None:
         self.plan, self.threads, self.code = Plan((), (OpaqueCall(model, (), (), title),), (), ()), threads, Code(b"", ())
         self.model = model
-        self.session = Session(model, threads, title=title)
+        self.session = Session(model, threads, rounds=True, title=title)
         self._expected = set(self.input_names)
 
     @property

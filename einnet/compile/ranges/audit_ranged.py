@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from einnet.compile.ranges.family import Family
 from einnet.compile.ranges.served import RangedProgram
@@ -15,7 +15,7 @@ from einnet.derivation.steps import Derivation
 from einnet.errors import CertificateError, ParseError, UsageError
 from einnet.evidence.audit import is_node, same_model
 from einnet.evidence.certificate import proofs
-from einnet.evidence.comparison.right import is_whole
+from einnet.evidence.comparison.right import References, is_whole
 from einnet.evidence.comparison.verdicts import other_model
 from einnet.evidence.comparison.verify import compare_outputs, random_values
 from einnet.evidence.examine import proven, told_constants, told_kernels, told_lifting, told_numbers
@@ -24,15 +24,12 @@ from einnet.evidence.running import OnProcessor
 from einnet.graph.bundle import bundles
 from einnet.graph.dimension import Dimension
 from einnet.graph.onnx.dynamic import carried
+from einnet.graph.onnx.rounded_factors import rounds_factors
 from einnet.graph.program import Program
 from einnet.graph.rewrite import anonymous
 from einnet.graph.split import subprograms
 from einnet.records import as_json
-from einnet.runtime.ort import Session
 from einnet.search.settings import Settings, tolerance
-
-if TYPE_CHECKING:
-    from einnet.runtime.ort import Session
 
 
 def audit_ranged(model: Any, stored: RangedProgram, seed: int = 0, tell: Tell = silent) -> dict[str, Any]:
@@ -45,25 +42,26 @@ def audit_ranged(model: Any, stored: RangedProgram, seed: int = 0, tell: Tell = 
     dimension = Dimension(stored.name, stored.lowest, stored.highest)
     shapes = {name: tuple(shape) for name, shape in told.shapes.items()}
     source = carried(model, dimension.name)
-    session = Session(source.model.SerializeToString(), stored.ranged.manifest.threads, title=str(model))
-    if {a.name for a in session.inputs} != set(stored.inputs):
+    references = References(source.model.SerializeToString(), stored.ranged.manifest.threads, str(model), rounds_factors(source.model))
+    if {a.name for a in references.session.inputs} != set(stored.inputs):
         raise UsageError(f"{stored.path} was made from another model: its inputs are {', '.join(stored.inputs)}")
     family = Family(source, dimension, Settings(shapes=shapes))
     certificate = audit_certificate(stored, family)
     measured = [found.report for found in stored.record.sizes.values() if found.report]
     certificate["problems"] += other_model(source.model, stored.path, measured[0].digest if measured else None)
-    sizes = {str(size): audit_size(source.model, stored, family.at(size).program, session, size, seed, tell) for size in stored.sizes}
+    sizes = {str(size): audit_size(source.model, stored, family.at(size).program, references, size, seed, tell) for size in stored.sizes}
     passed = not certificate["problems"] and all(found["passed"] for found in sizes.values())
     return {"model": str(model), "program": str(stored.path), "certificate": certificate, "sizes": sizes, "passed": passed}
 
 
-def audit_size(model: Any, stored: RangedProgram, program: Program, session: Session, size: int, seed: int, tell: Tell) -> dict[str, Any]:
+def audit_size(model: Any, stored: RangedProgram, program: Program, references: References, size: int, seed: int, tell: Tell) -> dict[str, Any]:
     """The errors of the program for one size, and the evidence for its plan."""
     executable = stored.ranged.executable(size)
     plan = executable.plan
     types = {b.name: b.dtype for b in plan.buffers}
     values = random_values([(name, view.shape, types[view.buffer]) for name, view in plan.inputs], seed)
-    found = as_json(compare_outputs(executable(values), session(values), tolerance(stored.record.settings.allow, stored.record.settings.max_error)))
+    limit = tolerance(stored.record.settings.allow, stored.record.settings.max_error)
+    found = as_json(compare_outputs(executable(values), references.of(plan)(values), limit))
     if is_whole(plan) and not is_node(program, plan):
         problems = [] if same_model(model, plan) else ["it hands another model to ONNX Runtime"]
         return {**found, "whole": True, "problems": problems, "passed": found["passed"] and not problems}

@@ -39,6 +39,7 @@ from einnet.derivation import einfile
 from einnet.derivation.ranged import RangedFile
 from einnet.errors import BackendError, ModelError, NotStaticError, UsageError
 from einnet.evidence.certificate import certify
+from einnet.evidence.comparison.right import References
 from einnet.evidence.comparison.verdicts import refuse_failed
 from einnet.evidence.comparison.verify import compare_outputs, random_values
 from einnet.evidence.report.plain import plain
@@ -48,11 +49,11 @@ from einnet.expr.nodes import Scope
 from einnet.expr.resize import Resize
 from einnet.graph.dimension import Dimension
 from einnet.graph.onnx.dynamic import Carried, carried
+from einnet.graph.onnx.rounded_factors import rounds_factors
 from einnet.graph.program import Program
 from einnet.instantiate.kernels import EOperator, Plan
 from einnet.records import as_json, changed
 from einnet.runtime.cpu.program import Executable, build_code
-from einnet.runtime.ort import Session
 from einnet.runtime.pool import Bound, Pool, save
 from einnet.search.copy_elimination import in_place
 from einnet.search.outcome import Outcome
@@ -62,7 +63,6 @@ from einnet.search.time_shares import RANGE_CHOOSING_SHARE, RANGE_FOLLOWING_SHAR
 
 if TYPE_CHECKING:
     from einnet.runtime.cpu.program import Executable
-    from einnet.runtime.ort import Session
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -149,7 +149,7 @@ class _Run:
         self.title, self.dimension, self.settings, self.started = title, dimension, settings, time.monotonic()
         self.model, self.family, self.pool = model, Family(model, dimension, settings), Pool()
         self.target, self.cost = target, target.cost
-        self.session: Session = Session(model.model.SerializeToString(), settings.threads, title=title)
+        self.references = References(model.model.SerializeToString(), settings.threads, title, rounds_factors(model.model))
         self.found = Found(Memory(self.cost.database, settings, self.cost.place()))
         self.neighbours, self.evaluated = Neighbours(self.cost), Evaluated()
         self.guards: list[Guard] = []
@@ -230,10 +230,10 @@ class _Run:
         outcome, executable = self.executable(outcome, until)
         certify(outcome, at.proven)
         inputs = self.inputs(member.program)
-        verification = compare_outputs(executable(inputs), self.session(inputs), self.settings.tolerance)
+        verification = compare_outputs(executable(inputs), self.references.of(executable.plan)(inputs), self.settings.tolerance)
         if not verification.passed and outcome.changed:
             outcome, executable = self.executable(outcome.original(), until)
-            verification = compare_outputs(executable(inputs), self.session(inputs), self.settings.tolerance)
+            verification = compare_outputs(executable(inputs), self.references.of(executable.plan)(inputs), self.settings.tolerance)
         self.note(outcome, at, member)
         stored = self.pool.add(executable.plan, executable.code)
         return AtOneSize(size, stored, verification, follows, None, member.proven, member.problem)
@@ -249,7 +249,7 @@ class _Run:
 
         if outcome.whole:
             plan = outcome.plan(original=True)
-            return outcome, bound(whole_model(self.model.model, plan, [a.name for a in self.session.inputs]) or plan)
+            return outcome, bound(whole_model(self.model.model, plan, [a.name for a in self.references.session.inputs]) or plan)
         limit = inf if self.settings.memory_limit is None else self.settings.memory_limit
         if limit < inf:
             outcome = restrain(outcome, int(limit))

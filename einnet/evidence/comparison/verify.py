@@ -195,7 +195,8 @@ def made_of(session: Callable[[dict[str, Array]], Mapping[str, Array]], inputs: 
 class Trial:
     """A model in ONNX Runtime beside our programs for it, on the same inputs.
 
-    `own` are ONNX Runtime's outputs, `expected` those that a program is to give: the same, or the standard's where those are wrong. `order` is
+    `own` are ONNX Runtime's outputs as its users have them, `expected` those that a program is to give: the same, but for what ONNX Runtime rounds
+    by default (`rounding` says how much that is, relative to max|y|; 0 where it does not), or the standard's where those are wrong. `order` is
     the names of its inputs, `peak` the bytes by which the process grew while it made its session and ran once (None where the system does not
     tell), `seconds` how long that took. The session is gone by then: it and our programs are never in memory together unless there is room for
     all. `apart` is how far ONNX Runtime is from itself there, where the model rounds. `usual` is how large what the outputs are made of is, where
@@ -204,22 +205,29 @@ class Trial:
 
     def __init__(self, model: Any, program: Program, settings: Settings, inputs: Mapping[str, Array]) -> None:
         from einnet.graph.onnx.read import runnable
+        from einnet.graph.onnx.rounded_factors import rounds_factors
 
         assert settings.threads is not None
         self.model, self.inputs, self.program = runnable(model), inputs, program
         self.threads = settings.threads
         begin = time.monotonic()
         with growth() as grown:
-            session = Session(self.model, self.threads, title=program.title)
-            self.own = session(inputs)
-        self.usual = made_of(session, inputs, self.own) if program.settled else None
+            session = Session(self.model, self.threads, rounds=True, title=program.title)
+            exact = self.own = session(inputs)
         self.order = [a.name for a in session.inputs]
-        self.peak, self.seconds = grown.nbytes, time.monotonic() - begin
+        self.peak, self.seconds, self.rounding = grown.nbytes, time.monotonic() - begin, 0.0
+        if rounds_factors(model):
+            del session
+            give_back()
+            session = Session(self.model, self.threads, title=program.title)
+            exact = session(inputs)
+            self.rounding = distance(self.own, exact)
+        self.usual = made_of(session, inputs, exact) if program.settled else None
         del session
         give_back()
-        self.apart = apart_from_itself(program, model, {"": (inputs, self.own)})[""]
+        self.apart = apart_from_itself(program, model, {"": (inputs, exact)})[""]
         right = evaluator_of_the_standard(model, program)
-        self.expected = right[0](inputs) if right else self.own
+        self.expected = right[0](inputs) if right else exact
 
     def stepped(self, tolerance: float) -> float:
         """The tolerance for this model and these inputs."""

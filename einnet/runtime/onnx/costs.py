@@ -65,7 +65,7 @@ class OnnxCost(CpuCost):
             if not fits(kernel):
                 return Timing(inf, 0.0, 1)
             try:
-                session = Session(model_of(kernel, constants), self.threads, spin=True, title="a kernel")
+                session = Session(model_of(kernel, constants), self.threads, spin=True, rounds=True, title="a kernel")
             except BackendError:
                 return Timing(inf, 0.0, 1)
             return time_session(session, self._budget, until, self.patient, limit)

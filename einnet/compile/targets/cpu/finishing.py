@@ -152,7 +152,7 @@ class Finishing:
         if times["runs"] not in programs or outcome.whole:
             peaks["optimized"] = run.trial.peak if outcome.whole else executable.nbytes
         verification = self._verified.get(times["runs"]) or self._verify(outcome, executable)
-        notes = [*executable.notes, *saturating(run), *([] if outcome.whole else heavy(executable, programs, run.trial.peak))]
+        notes = [*executable.notes, *saturating(run), *rounding(run), *([] if outcome.whole else heavy(executable, programs, run.trial.peak))]
         own = OWN in programs and OWN in times
         with stage("profiling"):
             kernels = kernel_profile(outcome, executable, self._cost, times["optimized"].median)
@@ -200,6 +200,16 @@ def saturating(run: Run) -> list[str]:
     with stage("verifying"), suppress(BackendError):
         return told(saturated(run.model, [run.trial.inputs], run.trial.threads), "the random inputs that verify it")
     return []
+
+
+def rounding(run: Run) -> list[str]:
+    """A note where ONNX Runtime's results, as its users have them, are not those of the model's nodes that a program is compared with."""
+    if run.trial.rounding <= run.settings.tolerance:
+        return []
+    what = "ONNX Runtime by default rounds to bytes what it multiplies by weights of few bits"
+    without = "programs are compared with it without that rounding, and timed against it as it is"
+    without = "programs are compared with it without that rounding, and timed against it as it is"
+    return [f"{what}, and errs by {run.trial.rounding:.2g} of max|y| here: {without}"]
 
 
 def heavy(executable: Executable, programs: Mapping[str, Executable], theirs: int | None) -> list[str]:
