@@ -44,7 +44,7 @@ def optimize(
     Keyword arguments (the fields of Settings):
       max_depth      most explorative rule applications in a derivation (paper section 6.1), default 7
       time_budget    seconds for the whole of it, default 120
-      threads        CPU threads, default the physical cores
+      threads        CPU threads, at most one for each processor, default the physical cores
       backend        "cpu", or "cuda": by predicted times, without a device, a CudaOptimization
       target         "native", or "onnx": what is fastest as an ONNX model in ONNX Runtime; `save` to a name that ends in .onnx
       cpu            "native", or "x86-64-v2", "-v3", "-v4": generated code that runs on every processor of that level

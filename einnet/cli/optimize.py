@@ -28,7 +28,7 @@ def register(commands: Any) -> None:
     one.add_argument("-o", "--output", metavar="OUT", type=Path, help="OUT.einnet: program, derivations, report; OUT.onnx: a standard model")
     one.add_argument("--max-depth", type=int, default=7, metavar="N", help="most explorative steps in a derivation (default: 7)")
     one.add_argument("--time-budget", type=float, default=120.0, metavar="SECONDS", help="for the whole of it (default: 120)")
-    one.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: the physical cores)")
+    one.add_argument("--threads", type=int, metavar="N", help="CPU threads, at most one for each processor (default: the physical cores)")
     one.add_argument("--backend", metavar="NAME", help="cpu or cuda (default: EINNET_BACKEND, else cpu)")
     one.add_argument("--profile", metavar="FILE", type=Path, help="with --backend cuda: times of the device (default: a recorded H100)")
     one.add_argument("--math", choices=("fp32", "tf32", "fp16", "bf16"), help="with --backend cuda: of products (default: fp32, no tensor cores)")

@@ -112,6 +112,7 @@ BAD_ARGUMENTS = {
     "depth": (("--max-depth", "-1"), "max_depth must be 0 or more"),
     "budget": (("--time-budget", "0"), "time_budget must be a positive number"),
     "threads": (("--threads", "0"), "threads must be 1 or more"),
+    "more threads than processors": (("--threads", "10000"), f"threads=10000: this machine has {os.cpu_count()} processors"),
     "seed": (("--seed", "-1"), "seed must be 0 or more"),
     "folder missing": (("-o", "/nowhere/x.einnet"), "/nowhere/x.einnet: cannot be written"),
     "kind of file": (("-o", "x.foo"), "x.foo: the name says what is written: OUT.einnet, a program, or OUT.onnx"),

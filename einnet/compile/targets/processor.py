@@ -16,7 +16,7 @@ from einnet.evidence.report.schema import KernelRow, OnnxOut, PrecisionRow, Repo
 from einnet.evidence.stored_proofs import Written, metadata_json
 from einnet.records import changed
 from einnet.runtime import artifact
-from einnet.runtime.cpu.threads import resolve_threads
+from einnet.runtime.cpu.threads import asked_threads
 from einnet.search.settings import Settings
 
 
@@ -49,7 +49,7 @@ def resolved(settings: Settings, profile: object, math: object) -> Settings:
         raise UsageError("profile describes a CUDA device: it goes with backend='cuda'")
     if math is not None:
         raise UsageError("math is about products on a CUDA device: it goes with backend='cuda'")
-    return replace(settings, threads=resolve_threads(settings.threads))
+    return replace(settings, threads=asked_threads(settings.threads))
 
 
 def store(optimization: Optimization, path: Path, written: Written | None = None) -> None:

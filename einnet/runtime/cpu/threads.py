@@ -34,6 +34,17 @@ def resolve_threads(threads: int | None) -> int:
     return threads
 
 
+def asked_threads(threads: int | None) -> int:
+    """The number of threads of a program that is to be made here, which is timed with as many and keeps to them.
+
+    Raises UsageError where the machine has no processor for each: they would wait for one another, and no time of such a run holds elsewhere.
+    """
+    count = os.cpu_count()
+    if threads is not None and count is not None and threads > count:
+        raise UsageError(f"threads={threads}: this machine has {count} processors, and a program with more threads than that waits for itself")
+    return resolve_threads(threads)
+
+
 @cache
 def libraries() -> tuple[C.CDLL, ...]:
     """Where generated code finds C functions: oneDNN with what it is linked to (its OpenMP runtime first of all), else the system's OpenMP."""

@@ -35,7 +35,7 @@ from einnet.graph.program import Program
 from einnet.instantiate.kernels import Matmul
 from einnet.instantiate.kernels.arithmetics import MATHS
 from einnet.records import changed
-from einnet.runtime.cpu.threads import resolve_threads
+from einnet.runtime.cpu.threads import asked_threads
 from einnet.runtime.cuda.archive import Kept, write
 from einnet.runtime.cuda.device import Device
 from einnet.runtime.cuda.host import Host
@@ -210,7 +210,7 @@ def reaching(program: CudaProgram, host: Host) -> list[str]:
 
 def target(settings: Settings, profile: str | Path | None = None, math: str | None = None) -> CudaTarget:
     """The target of these settings, of a profile and in an arithmetic (see `MATHS`). Raises UsageError for what it does not have."""
-    return CudaTarget(replace(settings, threads=resolve_threads(settings.threads)), profile, math or "fp32")
+    return CudaTarget(replace(settings, threads=asked_threads(settings.threads)), profile, math or "fp32")
 
 
 def optimize_cuda(model: Any, settings: Settings, profile: str | Path | None = None, math: str | None = None) -> CudaOptimization:
