@@ -209,6 +209,27 @@ def test_optimize_takes_an_exported_program_and_a_module() -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_sizes_have_the_names_that_the_user_gave_them() -> None:
+    from einnet.graph.onnx.exported import exported
+
+    class Joined(nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            return torch.relu(x).sum(-1) + y, torch.cat([y, y], 1)
+
+    def shapes(found: Any) -> list[list[str | int]]:
+        return [[d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in (*found.graph.input, *found.graph.output)]
+
+    given, batch, half = (torch.randn(4, 6, 3), torch.randn(4, 6)), torch.export.Dim("batch", min=1, max=64), torch.export.Dim("half", max=9)
+    sizes = {"x": {0: batch, 1: 2 * half}, "y": {0: batch, 1: 2 * half}}
+    program = torch.export.export(Joined().eval(), given, dynamic_shapes=sizes)
+    assert shapes(exported(program))[:2] == [["batch", "2*half", 3], ["batch", "2*half"]]
+    free = {name: {0: torch.export.Dim.AUTO} for name in ("x", "y")}
+    assert shapes(exported(torch.export.export(Joined().eval(), given, dynamic_shapes=free)))[0][1:] == [6, 3], "torch's own symbol stands for it"
+    only = {"x": {0: batch}, "y": {0: batch}}
+    ranged = einnet.optimize(torch.export.export(Joined().eval(), given, dynamic_shapes=only), dynamic="batch=1..2", time_budget=2.0, threads=1)
+    assert repr(ranged).endswith("batch in 1..2>")
+
+
 def test_wrong_examples_are_told() -> None:
     model = nn.Linear(2, 2)
     with pytest.raises(einnet.EinNetError, match="wants example inputs"):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -75,13 +76,40 @@ def exported(program: Any, inputs: Sequence[str] | None = None, outputs: Sequenc
             size = sum(value.const_value.nbytes for value in result.model.graph.initializers.values() if value.const_value is not None)
             if size >= LIMIT:
                 raise ModelError(f"the weights have {size / 1e9:.3g} GB: more than an ONNX model in memory can have, 2 GB")
-            return result.model_proto
+            return named(result.model_proto, dimension_names(program))
     except ModelError:
         raise
     except ImportError as error:
         raise BackendError(f"torch's ONNX exporter cannot be used ({first_line(error)}): `pip install 'einnet[torch]'`") from error
     except Exception as error:  # the exporter raises many types
         raise ModelError(f"torch's exporter has no ONNX model for it: {told(error)}") from error
+
+
+def dimension_names(program: Any) -> dict[str, str]:
+    """The names that a user gave to sizes (`torch.export.Dim("batch")`), by the symbols that torch has for them in the program.
+
+    torch keeps them where it solves for the sizes alone, and not in a program that was saved and loaded: what it does not tell has no name here.
+    """
+    values = (node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder")
+    known = next((v.fake_mode.shape_env for v in values if getattr(getattr(v, "fake_mode", None), "shape_env", None)), None)
+    told: Mapping[str, str] = getattr(known, "source_name_to_debug_name", {})
+    used = {word for text in told.values() for word in re.findall(r"\w+", text)}
+    found: dict[str, str] = {}
+    for symbol, sources in getattr(known, "var_to_sources", {}).items():
+        places = [str(s.name() if callable(s.name) else s.name) for s in sources]
+        names = {name for place in places if (name := told.get(place, place)) in used and name.isidentifier()}
+        if symbol in program.range_constraints and len(names) == 1:
+            found[str(symbol)] = names.pop()
+    others = {word for symbol in program.range_constraints for word in re.findall(r"\w+", str(symbol))} - found.keys()
+    return found if len(set(found.values())) == len(found) and others.isdisjoint(found.values()) else {}
+
+
+def named(model: Any, names: Mapping[str, str]) -> Any:
+    """The model with these names for symbols in the sizes of its values, in expressions of them, too."""
+    values = (*model.graph.input, *model.graph.output, *model.graph.value_info, *(v for f in model.functions for v in f.value_info))
+    for dimension in (d for v in values for d in v.type.tensor_type.shape.dim if d.dim_param):
+        dimension.dim_param = re.sub(r"[A-Za-z_]\w*", lambda word: names.get(word[0], word[0]), dimension.dim_param)
+    return model
 
 
 def apart(call: Callable[[], Any]) -> Any:
