@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from random import Random
 
 import numpy as np
 import onnx
@@ -13,7 +14,7 @@ from einnet.graph.cuts import bounded
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
-from einnet.graph.split import subprograms
+from einnet.graph.split import _Grouping, subprograms
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.program import Executable
 from einnet.search.choosing.making import candidates
@@ -89,3 +90,64 @@ def test_reads_are_counted_as_they_are_written() -> None:
     program = load(gated(3))
     found = cuts._Cuts(program)
     assert [found.length(set(range(n))) for n in (1, 2, 3, 4)] == [1, 3, 4, 9]
+
+
+def in_turn(count: int) -> onnx.ModelProto:
+    """A chain of nodes of which each reads the one before."""
+    lines = [f"v{n + 1} = {('Sin', 'Relu', 'Tanh')[n % 3]} (v{n})" for n in range(count)]
+    return parsed("\n".join(["v0 = Identity (x)", *lines]), f"float[3, 4] v{count}")
+
+
+@pytest.mark.parametrize("count", [98, 400])
+def test_a_long_chain_is_cut_before_python_ends_the_calls_that_follow_it(count: int) -> None:
+    program = prepare(load(in_turn(count)))
+    found = subprograms(program)
+    assert sum(len(part.nodes) for part in found) == len(program.nodes)
+    assert all(part.key and str(part.expression) for part in found)
+
+
+def drawn(seed: int) -> onnx.ModelProto:
+    """Sums and cosines of what stands shortly before."""
+    chance, names, lines = Random(seed), ["x"], []
+    for n in range(chance.randint(5, 22)):
+        one, other = (chance.choice(names[-4:]) for _ in range(2))
+        lines.append(f"v{n} = " + (f"Cos ({one})" if chance.random() < 0.4 else f"Add ({one}, {other})"))
+        names.append(f"v{n}")
+    return parsed("\n".join(lines), f"float[3, 4] {names[-1]}")
+
+
+def best_of_all(found: cuts._Cuts, group: set[int]) -> set[int] | None:
+    """What is best of all ways, each written out."""
+
+    def before(last: int) -> set[int] | None:
+        part, pending = {last}, [last]
+        while pending:
+            new = found.read_by(pending.pop(), group).keys() - part
+            part |= new
+            pending += new
+        return None if any(found.read_by(k, group).keys() & (part - {last}) for k in group - part) else part
+
+    ways = [(max(found.length(b), found.length(group - b)), k, b) for k in sorted(group)[:-1] if (b := before(k))]
+    return min(ways, key=lambda way: way[:2])[2] if ways else None
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_the_best_cut_is_that_of_all_ways(block: int) -> None:
+    for seed in range(block, 80, 4):
+        program = load(drawn(seed))
+        found = cuts._Cuts(program)
+        for group in _Grouping(program).members.values():
+            assert found.best(set(group)) == best_of_all(found, set(group)), seed
+
+
+def test_a_chain_of_thousands_is_cut_without_a_look_at_every_pair() -> None:
+    program = load(in_turn(5000))
+    calls, read = [0], cuts._Cuts.read_by
+
+    class Counted(cuts._Cuts):
+        def read_by(self, k: int, group: set[int]) -> dict[int, int]:
+            calls[0] += 1
+            return read(self, k, group)
+
+    assert len(Counted(program).parts(set(range(len(program.nodes))))) > 50
+    assert calls[0] < 1e6
