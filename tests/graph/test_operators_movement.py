@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.graph.cases import check, ints, node, values
+from einnet.expr.nodes import reads
+from einnet.graph.cuts import levels
+from einnet.graph.onnx.importer import load
+from einnet.graph.program import Node
+from tests.graph.cases import build, check, ints, node, values
 
 X = values((2, 3, 4, 5))
 
@@ -99,6 +103,23 @@ def test_concat(axis: int, count: int) -> None:
         shape[axis] = n + 1
     inputs = {name: values(shape, n) for n, (name, shape) in enumerate(zip("abc", shapes))}
     check([node("Concat", list(inputs), axis=axis)], inputs)
+
+
+@pytest.mark.parametrize("count", [16, 17, 40])
+def test_many_operands(count: int) -> None:
+    inputs = {f"x{n}": values((2, n % 3), n) for n in range(count)}
+    check([node("Concat", list(inputs), axis=1)], inputs)
+    alike = {name: values((2, 3), n) for n, name in enumerate(inputs)}
+    check([node("Max", list(alike))], alike)
+
+
+@pytest.mark.parametrize(("operator", "attributes"), [("Concat", {"axis": 1}), ("Max", {}), ("Min", {}), ("Sum", {})])
+def test_what_has_very_many_operands_is_not_nested_as_deep(operator: str, attributes: dict[str, int]) -> None:
+    inputs = {f"x{n}": np.ones((2, 3), np.float32) for n in range(2000)}
+    (only,) = load(build([node(operator, list(inputs), **attributes)], inputs)).nodes
+    assert isinstance(only, Node)
+    assert levels(only.scope.body) < 30
+    assert len(reads(only.scope.body)) == 2000
 
 
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])

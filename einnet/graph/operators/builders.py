@@ -10,6 +10,9 @@ from einnet.expr.index import ZERO, Index, simplify, var
 from einnet.expr.nodes import Body, Const, Iter, Read, Scope, Tensor, make_add, make_div, make_mul, negate, read
 from einnet.graph.operators.op import Op, Operand
 
+IN_ROW = 16
+"""Operands that are told one inside the other; more are halved, so that an expression of very many is not nested as deep."""
+
 _NAMES = {0: "", 1: "n", 2: "mn", 3: "bmn", 4: "nchw", 5: "ncdhw"}
 SPATIAL = {1: "w", 2: "hw", 3: "dhw"}
 TAPS = {1: "s", 2: "rs", 3: "qrs"}

@@ -8,7 +8,7 @@ from functools import reduce
 
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.nodes import Body, Call, Const, make_add, make_div, make_mul, negate
-from einnet.graph.operators.builders import constant, pointwise, subtract
+from einnet.graph.operators.builders import IN_ROW, constant, pointwise, subtract
 from einnet.graph.operators.op import Function, Op, Result, Unsupported
 
 _POWERS = 4
@@ -32,7 +32,13 @@ def call(name: str) -> Function:
 
 def folded(name: str) -> Function:
     """max or min of any number of operands."""
-    return element(lambda *xs: reduce(lambda a, b: Call(name, (a, b)), xs))
+
+    def of(*xs: Body) -> Body:
+        if len(xs) > IN_ROW:
+            return Call(name, (of(*xs[: len(xs) // 2]), of(*xs[len(xs) // 2 :])))
+        return reduce(lambda a, b: Call(name, (a, b)), xs)
+
+    return element(of)
 
 
 def power(op: Op) -> Result:

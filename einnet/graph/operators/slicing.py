@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from math import isnan
 
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Body, Cond, Const, Number, Read, Scope, Select, Tensor
-from einnet.graph.operators.builders import loops_of, variables
+from einnet.graph.operators.builders import IN_ROW, loops_of, variables
 from einnet.graph.operators.op import Function, Inexpressible, Op, Result, Unsupported, number
 
 
@@ -44,6 +45,17 @@ def split(op: Op) -> Result:
     return tuple(results)
 
 
+def at_place(place: Index, parts: Sequence[tuple[int, Body]]) -> Body:
+    """The part in which a place is, of parts with the places where they begin."""
+    if len(parts) > IN_ROW:
+        middle = len(parts) // 2
+        return Select((Cond(place - parts[middle][0]),), at_place(place, parts[middle:]), at_place(place, parts[:middle]))
+    body = parts[0][1]
+    for start, read in parts[1:]:
+        body = Select((Cond(place - start),), read, body)
+    return body
+
+
 def concat(op: Op) -> Result:
     """The operands one after the other along the axis: conditions on the loop choose the operand."""
     loops = loops_of(op.out.shape)
@@ -57,10 +69,7 @@ def concat(op: Op) -> Result:
             index[axis] = index[axis] - offset
             parts.append((offset, op.read(n, index)))
         offset += extent
-    body = parts[0][1]
-    for start, read in parts[1:]:
-        body = Select((Cond(var(loops[axis].name) - start),), read, body)
-    return Scope(loops, (), body)
+    return Scope(loops, (), at_place(var(loops[axis].name), parts))
 
 
 def pads_of(op: Op, rank: int) -> tuple[list[int], list[int]]:
