@@ -86,28 +86,55 @@ def run(options: argparse.Namespace) -> int:
     else:
         outputs = stored(inputs)
     for name, value in outputs.items():
-        write_whole(files[name], lambda file, value=value: np.save(file, value, allow_pickle=False))  # type: ignore[misc]
-        print(f"{name}: {array_type(value)} -> {files[name]}")
+        print(f"{name}: {write_value(files[name], value)}")
     if isinstance(stored, StoredCuda) and options.keep_tuning:
         stored.keep_tuning()
     return 0
 
 
+def write_value(path: Path, value: Any) -> str:
+    """Write an output, and say what was written where: an array, of texts, too, as it is; a sequence or a map into a file of JSON of that name."""
+    if isinstance(value, np.ndarray):
+        array = value.astype(str) if value.dtype == object else value
+        write_whole(path, lambda file: np.save(file, array, allow_pickle=False))
+        return f"{array_type(array)} -> {path}"
+    other = path.with_suffix(".json")
+    write_json(str(other), nested(value))
+    return f"{type(value).__name__} -> {other}"
+
+
+def nested(value: Any) -> Any:
+    """Sequences, maps and arrays as JSON has them."""
+    if isinstance(value, dict):
+        return {str(key): nested(v) for key, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [nested(v) for v in value]
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
 def read_inputs(stored: Stored, given: list[str], partial: bool = False) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of `name=file` arguments. Raises UsageError for what is unknown, given twice, missing (unless `partial`) or no array."""
+    """The arrays of `name=file` arguments. Raises UsageError for what is unknown, given twice, missing (unless `partial`) or no array.
+
+    What is no tensor of numbers, texts mostly, is for ONNX Runtime to look at.
+    """
+    from einnet.compile.targets.stored import StoredProgram
+
     found: dict[str, np.ndarray[Any, Any]] = {}
+    names = list(stored.executable.input_names if isinstance(stored, StoredProgram) else stored.inputs)
     for text in given:
-        name = max((n for n in stored.inputs if text.startswith(f"{n}=")), key=len, default=None)
+        name = max((n for n in names if text.startswith(f"{n}=")), key=len, default=None)
         if name is None:
             raise UsageError(f"unknown input {text.partition('=')[0]!r}; the program takes {signature(stored)}")
         if name in found:
             raise UsageError(f"input {name!r} is given twice")
         path = Path(text[len(name) + 1 :])
         found[name] = value = read_array(path)
+        if name not in stored.inputs:
+            continue
         dtype, shape = stored.inputs[name]
         if dtype_name(value.dtype) != dtype or len(value.shape) != len(shape) or any(n != m for n, m in zip(value.shape, shape) if m >= 0):
             raise UsageError(f"{path}: {array_type(value)}, but input {name!r} is {dtype}[{','.join(map(str, shape))}]")
-    missing = [n for n in stored.inputs if n not in found]
+    missing = [n for n in names if n not in found]
     if missing and not partial:
         raise UsageError(f"input {missing[0]!r} is missing; the program takes {signature(stored)}")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,17 @@ def data_dependent() -> onnx.ModelProto:
     return model([helper.make_node("NonZero", ["x"], ["y"])], [x], [y])
 
 
+def probabilities() -> onnx.ModelProto:
+    """A classifier as scikit-learn's exporter writes it: a map from class to probability for each row."""
+    x, label = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]), helper.make_tensor_value_info("label", TensorProto.INT64, [2])
+    kind = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    nodes = [helper.make_node("ArgMax", ["x"], ["label"], axis=1, keepdims=0), helper.make_node("Softmax", ["x"], ["p"], axis=1)]
+    nodes.append(helper.make_node("ZipMap", ["p"], ["maps"], domain="ai.onnx.ml", classlabels_int64s=[4, 5, 6]))
+    made = model(nodes, [x], [label, helper.make_value_info("maps", helper.make_sequence_type_proto(kind))])
+    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    return made
+
+
 def declared_otherwise() -> onnx.ModelProto:
     """ONNX Runtime takes no notice of the sizes that a model declares for what depends on data."""
     kinds = {"x": (TensorProto.FLOAT, [4]), "n": (TensorProto.INT64, [1, 4]), "y": (TensorProto.INT64, [4])}
@@ -58,6 +70,7 @@ def declared_otherwise() -> onnx.ModelProto:
         (strings, {"a": np.array(["p", "q"], dtype=object)}),
         (data_dependent, {"x": np.array([0, 2, 0, 3], np.float32)}),
         (declared_otherwise, {"x": np.array([0, 2, 0, 3], np.float32)}),
+        (probabilities, {"x": np.arange(6, dtype=np.float32).reshape(2, 3)}),
     ],
 )
 def test_kept_and_run(made, inputs, tmp_path: Path):
@@ -85,6 +98,18 @@ def test_commands(tmp_path: Path, capsys):
     assert main(["explain", str(out)]) == 0
     assert "kept whole" in capsys.readouterr().out
     assert main(["verify", str(tmp_path / "m.onnx"), str(out)]) == 0
+
+
+def test_run_writes_texts_as_an_array_and_what_is_no_array_as_json(tmp_path: Path, capsys):
+    for made, array in ((strings(), np.array(["p", "qu"])), (probabilities(), np.zeros((2, 3), np.float32))):
+        name = made.graph.input[0].name
+        einnet.optimize(made, threads=1).save(tmp_path / "m.einnet")
+        np.save(tmp_path / "x.npy", array)
+        assert main(["run", str(tmp_path / "m.einnet"), "--input", f"{name}={tmp_path / 'x.npy'}", "--output-dir", str(tmp_path)]) == 0
+    assert np.load(tmp_path / "b.npy").tolist() == ["p", "qu"]
+    maps = json.loads((tmp_path / "maps.json").read_text())
+    assert [[*one] for one in maps] == [["4", "5", "6"]] * 2 and all(p == pytest.approx(1 / 3) for one in maps for p in one.values())
+    assert f"maps: list -> {tmp_path / 'maps.json'}" in capsys.readouterr().out
 
 
 def test_what_onnx_runtime_does_not_take_either(tmp_path: Path):

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx_ir.passes import common
 
-from einnet.errors import ModelError
+from einnet.errors import ModelError, NotStaticError
 from einnet.graph.in_file import ModelFile
 from einnet.graph.onnx.bfloat16 import carries, graphs, in_float32, tensors
 from einnet.graph.onnx.mapped import LARGE_FILE, Mapped, mapped, tensor
@@ -34,13 +34,14 @@ def read(source: Source, shapes: Shapes | None = None) -> ir.Model:
     The large weights of a large file stay there: it may be replaced or removed, but not written while the model is in use.
     An initialiser that is also a graph input counts as a constant, whatever the IR version: the program is specialised to its default.
 
-    Raises ModelError for what is no valid ONNX model, and for a dimension that nothing fixes.
+    Raises ModelError for what is no valid ONNX model, and for a dimension that nothing fixes; NotStaticError where a value is a map.
     """
     title = str(source) if isinstance(source, (str, Path)) else source.graph.name or "model"
     proto, values = _from_file(Path(source)) if isinstance(source, (str, Path)) else (source, {})
     proto, values = (in_memory(source), {}) if of_bfloat16(proto) else (proto, values)
     if isinstance(proto, onnx.ModelProto) and not (proto.graph.node or proto.graph.output):
         raise ModelError(f"{title}: not an ONNX model, or one without a graph")
+    refuse_maps(proto, title)
     try:
         model = proto.clone() if isinstance(proto, ir.Model) else ir.from_proto(proto)
         if isinstance(source, (str, Path)):
@@ -69,6 +70,17 @@ def read(source: Source, shapes: Shapes | None = None) -> ir.Model:
         raise ModelError(f"{title}: not a valid ONNX model: {first_line(error)}") from error
     fix_inputs(model.graph, shapes or {}, title)
     return model
+
+
+def refuse_maps(model: onnx.ModelProto | ir.Model, title: str) -> None:
+    """Raise NotStaticError for a value that is a map or a sequence of them, as classifiers of scikit-learn give them: nothing reads it here."""
+    graph = model.graph if isinstance(model, onnx.ModelProto) else onnx.GraphProto()
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        kind = value.type
+        while kind.WhichOneof("value") in ("sequence_type", "optional_type"):
+            kind = (kind.sequence_type if kind.HasField("sequence_type") else kind.optional_type).elem_type
+        if kind.HasField("map_type"):
+            raise NotStaticError(f"{title}: {value.name!r} is a map, no tensor")
 
 
 def of_bfloat16(source: Source) -> bool:
