@@ -16,7 +16,7 @@ from einnet.expr.notation.text import parse
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes import settled
 from einnet.graph.passes.prepare import prepare
-from einnet.graph.passes.settled import proven
+from einnet.graph.passes.settled import MOST_WRITTEN, grown, proven, written_out
 from einnet.graph.program import Program
 from einnet.runtime.ort import Session
 
@@ -159,3 +159,11 @@ def test_what_stands_for_a_function_is_no_tensor_of_the_model() -> None:
     assert not proven(named_alike, parse("L[m<4] 0"))
     assert not proven(parse("A : f32[4]\nB : f32[4]\nL[m<4] {L[m<4] 1/A[m]}[m]*(B[m] + (-1)*B[m])"), parse("L[m<4] 0"))
     assert proven(parse("A : f32[4]\nL[m<4] {L[m<4] sigmoid(A[m])}[m]*(A[m] + (-1)*A[m])"), parse("L[m<4] 0"))
+
+
+def test_what_reads_twice_in_turn_is_not_written_out_for_ever() -> None:
+    lines = [f"v{n + 1} = Mish (v{n})" for n in range(40)]
+    text = '<ir_version: 8, opset_import: ["" : 18]>\nmodel (float[2, 3] v0) => (float[2, 3] v40) {\n' + "\n".join(lines) + "\n}"
+    makers = {n.output.name: n for n in load(onnx.parser.parse_model(text)).expression_nodes()}
+    *_, largest = grown(makers["v40"].scope, makers)
+    assert MOST_WRITTEN < written_out(largest) < 4 * MOST_WRITTEN

@@ -48,6 +48,9 @@ from einnet.graph.program import Node, Program, ProgramNode
 from einnet.graph.rewrite import anonymous
 from einnet.graph.split import is_contraction
 
+MOST_WRITTEN = 256
+"""Reads of an expression that is not written out further."""
+
 MOST_NODES, MOST_WORK, MOST_TERMS = 24, 1 << 19, 4096
 """Nodes that stand together in an expression, evaluations of bodies that a guess may take, and terms of normal forms that a proof may take."""
 
@@ -157,15 +160,21 @@ def cancels(scope: Scope) -> bool:
 
 
 def grown(scope: Scope, makers: Mapping[str, Node]) -> Iterator[Scope]:
-    """The expression over what it reads, over what makes that, and so on: not beyond products, nor over too many nodes."""
+    """The expression over what it reads, over what makes that, and so on: not beyond products, nor over too many nodes, nor where it is long already
+    since what is read twice is written twice."""
     count = 1
     while True:
         yield scope
         inner = {n: makers[n].scope for n in tensors(scope) if n in makers}
         count += len(inner)
-        if not inner or count > MOST_NODES:
+        if not inner or count > MOST_NODES or written_out(scope) > MOST_WRITTEN:
             return
         scope = exchange_in(scope, inner)
+
+
+def written_out(scope: Scope) -> int:
+    """Reads of an expression, those of nested scopes as often as these are read."""
+    return sum(1 + (written_out(r.base) if isinstance(r.base, Scope) else 0) for r in reads(scope.body))
 
 
 def guess(scope: Scope) -> Scope | None:
