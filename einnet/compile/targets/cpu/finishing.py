@@ -208,7 +208,6 @@ def rounding(run: Run) -> list[str]:
         return []
     what = "ONNX Runtime by default rounds to bytes what it multiplies by weights of few bits"
     without = "programs are compared with it without that rounding, and timed against it as it is"
-    without = "programs are compared with it without that rounding, and timed against it as it is"
     return [f"{what}, and errs by {run.trial.rounding:.2g} of max|y| here: {without}"]
 
 
