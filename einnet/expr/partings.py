@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from einnet.expr.index import Index
-from einnet.expr.nodes import Body, Call, Read, Scope, Tensor, children, indices, rebuild, walk
+from einnet.expr.nodes import Body, Call, Read, Scope, Tensor, children, indices, rebuild, walk_repeated
 from einnet.expr.normal.infinities import NEITHER, infinities
 from einnet.expr.normal.totals import total
 
@@ -39,7 +39,7 @@ def name_apart(scope: Scope) -> str:
 @lru_cache(maxsize=1 << 8)
 def _read_within(scope: Scope) -> Mapping[Scope, int]:
     """How often each scope is read inside a scope."""
-    return Counter(s for s in walk(scope) if s is not scope)
+    return Counter(s for s in walk_repeated(scope) if s is not scope)
 
 
 def partings(before: Scope, after: Scope, *, numbers: bool = False) -> tuple[Pair, ...]:

@@ -251,7 +251,7 @@ def passes(scope: Scope) -> bool:
 
 def taken(scope: Scope) -> float:
     """Operations of the reductions as they stand."""
-    return float(sum(_own(s) for s in dict.fromkeys(walk(scope)) if s.sums and not is_weight(s)))
+    return float(sum(_own(s) for s in walk(scope) if s.sums and not is_weight(s)))
 
 
 def least(scope: Scope, known: dict[Scope, float] | None = None) -> float:

@@ -84,7 +84,7 @@ def builds(tree: Scope, matches: Mapping[Scope, Match], out: str, epilogues: boo
     result = _Builder(matches, epilogues, out).of(tree)
     yield _padded(result)
     if in_one_kernel(tree, bool(matches)):
-        whole = _Builder({}, False, out, frozenset(tree.walk))
+        whole = _Builder({}, False, out, frozenset(tree.parts))
         whole.generated(tree, out)
         yield whole.result
     results, inside = [result], handed_on(matches)

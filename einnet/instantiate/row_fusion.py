@@ -28,13 +28,13 @@ def along(r: Read, base: Scope, reader: Scope) -> Read | None:
 def in_rows(scope: Scope) -> bool:
     """A sum of products reads another one, and loops of the scope run through all of them: they can be computed row by row, the inner ones being
     handed on in cache."""
-    products = [s for s in dict.fromkeys(scope.walk) if is_product(s)]
+    products = [s for s in scope.parts if is_product(s)]
     return any(is_product(t) for s in products for t in s.inside) and bool(scope.loops)
 
 
 def in_one_kernel(tree: Scope, matched: bool) -> bool:
     """The tree may be one kernel that stores nothing between its sums: no library is asked, and nothing walks along time."""
-    return not matched and in_rows(tree) and not any(running(s) for s in tree.walk)
+    return not matched and in_rows(tree) and not any(running(s) for s in tree.parts)
 
 
 def handed_on(matched: Collection[Scope]) -> frozenset[Scope]:

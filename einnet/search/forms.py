@@ -12,7 +12,7 @@ from einnet.derivation.markup import derivation_html
 from einnet.derivation.normalise import normalise
 from einnet.derivation.rules.join import Exchanging
 from einnet.derivation.steps import Derivation, Step, Steps, kinds_of, rules_of
-from einnet.expr.nodes import Read, Scope, nested, walk
+from einnet.expr.nodes import Read, Scope, nested, walk_repeated
 from einnet.expr.notation.markup import wrapped
 from einnet.expr.notation.picture import svg
 from einnet.expr.remember import kept
@@ -45,7 +45,7 @@ class Form:
     def computed(self) -> tuple[Scope, ...]:
         """The scopes that are computed, outermost first, repeated where read again: inside of a vendor operator its operands alone."""
         if self._operands is None:
-            return walk(self.tree)
+            return tuple(walk_repeated(self.tree))
 
         def within(s: Scope) -> tuple[Scope, ...]:
             return (s, *(t for inner in self.reads(s) for t in within(inner)))

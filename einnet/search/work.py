@@ -33,7 +33,7 @@ def operations(body: Body) -> int:
 @lru_cache(maxsize=1 << 14)
 def flops(scope: Scope) -> int:
     """Operations of the scope and of those inside it, weight-only ones left out; transforms are counted one dimension after the other."""
-    return sum(_own_flops(s) for s in dict.fromkeys(walk(scope)) if not is_weight(s))
+    return sum(_own_flops(s) for s in walk(scope) if not is_weight(s))
 
 
 @lru_cache(maxsize=1 << 15)

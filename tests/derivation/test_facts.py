@@ -126,11 +126,11 @@ def test_a_transform_is_of_one_operand_by_matrices_that_are_known() -> None:
     e = expression("L[h<6] Σ[r<3] V[h+r-1]*w3[r]")
     (bilinear,) = [r for r in rules.RULES if r.name == "bilinear"]
     (tiled,) = [o.scope for o in bilinear.rewrites(e) if o.parameters.startswith("F(2,3)")]
-    transforms = [is_transform(s) for s in tiled.walk]
+    transforms = [is_transform(s) for s in tiled.parts]
     assert transforms == [True, False, True, True], "of the products, of the data and of the taps; the products themselves are none"
     assert not is_transform(e)
     nested = next(bilinear.rewrites(expression("L[h<6,w<6] Σ[r<3,s<3] Y[h+r,w+s]*K[r,s,0,0]"))).scope
-    assert [is_transform(s) for s in nested.walk] == [True, False, True, True], "by two matrices each"
+    assert [is_transform(s) for s in nested.parts] == [True, False, True, True], "by two matrices each"
 
 
 def test_blocks_of_an_odd_depth_round_as_those_of_the_next_even_one() -> None:

@@ -12,7 +12,7 @@ import pytest
 from einnet.derivation.facts import reach, support
 from einnet.expr.index import Index
 from einnet.expr.key import canonical_form
-from einnet.expr.nodes import Body, Read, Scope, children, index_functions, nested, reads, used_names, walk
+from einnet.expr.nodes import Body, Read, Scope, children, index_functions, nested, reads, used_names, walk, walk_repeated
 from einnet.expr.notation.text import parse
 from einnet.expr.remember import Hashed, hashed_once, kept
 from tests.strategies import random_scope
@@ -47,7 +47,8 @@ def test_what_is_remembered_is_what_is_found_anew(seed: int) -> None:
             assert reads(s.body) == tuple(read_again(s.body))
             assert used_names(s.body) == {n for e in index_functions(s.body) for n in names_again(e)}
             assert nested(s) == tuple(r.base for r in read_again(s.body) if isinstance(r.base, Scope))
-            assert walk(s) == tuple(walked_again(s)) and s.inside == set(list(walked_again(s))[1:])
+            assert walk(s) == tuple(dict.fromkeys(walked_again(s))) and tuple(walk_repeated(s)) == tuple(walked_again(s))
+            assert s.inside == set(list(walked_again(s))[1:])
             assert s.reduces == any(t.sums for t in walked_again(s))
             assert reach(s) == tuple(support(s.body, i.name, s.ranges) for i in s.loops)
 
@@ -77,15 +78,22 @@ def test_a_hash_is_computed_once() -> None:
 
 
 def test_a_property_of_the_class_is_the_property_with_its_words() -> None:
-    assert isinstance(Scope.walk, kept) and Scope.walk.name == "walk" and Scope.walk.__doc__ == Scope.walk.compute.__doc__
+    assert isinstance(Scope.parts, kept) and Scope.parts.name == "parts" and Scope.parts.__doc__ == Scope.parts.compute.__doc__
 
 
 def test_what_is_remembered_does_not_travel() -> None:
     """Strings have other hashes in another process: a hash that came along would hide a scope from a dictionary."""
     scope = DRAWN[0]
-    for known in (hash(scope), hash(scope.body), scope.key, scope.walk):
+    for known in (hash(scope), hash(scope.body), scope.key, scope.parts):
         assert known is not None
     for other in (pickle.loads(pickle.dumps(scope)), copy.deepcopy(scope)):
         assert other == scope and set(vars(other)) <= {"loops", "sums", "body", "reduce", "_hash"}
         assert pickle.loads(pickle.dumps(scope.body))._hash is None
     assert "_hash" not in vars(pickle.loads(pickle.dumps(scope)))
+
+
+def test_scopes_are_walked_once_however_often_they_are_read() -> None:
+    """Written out, what two scopes read stands there twice."""
+    scope = parse("x : f32[3]\nL[i<3] {L[i<3] {L[i<3] 2*x[i]}[i]}[i] + {L[i<3] 3*{L[i<3] 2*x[i]}[i]}[i]")
+    assert [len(walk(scope)), len(list(walk_repeated(scope)))] == [4, 5]
+    assert walk(scope)[0] == next(walk_repeated(scope)) == scope

@@ -106,6 +106,13 @@ def test_a_long_chain_is_cut_before_python_ends_the_calls_that_follow_it(count: 
     assert all(part.key and str(part.expression) for part in found)
 
 
+def test_a_long_chain_in_which_each_value_is_read_twice_is_cut() -> None:
+    """Written out it is as long as a power of two."""
+    lines = [f"v{n + 1} = {('HardSwish', 'Softsign')[n % 2]} (v{n})" for n in range(90)]
+    program = prepare(load(parsed("\n".join(["v0 = Identity (x)", *lines]), "float[3, 4] v90")))
+    assert sum(len(part.nodes) for part in subprograms(program)) == len(program.nodes)
+
+
 def drawn(seed: int) -> onnx.ModelProto:
     """Sums and cosines of what stands shortly before."""
     chance, names, lines = Random(seed), ["x"], []

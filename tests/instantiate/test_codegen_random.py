@@ -58,7 +58,7 @@ def whole(body: Body) -> bool:
 def agrees(got: np.ndarray, expected: np.ndarray, scope: Scope) -> None:
     """Bit for bit where nothing is rounded, else closely; what is no number there may be anything."""
     scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=1.0))
-    exact = scale < LARGEST and all(whole(s.body) for s in scope.walk)
+    exact = scale < LARGEST and all(whole(s.body) for s in scope.parts)
     same = np.isnan(expected) | (got == expected if exact else np.isclose(got, expected, rtol=1e-4, atol=1e-5 * scale))
     assert same.all(), f"{scope}\n{got[~same][:5]} instead of {expected[~same][:5]}"
 

@@ -51,7 +51,7 @@ def ways(form: Form) -> list[Build]:
 
 def fused(build: Build) -> list[EOperator]:
     """The kernels that compute several products."""
-    return [k for k in build.kernels if isinstance(k, EOperator) and sum(map(is_product, set(k.scope.walk))) > 1]
+    return [k for k in build.kernels if isinstance(k, EOperator) and sum(map(is_product, k.scope.parts)) > 1]
 
 
 def values_of(source: Scope) -> dict[str, np.ndarray]:
@@ -64,7 +64,7 @@ def test_what_stands_between_two_products_under_a_maximum_is_one_kernel() -> Non
     assert forms
     for form in forms:
         inside = handed_on(dict(form.matches))
-        (outer, inner) = sorted((s for s, _ in form.matches if s in inside), key=lambda s: len(s.walk), reverse=True)
+        (outer, inner) = sorted((s for s, _ in form.matches if s in inside), key=lambda s: len(s.parts), reverse=True)
         assert inner in outer.inside and len(form.matches) == 6, "all products are matched"
         (found, joint) = (w for w in ways(form)[: len(ways(form)) // 2] if fused(w))
         assert [sum(isinstance(k, Matmul) for k in w.kernels) for w in (found, joint)] == [4, 2], "projections are the libraries'"

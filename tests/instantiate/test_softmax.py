@@ -109,7 +109,7 @@ def test_what_is_added_to_the_scores_is_computed_before() -> None:
     match = matched(scope)
     scores, kernel = build(scope, {scope: match}, "out").kernels
     assert isinstance(scores, EOperator) and isinstance(kernel, Softmax) and kernel.x.buffer == scores.out.buffer
-    assert not any(s.sums for s in scores.scope.walk)
+    assert not any(s.sums for s in scores.scope.parts)
 
 
 def test_of_a_form_only_what_the_operator_reads_is_opened() -> None:

@@ -128,7 +128,7 @@ def test_sums_in_one_kernel_cost_no_traffic_between_them() -> None:
     scope = parse(CHAIN)
     operations, moved = 2 * (2 * 512 * 8 * 8 * 8), 4 * (2 * 512 * 64)
     assert in_one(scope, MACHINE) == int(max(operations * MACHINE.rows, MACHINE.balance * moved) + MACHINE.launch)
-    assert effort(plain(scope)) == in_one(scope, MACHINE) < sum(cost(s, False, MACHINE) for s in scope.walk)
+    assert effort(plain(scope)) == in_one(scope, MACHINE) < sum(cost(s, False, MACHINE) for s in scope.parts)
 
 
 def test_what_may_be_one_kernel_is_among_the_candidates_whatever_it_takes_as_two() -> None:

@@ -48,12 +48,12 @@ def sizes(extent: int) -> list[int]:
 
 def points(e: Scope) -> int:
     """Points at which bodies are evaluated."""
-    return sum(prod(i.extent for i in (*s.loops, *s.sums)) for s in dict.fromkeys(walk(e)) if not s.constant)
+    return sum(prod(i.extent for i in (*s.loops, *s.sums)) for s in walk(e) if not s.constant)
 
 
 def promise(e: Scope, j: Iter) -> int:
     """Points, of chunks that hand on a state as many as there are chunks, and what is stored in between: no more for each time at any length."""
-    scopes = [s for s in dict.fromkeys(walk(e)) if not s.constant]
+    scopes = [s for s in walk(e) if not s.constant]
     walked = sum(prod(i.extent for i in (*s.loops, *s.sums) if i != j or i not in s.sums) for s in scopes)
     return walked + STORED * sum(prod(s.shape) for s in scopes if s is not e)
 

@@ -85,7 +85,7 @@ def _tried(before: Scope, after: Scope, until: Until) -> str:
 @lru_cache(maxsize=256)
 def work(scope: Scope) -> int:
     """Operations of evaluating it as it is written: nothing is carried from one element to the next, as generated code of a recurrence does."""
-    return sum(points(s) * (operations(s.body) + 1) for s in dict.fromkeys(walk(scope)))
+    return sum(points(s) * (operations(s.body) + 1) for s in walk(scope))
 
 
 def kinds(scope: Scope, held: dict[str, Array], until: Until) -> Array:

@@ -57,6 +57,7 @@ from einnet.expr.nodes.rewriting import (
     substitute_body,
     tensors,
     walk,
+    walk_repeated,
     with_body,
 )
 
@@ -65,5 +66,5 @@ __all__ = [
     "Number", "Read", "Remembering", "Scope", "Select", "Tensor", "Val", "bodies_in", "children", "exchange_in", "flat", "fresh", "functions_in",
     "index_functions", "indices", "inside", "is_weight", "make_add", "make_div", "make_mul", "map_indices", "map_leaves", "map_reads", "named_as",
     "negate", "nested", "neutral", "number_read", "outside", "read", "reads", "rebuild", "rebuilt", "rename_apart", "substitute_body", "tensors",
-    "used_names", "walk", "with_body",
+    "used_names", "walk", "walk_repeated", "with_body",
 ]  # fmt: skip

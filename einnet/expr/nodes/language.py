@@ -245,13 +245,8 @@ class Scope(Hashed):
         return tuple(r.base for r in reads(self.body) if isinstance(r.base, Scope))
 
     @kept
-    def walk(self) -> tuple[Scope, ...]:
-        """See `walk`."""
-        return (self, *(t for s in self.nested for t in s.walk))
-
-    @kept
     def parts(self) -> tuple[Scope, ...]:
-        """The scope and all scopes inside it, each once, in the order of `walk`."""
+        """The scope and all scopes inside it, each once, those that read others before these where they are first met."""
         found: dict[Scope, None] = {self: None}
         for s in self.nested:
             if s not in found:

@@ -192,8 +192,15 @@ def nested(scope: Scope) -> tuple[Scope, ...]:
 
 
 def walk(scope: Scope) -> tuple[Scope, ...]:
-    """The scope and all scopes inside it, outermost first."""
-    return scope.walk
+    """The scope and all scopes inside it, each once, outermost first."""
+    return scope.parts
+
+
+def walk_repeated(scope: Scope) -> Iterator[Scope]:
+    """The same, as often as they are read where the expression is written out, which may be very often."""
+    yield scope
+    for inner in scope.nested:
+        yield from walk_repeated(inner)
 
 
 def fresh(name: str, used: Iterable[str]) -> str:

@@ -34,7 +34,7 @@ from einnet.expr.nodes import (
     map_reads,
     reads,
     tensors,
-    walk,
+    walk_repeated,
 )  # fmt: skip
 from einnet.expr.normal.alike import bend_alike, same_form
 from einnet.expr.normal.limits import at_most
@@ -154,8 +154,9 @@ def may_cancel(scope: Scope) -> bool:
 
 def cancels(scope: Scope) -> bool:
     """Something may: a tensor is read in several places, or what is bounded is a function."""
-    found = Counter(r.base.name for s in walk(scope) for r in dict.fromkeys(reads(s.body)) if isinstance(r.base, Tensor) and not r.base.weight)
-    calls = [b.name for s in walk(scope) for b in bodies_in(s.body) if isinstance(b, Call)]
+    scopes = list(walk_repeated(scope))
+    found = Counter(r.base.name for s in scopes for r in dict.fromkeys(reads(s.body)) if isinstance(r.base, Tensor) and not r.base.weight)
+    calls = [b.name for s in scopes for b in bodies_in(s.body) if isinstance(b, Call)]
     return any(n > 1 for n in found.values()) or len(calls) > 1 and not BENDS.isdisjoint(calls)
 
 

@@ -16,7 +16,7 @@ from einnet.instantiate.codegen.resolve import EXPENSIVE
 def factored(scope: Scope) -> Scope:
     """The scope with what several of those in it compute of costly functions read from one that computes it."""
     found: dict[str, list[Scope]] = {}
-    for s in dict.fromkeys(scope.walk):
+    for s in scope.parts:
         for key, own in {own.key: own for own in (own_scope(c, s) for c in costly(s.body)) if own.loops}.items():
             found.setdefault(key, []).append(own)
     shared = {key: owns[0] for key, owns in found.items() if len(owns) > 1}

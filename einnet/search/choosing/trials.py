@@ -22,7 +22,7 @@ def counted_doubt(kernel: Kernel) -> float:
 
     Of straight-line code for small matrices the compiler makes more than of loops, as sums stay in registers.
     """
-    straight = isinstance(kernel, EOperator) and any(map(has_matrix, kernel.scope.walk))
+    straight = isinstance(kernel, EOperator) and any(map(has_matrix, kernel.scope.parts))
     return GENERATED_DOUBT if straight else COUNTED_DOUBT
 
 

@@ -9,7 +9,7 @@ from math import inf, prod
 
 from einnet.errors import BackendError
 from einnet.expr.constant_matrices import TABLE_SIZE
-from einnet.expr.nodes import Scope, reads, tensors, walk
+from einnet.expr.nodes import Scope, reads, tensors, walk_repeated
 from einnet.instantiate.codegen.canonicalise import normalise
 from einnet.instantiate.codegen.cuda.contracted_sizes import faster
 from einnet.instantiate.codegen.cuda.contracted_sizes import in_pieces as pays
@@ -293,7 +293,7 @@ def nests_of(kernel: EOperator) -> Sequence[Nest]:
 @lru_cache(maxsize=1 << 14)
 def modelled(kernel: EOperator) -> tuple[int, float, int]:
     """The launches of a generated kernel, the operations that the device could do in the cycles of their tiles, and terms of short sums in sums."""
-    sums = [prod(i.extent for i in s.sums) for s in walk(kernel.scope) if s.sums]
+    sums = [prod(i.extent for i in s.sums) for s in walk_repeated(kernel.scope) if s.sums]
     if len(sums) < 2 and max(sums, default=0) <= FEW:
         return 1, 0.0, 0
     nests = nests_of(kernel)
