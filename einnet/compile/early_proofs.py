@@ -6,7 +6,8 @@ import time
 
 from einnet.evidence.sound import unproven
 from einnet.expr.normal.limits import until as ending_at
-from einnet.search.choosing.candidate import Candidate
+from einnet.search.choosing.candidate import Choice
+from einnet.search.outcome import taking
 from einnet.search.settings import Settings
 from einnet.search.time_shares import PROVEN_AT_ONCE_SHARE
 from einnet.stages import stage
@@ -17,13 +18,20 @@ class EarlyProofs:
 
     def __init__(self, settings: Settings, on: bool) -> None:
         self._settings, self._on, self._begin, self._spent = settings, on, time.monotonic(), 0.0
+        self._waiting: dict[str, Choice] = {}
+        """What was found and not looked at, by subprogram."""
 
-    def look_for(self, found: Candidate, earlier: Candidate, until: float) -> None:
-        """Let the checker look until time.monotonic() is a moment for the proof of what a turn has found, if that is new; what the checker says is
-        asked for when the search is over."""
+    def found(self, key: str, choice: Choice, earlier: Choice) -> None:
+        """Note what a turn has found for a subprogram, if that is new."""
+        if choice.best is not earlier.best and not choice.best.original:
+            self._waiting[key] = choice
+
+    def look_for(self, until: float) -> None:
+        """Let the checker look until time.monotonic() is a moment for the proof of what gains most; when the search is over it is asked for that."""
         begin = time.monotonic()
-        if not self._on or found is earlier or found.original or begin >= until or self._spent > PROVEN_AT_ONCE_SHARE * (begin - self._begin):
+        if not self._on or not self._waiting or begin >= until or self._spent > PROVEN_AT_ONCE_SHARE * (begin - self._begin):
             return
+        key = max(self._waiting, key=lambda k: taking(self._waiting[k].original) - taking(self._waiting[k].best))
         with stage("proving"), ending_at(until):
-            unproven(found.form.derivation, self._settings, {})
+            unproven(self._waiting.pop(key).best.form.derivation, self._settings, {})
         self._spent += time.monotonic() - begin

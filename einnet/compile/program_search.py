@@ -244,7 +244,10 @@ class _Search:
         known: dict[str, Found] = {}
         early = EarlyProofs(self.settings, self.proven and clock.certain < 0 and self.settings.force is None)
         while (due := turns.due(clock.now(), end)) and not self.interrupts.requested:
-            key, begin = due[0], clock.now()
+            key = due[0]
+            if not turns.new(key):  # nothing goes deeper before what the first turns have found is safe, nor is that proven before all had one
+                early.look_for(end)
+            begin = clock.now()
             if begin >= end and (clock.certain < 0 or not turns.new(key)):
                 break
             if self.crew and key not in known:
@@ -252,7 +255,7 @@ class _Search:
                 if len(batch) >= self.crew.size:  # fewer than there are workers are searched here, one after the other, by all of them
                     known |= self.explored({k: expressions[k] for k in batch}, turns, end)
             earlier, chosen[key] = chosen[key], self.turn(key, expressions[key], turns, end, known.pop(key, None), chosen[key])
-            early.look_for(chosen[key].best, earlier.best, end)
+            early.found(key, chosen[key], earlier)
             turns.took(key, clock.now() - begin, not chosen[key].hurried)
             if not chosen[key].hurried:
                 self.built.pop(key, None)

@@ -33,25 +33,42 @@ def at(monkeypatch: pytest.MonkeyPatch, moment: float) -> None:
     monkeypatch.setattr(early_proofs, "time", SimpleNamespace(monotonic=lambda: moment))
 
 
-def candidate(name: str, original: bool = False) -> Any:
-    return SimpleNamespace(original=original, form=SimpleNamespace(derivation=name))
+def choice(name: str, original: bool = False, gain: float = 1.0) -> Any:
+    best = SimpleNamespace(original=original, form=SimpleNamespace(derivation=name), cost=10.0 - gain)
+    return SimpleNamespace(best=best, original=SimpleNamespace(cost=10.0))
 
 
 def test_proofs_take_their_share_of_the_search(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> None:
-    proofs, before = EarlyProofs(Settings(), True), candidate("before")
+    proofs, before = EarlyProofs(Settings(), True), choice("before")
     for n in range(100):
-        proofs.look_for(candidate(str(n)), before, 1e3)
+        proofs.found("key", choice(str(n)), before)
+        proofs.look_for(1e3)
         at(monkeypatch, early_proofs.time.monotonic() + 1.0)
     share = TAKES * len(asked) / early_proofs.time.monotonic()
     assert share == pytest.approx(PROVEN_AT_ONCE_SHARE, abs=0.1)
 
 
 def test_only_what_is_new_and_derived_is_proven(asked: list[str]) -> None:
-    proofs, before = EarlyProofs(Settings(), True), candidate("before")
-    proofs.look_for(before, before, 1e3)
-    proofs.look_for(candidate("own", original=True), before, 1e3)
-    proofs.look_for(candidate("late"), before, 0.0)
-    EarlyProofs(Settings(), False).look_for(candidate("off"), before, 1e3)
+    proofs, before = EarlyProofs(Settings(), True), choice("before")
+    off = EarlyProofs(Settings(), False)
+    off.found("off", choice("off"), before)
+    off.look_for(1e3)
+    proofs.found("same", before, before)
+    proofs.found("own", choice("own", original=True), before)
+    proofs.look_for(1e3)
+    proofs.found("late", choice("late"), before)
+    proofs.look_for(0.0)
     assert asked == []
-    proofs.look_for(candidate("new"), before, 1e3)
-    assert asked == ["new"]
+    proofs.look_for(1e3)
+    proofs.look_for(1e3)
+    assert asked == ["late"]
+
+
+def test_what_gains_most_is_proven_first_and_of_each_what_was_found_last(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> None:
+    proofs, before = EarlyProofs(Settings(), True), choice("before")
+    for key, name, gain in (("a", "little", 1.0), ("b", "more", 2.0), ("c", "most", 3.0), ("b", "much", 2.5)):
+        proofs.found(key, choice(name, gain=gain), before)
+    for n in range(4):
+        at(monkeypatch, 1e3 * (n + 1))
+        proofs.look_for(1e6)
+    assert asked == ["most", "much", "little"]

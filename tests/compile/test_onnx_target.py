@@ -29,8 +29,8 @@ from einnet.runtime.ort import Baseline, Session
 from tests.models import random_inputs, tiny, two_layers
 
 
-def optimized(model: onnx.ModelProto) -> Optimization:
-    return einnet.optimize(model, target="onnx", time_budget=4, max_depth=2, threads=1, fresh=True)
+def optimized(model: onnx.ModelProto, seconds: float = 4) -> Optimization:
+    return einnet.optimize(model, target="onnx", time_budget=seconds, max_depth=2, threads=1, fresh=True)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_an_unknown_target_is_refused(model: onnx.ModelProto) -> None:
 
 
 def derived(patch: pytest.MonkeyPatch, model: onnx.ModelProto) -> Optimization:
-    """Something derived, whatever it costs."""
+    """Something derived, whatever it costs, and however busy the machine is."""
 
     def liked(self: OnnxCost, kernels: list[Kernel], until: float = inf) -> list[float | None]:
         return [1e-6 if isinstance(k, Matmul) else 1.0 if isinstance(k, Conv) else 1e-9 * flops(k) for k in kernels]
@@ -131,7 +131,7 @@ def derived(patch: pytest.MonkeyPatch, model: onnx.ModelProto) -> Optimization:
     patch.setattr(OnnxCost, "estimates", liked)
     patch.setattr(onnx_target, "gains", lambda times: True)
     patch.setattr(onnx_target, "pick", lambda outcome, *_: outcome)
-    return optimized(model)
+    return optimized(model, 60)
 
 
 @pytest.fixture(scope="module")
