@@ -7,7 +7,7 @@ import time
 from einnet.evidence.sound import unproven
 from einnet.expr.normal.limits import until as ending_at
 from einnet.search.choosing.candidate import Choice
-from einnet.search.outcome import taking
+from einnet.search.outcome import gained
 from einnet.search.settings import Settings
 from einnet.search.time_shares import PROVEN_AT_ONCE_SHARE
 from einnet.stages import stage
@@ -31,7 +31,7 @@ class EarlyProofs:
         begin = time.monotonic()
         if not self._on or not self._waiting or begin >= until or self._spent > PROVEN_AT_ONCE_SHARE * (begin - self._begin):
             return
-        key = max(self._waiting, key=lambda k: taking(self._waiting[k].original) - taking(self._waiting[k].best))
+        key = max(self._waiting, key=lambda k: gained(self._waiting[k]))
         with stage("proving"), ending_at(until):
             unproven(self._waiting.pop(key).best.form.derivation, self._settings, {})
         self._spent += time.monotonic() - begin

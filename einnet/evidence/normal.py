@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from einnet.derivation.rules.band import tidy
-from einnet.derivation.rules.forced.fold import simplify_body, touches
+from einnet.derivation.rules.forced.fold import simplify_body
 from einnet.derivation.rules.forced.merge import merge_read
 from einnet.expr.index import Index, Range, bounds, simplify
-from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, children, map_indices, map_reads, reads, rebuild
+from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, children, map_indices, map_reads, reads, rebuild, touches
 
 
 @lru_cache(maxsize=1 << 12)

@@ -7,9 +7,8 @@ Nothing that fails ends a run.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from math import isnan
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from einnet.evidence.report.schema import Verification
 from einnet.instantiate.build import build
 from einnet.search.choosing.candidate import GAIN, OUT, Candidate, Choice
 from einnet.search.forms import plain
-from einnet.search.outcome import Outcome, Result, taking
+from einnet.search.outcome import Outcome, gained
 from einnet.search.settings import Settings
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def keep_proven(
             outcome = outcome.noting(f"{simplified}: it runs as it is written")
     failed: set[str] = set()
     untold: list[str] = []
-    for alike in sorted(outcome.changed.values(), key=gained, reverse=True):
+    for alike in sorted(outcome.changed.values(), key=lambda alike: len(alike) * gained(alike[0].choice), reverse=True):
         r, name = alike[0], alike[0].subprogram.output.name
         if late():
             untold.append(name)
@@ -104,12 +103,6 @@ def next_proven(
             return c
         refused.append(steps[:count])
     return None
-
-
-def gained(alike: Sequence[Result]) -> float:
-    """Seconds by which equal subprograms are faster as they were derived."""
-    found = len(alike) * (taking(alike[0].choice.original) - taking(alike[0].candidate))
-    return 0.0 if isnan(found) else found
 
 
 def unproven(

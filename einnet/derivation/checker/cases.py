@@ -25,9 +25,9 @@ from einnet.expr.nodes import (
     map_indices,
     map_reads,
     nested,
-    outside,
     reads,
     substitute_body,
+    touches,
 )  # fmt: skip
 from einnet.expr.normal.inline import inline
 from einnet.expr.normal.limits import OutOfReach
@@ -79,7 +79,7 @@ def restricted(scope: Scope, case: tuple[Part, ...]) -> Scope:
     at = {i.name: p.step * var(i.name) + p.first for i, p in zip(loops, case, strict=True)}
     ranges = {**scope.ranges, **{i.name: i.range for i in loops}}
     body = map_indices(substitute_body(scope.body, at), lambda e: simplify(e, ranges))
-    return replace(scope, loops=loops, body=map_reads(body, lambda r: Const(r.fill) if outside(r, ranges) else r))
+    return replace(scope, loops=loops, body=map_reads(body, lambda r: r if touches(r, ranges) else Const(r.fill)))
 
 
 def _parts(loop: Iter, forms: Iterable[Scope], edges: bool) -> list[Part]:

@@ -112,10 +112,13 @@ def inside(read: Read, ranges: Mapping[str, Range]) -> bool:
     return all(in_range(e, box, ranges) for e, box in zip(read.index, read.base.box, strict=True))
 
 
-def outside(read: Read, ranges: Mapping[str, Range]) -> bool:
-    """The read is beyond the box wherever it is read (interval reasoning; False means "not proven")."""
-    ends = ((bounds(e, ranges), box) for e, box in zip(read.index, read.base.box, strict=True) if e.den == 1)
-    return any(hi < box[0] or lo >= box[1] for (lo, hi), box in ends)
+def touches(read: Read, ranges: Mapping[str, Range]) -> bool:
+    """The read may fall inside its box (interval reasoning; False is proven)."""
+    for e, (lo, hi) in zip(read.index, read.base.box, strict=True):
+        low, high = bounds(e, ranges)
+        if high < lo or hi <= low:
+            return False
+    return True
 
 
 def number_read(read: Read, ranges: Mapping[str, Range]) -> Const | None:

@@ -175,7 +175,7 @@ def grown(scope: Scope, makers: Mapping[str, Node]) -> Iterator[Scope]:
 
 def written_out(scope: Scope) -> int:
     """Reads of an expression, those of nested scopes as often as these are read."""
-    return sum(1 + (written_out(r.base) if isinstance(r.base, Scope) else 0) for r in reads(scope.body))
+    return sum(len(reads(s.body)) for s in walk_repeated(scope))
 
 
 def guess(scope: Scope) -> Scope | None:

@@ -79,7 +79,7 @@ def match_softmax(scope: Scope, table: Table) -> Match | list[Mismatch]:
     """The softmax of what is taken the maximum of, where its expression and the scope have one normal form. No step is tried to get to one."""
     if scope.sums or not isinstance(scope.body, Div) or any(i.lo for i in scope.loops):
         return [NoFix("it is no quotient over loops from 0")]
-    for greatest in dict.fromkeys(s for s in scope.parts if s.reduce == "max" and len(s.sums) == 1):
+    for greatest in (s for s in scope.parts if s.reduce == "max" and len(s.sums) == 1):
         for axis, loop in enumerate(scope.loops):
             x = _operand(scope, greatest, axis) if loop.extent == greatest.sums[0].extent else None
             if x is not None and _equal(scope, softmax(x, scope.loops, axis)):

@@ -24,8 +24,8 @@ MOST_TIMES = 8
 """Times the work of the model's own operators that what is drawn may take, where that is much: most of what is derived takes less than five."""
 
 
-PROMISING = 0.85
-"""What is predicted to take no more of the best known time than this is promising."""
+PROMISED = 0.85
+"""What is predicted to take no more of the best known time than this is worth the time that is promised."""
 
 
 def choose(
@@ -51,7 +51,7 @@ def choose(
     What is to be measured next is first predicted `closely`, so that what the code computes again and again does not look cheap. What is `known` of
     forms as kernels need not be made. Ways part by part that take longer than the fastest by what their kernels take `at_least` are not predicted.
     What cannot take less than `beaten_s` seconds, in which an earlier choice does it, is not measured, and `within` runs a kernel no more often than
-    it takes to see that it is of no use. Where something is predicted to take less than `PROMISING` of all that is known, measuring has `promised_s`
+    it takes to see that it is of no use. Where something is predicted to take less than `PROMISED` of all that is known, measuring has `promised_s`
     seconds at least: to look for more before that is measured would be to look again and again.
     """
     begin = time.monotonic()
@@ -70,7 +70,7 @@ def choose(
     enough = trials.measured + most
     others_s = min(known_s, beaten_s)
     best = _fastest(originals)
-    if promised_s and trials.promises(PROMISING * min(best.cost, others_s)):
+    if promised_s and trials.promises(PROMISED * min(best.cost, others_s)):
         trials.until = max(trials.until, time.monotonic() + promised_s)
     best = trials.fastest(best, others_s, enough)
     if most and assuming and (time.monotonic() >= trials.until or None in trials.known.values()):

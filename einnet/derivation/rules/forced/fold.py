@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from einnet.derivation.facts import rounds
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
-from einnet.expr.index import Range, as_index, bounds, simplify
+from einnet.expr.index import Range, as_index, simplify
 from einnet.expr.nodes import (
     Add,
     Body,
@@ -32,6 +32,7 @@ from einnet.expr.nodes import (
     number_read,
     rebuilt,
     substitute_body,
+    touches,
     used_names,
 )  # fmt: skip
 from einnet.expr.normal.totals import partial
@@ -80,15 +81,6 @@ def number_of(r: Read, ranges: Mapping[str, Range]) -> Body:
     if not touches(r, ranges):
         return Const(r.fill)
     return number_read(r, ranges) or r
-
-
-def touches(r: Read, ranges: Mapping[str, Range]) -> bool:
-    """The read may fall inside its box (interval reasoning; False is proven)."""
-    for ix, (lo, hi) in zip(r.index, r.base.box):
-        low, high = bounds(ix, ranges)
-        if high < lo or hi <= low:
-            return False
-    return True
 
 
 def simplify_body(body: Body) -> Body:
