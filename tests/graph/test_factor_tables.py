@@ -23,7 +23,7 @@ from einnet.graph.onnx.importer import load
 from einnet.graph.operators.fourier import real_table, table
 from einnet.graph.passes.factor_tables import factor_tables
 from einnet.graph.passes.prepare import prepare
-from einnet.graph.passes.table_factors import ROUNDING, factored, fewest_products, gains, promising, whole
+from einnet.graph.passes.table_factors import ROUNDING, factored, fewest_products, full, gains, promising, whole
 from einnet.graph.program import Program
 from einnet.search.work import flops
 from tests.graph.cases import build, node, reference, run_opaque, values
@@ -89,6 +89,19 @@ def test_random_tables_are_no_products(k: int, c: int, n: int, d: int, seed: int
     """Of digits that do not divide a length some have few values beside them, and a small rank that is no gain (12 columns by 8): none is tried."""
     table = np.random.default_rng(seed).standard_normal((1, k, c, n, d))
     assert not list(promising(table)) and factored(table) is None
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(2, 6), st.integers(1, 6), st.floats(-12, 3), st.floats(-9, 0), st.integers(0, 1 << 30))
+def test_what_is_surely_of_full_rank_is(size: int, rank: int, noise: float, limit: float, seed: int) -> None:
+    """By its determinant, beside a limit that what is left of it may be near: never one whose least singular value is below."""
+    rng = np.random.default_rng(seed)
+    made = rng.standard_normal((20, size, rank)) @ rng.standard_normal((20, rank, size)) + 10**noise * rng.standard_normal((20, size, size))
+    least = np.linalg.svd(made, compute_uv=False)[:, -1]
+    found = full(made, 10**limit)
+    assert (least[found] > 10**limit * (1 - 1e-6)).all()
+    thin = np.diag([1e-4, *[1.0] * (size - 1)])[None]
+    assert full(thin, 0.99e-4).all() and not full(thin, 1.01e-4).any()
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -19,15 +18,15 @@ class Way:
     low_column: bool
 
 
-def ways(k: int, n: int) -> Iterator[Way]:
-    """Digits for rows and columns, of each by what divides it, the other or twice the other: a table may have half of its rows or columns."""
+def ways(k: int, n: int) -> np.ndarray:
+    """Digits for rows and columns, of each by what divides it, the other or twice the other: a table may have half of its rows or columns.
+
+    An array of what a Way has, in the order in which it has them, with one way in each column.
+    """
     rows = [m for m in range(2, k) if k % m == 0 or 2 * n % m == 0]
     columns = [m for m in range(2, n) if n % m == 0 or 2 * k % m == 0]
-    for r in rows:
-        for m in columns:
-            for low_row in (True, False):
-                for low_column in (False, True):
-                    yield Way(r, low_row, m, low_column)
+    every = np.meshgrid(np.array(rows, np.int64), np.array(columns, np.int64), [1, 0], [0, 1], indexing="ij")
+    return np.array([every[0], every[2], every[1], every[3]]).reshape(4, -1)
 
 
 def digit_extents(extent: int, size: int, low: bool) -> tuple[int, int]:

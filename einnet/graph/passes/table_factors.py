@@ -7,8 +7,9 @@ The transforms of Fourier, cosine transforms, and products of Kronecker are tabl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf, prod
 
 import numpy as np
@@ -105,10 +106,11 @@ def factored(table: np.ndarray, columns: np.ndarray | None = None) -> Factored |
     if table[0].size < LEAST_SIZE or not np.isfinite(table).all() or not table.any():
         return None
     exact = table.astype(np.float64)
-    found = in_factors(exact, Level(exact, None, columns, columns))
-    if found is None or found.first.shape[1] > 1:
+    likely = sorted(promising(exact), key=lambda pair: price(exact.shape, *pair))[:TRIES]
+    found = in_factors(exact, Level(exact, None, columns, columns), likely)
+    if likely and (found is None or found.first.shape[1] > 1):
         level = leveled(exact, columns)
-        better = None if level is None else in_factors(exact, level)
+        better = None if level is None else in_factors(exact, level, likely)
         found = better if better is not None and (found is None or better.first.shape[1] == 1) else found
     return found
 
@@ -127,14 +129,14 @@ def leveled(table: np.ndarray, columns: np.ndarray | None) -> Level | None:
     return Level(level / top, scale * top, known, columns)
 
 
-def in_factors(exact: np.ndarray, level: Level) -> Factored | None:
-    """The table by factors of what it is without a scale of its columns."""
-    found = sorted(promising(exact), key=lambda pair: price(exact.shape, *pair))  # columns that are 0 in the level would pass for any way
-    for way, (sampled, _) in found[:TRIES]:
+def in_factors(exact: np.ndarray, level: Level, likely: Sequence[tuple[Way, tuple[int, int]]]) -> Factored | None:
+    """The table by factors of what it is without a scale of its columns, in the first of these ways that will do. Samples of the level itself would
+    tell less: columns that are 0 there pass for any way."""
+    for way, (counted, _) in likely:
         pair = split(arranged(level.table, way), ROUNDING * float(np.abs(level.table).max()), level.there(way))
         if pair is not None:
             made = _rounded(exact, way, *pair, level)
-            lied = made is not None and made.products > sampled and LEAST_GAIN * _nested_products(made, exact.shape) > exact[0].size
+            lied = made is not None and made.products > counted and LEAST_GAIN * _nested_products(made, exact.shape) > exact[0].size
             return None if lied else made
     return None
 
@@ -194,42 +196,83 @@ def fewest_products(table: np.ndarray) -> float:
 
 def promising(table: np.ndarray) -> Iterator[tuple[Way, tuple[int, int]]]:
     """The ways by which samples of a table have a small rank; the multiplications that both sums then take, and the elements of both."""
-    _, k, c, n, d = table.shape
     limit = 1e-6 * float(np.abs(table).max())
-    each = {way: digit_extents(k, way.rows, way.low_row) + digit_extents(n, way.columns, way.low_column) for way in ways(k, n)}
-    cost = {way: left * first * (summed * d + rest * c) for way, (first, rest, summed, left) in each.items()}
-    most = {way: min(MOST_RANK, int(k * c * n * d / (LEAST_GAIN * cost[way]))) for way in each}
-    paying = [way for way in each if most[way]]
     usual = table[min(1, len(table) - 1)]  # waves of the first g are often only signs
-    for way in small(usual, paying, [most[way] for way in paying], limit):
-        rank = sampled_rank(usual, way, most[way], limit)
+    some = paying(*usual.shape)
+    for at in small(usual, some, limit):
+        way = some.way(at)
+        rank = sampled_rank(usual, way, int(some.most[at]), limit)
         if rank is not None:
-            first, rest, summed, left = each[way]
-            yield way, (cost[way] * rank, first * rank * (summed * d + left * rest * c))
+            yield way, (int(some.products[at]) * rank, int(some.elements[at]) * rank)
 
 
-def small(table: np.ndarray, found: list[Way], most: list[int], limit: float) -> list[Way]:
-    """Those ways by which a few elements, at k1 = 0 and one n2, have a small rank: nearly none for a table that is no product."""
-    if not found:
-        return []
-    k, c, n, d = table.shape
-    rows, columns = [], []
-    for way in found:
-        (_, rest), (summed, _) = digit_extents(k, way.rows, way.low_row), digit_extents(n, way.columns, way.low_column)
-        (k2, part), (n1, other), n2 = _few(rest, c), _few(summed, d), _whole(n, way) // 2
-        row = way.rows * k2 if way.low_row else k2
-        column = n1 + way.columns * n2 if way.low_column else n2 + way.columns * n1
-        rows.append((np.where(row < k, row, 0), part))
-        columns.append((np.where(column < n, column, column[0]), other))
-    at, along = np.array(rows), np.array(columns)
-    blocks = table[at[:, 0, :, None], at[:, 1, :, None], along[:, 0, None, :], along[:, 1, None, :]]
+@dataclass(frozen=True, slots=True, eq=False)
+class Paying:
+    """The ways by which tables [k,c,n,d] may gain, as `table_digits.ways` has them, and for each of them:
+
+    the `products` that both sums take at rank 1, the `elements` of both factors then, the largest rank that gains, and where a few `rows` and
+    `columns` of the table are, at k1 = 0 and one n2, with their parts: [way, 0, :] and [way, 1, :].
+    """
+
+    ways: np.ndarray
+    products: np.ndarray
+    elements: np.ndarray
+    most: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+
+    def way(self, at: int) -> Way:
+        rows, low_row, columns, low_column = map(int, self.ways[:, at])
+        return Way(rows, bool(low_row), columns, bool(low_column))
+
+
+@lru_cache(maxsize=16)
+def paying(k: int, c: int, n: int, d: int) -> Paying:
+    """What is known of the ways of all tables of a shape."""
+    found = ways(k, n)
+    rows, low_row, columns, low_column = found
+    blocks, more = -(-k // rows), -(-n // columns)
+    first, rest = np.where(low_row, rows, blocks), np.where(low_row, blocks, rows)
+    summed, left = np.where(low_column, columns, more), np.where(low_column, more, columns)
+    products, elements = left * first * (summed * d + rest * c), first * (summed * d + left * rest * c)
+    most = np.minimum(MOST_RANK, k * c * n * d / (LEAST_GAIN * products)).astype(np.int64)
+    (k2, part), (n1, other) = _few(rest, c), _few(summed, d)
+    whole = np.where(low_column, np.maximum(1, n // columns), n - (more - 1) * columns)[:, None]
+    row = np.where(low_row[:, None], rows[:, None] * k2, k2)
+    column = np.where(low_column[:, None], n1 + columns[:, None] * (whole // 2), whole // 2 + columns[:, None] * n1)
+    at = np.stack([np.where(row < k, row, 0), part], axis=1)
+    along = np.stack([np.where(column < n, column, column[:, :1]), other], axis=1)
+    pays = most > 0
+    return Paying(found[:, pays], products[pays], elements[pays], most[pays], at[pays], along[pays])
+
+
+def small(table: np.ndarray, some: Paying, limit: float) -> list[int]:
+    """Those of the ways by which a few elements, at k1 = 0 and one n2, have a small rank: nearly none for a table that is no product."""
+    hopeful = np.flatnonzero(~full(sampled(table, some.rows[..., : MOST_RANK + 1], some.columns[..., : MOST_RANK + 1]), limit * SAMPLE))
+    blocks = sampled(table, some.rows[hopeful], some.columns[hopeful])
     ranks = (np.linalg.svd(blocks, compute_uv=False) > limit * SAMPLE).sum(axis=1)
-    return [way for way, rank, allowed in zip(found, ranks, most) if rank <= allowed]
+    return [int(at) for at, rank in zip(hopeful, ranks) if rank <= some.most[at]]
 
 
-def _few(extent: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
-    """Places among a digit's values and their parts, the same number for every digit."""
-    flat = np.arange(SAMPLE) * max(1, extent * parts // SAMPLE) % (extent * parts)
+def sampled(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """A matrix of a table's elements for each way: at these rows and columns."""
+    return np.asarray(table[rows[:, 0, :, None], rows[:, 1, :, None], columns[:, 0, None, :], columns[:, 1, None, :]])
+
+
+def full(matrices: np.ndarray, limit: float) -> np.ndarray:
+    """Whether all singular values of square matrices are surely above a limit, and so as many of what they are parts of.
+
+    The least of r is |det| over the product of the others, which is at most (|M|^2/(r-1))^((r-1)/2), |M|^2 being the sum of all squares.
+    """
+    others = matrices.shape[-1] - 1
+    most = ((matrices * matrices).sum(axis=(1, 2)) / others) ** (others / 2)
+    return np.asarray(np.abs(np.linalg.det(matrices)) > limit * most)
+
+
+def _few(extents: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places among the values of digits of these extents, and their parts: the same number for every digit."""
+    count = (extents * parts)[:, None]
+    flat = np.arange(SAMPLE) * np.maximum(1, count // SAMPLE) % count
     return flat // parts, flat % parts
 
 
