@@ -9,12 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
+from typing import TypeVar
 
 from einnet.instantiate.kernels import Kernel, Plan, VendorKernel
 from einnet.instantiate.kernels.contractions import Contraction
 
-Measured = Callable[[Sequence[Kernel]], Sequence[float | None]]
+K = TypeVar("K", bound=Kernel)
+
+Timed = Callable[[Sequence[K]], Sequence[float | None]]
 """Seconds of kernels, inf for one that cannot run well, None for one that could not be measured."""
+
+Measured = Timed[Kernel]
 
 Names = Callable[[VendorKernel], Sequence[str]]
 """What the library may do a kernel by beside what it takes first."""
@@ -31,10 +36,16 @@ SMALL = 1 << 20
 
 def best_made(plan: Plan, measured: Measured, names: Names) -> Plan:
     """The same plan with the implementations that take least time; what it computes is the same whatever `measured` says."""
-    chosen: dict[Kernel, Kernel] = {}
+    chosen = best_of([k for k in plan.kernels if isinstance(k, Contraction)], measured, names)
+    return replace(plan, kernels=tuple(chosen.get(k, k) if isinstance(k, Contraction) else k for k in plan.kernels))
+
+
+def best_of(kernels: Sequence[Contraction], measured: Timed[Contraction], names: Names) -> dict[Contraction, Contraction]:
+    """Kernels by the implementations that take least time, those for which others than the first were tried."""
+    chosen: dict[Contraction, Contraction] = {}
     vain: Counter[tuple[str, ...]] = Counter()
-    kernels = [k for k in dict.fromkeys(plan.kernels) if isinstance(k, Contraction) and not k.by and k.flops > SMALL]
-    for kernel in sorted(kernels, key=lambda k: -k.flops):
+    asked = [k for k in dict.fromkeys(kernels) if not k.by and k.flops > SMALL]
+    for kernel in sorted(asked, key=lambda k: -k.flops):
         others = names(kernel)
         kind = (kernel.kind, *others)
         if not others or vain[kind] == IN_VAIN:
@@ -42,10 +53,10 @@ def best_made(plan: Plan, measured: Measured, names: Names) -> Plan:
         best = fastest(kernel, [kernel.made_by(name) for name in others], measured)
         vain[kind] = 0 if best is not kernel else vain[kind] + 1
         chosen[kernel] = best
-    return replace(plan, kernels=tuple(chosen.get(k, k) for k in plan.kernels))
+    return chosen
 
 
-def fastest(kernel: Kernel, others: Sequence[Kernel], measured: Measured) -> Kernel:
+def fastest(kernel: K, others: Sequence[K], measured: Timed[K]) -> K:
     """The one of the others that is surely faster than a kernel; the kernel itself where none is, and where its own time is not known."""
     own, *times = (inf if s is None else s for s in measured([kernel, *others]))
     least, best = min(zip(times, range(len(others)), strict=True))

@@ -44,6 +44,7 @@ KEEPING_SHARE = Limit(0.6, LEFT, "after the search, in which what was derived is
 LEAST_KEEPING_S = Limit(5.0, SECONDS, "of the processor that these proofs may take in any case")
 PROVING_SHARE = Limit(0.1, BUDGET, "for the proofs and the kernels of one program, at most")
 ROUNDING_SHARE = Limit(0.3, LEFT, "after a program is verified, for choosing which of its products round their factors (--max-error)")
+IMPLEMENTATIONS_SHARE = Limit(0.25, "of the time for rounding", "in which products that round are measured by other implementations of the library")
 GROUPS_SHARE = Limit(0.5, "of the time for rounding", "in which products are tried alone or in groups; in the rest, how many there is room for")
 WORKED_S = Limit(10.0, SECONDS, "of the processor that a run works in any case before ONNX Runtime has the whole model for want of time")
 NAN_S = Limit(3.0, SECONDS, "that the report spends at most on trying what NaN does")

@@ -23,12 +23,14 @@ from einnet.errors import UsageError
 from einnet.evidence.audit import audit
 from einnet.evidence.comparison.verify import compare_outputs, random_inputs
 from einnet.evidence.pages.precision_lines import precision_lines
+from einnet.instantiate import implementations
 from einnet.instantiate.kernels import Kernel, VendorKernel
 from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, Arithmetic
 from einnet.instantiate.kernels.contractions import Contraction, arithmetic_of
 from einnet.runtime import machine
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu import dnnl
+from einnet.runtime.cpu.implementations import implementations as names
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.timing import Timing
 from einnet.search.settings import Settings
@@ -37,6 +39,7 @@ from tests.models import two_layers
 from tests.runtime.plans import two_layers as plan_of_two_layers
 
 BF16, HALF = ARITHMETICS["bf16"], ARITHMETICS["f16"]
+WEIGHTS = ("w1", "w2")
 needs_bf16 = pytest.mark.skipif(dnnl.available() is not None or bool(BF16.missing(machine.cpu_features())), reason="no products in bf16 here")
 needs_f16 = pytest.mark.skipif(dnnl.available() is not None or bool(HALF.missing(machine.cpu_features())), reason="no products in f16 here")
 
@@ -174,11 +177,14 @@ class Costs:
 
     gains: dict[int, float]
 
-    def like(self, plan: object, measure: bool) -> Costs:
+    def like(self, plan: object, measure: bool = False) -> Costs:
         return self
 
+    def implementations(self, kernel: Contraction) -> list[str]:
+        return names(kernel, WEIGHTS)
+
     def describe(self, kernel: Contraction) -> object:
-        return kernel.describe()
+        return [kernel.describe(), kernel.by]
 
     def measured(self, kernels: Sequence[Contraction], until: float) -> list[float]:
         return [self.seconds(k) for k in kernels]
@@ -189,6 +195,13 @@ class Costs:
     def seconds(self, k: Contraction) -> float:
         gain = self.gains.get(k.result.shape[-1], -1.0)
         return 10.0 - (gain if k.arithmetic == BF16 else 0.0 if k.arithmetic == F32 else -2.0)
+
+
+class Made(Costs):
+    """Products in bf16 are faster by the last of the library's other implementations, and slower by the others."""
+
+    def seconds(self, k: Contraction) -> float:
+        return super().seconds(k) - (5.0 if k.by and k.by == self.implementations(k.made_by(""))[-1] else 0.0)
 
 
 class Reference:
@@ -332,11 +345,26 @@ def test_a_search_reckons_with_what_the_budget_has_room_for() -> None:
 def test_why_a_product_stays_in_float32() -> None:
     (product, *_) = plan_of_two_layers().kernels
     assert isinstance(product, Contraction)
+    rounds = product.in_arithmetic
     assert row(0, product, 1.0, {}).why == rounded_products.NO_ARITHMETIC
-    assert row(0, product, 1.0, {BF16: None}).why == row(0, product, None, {BF16: 1.0}).why == rounded_products.NOT_MEASURED
-    assert row(0, product, 1.0, {BF16: inf}).why == row(0, product, 1.0, {BF16: 1 - GAIN / 2}).why == rounded_products.NO_FASTER
-    found = row(0, product, 1.0, {HALF: 0.9, BF16: 0.5})
-    assert (found.why, found.arithmetic, found.float32_ms, found.ms) == ("", "bf16", 1e3, 500.0)
+    assert row(0, product, 1.0, {rounds(BF16): None}).why == row(0, product, None, {rounds(BF16): 1.0}).why == rounded_products.NOT_MEASURED
+    assert row(0, product, 1.0, {rounds(BF16): inf}).why == row(0, product, 1.0, {rounds(BF16): 1 - GAIN / 2}).why == rounded_products.NO_FASTER
+    found = row(0, product, 1.0, {rounds(HALF): 0.9, rounds(BF16): 0.5})
+    assert (found.why, found.arithmetic, found.by, found.float32_ms, found.ms) == ("", "bf16", "", 1e3, 500.0)
+    assert row(0, product, 1.0, {rounds(BF16): 0.9, rounds(BF16).made_by("other"): 0.5}).by == "other"
+
+
+@needs_bf16
+def test_the_implementation_that_is_fastest_in_an_arithmetic_runs(program: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product that is no faster in bf16 by what the library takes first is faster by another implementation, which the program has."""
+    monkeypatch.setattr(implementations, "SMALL", 0)
+    made = Rounding(Settings(max_error=0.3), Reference(program), Made({}))  # type: ignore[arg-type]
+    rows = made.rows(program.plan, inf)
+    others = {n: names(k.in_arithmetic(BF16), WEIGHTS) for n, k in enumerate(program.plan.kernels) if isinstance(k, Contraction)}
+    assert {n: r.by for n, r in rows.items() if not r.why} == {n: found[-1] for n, found in others.items() if found} != {}
+    found, _ = made.of(program, Reference(program).verify(program, 1.0), inf)
+    running = {n: k.by for n, k in enumerate(found.plan.kernels) if isinstance(k, Contraction) and k.arithmetic == BF16}
+    assert running == {n: found[-1] for n, found in others.items() if found}
 
 
 def test_draws_are_of_the_kind_of_the_inputs() -> None:

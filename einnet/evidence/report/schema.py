@@ -209,7 +209,7 @@ class RoundedRow(Record):
 
     `error` is what its rounding alone does to the outputs of the program, or its part of what a group of products does; `bound` is how far its own
     result may be off, both relative to the greatest element. `reach` is the greatest absolute value of a factor on the draws, where the arithmetic
-    has fewer large numbers than float32.
+    has fewer large numbers than float32. `by` is the library's implementation in that arithmetic, where it is not what the library takes first.
     """
 
     place: int
@@ -222,6 +222,7 @@ class RoundedRow(Record):
     error: float | None = None
     bound: float | None = None
     reach: float | None = None
+    by: str = added("")
 
 
 class PrecisionRow(Record):

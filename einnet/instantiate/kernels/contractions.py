@@ -292,7 +292,7 @@ def as_convolution(kernel: Matmul, constants: Collection[str]) -> Conv | None:
 
     The library has other code for these, which on some processors is faster.
     """
-    if kernel.b.buffer not in constants or any(n > 1 for n in kernel.c.shape[:-2]) or kernel.arithmetic != F32:
+    if kernel.b.buffer not in constants or any(n > 1 for n in kernel.c.shape[:-2]) or kernel.arithmetic.whole:
         return None
     a, b, c = (View(v.buffer, v.shape[-2:], v.strides[-2:], v.offset) for v in (kernel.a, kernel.b, kernel.c))
     if any(v.strides != (v.shape[1], 1) for v in (a, c)):
@@ -305,7 +305,7 @@ def as_convolution(kernel: Matmul, constants: Collection[str]) -> Conv | None:
     (inner, outer), (down, across) = b.shape, b.strides
     weights = View(b.buffer, (1, outer, inner, 1, 1), (inner * outer, across, down, 1, 1), b.offset)
     posts = tuple(replace(p, operand=p.operand and line(p.operand)) for p in kernel.post)
-    return Conv(line(a), weights, line(c), (1, 1), (1, 1), (0, 0), (0, 0), post=posts)
+    return Conv(line(a), weights, line(c), (1, 1), (1, 1), (0, 0), (0, 0), post=posts, arithmetic=kernel.arithmetic)
 
 
 def arithmetic_of(kernel: Kernel) -> Arithmetic:

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from einnet.instantiate.kernels import Conv, Matmul, VendorKernel
-from einnet.instantiate.kernels.arithmetics import F32
 from einnet.instantiate.kernels.contractions import Contraction
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.dnnl_kernels import by_name, operands_of, overlapping, prepare, unfit, with_layouts
@@ -18,7 +17,7 @@ ONE_TAP = "1x1"
 def implementations(kernel: VendorKernel, constants: Collection[str] = ()) -> list[str]:
     """The names of what the library may do a contraction by beside what it takes first: made for the latest instructions, no products of matrices in
     the place of convolutions, of convolutions in the place of products those of one tap, no reference code."""
-    if not isinstance(kernel, Contraction) or kernel.arithmetic != F32 or (isinstance(kernel, Matmul) and overlapping(kernel)):
+    if not isinstance(kernel, Contraction) or kernel.arithmetic.whole or (isinstance(kernel, Matmul) and overlapping(kernel)):
         return []
     first = prepare(kernel, constants).implementation
     found: dict[str, str] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,8 @@ from einnet.evidence.comparison.verify import NOISE, WARM_S, caller, random_valu
 from einnet.evidence.numbers import drawn
 from einnet.evidence.report.schema import PrecisionRow, RoundedRow
 from einnet.graph.dtypes import dtype_name
-from einnet.instantiate.kernels.arithmetics import ARITHMETICS, F32, Arithmetic
+from einnet.instantiate.implementations import best_of
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS, Arithmetic
 from einnet.instantiate.kernels.contractions import Contraction
 from einnet.records import changed
 from einnet.runtime.capacity import fits
@@ -27,6 +29,7 @@ from einnet.runtime.cpu.levels import features
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.serial import canonical
 from einnet.runtime.timing import compare
+from einnet.search.time_shares import IMPLEMENTATIONS_SHARE
 
 if TYPE_CHECKING:
     from einnet.evidence.comparison.verify import Trial
@@ -86,7 +89,7 @@ class Rounding:
         draws = inputs_like(self.trial.inputs, self.settings.seed)
         room = fits(2 * executable.nbytes)
         rows |= self.refused(executable, rows, draws) if room else {}
-        offers = [Offer(r.place, ARITHMETICS[r.arithmetic], r.float32_ms, r.ms) for r in rows.values() if not r.why and r.float32_ms and r.ms]
+        offers = [Offer(r.place, ARITHMETICS[r.arithmetic], r.float32_ms, r.ms, r.by) for r in rows.values() if not r.why and r.float32_ms and r.ms]
         budget = self.settings.max_error if self.settings.certified else None
         tried = Tried(executable, draws, until, budget)
         room = bool(offers) and room
@@ -128,13 +131,26 @@ class Rounding:
         return executable, known
 
     def rows(self, plan: Plan, until: float) -> dict[int, RoundedRow]:
-        """Every product with its times, by its place in the plan; those that are faster in another arithmetic have no reason yet."""
+        """Every product with its times, by its place in the plan; those that are faster in another arithmetic have no reason yet.
+
+        Those that take longest are measured first, and what the library takes first before other implementations, which take no time from trials.
+        """
         products = {n: k for n, k in enumerate(plan.kernels) if isinstance(k, Contraction) and not k.arithmetic.whole}
         known, own = available(self.settings), self.seconds(plan, list(products.values()), until)
-        tried = {k: self.cost.rounded(k, known, s) for k, s in own.items() if s is not None}
-        times = self.seconds(plan, [k for some in tried.values() for k in some], until)
-        hopeless = dict.fromkeys(known, inf)
-        return {n: row(n, k, own[k], {**hopeless, **{r.arithmetic: times[r] for r in tried.get(k, ())}}) for n, k in products.items()}
+        longest = sorted(((k, s) for k, s in own.items() if s is not None), key=lambda timed: -timed[1])
+        tried = {k: self.cost.rounded(k, known, s) for k, s in longest}
+        rounded = [k for some in tried.values() for k in some]
+        self.seconds(plan, rounded, until)
+        made = best_of(rounded, partial(self._in_turn, plan, share_until(until)), self.cost.like(plan).implementations)
+        times = self.seconds(plan, [*rounded, *made.values()], until)
+        hopeless = {k: [(k.in_arithmetic(a), inf) for a in known] for k in own}
+        found = {k: [(m, times[m]) for m in (made.get(r, r) for r in tried.get(k, ()))] for k in own}
+        return {n: row(n, k, own[k], dict([*hopeless[k], *found[k]])) for n, k in products.items()}
+
+    def _in_turn(self, plan: Plan, until: float, kernels: Sequence[Contraction]) -> list[float | None]:
+        """Seconds of products, in their order."""
+        times = self.seconds(plan, kernels, until)
+        return [times[k] for k in kernels]
 
     def seconds(self, plan: Plan, kernels: Sequence[Contraction], until: float) -> dict[Contraction, float | None]:
         """Seconds of products of a plan, those that differ by the names of buffers measured once; None for what there is no time for."""
@@ -171,16 +187,24 @@ def likely(settings: Settings) -> list[Arithmetic]:
     return [a for a in available(settings) if settings.max_error is not None and a.roundoff <= settings.max_error]
 
 
-def row(place: int, product: Contraction, own: float | None, others: Mapping[Arithmetic, float | None]) -> RoundedRow:
-    """A product with its seconds in float32 and in the arithmetic that is fastest beside it, and why it stays in float32 where that is known."""
-    known = {a: s for a, s in others.items() if s is not None}
-    best = min(known, key=lambda a: known[a], default=F32)
+def row(place: int, product: Contraction, own: float | None, others: Mapping[Contraction, float | None]) -> RoundedRow:
+    """A product with its seconds in float32, those of the fastest of the others, which round its factors, and why it stays in float32 where that is
+    known."""
+    known = {k: s for k, s in others.items() if s is not None}
+    best = min(known, key=lambda k: known[k], default=product)
     seconds = known.get(best, inf)
     measured = own is not None and bool(known)
     why = "" if measured and seconds < (1 - GAIN) * (own or 0.0) else NO_FASTER if measured else NOT_MEASURED if others else NO_ARITHMETIC
     return RoundedRow(
-        place=place, kernel=product.describe(), arithmetic=best.name, float32_ms=milliseconds(own), ms=milliseconds(seconds), runs=False, why=why
+        place=place, kernel=product.describe(), arithmetic=best.arithmetic.name, float32_ms=milliseconds(own), ms=milliseconds(seconds), runs=False,
+        why=why, by=best.by,
     )  # fmt: skip
+
+
+def share_until(until: float) -> float:
+    """Until when other implementations of the library are measured."""
+    now = time.monotonic()
+    return now + IMPLEMENTATIONS_SHARE * (until - now) if until < inf else inf
 
 
 def surely_faster(rounded: Executable, executable: Executable, inputs: Values, until: float) -> bool:

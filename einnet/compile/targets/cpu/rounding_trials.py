@@ -28,12 +28,14 @@ Values = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Offer:
-    """A product of a plan that is faster in another arithmetic than float32: where it stands, and its times."""
+    """A product of a plan that is faster in another arithmetic than float32: where it stands, its times, and by which of the library's
+    implementations it is, none for what the library takes first."""
 
     place: int
     arithmetic: Arithmetic
     float32_ms: float
     ms: float
+    by: str = ""
 
     @property
     def gain(self) -> float:
@@ -74,7 +76,7 @@ class Tried:
         for o in offers:
             product = kernels[o.place]
             assert isinstance(product, Contraction)
-            kernels[o.place] = product.in_arithmetic(o.arithmetic)
+            kernels[o.place] = product.in_arithmetic(o.arithmetic).made_by(o.by)
         return replace(self.executable.plan, kernels=tuple(kernels))
 
     def error(self, offers: Sequence[Offer], limit: float = inf, draws: int | None = None) -> float:
