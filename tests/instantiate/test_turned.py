@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -12,6 +13,7 @@ import pytest
 from einnet.expr.nodes import Scope
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
+from einnet.instantiate.codegen.blocking import panels
 from einnet.instantiate.codegen.blocking.blocks import chosen
 from einnet.instantiate.codegen.blocking.kept import direct_uses, read_once
 from einnet.instantiate.codegen.blocking.rows import rows
@@ -254,3 +256,25 @@ def test_a_nan_stays_in_its_row() -> None:
     got = call(build([kernel]), kernel, op, values)
     assert np.isnan(got[1, 7]).all() and np.isnan(got).sum() == 64
     np.testing.assert_array_equal(np.isnan(got), np.isnan(evaluate(scope, values, dtype="float32")))
+
+
+def softmax(rows: int) -> Scope:
+    """Attention by parts: rows of scores, their greatest, and the sum with V."""
+    scores = f"{{L[m<{rows},k<40] Σ[d<16] Q[m,d]*K[k,d]}}"
+    weights = f"{{L[m<{rows},k<40] exp({scores}[m,k]-{{L[m<{rows}] max[k<40] {scores}[m,k]}}[m])}}"
+    return parse(f"Q : f32[{rows},16]\nK : f32[40,16]\nV : f32[40,24]\nL[m<{rows},n<24] Σ[k<40] {weights}[m,k]*V[k,n]")
+
+
+def shared_by_rows(rows: int) -> Scope:
+    """A factor that is a sum itself and the same for all rows."""
+    squares = "{L[k<40,d<24] Σ[e<9] K[d,9*k+e]*K[d,9*k+e]}"
+    scores = f"{{L[m<{rows},k<40] Σ[d<24] Q[m,d]*{squares}[k,d]}}"
+    return parse(f"Q : f32[{rows},24]\nK : f32[24,360]\nV : f32[40,24]\nL[m<{rows},n<24] Σ[k<40] {scores}[m,k]*V[k,n]")
+
+
+@pytest.mark.parametrize("rows", [8, 16, 17, 33, 49])
+@pytest.mark.parametrize("made", [softmax, shared_by_rows])
+def test_what_has_no_rows_side_by_side_is_not_turned(made: Callable[[int], Scope], rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last of 49 rows stands alone; an array without rows has no loop along them, though one of its own loops is as near in memory."""
+    monkeypatch.setattr(panels, "TURNING_GAIN", 0.0)
+    check([dense(made(rows))])

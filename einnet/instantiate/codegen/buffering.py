@@ -62,9 +62,13 @@ class Kept:
         others = dense_strides(tuple(1 if n == self.near else e for n, e in enumerate(self.extents)))
         return tuple(1 if n == self.near else width * s for n, s in enumerate(others))
 
+    def loop(self, array: str, n: int) -> Iter:
+        """The loop along a dimension of the array, of the nest that computes it."""
+        return Iter(f"{array}.{n}", 0, self.extents[n])
+
     def filling(self, array: str) -> Nest:
         """The nest that computes the array; points outside the function's box are 0."""
-        loops = tuple(Iter(f"{array}.{n}", 0, e) for n, e in enumerate(self.extents))
+        loops = tuple(self.loop(array, n) for n in range(len(self.extents)))
         index = [b + var(i.name) for b, i in zip(self.base, loops)]
         ranges = {**self.ranges, **{i.name: i.range for i in loops}}
         conds = [c for e, i in zip(index, self.function.loops) for c in (Cond(e - i.lo), Cond(i.hi - 1 - e))]

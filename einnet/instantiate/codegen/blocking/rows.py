@@ -6,7 +6,7 @@ loaded once for a block. The steps are nests of their own, so that each has lane
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -136,7 +136,7 @@ def blocked(nest: Nest, row: Iter, size: int, first: int, count: int, across: bo
     else:
         kept = {k.function: (k, name) for k, name in arrays}
         made = assembled(block, [Level(None, arrays)], (), blocks, around, replace(last, expr=loaded(block.expr, kept)))
-    return in_lanes(made, inner) if across else made
+    return in_lanes(made, inner, rows_of(arrays, inner)) if across else made
 
 
 def turned_out(block: Block, arrays: list[tuple[Kept, str]], blocks: tuple[Iter, ...], around: Sequence[Iter], last: Nest) -> Rows:
@@ -162,9 +162,15 @@ def assembled(block: Block, parts: Sequence[Level], made: tuple[Step, ...], bloc
     return Rows(tuple(around), early, blocks, made, last)
 
 
-def in_lanes(rows: Rows, row: Iter) -> Rows:
-    """The same where all that is read across rows is turned."""
-    turning = Turning(row.extent, frozenset(i.name for i in (*rows.around, *rows.blocks)))
+def rows_of(arrays: Sequence[tuple[Kept, str]], row: Iter) -> dict[str, str]:
+    """The loops along which arrays have the rows of a block side by side, by their arrays; none of a block of one row."""
+    found = {name: kept.loop(name, kept.near).name for kept, name in arrays if kept.near is not None}
+    return {**found, RESULT: row.name} if row.extent > 1 else {}
+
+
+def in_lanes(rows: Rows, row: Iter, along: Mapping[str, str]) -> Rows:
+    """The same where all that is read across rows is turned: `along` which loop they are in what fills an array."""
+    turning = Turning(row.extent, frozenset(i.name for i in (*rows.around, *rows.blocks)), along)
     for _, step in rows.fills:
         turning.note(step.nest)
     names = turning.worth()

@@ -100,11 +100,12 @@ def without_gaps(place: Index, nest: Nest, loops: Sequence[Iter]) -> int | None:
 class Turning:
     """What a block reads of operands across its rows, each array with the places from the least to the greatest that are read, and how often.
 
-    The row of a nest is the loop along which it writes.
+    The row of a nest is the loop `along` which its array has rows side by side; other arrays, which all rows share, have none.
     """
 
     size: int
     bound: frozenset[str]
+    along: Mapping[str, str]
     places: dict[Key, tuple[int, int]] = field(default_factory=dict)
     count: dict[Key, int] = field(default_factory=dict)
     gaps: set[Key] = field(default_factory=set)
@@ -112,7 +113,9 @@ class Turning:
 
     def note(self, nest: Nest) -> None:
         """Add what a nest of the block reads."""
-        row = row_of(nest)
+        row = self.along.get(nest.array)
+        if row is None:
+            return
         for load, ranges in ((x, ranges) for x, ranges in expanded(nest.expr, nest.ranges) if isinstance(x, Load)):
             key = self.key(load, row, nest)
             if key is not None:
@@ -153,7 +156,9 @@ class Turning:
 
     def loaded(self, nest: Nest, names: Mapping[Key, str]) -> Nest:
         """A nest with loads from turned arrays."""
-        row = row_of(nest)
+        row = self.along.get(nest.array)
+        if row is None:
+            return nest
 
         def exchanged(e: Expr) -> Expr:
             if isinstance(e, Load):
@@ -163,11 +168,6 @@ class Turning:
             return rebuild(e, tuple(map(exchanged, args))) if args else e
 
         return replace(nest, expr=exchanged(nest.expr))
-
-
-def row_of(nest: Nest) -> str:
-    """The loop along which a nest writes side by side."""
-    return next(i.name for i in nest.loops if abs(nest.address.coefficient(i.name)) == 1)
 
 
 def gapless(place: Index, ranges: Ranges) -> bool:
