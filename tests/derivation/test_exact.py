@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from unittest import mock
 
 import pytest
 
 from einnet.derivation.checker.cases import Part, restricted
-from einnet.derivation.checker.check import FEWEST_POINTS, Difference, Proof, _grouped_alike_by_cases, check, check_equal, check_exact
+from einnet.derivation.checker.check import (
+    FEWEST_POINTS,
+    Difference,
+    Proof,
+    _grouped_alike,
+    _grouped_alike_by_cases,
+    check,
+    check_equal,
+    check_exact,
+)
 from einnet.derivation.checker.exact import marked
 from einnet.derivation.rules.forced.fold import fold
 from einnet.derivation.rules.forced.merge import merge
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import CertificateError
 from einnet.expr.index import bounds, var
-from einnet.expr.nodes import Add, Call, Tensor, reads, walk
+from einnet.expr.nodes import Add, Call, Scope, Tensor, reads, walk
+from einnet.expr.normal.limits import OutOfReach
 from einnet.expr.notation.text import parse
 from einnet.expr.partings import apart, partings
 from einnet.expr.values.points import work
@@ -155,6 +166,14 @@ def test_blocks_of_a_masked_softmax_are_exact_case_by_case(keys: str, last: str,
     assert _grouped_alike_by_cases(before, after), "also without what both read"
     assert (proof.kind, proof.cases) == ("exact", 2)
     assert proof.details == "equal normal forms in each of 2 cases; operations grouped alike"
+
+
+@pytest.mark.parametrize("grouped_alike", [_grouped_alike, _grouped_alike_by_cases])
+def test_what_has_no_normal_form_is_not_grouped_alike(grouped_alike: Callable[[Scope, Scope], bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is grouped so or not, a form that was not found shows nothing."""
+    monkeypatch.setattr("einnet.derivation.checker.check.inline", mock.Mock(side_effect=OutOfReach))
+    for before, after in REGROUPED.values():
+        assert grouped_alike(parse(DECLARED + before), parse(DECLARED + after)) is False
 
 
 @pytest.mark.parametrize(("first", "count", "read"), [(0, 3, 1), (0, 4, 3), (3, 2, 2), (3, 3, 2), (5, 1, 1), (6, 2, 0)])
