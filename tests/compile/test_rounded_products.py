@@ -17,11 +17,11 @@ import einnet
 from einnet.cli import main
 from einnet.compile.targets.cpu import contest, rounded_products, rounding_trials
 from einnet.compile.targets.cpu.reach import HEADROOM, kept, leaves, narrow, reaches
-from einnet.compile.targets.cpu.rounded_products import GAIN, SPENT, Rounding, inputs_like, likely, row, with_room
-from einnet.compile.targets.cpu.rounding_trials import Offer, Tried, fitting
+from einnet.compile.targets.cpu.rounded_products import GAIN, SPENT, Rounding, further_inputs, inputs_like, likely, row, with_room
+from einnet.compile.targets.cpu.rounding_trials import SPREAD, Offer, Tried, beyond, fitting
 from einnet.errors import UsageError
 from einnet.evidence.audit import audit
-from einnet.evidence.comparison.verify import compare_outputs, random_inputs
+from einnet.evidence.comparison.verify import compare_outputs, random_inputs, random_values
 from einnet.evidence.pages.precision_lines import precision_lines
 from einnet.instantiate import implementations
 from einnet.instantiate.kernels import Kernel, VendorKernel
@@ -147,6 +147,54 @@ def test_groups_say_nothing_of_a_certified_bound(clock: list[Timed]) -> None:
     tried.budget = 1.0
     tried.within(offers_of([1.0] * 4), 0.4)
     assert set(tried.sizes[1:]) == {1}
+
+
+class Lucky(Additive):
+    """Programs that err more on other draws than on those that were tried: by these factors of what they err there."""
+
+    def __init__(self, errors: Sequence[float], factors: Sequence[float]) -> None:
+        super().__init__(errors)
+        self.executable, self.factors = None, factors  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(("factors", "kept"), [([1.0] * 3, 4), ([1.0, 1.05, 1.1], 3), ([1.5] * 3, 2), ([1.0, 9.0, 1.0], 0), ([np.nan] * 3, 0)])
+def test_other_draws_confirm_what_rounds(factors: list[float], kept: int, program: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four products that err 0.4 each there is room for 1.0. Where other draws may go beyond it by far, fewer are taken, until those do not."""
+    tried = Lucky([0.4] * 4, factors)
+    monkeypatch.setattr(rounding_trials.Tried, "each", lambda _, offers: [f * tried.error(offers) for f in tried.factors])
+    made = Rounding(Settings(max_error=0.9), Reference(program), Costs({}))  # type: ignore[arg-type]
+    taken, error = made.lasting(tried, offers_of([1.0] * 4), 0.8, 1.0)
+    assert len(taken) == kept
+    assert error == (max(factors) * tried.error(taken) if taken else 0.0)
+    assert not taken or beyond([f * tried.error(taken) for f in factors]) <= 1.0
+
+
+def test_what_errors_are_not_expected_to_exceed() -> None:
+    assert beyond([0.5]) == 1.0
+    assert beyond([0.5, 0.5]) == 0.5
+    assert beyond([0.4, 0.6]) == pytest.approx(0.5 + SPREAD * np.sqrt(0.02))
+    assert beyond([0.1, inf]) == inf
+    drawn = np.random.default_rng(0).gumbel(1.0, 0.1, (200, rounded_products.FURTHER + 20))
+    exceeded = [row[rounded_products.FURTHER :].max() > beyond(row[: rounded_products.FURTHER]) for row in drawn]
+    assert np.mean(exceeded) < 0.1, "twenty further draws seldom go beyond, long as their tail may be"
+
+
+def test_further_draws_are_no_draws_that_were_tried() -> None:
+    inputs = random_values([("x", (64,), "f32")], 3)
+    every = [*inputs_like(inputs, 3), *further_inputs(inputs, 3)]
+    normal = [d["x"].tobytes() for d in every if len(set(np.sign(d["x"]))) > 1]
+    assert len(set(normal)) == len(normal) == rounded_products.SEEDS + rounded_products.FURTHER
+
+
+@needs_bf16
+def test_each_draw_is_compared_with_float32(program: Executable) -> None:
+    draws = [random_inputs(program.plan, seed) for seed in range(5)]
+    tried = Tried(program, draws, inf)
+    offers = [Offer(n, BF16, 2.0, 1.0) for n, k in enumerate(program.plan.kernels) if isinstance(k, Contraction)]
+    errors = tried.each(offers)
+    assert len(errors) == 5 and min(errors) > 0 and max(errors) == pytest.approx(tried.error(offers))
+    assert tried.each(offers) == pytest.approx(errors) and tried.each([]) == [0.0] * 5
+    assert len(Tried(program, draws, -inf).each(offers)) == rounding_trials.FEWEST_DRAWS
 
 
 def test_how_many_squares_a_limit_has_room_for() -> None:

@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from einnet.compile.targets.cpu.reach import HEADROOM, leaves, narrow, reaches
-from einnet.compile.targets.cpu.rounding_trials import Offer, Tried, Values
+from einnet.compile.targets.cpu.rounding_trials import Offer, Tried, Values, beyond
 from einnet.compile.targets.cpu.roundoff import bounds
 from einnet.evidence.comparison.verify import NOISE, WARM_S, caller, random_values
 from einnet.evidence.numbers import drawn
@@ -29,7 +29,7 @@ from einnet.runtime.cpu.levels import features
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.serial import canonical
 from einnet.runtime.timing import compare
-from einnet.search.time_shares import IMPLEMENTATIONS_SHARE
+from einnet.search.time_shares import IMPLEMENTATIONS_SHARE, SELECTING_SHARE
 
 if TYPE_CHECKING:
     from einnet.evidence.comparison.verify import Trial
@@ -46,6 +46,15 @@ FLOAT32_SHARE = 0.5
 
 SEEDS = 4
 """Draws of standard normal inputs."""
+
+FURTHER = 16
+"""Further such draws, which have no say in what rounds, that confirm it."""
+
+CONFIRMED = 4
+"""Choices that are confirmed or not; after them nothing rounds."""
+
+LESS = 0.95
+"""How much smaller the error of the next choice is to be than what these draws leave room for."""
 
 SPECIAL_DRAWS = ("negative", "zero")
 """Other draws that a program is compared on by `einnet verify`."""
@@ -71,6 +80,12 @@ def inputs_like(inputs: Values, seed: int) -> list[Values]:
     return [*normal, *(drawn(inputs, kind) for kind in SPECIAL_DRAWS)]
 
 
+def further_inputs(inputs: Values, seed: int) -> list[Values]:
+    """Other inputs of their kind."""
+    kinds = [(name, x.shape, dtype_name(x.dtype) or "f32") for name, x in inputs.items()]
+    return [random_values(kinds, seed + SEEDS + n) for n in range(FURTHER)]
+
+
 @dataclass
 class Rounding:
     """What a budget of error, where there is one, makes of programs: `told` says it of each that was looked at, by the program that runs."""
@@ -93,7 +108,7 @@ class Rounding:
         budget = self.settings.max_error if self.settings.certified else None
         tried = Tried(executable, draws, until, budget)
         room = bool(offers) and room
-        taken, apart = tried.within(offers, limit) if room else ([], 0.0)
+        taken, apart = self.lasting(tried, offers, limit, self.settings.max_error - known.max_rel) if room else ([], 0.0)
         found, verification = self.accepted(executable, tried, taken, known)
         runs = taken if found is not executable else []
         certain = bounds(executable, {o.place: o.arithmetic for o in offers}, self.trial.inputs) if room and not tried.late else {}
@@ -102,9 +117,32 @@ class Rounding:
             rows[o.place] = changed(rows[o.place], runs=o in runs, why=why, error=alone, bound=certain.get(o.place))
         self.told[found] = PrecisionRow(
             max_error=self.settings.max_error, error=known.max_rel + (apart if runs else 0.0), float32_error=known.max_rel,
-            draws=len(tried.draws), products=[rows[n] for n in sorted(rows)], certified=tried.certain(runs),
+            draws=len(tried.draws) + FURTHER * bool(runs), products=[rows[n] for n in sorted(rows)], certified=tried.certain(runs),
         )  # fmt: skip
         return found, verification
+
+    def lasting(self, tried: Tried, offers: Sequence[Offer], limit: float, most: float) -> tuple[list[Offer], float]:
+        """The offers that are taken within a limit of their error, with the greatest error on all draws.
+
+        They were chosen because they err little on the draws that were tried. Others tell whether that was chance: where inputs like these may err
+        by more than `most`, fewer are taken.
+        """
+        until, now = tried.until, time.monotonic()
+        further = Tried(tried.executable, further_inputs(self.trial.inputs, self.settings.seed), until)
+        if until < inf:
+            tried.until = now + SELECTING_SHARE * (until - now)
+        taken, apart = tried.within(offers, limit)
+        tried.until = until
+        for _ in range(CONFIRMED if taken else 0):
+            errors = further.each(taken)
+            far = beyond(errors)
+            if far <= most:
+                return taken, max(apart, *errors)
+            limit *= LESS * most / far if far < inf else 0.0
+            taken, apart = tried.within(offers, limit)
+            if not taken:
+                break
+        return [], 0.0
 
     def with_room(self, program: Executable, found: Verification) -> Verification:
         """What verification says of a program: of one that rounds nothing, failed where it leaves too little room. How much of the budget those take

@@ -26,6 +26,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Values = Mapping[str, Array]
 
 
+FEWEST_DRAWS = 4
+"""Draws that a choice is confirmed by whatever the time."""
+
+SPREAD = 5.0
+"""How many times their spread beyond their mean errors of further draws may be: they are extremes over many elements, whose tail is long."""
+
+
 @dataclass(frozen=True)
 class Offer:
     """A product of a plan that is faster in another arithmetic than float32: where it stands, its times, and by which of the library's
@@ -56,6 +63,8 @@ class Tried:
     budget: float | None = None
     alone: dict[Offer, float] = field(default_factory=dict)
     bounds: dict[tuple[Offer, ...], float | None] = field(default_factory=dict)
+    given: list[Values] = field(default_factory=list)
+    """What float32 gives on the first draws, as far as `each` has asked."""
 
     @cached_property
     def wanted(self) -> list[Values]:
@@ -94,6 +103,22 @@ class Tried:
         program.release()
         return found if self.budget is None or self.holds(offers, self.budget) else inf
 
+    def each(self, offers: Sequence[Offer]) -> list[float]:
+        """The same difference on each draw, on a few in any case where time is over; infinite where there is no such program."""
+        try:
+            program = self.program(offers)
+        except BackendError:
+            return [inf]
+        found: list[float] = []
+        for n, inputs in enumerate(self.draws):
+            if self.late and n >= FEWEST_DRAWS:
+                break
+            if n == len(self.given):
+                self.given.append(self.executable(dict(inputs)))
+            found.append(worst(program(dict(inputs)), self.given[n]))
+        program.release()
+        return found
+
     def holds(self, offers: Sequence[Offer], budget: float) -> bool:
         """The certified bound is known, and within a budget."""
         bound = self.bound(offers)
@@ -123,7 +148,8 @@ class Tried:
         together = self.error(offers, limit)
         if together <= limit:
             return list(offers), together
-        self._try_groups(offers, time.monotonic() - began)
+        if any(o not in self.alone for o in offers):
+            self._try_groups(offers, time.monotonic() - began)
         hopeful = [o for o in offers if self.alone.get(o, inf) <= limit]
         order = sorted(hopeful, key=lambda o: self.alone[o] ** 2 / max(o.gain, 1e-12))
         taken, least, most = 0, 0.0, len(order) - (len(order) == len(offers))
@@ -147,6 +173,12 @@ class Tried:
                 return
             group = offers[n : n + size]
             self.alone |= dict.fromkeys(group, self.error(group, draws=draws) / sqrt(len(group)))
+
+
+def beyond(errors: Sequence[float]) -> float:
+    """What the errors of further draws are not expected to exceed, by those of some."""
+    spread = float(np.std(errors, ddof=1)) if len(errors) > 1 and max(errors) < inf else 0.0
+    return max(float(np.mean(errors)) + SPREAD * spread, *errors) if len(errors) > 1 else 2 * errors[0]
 
 
 def summed(errors: Iterable[float]) -> float:
