@@ -15,9 +15,9 @@ from einnet.derivation.normalise import normalise
 from einnet.derivation.rules import FORCED
 from einnet.derivation.rules.forced.tighten import tightened
 from einnet.derivation.steps import Path, Step, replace_at, rules_of, subscope
-from einnet.expr.nodes import Scope, indices
+from einnet.expr.nodes import Read, Scope, indices
 from einnet.instantiate.matching.contraction import form_problems
-from einnet.instantiate.matching.mismatches import Split, counts
+from einnet.instantiate.matching.mismatches import Relayout, Split, counts
 from einnet.instantiate.matching.types import Match, Mismatch, NoFix, Table
 
 Distance = tuple[int, ...]
@@ -50,7 +50,10 @@ def _canonical(core: Scope) -> int:
 
 
 def converge(scope: Scope, table: Table, derive: bool = True) -> Converged | list[Mismatch]:
-    """Derive `scope` to one that contains the table's operator, or what cannot be mended; without `derive` only loops are numbered otherwise."""
+    """Derive `scope` to one that contains the table's operator, or what cannot be mended.
+
+    Without `derive` only loops are numbered otherwise, and what is read by digits of a loop is stored as the model has it.
+    """
     tree, path, steps = scope, (), []  # type: Scope, Path, list[Step]
     earlier: list[Mismatch] = []
     for _ in range(LIMIT):
@@ -61,7 +64,7 @@ def converge(scope: Scope, table: Table, derive: bool = True) -> Converged | lis
         if any(isinstance(m, NoFix) for m in result):
             return result
         first = result[0]
-        if not (derive or first.renumbers):
+        if not (derive or first.renumbers or _restores(core, first)):
             return result
         if first.vain(earlier):
             return [NoFix(f"{m.why} (after a {m.name} already)") for m in result]
@@ -80,12 +83,36 @@ def converge(scope: Scope, table: Table, derive: bool = True) -> Converged | lis
 
 
 def unchanged(steps: Iterable[Step]) -> bool:
-    """Nothing is derived by the steps: they are those of normalisation, and such as number the loops as an operator of the model does.
+    """Nothing is derived by the steps: they are those of normalisation, such as number the loops as an operator of the model does, and such as store
+    what normalisation has merged into it.
 
-    Groups of channels are a division of the channels' number in an expression and a loop of its own in a library.
+    Groups of channels are a division of the channels' number in an expression and a loop of its own in a library. What a model flattens before it
+    multiplies it with a matrix is read by digits of one loop, and a library wants it flat.
     """
     chosen = rules_of(steps) - set(FORCED)
-    return not chosen or (chosen == {Split.rule} and all(s.rule in FORCED or _renumbers(s) for s in steps))
+    return chosen <= {Split.rule, Relayout.rule} and all(s.rule in FORCED or _renumbers(s) or _stores_digits(s) for s in steps)
+
+
+def _restores(core: Scope, difference: Mismatch) -> bool:
+    """To mend the difference is to store an operand as a model's own operator has left it, in other dimensions than it is read in."""
+    operands = product_reads(core.body) or ()
+    return isinstance(difference, Relayout) and difference.operand < len(operands) and _by_digits(operands[difference.operand], core)
+
+
+def _stores_digits(step: Step) -> bool:
+    """The step stores what is read by digits, and nothing else."""
+    if step.rule != Relayout.rule:
+        return False
+    before, after = product_reads(step.before.body) or (), product_reads(step.after.body) or ()
+    stored = [one for one, other in zip(before, after) if one != other]
+    return len(before) == len(after) and bool(stored) and all(_by_digits(read, step.before) for read in stored)
+
+
+def _by_digits(read: Read, core: Scope) -> bool:
+    """Iterators are divided where something is read, all of them summed: a model's own operators read so only what a Reshape or Flatten has changed.
+    Loops of a result are divided by transposed convolutions, too."""
+    divided = {name for ix in read.index for atom, _ in ix.terms if not isinstance(atom, str) for name in atom.num.names()}
+    return bool(divided) and divided <= {i.name for i in core.sums}
 
 
 def _renumbers(step: Step) -> bool:

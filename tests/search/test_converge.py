@@ -18,6 +18,7 @@ from einnet.instantiate.matching.mismatches import COUNTED, Permute, Relayout
 from einnet.instantiate.matching.types import Match, Table
 from einnet.instantiate.registry import TABLES, tables_for
 from einnet.search.converge import LIMIT, Converged, Distance, converge, distance
+from einnet.search.space import Options, Space
 from tests.derivation.generators import correlations, scopes
 from tests.search.catalogue import CATALOGUE, expression
 
@@ -74,3 +75,30 @@ def test_a_loop_that_a_division_keeps_is_not_skewed_away() -> None:
     source: Scope = parse("A : f32[4,9]\nL[t<4,k<2] Σ[r<3] A[r+t,t+k+(k+t)//3]")
     index = next(ix for ix in index_functions(source.body) if any(not isinstance(a, str) for a, _ in ix.terms))
     assert skew(source, "k", index) is None
+
+FLAT = "x : f32[1,4,4,6]\nw : weight f32[9,24]\n"
+POOLED = "{L[n<1,h<2,w<2,c<6] max[r<2,s<2] x[n,2*h+r,2*w+s,c]|-inf}"
+FLATTENED = f"{{L[m<1,k<24] {POOLED}[0,k//2%2,k%2,k//4]}}"
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+@pytest.mark.parametrize("converging", [True, False])
+def test_what_a_model_flattens_before_it_multiplies_it_is_its_own_operator(depth: int, converging: bool) -> None:
+    """Normalisation merges the copy into the product, which no library takes by digits of a loop: it is stored flat, and nothing is derived."""
+    scope = parse(f"{FLAT}L[m<1,n<9] relu({{L[m<1,n<9] Σ[k<24] {FLATTENED}[m,k]*w[n,k]}}[m,n])")
+    forms = Space(Options(max_depth=depth, converge=converging)).forms(scope)
+    own = [f for f in forms if f.unchanged and any("Matmul" in name for name in f.operators())]
+    assert own
+    for form in own:
+        assert {proof.kind for proof in check(form.derivation)} == {"exact"}
+
+
+def test_only_what_is_read_by_digits_of_a_sum_is_stored_for_nothing() -> None:
+    """Loops of the result are divided by transposed convolutions and by enlarging, which are more than a copy."""
+    stored = 0
+    for name in (n for n in CATALOGUE if n.startswith("transposed")):
+        forms = Space(Options(max_depth=0)).forms(expression(name))
+        relaid = [f for f in forms if any(s.rule == Relayout.rule for s in f.steps)]
+        stored += len(relaid)
+        assert not any(f.unchanged for f in relaid), name
+    assert stored
