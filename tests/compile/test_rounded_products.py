@@ -169,6 +169,24 @@ def test_other_draws_confirm_what_rounds(factors: list[float], kept: int, progra
     assert not taken or beyond([f * tried.error(taken) for f in factors]) <= 1.0
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_where_time_is_over_fewer_are_taken_by_what_they_err(known: bool) -> None:
+    tried, offers = Additive([0.1, 0.2, 0.3, 0.4]), offers_of([1.0, 1.0, 1.0, 2.0])
+    tried.alone = {o: tried.errors[o.place] for o in offers} if known else {offers[0]: 0.1}
+    assert tried.fewer(offers, 1.0) == sorted(offers, key=lambda o: (0.1, 0.2, 0.3, 0.283)[o.place] if known else -o.gain)
+    assert [o.place for o in tried.fewer(offers, 0.5)] == ([0, 1] if known else [3])
+    assert tried.fewer(offers, 0.0) == [] == tried.fewer([], 1.0)
+
+
+def test_a_choice_is_confirmed_though_time_is_over(program: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is tried any more, and what was found rounds where a few other draws confirm it or a part of it."""
+    tried = Lucky([0.4] * 4, [1.5] * 3)
+    monkeypatch.setattr(rounding_trials.Tried, "each", lambda _, offers: [f * tried.error(offers) for f in tried.factors])
+    monkeypatch.setattr(Lucky, "late", property(lambda self: self.asked > 0))
+    made = Rounding(Settings(max_error=0.9), Reference(program), Costs({}))  # type: ignore[arg-type]
+    assert len(made.lasting(tried, offers_of([1.0] * 4), 0.8, 1.0)[0]) == 2
+
+
 def test_what_errors_are_not_expected_to_exceed() -> None:
     assert beyond([0.5]) == 1.0
     assert beyond([0.5, 0.5]) == 0.5

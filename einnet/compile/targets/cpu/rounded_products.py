@@ -29,7 +29,7 @@ from einnet.runtime.cpu.levels import features
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.serial import canonical
 from einnet.runtime.timing import compare
-from einnet.search.time_shares import IMPLEMENTATIONS_SHARE, SELECTING_SHARE
+from einnet.search.time_shares import ARITHMETICS_SHARE, SELECTING_SHARE
 
 if TYPE_CHECKING:
     from einnet.evidence.comparison.verify import Trial
@@ -125,7 +125,7 @@ class Rounding:
         """The offers that are taken within a limit of their error, with the greatest error on all draws.
 
         They were chosen because they err little on the draws that were tried. Others tell whether that was chance: where inputs like these may err
-        by more than `most`, fewer are taken.
+        by more than `most`, fewer are taken, without trials on the first draws where time is over.
         """
         until, now = tried.until, time.monotonic()
         further = Tried(tried.executable, further_inputs(self.trial.inputs, self.settings.seed), until)
@@ -133,15 +133,16 @@ class Rounding:
             tried.until = now + SELECTING_SHARE * (until - now)
         taken, apart = tried.within(offers, limit)
         tried.until = until
-        for _ in range(CONFIRMED if taken else 0):
+        for _ in range(CONFIRMED):
+            if not taken:
+                break
             errors = further.each(taken)
             far = beyond(errors)
             if far <= most:
                 return taken, max(apart, *errors)
-            limit *= LESS * most / far if far < inf else 0.0
-            taken, apart = tried.within(offers, limit)
-            if not taken:
-                break
+            less = LESS * most / far if far < inf else 0.0
+            limit *= less
+            taken, apart = (tried.fewer(taken, less), 0.0) if tried.late else tried.within(offers, limit)
         return [], 0.0
 
     def with_room(self, program: Executable, found: Verification) -> Verification:
@@ -171,15 +172,16 @@ class Rounding:
     def rows(self, plan: Plan, until: float) -> dict[int, RoundedRow]:
         """Every product with its times, by its place in the plan; those that are faster in another arithmetic have no reason yet.
 
-        Those that take longest are measured first, and what the library takes first before other implementations, which take no time from trials.
+        Those that take longest are measured first, and what the library takes first before other implementations. Trials have the rest of the time.
         """
+        until = share_until(until)
         products = {n: k for n, k in enumerate(plan.kernels) if isinstance(k, Contraction) and not k.arithmetic.whole}
         known, own = available(self.settings), self.seconds(plan, list(products.values()), until)
         longest = sorted(((k, s) for k, s in own.items() if s is not None), key=lambda timed: -timed[1])
         tried = {k: self.cost.rounded(k, known, s) for k, s in longest}
         rounded = [k for some in tried.values() for k in some]
         self.seconds(plan, rounded, until)
-        made = best_of(rounded, partial(self._in_turn, plan, share_until(until)), self.cost.like(plan).implementations)
+        made = best_of(rounded, partial(self._in_turn, plan, until), self.cost.like(plan).implementations)
         times = self.seconds(plan, [*rounded, *made.values()], until)
         hopeless = {k: [(k.in_arithmetic(a), inf) for a in known] for k in own}
         found = {k: [(m, times[m]) for m in (made.get(r, r) for r in tried.get(k, ()))] for k in own}
@@ -240,9 +242,9 @@ def row(place: int, product: Contraction, own: float | None, others: Mapping[Con
 
 
 def share_until(until: float) -> float:
-    """Until when other implementations of the library are measured."""
+    """Until when products are measured in other arithmetics."""
     now = time.monotonic()
-    return now + IMPLEMENTATIONS_SHARE * (until - now) if until < inf else inf
+    return now + ARITHMETICS_SHARE * (until - now) if until < inf else inf
 
 
 def surely_faster(rounded: Executable, executable: Executable, inputs: Values, until: float) -> bool:

@@ -161,6 +161,16 @@ class Tried:
             middle = (taken + most + 1) // 2
         return order[:taken], least
 
+    def fewer(self, taken: Sequence[Offer], less: float) -> list[Offer]:
+        """So many of the offers that they may err `less` times as much together: by their own errors, or, where these are not known, as if all erred
+        alike."""
+        errors = {o: self.alone.get(o, 1.0) for o in taken}
+        if not all(o in self.alone for o in taken) or not summed(errors.values()) < inf:
+            errors = dict.fromkeys(taken, 1.0)
+        order = sorted(taken, key=lambda o: errors[o] ** 2 / max(o.gain, 1e-12))
+        room = less * summed(errors.values())
+        return order[: int(np.searchsorted(np.cumsum([errors[o] ** 2 for o in order]), room * room, side="right"))]
+
     def _try_groups(self, offers: Sequence[Offer], seconds: float) -> None:
         """What products err by: each alone, or on the first draw only, neighbours as one, where there is no time for so many programs, one of which
         takes so many seconds. Of a certified bound groups say nothing."""
