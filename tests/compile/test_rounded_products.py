@@ -163,8 +163,8 @@ def test_other_draws_confirm_what_rounds(factors: list[float], kept: int, progra
     tried = Lucky([0.4] * 4, factors)
     monkeypatch.setattr(rounding_trials.Tried, "each", lambda _, offers: [f * tried.error(offers) for f in tried.factors])
     made = Rounding(Settings(max_error=0.9), Reference(program), Costs({}))  # type: ignore[arg-type]
-    taken, error = made.lasting(tried, offers_of([1.0] * 4), 0.8, 1.0)
-    assert len(taken) == kept
+    taken, error, draws = made.lasting(tried, offers_of([1.0] * 4), 0.8, 1.0)
+    assert len(taken) == kept and draws == (len(factors) if taken else 0)
     assert error == (max(factors) * tried.error(taken) if taken else 0.0)
     assert not taken or beyond([f * tried.error(taken) for f in factors]) <= 1.0
 

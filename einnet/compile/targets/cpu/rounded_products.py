@@ -108,7 +108,7 @@ class Rounding:
         budget = self.settings.max_error if self.settings.certified else None
         tried = Tried(executable, draws, until, budget)
         room = bool(offers) and room
-        taken, apart = self.lasting(tried, offers, limit, self.settings.max_error - known.max_rel) if room else ([], 0.0)
+        taken, apart, further = self.lasting(tried, offers, limit, self.settings.max_error - known.max_rel) if room else ([], 0.0, 0)
         found, verification = self.accepted(executable, tried, taken, known)
         runs = taken if found is not executable else []
         certain = bounds(executable, {o.place: o.arithmetic for o in offers}, self.trial.inputs) if room and not tried.late else {}
@@ -117,12 +117,12 @@ class Rounding:
             rows[o.place] = changed(rows[o.place], runs=o in runs, why=why, error=alone, bound=certain.get(o.place))
         self.told[found] = PrecisionRow(
             max_error=self.settings.max_error, error=known.max_rel + (apart if runs else 0.0), float32_error=known.max_rel,
-            draws=len(tried.draws) + FURTHER * bool(runs), products=[rows[n] for n in sorted(rows)], certified=tried.certain(runs),
+            draws=len(tried.draws) + further, products=[rows[n] for n in sorted(rows)], certified=tried.certain(runs),
         )  # fmt: skip
         return found, verification
 
-    def lasting(self, tried: Tried, offers: Sequence[Offer], limit: float, most: float) -> tuple[list[Offer], float]:
-        """The offers that are taken within a limit of their error, with the greatest error on all draws.
+    def lasting(self, tried: Tried, offers: Sequence[Offer], limit: float, most: float) -> tuple[list[Offer], float, int]:
+        """The offers that are taken within a limit of their error, with the greatest error on all draws, and how many further draws there were.
 
         They were chosen because they err little on the draws that were tried. Others tell whether that was chance: where inputs like these may err
         by more than `most`, fewer are taken, without trials on the first draws where time is over.
@@ -139,11 +139,11 @@ class Rounding:
             errors = further.each(taken)
             far = beyond(errors)
             if far <= most:
-                return taken, max(apart, *errors)
+                return taken, max(apart, *errors), len(errors)
             less = LESS * most / far if far < inf else 0.0
             limit *= less
             taken, apart = (tried.fewer(taken, less), 0.0) if tried.late else tried.within(offers, limit)
-        return [], 0.0
+        return [], 0.0, len(further.given)
 
     def with_room(self, program: Executable, found: Verification) -> Verification:
         """What verification says of a program: of one that rounds nothing, failed where it leaves too little room. How much of the budget those take
@@ -174,7 +174,7 @@ class Rounding:
 
         Those that take longest are measured first, and what the library takes first before other implementations. Trials have the rest of the time.
         """
-        until = share_until(until)
+        until = measured_until(until)
         products = {n: k for n, k in enumerate(plan.kernels) if isinstance(k, Contraction) and not k.arithmetic.whole}
         known, own = available(self.settings), self.seconds(plan, list(products.values()), until)
         longest = sorted(((k, s) for k, s in own.items() if s is not None), key=lambda timed: -timed[1])
@@ -241,7 +241,7 @@ def row(place: int, product: Contraction, own: float | None, others: Mapping[Con
     )  # fmt: skip
 
 
-def share_until(until: float) -> float:
+def measured_until(until: float) -> float:
     """Until when products are measured in other arithmetics."""
     now = time.monotonic()
     return now + ARITHMETICS_SHARE * (until - now) if until < inf else inf
