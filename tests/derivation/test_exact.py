@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from dataclasses import replace
 from unittest import mock
 
 import pytest
 
 from einnet.derivation.checker.cases import Part, restricted
-from einnet.derivation.checker.check import (
-    FEWEST_POINTS,
-    Difference,
-    Proof,
-    _grouped_alike,
-    _grouped_alike_by_cases,
-    check,
-    check_equal,
-    check_exact,
-)
+from einnet.derivation.checker.check import FEWEST_POINTS, Difference, Proof, _grouped_alike_by_cases, check, check_equal, check_exact
 from einnet.derivation.checker.exact import marked
 from einnet.derivation.rules.forced.fold import fold
 from einnet.derivation.rules.forced.merge import merge
 from einnet.derivation.steps import Derivation, Step
 from einnet.errors import CertificateError
 from einnet.expr.index import bounds, var
-from einnet.expr.nodes import Add, Call, Scope, Tensor, reads, walk
+from einnet.expr.nodes import Add, Call, Tensor, reads, walk
 from einnet.expr.normal.limits import OutOfReach
 from einnet.expr.notation.text import parse
 from einnet.expr.partings import apart, partings
@@ -168,12 +159,15 @@ def test_blocks_of_a_masked_softmax_are_exact_case_by_case(keys: str, last: str,
     assert proof.details == "equal normal forms in each of 2 cases; operations grouped alike"
 
 
-@pytest.mark.parametrize("grouped_alike", [_grouped_alike, _grouped_alike_by_cases])
-def test_what_has_no_normal_form_is_not_grouped_alike(grouped_alike: Callable[[Scope, Scope], bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether it is grouped so or not, a form that was not found shows nothing."""
+@pytest.mark.parametrize("cases", [1, 2])
+@pytest.mark.parametrize("name", REGROUPED)
+def test_what_has_no_normal_form_is_not_grouped_alike(name: str, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A form that is out of reach shows nothing, neither of the whole nor of its cases: what is grouped otherwise stays refused."""
+    before, after = (parse(DECLARED + text) for text in REGROUPED[name])
+    proof = replace(check_equal(before, after), cases=cases)
     monkeypatch.setattr("einnet.derivation.checker.check.inline", mock.Mock(side_effect=OutOfReach))
-    for before, after in REGROUPED.values():
-        assert grouped_alike(parse(DECLARED + before), parse(DECLARED + after)) is False
+    with pytest.raises(Difference, match="in other groups"):
+        check_exact(before, after, proof)
 
 
 @pytest.mark.parametrize(("first", "count", "read"), [(0, 3, 1), (0, 4, 3), (3, 2, 2), (3, 3, 2), (5, 1, 1), (6, 2, 0)])
