@@ -23,7 +23,8 @@ from einnet.graph.onnx.importer import load
 from einnet.graph.operators.fourier import real_table, table
 from einnet.graph.passes.factor_tables import factor_tables
 from einnet.graph.passes.prepare import prepare
-from einnet.graph.passes.table_factors import ROUNDING, factored, fewest_products, full, gains, promising, whole
+from einnet.graph.passes.table_factors import ROUNDING, factored, gains, whole
+from einnet.graph.passes.table_samples import fewest_products, full, promising
 from einnet.graph.program import Program
 from einnet.search.work import flops
 from tests.graph.cases import build, node, reference, run_opaque, values

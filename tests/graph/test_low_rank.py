@@ -11,7 +11,8 @@ from einnet.expr.nodes import Scope, Tensor, reads
 from einnet.expr.notation.text import parse
 from einnet.graph.interpret import interpret
 from einnet.graph.passes.low_rank import Walk, low_rank, sampled_rank, share
-from einnet.graph.passes.table_factors import LEAST_GAIN, ROUNDING
+from einnet.graph.passes.table_factors import ROUNDING
+from einnet.graph.passes.table_samples import LEAST_GAIN
 from einnet.graph.passes.weight_structure import absorbed, recover_structure
 from einnet.graph.program import Node, Program
 

@@ -19,7 +19,8 @@ from einnet.expr.nodes import Body, Iter, Mul, Read, Scope, Tensor, make_mul, ma
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.passes.matrices_apart import Apart, is_short, matrix_apart, rounded
 from einnet.graph.passes.sums_at_place import apart
-from einnet.graph.passes.table_factors import ROUNDING, Factored, Part, everything, factored, factors, fewest_products, gains
+from einnet.graph.passes.table_factors import ROUNDING, Factored, Part, everything, factored, factors, gains
+from einnet.graph.passes.table_samples import fewest_products
 from einnet.graph.program import Node, Program
 from einnet.graph.rewrite import Fresh, prune
 

@@ -16,7 +16,8 @@ from typing import Literal
 import numpy as np
 
 from einnet.expr.values.blas import on_one_thread
-from einnet.graph.passes.table_factors import GROWTH, LEAST_GAIN, ROUNDING
+from einnet.graph.passes.table_factors import GROWTH, ROUNDING
+from einnet.graph.passes.table_samples import LEAST_GAIN
 
 EPSILON = 2.0**-24
 """Rounding of float32: singular values of what is rounded so are at most this, times the largest element, times the roots of both extents."""
