@@ -76,6 +76,7 @@ def test_a_loop_that_a_division_keeps_is_not_skewed_away() -> None:
     index = next(ix for ix in index_functions(source.body) if any(not isinstance(a, str) for a, _ in ix.terms))
     assert skew(source, "k", index) is None
 
+
 FLAT = "x : f32[1,4,4,6]\nw : weight f32[9,24]\n"
 POOLED = "{L[n<1,h<2,w<2,c<6] max[r<2,s<2] x[n,2*h+r,2*w+s,c]|-inf}"
 FLATTENED = f"{{L[m<1,k<24] {POOLED}[0,k//2%2,k%2,k//4]}}"

@@ -7,7 +7,7 @@ as many of them are taken as the budget has room for (`rounding_trials`), and th
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -75,15 +75,18 @@ NO_FASTER = "no faster in another arithmetic"
 
 def inputs_like(inputs: Values, seed: int) -> list[Values]:
     """The inputs, others of their kind, and what else programs are compared on."""
-    kinds = [(name, x.shape, dtype_name(x.dtype) or "f32") for name, x in inputs.items()]
-    normal = [inputs, *(random_values(kinds, seed + n) for n in range(1, SEEDS))]
-    return [*normal, *(drawn(inputs, kind) for kind in SPECIAL_DRAWS)]
+    return [inputs, *others_like(inputs, range(seed + 1, seed + SEEDS)), *(drawn(inputs, kind) for kind in SPECIAL_DRAWS)]
 
 
 def further_inputs(inputs: Values, seed: int) -> list[Values]:
-    """Other inputs of their kind."""
+    """Other inputs of their kind than those by which is chosen what rounds."""
+    return others_like(inputs, range(seed + SEEDS, seed + SEEDS + FURTHER))
+
+
+def others_like(inputs: Values, seeds: Iterable[int]) -> list[Values]:
+    """Standard normal draws of the names, shapes and types of some inputs."""
     kinds = [(name, x.shape, dtype_name(x.dtype) or "f32") for name, x in inputs.items()]
-    return [random_values(kinds, seed + SEEDS + n) for n in range(FURTHER)]
+    return [random_values(kinds, seed) for seed in seeds]
 
 
 @dataclass
@@ -127,10 +130,9 @@ class Rounding:
         They were chosen because they err little on the draws that were tried. Others tell whether that was chance: where inputs like these may err
         by more than `most`, fewer are taken, without trials on the first draws where time is over.
         """
-        until, now = tried.until, time.monotonic()
+        until = tried.until
         further = Tried(tried.executable, further_inputs(self.trial.inputs, self.settings.seed), until)
-        if until < inf:
-            tried.until = now + SELECTING_SHARE * (until - now)
+        tried.until = in_share(SELECTING_SHARE, until)
         taken, apart = tried.within(offers, limit)
         tried.until = until
         for _ in range(CONFIRMED):
@@ -174,7 +176,7 @@ class Rounding:
 
         Those that take longest are measured first, and what the library takes first before other implementations. Trials have the rest of the time.
         """
-        until = measured_until(until)
+        until = in_share(ARITHMETICS_SHARE, until)
         products = {n: k for n, k in enumerate(plan.kernels) if isinstance(k, Contraction) and not k.arithmetic.whole}
         known, own = available(self.settings), self.seconds(plan, list(products.values()), until)
         longest = sorted(((k, s) for k, s in own.items() if s is not None), key=lambda timed: -timed[1])
@@ -241,10 +243,10 @@ def row(place: int, product: Contraction, own: float | None, others: Mapping[Con
     )  # fmt: skip
 
 
-def measured_until(until: float) -> float:
-    """Until when products are measured in other arithmetics."""
+def in_share(share: float, until: float) -> float:
+    """When a share of the time that is left until then is over."""
     now = time.monotonic()
-    return now + ARITHMETICS_SHARE * (until - now) if until < inf else inf
+    return now + share * (until - now) if until < inf else inf
 
 
 def surely_faster(rounded: Executable, executable: Executable, inputs: Values, until: float) -> bool:
