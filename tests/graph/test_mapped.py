@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from google.protobuf.message import EncodeError
 
 import einnet
 from einnet.errors import ModelError
@@ -18,7 +20,7 @@ from einnet.graph.onnx import mapped as module
 from einnet.graph.onnx.digest import digest
 from einnet.graph.onnx.importer import load
 from einnet.graph.onnx.mapped import InFile, mapped, tensor
-from einnet.graph.onnx.read import kept, read
+from einnet.graph.onnx.read import bytes_of, kept, read
 
 
 def model() -> onnx.ModelProto:
@@ -186,3 +188,11 @@ def test_only_memory_of_a_file_is_let_go(path: Path) -> None:
     seen = bytes(data)
     let_go(data)
     assert bytes(data) == seen and in_file.file_memory(data[5:9]) is not None
+
+
+def test_how_many_bytes_a_model_has_is_told_where_the_library_does_not_count_them() -> None:
+    class Large:
+        def ByteSize(self) -> int:
+            raise EncodeError("Failed to serialize proto")
+
+    assert bytes_of(Large()) == inf and bytes_of(model()) == len(model().SerializeToString())

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from einnet.graph.onnx.read import Source, in_memory
+from einnet.graph.onnx.read import LARGEST, Source, bytes_of, in_memory
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -39,13 +39,16 @@ class Rounded:
 def exposed(source: Source) -> tuple[bytes, list[Rounded]] | None:
     """The model with those tensors as outputs, all others left out, and what they are rounded to; None where there are none, or it is too large for
     one text."""
+    whole = in_memory(source)
+    if bytes_of(whole) >= LARGEST:
+        return None
     model = onnx.ModelProto()
-    model.CopyFrom(in_memory(source))
+    model.CopyFrom(whole)
     known = constants(model.graph)
     found = {r.name: r for node in model.graph.node if (r := rounded(node, known))}
     del model.graph.output[:]
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in found)
-    return (model.SerializeToString(), list(found.values())) if found and model.ByteSize() < 1 << 31 else None
+    return (model.SerializeToString(), list(found.values())) if found else None
 
 
 def rounded(node: onnx.NodeProto, known: Mapping[str, Array]) -> Rounded | None:

@@ -9,7 +9,7 @@ import onnx
 
 from einnet.graph.in_file import let_go
 from einnet.graph.onnx.mapped import GRAPH, VALUES, WEIGHTS, head
-from einnet.graph.onnx.read import Source, in_pieces
+from einnet.graph.onnx.read import LARGEST, Source, bytes_of, in_pieces
 
 
 def digest(model: Source) -> str | None:
@@ -18,7 +18,7 @@ def digest(model: Source) -> str | None:
     None for a model of more than 2 GB.
     """
     proto, values = in_pieces(model)
-    if proto.ByteSize() + sum(map(len, values.values())) >= 1 << 31:
+    if bytes_of(proto) + sum(map(len, values.values())) >= LARGEST:
         return None
     if proto is model:  # the caller's own, which stays as it is
         proto = onnx.ModelProto()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 from typing import NamedTuple, Union
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, EncodeError, Message  # type: ignore[import-untyped]
 from onnx_ir.passes import common
 
 from einnet.errors import ModelError, NotStaticError
@@ -19,6 +20,9 @@ from einnet.graph.onnx.mapped import LARGE_FILE, Mapped, mapped, tensor
 from einnet.graph.onnx.shapes import Shapes, fix_inputs
 
 Source = Union[str, Path, onnx.ModelProto, ir.Model]
+
+LARGEST = 1 << 31
+"""Bytes that a serialised protobuf has less than."""
 
 
 def first_line(error: BaseException) -> str:
@@ -143,12 +147,20 @@ def parsed(data: bytes) -> onnx.ModelProto:
     return onnx.load_model_from_string(data)
 
 
+def bytes_of(proto: Message) -> float:
+    """How many bytes a serialised protobuf has, or infinity: above 2 GB some versions of the library count, others raise."""
+    try:
+        return float(proto.ByteSize())
+    except EncodeError:
+        return inf
+
+
 def serialised(source: Source) -> bytes | None:
     """The whole model with its weights as bytes, those of its file where it is all in one; None where they are more than a protobuf can be (2 GB)."""
     if isinstance(source, (str, Path)) and Path(source).suffix == ".onnx" and _looked_at(source) == _File(False, False):
         return Path(source).read_bytes()
     proto = in_memory(source)
-    return proto.SerializeToString() if proto.ByteSize() < 1 << 31 else None
+    return proto.SerializeToString() if bytes_of(proto) < LARGEST else None
 
 
 def kept(source: Source) -> bytes | ModelFile | None:
