@@ -8,7 +8,8 @@ from functools import lru_cache
 
 from einnet.derivation.rules.band import tidy
 from einnet.derivation.rules.forced.fold import simplify_body
-from einnet.derivation.rules.forced.merge import merge_read
+from einnet.derivation.rules.forced.merge import flatten, merge_guarded, merge_read
+from einnet.expr.decided import decided
 from einnet.expr.index import Index, Range, bounds, simplify
 from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, children, map_indices, map_reads, reads, rebuild, touches
 
@@ -58,12 +59,13 @@ def flat(scope: Scope) -> Scope:
         inner = (r for r in reads(scope.body) if isinstance(r.base, Scope) and not r.base.sums and r.base.reduce == "sum")
         r = next((r for r in inner if r not in kept), None)
         if r is None:
-            return scope
+            return replace(scope, body=flatten(decided(scope.body, scope.ranges)))
         merged = merge_read(scope, r)
-        if isinstance(merged, Scope):
-            scope = merged
-        else:
+        found = merged if isinstance(merged, Scope) else None if scope.sums else merge_guarded(scope, r)
+        if found is None:
             kept.add(r)
+        else:
+            scope = found
 
 
 def _flat_read(r: Read) -> Body:

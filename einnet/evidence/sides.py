@@ -12,13 +12,14 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise, product
 from math import prod
+from typing import NamedTuple
 
 from einnet.derivation.checker.check import Proof, check_exact
 from einnet.derivation.checker.exact import marked
 from einnet.errors import CertificateError
 from einnet.evidence.normal import changes, flat, narrowed, within_reach
 from einnet.expr.index import Range
-from einnet.expr.nodes import Read, Scope, Tensor, map_reads, nested, tensors
+from einnet.expr.nodes import Read, Scope, Tensor, index_functions, map_reads, nested, tensors
 from einnet.expr.normal.inline import inline
 from einnet.expr.normal.limits import OutOfReach, at_most
 from einnet.instantiate.kernels.generated import from_zero
@@ -121,23 +122,45 @@ def levels(one: Scope, other: Scope, key: Key) -> Iterator[tuple[Scope, Scope]]:
         left, right = replaced(one, cut), replaced(other, cut)
         yield left, right
         used = {*tensors(left).values(), *tensors(right).values()}
-        cut = {scope: tensor for scope, tensor in cut.items() if tensor not in used}
+        cut = {scope: part for scope, part in cut.items() if part.tensor not in used}
     yield one, other
 
 
-def common(one: Scope, other: Scope, key: Key) -> dict[Scope, Tensor]:
-    """A tensor for each scope inside that the other side has, too: one for all of one key, those inside them cut out."""
+class Part(NamedTuple):
+    """What is read in place of a scope: a tensor whose dimensions are the scope's, in this order."""
+
+    tensor: Tensor
+    order: tuple[int, ...]
+
+
+def common(one: Scope, other: Scope, key: Key) -> dict[Scope, Part]:
+    """A tensor for each scope inside that the other side has, too, in whatever order of dimensions: one for all of one key, those inside them cut
+    out."""
     sides = (inside(one), inside(other))
-    known: dict[tuple[tuple[int, ...], str], tuple[list[Scope], set[int]]] = {}
-    cut: dict[Scope, Tensor] = {}
+    known: dict[tuple[tuple[int, ...], str], tuple[dict[Scope, Part], set[int]]] = {}
+    cut: dict[Scope, Part] = {}
     for scope in sorted({**sides[0], **sides[1]}, key=lambda s: max(side.get(s, 0) for side in sides)):
-        members, seen = known.setdefault((scope.shape, key(from_zero(replaced(scope, cut)))), ([], set()))
-        members.append(scope)
-        seen.update(n for n, side in enumerate(sides) if scope in side)
-        if len(seen) == len(sides):
-            tensor = cut.get(members[0], Tensor(f"part{len(cut)}", scope.shape))
-            cut.update(dict.fromkeys(members, tensor))
+        for order in dict.fromkeys((tuple(range(len(scope.loops))), arrangement(scope))):
+            arranged = replace(scope, loops=tuple(scope.loops[n] for n in order))
+            members, seen = known.setdefault((arranged.shape, key(from_zero(replaced(arranged, cut)))), ({}, set()))
+            tensor = next((part.tensor for part in members.values()), Tensor(f"part{len(known)}", arranged.shape))
+            members[scope] = Part(tensor, order)
+            seen.update(n for n, side in enumerate(sides) if scope in side)
+            if len(seen) == len(sides):
+                cut.update({member: part for member, part in members.items() if member not in cut})
+                break
     return cut
+
+
+@lru_cache(maxsize=1 << 12)
+def arrangement(scope: Scope) -> tuple[int, ...]:
+    """Its dimensions in the order in which the body names their iterators, those of one index by their strides; then those of extent 1."""
+    places = {i.name: n for n, i in enumerate(scope.loops) if i.extent > 1}
+    found: list[int] = []
+    for ix in index_functions(scope.body):
+        strides = {atom: abs(c) for atom, c in ix.terms if isinstance(atom, str)}
+        found += [places[name] for name in sorted(ix.names() & places.keys(), key=lambda name: (-strides.get(name, 0), places[name]))]
+    return tuple(dict.fromkeys((*found, *places.values(), *range(len(scope.loops)))))
 
 
 def inside(scope: Scope) -> dict[Scope, int]:
@@ -154,7 +177,7 @@ def inside(scope: Scope) -> dict[Scope, int]:
     return found
 
 
-def replaced(scope: Scope, cut: Mapping[Scope, Tensor]) -> Scope:
+def replaced(scope: Scope, cut: Mapping[Scope, Part]) -> Scope:
     """The scope with some of those that it reads, at any depth, as tensors."""
     done: dict[Scope, Scope] = {}
 
@@ -167,7 +190,8 @@ def replaced(scope: Scope, cut: Mapping[Scope, Tensor]) -> Scope:
         if isinstance(r.base, Tensor):
             return r
         if r.base in cut:
-            return Read(cut[r.base], tuple(ix - lo for ix, (lo, _) in zip(r.index, r.base.box, strict=True)), r.fill)
+            part = cut[r.base]
+            return Read(part.tensor, tuple(r.index[n] - r.base.box[n][0] for n in part.order), r.fill)
         return Read(rest(r.base), r.index, r.fill)
 
     return rest(scope)

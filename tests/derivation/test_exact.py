@@ -35,6 +35,7 @@ REGROUPED = {
     "constants combined": ("L[h<8] 3*{L[h<8] 5*u[h]}[h]", "L[h<8] 15*u[h]"),
 }
 ALIKE = {
+    "a factor that is 1 outside of its box": ("L[h<8] Σ[k<8] u[k]*{L[x<3] v[x]}[h+3]|1 + u[h]", "L[h<8] Σ[k<8] u[k] + u[h]"),
     "loops exchanged": ("L[h<8,n<5] Σ[k<9] A[h,k]*B[k,n]", "L[h<8,n<5] {L[n<5,h<8] Σ[k<9] A[h,k]*B[k,n]}[n,h]"),
     "an operand copied": ("L[h<8,n<5] Σ[k<9] A[h,k]*B[k,n]", "L[h<8,n<5] Σ[k<9] {L[k<9,h<8] A[h,k]}[k,h]*B[k,n]"),
     "zeros added": ("L[h<8,n<5] Σ[k<9] A[h,k]*B[k,n]", "L[h<8,n<5] Σ[-2<=k<12] A[h,k]*B[k,n]"),

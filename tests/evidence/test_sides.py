@@ -12,9 +12,9 @@ from einnet.derivation.checker.exact import marked
 from einnet.errors import CertificateError
 from einnet.evidence.normal import changes, narrowed, with_unit_reads, within_reach
 from einnet.evidence.prove import compared
-from einnet.evidence.sides import grouped, matched_by_cells
+from einnet.evidence.sides import grouped, key_of, levels, matched_by_cells
 from einnet.expr.index import Index
-from einnet.expr.nodes import Cond, Const, Iter, Scope, Select, nested, used_names, walk
+from einnet.expr.nodes import Cond, Const, Iter, Scope, Select, nested, tensors, used_names, walk
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
 
@@ -270,3 +270,38 @@ def test_another_group_of_the_same_blocks_is_told() -> None:
     one, other = parse(PLANES + TWO_BLOCKS), parse(PLANES + TWO_READS.replace(" + U[i-4], 0)", " + 1/3*U[i-4] + 2/3*U[i-4], 0)"))
     method, _, problem = compared(one, one, other, True)
     assert method and problem
+
+
+ROWS_OF_POINTS = "Y : f32[1,16,16,128]\nW : f32[128,128]\nQ : f32[5,128,8,3,3]\nb : f32[128]\n"
+MAXIMA = (
+    "L[h<8,w<8,f<5] Σ[c<128,r<3,s<3] {L[n<1,h<8,w<8,c<128] max[r<2,s<2] relu({L[h<16,w<16,c<128] Σ[k<128] Y[0,h,w,k]*W[c,k]}[2*h+r,2*w+s,c] + b[c])}"
+    "[0,h+r-1,w+s-1,c]*Q[f,c,h,r,s]"
+)
+MAXIMA_ROWS = (
+    "L[h<8,w<8,f<5] Σ[c<128,r<3,s<3] {L[n<1,c<128,h<8,w<8] max[r<2,s<2] relu({L[i<256,c<128] Σ[k<128] Y[0,i//16,i%16,k]*W[c,k]}[32*h+2*w+16*r+s,c]"
+    " + b[c])}[0,c,h+r-1,w+s-1]*Q[f,c,h,r,s]"
+)
+
+
+def test_what_both_read_in_another_order_of_dimensions_is_one_part() -> None:
+    found = list(levels(parse(ROWS_OF_POINTS + MAXIMA), parse(ROWS_OF_POINTS + MAXIMA_ROWS), lambda s: key_of(marked(s))))
+    assert found[0][0].key == found[0][1].key and [t.shape for name, t in tensors(found[0][0]).items() if name.startswith("part")] == [(8, 8, 128, 1)]
+    assert grouped(parse(ROWS_OF_POINTS + MAXIMA), parse(ROWS_OF_POINTS + MAXIMA_ROWS)).method == "inline"
+
+
+@pytest.mark.parametrize("exchanged", ["[0,c,w+s-1,h+r-1]", "[0,c,h+r,w+s-1]"])
+def test_another_order_of_reading_is_another_tensor(exchanged: str) -> None:
+    with pytest.raises(CertificateError):
+        grouped(parse(ROWS_OF_POINTS + MAXIMA), parse(ROWS_OF_POINTS + MAXIMA_ROWS.replace("[0,c,h+r-1,w+s-1]", exchanged)))
+
+
+SCALED = "L[w<8] select(w//2+w%2-4>=0, {S}[3], {S}[w//2+w%2])".replace("S", "L[w<4] 0.1*{L[w<4] B[w]*B[w]}[w] + 2")
+GUARDED = (
+    "L[w<8] select(w//2+w%2-4>=0, 0.1*B[3]*B[3] + 2, select(-(w//2)-w%2+3>=0, 0.1*select(-(w//2)-w%2+3>=0, B[w//2+w%2]*B[w//2+w%2], 0) + 2, 0))"
+)
+
+
+def test_a_guard_that_says_what_is_known_groups_nothing() -> None:
+    assert grouped(parse("B : f32[4]\n" + SCALED), parse("B : f32[4]\n" + GUARDED)).method == "inline"
+    with pytest.raises(CertificateError):
+        grouped(parse("B : f32[4]\n" + SCALED), parse("B : f32[4]\n" + GUARDED.replace("0.1*B[3]", "B[3]", 1)))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
 from einnet.derivation.facts import rounds
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
-from einnet.expr.index import Range, as_index, simplify
+from einnet.expr.index import as_index, simplify
 from einnet.expr.nodes import (
     Add,
     Body,
@@ -19,7 +19,6 @@ from einnet.expr.nodes import (
     Const,
     Div,
     Mul,
-    Read,
     Scope,
     Select,
     Val,
@@ -32,7 +31,6 @@ from einnet.expr.nodes import (
     number_read,
     rebuilt,
     substitute_body,
-    touches,
     used_names,
 )  # fmt: skip
 from einnet.expr.normal.totals import partial
@@ -59,7 +57,7 @@ def folded(e: Scope) -> Scope:
     body = substitute_body(e.body, units) if units else e.body
     ranges = e.ranges
     body = map_indices(body, lambda ix: simplify(ix, ranges))
-    body = simplify_body(map_reads(body, lambda r: number_of(r, ranges)))
+    body = simplify_body(map_reads(body, lambda r: number_read(r, ranges) or r))
     sums = tuple(i for i in e.sums if i.name not in units)
     if e.reduce == "sum":
         used = used_names(body)
@@ -74,13 +72,6 @@ def folded(e: Scope) -> Scope:
         sums = tuple(i for i in sums if i.name in used)
     reduce = e.reduce if sums else "sum"
     return e if (sums, body, reduce) == (e.sums, e.body, e.reduce) else replace(e, sums=sums, body=body, reduce=reduce)
-
-
-def number_of(r: Read, ranges: Mapping[str, Range]) -> Body:
-    """The read, or the number that it is: of what is outside of a box, or of a scope that is one number."""
-    if not touches(r, ranges):
-        return Const(r.fill)
-    return number_read(r, ranges) or r
 
 
 def simplify_body(body: Body) -> Body:

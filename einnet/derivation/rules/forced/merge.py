@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from einnet.derivation.facts import factors, fractions_left, linear_reads, rounds, without, zero_outside
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
+from einnet.expr.decided import decided
 from einnet.expr.index import bounds, simplify
 from einnet.expr.nodes import (
     Add,
@@ -96,7 +97,8 @@ def merge_guarded(e: Scope, r: Read) -> Scope | None:
     sides = ((ix, bounds(ix, e.ranges), i) for i, ix in zip(inner.loops, r.index))
     conds = tuple(c for ix, (lo, hi), i in sides for c in (*(Cond(ix - i.lo),) * (lo < i.lo), *(Cond(i.hi - 1 - ix),) * (hi >= i.hi)))
     guarded = Select(conds, body, Const(r.fill)) if conds else body
-    return replace(e, body=flatten(map_reads(e.body, lambda other: guarded if other == r else other)))
+    merged = map_reads(e.body, lambda other: guarded if other == r else other)
+    return replace(e, body=flatten(decided(merged, e.ranges) if conds else merged))
 
 
 def outside_problem(e: Scope, r: Read, inner: Scope) -> str:
