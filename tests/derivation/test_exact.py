@@ -35,7 +35,6 @@ REGROUPED = {
     "constants combined": ("L[h<8] 3*{L[h<8] 5*u[h]}[h]", "L[h<8] 15*u[h]"),
 }
 ALIKE = {
-    "a factor that is 1 outside of its box": ("L[h<8] Σ[k<8] u[k]*{L[x<3] v[x]}[h+3]|1 + u[h]", "L[h<8] Σ[k<8] u[k] + u[h]"),
     "loops exchanged": ("L[h<8,n<5] Σ[k<9] A[h,k]*B[k,n]", "L[h<8,n<5] {L[n<5,h<8] Σ[k<9] A[h,k]*B[k,n]}[n,h]"),
     "an operand copied": ("L[h<8,n<5] Σ[k<9] A[h,k]*B[k,n]", "L[h<8,n<5] Σ[k<9] {L[k<9,h<8] A[h,k]}[k,h]*B[k,n]"),
     "zeros added": ("L[h<8,n<5] Σ[k<9] A[h,k]*B[k,n]", "L[h<8,n<5] Σ[-2<=k<12] A[h,k]*B[k,n]"),
@@ -107,6 +106,9 @@ def test_what_is_not_told_is_of_the_worst_class() -> None:
 
 @pytest.mark.parametrize(("rule", "text", "kind"), [
     (fold, "L[h<8] 1*u[h] + 0", "exact"), (fold, "L[h<8] 3*5*u[h]", "reassociation"), (fold, "L[h<8] Σ[k<5] u[h]", "reassociation"),
+    (fold, "L[h<8] u[h]*v[h+8]|1", "reassociation"), (fold, "L[h<8] u[h]*(v[h+8]|1 + w[h+8]|1)", "reassociation"),
+    (fold, "L[h<8] u[h] + v[h+8]", "exact"),
+    (fold, "L[h<1] Σ[2<=k<4] u[h+k//2]", "reassociation"),
     (merge, "L[h<8] relu({L[h<8] u[h] + v[h]}[h])", "exact"), (merge, "L[h<8] {L[h<8] u[h] + v[h]}[h] + w[h]", "reassociation"),
     (merge, "L[h<8] {L[h<8] Σ[k<9] A[h,k]}[h]", "exact"), (merge, "L[h<8] u[h]*{L[h<8] Σ[k<9] A[h,k]}[h]", "reassociation"),
 ])  # fmt: skip

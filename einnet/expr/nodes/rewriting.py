@@ -122,10 +122,7 @@ def touches(read: Read, ranges: Mapping[str, Range]) -> bool:
 
 
 def number_read(read: Read, ranges: Mapping[str, Range]) -> Const | None:
-    """The number that a read is, of what is outside of a box or of a scope that is one number, where it never leaves the box or what is beyond is the
-    same; None else."""
-    if not touches(read, ranges):
-        return Const(read.fill)
+    """The number that a read is, of a scope that is one number, where it never leaves the box or what is beyond is the same; None else."""
     body = read.base.body if isinstance(read.base, Scope) and not read.base.sums else None
     return body if isinstance(body, Const) and (body.value == read.fill or inside(read, ranges)) else None
 

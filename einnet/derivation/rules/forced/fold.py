@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
 from einnet.derivation.facts import rounds
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
-from einnet.expr.index import as_index, simplify
+from einnet.expr.index import Range, as_index, simplify
 from einnet.expr.nodes import (
     Add,
     Body,
@@ -19,6 +19,7 @@ from einnet.expr.nodes import (
     Const,
     Div,
     Mul,
+    Read,
     Scope,
     Select,
     Val,
@@ -31,6 +32,7 @@ from einnet.expr.nodes import (
     number_read,
     rebuilt,
     substitute_body,
+    touches,
     used_names,
 )  # fmt: skip
 from einnet.expr.normal.totals import partial
@@ -44,10 +46,15 @@ def fold(e: Scope) -> Iterator[Outcome]:
 
 
 def fold_kind(e: Scope) -> str:
-    """Exact where only neutral elements go: not where constants are combined, + or × regrouped, or equal terms of a sum counted."""
-    used = used_names(e.body)
+    """Exact where only neutral elements go: not where constants are combined, + or × regrouped, or equal terms of a sum counted, nor where a number
+    that is not 0 is read outside of a box: a reader of more of that box adds it, or multiplies by it, as it does with all others."""
+    ranges = e.ranges
+    used = used_names(map_indices(e.body, lambda ix: simplify(ix, ranges)))
     counted = e.reduce == "sum" and any(i.extent > 1 and i.name not in used for i in e.sums)
-    return "reassociation" if counted or rounds(e.body) or any(isinstance(b, Add) and repeats(b.args) for b in bodies_in(e.body)) else "exact"
+    repeated = any(isinstance(b, Add) and repeats(b.args) for b in bodies_in(e.body))
+    combined = (a for b in bodies_in(e.body) if isinstance(b, (Add, Mul)) for a in b.args)
+    beyond = any(isinstance(a, Read) and a.fill != 0 and not touches(a, ranges) for a in combined)
+    return "reassociation" if counted or repeated or beyond or rounds(e.body) else "exact"
 
 
 @lru_cache(maxsize=1 << 14)
@@ -57,7 +64,7 @@ def folded(e: Scope) -> Scope:
     body = substitute_body(e.body, units) if units else e.body
     ranges = e.ranges
     body = map_indices(body, lambda ix: simplify(ix, ranges))
-    body = simplify_body(map_reads(body, lambda r: number_read(r, ranges) or r))
+    body = simplify_body(map_reads(body, lambda r: number_of(r, ranges)))
     sums = tuple(i for i in e.sums if i.name not in units)
     if e.reduce == "sum":
         used = used_names(body)
@@ -72,6 +79,13 @@ def folded(e: Scope) -> Scope:
         sums = tuple(i for i in sums if i.name in used)
     reduce = e.reduce if sums else "sum"
     return e if (sums, body, reduce) == (e.sums, e.body, e.reduce) else replace(e, sums=sums, body=body, reduce=reduce)
+
+
+def number_of(r: Read, ranges: Mapping[str, Range]) -> Body:
+    """The read, or the number that it is: of what is outside of a box, or of a scope that is one number."""
+    if not touches(r, ranges):
+        return Const(r.fill)
+    return number_read(r, ranges) or r
 
 
 def simplify_body(body: Body) -> Body:
