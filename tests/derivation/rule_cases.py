@@ -863,6 +863,16 @@ CASES: dict[str, Cases] = {
                 "all",
                 "L[m<4,n<5] V[m]*{L[m<4,n<5] Σ[k<6] {L[k<6,m<4] M[m,k]}[k,m]*N[k,n]}[m,n]",
             ),
+            (
+                "L[m<4,n<5] Σ[k<6] {L[k<6,m<4] M[m,k]*V[m]}[k-1,m]*N[k,n]",
+                "all",
+                "L[m<4,n<5] V[m]*{L[m<4,n<5] Σ[k<6] {L[k<6,m<4] M[m,k]}[k-1,m]*N[k,n]}[m,n]",
+            ),
+            (
+                "L[m<4,n<5] Σ[k<6] {L[k<6,m<4] M[m,k]*V[m]}[k,m]|1*N[k,n]",
+                "all",
+                "L[m<4,n<5] V[m]*{L[m<4,n<5] Σ[k<6] {L[k<6,m<4] M[m,k]}[k,m]|1*N[k,n]}[m,n]",
+            ),
         ),
         (
             ("L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]", "depends on what is summed"),
@@ -870,6 +880,10 @@ CASES: dict[str, Cases] = {
             ("L[m<5,n<5] Σ[k<6] {L[m<4,k<6] M[m,k]/V[m]}[m,k]*N[k,n]", "depends on what is summed"),
             ("L[m<4] max[k<6] M[m,k]/V[m]", "it is no sum"),
             ("L[m<4,n<5] Σ[k<6] {L[m<4,k<6] V[m]}[m,k]*N[k,n]", "depends on what is summed"),
+            ("L[m<4,n<5] Σ[k<6] {L[k<6,m<4] M[m,k]*V[m]}[k-1,m]|1*N[k,n]", "changes what is read outside a box"),
+            ("L[m<4,n<5] Σ[k<6] {L[k<6,m<4] M[m,k]/V[m]}[k-1,m]|1*N[k,n]", "changes what is read outside a box"),
+            ("L[m<4,n<5] Σ[k<6] {L[k<6,m<4] M[m,k]/V[m]}[k-1,m]*N[k,n]", "changes what is read outside a box"),
+            ("L[m<4,n<5] Σ[k<6] {L[k<6,m<4] M[m,k]*log(V[m])}[k-1,m]*N[k,n]", "changes what is read outside a box"),
         ),
         10,
     ),

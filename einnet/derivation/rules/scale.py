@@ -9,7 +9,8 @@ from fractions import Fraction
 from einnet.derivation.facts import factors
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.expr.index import in_range
-from einnet.expr.nodes import Body, Const, Div, Read, Scope, indices, make_mul, substitute_body, used_names
+from einnet.expr.nodes import Body, Const, Div, Read, Scope, indices, inside, make_mul, substitute_body, used_names
+from einnet.expr.normal.totals import total
 
 ONE = Const(Fraction(1))
 
@@ -17,30 +18,37 @@ Parts = tuple[list[Body], list[Body]]
 """Factors and divisors."""
 
 
-@rule("scale", order=160, guard="a divisor, or a factor of a scope that is read, does not depend on what is summed", kind="reassociation")
+@rule(
+    "scale",
+    order=160,
+    guard="a divisor, or a factor of a scope that is read, does not depend on what is summed; where that scope is read outside its box, "
+    "it is 0 there, and what leaves it is a number everywhere",
+    kind="reassociation",
+)
 def scale(e: Scope) -> Iterator[Outcome]:
     """L[x] Σ[y] (f/u(x))*g = L[x] {L[x] Σ[y] f*g}[x]/u(x);  Σ[y] {L[z,w] f*u(z)}[Φ(x),Ψ]*g = u(Φ)*{Σ[y] {L[z,w] f}[Φ,Ψ]*g}[x]"""
     if e.reduce != "sum" or not e.sums:
         yield Refused("it is no sum")
         return
     found = _scaled(e)
-    yield Refused("all that divides or scales a factor depends on what is summed") if found is None else Rewrite(found, "all", "reassociation")
+    why = "all that divides or scales a factor depends on what is summed, or changes what is read outside a box"
+    yield Refused(why) if found is None else Rewrite(found, "all", "reassociation")
 
 
 def _scaled(e: Scope) -> Scope | None:
     """The right-hand side, with all such factors outside; None where there are none."""
     outside: Parts = ([], [])
-    inside: list[Body] = []
+    within: list[Body] = []
     hidden = False
     for f in factors(e.body):
         multiply, divide, rest = _taken(e, f)
         outside[0].extend(multiply)
         outside[1].extend(divide)
-        inside += [] if rest == ONE else [rest]
+        within += [] if rest == ONE else [rest]
         hidden = hidden or bool(divide) or (rest != f and isinstance(f, Read))
-    if not hidden or not inside:
+    if not hidden or not within:
         return None
-    body = make_mul(inside)
+    body = make_mul(within)
     own = tuple(i for i in e.loops if i.name in used_names(body))
     top = make_mul((*outside[0], Read(Scope(own, e.sums, body), indices(own))))
     return Scope(e.loops, (), Div(top, make_mul(outside[1])) if outside[1] else top)
@@ -71,6 +79,9 @@ def _out_of(e: Scope, r: Read, s: Scope) -> tuple[list[Body], list[Body], Body]:
     multiply, divide = quotient(s.body)
     free = [p for p in multiply if used_names(p) <= fixed and not isinstance(p, Const)]
     free_divisors = [p for p in divide if used_names(p) <= fixed]
+    if not inside(r, e.ranges):  # what is read there is the fill, not a product: only 0 stays what it is, and only times numbers
+        free = [p for p in free if r.fill == 0 and total(p)]
+        free_divisors = [p for p in free_divisors if r.fill == 0 and total(Div(ONE, p))]
     if not (free or free_divisors) or set(multiply) <= set(free):
         return [], [], r
     left, left_divisors = ([p for p in parts if p not in out] for parts, out in ((multiply, free), (divide, free_divisors)))
