@@ -15,11 +15,13 @@ from einnet.derivation.checker.check import Difference, check_equal
 from einnet.derivation.checker.draws import GENERIC, SMALL, Choice, Draw
 from einnet.derivation.checker.oracle import Witness
 from einnet.errors import CertificateError
+from einnet.expr.functions.ends import interval
 from einnet.expr.nodes import Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, Tensor, children, functions_in, rebuild, tensors, walk
 from einnet.expr.normal.inline import inline
 from einnet.expr.normal.limits import by_bends
 from einnet.expr.notation.text import parse
 from einnet.expr.values.arithmetic import Machine, Strict
+from einnet.expr.values.intervals import Enclosures, apart
 from einnet.expr.values.points import values_at, work
 from tests.derivation.further_pairs import further_false_pairs, further_true_pairs
 from tests.derivation.pairs import Pair, false_pairs, proven_pairs, true_pairs
@@ -278,12 +280,26 @@ def test_more_random_mutants_that_differ_are_refuted() -> None:
 
 
 def differ(scope: Scope, mutant: Scope, seed: int) -> bool:
+    """The two differ over the reals. Doubles find the points, intervals decide: tanh(-30) is -1 in doubles, and greater than that."""
     generator = np.random.default_rng(seed)
     points = np.argwhere(np.ones(scope.shape))
     for size in (0.1, 1.0, 3.0, 30.0):
         values = {n: generator.normal(0, size, math.prod(s)).round(2) for n, s in SHAPES.items()}
         left, right = (values_at(s, points, Machine("float64"), lambda t, a: values[t.name][a]) for s in (scope, mutant))  # noqa: B023
         with np.errstate(all="ignore"):
-            if (np.abs(left - right) > 1e-6 * (1 + np.abs(left))).any():
-                return True
+            far = points[np.abs(left - right) > 1e-6 * (1 + np.abs(left))]
+        enclosed = {n: interval(v, v) for n, v in values.items()}
+        one, other = (values_at(s, far, Enclosures(), lambda t, a: enclosed[t.name][a]) for s in (scope, mutant))  # noqa: B023
+        if apart(one, other).any():
+            return True
     return False
+
+
+def test_what_rounding_alone_tells_apart_does_not_differ() -> None:
+    """tanh(A) + 2 is greater than 1 at all numbers, and 1 in doubles where A is -30: no truth value is equal to it."""
+    declared = "A : f32[6]\nB : f32[6]\n"
+    left, right = sides((declared, "L[i<6] equal(tanh(20*A[i]) + 2, less(B[i], 1))", "L[i<6] equal(tanh(20*A[i]) + 2, less(B[i], -1))"))
+    assert not any(differ(left, right, seed) for seed in range(8))
+    assert verdict(left, right) in ("proven", "tested")
+    below = sides((declared, "L[i<6] less(tanh(A[i]), B[i])", "L[i<6] less(tanh(A[i]), B[i] + 1/8)"))
+    assert any(differ(*below, seed) for seed in range(8))
