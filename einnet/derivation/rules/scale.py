@@ -77,16 +77,24 @@ def _out_of(e: Scope, r: Read, s: Scope) -> tuple[list[Body], list[Body], Body]:
     if len(fixed) == len(s.loops):
         return [r], [], ONE
     multiply, divide = quotient(s.body)
-    free = [p for p in multiply if used_names(p) <= fixed and not isinstance(p, Const)]
-    free_divisors = [p for p in divide if used_names(p) <= fixed]
+    free, free_divisors = _free(multiply, divide, fixed)
     if not inside(r, e.ranges):  # what is read there is the fill, not a product: only 0 stays what it is, and only times numbers
-        free = [p for p in free if r.fill == 0 and total(p)]
-        free_divisors = [p for p in free_divisors if r.fill == 0 and total(Div(ONE, p))]
+        free, free_divisors = _numbers(free, free_divisors) if r.fill == 0 else ([], [])
     if not (free or free_divisors) or set(multiply) <= set(free):
         return [], [], r
     left, left_divisors = ([p for p in parts if p not in out] for parts, out in ((multiply, free), (divide, free_divisors)))
     outside, below = ([substitute_body(p, place) for p in parts] for parts in (free, free_divisors))
     return outside, below, replace(r, base=replace(s, body=_fraction(left, left_divisors)))
+
+
+def _free(multiply: Sequence[Body], divide: Sequence[Body], fixed: set[str]) -> Parts:
+    """Factors and divisors that depend on no other iterator; a constant stays."""
+    return [p for p in multiply if used_names(p) <= fixed and not isinstance(p, Const)], [p for p in divide if used_names(p) <= fixed]
+
+
+def _numbers(multiply: Sequence[Body], divide: Sequence[Body]) -> Parts:
+    """Those that are numbers, and by which numbers are divided, for all values."""
+    return [p for p in multiply if total(p)], [p for p in divide if total(Div(ONE, p))]
 
 
 def quotient(f: Body) -> Parts:
