@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from einnet.derivation.rules.band import tidy
 from einnet.derivation.rules.forced.fold import simplify_body
-from einnet.derivation.rules.forced.merge import flatten, merge_guarded, merge_read
+from einnet.derivation.rules.forced.merge import flatten, merged
 from einnet.expr.decided import decided
 from einnet.expr.index import Index, Range, bounds, simplify
-from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, children, map_indices, map_reads, reads, rebuild, touches
+from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, children, map_indices, map_reads, reads, touches
 
 
 @lru_cache(maxsize=1 << 12)
@@ -60,8 +60,7 @@ def flat(scope: Scope) -> Scope:
         r = next((r for r in inner if r not in kept), None)
         if r is None:
             return replace(scope, body=flatten(decided(scope.body, scope.ranges)))
-        merged = merge_read(scope, r)
-        found = merged if isinstance(merged, Scope) else None if scope.sums else merge_guarded(scope, r)
+        found = merged(scope, r)
         if found is None:
             kept.add(r)
         else:
@@ -94,20 +93,7 @@ def within_reach(scope: Scope) -> Scope:
 def narrowed(scope: Scope, box: Sequence[Range]) -> Scope:
     """The scope over a part of its box, without choices that are made alike everywhere there."""
     small = replace(scope, loops=tuple(Iter(i.name, *r) for i, r in zip(scope.loops, box, strict=True)))
-    return replace(small, body=tidy(_chosen(small.body, small.ranges), dict(small.ranges)))
-
-
-def _chosen(body: Body, ranges: Mapping[str, Range]) -> Body:
-    """The body without what is chosen nowhere in these ranges."""
-    if isinstance(body, Select) and any(_fails(c, ranges) for c in body.conds):
-        return _chosen(body.other, ranges)
-    args = children(body)
-    return rebuild(body, tuple(_chosen(a, ranges) for a in args)) if args else body
-
-
-def _fails(c: Cond, ranges: Mapping[str, Range]) -> bool:
-    low, high = bounds(Index(c.index.terms, c.index.const), ranges)
-    return high < 0 or (c.equal and low > 0)
+    return replace(small, body=tidy(decided(small.body, small.ranges), dict(small.ranges)))
 
 
 def changes(scope: Scope) -> Iterator[tuple[int, int]]:

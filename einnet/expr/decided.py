@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from einnet.expr.index import Range
-from einnet.expr.nodes import Body, Cond, Select, children, rebuild
-from einnet.expr.sets import implied
+from einnet.expr.nodes import Body, Cond, Select, children, rebuilt
+from einnet.expr.sets import empty, implied
 
 
 def decided(body: Body, ranges: Mapping[str, Range], known: tuple[Cond, ...] = ()) -> Body:
@@ -15,19 +15,11 @@ def decided(body: Body, ranges: Mapping[str, Range], known: tuple[Cond, ...] = (
     select(p >= 0, f, g): p >= 0 is known in f, and -p - 1 >= 0 in g where p is an integer.
     """
     if not isinstance(body, Select):
-        args = children(body)
-        return rebuild(body, tuple(decided(a, ranges, known) for a in args)) if args else body
+        return rebuilt(body, tuple(decided(a, ranges, known) for a in children(body)))
     left = tuple(c for c in body.conds if not implied(c, known, ranges))
     if not left:
         return decided(body.then, ranges, known)
-    contrary = [_contrary(c) for c in left]
-    if any(c is not None and implied(c, known, ranges) for c in contrary):
+    if empty((*known, *left), ranges):
         return decided(body.other, ranges, known)
-    otherwise = contrary[0] if len(left) == 1 else None
-    other = decided(body.other, ranges, known if otherwise is None else (*known, otherwise))
-    return Select(left, decided(body.then, ranges, (*known, *left)), other)
-
-
-def _contrary(cond: Cond) -> Cond | None:
-    """What holds where a condition does not, if one condition says it."""
-    return None if cond.equal or cond.index.den != 1 else Cond(-cond.index - 1)
+    contrary = (Cond(-c.index - 1) for c in left if len(left) == 1 and not c.equal and c.index.den == 1)
+    return Select(left, decided(body.then, ranges, (*known, *left)), decided(body.other, ranges, (*known, *contrary)))

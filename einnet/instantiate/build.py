@@ -10,7 +10,7 @@ from itertools import count
 from math import prod
 
 from einnet.derivation.moves.rule import Rewrite
-from einnet.derivation.rules.forced.merge import merge_guarded, merge_read
+from einnet.derivation.rules.forced.merge import merged
 from einnet.derivation.rules.substitute import split, split_sum_iterator
 from einnet.derivation.rules.transitions import running
 from einnet.expr.functions import named
@@ -268,8 +268,7 @@ def fused(scope: Scope, apart: frozenset[Scope]) -> Scope:
         r = next((r for r in inner if r not in kept), None)
         if r is None:
             return scope
-        merged = merge_read(scope, r)
-        found = merged if isinstance(merged, Scope) else None if scope.sums else merge_guarded(scope, r)
+        found = merged(scope, r)
         if found is None:
             kept.add(r)
         else:

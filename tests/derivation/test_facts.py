@@ -17,7 +17,7 @@ from einnet.derivation.moves.generalise import Seam, common_index
 from einnet.derivation.moves.pairing import pairings
 from einnet.derivation.moves.rule import Rewrite
 from einnet.derivation.moves.spread import conditions, spread
-from einnet.derivation.rules.band import decided
+from einnet.derivation.rules.band import unconditional
 from einnet.derivation.rules.forced.merge import merge_guarded
 from einnet.derivation.rules.relayout import factor
 from einnet.derivation.rules.transitions import Recurrence, recurrences, running
@@ -89,7 +89,7 @@ def test_conditions_that_always_hold_go_and_no_other() -> None:
         equal = rng.random() < 0.5
         values = [value(e, h=h, r=0) for h in range(*ranges["h"])]
         holds = all(v == 0 if equal else v >= 0 for v in values)
-        left = decided(Select((Cond(e, equal),), body, Const(Fraction(3))), ranges)
+        left = unconditional(Select((Cond(e, equal),), body, Const(Fraction(3))), ranges)
         assert (left == body) == holds, (e, equal)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from einnet.expr.decided import decided
+from einnet.expr.index import var
 from einnet.expr.nodes import Body, Cond, Scope, Select
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
@@ -53,12 +54,11 @@ def test_what_is_not_known_stays(text: str) -> None:
 
 def test_choices_in_choices_have_the_values_that_they_had() -> None:
     rng = Random(3)
-    a, b = parse(HEAD + "L[i<9] A[i] + B[i]").body.args  # type: ignore[union-attr]
-    index = parse(HEAD + "L[i<9] val(i)").body.index  # type: ignore[union-attr]
+    leaves, index = [parse(HEAD + f"L[i<9] {t}[i]").body for t in "AB"], var("i")
 
     def body(depth: int) -> Body:
         if depth == 0:
-            return rng.choice((a, b))
+            return rng.choice(leaves)
         conds = tuple(Cond(rng.choice((1, -1)) * index + rng.randint(-6, 6), rng.random() < 0.2) for _ in range(rng.choice((1, 1, 2))))
         return Select(conds, body(depth - 1), body(depth - 1))
 

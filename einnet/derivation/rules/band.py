@@ -261,10 +261,10 @@ def _inside(along: Scope, moved: frozenset[str], asked: frozenset[Index]) -> Sco
     return _followed(along, moved, asked)
 
 
-def decided(body: Body, ranges: dict[str, Range]) -> Body:
-    """Without conditions that hold everywhere."""
+def unconditional(body: Body, ranges: dict[str, Range]) -> Body:
+    """Without conditions that hold everywhere. What holds nowhere stays: parts of one loop read the same tensors."""
     body = map_indices(body, lambda ix: simplify(ix, ranges))
-    body = rebuilt(body, tuple(decided(a, ranges) for a in children(body)))
+    body = rebuilt(body, tuple(unconditional(a, ranges) for a in children(body)))
     if not isinstance(body, Select):
         return body
     left = tuple(c for c in body.conds if not _holds(c, ranges))
@@ -272,8 +272,8 @@ def decided(body: Body, ranges: dict[str, Range]) -> Body:
 
 
 def tidy(body: Body, ranges: dict[str, Range]) -> Body:
-    """Identities folded after `decided`."""
-    return simplify_body(decided(body, ranges))
+    """Identities folded after `unconditional`."""
+    return simplify_body(unconditional(body, ranges))
 
 
 def _holds(c: Cond, ranges: dict[str, Range]) -> bool:

@@ -97,8 +97,14 @@ def merge_guarded(e: Scope, r: Read) -> Scope | None:
     sides = ((ix, bounds(ix, e.ranges), i) for i, ix in zip(inner.loops, r.index))
     conds = tuple(c for ix, (lo, hi), i in sides for c in (*(Cond(ix - i.lo),) * (lo < i.lo), *(Cond(i.hi - 1 - ix),) * (hi >= i.hi)))
     guarded = Select(conds, body, Const(r.fill)) if conds else body
-    merged = map_reads(e.body, lambda other: guarded if other == r else other)
-    return replace(e, body=flatten(decided(merged, e.ranges) if conds else merged))
+    whole = map_reads(e.body, lambda other: guarded if other == r else other)
+    return replace(e, body=flatten(decided(whole, e.ranges) if conds else whole))
+
+
+def merged(e: Scope, r: Read) -> Scope | None:
+    """The scope with what it reads merged into it, under a guard where that alone makes it right and nothing is summed; None where neither can be."""
+    found = merge_read(e, r)
+    return found if isinstance(found, Scope) else None if e.sums else merge_guarded(e, r)
 
 
 def outside_problem(e: Scope, r: Read, inner: Scope) -> str:
