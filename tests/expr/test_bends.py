@@ -150,6 +150,11 @@ REDUCED = (
     ("max[k<4] select(k>=1,exp(X[i,k]),-inf)", "exp({L[i<5] max[1<=k<4] X[i,k]}[i])", True),
     ("max[k<4] select(k>=i,exp(X[i,k]),-inf)", "exp({L[i<5] max[k<4] select(k>=i,X[i,k],-inf)}[i])", False),
     ("max[k<4] exp(X[i,k])*exp(B[i]*X[i,k])", "exp({L[i<5] max[k<4] X[i,k]}[i])", False),
+    ("max[k<4] X[i,3-k]+1/2*X[i,k]", "{L[i<5] max[k<4] X[i,k]+1/2*X[i,3-k]+B[i]}[i]-B[i]", True),
+    ("max[k<4] -2*X[i,3-k]-3*X[i,k]", "-1*{L[i<5] min[k<4] 2*X[i,k]+3*X[i,3-k]}[i]", True),
+    ("max[k<4] 2*X[i,3-k]-3*X[i,k]", "-1*{L[i<5] min[k<4] 3*X[i,3-k]-2*X[i,k]}[i]", True),
+    ("min[k<4] X[i,3-k]-X[i,k]", "-1/3*{L[i<5] max[k<4] 3*X[i,3-k]-3*X[i,k]}[i]", True),
+    ("max[k<4] X[i,3-k]-X[i,k]", "min[k<4] X[i,3-k]-X[i,k]", False),
 )  # fmt: skip
 
 

@@ -116,6 +116,12 @@ class Piecewise:
         """The coefficient of the term that stands first whatever iterators are called; numbers come last."""
         return min(x, key=lambda t: (number(t), profile(product_body(t)), self.forms.text(t))).coefficient
 
+    def leading(self, x: Sum) -> list[Fraction]:
+        """The coefficients of the terms one of which stands first, in whatever direction iterators run."""
+        kinds = [(number(t), profile(product_body(t))) for t in x]
+        least = min(kinds)
+        return [t.coefficient for t, kind in zip(x, kinds) if kind == least]
+
     # greatest elements
 
     def greatest(self, args: Sequence[Sum]) -> Sum:

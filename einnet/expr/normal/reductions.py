@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -51,7 +52,7 @@ def outside(scope: Scope, term: Term, forms: Forms) -> Sum | None:
     ranges = term.ranges({i.name: i.range for i in scope.loops})
     if not moving or not sets.reached(_conditions(term), ranges, names):
         return None
-    free, first = [t for t in terms if not t.names() & names], Piecewise(inner).first(moving)
+    free, first = [t for t in terms if not t.names() & names], _scale(scope.reduce, Piecewise(inner).leading(moving))
     if free or first != 1:
         own = replace(term, factors=(inner.body(tuple(replace(t, coefficient=t.coefficient / first) for t in moving)),))
         found = _extreme(scope, scope.reduce if first > 0 else "min" if scope.reduce == "max" else "max", own, forms)
@@ -60,6 +61,16 @@ def outside(scope: Scope, term: Term, forms: Forms) -> Sum | None:
     if call is None:
         return None
     return forms.expanded(Call(call.name, (forms.body(_extreme(scope, scope.reduce, replace(term, factors=call.args), forms)),)))
+
+
+def _scale(reduce: str, leading: Sequence[Fraction]) -> Fraction:
+    """What leaves a reduction as its scale: the same for all ways to write it, whose sums may run either way and exchange the terms that lead.
+
+    It is the least of their coefficients, or its opposite where all are negative, and under a minimum where some are.
+    """
+    least = min(map(abs, leading))
+    positive = [c > 0 for c in leading]
+    return least if all(positive) or (any(positive) and reduce == "max") else -least
 
 
 def _kept_order(terms: Sum) -> Call | None:
