@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from einnet.expr.nodes import Body
 from einnet.expr.normal.inline import _Forms, inline
-from einnet.expr.normal.limits import by_bends
+from einnet.expr.normal.limits import OutOfReach, by_bends
 from einnet.expr.normal.piecewise import Line, Piecewise, positive_part, upper_envelope
 from einnet.expr.normal.truths import as_sum, is_truth, known
 from einnet.expr.notation.text import parse
@@ -273,3 +273,13 @@ def test_choices_as_sums(condition: str, numbers: bool) -> None:
     if found is not None:
         chosen = scope(f"choose({condition},B+1,C-2)")
         np.testing.assert_array_equal(evaluate(type(chosen)(chosen.loops, (), found), VALUES, "int"), evaluate(chosen, VALUES, "int"))
+
+
+def test_forms_that_lead_to_each_other_are_out_of_reach() -> None:
+    """Again where it is asked for again, and nothing of it stays under way: what comes after it has its form."""
+    text = "relu(relu(X[i,3-k]-1/3*X[i,k])*-1+X[i,k]-13/3*X[i,3-k]+B[i])"
+    for kind in ("max", "min", "max"):
+        with by_bends(), pytest.raises(OutOfReach, match="lead to each other"):
+            inline(parse(f"X : f32[5,4]\nB : f32[5]\nL[i<5] {kind}[k<4] {text}"))
+    with by_bends():
+        assert inline(parse("X : f32[5,4]\nL[i<5] max[k<4] 2*X[i,k]")).reduce == "sum"

@@ -39,7 +39,7 @@ from einnet.expr.normal.common import apart_from_conditions
 from einnet.expr.normal.equations import EQUATED, Functions
 from einnet.expr.normal.factors import ONE, apart, as_read, evaluated, holds, infinite, inverted, joint, lone, mask, scale
 from einnet.expr.normal.infinities import infinities, unbounded
-from einnet.expr.normal.limits import bending, limited, one_less
+from einnet.expr.normal.limits import bending, limited, one_less, settling
 from einnet.expr.normal.ordering import LATTICE, compared, ordered
 from einnet.expr.normal.piecewise import ORDERED, Piecewise
 from einnet.expr.normal.products import enclosed, product
@@ -267,7 +267,7 @@ def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float,
                 inner.append(replace(placed, factors=tuple(_opaque(f, placed.ranges(box)) for f in placed.factors)) if narrow else placed)
     else:
         reduced = _reclosed(scope, index, box)
-        inner = [Term(factors=(reduced,))] if isinstance(reduced.base, Scope) and reduced.base.reduce != "sum" else _expand(reduced, box)
+        inner = _settled(reduced, box)
     if not conds and not divisors:
         return inner
     if isinstance(fill, float):
@@ -275,6 +275,16 @@ def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float,
         return [Term(factors=(Select(where, _joined(_collected(inner, box), box), Const(fill)),))]
     guarded = [replace(t, conds=t.conds + conds, divisors=t.divisors + divisors) for t in inner]
     return guarded + ([Term(fill), Term(-fill, conds=conds, divisors=divisors)] if fill else [])
+
+
+def _settled(reduced: Read, box: Box) -> list[Term]:
+    """The terms of the read of what a maximum or minimum became."""
+    if not isinstance(reduced.base, Scope):
+        return _expand(reduced, box)
+    if reduced.base.reduce != "sum":
+        return [Term(factors=(reduced,))]
+    with settling(reduced.base):
+        return _expand(reduced, box)
 
 
 def _expanded(term: Term, box: Box) -> list[Term]:

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
 
+from einnet.expr.nodes import Scope
 from einnet.expr.normal.terms import Term
 
 MOST_TERMS = 512
 
 
 class OutOfReach(Exception):
-    """The expression expands to more terms than the normal form handles."""
+    """The expression expands to more terms than the normal form handles, or to itself."""
 
 
 _BENDS: ContextVar[bool] = ContextVar("bends", default=False)
@@ -45,6 +46,26 @@ def at_most(terms: int) -> Iterator[None]:
         yield
     finally:
         _LEFT.reset(token)
+
+
+_SETTLING: ContextVar[frozenset[Scope]] = ContextVar("settling", default=frozenset())
+
+
+@contextmanager
+def settling(form: Scope) -> Iterator[None]:
+    """Within, what a reduction became is expanded. Raises OutOfReach where that is under way: the reductions in it lead back to itself.
+
+    In which direction the sums of a reduction run is told by its text, and what leaves it is told by how it is written: two forms of one may each
+    be a multiple of the other. No such form is ever finished, whichever of them is asked for first, so that what is known already has no say.
+    """
+    known = _SETTLING.get()
+    if form in known:
+        raise OutOfReach("a reduction whose forms lead to each other")
+    token = _SETTLING.set(known | {form})
+    try:
+        yield
+    finally:
+        _SETTLING.reset(token)
 
 
 class OutOfTime(Exception):
