@@ -103,3 +103,11 @@ def test_only_what_is_read_by_digits_of_a_sum_is_stored_for_nothing() -> None:
         stored += len(relaid)
         assert not any(f.unchanged for f in relaid), name
     assert stored
+
+
+@pytest.mark.parametrize("index", ["n,(k+m)//4%2,(k+m)%4", "n,3*n//4%2,k%4"])
+def test_what_is_read_by_digits_of_a_loop_too_is_stored_by_a_derivation(index: str) -> None:
+    """A Reshape or Flatten before a product leaves digits of a sum alone; to store what else is read so is more than the model does."""
+    scope = parse(f"x : f32[4,8]\nw : f32[6,2,4]\nL[m<4,n<5] Σ[k<8] x[m,k]*w[{index}]")
+    relaid = [f for f in Space(Options(max_depth=0)).forms(scope) if any(s.rule == Relayout.rule for s in f.steps)]
+    assert relaid and not any(f.unchanged for f in relaid)
