@@ -13,6 +13,7 @@ from einnet.expr.nodes import (
     Add,
     Body,
     Call,
+    Cond,
     Const,
     Div,
     Mul,
@@ -79,8 +80,9 @@ def support(body: Body, name: str, ranges: Mapping[str, Range]) -> Range:
             return support(arg, name, ranges)
         case Add(args):
             return _join(support(a, name, ranges) for a in args)
-        case Select(_, then, other):
-            return _join((support(then, name, ranges), support(other, name, ranges)))
+        case Select(conds, then, other):
+            holds = reduce(_meet, (_solve(c.index, (0, 1 if c.equal else 1 << 60), name, ranges) for c in conds), support(then, name, ranges))
+            return _join((holds, _meet(_failing(conds, name, ranges), support(other, name, ranges))))
         case Const(v) if v == 0:
             return NOWHERE
     return EVERYWHERE
@@ -126,6 +128,12 @@ def _meet(a: Range, b: Range) -> Range:
 def _join(parts: Iterable[Range]) -> Range:
     full = [p for p in parts if p[0] < p[1]]
     return (min(p[0] for p in full), max(p[1] for p in full)) if full else NOWHERE
+
+
+def _failing(conds: Sequence[Cond], name: str, ranges: Mapping[str, Range]) -> Range:
+    """Values of `name` for which one of the conditions can fail."""
+    only = conds[0] if len(conds) == 1 else None
+    return _solve(only.index, (-(1 << 60), 0), name, ranges) if only and not only.equal and only.index.den == 1 else EVERYWHERE
 
 
 def _solve(e: Index, box: Range, name: str, ranges: Mapping[str, Range]) -> Range:

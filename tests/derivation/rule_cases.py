@@ -409,8 +409,18 @@ CASES: dict[str, Cases] = {
             ("L[h<8] Σ[r<3] {L[-1<=t<9,r<3] V[t]*w3[r]}[h+r-1,r]", "all", "L[h<8] Σ[r<3] {L[t<8,r<3] V[t]*w3[r]}[h+r-1,r]"),
             ("L[h<4] Σ[-5<=r<19] V[h+r]", "all", "L[h<4] Σ[-3<=r<8] V[h+r]"),
             ("L[h<3] {L[x<8] V[x] + 1}[h]*{L[x<8] V[x] + 1}[h+3]", "all", "L[h<3] {L[x<6] V[x] + 1}[h]*{L[x<6] V[x] + 1}[h+3]"),
+            ("L[m<4] Σ[k<6] M[m,k]*select(3-k>=0 & k-1>=0, V[k], 0)", "all", "L[m<4] Σ[1<=k<4] M[m,k]*select(-k+3>=0 & k-1>=0, V[k], 0)"),
+            ("L[m<4] Σ[k<6] M[m,k]*select(2*k-3>=0, 0, V[k])", "all", "L[m<4] Σ[k<2] M[m,k]*select(2*k-3>=0, 0, V[k])"),
+            ("L[m<4] Σ[k<6] M[m,k]*select(k-2==0, V[k], 0)", "all", "L[m<4] Σ[2<=k<3] M[m,k]*select(k-2==0, V[k], 0)"),
+            ("L[m<2] Σ[k<6] select(m-k>=0, V[k], 0)", "all", "L[m<2] Σ[k<2] select(m-k>=0, V[k], 0)"),
+            ("L[m<4] Σ[k<6] select(2-k>=0, V[k], select(k-4>=0, 0, 1))", "all", "L[m<4] Σ[k<4] select(-k+2>=0, V[k], select(k-4>=0, 0, 1))"),
         ),
         (
+            ("L[m<4] Σ[k<6] select(2-k>=0, 0, V[k]) + select(k-4>=0, 0, V[k])", "tight already"),
+            ("L[m<4] Σ[k<6] select(3-k>=0 & k-1>=0, 0, V[k])", "tight already"),
+            ("L[m<4] Σ[k<6] select(k-2==0, 0, V[k])", "tight already"),
+            ("L[m<4] Σ[k<6] (1/M[m,k])*select(3-k>=0, V[k], 0)", "tight already"),
+            ("L[m<4] Σ[k<4] select(m-k>=0, V[k], 0)", "tight already"),
             ("L[h<8] V[h]", "tight already"),
             ("L[h<4] max[r<11] V[h+r]", "tight already"),
             ("L[h<3] {L[x<8] V[x] + 1}[h]|1", "tight already"),
@@ -544,7 +554,7 @@ CASES: dict[str, Cases] = {
             (  # sides that are not 0 beyond
                 "L[m<4] Σ[k<6] select(m-k>=0, M[m,k], V[k])*O[m,k]",
                 "factor=0",
-                "L[m<4] {L[m<4] Σ[k<6] select(m-k>=0, M[m,k], 0)*O[m,k]}[m] + {L[m<4] Σ[k<6] select(k-m-1>=0, V[k], 0)*O[m,k]}[m]",
+                "L[m<4] {L[m<4] Σ[k<4] select(m-k>=0, M[m,k], 0)*O[m,k]}[m] + {L[m<4] Σ[1<=k<6] select(k-m-1>=0, V[k], 0)*O[m,k]}[m]",
             ),
         ),
         (
