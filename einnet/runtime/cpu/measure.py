@@ -45,6 +45,8 @@ AGREED = 0.02
 """Share by which two samples in a row may differ that are enough for a kernel which takes long."""
 COLD = 2.0
 """Times what a kernel takes may be taken by its first run."""
+WARM_S = 2e-3
+"""Seconds of samples after which a kernel is warm: the first ones of what takes microseconds may take several times more."""
 _FEWEST, _MOST, _PATIENCE = 5, 300, 4
 _FORBIDDEN = Timing(float("inf"), 0.0, 1)
 
@@ -193,19 +195,21 @@ def sample(
     The first run warms up and does not count, unless it takes so long that there is no second, or that the second, which takes as long, shows that
     it was warm. Where the budget is used up, two samples in a row that agree are enough. Samples during which other programs kept the
     threads of this one from running do not count, if there are others: the budget is then exceeded up to fourfold by who is `patient`, and further
-    where a kernel takes long, until two agree. If there are too few, the fastest sample counts and the timing is not clean. A sample that is longer
-    than `limit`, what was waited for others set aside, is the last.
+    where a kernel takes long, until two agree. If there are too few, the fastest sample counts and the timing is not clean. No more are taken where
+    all are longer than `limit`, what was waited for others set aside, and they are `WARM_S` together.
     """
     taken = _Samples(run, before, budget_s, until, patient)
     CORES.settle()
     undisturbed = taken.take()
-    if undisturbed > COLD * limit:
+    if undisturbed > max(COLD * limit, WARM_S):
         return AtLeast(undisturbed / COLD)
     taken.begin()
+    least, whole = inf, 0.0
     while taken.wanted() and taken.possible():
         undisturbed = taken.take()
-        if undisturbed > limit:
-            return AtLeast(undisturbed)
+        least, whole = min(least, undisturbed or inf), whole + undisturbed
+        if limit < least < inf and whole >= WARM_S:
+            return AtLeast(least)
         if taken.enough():
             break
     return taken.summary()
