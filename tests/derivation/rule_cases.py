@@ -635,6 +635,11 @@ CASES: dict[str, Cases] = {
                 "pair=0 within",
                 "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,-k+5]*(N[k,n] + select(k-3>=0, Z[k-3,n], 0))}[m,n]",
             ),
+            (  # the sums run alike, but for where they begin
+                "L[m<4,n<5] {L[m<4,n<5] Σ[3<=k<6] M[m,k-3]*N[k,n]}[m,n] + {L[m<4,n<5] Σ[k<3] M[m,k]*N[k,n]}[m,n]",
+                "pair=1 within",
+                "L[m<4,n<5] {L[m<4,n<5] Σ[k<3] M[m,k]*(N[k,n] + N[k+3,n])}[m,n]",
+            ),
             (
                 "L[m<4,n<5] 2*{L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + {L[m<4,n<5] Σ[j<3] {L[m<4,j<3] Σ[c<2] M[m,c]*Y[c,j]}[m,j]*Z[j,n]}[m,n]",
                 "pair=0 within",

@@ -281,12 +281,16 @@ def regrouped(s: Scope, bases: Collection[Tensor | Scope]) -> Iterator[Scope]:
 
 
 def _placed(s: Scope, t: Scope, u: Read, v: Read) -> tuple[tuple[Cond, ...], dict[str, Index]] | None:
-    """Where among the sums of s those of t are, so that u is v there: conditions, and the sums of t by those of s. None where not, or everywhere."""
+    """Where among the sums of s those of t are, so that u is v there: conditions, and the sums of t by those of s. None where not.
+
+    Nor where they are the same, or the same but for their beginnings, and not those of t begin later: what is told of them once is enough.
+    """
     places = _Places({i.name: i for i in s.sums}, {i.name: i for i in t.sums}, s.ranges)
     if not all(places.meet(a, b) for a, b in zip(u.index, v.index)):
         return None
     used = places.fixed.keys() | {n for ix in places.mapping.values() for n in ix.names()}
-    everywhere = not places.conds and places.mapping.keys() == places.theirs.keys()
+    later = next((ix.const for ix in places.mapping.values() if ix.const), 0) > 0
+    everywhere = not places.conds and places.mapping.keys() == places.theirs.keys() and not later
     return (tuple(places.conds), places.mapping) if used == places.ours.keys() and not everywhere else None
 
 
