@@ -1,8 +1,8 @@
 """What contractions could take at best if they were one expression: whether it pays to look at them together.
 
 An expression is read as sums of products: nested sums are opened where they stand in a linear position, and what functions of it are taken of stays
-closed. A product takes what its factors take in the best order, two at a time (dynamic programming over sets of factors, as einsum libraries do);
-products of weights are free. It is an estimate to cut programs by: nothing is derived, index functions count by the iterators that they use.
+closed. A product takes what its factors take in the best order, two at a time (`graph.orders`); products of weights are free. It is an estimate to
+cut programs by: nothing is derived, index functions count by the iterators that they use.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import inf, prod
-from typing import NamedTuple
 
-from einnet.expr.index import Floor, Index, bounds
+from einnet.expr.index import Floor, Index, Range, bounds
 from einnet.expr.nodes import (
     Add,
     Body,
@@ -34,59 +33,15 @@ from einnet.expr.nodes import (
     used_names,
     walk,
 )
+from einnet.graph.orders import NO_NAMES, Factor, Names, Term, Tie, digit_of, ordered
 
-MOST_FACTORS = 9
 MOST_TERMS = 24
 
-Names = frozenset[str]
 Bases = tuple[list[Tensor | Scope], list[Tensor | Scope]]
 """The tensors of data and of weights that a term reads."""
-NO_NAMES: Names = frozenset()
-
-
-class Tie(NamedTuple):
-    """Iterators that a condition or an index ties, and how many times fewer points that leaves of them; `equal` where it makes two of them equal, as
-    they are or divided."""
-
-    names: Names
-    fewer: float
-    equal: bool = False
-
 
 TRIANGLE = 1.5
 """How many times fewer points blocks of a triangle have than the whole."""
-
-
-@dataclass(frozen=True)
-class Factor:
-    """`names` are the iterators that it depends on; `base` is the tensor that is read, None where it is more than one read.
-
-    `windows` are iterators that are added up in a dimension, with the number of places that they reach together.
-    """
-
-    names: Names
-    weight: bool
-    base: Tensor | Scope | None = None
-    windows: frozenset[tuple[Names, int]] = frozenset()
-
-
-@dataclass(frozen=True)
-class Term:
-    """A product, summed over iterators; `partly` are iterators along which it is there at some places only, as a part of a concatenation, as far as
-    ranges tell. A window that leaves the box is none."""
-
-    sums: Names = NO_NAMES
-    factors: tuple[Factor, ...] = ()
-    partly: Names = NO_NAMES
-    ties: frozenset[Tie] = frozenset()
-
-    def times(self, other: Term) -> Term:
-        return Term(self.sums | other.sums, self.factors + other.factors, self.partly | other.partly, self.ties | other.ties)
-
-    @property
-    def whole(self) -> bool:
-        """It is there at every point of the result."""
-        return self.partly <= self.sums
 
 
 @dataclass
@@ -161,8 +116,11 @@ class Expansion:
             return [replace(t, ties=t.ties | also) for t in self._open(body.then, env, s)] if also else []
         if len(body.conds) > 1 or body.conds[0].equal or body.conds[0].index.den != 1:
             return []
-        along = NO_NAMES.union(*(env[n] for n in body.conds[0].index.names()))
-        return [replace(t, partly=t.partly | along) for side in (body.then, body.other) for t in self._open(side, env, s)]
+        ix = body.conds[0].index
+        along, share = NO_NAMES.union(*(env[n] for n in ix.names())), _share(ix, s.ranges)
+        sides = ((body.then, share), (body.other, 1.0 - share))
+        parts = ((t, frozenset((Tie(along, 1.0 / part),))) for side, part in sides if part for t in self._open(side, env, s))
+        return [replace(t, partly=t.partly | along, ties=t.ties | part if share < 1.0 else t.ties) for t, part in parts]
 
     def _ties(self, conds: Iterable[Cond], env: Mapping[str, Names]) -> frozenset[Tie]:
         """What conditions tie."""
@@ -198,11 +156,17 @@ class Expansion:
         """A read, by the iterators that it depends on: a quotient of one stands for it, one of several takes fewer values than they do."""
         found, tied = NO_NAMES, set[Tie]()
         for ix in index:
+            lows = remainders(ix)
             if ix.den > 1 and ix.terms:  # what is read between elements is 0
                 tied.add(Tie(NO_NAMES.union(*(env[n] for n in ix.names())), float(ix.den)))
             for atom, _ in ix.terms:
-                names = NO_NAMES.union(*(env[n] for n in ((atom,) if isinstance(atom, str) else atom.num.names())))
-                if isinstance(atom, Floor) and len(names) == 1 and atom.num.is_affine:
+                own = (atom,) if isinstance(atom, str) else tuple(atom.num.names())
+                names = NO_NAMES.union(*(env[n] for n in own))
+                if len(own) == 1 and own[0] in lows and len(names) == 1:
+                    (name,), den = names, lows[own[0]]
+                    self.extents[f"{name}%{den}"] = min(self.extents[name], den)
+                    names = frozenset((f"{name}%{den}",))
+                elif isinstance(atom, Floor) and len(names) == 1 and atom.num.is_affine:
                     (name,) = names
                     self.extents[f"{name}//{atom.den}"] = -(-self.extents[name] // atom.den)
                     names = frozenset((f"{name}//{atom.den}",))
@@ -210,6 +174,9 @@ class Expansion:
                     least_extent = min(self.extents[n] for n in names)
                     tied.add(Tie(names, max(least_extent / (-(-(least_extent - 1) // atom.den) + 1), 1.0)))
                 found |= names
+        for low in [n for n in found if "%" in n]:
+            if any(digit_of(n) == digit_of(low) for n in found - {low}):  # with another digit it is the whole
+                found = found - {low} | {digit_of(low)}
         windows = frozenset(w for ix in index if (w := self._window(ix, env)))
         return Term(factors=(Factor(found, base.weight, base, windows),), ties=frozenset(tied))
 
@@ -238,6 +205,24 @@ class Expansion:
         self.closed.update((r.base, None) for r in reads(body) if isinstance(r.base, Scope) and not is_weight(r.base))
         base = body.base if isinstance(body, Read) and is_weight(body) else None
         return [Term(factors=(Factor(_names(body, env), is_weight(body), base),))] if used_names(body) or not isinstance(body, Const) else [Term()]
+
+
+def _share(ix: Index, ranges: Mapping[str, Range]) -> float:
+    """The share of an iterator's range where an index function of it alone is not negative; 1 where it is one of several, or of digits."""
+    (atom, c), *more = ix.terms or (("", 0),)
+    if more or not isinstance(atom, str) or not atom:
+        return 1.0
+    lo, hi = ranges[atom]
+    first, last = (max(lo, -(ix.const // c)), hi - 1) if c > 0 else (lo, min(hi - 1, ix.const // -c))
+    return max(last - first + 1, 0) / (hi - lo)
+
+
+def remainders(ix: Index) -> dict[str, int]:
+    """The iterators of which an index has a remainder and nothing else, and by which number."""
+    divided = [(a.num.terms[0][0], a.num.terms[0][1], a.den, c) for a, c in ix.terms if isinstance(a, Floor) and len(a.num.terms) == 1]
+    names = [name for a, _ in ix.terms for name in ((a,) if isinstance(a, str) else a.num.names())]
+    alone = {name for name in names if names.count(name) == 2}
+    return {n: den for n, k, den, c in divided if isinstance(n, str) and n in alone and k == 1 and ix.coefficient(n) * den == -c}
 
 
 def _names(body: Body, env: Mapping[str, Names]) -> Names:
@@ -271,14 +256,17 @@ def _own(s: Scope) -> int:
 
 
 def _alike(expansion: Expansion) -> list[list[float]]:
-    """What the terms take, those together that may become one: each reads the same tensors as another, but for one of several or for weights."""
+    """What the terms take, those together that may become one: each reads the same tensors as another, but for one of several or for weights.
+
+    Terms that are there along a part of what is summed read weights, and one of several tensors, at places of their own.
+    """
     groups: list[tuple[list[Bases], list[float]]] = []
     for t in expansion.terms:
         cost = ordered(t, expansion.extents)
         data = [f.base for f in t.factors if f.base is not None and not f.weight]
         bases = data, [f.base for f in t.factors if f.base is not None and f.weight]
         if t.whole and data:
-            found = next((g for g in groups if any(_join(one, bases) for one in g[0])), None)
+            found = next((g for g in groups if any(_join(one, bases, bool(t.partly)) for one in g[0])), None)
             if found:
                 found[0].append(bases)
                 found[1].append(cost)
@@ -287,10 +275,10 @@ def _alike(expansion: Expansion) -> list[list[float]]:
     return [costs for _, costs in groups]
 
 
-def _join(one: Bases, other: Bases) -> bool:
-    """Two terms may become one: they differ in weights, or in one tensor and nothing else."""
+def _join(one: Bases, other: Bases, partly: bool) -> bool:
+    """Two terms may become one: they differ in weights, or in one tensor and nothing else where each is there everywhere."""
     apart = _differ(one[0], other[0])
-    return apart == 0 or apart == 1 and (len(one[0]) > 1 or bool(one[1]) and _differ(one[1], other[1]) == 0)
+    return apart == 0 or apart == 1 and not partly and (len(one[0]) > 1 or bool(one[1]) and _differ(one[1], other[1]) == 0)
 
 
 def _differ(left: Sequence[Tensor | Scope], right: Sequence[Tensor | Scope]) -> float:
@@ -300,90 +288,3 @@ def _differ(left: Sequence[Tensor | Scope], right: Sequence[Tensor | Scope]) -> 
         if x in rest:
             rest.remove(x)
     return len(rest) if len(left) == len(right) else inf
-
-
-def closed(ties: Iterable[Tie]) -> frozenset[Tie]:
-    """The ties, and those that follow: what equals the same is equal."""
-    found = set(ties)
-    while True:
-        pairs = [(s, t) for s in found for t in found if s.equal and t.equal and len(s.names & t.names) == 1]
-        known = {t.names for t in found}
-        more = {Tie(s.names ^ t.names, min(s.fewer, t.fewer), equal=True) for s, t in pairs if s.names ^ t.names not in known}
-        if not more:
-            return frozenset(found)
-        found |= more
-
-
-def fewer(ties: Iterable[Tie]) -> float:
-    """How many times fewer points some ties leave: of those that make iterators equal each that does not follow from others."""
-    found, classes = 1.0, list[Names]()
-    for tie in sorted(ties, key=lambda t: (not t.equal, -t.fewer, sorted(t.names))):
-        met = [c for c in classes if c & tie.names]
-        if tie.equal and any(tie.names <= c for c in met):
-            continue
-        if tie.equal:
-            classes = [tie.names.union(*met), *(c for c in classes if c not in met)]
-        found *= tie.fewer
-    return found
-
-
-def ordered(term: Term, extents: Mapping[str, int]) -> float:
-    """Operations of a product in the best order; inf for too many factors."""
-    if not term.factors:
-        return 0.0
-    return inf if len(term.factors) > MOST_FACTORS else _Orders(term, extents).cost()
-
-
-class _Orders:
-    """Products of some factors of a term, each as a mask, and what the best order to make them takes."""
-
-    def __init__(self, term: Term, extents: Mapping[str, int]) -> None:
-        self.factors, self.ties, self.extents = term.factors, closed(term.ties), extents
-        self.full = (1 << len(term.factors)) - 1
-        self.weights = sum(1 << k for k, f in enumerate(term.factors) if f.weight)
-        self.names = [NO_NAMES] * (self.full + 1)
-        for mask in range(1, self.full + 1):
-            low = (mask & -mask).bit_length() - 1
-            self.names[mask] = self.names[mask & (mask - 1)] | term.factors[low].names
-        out = frozenset(x for x in extents if x.partition("//")[0] not in term.sums)
-        ends = [(t.names, sum(1 << k for k, f in enumerate(term.factors) if t.names <= f.names)) for t in term.ties]
-        # a sum over one end of a tie comes after the tie
-        kept = [out.union(*(tied for tied, within in ends if not within & m)) for m in range(self.full + 1)]
-        self.needed = [self.names[m] & (kept[m] | self.names[self.full ^ m]) for m in range(self.full + 1)]
-        self.sizes: dict[tuple[Names, int], float] = {}
-
-    def cost(self) -> float:
-        """Operations for all factors. A product of weights takes none, one factor those of the sums that it alone has."""
-        cost = [0.0] * (self.full + 1)
-        for mask in range(1, self.full + 1):
-            if mask & ~self.weights == 0:
-                continue
-            if mask & (mask - 1) == 0:
-                cost[mask] = self.size(self.names[mask], mask) if self.needed[mask] != self.names[mask] else 0.0
-            else:
-                cost[mask] = self.divided(mask, cost)
-        return cost[self.full]
-
-    def divided(self, mask: int, cost: Sequence[float]) -> float:
-        """The least that a product of several factors takes as a product of two products."""
-        best, part = inf, (mask - 1) & mask
-        while part > mask ^ part:
-            rest = mask ^ part
-            apart = cost[part] + cost[rest]
-            if apart < best:
-                best = min(best, apart + 2.0 * self.size(self.needed[part] | self.needed[rest], mask))
-            part = (part - 1) & mask
-        return best
-
-    def size(self, over: Names, mask: int) -> float:
-        """Points of some iterators, as a product of the factors in the mask has them: windows that none of them opens are dimensions."""
-        known = self.sizes.get((over, mask))
-        if known is not None:
-            return known
-        points = prod(self.extents[x] for x in over) / fewer(t for t in self.ties if t.names <= over)
-        inside = [f for k, f in enumerate(self.factors) if mask >> k & 1]
-        for names, places in {w for f in inside for w in f.windows}:
-            if names <= over and not any(names & f.names for f in inside if (names, places) not in f.windows):
-                points *= min(places / prod(self.extents[x] for x in names), 1.0)
-        self.sizes[over, mask] = points
-        return points

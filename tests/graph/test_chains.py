@@ -11,9 +11,10 @@ import pytest
 
 from einnet.expr.notation.text import parse
 from einnet.graph.onnx.importer import load
+from einnet.graph.orders import Tie, closed, fewer
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.passes.simplify import simplify
-from einnet.graph.promise import Tie, closed, fewer, least, taken
+from einnet.graph.promise import least, taken
 from einnet.graph.split import subprograms
 from tests.graph.cases import build, node, values
 
@@ -91,6 +92,14 @@ def test_a_product_of_a_concatenation_is_one_piece_with_its_parts() -> None:
     assert len(parts([*beside, node("Concat", ["a", "b"], axis=1)], {"x": (8, 16)}, weights)) == 2
 
 
+def test_a_product_of_what_is_repeated_is_one_piece_with_the_copy() -> None:
+    """(x | x)*w is x*(w' + w''), and so is x tiled; (x | z)*w takes what it takes."""
+    doubled = [node("Concat", ["x", "x"], ["c"], axis=1), node("MatMul", ["c", "w"])]
+    assert parts(doubled, {"x": (8, 16)}, {"w": (32, 4)}) == [{"c", "y"}]
+    beside = [node("Concat", ["x", "z"], ["c"], axis=1), doubled[1]]
+    assert parts(beside, {"x": (8, 16), "z": (8, 16)}, {"w": (32, 4)}) == [{"y"}]
+
+
 def test_a_long_chain_is_cut_in_pieces_of_a_few() -> None:
     names = ["x", *(f"h{n}" for n in range(19)), "y"]
     nodes = [node("MatMul", [a, f"w{n}"], [b]) for n, (a, b) in enumerate(pairwise(names))]
@@ -107,10 +116,19 @@ def test_a_long_chain_is_cut_in_pieces_of_a_few() -> None:
         ("L[m<8,l<16] relu({L[m<8,l<16] Σ[k<2] A[m,k]*B[k,l]}[m,l])", 2 * 8 * 16 * 2, 2 * 8 * 16 * 2),
         ("L[m<8,l<16] Σ[j<8] select(m-j==0, A[m,0], 0)*D[j,l]", 2 * 8 * 16 * 8, 2 * 8 * 16),
         ("L[m<8] max[l<16] {L[m<8,l<16] Σ[k<2] A[m,k]*B[k,l]}[m,l]", 2 * 8 * 16 * 2 + 8 * 16, 2 * 8 * 16 * 2 + 8 * 16),
+        ("L[m<8,n<4] Σ[l<16] A[m,l%2]*W[l,n]", 2 * 8 * 4 * 16, 2 * 8 * 4 * 2),
+        ("L[m<8,n<4] Σ[l<16] A[m,l//8]*W[l,n]", 2 * 8 * 4 * 16, 2 * 8 * 4 * 2),
+        ("L[m<8,n<4] Σ[l<16] Q[l//4,m,l%4]*W[l,n]", 2 * 8 * 4 * 16, 2 * 8 * 4 * 16),
+        ("L[m<8,n<4] Σ[l<16] {L[m<8,l<16] select(l-8>=0, P[m,l-8], P[m,l])}[m,l]*W[l,n]", 2 * 8 * 4 * 16, 2 * 8 * 4 * 8),
+        ("L[m<8,n<4] Σ[2<=l<10] {L[m<8,2<=l<10] select(l-8>=0, P[m,l-8], P[m,l])}[m,l]*W[l,n]", 2 * 8 * 4 * 8, 2 * 8 * 4 * 6),
+        ("L[m<8,n<4] Σ[l<10] {L[m<8,l<10] select(7-l>=0, P[m,l], P[m,l-8])}[m,l]*W[l,n]", 2 * 8 * 4 * 10, 2 * 8 * 4 * 8),
+        ("L[m<8,n<4] Σ[l<16] {L[m<8,l<16] select(l-8>=0, P[m,l-8], R[m,l])}[m,l]*W[l,n]", 2 * 8 * 4 * 16, 2 * 8 * 4 * 16),
+        ("L[m<8,n<4] Σ[l<16] {L[m<8,l<16] select(l-8>=0, P[m,l-8], R[m,l])}[m,l]*C[l,n]", 2 * 8 * 4 * 16, 2 * 8 * 4 * 16),
     ],
 )  # fmt: skip
 def test_what_a_chain_takes_at_best(text: str, before: int, after: int) -> None:
-    scope = parse("A : f32[8,2]\nB : f32[2,16]\nC : f32[16,4]\nD : f32[8,16]\n" + text)
+    data = "A : f32[8,2]\nB : f32[2,16]\nC : f32[16,4]\nD : f32[8,16]\nP : f32[8,8]\nQ : f32[4,8,4]\nR : f32[8,8]\n"
+    scope = parse(f"{data}W : weight f32[16,4]\n{text}")
     assert (taken(scope), least(scope)) == (before, after)
 
 
