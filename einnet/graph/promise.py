@@ -247,8 +247,15 @@ def least(scope: Scope, known: dict[Scope, float] | None = None) -> float:
         together = sum(map(max, _alike(expansion)), 0.0)
         if scope.sums and scope.reduce != "sum":
             together += _own(scope)
-        known[scope] = min(together + sum(least(s, known) for s in expansion.closed), taken(scope))
+        known[scope] = min(together + _least_of(expansion.closed, known), taken(scope))
     return known[scope]
+
+
+def _least_of(scopes: Iterable[Scope], known: dict[Scope, float]) -> float:
+    """Operations of scopes in the best order that is seen: what several of them read is counted once, where no other order of them is better."""
+    gaining = [s for s in scopes if least(s, known) < taken(s)]
+    as_they_stand = dict.fromkeys(inner for s in scopes if s not in gaining for inner in walk(s))
+    return sum(known[s] for s in gaining) + sum(_own(s) for s in as_they_stand if s.sums and not is_weight(s))
 
 
 def _own(s: Scope) -> int:

@@ -100,6 +100,16 @@ def test_a_product_of_what_is_repeated_is_one_piece_with_the_copy() -> None:
     assert parts(beside, {"x": (8, 16), "z": (8, 16)}, {"w": (32, 4)}) == [{"y"}]
 
 
+def test_a_mean_of_attention_is_one_piece_with_it() -> None:
+    """A mean of the rows of p*v is a mean of p's, times v. The scores, which are read for their maximum and for their sum, too, are computed once."""
+    nodes = [
+        node("MatMul", ["q", "k"], ["s"]), node("Softmax", ["s"], ["p"], axis=-1), node("MatMul", ["p", "v"], ["o"]),
+        node("ReduceMean", ["o"], axes=[0], keepdims=0),
+    ]  # fmt: skip
+    inputs: Shapes = {"q": (64, 8), "k": (8, 64), "v": (64, 8)}
+    assert len(parts(nodes, inputs, {})) == 1
+
+
 def test_a_long_chain_is_cut_in_pieces_of_a_few() -> None:
     names = ["x", *(f"h{n}" for n in range(19)), "y"]
     nodes = [node("MatMul", [a, f"w{n}"], [b]) for n, (a, b) in enumerate(pairwise(names))]
