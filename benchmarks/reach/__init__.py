@@ -1,5 +1,6 @@
 """How far `optimize` reaches: small ONNX models whose best known form is known, and what the search makes of each."""
 
+from benchmarks.reach.again import AGAIN, LATE, PATTERNS
 from benchmarks.reach.attention import ATTENTION
 from benchmarks.reach.constants import CONSTANTS
 from benchmarks.reach.filters import FILTERS
@@ -10,4 +11,6 @@ from benchmarks.reach.planes import PLANES
 from benchmarks.reach.probes import Probe
 from benchmarks.reach.squares import SQUARES
 
-PROBES: tuple[Probe, ...] = (*CHAINS, *REDUCED, *STRUCTURED, *ATTENTION, *PLANES, *MASKS, *CONSTANTS, *PARTS, *SQUARES, *FILTERS)
+PROBES: tuple[Probe, ...] = (
+    *CHAINS, *REDUCED, *STRUCTURED, *ATTENTION, *PLANES, *MASKS, *CONSTANTS, *PARTS, *SQUARES, *FILTERS, *AGAIN, *LATE, *PATTERNS,
+)  # fmt: skip
