@@ -80,9 +80,8 @@ def support(body: Body, name: str, ranges: Mapping[str, Range]) -> Range:
             return support(arg, name, ranges)
         case Add(args):
             return _join(support(a, name, ranges) for a in args)
-        case Select(conds, then, other):
-            holds = reduce(_meet, (_solve(c.index, (0, 1 if c.equal else 1 << 60), name, ranges) for c in conds), support(then, name, ranges))
-            return _join((holds, _meet(_failing(conds, name, ranges), support(other, name, ranges))))
+        case Select():
+            return _support_of_choice(body, name, ranges)
         case Const(v) if v == 0:
             return NOWHERE
     return EVERYWHERE
@@ -128,6 +127,13 @@ def _meet(a: Range, b: Range) -> Range:
 def _join(parts: Iterable[Range]) -> Range:
     full = [p for p in parts if p[0] < p[1]]
     return (min(p[0] for p in full), max(p[1] for p in full)) if full else NOWHERE
+
+
+def _support_of_choice(body: Select, name: str, ranges: Mapping[str, Range]) -> Range:
+    """Each side where it is taken."""
+    holding = (_solve(c.index, (0, 1 if c.equal else 1 << 60), name, ranges) for c in body.conds)
+    then = reduce(_meet, holding, support(body.then, name, ranges))
+    return _join((then, _meet(_failing(body.conds, name, ranges), support(body.other, name, ranges))))
 
 
 def _failing(conds: Sequence[Cond], name: str, ranges: Mapping[str, Range]) -> Range:

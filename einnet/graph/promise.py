@@ -91,7 +91,7 @@ class Expansion:
             case Const() | Val():
                 found = [Term()]
             case Read(Tensor() as base, index, _):
-                found = [self._read(base, index, env)]
+                found = [self._read(base, index, env, s.ranges)]
             case Read(Scope() as base, index, _) if base.reduce == "sum" and (not is_weight(base) or isinstance(base.body, Select)):
                 found = self._inside(base, index, env, s)
             case Add(args):
@@ -152,8 +152,8 @@ class Expansion:
         partly = NO_NAMES.union(*(env[n] for ix, (low, high), (lo, hi) in placed if low < lo or hi <= high for n in ix.names()))
         return [replace(t, partly=t.partly | partly) for t in self._of_scope(base, loops)]
 
-    def _read(self, base: Tensor, index: Sequence[Index], env: Mapping[str, Names]) -> Term:
-        """A read, by the iterators that it depends on: a quotient of one stands for it, one of several takes fewer values than they do."""
+    def _read(self, base: Tensor, index: Sequence[Index], env: Mapping[str, Names], ranges: Mapping[str, Range]) -> Term:
+        """A read, by the iterators that it depends on."""
         found, tied = NO_NAMES, set[Tie]()
         for ix in index:
             lows = remainders(ix)
@@ -163,29 +163,39 @@ class Expansion:
                 own = (atom,) if isinstance(atom, str) else tuple(atom.num.names())
                 names = NO_NAMES.union(*(env[n] for n in own))
                 if len(own) == 1 and own[0] in lows and len(names) == 1:
-                    (name,), den = names, lows[own[0]]
-                    self.extents[f"{name}%{den}"] = min(self.extents[name], den)
-                    names = frozenset((f"{name}%{den}",))
-                elif isinstance(atom, Floor) and len(names) == 1 and atom.num.is_affine:
-                    (name,) = names
-                    self.extents[f"{name}//{atom.den}"] = -(-self.extents[name] // atom.den)
-                    names = frozenset((f"{name}//{atom.den}",))
-                elif isinstance(atom, Floor) and names:
-                    least_extent = min(self.extents[n] for n in names)
-                    tied.add(Tie(names, max(least_extent / (-(-(least_extent - 1) // atom.den) + 1), 1.0)))
+                    names = self._digit(names, "%", lows[own[0]])
+                elif isinstance(atom, Floor):
+                    names, fewer = self._divided(names, atom)
+                    tied |= fewer
                 found |= names
         for low in [n for n in found if "%" in n]:
             if any(digit_of(n) == digit_of(low) for n in found - {low}):  # with another digit it is the whole
                 found = found - {low} | {digit_of(low)}
-        windows = frozenset(w for ix in index if (w := self._window(ix, env)))
+        windows = frozenset(w for ix in index if (w := self._window(ix, env, ranges)))
         return Term(factors=(Factor(found, base.weight, base, windows),), ties=frozenset(tied))
 
-    def _window(self, ix: Index, env: Mapping[str, Names]) -> tuple[Names, int] | None:
-        """The iterators that an index adds up, if they are several, and how many places they reach."""
+    def _digit(self, names: Names, which: str, den: int) -> Names:
+        """A digit of the one iterator that is named: its quotient, `//`, or its remainder, `%`."""
+        (name,) = names
+        digit = f"{name}{which}{den}"
+        self.extents[digit] = min(self.extents[name], den) if which == "%" else -(-self.extents[name] // den)
+        return frozenset((digit,))
+
+    def _divided(self, names: Names, quotient: Floor) -> tuple[Names, set[Tie]]:
+        """What a quotient of iterators depends on: that of one stands for itself, one of several takes fewer values than they do."""
+        if len(names) == 1 and quotient.num.is_affine:
+            return self._digit(names, "//", quotient.den), set()
+        if not names:
+            return names, set()
+        least_extent = min(self.extents[n] for n in names)
+        return names, {Tie(names, max(least_extent / (-(-(least_extent - 1) // quotient.den) + 1), 1.0))}
+
+    def _window(self, ix: Index, env: Mapping[str, Names], ranges: Mapping[str, Range]) -> tuple[Names, int] | None:
+        """The iterators that an index adds up, if they are several, and how many places they reach; those of a loop reach no more than it has."""
         names = NO_NAMES.union(*(env[n] for n in ix.names()))
         if len(names) < 2 or any(not isinstance(a, str) for a, _ in ix.terms):
             return None
-        return names, 1 + sum(abs(c) * (self.extents[n] - 1) for a, c in ix.terms if isinstance(a, str) for n in env[a])
+        return names, 1 + sum(abs(c) * (ranges[a][1] - ranges[a][0] - 1) for a, c in ix.terms if isinstance(a, str))
 
     def _tied(self, c: Cond, env: Mapping[str, Names]) -> Tie | None:
         """Two iterators, each alone or divided, that a condition makes equal; where it only orders them, a triangle is left in blocks."""

@@ -126,6 +126,7 @@ def test_a_long_chain_is_cut_in_pieces_of_a_few() -> None:
         ("L[m<8,l<16] relu({L[m<8,l<16] Σ[k<2] A[m,k]*B[k,l]}[m,l])", 2 * 8 * 16 * 2, 2 * 8 * 16 * 2),
         ("L[m<8,l<16] Σ[j<8] select(m-j==0, A[m,0], 0)*D[j,l]", 2 * 8 * 16 * 8, 2 * 8 * 16),
         ("L[m<8] max[l<16] {L[m<8,l<16] Σ[k<2] A[m,k]*B[k,l]}[m,l]", 2 * 8 * 16 * 2 + 8 * 16, 2 * 8 * 16 * 2 + 8 * 16),
+        ("L[h<4,m<8,n<4] {L[m<8,c<16] Σ[k<8] R[m,k]*V[k,c]}[m,4*h+n]", 2 * 8 * 16 * 8, 2 * 8 * 16 * 8),
         ("L[m<8,n<4] Σ[l<16] A[m,l%2]*W[l,n]", 2 * 8 * 4 * 16, 2 * 8 * 4 * 2),
         ("L[m<8,n<4] Σ[l<16] A[m,l//8]*W[l,n]", 2 * 8 * 4 * 16, 2 * 8 * 4 * 2),
         ("L[m<8,n<4] Σ[l<16] Q[l//4,m,l%4]*W[l,n]", 2 * 8 * 4 * 16, 2 * 8 * 4 * 16),
@@ -138,7 +139,7 @@ def test_a_long_chain_is_cut_in_pieces_of_a_few() -> None:
 )  # fmt: skip
 def test_what_a_chain_takes_at_best(text: str, before: int, after: int) -> None:
     data = "A : f32[8,2]\nB : f32[2,16]\nC : f32[16,4]\nD : f32[8,16]\nP : f32[8,8]\nQ : f32[4,8,4]\nR : f32[8,8]\n"
-    scope = parse(f"{data}W : weight f32[16,4]\n{text}")
+    scope = parse(f"{data}W : weight f32[16,4]\nV : weight f32[8,16]\n{text}")
     assert (taken(scope), least(scope)) == (before, after)
 
 
