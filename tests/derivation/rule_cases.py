@@ -635,6 +635,16 @@ CASES: dict[str, Cases] = {
                 "pair=0 within",
                 "L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,-k+5]*(N[k,n] + select(k-3>=0, Z[k-3,n], 0))}[m,n]",
             ),
+            (  # halves of one sum
+                "L[m<4,j<2] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,j] - 3*{L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,j+3]",
+                "pair=0 factor",
+                "L[m<4,j<2] {L[m<4,j<2] Σ[k<6] M[m,k]*(N[k,j] + (-3)*N[k,j+3])}[m,j]",
+            ),
+            (  # parts of two
+                "L[m<4,j<2] {L[m<4,n<2] Σ[k<6] M[m,k]*N[k,n]}[m,j] + {L[m<4,2<=n<4] Σ[k<6] M[m,k]*Q[k,n]}[m,j+2]",
+                "pair=0 factor",
+                "L[m<4,j<2] {L[m<4,j<2] Σ[k<6] M[m,k]*(N[k,j] + Q[k,j+2])}[m,j]",
+            ),
             (  # the sums run alike, but for where they begin
                 "L[m<4,n<5] {L[m<4,n<5] Σ[3<=k<6] M[m,k-3]*N[k,n]}[m,n] + {L[m<4,n<5] Σ[k<3] M[m,k]*N[k,n]}[m,n]",
                 "pair=1 within",
@@ -682,6 +692,8 @@ CASES: dict[str, Cases] = {
             ("L[m<4,n<5] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,n] + {L[m<4,n<5] max[k<6] M[m,k]*Q[k,n]}[m,n]", "no two sums over one box"),
             ("L[m<4] {L[m<4] Σ[k<6] M[m,k]}[m] + {L[m<4] Σ[k<5] relu(O[m,k])}[m]", "neither a factor nor their form"),
             ("L[m<4,k<6] M[m,k] + 2*O[m,k]", "no terms are alike"),
+            ("L[m<4,j<3] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,j] + {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,j+2]", "no two sums over one box"),
+            ("L[m<4] Σ[j<2] {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,j] + {L[m<4,n<5] Σ[k<6] M[m,k]*N[k,n]}[m,j+3]", "no two sums over one box"),
             ("L[m<4] M[m,0] + 2*M[m,1]", "no terms are alike"),
             ("L[m<4] max(M[m,0], M[m,0])*M[m,0]", "no terms are alike"),
         ),

@@ -49,7 +49,7 @@ Pair = tuple[tuple[int, Number, Read], tuple[int, Number, Scope]]
 
 @rule(
     "collect", order=200,
-    guard="terms are one body but for a number; or two sums over one box are added at one point, and share a factor or their form",
+    guard="terms are one body but for a number; or two sums over one box are added at one point, or parts of sums, and share a factor or their form",
     kind="reassociation", family="inter",
 )  # fmt: skip
 def collect(e: Scope) -> Iterator[Outcome]:
@@ -195,14 +195,36 @@ def _pairs(e: Scope, terms: Sequence[Body]) -> Iterator[Pair]:
     """Terms, by their places, that are sums, each with another one over the same box at the same point: a sum, or at the loops of e any product."""
     for a, b in permutations(range(len(terms)), 2):
         (first, one), (second, other) = _scaled_read(terms[a]), _scaled_read(terms[b])
-        if one is None or not isinstance(one.base, Scope) or not one.base.sums or one.base.reduce != "sum" or one.fill != 0:
+        if one is None or _sum_read(one) is None:
             continue
         if other is not None and isinstance(other.base, Scope) and other.base.sums:
-            t = other.base
-            if t.reduce == "sum" and other.fill == 0 and one.index == other.index and one.base.box == t.box:
-                yield (a, first, one), (b, second, t)
+            placed = _at_one_point(e, one, other)
+            if placed is not None:
+                yield (a, first, placed[0]), (b, second, placed[1])
         elif one.index == indices(e.loops) and one.base.box == e.box and not e.sums:
             yield (a, first, one), (b, ONE, Scope(e.loops, (), terms[b]))
+
+
+def _sum_read(read: Read) -> Scope | None:
+    """The sum that is read, 0 outside of its box; None where something else is."""
+    base = read.base
+    return base if isinstance(base, Scope) and base.sums and base.reduce == "sum" and read.fill == 0 else None
+
+
+def _at_one_point(e: Scope, one: Read, other: Read) -> tuple[Read, Scope] | None:
+    """Two sums over one box, as the first is read; None where there is no such box.
+
+    Those that are read at several points, as parts of one are, are written over the loops of e, unless they are computed for fewer points than that.
+    """
+    s, t = _sum_read(one), _sum_read(other)
+    if s is None or t is None:
+        return None
+    if one.index == other.index and s.box == t.box:
+        return one, t
+    if e.sums or 2 * _points(e.loops) > sum(_points(base.loops) for base in {s, t}):
+        return None
+    first, second = (merge_read(Scope(e.loops, (), read), read) for read in (one, other))
+    return (Read(first, indices(e.loops)), second) if isinstance(first, Scope) and isinstance(second, Scope) else None
 
 
 def _aligned(s: Scope, t: Scope) -> Scope:
