@@ -9,12 +9,13 @@ import numpy as np
 import onnx
 import pytest
 
+from einnet.expr.index import var
 from einnet.expr.notation.text import parse
 from einnet.graph.onnx.importer import load
 from einnet.graph.orders import Tie, closed, fewer
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.passes.simplify import simplify
-from einnet.graph.promise import least, taken
+from einnet.graph.promise import least, remainders, taken
 from einnet.graph.split import subprograms
 from tests.graph.cases import build, node, values
 
@@ -141,6 +142,15 @@ def test_what_a_chain_takes_at_best(text: str, before: int, after: int) -> None:
     data = "A : f32[8,2]\nB : f32[2,16]\nC : f32[16,4]\nD : f32[8,16]\nP : f32[8,8]\nQ : f32[4,8,4]\nR : f32[8,8]\n"
     scope = parse(f"{data}W : weight f32[16,4]\nV : weight f32[8,16]\n{text}")
     assert (taken(scope), least(scope)) == (before, after)
+
+
+def test_remainders_and_nothing_else() -> None:
+    """Another multiple of the quotient, the iterator once more, or a multiple of it divided, is no remainder."""
+    k, j = var("k"), var("j")
+    assert remainders(k % 4) == remainders((k + 1) % 4 * 3 + j) == {"k": 4}
+    assert remainders(k % 4 * 2 + j % 6) == {"k": 4, "j": 6}
+    for index in (k, k // 4, k - k // 4 * 8, k % 4 + k, k * 3 % 4, k % 4 + k // 2, (k + j) % 4):
+        assert not remainders(index), index
 
 
 def weights_of(model: onnx.ModelProto) -> list[str]:
