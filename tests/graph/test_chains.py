@@ -12,7 +12,7 @@ import pytest
 from einnet.expr.index import var
 from einnet.expr.notation.text import parse
 from einnet.graph.onnx.importer import load
-from einnet.graph.orders import Tie, closed, fewer
+from einnet.graph.orders import Factor, Term, Tie, closed, fewer, in_digits
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.passes.simplify import simplify
 from einnet.graph.promise import least, remainders, taken
@@ -151,6 +151,17 @@ def test_remainders_and_nothing_else() -> None:
     assert remainders(k % 4 * 2 + j % 6) == {"k": 4, "j": 6}
     for index in (k, k // 4, k - k // 4 * 8, k % 4 + k, k * 3 % 4, k % 4 + k // 2, (k + j) % 4):
         assert not remainders(index), index
+
+
+def test_an_iterator_stands_by_its_digits_where_one_number_divides_it() -> None:
+    """By two numbers there are three digits at least, and no pair of them is the iterator."""
+    extents = {"k": 10, "k//4": 3, "k//2": 5}
+    whole, high, other = (Factor(frozenset((name,)), False) for name in ("k", "k//4", "k//2"))
+    term, sizes = in_digits(Term(frozenset("k"), (whole, high)), extents)
+    assert [f.names for f in term.factors] == [{"k//4", "k%4"}, {"k//4"}]
+    assert (sizes["k//4"], sizes["k%4"], "k" in sizes) == (3, 4, False)
+    several = Term(frozenset("k"), (whole, high, other))
+    assert in_digits(several, extents) == (several, extents)
 
 
 def weights_of(model: onnx.ModelProto) -> list[str]:
