@@ -117,10 +117,9 @@ class Expansion:
         if len(body.conds) > 1 or body.conds[0].equal or body.conds[0].index.den != 1:
             return []
         ix = body.conds[0].index
-        along, share = NO_NAMES.union(*(env[n] for n in ix.names())), _share(ix, s.ranges)
-        sides = ((body.then, share), (body.other, 1.0 - share))
-        parts = ((t, frozenset((Tie(along, 1.0 / part),))) for side, part in sides if part for t in self._open(side, env, s))
-        return [replace(t, partly=t.partly | along, ties=t.ties | part if share < 1.0 else t.ties) for t, part in parts]
+        along, sides = NO_NAMES.union(*(env[n] for n in ix.names())), zip((body.then, body.other), _shares(ix, s.ranges))
+        parts = ((t, {Tie(along, 1.0 / share)} if share < 1.0 else set()) for side, share in sides if share for t in self._open(side, env, s))
+        return [replace(t, partly=t.partly | along, ties=t.ties | tie) for t, tie in parts]
 
     def _ties(self, conds: Iterable[Cond], env: Mapping[str, Names]) -> frozenset[Tie]:
         """What conditions tie."""
@@ -217,14 +216,16 @@ class Expansion:
         return [Term(factors=(Factor(_names(body, env), is_weight(body), base),))] if used_names(body) or not isinstance(body, Const) else [Term()]
 
 
-def _share(ix: Index, ranges: Mapping[str, Range]) -> float:
-    """The share of an iterator's range where an index function of it alone is not negative; 1 where it is one of several, or of digits."""
-    (atom, c), *more = ix.terms or (("", 0),)
-    if more or not isinstance(atom, str) or not atom:
-        return 1.0
-    lo, hi = ranges[atom]
-    first, last = (max(lo, -(ix.const // c)), hi - 1) if c > 0 else (lo, min(hi - 1, ix.const // -c))
-    return max(last - first + 1, 0) / (hi - lo)
+def _shares(ix: Index, ranges: Mapping[str, Range]) -> tuple[float, float]:
+    """The shares of an iterator's range where an index function of it alone is not negative, and where it is; 1 for both where it is one of several,
+    or of digits."""
+    match ix.terms:
+        case ((str() as name, c),):
+            lo, hi = ranges[name]
+            first, last = (max(lo, -(ix.const // c)), hi - 1) if c > 0 else (lo, min(hi - 1, ix.const // -c))
+            share = max(last - first + 1, 0) / (hi - lo)
+            return share, 1.0 - share
+    return 1.0, 1.0
 
 
 def remainders(ix: Index) -> dict[str, int]:
