@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from math import inf, prod
 
-from einnet.expr.index import Floor, Index, Range, bounds
+from einnet.expr.index import Floor, Index, Range, bounds, moduli
 from einnet.expr.nodes import (
     Add,
     Body,
@@ -230,10 +230,10 @@ def _shares(ix: Index, ranges: Mapping[str, Range]) -> tuple[float, float]:
 
 def remainders(ix: Index) -> dict[str, int]:
     """The iterators of which an index has a remainder and nothing else, and by which number."""
-    divided = [(a.num.terms[0][0], a.num.terms[0][1], a.den, c) for a, c in ix.terms if isinstance(a, Floor) and len(a.num.terms) == 1]
-    names = [name for a, _ in ix.terms for name in ((a,) if isinstance(a, str) else a.num.names())]
-    alone = {name for name in names if names.count(name) == 2}
-    return {n: den for n, k, den, c in divided if isinstance(n, str) and n in alone and k == 1 and ix.coefficient(n) * den == -c}
+    found, rest = moduli(Index(ix.terms, ix.const))
+    used = [*rest.names(), *(name for one in found for name in one.num.names())]
+    whole = [(one.num.terms, one.den) for one in found if not one.quotient]
+    return {name: den for ((name, k), *more), den in whole if isinstance(name, str) and k == 1 and not more and used.count(name) == 1}
 
 
 def _names(body: Body, env: Mapping[str, Names]) -> Names:
