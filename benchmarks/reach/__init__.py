@@ -4,6 +4,7 @@ from benchmarks.reach.again import AGAIN, LATE, PATTERNS
 from benchmarks.reach.attention import ATTENTION
 from benchmarks.reach.constants import CONSTANTS
 from benchmarks.reach.filters import FILTERS
+from benchmarks.reach.layers import LAYERS
 from benchmarks.reach.linear import CHAINS, REDUCED, STRUCTURED
 from benchmarks.reach.masks import MASKS
 from benchmarks.reach.parts import PARTS
@@ -12,5 +13,5 @@ from benchmarks.reach.probes import Probe
 from benchmarks.reach.squares import SQUARES
 
 PROBES: tuple[Probe, ...] = (
-    *CHAINS, *REDUCED, *STRUCTURED, *ATTENTION, *PLANES, *MASKS, *CONSTANTS, *PARTS, *SQUARES, *FILTERS, *AGAIN, *LATE, *PATTERNS,
+    *CHAINS, *REDUCED, *STRUCTURED, *ATTENTION, *PLANES, *MASKS, *CONSTANTS, *PARTS, *SQUARES, *FILTERS, *AGAIN, *LATE, *PATTERNS, *LAYERS,
 )  # fmt: skip

@@ -175,6 +175,7 @@ def export(build: Builder, path: Path, seed: int) -> None:
     torch.manual_seed(seed)
     module, given = build()
     module.eval()
+    draw_zeros(module)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -186,6 +187,16 @@ def export(build: Builder, path: Path, seed: int) -> None:
     model = onnx.load(path, load_external_data=False)
     names = [i.name for i in model.graph.input]
     np.savez(path.with_suffix(".npz"), **{name: value.numpy() for name, value in zip(names, given, strict=True)})
+
+
+def draw_zeros(module: Any) -> None:
+    """Draw weights that an initialisation leaves 0, as at the ends of branches: of a trained model no branch can be left out. Biases stay."""
+    import torch
+
+    with torch.no_grad():
+        for name, value in module.named_parameters():
+            if name.endswith("weight") and not value.any():
+                value.normal_(std=0.02)
 
 
 def installed(name: str) -> str | None:

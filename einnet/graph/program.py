@@ -77,9 +77,10 @@ class Program:
     """Nodes in an order in which producers come first.
 
     Tensor names are identifiers of the expression language; `names` maps those that stand for a model input or output back to the ONNX
-    name. `outputs` are (ONNX name, tensor name) pairs, so that one tensor can be given out twice. `holds` tells of tensors, by name, which value
-    of the model they are; passes keep it true, and tensors that are no value of the model are not in it. `spreads` are the origins of nodes in which
-    a NaN or an infinity reaches more elements than in the model, `settled` of those that read no input, because they are the same for all numbers.
+    name. `outputs` are (ONNX name, tensor name) pairs, so that one tensor can be given out twice. `holds` tells of tensors, by name, which value of
+    the model they are; passes keep it true, and tensors that are no value of the model are not in it. `spreads` are the origins of nodes in which a
+    NaN or an infinity reaches more elements than in the model, `settled` of those that read no input, or add up fewer terms, because what they leave
+    out is the same for all numbers.
     """
 
     inputs: tuple[Tensor, ...]

@@ -16,8 +16,8 @@ from einnet.expr.nodes import Tensor
 from einnet.expr.notation.text import parse
 from einnet.graph.interpret import interpret
 from einnet.graph.onnx.importer import load
+from einnet.graph.passes.places.unread import drop_unread
 from einnet.graph.passes.simplify import simplify
-from einnet.graph.passes.unread import drop_unread
 from einnet.graph.program import Held, Node, Opaque, Program
 from tests.graph.cases import build, node, run_opaque, values
 
@@ -28,12 +28,12 @@ def same(a: Program, b: Program, inputs: dict[str, np.ndarray]) -> None:
         np.testing.assert_allclose(second[name], want, rtol=1e-9, atol=1e-9)
 
 
-def of_texts(*texts: str) -> Program:
-    """A program of expressions t0, t1, ..., each of which reads those before it and the input x; the last is given out."""
+def of_texts(*texts: str, **weights: np.ndarray) -> Program:
+    """A program of expressions t0, t1, ..., each of which reads those before it, the input x and weights; the last is given out."""
     scopes = [parse(text) for text in texts]
     inputs = {t.name: t for s in scopes for t in s.read if t.name.startswith("x")}
     nodes = tuple(Node(Tensor(f"t{k}", scope.shape), scope) for k, scope in enumerate(scopes))
-    return Program(tuple(inputs.values()), nodes, (("y", nodes[-1].output.name),))
+    return Program(tuple(inputs.values()), nodes, (("y", nodes[-1].output.name),), weights)
 
 
 def shapes(program: Program) -> list[tuple[int, ...]]:
@@ -79,6 +79,8 @@ SQUARE = X + "L[i<4,j<12] x[i,j]*x[i,j]"
         ("L[i<4,j<7] max[k<3] t0[i,j + k - 1]|-inf", (4, 8)),
         ("L[i<4,j<6] t0[i,j/2]|5", (4, 3)),
         ("L[i<4,j<5] t0[i,j + 12]|7", (4, 1)),
+        ("L[i<4,j<6] max[r<1] t0[i,2*j + r]", (4, 6)),
+        ("L[i<4,j<6] Σ[r<1] t0[i,2*j + 3*r]*val(r + j)", (4, 6)),
         ("L[i<4,j<5] {L[i<4,j<12] exp(t0[i,j])}[i,j]", (4, 5)),
         ("L[j<5] {L[i<4] Σ[j<6] t0[i,j]}[1] + {L[i<4] Σ[j<6] t0[i,j]}[2]*{L[j<12] t0[2,j]}[j]", (2, 6)),
         ("L[j<5] {L[i<4] {L[i<4,j<12] t0[i,j]*t0[i,j]}[i,3]}[1]", (1, 1)),

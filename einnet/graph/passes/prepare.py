@@ -8,6 +8,7 @@ from einnet.graph.passes.integers.as_bytes import as_bytes
 from einnet.graph.passes.integers.byte_tables import byte_tables
 from einnet.graph.passes.integers.integer_sums import integer_sums
 from einnet.graph.passes.long_filters import long_filters
+from einnet.graph.passes.places.zeros import drop_zero_places
 from einnet.graph.passes.settled import settle
 from einnet.graph.passes.simplify import simplify
 from einnet.graph.passes.storage_order import channels_last, permute
@@ -32,6 +33,6 @@ def prepare(program: Program, permuted: bool = True, tables: bool = False, in_by
 
 
 def settled(program: Program) -> Program:
-    """Without what is computed for expressions that depend on no input."""
-    found = settle(program)
+    """Without what is computed for expressions and for terms of sums that depend on no input."""
+    found = drop_zero_places(settle(program))
     return program if found.settled == program.settled else simplify(found)

@@ -69,18 +69,23 @@ DOUBLES = Machine("float64")
 def settle(program: Program) -> Program:
     """The program in which expressions that depend on no input read none. Their nodes are told in `settled`: where an input is no number, the model's
     result may be none either."""
+    settling = settling_of(program)
+    nodes: list[ProgramNode] = []
+    settled = list(program.settled)
+    for node in program.nodes:
+        found = settling.value_of(node.output.name) if isinstance(node, Node) and node.output.name in settling.makers else None
+        nodes.append(node if found is None or not isinstance(node, Node) else replace(node, scope=found))
+        settled += node.origin[:1] if found is not None else ()
+    return replace(program, nodes=tuple(nodes), settled=tuple(dict.fromkeys(settled)))
+
+
+def settling_of(program: Program) -> Settling:
+    """What is asked about a program whose inputs are numbers."""
     numbers = {name: found for name, value in program.weights.items() if (found := one_number(value)) is not None}
     every = {n.output.name: replace(n, scope=exchange_in(n.scope, numbers)) for n in program.expression_nodes() if n.output.dtype in FLOATS}
     products = {n.output.name for n in program.expression_nodes() if is_contraction(n.scope)}
     makers = {name: node for name, node in every.items() if name not in products}
-    settling = Settling(makers, every, program.weights, dict.fromkeys((t.name for t in program.inputs), True))
-    nodes: list[ProgramNode] = []
-    settled = list(program.settled)
-    for node in program.nodes:
-        found = settling.value_of(node.output.name) if isinstance(node, Node) and node.output.name in makers else None
-        nodes.append(node if found is None or not isinstance(node, Node) else replace(node, scope=found))
-        settled += node.origin[:1] if found is not None else ()
-    return replace(program, nodes=tuple(nodes), settled=tuple(dict.fromkeys(settled)))
+    return Settling(makers, every, program.weights, dict.fromkeys((t.name for t in program.inputs), True))
 
 
 @dataclass

@@ -8,8 +8,9 @@ from einnet.expr.nodes import Tensor, exchange_in
 from einnet.graph.passes.affine import fold_affine
 from einnet.graph.passes.constant_folding import evaluate_weights, hoist, merge_weights
 from einnet.graph.passes.masks import recover_masks
+from einnet.graph.passes.places.alike import read_alike
+from einnet.graph.passes.places.unread import drop_unread
 from einnet.graph.passes.scaled_windows import fold_scaled_windows
-from einnet.graph.passes.unread import drop_unread
 from einnet.graph.passes.window_reads import read_through
 from einnet.graph.program import Node, Program
 from einnet.graph.rewrite import exchange_tensors, is_copy, prune
@@ -23,7 +24,7 @@ def simplify(program: Program) -> Program:
     program = recover_masks(merge_weights(evaluate_weights(prune(program))))
     while True:
         before = program.nodes
-        program = read_through(drop_repeated(drop_copies(drop_unread(program))))
+        program = read_through(drop_repeated(drop_copies(drop_unread(read_alike(program)))))
         program = prune(evaluate_weights(hoist(fold_scaled_windows(fold_affine(program)))))
         if program.nodes == before:
             return prune(merge_weights(program))

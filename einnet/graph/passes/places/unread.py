@@ -56,49 +56,54 @@ def _at(scope: Scope, places: Places) -> Scope:
 def _moved(scope: Scope, parts: Mapping[str, tuple[Tensor, Places]]) -> Scope:
     """The scope, and those inside, with reads of parts where there were reads of the whole."""
 
-    def move(r: Read) -> Read:
+    def move(r: Read, ranges: Mapping[str, Range]) -> Read:
         assert isinstance(r.base, Tensor)
         if r.base.name not in parts:
             return r
         part, places = parts[r.base.name]
-        return Read(part, tuple((ix - at.start) / at.step for ix, at in zip(r.index, places)), r.fill)
+        return Read(part, tuple(_counted(ix, at, ranges) for ix, at in zip(r.index, places)), r.fill)
 
     return scope if parts.keys().isdisjoint(tensors(scope)) else _mapped(scope, {}, move)
+
+
+def _counted(ix: Index, places: range, ranges: Mapping[str, Range]) -> Index:
+    """Which of the places an index function takes; where it takes another the result is outside, or fractional."""
+    return (simplify(ix, ranges) - places.start) / places.step if places.step > 1 else ix - places.start
 
 
 def _narrowed(scope: Scope) -> Scope:
     """The same, where scopes inside have the places that are read."""
     asked: dict[Scope, Places] = {}
-    for s in _readers_first(scope):
+    for s in readers_first(scope):
         ranges = {**s.ranges, **{i.name: (i.lo + at.start, i.lo + at.stop) for i, at in zip(s.loops, asked.get(s, ()))}}
         for r in reads(s.body):
             if isinstance(r.base, Scope):
                 found = tuple(range(at.start, at.stop) for at in _asked(r, ranges))
                 asked[r.base] = _joined(asked[r.base], found) if r.base in asked else found
     loops = {s: tuple(Iter(i.name, i.lo + at.start, i.lo + at.stop) for i, at in zip(s.loops, places)) for s, places in asked.items()}
-    return _mapped(scope, loops, lambda r: r)
+    return _mapped(scope, loops, lambda r, _: r)
 
 
-def _mapped(scope: Scope, loops: Mapping[Scope, tuple[Iter, ...]], move: Callable[[Read], Read]) -> Scope:
+def _mapped(scope: Scope, loops: Mapping[Scope, tuple[Iter, ...]], move: Callable[[Read, Mapping[str, Range]], Read]) -> Scope:
     """The scope, where those inside have the loops that are named for them, and tensors are read in another way."""
     made: dict[Scope, Scope] = {}
 
     def mapped(s: Scope) -> Scope:
         if s not in made:
-            own, body = loops.get(s, s.loops), map_reads(s.body, exchanged)
+            own, body = loops.get(s, s.loops), map_reads(s.body, lambda r: exchanged(r, s.ranges))
             made[s] = s if own == s.loops and body is s.body else replace(s, loops=own, body=body)
         return made[s]
 
-    def exchanged(r: Read) -> Read:
+    def exchanged(r: Read, ranges: Mapping[str, Range]) -> Read:
         if isinstance(r.base, Tensor):
-            return move(r)
+            return move(r, ranges)
         base = mapped(r.base)
         return r if base is r.base else Read(base, r.index, r.fill)
 
     return mapped(scope)
 
 
-def _readers_first(scope: Scope) -> Sequence[Scope]:
+def readers_first(scope: Scope) -> Sequence[Scope]:
     """The scope and those inside, each after all that read it."""
     found: dict[Scope, None] = {}
 
@@ -114,7 +119,7 @@ def _readers_first(scope: Scope) -> Sequence[Scope]:
 
 def _places(scope: Scope) -> Iterator[tuple[Tensor, Places]]:
     """The tensors that the scope and those inside read, and where."""
-    for s in _readers_first(_narrowed(scope)):
+    for s in readers_first(_narrowed(scope)):
         yield from ((r.base, _asked(r, s.ranges)) for r in reads(s.body) if isinstance(r.base, Tensor))
 
 
@@ -126,6 +131,7 @@ def _asked(r: Read, ranges: Mapping[str, Range]) -> Places:
 def _taken(ix: Index, box: Range, ranges: Mapping[str, Range]) -> range:
     """The values of an index function in a range, as steps from its begin; one place where there is none."""
     lowest, highest = bounds(ix, ranges)
+    ix = simplify(ix, ranges)
     step = (gcd(*(c for _, c in ix.terms)) or 1) if ix.den == 1 else 1
     lo = max(lowest, box[0])
     lo += (ix.const - lo) % step if ix.den == 1 else 0
