@@ -83,6 +83,17 @@ SQUARE = X + "L[i<4,j<12] x[i,j]*x[i,j]"
         ("L[i<4,j<6] Σ[r<1] t0[i,2*j + 3*r]*val(r + j)", (4, 6)),
         ("L[i<4,j<5] {L[i<4,j<12] exp(t0[i,j])}[i,j]", (4, 5)),
         ("L[j<5] {L[i<4] Σ[j<6] t0[i,j]}[1] + {L[i<4] Σ[j<6] t0[i,j]}[2]*{L[j<12] t0[2,j]}[j]", (2, 6)),
+        ("L[i<4,j<8] select(5 - j>=0, t0[i,j], 1)", (4, 6)),
+        ("L[i<4,j<8] select(j - 5>=0, t0[i,j], 1)", (4, 3)),
+        ("L[i<4,j<8] select(2*j - 5>=0 & 6 - j>=0, t0[i,j], 1)", (4, 4)),
+        ("L[i<4,j<8] select(5 - 2*j>=0, 1, t0[i,j])", (4, 5)),
+        ("L[i<4,j<8] select(j - 5==0, t0[i,j], t0[i,j + 1])", (4, 8)),
+        ("L[i<4,j<8] select(2*j - 10==0, t0[i,j], t0[i,2])", (4, 2)),
+        ("L[i<4,j<8] select(j - 5>=0 & i - 1>=0, 1, t0[i,j])", (4, 8)),
+        ("L[i<4,j<8] select(j - 9>=0, t0[i,j], t0[i,1])", (4, 1)),
+        ("L[i<4,j<8] select(j - 8>=0, t0[i,j], t0[i,1])", (4, 1)),
+        ("L[i<4,j<12] select(i - j>=0, t0[i,j], 0)", (4, 4)),
+        ("L[i<4,j<8] select(5 - j>=0, {L[j<12] {L[i<4,j<12] t0[i,j]*t0[i,j]}[2,j]}[j], 1)", (1, 6)),
         ("L[j<5] {L[i<4] {L[i<4,j<12] t0[i,j]*t0[i,j]}[i,3]}[1]", (1, 1)),
     ],
 )
@@ -103,6 +114,26 @@ def test_the_places_that_are_read_are_there(reader: str, shape: tuple[int, ...])
 def test_what_is_read_or_nearly_so_stays(reader: str) -> None:
     before = of_texts(SQUARE, T + reader)
     assert drop_unread(before) is before
+
+
+@pytest.mark.parametrize(
+    ("reader", "left", "first"),
+    [
+        ("L[i<4,j<12] t2[i,j + 12]", "L[i<4,j<12] t1[i,j]", set()),
+        ("L[i<4,j<8] t2[i,j]", "L[i<4,j<8] {L[i<4,j<8] 2}[i,j]", set()),
+        ("L[i<4,j<3] t2[i,j + 9]", "L[i<4,j<3] {L[i<4,9<=j<12] t0[i,j-9]}[i,j+9]", {(4, 3)}),
+    ],
+)
+def test_choices_that_are_known_are_made(reader: str, left: str, first: set[tuple[int, ...]]) -> None:
+    """A part of what was put together is that part alone; the others are not read."""
+    other = "x : f32[4,12]\nL[i<4,j<12] exp(x[i,j])"
+    joined = "t1 : f32[4,12]\nL[i<4,j<24] select(j - 12>=0, t1[i,j - 12], {L[i<4,j<12] select(j - 8>=0, t0[i,j], 2)}[i,j])"
+    before = of_texts(SQUARE, other, T + joined, "t2 : f32[4,24]\n" + reader)
+    after = drop_unread(before)
+    same(before, after, {"x": values((4, 12), 3)})
+    third = list(after.expression_nodes())[2].scope
+    assert third.text().splitlines()[-1] == left
+    assert {t.shape for t in third.read if t.name == "t0"} == first
 
 
 def test_an_eighth_is_worth_it_and_less_is_not() -> None:

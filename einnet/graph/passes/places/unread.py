@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import gcd, prod
 
+from einnet.expr.decided import decided
 from einnet.expr.index import Index, Range, bounds, simplify, substitute, var
-from einnet.expr.nodes import Iter, Read, Scope, Tensor, map_indices, map_reads, reads, tensors
+from einnet.expr.nodes import Body, Cond, Iter, Read, Scope, Select, Tensor, children, map_indices, map_reads, tensors
 from einnet.graph.program import Node, Opaque, Program, ProgramNode
 
 LEAST = 0.125
@@ -50,7 +51,7 @@ def _at(scope: Scope, places: Places) -> Scope:
     loops = tuple(Iter(i.name, 0, len(at)) for i, at in zip(scope.loops, places))
     ranges = {i.name: i.range for i in (*loops, *scope.sums)}
     body = map_indices(scope.body, lambda ix: simplify(substitute(ix, mapping), ranges))
-    return _narrowed(replace(scope, loops=loops, body=body))
+    return _narrowed(replace(scope, loops=loops, body=decided(body, ranges)))
 
 
 def _moved(scope: Scope, parts: Mapping[str, tuple[Tensor, Places]]) -> Scope:
@@ -76,9 +77,9 @@ def _narrowed(scope: Scope) -> Scope:
     asked: dict[Scope, Places] = {}
     for s in readers_first(scope):
         ranges = {**s.ranges, **{i.name: (i.lo + at.start, i.lo + at.stop) for i, at in zip(s.loops, asked.get(s, ()))}}
-        for r in reads(s.body):
+        for r, where in _reads(s.body, ranges):
             if isinstance(r.base, Scope):
-                found = tuple(range(at.start, at.stop) for at in _asked(r, ranges))
+                found = tuple(range(at.start, at.stop) for at in _asked(r, where))
                 asked[r.base] = _joined(asked[r.base], found) if r.base in asked else found
     loops = {s: tuple(Iter(i.name, i.lo + at.start, i.lo + at.stop) for i, at in zip(s.loops, places)) for s, places in asked.items()}
     return _mapped(scope, loops, lambda r, _: r)
@@ -92,6 +93,8 @@ def _mapped(scope: Scope, loops: Mapping[Scope, tuple[Iter, ...]], move: Callabl
         if s not in made:
             own, body = loops.get(s, s.loops), map_reads(s.body, lambda r: exchanged(r, s.ranges))
             made[s] = s if own == s.loops and body is s.body else replace(s, loops=own, body=body)
+            if own != s.loops:
+                made[s] = replace(made[s], body=decided(body, made[s].ranges))
         return made[s]
 
     def exchanged(r: Read, ranges: Mapping[str, Range]) -> Read:
@@ -120,7 +123,39 @@ def readers_first(scope: Scope) -> Sequence[Scope]:
 def _places(scope: Scope) -> Iterator[tuple[Tensor, Places]]:
     """The tensors that the scope and those inside read, and where."""
     for s in readers_first(_narrowed(scope)):
-        yield from ((r.base, _asked(r, s.ranges)) for r in reads(s.body) if isinstance(r.base, Tensor))
+        yield from ((r.base, _asked(r, where)) for r, where in _reads(s.body, s.ranges) if isinstance(r.base, Tensor))
+
+
+def _reads(body: Body, ranges: Mapping[str, Range]) -> Iterator[tuple[Read, Mapping[str, Range]]]:
+    """The reads of a body, and the ranges of iterators under the conditions of the choices around each."""
+    match body:
+        case Read():
+            yield body, ranges
+        case Select(conds, then, other):
+            if (where := _where(conds, ranges)) is not None:
+                yield from _reads(then, where)
+            contrary = [Cond(-c.index - 1) for c in conds if len(conds) == 1 and not c.equal and c.index.den == 1]
+            if (where := _where(contrary, ranges)) is not None:
+                yield from _reads(other, where)
+        case _:
+            for part in children(body):
+                yield from _reads(part, ranges)
+
+
+def _where(conds: Iterable[Cond], ranges: Mapping[str, Range]) -> Mapping[str, Range] | None:
+    """The ranges of iterators where conditions hold; None where they hold nowhere."""
+    found = dict(ranges)
+    for ix, equal in conds:
+        for name, c in ((a, c) for a, c in ix.terms if isinstance(a, str)):
+            least, most = bounds(Index(tuple((a, k) for a, k in ix.terms if a != name), ix.const), found)
+            lo, hi = found[name]
+            sides = [(c, most), (-c, -least)] if equal else [(c, most)]  # k * value + rest >= 0
+            for k, rest in sides:
+                lo, hi = (max(lo, -(rest // k)), hi) if k > 0 else (lo, min(hi, rest // -k + 1))
+            if lo >= hi:
+                return None
+            found[name] = lo, hi
+    return found
 
 
 def _asked(r: Read, ranges: Mapping[str, Range]) -> Places:
