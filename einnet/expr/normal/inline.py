@@ -279,8 +279,7 @@ def _expand_read(scope: Scope, index: tuple[Index, ...], fill: Fraction | float,
 
 def _settled(reduced: Read, box: Box) -> list[Term]:
     """The terms of the read of what a maximum or minimum became."""
-    if not isinstance(reduced.base, Scope):
-        return _expand(reduced, box)
+    assert isinstance(reduced.base, Scope)
     if reduced.base.reduce != "sum":
         return [Term(factors=(reduced,))]
     with settling(reduced.base):
