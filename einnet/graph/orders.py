@@ -107,6 +107,14 @@ def in_digits(term: Term, extents: Mapping[str, int]) -> tuple[Term, Mapping[str
     return replace(term, factors=factors, ties=ties), {**{n: e for n, e in extents.items() if n not in both}, **parts}
 
 
+def with_one_weight(term: Term, extents: Mapping[str, int]) -> Term:
+    """The term with the product of its weights, summed over what they alone depend on, in their place."""
+    data, weights = (tuple(f for f in term.factors if f.weight == weight) for weight in (False, True))
+    out = frozenset(x for x in extents if digit_of(x) not in term.sums)
+    names = NO_NAMES.union(*(f.names for f in weights)) & out.union(*(f.names for f in data))
+    return replace(term, factors=(*data, Factor(names, True))) if len(weights) > 1 else term
+
+
 def ordered(term: Term, extents: Mapping[str, int]) -> float:
     """Operations of a product in the best order; inf for too many factors."""
     if not term.factors:

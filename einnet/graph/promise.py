@@ -33,7 +33,7 @@ from einnet.expr.nodes import (
     used_names,
     walk,
 )
-from einnet.graph.orders import NO_NAMES, Factor, Names, Term, Tie, digit_of, ordered
+from einnet.graph.orders import NO_NAMES, Factor, Names, Term, Tie, digit_of, ordered, with_one_weight
 
 MOST_TERMS = 24
 
@@ -255,7 +255,7 @@ def least(scope: Scope, known: dict[Scope, float] | None = None) -> float:
     known = {} if known is None else known
     if scope not in known:
         expansion = Expansion(scope)
-        together = sum(map(max, _alike(expansion)), 0.0)
+        together = sum(_alike(expansion))
         if scope.sums and scope.reduce != "sum":
             together += _own(scope)
         known[scope] = min(together + _least_of(expansion.closed, known), taken(scope))
@@ -273,24 +273,32 @@ def _own(s: Scope) -> int:
     return prod(i.extent for i in (*s.loops, *s.sums)) * (2 if isinstance(s.body, Mul) else 1)
 
 
-def _alike(expansion: Expansion) -> list[list[float]]:
+def _alike(expansion: Expansion) -> list[float]:
     """What the terms take, those together that may become one: each reads the same tensors as another, but for one of several or for weights.
 
+    What differs in weights alone is one product with the sum of these, each a product of its own before, or as many products as there are terms.
     Terms that are there along a part of what is summed read weights, and one of several tensors, at places of their own.
     """
-    groups: list[tuple[list[Bases], list[float]]] = []
+    groups: list[tuple[list[Bases], list[Term]]] = []
     for t in expansion.terms:
-        cost = ordered(t, expansion.extents)
         data = [f.base for f in t.factors if f.base is not None and not f.weight]
         bases = data, [f.base for f in t.factors if f.base is not None and f.weight]
         if t.whole and data:
             found = next((g for g in groups if any(_join(one, bases, bool(t.partly)) for one in g[0])), None)
             if found:
                 found[0].append(bases)
-                found[1].append(cost)
+                found[1].append(t)
                 continue
-        groups.append(([bases] if t.whole and data else [], [cost]))
-    return [costs for _, costs in groups]
+        groups.append(([bases] if t.whole and data else [], [t]))
+    return [_cost(read, terms, expansion.extents) for read, terms in groups]
+
+
+def _cost(read: Sequence[Bases], terms: Sequence[Term], extents: Mapping[str, int]) -> float:
+    """What terms take that may become one."""
+    costs = [ordered(t, extents) for t in terms]
+    if len(terms) > 1 and all(_differ(read[0][0], data) == 0 for data, _ in read[1:]):
+        return min(sum(costs), max(ordered(with_one_weight(t, extents), extents) for t in terms))
+    return max(costs)
 
 
 def _join(one: Bases, other: Bases, partly: bool) -> bool:

@@ -84,6 +84,29 @@ def test_products_of_what_stands_apart_or_by_one_weight_are_one_piece() -> None:
     assert parts(nodes, {"a": (8, 16), "b": (8, 16)}, {"w": (16, 8)}) == [{"s", "t", "y"}]
 
 
+def test_two_chains_of_small_products_are_no_product_of_a_large_weight() -> None:
+    """x·W·V + x·U·T is x·(W·V + U·T), which pays where the product of the weights takes no more than the chain."""
+
+    def branches(between: int) -> list[set[str]]:
+        nodes = [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["a", "v"], ["b"])]
+        nodes += [node("MatMul", ["x", "u"], ["c"]), node("MatMul", ["c", "t"], ["d"]), node("Add", ["b", "d"])]
+        weights = {"w": (16, between), "v": (between, 16), "u": (16, between), "t": (between, 16)}
+        return parts(nodes, {"x": (32, 16)}, weights)
+
+    assert branches(between=12) == [{"a", "b", "c", "d", "y"}]
+    assert branches(between=3) == [{"a"}, {"b"}, {"c"}, {"d", "y"}]
+
+
+@pytest.mark.parametrize(("taps", "pieces"), [(3, 1), (5, 4)])
+def test_two_separable_filters_of_one_plane_are_a_square_one_where_that_has_fewer_taps(taps: int, pieces: int) -> None:
+    """Nine taps are fewer than four times three, and 25 are more than four times five."""
+    tall, wide = {"pads": [taps // 2, 0, taps // 2, 0]}, {"pads": [0, taps // 2, 0, taps // 2]}
+    nodes = [node("Conv", ["x", "w"], ["a"], **tall), node("Conv", ["a", "v"], ["b"], **wide)]
+    nodes += [node("Conv", ["x", "u"], ["c"], **wide), node("Conv", ["c", "t"], ["d"], **tall), node("Add", ["b", "d"])]
+    shapes: Shapes = {"w": (4, 4, taps, 1), "v": (4, 4, 1, taps), "u": (4, 4, 1, taps), "t": (4, 4, taps, 1)}
+    assert len(parts(nodes, {"x": (1, 4, 16, 16)}, shapes)) == pieces
+
+
 def test_a_product_of_a_concatenation_is_one_piece_with_its_parts() -> None:
     """(x*w | x*v)*u is x*(w*u' + v*u''); what is concatenated along a loop stays apart."""
     beside = [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["x", "v"], ["b"])]
