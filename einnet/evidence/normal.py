@@ -16,8 +16,8 @@ from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tens
 
 @lru_cache(maxsize=1 << 12)
 def with_unit_reads(scope: Scope) -> Scope:
-    """The scope with 0 as the index of every unit dimension of a tensor, under the condition that what stood there is 0; and without what reads
-    give outside a box that they do not leave, nor what they read nowhere inside of its box.
+    """The scope with 0 as the index of every unit dimension of a tensor, under the condition that what stood there is 0, without such dimensions of
+    scopes inside; and without what reads give outside a box that they do not leave, nor what they read nowhere inside of its box.
 
     Views forget where in a unit dimension something was read, as it moves nothing, and what padding there would be; the model's expressions know.
     A kernel that writes one block of a tensor knows nothing of the others, of which no element is in it.
@@ -33,14 +33,30 @@ def _unit_read(r: Read, ranges: Mapping[str, Range]) -> Body:
     if r.fill and _stays(r, ranges):
         r = Read(r.base, r.index)
     if isinstance(r.base, Scope):
-        return Read(with_unit_reads(r.base), r.index, r.fill)
+        return _without_unit_loops(replace(r, base=with_unit_reads(r.base)), ranges)
     moved = [n == 1 and e != Index() for e, n in zip(r.index, r.base.shape)]
     if not any(moved):
         return r
     found = Read(r.base, tuple(Index() if m else e for e, m in zip(r.index, moved)), r.fill)
-    unsure = (e for e, m in zip(r.index, moved) if m and (e.den != 1 or bounds(e, ranges) != (0, 0)))
+    return _where(found, [e for e, m in zip(r.index, moved) if m], ranges)
+
+
+def _without_unit_loops(r: Read, ranges: Mapping[str, Range]) -> Body:
+    """The read of a scope without its dimensions of one place, one of which stays where there is no other; its body names none of them any more."""
+    assert isinstance(r.base, Scope)
+    kept = [n for n, i in enumerate(r.base.loops) if i.extent > 1] or [0]
+    if len(kept) == len(r.base.loops):
+        return r
+    small = replace(r.base, loops=tuple(r.base.loops[n] for n in kept))
+    dropped = [e - lo for n, (e, (lo, _)) in enumerate(zip(r.index, r.base.box)) if n not in kept]
+    return _where(Read(small, tuple(r.index[n] for n in kept), r.fill), dropped, ranges)
+
+
+def _where(found: Read, zeros: Sequence[Index], ranges: Mapping[str, Range]) -> Body:
+    """The read where some index functions are 0, and what it gives outside elsewhere."""
+    unsure = (e for e in zeros if e.den != 1 or bounds(e, ranges) != (0, 0))
     conds = tuple(Cond(Index(e.terms, e.const), True) for e in unsure)  # where a quotient is no whole number, nothing is read
-    return Select(conds, found, Const(r.fill)) if conds else found
+    return Select(conds, found, Const(found.fill)) if conds else found
 
 
 def _stays(r: Read, ranges: Mapping[str, Range]) -> bool:

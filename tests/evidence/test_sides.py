@@ -305,3 +305,45 @@ def test_a_guard_that_says_what_is_known_groups_nothing() -> None:
     assert grouped(parse("B : f32[4]\n" + SCALED), parse("B : f32[4]\n" + GUARDED)).method == "inline"
     with pytest.raises(CertificateError):
         grouped(parse("B : f32[4]\n" + SCALED), parse("B : f32[4]\n" + GUARDED.replace("0.1*B[3]", "B[3]", 1)))
+
+
+@pytest.mark.parametrize(
+    ("read", "left"),
+    [
+        ("{L[b<1,i<4,c<1] A[i,b]}[0,i,0]", "{L[i<4] A[i,0]}[i]"),
+        ("{L[2<=b<3,i<4] A[i,b - 2]}[2,i]", "{L[i<4] A[i,0]}[i]"),
+        ("{L[b<1,i<4] A[i,b]}[k,i]", "select(k==0, {L[i<4] A[i,0]}[i], 0)"),
+        ("{L[2<=b<3,i<4] A[i,b - 2]}[k,i]|5", "select(k-2==0, {L[i<4] A[i,0]}[i]|5, 5)"),
+        ("{L[b<1,i<4] A[i,b]}[k/2,i]", "select(k==0, {L[i<4] A[i,0]}[i], 0)"),
+        ("{L[b<1,c<1] A[c,b]}[k,0]", "{L[b<1] A[0,0]}[k]"),
+        ("{L[b<1,i<4] val(b + i)}[0,i]", "{L[i<4] val(i)}[i]"),
+    ],
+)
+def test_dimensions_of_one_place_are_none_of_scopes_inside(read: str, left: str) -> None:
+    """What is read outside of that place stays outside."""
+    scope, bare = (parse(f"A : f32[4,2]\nL[i<4,k<3] {body} + A[0,0]") for body in (read, left))
+    found = with_unit_reads(scope)
+    assert found.text().splitlines()[-1] == bare.text().splitlines()[-1]
+    values = {"A": np.arange(1.0, 9.0).reshape(4, 2)}
+    np.testing.assert_array_equal(evaluate(found, values), evaluate(scope, values))
+
+
+def test_a_mean_in_two_shapes_is_one_tensor() -> None:
+    """A normalisation reads what it takes the mean of in two shapes, with and without the dimensions that the model keeps; a plan has it in one."""
+    declared = "x : f32[1,6,8]\nu : f32[1,6,16]\nw : weight f32[16,8]\nc : weight f32[8]\nv : weight f32[5,8]\n"
+
+    def form(row: str, at: str, ends: str, place: str) -> str:
+        """One over the standard deviation of rows; `row` is an element of them, `at` and `ends` how means are read, `place` what they stand at."""
+        mean = f"{{L[{ends}] {{L[{ends}] Σ[n<8] {row}}}[{at}] / 8}}[{place}]"
+        square = f"({row} + (-1)*{mean})*({row} + (-1)*{mean})"
+        return f"1 / sqrt({{L[{ends}] {{L[{ends}] Σ[n<8] {square}}}[{at}] / 8}}[{place}] + 0.001)"
+
+    layer = "{L[b<1,m<6,n<8] Σ[k<16] u[0,m,k]*w[k,n]}"
+    flat_row = f"{{L[m<6,n<8] x[0,m,n] + {layer}[0,m,n] + c[n]}}[m,n]"
+    kept_row = f"{{L[b<1,m<6,n<8] x[b,m,n] + {{L[b<1,m<6,n<8] {layer}[b,m,n] + c[n]}}[b,m,n]}}[0,m,n]"
+    mean = f"{{L[m<6] Σ[n<8] {flat_row}}}[m] / 8"
+    ends = form(kept_row, "b,m,d", "b<1,m<6,d<1", "0,m,0"), form(flat_row, "m", "m<6", "m")
+    model, plan = (parse(f"{declared}L[p<5] Σ[n<8] {{L[n<8] Σ[m<6] ({flat_row} + (-1)*{mean})*{e}}}[n]*v[p,n]") for e in ends)
+    assert grouped(with_unit_reads(model), with_unit_reads(plan)).method == "inline", "without evaluating, which takes too long of large ones"
+    other = parse(plan.text().replace("0.001", "0.002"), {t.name: t for t in tensors(plan).values()})
+    assert compared(model, model, other, True)[2]
