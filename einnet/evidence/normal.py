@@ -42,9 +42,9 @@ def _unit_read(r: Read, ranges: Mapping[str, Range]) -> Body:
 
 
 def _without_unit_loops(r: Read, ranges: Mapping[str, Range]) -> Body:
-    """The read of a scope without its dimensions of one place, one of which stays where there is no other; its body names none of them any more."""
+    """The read of a scope without its dimensions of one place; its body names none of them any more."""
     assert isinstance(r.base, Scope)
-    kept = [n for n, i in enumerate(r.base.loops) if i.extent > 1] or [0]
+    kept = [n for n, i in enumerate(r.base.loops) if i.extent > 1]
     if len(kept) == len(r.base.loops):
         return r
     small = replace(r.base, loops=tuple(r.base.loops[n] for n in kept))

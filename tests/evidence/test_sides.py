@@ -315,7 +315,8 @@ def test_a_guard_that_says_what_is_known_groups_nothing() -> None:
         ("{L[b<1,i<4] A[i,b]}[k,i]", "select(k==0, {L[i<4] A[i,0]}[i], 0)"),
         ("{L[2<=b<3,i<4] A[i,b - 2]}[k,i]|5", "select(k-2==0, {L[i<4] A[i,0]}[i]|5, 5)"),
         ("{L[b<1,i<4] A[i,b]}[k/2,i]", "select(k==0, {L[i<4] A[i,0]}[i], 0)"),
-        ("{L[b<1,c<1] A[c,b]}[k,0]", "{L[b<1] A[0,0]}[k]"),
+        ("{L[b<1,c<1] A[c,b]}[k,0]", "select(k==0, {L[] A[0,0]}[], 0)"),
+        ("{L[] A[3,1]}[]", "{L[] A[3,1]}[]"),
         ("{L[b<1,i<4] val(b + i)}[0,i]", "{L[i<4] val(i)}[i]"),
     ],
 )
