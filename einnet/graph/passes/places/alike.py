@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from einnet.expr.index import Range, as_index, in_range
-from einnet.expr.nodes import Read, Scope, Tensor, map_reads, used_names
+from einnet.expr.index import as_index, in_range
+from einnet.expr.nodes import Read, Scope, Tensor, used_names
+from einnet.graph.passes.places.scopes import written_anew
 from einnet.graph.program import Node, Program, ProgramNode
 
 
@@ -35,18 +36,10 @@ def _alike(scope: Scope) -> frozenset[int]:
 
 
 def _read_once(scope: Scope, alike: Mapping[str, Collection[int]]) -> Scope:
-    done: dict[Scope, Scope] = {}
+    def once(r: Read, s: Scope) -> Read:
+        same = alike.get(r.base.name, ()) if isinstance(r.base, Tensor) else _alike(r.base)
+        places = enumerate(zip(r.index, r.base.box))
+        index = tuple(as_index(lo) if k in same and in_range(ix, (lo, hi), s.ranges) else ix for k, (ix, (lo, hi)) in places)
+        return r if index == r.index else Read(r.base, index, r.fill)
 
-    def once(s: Scope) -> Scope:
-        if s not in done:
-            body = map_reads(s.body, lambda r: read(r, s.ranges))
-            done[s] = s if body is s.body else replace(s, body=body)
-        return done[s]
-
-    def read(r: Read, ranges: Mapping[str, Range]) -> Read:
-        base = r.base if isinstance(r.base, Tensor) else once(r.base)
-        same = alike.get(base.name, ()) if isinstance(base, Tensor) else _alike(base)
-        index = tuple(as_index(lo) if k in same and in_range(ix, (lo, hi), ranges) else ix for k, (ix, (lo, hi)) in enumerate(zip(r.index, base.box)))
-        return r if base is r.base and index == r.index else Read(base, index, r.fill)
-
-    return once(scope)
+    return written_anew(scope, once, lambda s, body: s if body is s.body else replace(s, body=body))

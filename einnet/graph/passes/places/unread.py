@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import gcd, prod
 
 from einnet.expr.decided import decided
 from einnet.expr.index import Index, Range, bounds, simplify, substitute, var
-from einnet.expr.nodes import Body, Cond, Iter, Read, Scope, Select, Tensor, children, map_indices, map_reads, tensors
+from einnet.expr.nodes import Body, Cond, Iter, Read, Scope, Select, Tensor, children, map_indices, tensors
+from einnet.graph.passes.places.scopes import written_anew
 from einnet.graph.program import Node, Opaque, Program, ProgramNode
 
 LEAST = 0.125
@@ -57,14 +58,15 @@ def _at(scope: Scope, places: Places) -> Scope:
 def _moved(scope: Scope, parts: Mapping[str, tuple[Tensor, Places]]) -> Scope:
     """The scope, and those inside, with reads of parts where there were reads of the whole."""
 
-    def move(r: Read, ranges: Mapping[str, Range]) -> Read:
-        assert isinstance(r.base, Tensor)
-        if r.base.name not in parts:
+    def move(r: Read, s: Scope) -> Read:
+        if not isinstance(r.base, Tensor) or r.base.name not in parts:
             return r
         part, places = parts[r.base.name]
-        return Read(part, tuple(_counted(ix, at, ranges) for ix, at in zip(r.index, places)), r.fill)
+        return Read(part, tuple(_counted(ix, at, s.ranges) for ix, at in zip(r.index, places)), r.fill)
 
-    return scope if parts.keys().isdisjoint(tensors(scope)) else _mapped(scope, {}, move)
+    if parts.keys().isdisjoint(tensors(scope)):
+        return scope
+    return written_anew(scope, move, lambda s, body: s if body is s.body else replace(s, body=body))
 
 
 def _counted(ix: Index, places: range, ranges: Mapping[str, Range]) -> Index:
@@ -82,28 +84,15 @@ def _narrowed(scope: Scope) -> Scope:
                 found = tuple(range(at.start, at.stop) for at in _asked(r, where))
                 asked[r.base] = _joined(asked[r.base], found) if r.base in asked else found
     loops = {s: tuple(Iter(i.name, i.lo + at.start, i.lo + at.stop) for i, at in zip(s.loops, places)) for s, places in asked.items()}
-    return _mapped(scope, loops, lambda r, _: r)
 
+    def finish(s: Scope, body: Body) -> Scope:
+        own = loops.get(s, s.loops)
+        if own == s.loops:
+            return s if body is s.body else replace(s, body=body)
+        ranges = {i.name: i.range for i in (*own, *s.sums)}
+        return replace(s, loops=own, body=decided(body, ranges))
 
-def _mapped(scope: Scope, loops: Mapping[Scope, tuple[Iter, ...]], move: Callable[[Read, Mapping[str, Range]], Read]) -> Scope:
-    """The scope, where those inside have the loops that are named for them, and tensors are read in another way."""
-    made: dict[Scope, Scope] = {}
-
-    def mapped(s: Scope) -> Scope:
-        if s not in made:
-            own, body = loops.get(s, s.loops), map_reads(s.body, lambda r: exchanged(r, s.ranges))
-            made[s] = s if own == s.loops and body is s.body else replace(s, loops=own, body=body)
-            if own != s.loops:
-                made[s] = replace(made[s], body=decided(body, made[s].ranges))
-        return made[s]
-
-    def exchanged(r: Read, ranges: Mapping[str, Range]) -> Read:
-        if isinstance(r.base, Tensor):
-            return move(r, ranges)
-        base = mapped(r.base)
-        return r if base is r.base else Read(base, r.index, r.fill)
-
-    return mapped(scope)
+    return written_anew(scope, lambda r, _: r, finish)
 
 
 def readers_first(scope: Scope) -> Sequence[Scope]:

@@ -32,12 +32,12 @@ from einnet.expr.nodes import (
     Tensor,
     Val,
     bodies_in,
-    map_reads,
     reads,
     tensors,
     walk,
 )  # fmt: skip
 from einnet.expr.normal.totals import total
+from einnet.graph.passes.places.scopes import written_anew
 from einnet.graph.passes.places.unread import LEAST, readers_first
 from einnet.graph.passes.settled import settling_of
 from einnet.graph.program import Node, Program, ProgramNode
@@ -65,42 +65,50 @@ def drop_zero_places(program: Program) -> Program:
     return _with_places(program, classes, kept) if kept else program
 
 
-def _with_places(program: Program, classes: _Classes, kept: Mapping[Dimension, NDArray[np.intp]]) -> Program:
+Kept = Mapping[Dimension, NDArray[np.intp]]
+"""The places that classes keep."""
+
+
+def _with_places(program: Program, classes: _Classes, kept: Kept) -> Program:
     """The program in which some classes have those places alone."""
-    fresh, weights = Fresh(program), dict(program.weights)
-    changed: dict[str, Tensor] = {}
-    for name, t in program.tensors().items():
-        places = {k: kept[c] for k in range(len(t.shape)) if (c := classes.of((name, k))) in kept}
-        if places:
-            shape = tuple(len(places[k]) if k in places else extent for k, extent in enumerate(t.shape))
-            changed[name] = replace(t, name=fresh(name) if name in weights else name, shape=shape)
-        if places and name in weights:
-            value = weights.pop(name)
-            for axis, at in places.items():
-                value = np.take(value, at, axis)
-            weights[changed[name].name] = value
-    made: dict[Scope, Scope] = {}
+    changed, weights = _tensors_with_places(program, classes, kept)
 
-    def mapped(s: Scope) -> Scope:
-        if s not in made:
-            ends = ((i, kept.get(classes.of((s, n)))) for n, i in enumerate((*s.loops, *s.sums)))
-            iters = tuple(i if at is None else Iter(i.name, 0, len(at)) for i, at in ends)
-            made[s] = replace(s, loops=iters[: len(s.loops)], sums=iters[len(s.loops) :], body=map_reads(s.body, exchanged))
-        return made[s]
+    def exchanged(r: Read, _: Scope) -> Read:
+        return Read(changed.get(r.base.name, r.base), r.index, r.fill) if isinstance(r.base, Tensor) else r
 
-    def exchanged(r: Read) -> Read:
-        return Read(mapped(r.base) if isinstance(r.base, Scope) else changed.get(r.base.name, r.base), r.index, r.fill)
+    def finish(s: Scope, body: Body) -> Scope:
+        ends = ((i, kept.get(classes.of((s, n)))) for n, i in enumerate((*s.loops, *s.sums)))
+        iters = tuple(i if at is None else Iter(i.name, 0, len(at)) for i, at in ends)
+        return replace(s, loops=iters[: len(s.loops)], sums=iters[len(s.loops) :], body=body)
 
     nodes: list[ProgramNode] = []
     settled = list(program.settled)
     for node in program.nodes:
-        if isinstance(node, Node) and (scope := mapped(node.scope)) != node.scope:
+        if isinstance(node, Node) and (scope := written_anew(node.scope, exchanged, finish)) != node.scope:
             fewer = any(classes.of((s, n)) in kept for s in walk(node.scope) for n in range(len(s.loops), len(s.loops) + len(s.sums)))
             settled += node.origin[:1] if fewer else ()
             node = replace(node, output=changed.get(node.output.name, node.output), scope=scope)
         nodes.append(node)
     holds = {name: held for name, held in program.holds.items() if name not in changed}
     return replace(program, nodes=tuple(nodes), weights=weights, holds=holds, settled=tuple(dict.fromkeys(settled)))
+
+
+def _tensors_with_places(program: Program, classes: _Classes, kept: Kept) -> tuple[dict[str, Tensor], dict[str, NDArray[Any]]]:
+    """What stands for each tensor that loses places, by the name it had; and the weights, those that lose some under other names."""
+    fresh, weights = Fresh(program), dict(program.weights)
+    changed: dict[str, Tensor] = {}
+    for name, t in program.tensors().items():
+        places = {k: kept[c] for k in range(len(t.shape)) if (c := classes.of((name, k))) in kept}
+        if not places:
+            continue
+        shape = tuple(len(places[k]) if k in places else extent for k, extent in enumerate(t.shape))
+        changed[name] = replace(t, name=fresh(name) if name in weights else name, shape=shape)
+        if name in weights:
+            value = weights.pop(name)
+            for axis, at in places.items():
+                value = np.take(value, at, axis)
+            weights[changed[name].name] = value
+    return changed, weights
 
 
 def zero_slices(value: NDArray[Any]) -> dict[int, Zeros]:
