@@ -135,6 +135,8 @@ def test_another_engines_own_error_is_a_budget_too(monkeypatch: pytest.MonkeyPat
     assert (first["max_error"], own["max_error"], own["like"], "like" in first) == (0.1, 0.12, "openvino_default", False), "0.125 in two digits"
     assert (own["error"]["einnet"], own["error"]["openvino_default"]) == (0.125, 0.125) and not own["within"]
     assert len(rows("same")) == len(rows("doubled", "--no-matched")) == len(rows("failing")) == 1
+    monkeypatch.setattr(precision, "OTHERS", dict.fromkeys(("openvino_default", "openvino_f32"), ("openvino", f"{__name__}:doubled")))
+    assert len(rows_of("m", identity(), draw, Place(1, (0,)), parsed([*SHORT, "--errors", "0.1"]), {"openvino": "1"})) == 1, "no more than in float32"
     told = markdown({"machine": {"cpu": "c", "arithmetics": []}, "threads": 1, "models": [first, own]})
     assert "| m | 0.12 (OpenVINO's) |" in told and "The error of OpenVINO as it comes: 1.00x" in told and "Error 0.1: 1.00x" in told
 
@@ -155,6 +157,21 @@ def test_budgets_that_allow_the_same_share_a_program(monkeypatch: pytest.MonkeyP
     assert asked == ran and not missing and engines.keys() == reports.keys() == {"einnet_f32", "1e-05", "0.002", "0.2", "0.3"}
     assert engines["1e-05"] == Engine("1e-05", "k", Path("m") / ("einnet_f32" if len(ran) == 4 else "1e-05"))
     assert precision.longest(options) == (1 + 4 * precision.LATER) * 2 + 5 * precision.FINISHING_S + 0.1 + precision.BESIDE_S
+
+
+@pytest.mark.parametrize(("error", "runs", "asked"), [(1e-6, True, 4), (1e-6, False, 3), (1e-4, True, 3)])
+def test_where_rounding_hardly_shows_a_narrow_budget_is_a_question_too(monkeypatch: pytest.MonkeyPatch, error: float, runs: bool, asked: int) -> None:
+    names = []
+
+    def found(maker: Maker, name: str, search: Search) -> tuple[Engine, dict[str, object]]:
+        names.append(name)
+        told = {"error": error, "products": [{"runs": runs}]} if search.max_error else None
+        return Engine(name, "k", maker.model / name), {"verification": {"max_rel": 1e-7}, "precision": told}
+
+    monkeypatch.setattr(Maker, "optimized", found)
+    monkeypatch.setattr(precision, "likely", lambda settings: [F32] if (settings.max_error or 0) > 1e-2 else [])
+    precision.programs(Path("m"), Place(1, (0,)), parsed(SHORT), [1e-5, 0.2, 0.3])
+    assert names == ["0.3", "0.2", "einnet_f32", "1e-05"][:asked]
 
 
 def test_an_engine_is_loaded_once_for_all_that_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
