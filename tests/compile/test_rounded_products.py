@@ -51,7 +51,7 @@ class Additive(Tried):
     """Programs whose errors add up by their squares."""
 
     def __init__(self, errors: Sequence[float], tries: float = inf) -> None:
-        super().__init__(None, (), inf)  # type: ignore[arg-type]
+        super().__init__(None, ({},), inf)  # type: ignore[arg-type]
         self.errors, self.tries, self.asked = errors, tries, 0
 
     @property
@@ -122,14 +122,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[Timed]:
 
 
 def test_where_time_is_short_neighbours_are_tried_as_one(clock: list[Timed]) -> None:
-    """Of a hundred products twenty can be tried; those of the second half err ten times as much, and there is room for about the first."""
-    errors = [0.01] * 50 + [0.1] * 50
+    """Of a hundred products twenty can be tried, of which the first tells how long that takes; those of the second half err ten times as much, and
+    there is room for about the first."""
+    errors = [0.01] * 56 + [0.1] * 44
     tried = Timed(errors, 21.0)
     clock.append(tried)
     taken, error = tried.within(offers_of([1.0] * 100), 0.1)
-    assert {o.place for o in taken} == set(range(50))
-    assert error == pytest.approx(0.01 * np.sqrt(50))
-    assert set(tried.sizes[1:11]) == {10}, "half of the time is for groups"
+    assert {o.place for o in taken} == set(range(56))
+    assert error == pytest.approx(0.01 * np.sqrt(56))
+    assert tried.sizes[1] == 1 and set(tried.sizes[2:11]) == {11}, "half of the time is for groups"
     assert tried.alone[taken[0]] == pytest.approx(0.01)
     assert tried.asked <= 1 + GROUPS_SHARE * 20 + 4, "squares say where to look"
 
@@ -139,6 +140,40 @@ def test_where_there_is_time_each_is_tried_alone(clock: list[Timed]) -> None:
     clock.append(tried)
     assert [o.place for o in tried.within(offers_of([1.0, 1.0]), 0.45)[0]] == [0]
     assert tried.sizes == [2, 1, 1, 1]
+
+
+@needs_bf16
+def test_where_time_is_less_each_is_tried_on_one_draw(program: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two products and six draws, as many seconds are left as products; every trial takes one."""
+    tried = Tried(program, [random_inputs(program.plan, seed) for seed in range(6)], 8.0)
+    asked: list[tuple[int, int | None]] = []
+    own = Tried.error
+
+    def error(self: Tried, offers: Sequence[Offer], limit: float = inf, draws: int | None = None) -> float:
+        asked.append((len(offers), draws))
+        return own(self, offers, limit, draws)
+
+    monkeypatch.setattr(Tried, "error", error)
+    monkeypatch.setattr(rounding_trials.time, "monotonic", lambda: float(len(asked)))
+    offers = [Offer(n, BF16, 2.0, 1.0) for n, k in enumerate(program.plan.kernels) if isinstance(k, Contraction)]
+    tried.within(offers, 1e-9)
+    assert asked[:3] == [(2, None), (1, 1), (1, 1)]
+    assert all(0 < tried.alone[o] <= own(tried, [o]) for o in offers)
+
+
+@needs_bf16
+def test_trials_pack_nothing_twice_and_give_the_same(program: Executable) -> None:
+    """The first program that is tried has weights of its own, and what is kept; others read theirs there."""
+    draw = random_inputs(program.plan, 0)
+    tried = Tried(program, [draw], inf)
+    offers = [Offer(n, BF16, 2.0, 1.0) for n, k in enumerate(program.plan.kernels) if isinstance(k, Contraction)]
+    first = tried.trial(offers)
+    assert tried.trial(offers[::-1]) is tried.program(offers) is first and first.constant_bytes > 0
+    for some in ([], offers[:1], offers[1:]):
+        trial, apart = tried.trial(some), tried.program(some)
+        assert trial.constant_bytes == 0 < apart.constant_bytes
+        for name, y in apart(draw).items():
+            assert np.array_equal(trial(draw)[name], y)
 
 
 def test_groups_say_nothing_of_a_certified_bound(clock: list[Timed]) -> None:

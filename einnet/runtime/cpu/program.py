@@ -65,6 +65,11 @@ def settled_name(n: int, tensor: str) -> str:
     return f"settled:{n}:{tensor}"
 
 
+def packed_name(n: int) -> str:
+    """The place of a packed copy."""
+    return f"packed:{n}"
+
+
 @dataclass(frozen=True)
 class KernelTime:
     """One kernel of a program, what runs it, and how long it takes inside the program."""
@@ -79,13 +84,16 @@ class Executable:
 
     `code` is what `build_code` gave for the same plan and threads, where it is at hand, and `native` the same linked. A vendor kernel that has no
     fast implementation here is run by ONNX Runtime, or by the library's reference code, and `notes` says so; a `strict` program has none such.
+    Constants that programs `beside` it have alike are read where these have them, if all have the very same constants: nothing is packed twice. Then
+    `constant_bytes` are those of its own.
 
     Raises UsageError for a malformed plan, Refused for a kernel that cannot be run, or for a strict program not fast, BackendError where a library is
     missing.
     """
 
     def __init__(
-        self, plan: Plan, threads: int | None = None, *, code: Code | None = None, native: Native | None = None, strict: bool = False
+        self, plan: Plan, threads: int | None = None, *, code: Code | None = None, native: Native | None = None, strict: bool = False,
+        beside: Sequence[Executable] = (),
     ) -> None:  # fmt: skip
         memory.check_plan(plan)
         self.plan, self.threads = plan, resolve_threads(threads)
@@ -94,16 +102,16 @@ class Executable:
         unlock_in_children(self)
         self.native = native or Native(self.code.support, self.code.kernels)
         self.notes: list[str] = []
-        self._bound(strict)
+        self._bound(strict, beside)
         if self.threads > 1:
             CORES.watch(partial(self.native.together, self.threads))
 
     @on_live_pool
-    def _bound(self, strict: bool) -> None:
+    def _bound(self, strict: bool, beside: Sequence[Executable]) -> None:
         """Ask for the kernels, take memory and write the constants."""
         with limited(self.threads):
             self._prepare(strict)
-            self._allocate()
+            self._allocate(beside)
             self._bind()
 
     def unlock(self) -> None:
@@ -132,24 +140,37 @@ class Executable:
                     what = f"{fallback.engine(kernel)} runs it" if not missing else f"its reference code runs it, slowly ({missing})"
                     self.notes.append(f"kernel {n} ({type(kernel).__name__}): {what}, because {reason}")
 
-    def _allocate(self) -> None:
+    def _allocate(self, beside: Sequence[Executable]) -> None:
         """One arena by lifetimes, scratch memory included; constants that are read as they are, and one packed copy per layout, in a region."""
         plan, inner = self.plan, self._along_time()
         scratch = [
             inner[n].nbytes if n in inner else self._prepared[n].scratch_bytes if n in self._prepared else 0 for n in range(len(plan.kernels))
         ]
         arena = memory.place(memory.lifetimes(plan, scratch))
-        packed = self._share_packed()
-        nbytes, read = memory.sizes(plan), self._read_unpacked()
-        kept = {b.name: nbytes[b.name] for b in plan.buffers if b.role == "constant" and b.name in read}
+        self._packed, kept = self._share_packed(), self._kept()
         once = {settled_name(n, t): FLOAT * self._stepped[n].sizes[t] for n, found in self._once.items() for t in found}
-        region = memory.stack({**kept, **once, **{f"packed:{n}": p.target.nbytes for n, p in enumerate(packed)}})
+        packed = {packed_name(n): p.target.nbytes for n, p in enumerate(self._packed)}
+        lent = self._lent(beside, kept)
+        region = memory.stack({name: size for name, size in {**kept, **once, **packed}.items() if name not in lent})
         self.arena_bytes, self.constant_bytes = arena.nbytes, region.nbytes
         self._arena, self._region = memory.Block(arena.nbytes), memory.Block(region.nbytes)
-        self._places = {name: (self._arena, offset) for name, offset in arena.offsets.items()}
+        self._places = lent | {name: (self._arena, offset) for name, offset in arena.offsets.items()}
         self._places.update({name: (self._region, offset) for name, offset in region.offsets.items()})
         self._inner = {n: {t: self._address(f"scratch:{n}") + at for t, at in found.offsets.items()} for n, found in inner.items() if found.nbytes}
-        self._fill(kept, packed)
+        self._fill([name for name in kept if name not in lent], {n: p for n, p in enumerate(self._packed) if packed_name(n) not in lent})
+
+    def _lent(self, beside: Sequence[Executable], kept: Mapping[str, int]) -> dict[str, tuple[memory.Block, int]]:
+        """Where programs with the same constants have those that are `kept` as they are, and copies that are packed as this one's are."""
+        found: dict[str, tuple[memory.Block, int]] = {}
+        for other in beside:
+            if other.plan.constants is not self.plan.constants or other.plan.buffers != self.plan.buffers:
+                continue
+            places = {name: name for name in kept}
+            for n, p in enumerate(self._packed):
+                alike = (packed_name(i) for i, q in enumerate(other._packed) if q.view == p.view and q.target == p.target)
+                places |= {packed_name(n): name for name in alike}
+            found |= {own: other._places[name] for own, name in places.items() if name in other._places}
+        return found
 
     def _along_time(self) -> dict[int, memory.Arena]:
         """Where the nodes that are computed along time keep what is inside them, but for what their constants settle."""
@@ -175,6 +196,11 @@ class Executable:
                     found.append(prepared.packed)
         return found
 
+    def _kept(self) -> dict[str, int]:
+        """Bytes of the constants that are read as they are."""
+        nbytes, read = memory.sizes(self.plan), self._read_unpacked()
+        return {b.name: nbytes[b.name] for b in self.plan.buffers if b.role == "constant" and b.name in read}
+
     def _read_unpacked(self) -> set[str]:
         """Buffers that some step reads where they lie, or that are given out."""
         read = {v.buffer for _, v in self.plan.outputs}
@@ -187,17 +213,17 @@ class Executable:
                 read.update(v.buffer for v in kernel.operand_views)
         return read
 
-    def _fill(self, kept: Mapping[str, int], packed: Sequence[Packed]) -> None:
+    def _fill(self, kept: Sequence[str], packed: Mapping[int, Packed]) -> None:
         """Write the constants and the packed copies."""
         types = {b.name: memory.storage_dtype(b.dtype) for b in self.plan.buffers}
         for name in kept:
             values = self.plan.constants[name].reshape(-1)
             self._array(View(name, (values.size,), (1,)), types[name])[...] = values
             let_go(values)
-        for n, p in enumerate(packed):
+        for n, p in packed.items():
             values = self.plan.constants[p.view.buffer]
             source = np.require(values, types[p.view.buffer], ["C", "A"]).reshape(-1)  # a copy where a file has them at any byte
-            p.fill(source.ctypes.data, self._address(f"packed:{n}"))
+            p.fill(source.ctypes.data, self._address(packed_name(n)))
             let_go(values)
 
     def _address(self, name: str) -> int:
@@ -294,7 +320,7 @@ class Executable:
     def _vendor_words(self, n: int) -> Sequence[Sequence[int]]:
         """The words of the steps of a vendor kernel: operands in its arithmetic, where that is not float32, and the kernel itself."""
         prepared = self._prepared[n]
-        packed = self._address(f"packed:{self._packed_of[n]}") if n in self._packed_of else 0
+        packed = self._address(packed_name(self._packed_of[n])) if n in self._packed_of else 0
         scratch = self._address(f"scratch:{n}") if f"scratch:{n}" in self._places else 0
         primitive, arguments = prepared.create(), prepared.bind(self._address, packed, scratch)
         before = prepared.roundings(self._address, scratch)

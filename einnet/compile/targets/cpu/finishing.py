@@ -101,7 +101,8 @@ class Finishing:
 
     def _rounded(self, program: Executable, known: Verification) -> tuple[Executable, Verification]:
         """The program with as many products rounded as the budget of error allows, where that is faster."""
-        return self._rounding.of(program, known, self._run.schedule.rounded(time.monotonic()))
+        with stage("choosing what rounds"):
+            return self._rounding.of(program, known, self._run.schedule.rounded(time.monotonic()))
 
     def _within_the_budget(self, outcome: Outcome) -> Outcome:
         """The programs rounded, and what was derived chosen again where not all of its products may be."""

@@ -131,7 +131,7 @@ class Rounding:
         by more than `most`, fewer are taken, without trials on the first draws where time is over.
         """
         until = tried.until
-        further = Tried(tried.executable, further_inputs(self.trial.inputs, self.settings.seed), until)
+        further = Tried(tried.executable, further_inputs(self.trial.inputs, self.settings.seed), until, whole=tried.whole)
         tried.until = in_share(SELECTING_SHARE, until)
         taken, apart = tried.within(offers, limit)
         tried.until = until

@@ -65,6 +65,8 @@ class Tried:
     bounds: dict[tuple[Offer, ...], float | None] = field(default_factory=dict)
     given: list[Values] = field(default_factory=list)
     """What float32 gives on the first draws, as far as `each` has asked."""
+    whole: dict[tuple[Offer, ...], Executable] = field(default_factory=dict)
+    """The first program that was tried, with constants of its own: others have packed what it has packed."""
 
     @cached_property
     def wanted(self) -> list[Values]:
@@ -76,8 +78,20 @@ class Tried:
         return time.monotonic() >= self.until
 
     def program(self, offers: Sequence[Offer]) -> Executable:
-        """The program in which these products round. Raises BackendError where the library refuses one after all."""
-        return Executable(self.plan(offers), self.executable.threads, code=self.executable.code, native=self.executable.native, strict=True)
+        """The program in which these products round, with constants of its own. Raises BackendError where the library refuses one after all."""
+        return self.whole.get(in_order(offers)) or self._made(offers, [])
+
+    def trial(self, offers: Sequence[Offer]) -> Executable:
+        """The same program, to be run here and given up: packed weights are those of the one in float32 and of the first that was tried, which takes
+        seconds where they are hundreds of megabytes. Raises BackendError."""
+        key = in_order(offers)
+        if not self.whole:
+            self.whole[key] = self._made(offers, [])
+        return self.whole.get(key) or self._made(offers, [self.executable, *self.whole.values()])
+
+    def _made(self, offers: Sequence[Offer], beside: Sequence[Executable]) -> Executable:
+        one = self.executable
+        return Executable(self.plan(offers), one.threads, code=one.code, native=one.native, strict=True, beside=beside)
 
     def plan(self, offers: Sequence[Offer]) -> Plan:
         """The plan in which these products round."""
@@ -92,7 +106,7 @@ class Tried:
         """The greatest difference from float32, relative to max|y| of an output, over the first so many draws; infinite where there is no such
         program. What is beyond the limit on one draw is not run on the others."""
         try:
-            program = self.program(offers)
+            program = self.trial(offers)
         except BackendError:
             return inf
         found = 0.0
@@ -106,7 +120,7 @@ class Tried:
     def each(self, offers: Sequence[Offer]) -> list[float]:
         """The same difference on each draw, on a few in any case where time is over; infinite where there is no such program."""
         try:
-            program = self.program(offers)
+            program = self.trial(offers)
         except BackendError:
             return [inf]
         found: list[float] = []
@@ -126,7 +140,7 @@ class Tried:
 
     def bound(self, offers: Sequence[Offer]) -> float | None:
         """The certified bound of the program in which these products round; None where there is none, or no time for it."""
-        key = tuple(sorted(offers, key=lambda o: o.place))
+        key = in_order(offers)
         if key not in self.bounds:
             self.bounds[key] = certified(self.plan(key), self.draws[0], self.until)
         return self.bounds[key]
@@ -144,12 +158,11 @@ class Tried:
         """
         if not offers or self.late:
             return [], 0.0
-        began = time.monotonic()
         together = self.error(offers, limit)
         if together <= limit:
             return list(offers), together
         if any(o not in self.alone for o in offers):
-            self._try_groups(offers, time.monotonic() - began)
+            self._try_groups(offers)
         hopeful = [o for o in offers if self.alone.get(o, inf) <= limit]
         order = sorted(hopeful, key=lambda o: self.alone[o] ** 2 / max(o.gain, 1e-12))
         taken, least, most = 0, 0.0, len(order) - (len(order) == len(offers))
@@ -171,18 +184,31 @@ class Tried:
         room = less * summed(errors.values())
         return order[: int(np.searchsorted(np.cumsum([errors[o] ** 2 for o in order]), room * room, side="right"))]
 
-    def _try_groups(self, offers: Sequence[Offer], seconds: float) -> None:
-        """What products err by: each alone, or on the first draw only, neighbours as one, where there is no time for so many programs, one of which
-        takes so many seconds. Of a certified bound groups say nothing."""
+    def _try_groups(self, offers: Sequence[Offer]) -> None:
+        """What products err by: each alone on all draws, or on the first one only, or neighbours as one, as there is time for. Of a certified bound
+        the first draw and groups say nothing.
+
+        How long a program takes is known from the first of them.
+        """
         left = self.until - time.monotonic()
         until = self.until - (1 - GROUPS_SHARE) * left if left < inf else inf
-        size = max(ceil(len(offers) * seconds / max(GROUPS_SHARE * left, seconds, 1e-9)), 1)
-        draws, size = (None, 1) if size == 1 or self.budget is not None else (1, size)
-        for n in range(0, len(offers), size):
+        began = time.monotonic()
+        self.alone[offers[0]] = self.error(offers[:1], draws=1)
+        seconds, others = time.monotonic() - began, offers[1:]
+        left = max(until - time.monotonic(), 0.0)
+        every = self.budget is not None or len(offers) * len(self.draws) * seconds <= left
+        others = offers if every and len(self.draws) > 1 else others
+        size = 1 if every else max(ceil(len(others) * seconds / max(left, seconds, 1e-9)), 1)
+        for n in range(0, len(others), size):
             if self.late or time.monotonic() >= until:
                 return
-            group = offers[n : n + size]
-            self.alone |= dict.fromkeys(group, self.error(group, draws=draws) / sqrt(len(group)))
+            group = others[n : n + size]
+            self.alone |= dict.fromkeys(group, self.error(group, draws=None if every else 1) / sqrt(len(group)))
+
+
+def in_order(offers: Sequence[Offer]) -> tuple[Offer, ...]:
+    """The offers by their places."""
+    return tuple(sorted(offers, key=lambda o: o.place))
 
 
 def beyond(errors: Sequence[float]) -> float:
