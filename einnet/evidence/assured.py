@@ -13,12 +13,11 @@ from einnet.evidence.constants import Recomputed, as_said
 from einnet.evidence.examine import Proven, told_kernels, told_lifting
 from einnet.evidence.exercise import distinct
 from einnet.evidence.lift import lift
-from einnet.evidence.prove import Known, prove
+from einnet.evidence.prove import Known, by_start, prove
 from einnet.evidence.report.schema import Verification
 from einnet.evidence.report.verdict_schema import Assured
 from einnet.evidence.running import OnProcessor
 from einnet.expr.values.points import work
-from einnet.graph.rewrite import anonymous
 from einnet.instantiate.kernels import EOperator, Plan
 from einnet.records import changed
 
@@ -39,7 +38,7 @@ def assured(outcome: Outcome, executable: Executable, seconds: float) -> Assured
     until = time.monotonic() + seconds
     program = outcome.apart[0] if outcome.apart else outcome.program
     certificate = certify(outcome)
-    known = {anonymous(e.derivation.start).key: Known(e.derivation, all(p.method == "inline" for p in e.proofs)) for e in certificate.entries}
+    known = by_start(Known(e.derivation, all(p.method == "inline" for p in e.proofs)) for e in certificate.entries)
     plan = executable.plan
     lifting = lift(program, plan, as_said(program, plan))
     told = told_lifting(program, Proven(Recomputed(), lifting, tuple(prove(lifting, known, until))))

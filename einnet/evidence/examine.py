@@ -17,13 +17,12 @@ from einnet.evidence.constants import Recomputed, recomputed
 from einnet.evidence.exercise import Runner, distinct, exercise
 from einnet.evidence.lift import Lifting, lift
 from einnet.evidence.numbers import DRAWS, Observed, compare
-from einnet.evidence.prove import CHAIN, NORMAL, POINTS, Known, Verdict, prove
+from einnet.evidence.prove import CHAIN, NORMAL, POINTS, Known, Verdict, by_start, prove
 from einnet.evidence.report.told import Tell, silent
 from einnet.evidence.report.verdict_schema import Constants, Kernels, Lifted, Numbers
 from einnet.expr.functions import FUNCTIONS
 from einnet.expr.nodes import functions_in, walk
 from einnet.graph.program import Opaque, Program
-from einnet.graph.rewrite import anonymous
 from einnet.graph.split import Piece, Subprogram
 from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall, Plan, VendorKernel
 from einnet.instantiate.kernels.contractions import arithmetic_of
@@ -54,14 +53,14 @@ def proven(
 
 def known(derivations: Sequence[Derivation]) -> dict[str, Known]:
     """The derivations that hold, by what they start from."""
-    found: dict[str, Known] = {}
+    found: list[Known] = []
     for derivation in derivations:
         try:
             proofs = checked(derivation)
         except CertificateError:
             continue
-        found[anonymous(derivation.start).key] = Known(derivation, all(p.method == "inline" for p in proofs))
-    return found
+        found.append(Known(derivation, all(p.method == "inline" for p in proofs)))
+    return by_start(found)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -141,13 +141,14 @@ def compared(
 
 
 def within(got: Array, value: Array, error: Array) -> Array:
-    """Where results lie within a bound of their errors, or beyond all numbers as the value is; NaN only where the value is."""
+    """Where results lie within a bound of their errors, or beyond all numbers as the value is; NaN only where the value is. Where that is NaN, a
+    kernel that leaves out products with 0 gives anything."""
     with np.errstate(all="ignore"):
         largest = float(np.finfo(np.float32).max)
         far = np.isinf(got) & (np.abs(value) + error >= largest) & ((np.sign(got) == np.sign(value)) | (error >= np.abs(value)))
         untold = np.isnan(error) | (error == np.inf)
         unknown = np.isnan(got) & (np.isnan(value) | untold | (np.abs(value) + error >= largest))
-        return np.asarray((got == value) | (np.abs(got - value) <= error) | far | unknown | (np.isfinite(got) & untold))
+        return np.asarray((got == value) | (np.abs(got - value) <= error) | far | unknown | (np.isfinite(got) & untold) | (np.isinf(got) & np.isnan(value)))
 
 
 class Reach:

@@ -42,6 +42,16 @@ class Known:
     proven: bool
 
 
+def by_start(derivations: Iterable[Known]) -> dict[str, Known]:
+    """Derivations by the keys of what they start from: as it is, and with its tensors named by occurrence. What layers have alike has one for all;
+    parts of a bundle that are alike but for their tensors stand in different places of the joint one."""
+    found: dict[str, Known] = {}
+    for one in derivations:
+        start = one.derivation.start
+        found |= {anonymous(start).key: one, start.key: one}
+    return found
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What is known of one tensor: `method` how, empty where there is a `problem`. `derived`: a derivation says how it is computed."""
@@ -57,7 +67,7 @@ class Verdict:
 def prove(lifting: Lifting, known: Mapping[str, Known], until: float = inf, tell: Tell = silent) -> list[Verdict]:
     """A verdict for each lifted tensor, as far as it is told before time.monotonic() is `until`.
 
-    `known` are the derivations by the key of what they start from, its tensors named by occurrence.
+    `known` are the derivations as `by_start` has them.
     """
     found: list[Verdict] = []
     with suppress(OutOfTime), ending_at(until):
@@ -136,7 +146,7 @@ def ending(expression: Scope, known: Mapping[str, Known]) -> tuple[Scope, tuple[
 
     Of a part of a bundle it is the part of where the derivation of the joint tensor ends.
     """
-    found = known.get(anonymous(expression).key)
+    found = known.get(expression.key) or known.get(anonymous(expression).key)
     if found is None:
         return expression, ()
     names = dict(zip(tensors(found.derivation.start), tensors(expression).values(), strict=True))

@@ -1,9 +1,10 @@
-"""Expressions are compared with tensors named alike."""
+"""Expressions are compared with tensors named alike, and with where derivations of their own end."""
 
 from __future__ import annotations
 
-from einnet.evidence.prove import renamed
-from einnet.expr.nodes import tensors
+from einnet.derivation.steps import Derivation, Step
+from einnet.evidence.prove import BUNDLE, Known, by_start, ending, renamed
+from einnet.expr.nodes import nested, tensors
 from einnet.expr.notation.text import parse
 
 
@@ -26,3 +27,28 @@ def test_tensors_of_other_values_are_not() -> None:
 def test_tensors_without_values_are_told_by_name() -> None:
     left, right = renamed([parse("A : f32[2]\nL[k<2] A[k]"), parse("B : f32[2]\nL[k<2] B[k]")])
     assert left != right
+
+
+PART = "X : f32[4,6]\n{w} : weight f32[6,8]\nL[m<4,n<8] Σ[k<6] X[m,k]*{w}[k,n]"
+JOINT = "L[m<4,n<16] {L[m<4,n<8] Σ[k<6] X[m,k]*Q[k,n]}[m,n] + {L[m<4,n<8] Σ[k<6] X[m,k]*V[k,n]}[m,n-8]"
+TENSORS = "X : f32[4,6]\nQ : weight f32[6,8]\nV : weight f32[6,8]\n"
+
+
+def test_parts_that_are_alike_but_for_their_tensors_stand_in_different_places_of_a_joint_one() -> None:
+    """Queries and values are products of one input: each has its window, and the derivation of both goes on from either."""
+    parts = [parse(PART.format(w=w)) for w in "QV"]
+    windows = [parse(f"{TENSORS}L[m<4,n<8] {{{JOINT}}}[m,{at}]") for at in ("n", "n+8")]
+    joint, stacked = parse(TENSORS + JOINT), parse(TENSORS + "L[m<4,n<16] Σ[k<6] X[m,k]*{L[k<6,n<16] Q[k,n] + V[k,n-8]}[k,n]")
+    derivations = [Derivation(part, (Step(BUNDLE, "parts=2", part, window),)) for part, window in zip(parts, windows, strict=True)]
+    known = by_start(Known(d, True) for d in [*derivations, Derivation(joint, (Step("join", "", joint, stacked),))])
+    for part, window in zip(parts, windows, strict=True):
+        end, used = ending(part, known)
+        assert len(used) == 2 and [s.key for s in nested(end)] == [stacked.key]
+        assert end.body.index == window.body.index
+
+
+def test_what_layers_have_alike_has_one_derivation() -> None:
+    first, second = (parse(PART.format(w=w)) for w in ("Q", "R"))
+    turned = parse("X : f32[4,6]\nQ : weight f32[6,8]\nL[m<4,n<8] Σ[k<6] Q[k,n]*X[m,k]")
+    end, used = ending(second, by_start([Known(Derivation(first, (Step("fold", "", first, turned),)), True)]))
+    assert len(used) == 1 and tensors(end).keys() == {"X", "R"}

@@ -184,3 +184,12 @@ def test_a_quotient_of_what_is_beyond_the_largest_number_may_be_infinite() -> No
     masked = parse("A : f32[2]\nL[i<1] A[0] + exp(A[1])")
     value, error = bounded_at(masked, np.zeros((1, 1), np.int64), {"A": np.array([1, -np.inf], np.float32)}, {})
     assert (value[0], error[0] < 1e-5) == (1, True), "what is infinite is no number that is too large"
+
+
+def test_where_an_expression_is_nan_a_kernel_may_leave_out_products_with_zeros() -> None:
+    """0 * (1/0) + 1/0 is NaN, and infinite without the first term; a number where there are none of these is another matter."""
+    scope = parse("A : f32[2]\nL[i<1] 0*(1 / A[0]) + 1 / A[1]")
+    for held, got, right in (([0, 0], np.inf, True), ([0, 1], 1.0, True), ([0, 1], np.nan, True), ([1, 0], np.inf, True),
+                             ([1, 2], np.inf, False), ([1, 2], np.nan, False), ([1, 2], 0.5, True)):  # fmt: skip
+        problem, _, _ = compared(scope, {"A": np.array(held, np.float32)}, np.array([got], np.float32), 3, 0)
+        assert bool(problem) != right, (held, got)
