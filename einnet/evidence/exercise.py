@@ -148,7 +148,8 @@ def within(got: Array, value: Array, error: Array) -> Array:
         far = np.isinf(got) & (np.abs(value) + error >= largest) & ((np.sign(got) == np.sign(value)) | (error >= np.abs(value)))
         untold = np.isnan(error) | (error == np.inf)
         unknown = np.isnan(got) & (np.isnan(value) | untold | (np.abs(value) + error >= largest))
-        return np.asarray((got == value) | (np.abs(got - value) <= error) | far | unknown | (np.isfinite(got) & untold) | (np.isinf(got) & np.isnan(value)))
+        anything = (np.isfinite(got) & untold) | (np.isinf(got) & np.isnan(value))
+        return np.asarray((got == value) | (np.abs(got - value) <= error) | far | unknown | anything)
 
 
 class Reach:

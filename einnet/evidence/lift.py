@@ -72,6 +72,8 @@ class Lifted:
     last: int = 0
     inside: tuple[str, ...] = ()
     """Tensors of the model that the plan nowhere holds and that stand in the expression."""
+    parts: Mapping[str, Scope] = field(default_factory=dict)
+    """The model's expressions of this tensor and of those inside, each over the others."""
     aliases: Mapping[str, Scope] = field(default_factory=dict)
     """Tensors that it reads and that are others, element by element in one place, as the claims about them say: by name, over these others."""
     arithmetic: Arithmetic = F32
@@ -261,6 +263,7 @@ class _Lift:
         shown: Scope | None = None
         try:
             lifted.expression, lifted.inside = self.expression(name)
+            lifted.parts = {t: self.parts[t].expression for t in (name, *lifted.inside)}
             lifted.claims = tuple(self.claims(view, lifted.expression))
             lifted.aliases = {t: self.aliases[t] for t in tensors(lifted.expression) if t in self.aliases}
             shown = as_scope(self.contents.read(view))

@@ -83,6 +83,8 @@ def verdict(lifted: Lifted, known: Mapping[str, Known]) -> Verdict:
     if lifted.reason:
         return Verdict(lifted.output, problem=f"is not lifted: {lifted.reason}")
     end, used = ending(lifted.expression, known)
+    if lifted.inside and not used:
+        end, used = ending_by_parts(lifted.output, lifted.parts, known)
     found = claimed(lifted, end, used, lifted.aliases)
     if found.problem and lifted.joined:
         found = claimed(lifted, end, used, {**lifted.joined, **lifted.aliases})
@@ -158,6 +160,13 @@ def ending(expression: Scope, known: Mapping[str, Known]) -> tuple[Scope, tuple[
         inner, more = ending(joint, known)
         end, used = replace_at(end, (n,), inner), [*used, *more]
     return end, tuple(used)
+
+
+def ending_by_parts(output: str, parts: Mapping[str, Scope], known: Mapping[str, Known]) -> tuple[Scope, tuple[Known, ...]]:
+    """Where the derivations of a tensor and of those inside it end, each written into what reads it; and which were used."""
+    end, used = ending(parts[output], known)
+    inner = {t: ending_by_parts(t, parts, known) for t in tensors(end) if t in parts}
+    return exchange_in(end, {t: e for t, (e, _) in inner.items()}), (*used, *(k for _, more in inner.values() for k in more))
 
 
 def shortened(error: CertificateError) -> str:

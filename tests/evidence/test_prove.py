@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from einnet.derivation.steps import Derivation, Step
-from einnet.evidence.prove import BUNDLE, Known, by_start, ending, renamed
-from einnet.expr.nodes import nested, tensors
+from einnet.evidence.prove import BUNDLE, Known, by_start, ending, ending_by_parts, renamed
+from einnet.expr.nodes import exchange_in, nested, tensors
 from einnet.expr.notation.text import parse
 
 
@@ -52,3 +52,19 @@ def test_what_layers_have_alike_has_one_derivation() -> None:
     turned = parse("X : f32[4,6]\nQ : weight f32[6,8]\nL[m<4,n<8] Σ[k<6] Q[k,n]*X[m,k]")
     end, used = ending(second, by_start([Known(Derivation(first, (Step("fold", "", first, turned),)), True)]))
     assert len(used) == 1 and tensors(end).keys() == {"X", "R"}
+
+
+def test_what_the_plan_nowhere_holds_is_computed_as_its_own_derivation_says() -> None:
+    """A tensor that stands inside another one's expression has its derivation, and so has the other one over it."""
+    inner = parse("X : f32[4,6]\nW : weight f32[6,8]\nL[m<4,n<8] Σ[k<6] X[m,k]*W[k,n]")
+    outer = parse("Y : f32[4,8]\nL[m<4] Σ[n<8] relu(Y[m,n])")
+    ends = [
+        parse("X : f32[4,6]\nW : weight f32[6,8]\nL[m<4,n<8] Σ[a<2] {L[a<2,m<4,n<8] Σ[k<3] X[m,3*a+k]*W[3*a+k,n]}[a,m,n]"),
+        parse("Y : f32[4,8]\nL[m<4] Σ[a<2] {L[a<2,m<4] Σ[n<4] relu(Y[m,4*a+n])}[a,m]"),
+    ]
+    steps = [Derivation(start, (Step("divide", "", start, end),)) for start, end in zip((inner, outer), ends, strict=True)]
+    parts = {"Z": outer, "Y": inner}
+    for derived in ([], steps[:1], steps[1:], steps):
+        end, used = ending_by_parts("Z", parts, by_start(Known(d, True) for d in derived))
+        own = [next((d.end for d in derived if d.start == s), s) for s in (inner, outer)]
+        assert end == exchange_in(own[1], {"Y": own[0]}) and [k.derivation for k in used] == [d for d in steps[::-1] if d in derived]
