@@ -50,7 +50,8 @@ def growth(before: Scope, after: Scope) -> float:
     if max(effort(before, len(points)), effort(after, len(points))) > MOST_EFFORT:
         return inf
     least, most = (values_at(s, points, MeanSquares(), lambda t, address: np.ones(np.shape(address))) for s in (before, after))
-    ratio = float(np.max(np.divide(most, least, out=np.ones(len(points)), where=least > 0), initial=1.0))
+    with np.errstate(invalid="ignore"):  # of infinities, which stand for places that a maximum leaves out
+        ratio = float(np.max(np.divide(most, least, out=np.ones(len(points)), where=least > 0), initial=1.0))
     return sqrt(ratio) if isfinite(ratio) else inf
 
 
