@@ -62,6 +62,9 @@ ASKED = ("threads", "time_budget", "seed", "draws", "rounds", "seconds", "patien
 WIDEST = 0.5
 """A time counts up to this error, which stands beside it: what errs more computes something else."""
 
+FEWER = 4.0
+"""Times as much as a budget: where programs err no more, some of their products may round within it."""
+
 LATE, START_S = 2.0, 20.0
 """An optimization is ended after so many times its budget, and so many seconds beside it."""
 
@@ -209,9 +212,10 @@ def errs(report: Mapping[str, Any]) -> float:
 
 
 def rounded_within(report: Mapping[str, Any], error: float) -> bool:
-    """A program has products that round, and errs so little all the same: outputs may depend on them little."""
+    """A program has products that round, and errs about so little all the same, so that one with fewer of them may: outputs may depend on them
+    little."""
     told = report.get("precision") or {"products": []}
-    return any(p["runs"] for p in told["products"]) and float(told["error"]) <= error
+    return any(p["runs"] for p in told["products"]) and float(told["error"]) <= FEWER * error
 
 
 def answers(engine: Engine, draws: Sequence[Mapping[str, np.ndarray]], place: Place) -> list[list[np.ndarray]]:
