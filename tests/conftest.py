@@ -97,7 +97,7 @@ def _no_core_is_watched():
     from einnet.runtime.contention import CORES, Cores
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CORES, "watch", lambda probe: None)
+        patch.setattr(CORES, "watch", lambda *probes: None)
         patch.setattr("benchmarks.contest.compare.watched", lambda threads: Cores())
         yield
 

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 _TASKS = Path("/proc/self/task")
@@ -21,6 +22,10 @@ were: another day clocks may be slower."""
 
 BETWEEN_S = 0.05
 """Seconds between two looks at the cores."""
+
+CROWDED, LOOKS, LOOKS_S = 1.3, 3, 0.02
+"""Times as long that a thread works while another one does, beyond which they share a core: 1.0 with a core for each. It is the least of some looks,
+as others interrupt one or the other, and is asked again after so many seconds."""
 
 
 def waited() -> float:
@@ -42,25 +47,48 @@ class Cores:
     """What tells whether the cores of this process are near each other: seconds of a `probe` of two of them, 0 where it could not tell."""
 
     probe: Callable[[], float] | None = None
+    shares: Callable[[], float] | None = None
+    """How many times as long two threads take to work as one of them alone, 0 where it could not tell."""
     process: int = 0
     least: float = 0.0
     known: float = 0.0
     """The least that earlier processes have seen, 0 where nobody has told."""
     waits_s: float = 3.0
     """Seconds that measurements may still wait for cores that are near each other."""
+    own: bool = False
+    """Each thread has been seen to have a core of its own."""
+    crowded: bool = False
+    """They were seen not to, when that was looked at last, and when that was."""
+    looked: float = -inf
 
-    def watch(self, probe: Callable[[], float]) -> None:
+    def watch(self, probe: Callable[[], float], shares: Callable[[], float] | None = None) -> None:
         """Ask this from now on."""
-        self.probe, self.process = probe, os.getpid()
+        self.probe, self.shares, self.process = probe, shares, os.getpid()
 
     def apart(self) -> bool:
         """The cores are farther from each other, or fewer, than they were. False where nothing tells, as in a child that was forked."""
         if self.probe is None or self.process != os.getpid():
             return False
+        if self.shared():
+            return True
         seconds = self.probe() or self.probe()
         if seconds > 0:
             self.least = min(self.least or seconds, seconds)
         return seconds > APART * self.least or seconds > FAR_APART * self.known > 0
+
+    def shared(self) -> bool:
+        """Threads share a core, as far as the last look tells, where they need not: each has been seen to have one of its own, or that may still be
+        waited for.
+
+        It is told from the first measurement of a process on, when nothing is known yet of what cores there are.
+        """
+        now = time.monotonic()
+        if self.shares is not None and now - self.looked >= LOOKS_S:
+            self.looked = now
+            found = [ratio for ratio in (self.shares() for _ in range(LOOKS)) if ratio > 0]
+            self.crowded = bool(found) and min(found) > CROWDED
+            self.own |= bool(found) and not self.crowded
+        return self.crowded and (self.own or self.waits_s > 0)
 
     def settle(self) -> None:
         """Wait until the cores are near each other, as long as that may be waited for."""

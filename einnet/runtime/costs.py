@@ -62,9 +62,10 @@ def _abstract(views: Sequence[View], constants: frozenset[str]) -> Json:
     return [[order.setdefault(v.buffer, len(order)), v.buffer in constants, list(v.shape), list(v.strides), v.offset] for v in views]
 
 
-def shows_peak(kernel: Kernel) -> bool:
-    """The kernel is a product in float32, as that is by which the peak is measured."""
-    return isinstance(kernel, Matmul) and kernel.arithmetic == F32
+def seen(found: Mapping[Kernel, Timing], arithmetic: Arithmetic) -> float:
+    """Operations in a second of the fastest large product in an arithmetic, as that is by which the peak is measured; 0 where there is none."""
+    large = {k: t.median for k, t in found.items() if isinstance(k, Matmul) and k.arithmetic == arithmetic and roofline.flops(k) >= SHOWS_PEAK}
+    return max((roofline.flops(k) / s for k, s in large.items() if 0 < s < inf), default=0.0)
 
 
 class CpuCost:
@@ -129,7 +130,8 @@ class CpuCost:
         """Operations of a large product in a second."""
         if arithmetic not in self._peaks:
             large = roofline.LARGE.in_arithmetic(arithmetic)
-            self._peaks[arithmetic] = roofline.flops(large) / self._as_they_are([large])[0].median
+            measured = roofline.flops(large) / self._as_they_are([large])[0].median
+            self._peaks[arithmetic] = max(measured, seen(self._known, arithmetic))
         return self._peaks[arithmetic]
 
     def _as_they_are(self, kernels: Sequence[Kernel], until: float = inf, limit: float = inf) -> list[Timing]:
@@ -319,11 +321,12 @@ class CpuCost:
         return found
 
     def _learn(self, found: Mapping[Kernel, Timing]) -> None:
-        """A product that is faster than the machine was measured to be at best shows that it was disturbed then: its peak is what was seen."""
-        large = {k: t.median for k, t in found.items() if shows_peak(k) and roofline.flops(k) >= SHOWS_PEAK and 0 < t.median < inf}
-        if large and self._machine is None:
+        """A product that is faster than the machine was measured to be at best shows that it was disturbed then: its peak is what was seen. So it is
+        with each arithmetic."""
+        self._peaks.update({a: max(peak, seen(found, a)) for a, peak in self._peaks.items()})
+        peak = seen(found, F32)
+        if peak and self._machine is None:
             self._machine = self._stored_machine()
-        peak = max((roofline.flops(k) / s for k, s in large.items()), default=0.0)
         if self._machine and peak > self._machine.peak:
             self._machine = replace(self._machine, peak=peak)
             self._bounds.clear()

@@ -10,7 +10,8 @@ import pytest
 
 from einnet.expr.nodes import tensors
 from einnet.expr.notation.text import parse
-from einnet.instantiate.kernels import Conv, EOperator, Matmul, Post, View, dense_view
+from einnet.instantiate.kernels import Conv, EOperator, Matmul, Plan, Post, View, dense_view
+from einnet.instantiate.kernels.arithmetics import ARITHMETICS
 from einnet.runtime import costs, timing
 from einnet.runtime.contention import Cores
 from einnet.runtime.costs import CpuCost, kernel_key
@@ -116,6 +117,26 @@ def test_a_product_that_beats_the_peak_corrects_it(database: ProfileDatabase, mo
     monkeypatch.setattr(costs, "measure", lambda kernels, *_, **__: [Timing(1e-12, 0.0, 9) for _ in kernels])
     cost.cost(small)
     assert cost.machine.peak == pytest.approx(1e11), "the time of a small product is a matter of starting it"
+
+
+def test_a_product_that_beats_its_arithmetics_peak_corrects_it(database: ProfileDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tells how fast an arithmetic is was once measured on half a core: then no product that is fast in float32 was tried in it.
+    Another one shows that, in this process and in the next."""
+    bf16 = ARITHMETICS["bf16"]
+    monkeypatch.setattr(roofline, "measure_machine", lambda threads: (roofline.Machine(peak=1e11, bandwidth=1e12, launch=1e-6), True))
+    monkeypatch.setattr(costs, "measure", lambda kernels, *_, **__: [Timing(2 * 768**3 / 1e11, 0.0, 9) for _ in kernels])
+    first, fast = (Matmul(dense_view("a", (n, 256)), dense_view("b", (256, 256)), dense_view("c", (n, 256))) for n in (256, 512))
+    own = 4 * 256**3 / 1e11
+    cost = CpuCost(1, database)
+    assert cost.rounded(fast, [bf16], own * 0.99) == []
+    monkeypatch.setattr(costs, "measure", lambda kernels, *_, **__: [Timing(2 * 256**3 / 2e11, 0.0, 9) for _ in kernels])
+    cost.cost(first.in_arithmetic(bf16))
+    for one in (cost, cost.like(Plan((), (), (), (), {}))):
+        assert one.rounded(fast, [bf16], own * 0.99) == [fast.in_arithmetic(bf16)]
+    later = CpuCost(1, database, measure=False)
+    later.estimates([first.in_arithmetic(bf16)])
+    assert later.rounded(fast, [bf16], own * 0.99) == [fast.in_arithmetic(bf16)]
+    assert later.rounded(fast, [bf16], own * 0.4) == []
 
 
 def test_what_a_cache_holds_moves_faster_and_weights_come_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,6 +171,47 @@ def test_cores_that_are_apart_are_waited_for_so_long_in_all(monkeypatch: pytest.
     assert sum(slept) == pytest.approx(0.2, abs=contention.BETWEEN_S)
 
 
+def test_threads_that_share_a_core_are_apart_where_they_need_not_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first look on; on a machine where they always do it is waited for so long, and no more after that."""
+    slept: list[float] = []
+    monkeypatch.setattr(contention.time, "sleep", slept.append)
+    monkeypatch.setattr(contention, "LOOKS_S", 0.0)
+    now = [1.6, 1.7, 1.6]
+    cores = Cores(waits_s=0.2)
+    cores.watch(lambda: 1.0, lambda: now[0])
+    assert cores.apart()
+    cores.settle()
+    assert sum(slept) == pytest.approx(0.2, abs=contention.BETWEEN_S) and not cores.apart(), "so it is on this machine"
+    now[0] = 1.05
+    assert not cores.apart()
+    now[0] = 1.6
+    assert cores.apart(), "each has had a core of its own"
+    now[0] = 0.0
+    assert not cores.apart(), "nothing is told"
+    answers = iter([0.0, 1.9, 1.1, 1.9, 1.8, 1.7])
+    cores.shares = lambda: next(answers)
+    assert [cores.apart() for _ in range(2)] == [False, True], "others interrupt one of two looks"
+
+
+def test_what_was_seen_of_shared_cores_holds_for_a_while() -> None:
+    asked: list[int] = []
+    cores = Cores()
+    cores.watch(lambda: 1.0, lambda: float(asked.append(1) or 1.0))
+    cores.apart()
+    cores.looked = contention.time.monotonic()
+    cores.apart()
+    assert len(asked) == contention.LOOKS
+
+
+def test_two_threads_tell_whether_they_share_a_core() -> None:
+    native = Native(Objects(2).support())
+    assert native.sharing(1) == 0.0
+    end, found = time.monotonic() + 20.0, list[float]()
+    while len(found) < 20 and time.monotonic() < end and len(os.sched_getaffinity(0)) > 1:
+        found += [ratio for _ in range(20) if (ratio := native.sharing(2))]
+    assert all(ratio > 0.05 for ratio in found) and (not found or min(found) < 3)
+
+
 def test_two_threads_tell_how_near_their_cores_are() -> None:
     native = Native(Objects(2).support())
     assert native.together(1) == 0.0

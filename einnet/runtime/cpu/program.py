@@ -104,7 +104,7 @@ class Executable:
         self.notes: list[str] = []
         self._bound(strict, beside)
         if self.threads > 1:
-            CORES.watch(partial(self.native.together, self.threads))
+            CORES.watch(partial(self.native.together, self.threads), partial(self.native.sharing, self.threads))
 
     @on_live_pool
     def _bound(self, strict: bool, beside: Sequence[Executable]) -> None:

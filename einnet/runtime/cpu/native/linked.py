@@ -10,7 +10,7 @@ import numpy as np
 from einnet.errors import BackendError
 from einnet.runtime.cpu.native.functions import LAUNCH_FUNCTION, LAUNCH_POINTER, REPEAT_FUNCTION, VENDOR_FUNCTION
 from einnet.runtime.cpu.native.link import Image
-from einnet.runtime.cpu.native.nearness import asked
+from einnet.runtime.cpu.native.nearness import asked, sharing
 from einnet.runtime.cpu.threads import find_symbol
 
 
@@ -36,6 +36,11 @@ class Native:
         """Seconds in which two of so many threads each do a fixed work and hand a cache line to each other some times: least where they have cores of
         their own that are near each other. 0 where one of them was kept waiting by others, there is but one, or the code is an older program's."""
         return 0.0 if self._turns is None or threads < 2 else asked(self._turns, threads)
+
+    def sharing(self, threads: int) -> float:
+        """How many times as long two of so many threads work as one alone: 1 where each has a core of its own. 0 where that is not told; an older
+        program's code says 1."""
+        return 0.0 if self._turns is None or threads < 2 else sharing(self._turns, threads)
 
 
 class Steps:

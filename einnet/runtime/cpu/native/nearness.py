@@ -9,6 +9,9 @@ import numpy as np
 TURNS, FIRST_TURNS, MIXED = 136, 8, 6000
 """Turns of two threads with a cache line, those before any is timed, and how often a thread mixes numbers in between: some 10 µs and 20 µs."""
 
+FEW_TURNS = FIRST_TURNS + 2
+"""Turns where it is the work that tells."""
+
 LINE_BYTES, _TURN_BYTES = 128, 512
 """Lines of a cache are fetched in pairs; what the turns are told and tell."""
 
@@ -38,8 +41,8 @@ def _busy() -> str:
 
 _HANDED_IR = r"""
 ; the first thread and the last one of the team work for themselves for a while, and hand a cache line to each other in turns; the data are the line,
-; which is 0, and 128 bytes later a number of turns of each, the turn before which they work, for how long, and room for the nanoseconds of all from
-; there on, which stay 0 where a thread is kept waiting
+; which is 0, and 128 bytes later a number of turns of each, the turn before which they work, for how long the first one does, room for the
+; nanoseconds of all from there on, which stay 0 where a thread is kept waiting, and for how long the last one works
 define internal void @turns(ptr %data) {
 entry:
   %me = call i32 @omp_get_thread_num()
@@ -56,7 +59,10 @@ begin:
   %timed.at = getelementptr i8, ptr %data, i64 136
   %length.at = getelementptr i8, ptr %data, i64 144
   %taken.at = getelementptr i8, ptr %data, i64 152
-  %length = load i64, ptr %length.at
+  %other.at = getelementptr i8, ptr %data, i64 160
+  %first.length = load i64, ptr %length.at
+  %last.length = load i64, ptr %other.at
+  %length = select i1 %is.first, i64 %first.length, i64 %last.length
   %rounds = load i64, ptr %rounds.at
   %timed = load i64, ptr %timed.at
   %side = select i1 %is.first, i64 0, i64 1
@@ -114,11 +120,17 @@ TURNS_IR = _busy() + _HANDED_IR
 """Its functions use the clock of the others."""
 
 
-def asked(turns: Callable[[int, int], None], threads: int) -> float:
-    """Seconds that the first and the last of so many threads take to work and to hand a cache line to each other, by the native function `turns`;
-    0 where one of them was kept waiting."""
+def asked(turns: Callable[[int, int], None], threads: int, alone: bool = False, handed: int = TURNS) -> float:
+    """Seconds that the first and the last of so many threads take to work and to hand a cache line to each other so many times, by the native
+    function `turns`; where the first one works `alone`, the last one only waits. 0 where one of them was kept waiting."""
     words = np.zeros((_TURN_BYTES + LINE_BYTES) // 8, np.int64)
     place = words[-words.ctypes.data % LINE_BYTES // 8 :]
-    place[16:19] = TURNS, FIRST_TURNS, MIXED
+    place[16:19], place[20] = (handed, FIRST_TURNS, MIXED), 0 if alone else MIXED
     turns(place.ctypes.data, threads)
     return float(place[19]) * 1e-9
+
+
+def sharing(turns: Callable[[int, int], None], threads: int) -> float:
+    """How many times as long the first of so many threads works while the last one does, too: 1 with a core for each. 0 where that is not told."""
+    together, alone = (asked(turns, threads, by_itself, FEW_TURNS) for by_itself in (False, True))
+    return together / alone if alone > 0 else 0.0
