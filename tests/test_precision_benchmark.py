@@ -359,6 +359,13 @@ def test_what_runs(tmp_path: Path) -> None:
     assert names == [*MODELS, "zoo/edsr", "zoo/alone"], "a model without inputs is none of the zoo"
 
 
+@pytest.mark.parametrize("name", ["unet2d", "nowhere/small.onnx"])
+def test_a_name_of_nothing_is_told_before_anything_is_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "rows_of", lambda *_: pytest.fail("measured"))
+    with pytest.raises(SystemExit, match=f"{name}: there is no such file"):
+        precision.main(["small", name])
+
+
 def test_draws_are_of_the_kind_of_the_inputs() -> None:
     inputs = {"x": np.random.default_rng(0).normal(5, 2, 4000).astype(np.float32), "ids": np.arange(9), "mask": np.ones(9, bool)}
     first, again, other = like(inputs, 1), like(inputs, 1), like(inputs, 2)

@@ -14,6 +14,7 @@ import onnx
 
 from benchmarks.contest.engines import Arrays
 from benchmarks.contest.machine import random_inputs
+from benchmarks.models import MODELS as GENERATORS
 from benchmarks.models import SEVEN, build
 from benchmarks.precision.quantised import in_bytes
 
@@ -55,8 +56,11 @@ class Case:
 
 
 def chosen(options: argparse.Namespace) -> list[Case]:
-    """The cases that are named, or the usual ones."""
+    """The cases that are named, or the usual ones. Raises SystemExit, before anything is measured, for a name that is no model of ours and no file."""
     usual = list(BYTES if options.int8 else QUICK if options.quick else MODELS)
+    for name in options.models:
+        if not (Path(name).is_file() if name.endswith(".onnx") else GENERATOR.get(name, name) in GENERATORS):
+            raise SystemExit(f"{name}: there is no such file, and no model of that name; there are {', '.join(GENERATORS)}")
     cases = [Case(Path(name).stem, partial(built, name, options)) for name in options.models or usual]
     if options.zoo and not options.models:
         found = {path.stem: path for path in sorted(options.zoo.glob("*.onnx")) if path.with_suffix(INPUTS).exists()}
