@@ -56,7 +56,7 @@ class Case:
 
 
 def chosen(options: argparse.Namespace) -> list[Case]:
-    """The cases that are named, or the usual ones. Raises SystemExit, before anything is measured, for a name that is no model of ours and no file."""
+    """The cases that are named, or the usual ones. Raises SystemExit, before anything is measured, for a name of no model and no file."""
     usual = list(BYTES if options.int8 else QUICK if options.quick else MODELS)
     for name in options.models:
         if not (Path(name).is_file() if name.endswith(".onnx") else GENERATOR.get(name, name) in GENERATORS):
