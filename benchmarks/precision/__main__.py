@@ -137,7 +137,7 @@ def matched(
     """What OpenVINO as it comes errs on some draws, rounded down to two digits; None where it is not there or fails, and where it computes in
     float32: it errs no more than when it is told to."""
 
-    def errs(name: str) -> float | None:
+    def error_of(name: str) -> float | None:
         engine = next((e for e in engines if e.name == name), None)
         try:
             given = answers(engine, fresh, place) if engine else None
@@ -145,8 +145,8 @@ def matched(
             return None
         return max(difference(own, right) for own, right in zip(given, wanted, strict=True)) if given else None
 
-    error = errs(MATCHED)
-    if error is None or not (BEYOND_FLOAT32 * (errs(PLAIN) or 0.0) < error < WIDEST):
+    error = error_of(MATCHED)
+    if error is None or not (BEYOND_FLOAT32 * (error_of(PLAIN) or 0.0) < error < WIDEST):
         return None
     unit = 10.0 ** (math.floor(math.log10(error)) - 1)
     return float(f"{math.floor(error / unit) * unit:.2g}")

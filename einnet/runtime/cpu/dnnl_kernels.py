@@ -41,6 +41,10 @@ class Packed:
     source: Desc
     target: Desc
 
+    def among(self, others: Sequence[Packed]) -> int | None:
+        """Which of some packed operands is the same copy; None where none is."""
+        return next((n for n, p in enumerate(others) if p.view == self.view and p.target == self.target), None)
+
     def bind(self, source: int, target: int) -> list[tuple[int, Desc, int]]:
         """The arguments of a copy to the address `target`, from the buffer that starts at the address `source`."""
         return [(dnnl.ARG_SRC, self.source, source + self.source.item * self.view.offset), (dnnl.ARG_DST, self.target, target)]

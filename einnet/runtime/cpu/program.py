@@ -166,9 +166,8 @@ class Executable:
             if other.plan.constants is not self.plan.constants or other.plan.buffers != self.plan.buffers:
                 continue
             places = {name: name for name in kept}
-            for n, p in enumerate(self._packed):
-                alike = (packed_name(i) for i, q in enumerate(other._packed) if q.view == p.view and q.target == p.target)
-                places |= {packed_name(n): name for name in alike}
+            same = ((n, p.among(other._packed)) for n, p in enumerate(self._packed))
+            places |= {packed_name(n): packed_name(i) for n, i in same if i is not None}
             found |= {own: other._places[name] for own, name in places.items() if name in other._places}
         return found
 
@@ -190,9 +189,9 @@ class Executable:
         self._packed_of: dict[int, int] = {}
         for n, prepared in self._prepared.items():
             if prepared.packed:
-                equal = (i for i, p in enumerate(found) if p.view == prepared.packed.view and p.target == prepared.packed.target)
-                self._packed_of[n] = next(equal, len(found))
-                if self._packed_of[n] == len(found):
+                known = prepared.packed.among(found)
+                self._packed_of[n] = len(found) if known is None else known
+                if known is None:
                     found.append(prepared.packed)
         return found
 

@@ -194,10 +194,10 @@ class Tried:
         until = self.until - (1 - GROUPS_SHARE) * left if left < inf else inf
         began = time.monotonic()
         self.alone[offers[0]] = self.error(offers[:1], draws=1)
-        seconds, others = time.monotonic() - began, offers[1:]
+        seconds = time.monotonic() - began
         left = max(until - time.monotonic(), 0.0)
         every = self.budget is not None or len(offers) * len(self.draws) * seconds <= left
-        others = offers if every and len(self.draws) > 1 else others
+        others = offers if every and len(self.draws) > 1 else offers[1:]
         size = 1 if every else max(ceil(len(others) * seconds / max(left, seconds, 1e-9)), 1)
         for n in range(0, len(others), size):
             if self.late or time.monotonic() >= until:
