@@ -20,6 +20,7 @@ from einnet.runtime.cpu import dnnl
 from einnet.runtime.cpu.program import Executable
 from einnet.runtime.ort import Session
 from tests.models import tiny, two_layers
+from tests.models.primitive import convnext
 from tests.models.random_graphs import random_graph
 
 pytestmark = pytest.mark.skipif(dnnl.available() is not None, reason=str(dnnl.available()))
@@ -140,10 +141,16 @@ def test_three_hundred(block: int, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "seeds"),
-    [*((n, (1, 2)) for n in ("small", "fsrcnn", "dcgan", "longformer_masked", "unet", "audio")), ("transformer", (1, 3)), ("csrnet_full", (3,))],
+    [
+        *((n, (1, 2)) for n in ("small", "fsrcnn", "dcgan", "longformer_masked", "unet", "audio")),
+        ("transformer", (1, 3)),
+        ("csrnet_full", (3,)),
+        ("convnext", (2,)),
+    ],
 )
 def test_models(name: str, seeds: tuple[int, ...], tmp_path: Path) -> None:
-    drawn = [made(tiny(name), seed, tmp_path / f"{name}{seed}.einnet") for seed in seeds]
+    model = convnext(False) if name == "convnext" else tiny(name)
+    drawn = [made(model, seed, tmp_path / f"{name}{seed}.einnet") for seed in seeds]
     assert set(drawn) == {"derived"}
     assert refused(tmp_path) == {}
 

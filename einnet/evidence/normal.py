@@ -9,9 +9,10 @@ from functools import lru_cache
 from einnet.derivation.rules.band import tidy
 from einnet.derivation.rules.forced.fold import simplify_body
 from einnet.derivation.rules.forced.merge import flatten, merged
+from einnet.derivation.rules.substitute import split
 from einnet.expr.decided import decided
-from einnet.expr.index import Index, Range, bounds, simplify
-from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, children, map_indices, map_reads, reads, touches
+from einnet.expr.index import Floor, Index, Range, bounds, simplify, var
+from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, children, index_functions, map_indices, map_reads, reads, touches
 
 
 @lru_cache(maxsize=1 << 12)
@@ -68,14 +69,14 @@ def _stays(r: Read, ranges: Mapping[str, Range]) -> bool:
 @lru_cache(maxsize=1 << 12)
 def flat(scope: Scope) -> Scope:
     """The scope with what it reads and what reduces nothing merged into it, sums and products written as one: order and grouping within a chain of
-    additions, or of factors, are told apart by no text."""
-    scope = replace(scope, body=map_reads(scope.body, _flat_read))
+    additions, or of factors, are told apart by no text. Nor is a dimension told from its digits, where what is computed there reads by these."""
+    scope, ranges = replace(scope, body=map_reads(scope.body, _flat_read)), scope.ranges
     kept: set[Read] = set()
     while True:
         inner = (r for r in reads(scope.body) if isinstance(r.base, Scope) and not r.base.sums and r.base.reduce == "sum")
         r = next((r for r in inner if r not in kept), None)
         if r is None:
-            return replace(scope, body=flatten(decided(scope.body, scope.ranges)))
+            return replace(scope, body=flatten(decided(map_reads(scope.body, lambda r: _over_digits(r, ranges)), ranges)))
         found = merged(scope, r)
         if found is None:
             kept.add(r)
@@ -85,6 +86,30 @@ def flat(scope: Scope) -> Scope:
 
 def _flat_read(r: Read) -> Body:
     return r if isinstance(r.base, Tensor) else Read(flat(r.base), r.index, r.fill)
+
+
+def _over_digits(r: Read, ranges: Mapping[str, Range]) -> Body:
+    """A read of a scope with two loops for each that its body divides by d: T[i<36] at 6*h+w as T[a<6,b<6] at h and w.
+
+    A kernel that takes two dimensions for one writes such scopes. Outside of the one is outside of the digit that is divided.
+    """
+    if isinstance(r.base, Tensor):
+        return r
+    for n, loop in enumerate(r.base.loops):
+        d = _digit(r.base, loop)
+        if d and r.index[n].den == 1:
+            inside = split(r.base, loop, d).scope.body
+            assert isinstance(inside, Read) and isinstance(inside.base, Scope)
+            at = simplify(r.index[n] // d, ranges), simplify(r.index[n] % d, ranges)
+            return _over_digits(Read(inside.base, (*r.index[:n], *at, *r.index[n + 1 :]), r.fill), ranges)
+    return r
+
+
+def _digit(scope: Scope, loop: Iter) -> int:
+    """By what a body divides a loop, the least where all are multiples of it; 0 where it does not, or the extent is no multiple."""
+    found = {atom.den for ix in index_functions(scope.body) for atom, _ in ix.terms if isinstance(atom, Floor) and atom.num == var(loop.name)}
+    d = min(found, default=0)
+    return d if d and loop.lo == 0 and loop.extent % d == 0 and d < loop.extent and all(e % d == 0 for e in found) else 0
 
 
 @lru_cache(maxsize=1 << 10)

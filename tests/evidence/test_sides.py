@@ -10,7 +10,7 @@ import pytest
 
 from einnet.derivation.checker.exact import marked
 from einnet.errors import CertificateError
-from einnet.evidence.normal import changes, narrowed, with_unit_reads, within_reach
+from einnet.evidence.normal import changes, flat, narrowed, with_unit_reads, within_reach
 from einnet.evidence.prove import compared
 from einnet.evidence.sides import grouped, key_of, levels, matched_by_cells
 from einnet.expr.index import Index
@@ -348,3 +348,46 @@ def test_a_mean_in_two_shapes_is_one_tensor() -> None:
     assert grouped(with_unit_reads(model), with_unit_reads(plan)).method == "inline", "without evaluating, which takes too long of large ones"
     other = parse(plan.text().replace("0.001", "0.002"), {t.name: t for t in tensors(plan).values()})
     assert compared(model, model, other, True)[2]
+
+
+@pytest.mark.parametrize(
+    ("read", "left"),
+    [
+        ("{L[i<36] A[i//6,i%6]}[6*h+w]", "{L[a<6,b<6] A[a,b]}[h,w]"),
+        ("{L[i<36] A[i//6,i%6]}[6*h+w+3]|2", "{L[a<6,b<6] A[a,b]}[h+(w+3)//6,(w+3)%6]|2"),
+        ("{L[i<36] A[i//6,i%6]}[6*h+w-8]|2", None),
+        ("{L[i<36] A[i//6,i%6]}[(6*h+w)/2]|2", "{L[i<36] A[i//6,i%6]}[3*h+w/2]|2"),
+        ("{L[i<36] A[i//12,i%12//6]}[6*h+w]", "{L[a<3,b<2,c<6] A[a,b]}[h//2,h%2,w]"),
+        ("{L[i<34] A[i//6,i%6]}[5*h+w]", "{L[i<34] A[i//6,i%6]}[5*h+w]"),
+        ("{L[1<=i<37] A[i//6,i%6]|5}[6*h+w+1]", "{L[1<=i<37] A[i//6,i%6]|5}[6*h+w+1]"),
+        ("{L[i<36] A[i//6,i%6]*B[i]}[6*h+w]", "{L[a<6,b<6] A[a,b]*B[6*a+b]}[h,w]"),
+    ],
+)
+def test_dimensions_that_are_divided_are_digits(read: str, left: str | None) -> None:
+    """What reduces nothing is merged; a maximum stays a scope, whose dimensions are divided."""
+    declared = "A : f32[6,6]\nB : f32[36]\n"
+    scope = parse(f"{declared}L[h<6,w<6] 2*{read.replace('] A', '] max[r<1] A')}")
+    found = flat(scope)
+    if left is not None:
+        kept_form = left.replace('] A', '] max[r<1] A')
+        assert found.key == parse(f"{declared}L[h<6,w<6] 2*{kept_form}").key
+    values = {"A": np.arange(1.0, 37.0).reshape(6, 6), "B": np.arange(36.0)[::-1] - 9}
+    kept = {name: values[name] for name in tensors(scope)}
+    np.testing.assert_array_equal(evaluate(found, kept), evaluate(scope, kept))
+
+
+NORMALISED = "D : f32[64,64,12]\nW : weight f32[48,12]\nb : weight f32[48]\n"
+
+
+def of_normalised(rows: str, at: str, place: str) -> str:
+    """What an activation makes of products with rows of a normalisation, whose mean and mean square are sums themselves."""
+    mean = "{L[h<64,w<64] Σ[f<12] D[h,w,f]}"
+    square = f"{{L[h<64,w<64] Σ[f<12] (D[h,w,f] + (-1)*{mean}[h,w])*(D[h,w,f] + (-1)*{mean}[h,w])}}"
+    row = f"{{L[h<64,w<64,k<12] (D[h,w,k] + (-1)*{mean}[h,w])/sqrt({square}[h,w] + 1)}}"
+    product = f"({{L[{rows},c<48] Σ[k<12] {row}[{at},k]*W[c,k]}}[{place},c] + b[c])"
+    return f"{NORMALISED}L[h<64,w<64,c<48] {product}*tanh({product} + {product}*{product}*{product})"
+
+
+def test_two_dimensions_that_a_kernel_takes_for_one_are_two() -> None:
+    end, plan = parse(of_normalised("h<64,w<64", "h,w", "h,w")), parse(of_normalised("i<4096", "i//64,i%64", "64*h+w"))
+    assert flat(end).key == flat(plan).key != flat(parse(of_normalised("i<4096", "i%64,i//64", "64*h+w"))).key
