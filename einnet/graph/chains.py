@@ -53,8 +53,8 @@ class _Chains:
     members: Members
     expression: Callable[[Iterable[int]], Scope]
     own: dict[int, Scope] = field(default_factory=dict)
-    known: dict[Scope, float] = field(default_factory=dict)
-    """What scopes take at best, their tensors named by first occurrence: a model of many layers has each chain many times."""
+    known: dict[Scope, Mapping[Scope, float]] = field(default_factory=dict)
+    """What scopes take at best, by what it is computed for, their tensors named by first occurrence: layers have each chain many times."""
     opened: dict[Scope, Opened] = field(default_factory=dict)
     users: dict[int, set[int] | None] = field(default_factory=dict)
     """Groups that use a group's value; None where something else does."""

@@ -250,23 +250,26 @@ def taken(scope: Scope) -> float:
     return float(sum(_own(s) for s in walk(scope) if s.sums and not is_weight(s)))
 
 
-def least(scope: Scope, known: dict[Scope, float] | None = None) -> float:
+def least(scope: Scope, known: dict[Scope, Mapping[Scope, float]] | None = None) -> float:
     """Operations of the reductions in the best order that is seen, no more than as they stand."""
-    known = {} if known is None else known
+    return sum(at_best(scope, {} if known is None else known).values())
+
+
+def at_best(scope: Scope, known: dict[Scope, Mapping[Scope, float]]) -> Mapping[Scope, float]:
+    """Operations by the scopes that they are computed for: the scope in the best order that is seen, and those inside that functions are taken of.
+
+    These are in an order of their own, once where several read one of them. As they stand, where that takes no more.
+    """
     if scope not in known:
         expansion = Expansion(scope)
-        together = sum(_alike(expansion))
-        if scope.sums and scope.reduce != "sum":
-            together += _own(scope)
-        known[scope] = min(together + _least_of(expansion.closed, known), taken(scope))
+        together = sum(_alike(expansion)) + (_own(scope) if scope.sums and scope.reduce != "sum" else 0)
+        found: dict[Scope, float] = {}
+        for inner in expansion.closed:
+            found |= at_best(inner, known)
+        found[scope] = found.get(scope, 0.0) + together
+        stands = {s: float(_own(s)) for s in walk(scope) if s.sums and not is_weight(s)}
+        known[scope] = found if sum(found.values()) < sum(stands.values()) else stands
     return known[scope]
-
-
-def _least_of(scopes: Iterable[Scope], known: dict[Scope, float]) -> float:
-    """Operations of scopes in the best order that is seen: what several of them read is counted once, where no other order of them is better."""
-    gaining = [s for s in scopes if least(s, known) < taken(s)]
-    as_they_stand = dict.fromkeys(inner for s in scopes if s not in gaining for inner in walk(s))
-    return sum(known[s] for s in gaining) + sum(_own(s) for s in as_they_stand if s.sums and not is_weight(s))
 
 
 def _own(s: Scope) -> int:

@@ -124,6 +124,14 @@ def test_a_product_of_what_is_repeated_is_one_piece_with_the_copy() -> None:
     assert parts(beside, {"x": (8, 16), "z": (8, 16)}, {"w": (32, 4)}) == [{"y"}]
 
 
+def test_products_before_a_softmax_are_one_piece_with_it() -> None:
+    """A softmax reads them twice; they are computed once all the same."""
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["a", "v"], ["b"]), node("Softmax", ["b"], ["p"])]
+    nodes += [node("MatMul", ["p", "u"], ["c"]), node("MatMul", ["c", "o"])]
+    (found,) = parts(nodes, {"x": (64, 128)}, {"w": (128, 64), "v": (64, 32), "u": (32, 64), "o": (64, 128)})
+    assert found >= {"a", "b", "c", "y"}
+
+
 def test_a_mean_of_attention_is_one_piece_with_it() -> None:
     """A mean of the rows of p*v is a mean of p's, times v. The scores, which are read for their maximum and for their sum, too, are computed once."""
     nodes = [
@@ -142,12 +150,18 @@ def test_a_long_chain_is_cut_in_pieces_of_a_few() -> None:
     assert 3 <= len(found) <= 6 and max(map(len, found)) <= 8
 
 
+TWO_PRODUCTS = "{L[m<8,n<4] Σ[l<16] {L[m<8,l<16] Σ[k<2] A[m,k]*B[k,l]}[m,l]*C[l,n]}"
+SHIFTED = f"L[m<8,n<4] exp({TWO_PRODUCTS}[m,n] + (-1)*{{L[m<8] max[j<4] {TWO_PRODUCTS}[m,j]}}[m])"
+"""Two functions of what is computed once."""
+
+
 @pytest.mark.parametrize(
     ("text", "before", "after"),
     [
         ("L[m<8,n<4] Σ[l<16] {L[m<8,l<16] Σ[k<2] A[m,k]*B[k,l]}[m,l]*C[l,n]", 2 * 8 * 16 * 2 + 2 * 8 * 4 * 16, 2 * 2 * 16 * 4 + 2 * 8 * 2 * 4),
         ("L[m<8] Σ[l<16] {L[m<8,l<16] Σ[k<2] A[m,k]*B[k,l]}[m,l]", 2 * 8 * 16 * 2 + 8 * 16, 2 * 16 + 2 * 8 * 2),
         ("L[m<8,l<16] relu({L[m<8,l<16] Σ[k<2] A[m,k]*B[k,l]}[m,l])", 2 * 8 * 16 * 2, 2 * 8 * 16 * 2),
+        (SHIFTED, 2 * 8 * 16 * 2 + 2 * 8 * 4 * 16 + 8 * 4, 2 * 2 * 16 * 4 + 2 * 8 * 2 * 4 + 8 * 4),
         ("L[m<8,l<16] Σ[j<8] select(m-j==0, A[m,0], 0)*D[j,l]", 2 * 8 * 16 * 8, 2 * 8 * 16),
         ("L[m<8] max[l<16] {L[m<8,l<16] Σ[k<2] A[m,k]*B[k,l]}[m,l]", 2 * 8 * 16 * 2 + 8 * 16, 2 * 8 * 16 * 2 + 8 * 16),
         ("L[m<8,n<4] Σ[l<16] {L[m<8,l<16] select(l+m-8>=0, A[m,0], D[m,l])}[m,l]*W[l,n]", 2 * 8 * 4 * 16, 2 * 8 * 4 * 16),
