@@ -70,6 +70,9 @@ class _Pass:
         self.free = {b.name for b in plan.buffers if b.role == "temporary"} - given
         self.size = {b.name: b.size for b in plan.buffers}
         self.dtype = {b.name: b.dtype for b in plan.buffers}
+        self.failed: set[tuple[Kernel, ...]] = set()
+        """Readers with the copies that they read, without names and places, that gained nothing as the plan is: a plan in hundreds of chunks has
+        as many readers that are alike, and of a copy that all of them read each would ask for the times of all."""
 
     def visit(self, kernel: Kernel) -> None:
         """Leave the copies of one kernel of the plan out, as far as that gains."""
@@ -94,14 +97,17 @@ class _Pass:
         """Leave out all the copies at once that a kernel of the plan reads, where that gains though none of them gains by itself."""
         views = {v.buffer for k in self.kernels if k is reader or k.result_views == reader.result_views for v in k.operand_views}
         copies = [c for k in self.kernels if isinstance(k, EOperator) and k.out.buffer in views for c in self.orders(k) if c.buffer == k.out.buffer]
-        if len(copies) > 1:
-            self.tried(lambda: all(self.moved(copy) for copy in copies))
+        alike = tuple(map(placeless, (reader, *(c.kernel for c in copies))))
+        if len(copies) > 1 and alike not in self.failed and not self.tried(lambda: all(self.moved(copy) for copy in copies)):
+            self.failed.add(alike)
 
     def tried(self, change: Callable[[], bool]) -> bool:
         """Whether a change is made and gains; else everything is as it was."""
         before, owners, places = list(self.kernels), list(self.owners), self.places
-        gained = change() and self.gains([k for k in before if k not in self.kernels], [k for k in self.kernels if k not in before])
-        if not gained:
+        gained = change() and self.gains(other_than(before, self.kernels), other_than(self.kernels, before))
+        if gained:
+            self.failed.clear()
+        else:
             self.kernels, self.owners, self.places = before, owners, places
         return gained
 
@@ -198,6 +204,18 @@ class _Pass:
             return False
         known = [s for s in seconds if s is not None]
         return sum(known[len(old) :]) < (1 - GAIN) * sum(known[: len(old)])
+
+
+def placeless(kernel: Kernel) -> Kernel:
+    """The kernel with its buffers numbered, at offset 0."""
+    numbers: dict[str, str] = {}
+    return kernel.map_views(lambda v: replace(v, buffer=numbers.setdefault(v.buffer, str(len(numbers))), offset=0))
+
+
+def other_than(kernels: Sequence[Kernel], those: Sequence[Kernel]) -> list[Kernel]:
+    """The kernels that are none of those."""
+    known = set(map(id, those))
+    return [k for k in kernels if id(k) not in known]
 
 
 def _moved(loops: Sequence[Iter], origin: View, target: View) -> EOperator:

@@ -37,7 +37,7 @@ from einnet.instantiate.codegen.ir import (
     weights,
 )  # fmt: skip
 from einnet.instantiate.codegen.pieces import located, pieces
-from einnet.instantiate.codegen.schedule import SMALL, UNROLL, accesses, every_use, lane_of, loads_per_step, width
+from einnet.instantiate.codegen.schedule import SMALL, UNROLL, accesses, lane_of, loads_per_step, uses_of, width
 from einnet.instantiate.codegen.values import NEUTRAL, Evaluating, Point
 
 T = TypeVar("T")
@@ -78,9 +78,8 @@ class Reducing(Evaluating):
             if self.lane is None or self.lane.name not in names(place):
                 return [self.picked(e, p, ranges) for p in points]
             e = Reduce("sum", e.sums, e.body)
-        for use in every_use(e.body):
-            if names(use) <= ranges.keys():
-                self.values(use, points, ranges)
+        for use in uses_of(e.body, ranges.keys()):
+            self.values(use, points, ranges)
         if (self.lane is None or self.lane.name not in names(e)) and prod(i.extent for i in e.sums) >= SMALL:
             chosen = lane_of(e)
             if chosen is not None:

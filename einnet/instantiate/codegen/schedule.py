@@ -10,7 +10,7 @@ from math import prod
 from einnet.expr.index import Floor, Index
 from einnet.expr.nodes import Iter
 from einnet.instantiate.codegen.canonicalise import index_functions, split
-from einnet.instantiate.codegen.ir import Apply, Expr, Load, Nest, Reduce, Use, children, conditions, decide, expanded, names, picked, picks, weights
+from einnet.instantiate.codegen.ir import Apply, Expr, Load, Nest, Reduce, Use, children, conditions, decide, expand, expanded, names, picked, picks, weights
 
 LANES = 16
 """Floats of the widest vector."""
@@ -116,6 +116,15 @@ def every_use(e: Expr) -> Iterator[Use]:
         yield e
     for a in children(e):
         yield from every_use(a)
+
+
+def uses_of(e: Expr, bound: Collection[str]) -> Iterator[Use]:
+    """The functions in an expression that depend on bound iterators alone, also those that other functions use."""
+    for use in every_use(e):
+        if names(use) <= set(bound):
+            yield use
+        else:
+            yield from uses_of(expand(use), bound)
 
 
 def choose_lane(nest: Nest, loads: tuple[Access, ...]) -> Iter | None:

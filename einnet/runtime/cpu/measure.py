@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from math import inf
 from pathlib import Path
 
@@ -156,8 +156,13 @@ def refused(kernel: Kernel, constant: IsConstant | None, threads: int) -> bool:
     """The vendor library has no fast implementation of the kernel: that is known without running it, however little time there is."""
     if not isinstance(kernel, VendorKernel) or dnnl.available() is not None:
         return False
+    return _refused(kernel, constant_buffers(kernel, constant), threads)
+
+
+@lru_cache(maxsize=1 << 14)
+def _refused(kernel: VendorKernel, constants: frozenset[str], threads: int) -> bool:
     with limited(threads):
-        return refusal(kernel, constant_buffers(kernel, constant)) is not None
+        return refusal(kernel, constants) is not None
 
 
 def bytes_of(kernel: Kernel, constants: frozenset[str]) -> int:
