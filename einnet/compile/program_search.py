@@ -30,7 +30,7 @@ from einnet.instantiate.build import Builds
 from einnet.instantiate.kernels import Kernel
 from einnet.instantiate.registry import tables_for
 from einnet.search.choosing.candidate import GAIN, OUT, Candidate, Choice, Estimate
-from einnet.search.choosing.choose import choose, draw
+from einnet.search.choosing.choose import LONG_S, choose, draw
 from einnet.search.forms import Form
 from einnet.search.outcome import Outcome, Result, canonical, result, taking
 from einnet.search.remote import task
@@ -340,6 +340,7 @@ class _Search:
             choice = choose(
                 expression, forms, estimates, measured, most=most, until=until, least_s=least_s, known_s=apart, closely=closely, known=known_builds,
                 at_least=at_least, noise=self.noise, within=within, beaten_s=beaten_s, promised_s=promised_s,
+                long_s=inf if level is LEVELS[-1] or statistics.stopped != "states" else LONG_S,
             )  # fmt: skip
         choice.seconds, choice.depth = time.monotonic() - begin, options(self.settings, share, clock).max_depth
         self.note(choice, statistics, level)

@@ -188,6 +188,25 @@ def test_a_sum_over_an_array_that_is_kept_stands_outside_of_the_loop_that_uses_i
     np.testing.assert_allclose(call(build([kernel]), kernel, op, values), evaluate(op.scope, values), rtol=1e-5)
 
 
+BANDED = (
+    "Q : f32[40,8]\nK : f32[172,8]\nV : f32[172,8]\nT : f32[40,33]\nL[m<40,n<8] Σ[k<33] {L[m<40,n<33] select(m+4*n-32>=0 & -m-4*n+132>=0, "
+    "{L[m<40,n<33] exp(SCORE + (-1)*{L[m<40] max[n<33] select(m+4*n-32>=0 & -m-4*n+132>=0, SCORE, -inf)}[m])}[m,n] / "
+    "{L[m<40] Σ[n<33] exp(T[m,n])}[m], 0)}[m,k]*V[m+4*k,n]"
+).replace("SCORE", "{L[m<40,n<33] Σ[k<8] Q[m,k]*K[m+4*n,k]}[m,n]")
+
+
+def test_what_a_sum_reads_through_another_function_stands_outside_of_its_loop() -> None:
+    """The maximum of a row, which only the terms' numerators read."""
+    op = dense(BANDED)
+    kernel = lower(op, "banded")
+    loops = [line for line in kernel.primfunc.script().splitlines() if line.lstrip().startswith("for ")]
+    depths = [len(line) - len(line.lstrip()) for line in loops]
+    sums = [n for n, line in enumerate(loops) if line.lstrip().startswith("for k")]
+    assert sums and all(after <= depths[n] for n in sums for after in depths[n + 1 : n + 2])
+    values = random_values(op)
+    np.testing.assert_allclose(call(build([kernel]), kernel, op, values), evaluate(op.scope, values), rtol=1e-4, atol=1e-5)
+
+
 def test_empty_reductions_and_outputs() -> None:
     empty = Scope((Iter("i", 0, 20),), (Iter("r", 0, 0),), read(Tensor("A", (20,)), "i"), "max")
     nothing = Scope((Iter("i", 0, 0),), (), read(Tensor("A", (20,)), "i"))

@@ -20,7 +20,7 @@ from einnet.instantiate.kernels import EOperator, Kernel, Matmul
 from einnet.instantiate.registry import tables_for
 from einnet.search.choosing import making, trials
 from einnet.search.choosing.candidate import DOUBT, GENERATED_DOUBT, Candidate, Choice
-from einnet.search.choosing.choose import choose, least_of_equals
+from einnet.search.choosing.choose import LONG_S, choose, least_of_equals
 from einnet.search.choosing.making import candidates
 from einnet.search.forms import Form, effort, plain
 from einnet.search.recall import choice_json, name
@@ -187,6 +187,36 @@ def test_what_is_promised_is_measured_before_more_is_looked_for(
     choice = choose(CONV, forms, predicted, measure, most=64, until=0.5, least_s=0.0, promised_s=promised_s, assuming=False)
     assert min(c.predicted for c in choice.candidates) / choice.original.cost == pytest.approx(share)
     assert choice.best.original != derived
+
+
+@pytest.mark.parametrize(
+    ("share", "original_s", "last", "measured"),
+    [
+        (0.8, 1.0, False, True),
+        (0.9, 1.0, False, False),
+        (0.9, 1.0, True, True),
+        (0.9, 0.01, False, True),
+        (1.5, 1.0, True, True),
+        (3.0, 1.0, True, False),
+    ],
+)
+def test_long_kernels_that_promise_little_are_measured_last(forms: list[Form], share: float, original_s: float, last: bool, measured: bool) -> None:
+    found = every(forms)
+    own = {k for c in found if c.original for k in c.kernels}
+    fewest = min(len(c.kernels) for c in found if own.isdisjoint(c.kernels))
+    original = min(len(c.kernels) for c in found if c.original)
+    seen: set[Kernel] = set()
+
+    def predicted(kernels: Sequence[Kernel]) -> list[float]:
+        return [original_s / original * (1.0 if k in own else share * original / fewest) for k in kernels]
+
+    def measure(kernels: Sequence[Kernel], _: float) -> list[float | None]:
+        seen.update(kernels)
+        return list(predicted(kernels))
+
+    choice = choose(CONV, forms, predicted, measure, most=64, long_s=math.inf if last else LONG_S, closely=predicted)
+    assert bool(seen - own) == measured
+    assert choice.unmeasured or last or measured
 
 
 def test_where_time_is_short_the_forms_that_promise_least_are_no_candidates(forms: list[Form]) -> None:

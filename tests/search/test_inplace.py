@@ -244,3 +244,35 @@ def test_copies_that_gain_together_are_left_out_together(dear: float, left: int)
     x, y = np.random.default_rng(2).standard_normal((2, 3, 8)).astype(np.float32)
     for found, expected in zip(Executable(after, 1).run(x, y), Executable(before, 1).run(x, y), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def heads_of_rows(chunks: int) -> Plan:
+    """Products of rows with a whole matrix, chunk by chunk: each reads a copy of its own, and one that all of them read."""
+    shapes = {"y": (4, 3), "k": (3, 4)}
+    shapes |= {f"{name}{n}": shape for n in range(chunks) for name, shape in (("x", (3, 4)), ("q", (4, 3)), ("s", (4, 4)))}
+    at = {name: dense_view(name, shape) for name, shape in shapes.items()}
+    kernels: list[Kernel] = [generated("Y : f32[4,3]\nL[h<3,w<4] Y[w,h]", at["k"], Y=at["y"])]
+    for n in range(chunks):
+        kernels.append(generated("X : f32[3,4]\nL[h<4,w<3] X[w,h]", at[f"q{n}"], X=at[f"x{n}"]))
+        kernels.append(Matmul(at[f"q{n}"], at["k"], at[f"s{n}"]))
+    roles = {name: {"x": "input", "y": "input", "s": "output"}.get(name[0], "temporary") for name in shapes}
+    buffers = tuple(Buffer(n, int(np.prod(shape)), "f32", roles[n]) for n, shape in shapes.items())
+    inputs, outputs = (tuple((n, at[n]) for n in shapes if roles[n] == role) for role in ("input", "output"))
+    return Plan(buffers, tuple(kernels), inputs, outputs)
+
+
+@pytest.mark.parametrize("dear", [5.0, 30.0, 0.0])
+def test_copies_of_readers_that_are_alike_are_tried_together_once(dear: float) -> None:
+    """What is no gain for one of them is none for the next; what is, is one for all."""
+    asked: list[int] = []
+
+    def measured(kernels: Sequence[Kernel]) -> list[float | None]:
+        asked.append(sum(isinstance(k, Matmul) for k in kernels))
+        moved = [any(v.buffer[0] in "xy" for v in k.operand_views) for k in kernels]
+        return [10.0 + dear * m if isinstance(k, Matmul) else 30.0 if k.out.buffer == "k" else 1.0 for k, m in zip(kernels, moved)]
+
+    chunks = 12
+    after = in_place(heads_of_rows(chunks), measured)
+    copies = sum(isinstance(k, EOperator) for k in after.kernels)
+    assert (copies == 0) == (dear == 0.0)
+    assert asked.count(2 * chunks) <= 3, "the matrix that all read moves for all of them"

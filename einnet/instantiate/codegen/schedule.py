@@ -10,7 +10,23 @@ from math import prod
 from einnet.expr.index import Floor, Index
 from einnet.expr.nodes import Iter
 from einnet.instantiate.codegen.canonicalise import index_functions, split
-from einnet.instantiate.codegen.ir import Apply, Expr, Load, Nest, Reduce, Use, children, conditions, decide, expand, expanded, names, picked, picks, weights
+from einnet.instantiate.codegen.ir import (
+    Apply,
+    Expr,
+    Load,
+    Nest,
+    Reduce,
+    Use,
+    children,
+    conditions,
+    decide,
+    expand,
+    expanded,
+    names,
+    picked,
+    picks,
+    weights,
+)
 
 LANES = 16
 """Floats of the widest vector."""

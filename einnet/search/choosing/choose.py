@@ -27,12 +27,15 @@ MOST_TIMES = 8
 PROMISED = 0.85
 """What is predicted to take no more of the best known time than this is worth the time that is promised."""
 
+LONG_S = 0.05
+"""What is predicted to take longer is measured before the last turn only where it is promised to be faster: it takes seconds, for a doubt."""
+
 
 def choose(
     expression: Scope, forms: Sequence[Form], estimate: Estimate, measure: Measure, *, most: int = 32, gain: float = GAIN, until: float = inf,
     least_s: float = 0.0, known_s: float = inf, learned: Learned | None = None, closely: Estimate | None = None, known: Builds | None = None,
     at_least: Estimate | None = None, noise: float = GAIN, assuming: bool = True, within: Within | None = None, beaten_s: float = inf,
-    promised_s: float = 0.0,
+    promised_s: float = 0.0, long_s: float = inf,
 ) -> Choice:  # fmt: skip
     """Measure an original, then the most promising candidates; take the fastest, an original unless another gains more than `gain`.
 
@@ -52,7 +55,8 @@ def choose(
     forms as kernels need not be made. Ways part by part that take longer than the fastest by what their kernels take `at_least` are not predicted.
     What cannot take less than `beaten_s` seconds, in which an earlier choice does it, is not measured, and `within` runs a kernel no more often than
     it takes to see that it is of no use. Where something is predicted to take less than `PROMISED` of all that is known, measuring has `promised_s`
-    seconds at least: to look for more before that is measured would be to look again and again.
+    seconds at least: to look for more before that is measured would be to look again and again. What takes more, and longer than `long_s` seconds, is
+    not measured: looking for more comes before what takes seconds and may be no gain.
     """
     begin = time.monotonic()
     forms = forms if most else [f for f in forms if f.unchanged]
@@ -72,10 +76,10 @@ def choose(
     best = _fastest(originals)
     if promised_s and trials.promises(PROMISED * min(best.cost, others_s)):
         trials.until = max(trials.until, time.monotonic() + promised_s)
-    best = trials.fastest(best, others_s, enough)
+    best = trials.fastest(best, others_s, enough, long_s, PROMISED)
     if most and assuming and (time.monotonic() >= trials.until or None in trials.known.values()):
         best = trials.surely_faster(best, others_s)
-    unmeasured = bool(most) and (not wanted or (trials.measured >= enough and trials.next(min(best.cost, others_s)) is not None))
+    unmeasured = bool(most) and (not wanted or trials.left_out(enough, min(best.cost, others_s)))
     trials.settle(ranked)
     original = _fastest(originals)
     best = _decided(best, original, ranked, original.cost * (1 - gain), noise)

@@ -37,6 +37,8 @@ class Trials:
         self._ranked, self._waiting = ranked, list(ranked)
         self.known: dict[Kernel, float | None] = {}
         self._longer: set[Kernel] = set()
+        self.postponed = False
+        """Something that can be faster was not measured, as it takes long and promises little."""
         numbers: dict[Kernel, int] = {}
         self._places = {id(c): {numbers.setdefault(k, len(numbers)): n for k, n in c.build.counts.items()} for c in ranked}
         self._kernels = list(numbers)
@@ -104,17 +106,27 @@ class Trials:
             if not self.count(c):
                 self.run(c, first)
 
-    def fastest(self, best: Candidate, known_s: float, end: int) -> Candidate:
-        """Measure what can be faster than the best, and than `known_s`, until `end` kernels are measured or time is out; the fastest then."""
+    def fastest(self, best: Candidate, known_s: float, end: int, long_s: float = inf, promised: float = 1.0) -> Candidate:
+        """Measure what can be faster than the best, and than `known_s`, until `end` kernels are measured or time is out; the fastest then.
+
+        What is predicted to take longer than `long_s`, and than its share `promised` of the best, is postponed, and all that promises less.
+        """
         while self.measured < end and time.monotonic() < self.until:
             limit = min(best.cost, known_s)
             following = self.next(limit)
             if following is None:
                 break
+            self.postponed = self.most(following) > max(long_s, promised * limit)
+            if self.postponed:
+                break
             self.run(following, limit)
             if following.measured < best.cost:
                 best = following
         return best
+
+    def left_out(self, end: int, limit: float) -> bool:
+        """Something may take less than `limit` seconds that was not measured: it was postponed, or there were to be no more kernels than `end`."""
+        return self.postponed or (self.measured >= end and self.next(limit) is not None)
 
     def surely_faster(self, best: Candidate, known_s: float) -> Candidate:
         """The fastest of those of which most was measured and which take less than the best, and than `known_s`, though the generated kernels that
