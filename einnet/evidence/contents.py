@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from einnet.evidence.addresses import address, digits, element, ranges_of
+from einnet.evidence.series import in_series
 from einnet.expr.index import var
 from einnet.expr.nodes import Body, Read, Scope, Select, Tensor
 from einnet.graph.rewrite import is_copy
@@ -19,7 +20,10 @@ from einnet.instantiate.kernels import NotLifted, Value, View, dense_view, loops
 Owners = np.ndarray[Any, np.dtype[np.int32]]
 
 MOST_PIECES = 64
-"""Writes that one view may be made of."""
+"""Writes that one view may be made of, which are no series."""
+
+FEW_PIECES = 8
+"""As many writes are told one by one, whatever they are."""
 
 NOBODY = -1
 
@@ -131,6 +135,9 @@ class Contents:
         tensor = next((t for t, alias in self.known(view) if not alias), None)
         if tensor is not None:
             return tensor
+        series = self.series(view)
+        if series is not None:
+            return series
         if len(owners) > MOST_PIECES:
             raise NotLifted(f"{view} was written in {len(owners)} pieces")
         loops = loops_of(view.shape)
@@ -146,6 +153,12 @@ class Contents:
             body = found if body is None or not conds else Select(conds, found, body)
         return Scope(loops, (), Read(Tensor("nothing", (0,)), (var("i0"),)) if body is None else body)
 
+    def series(self, view: View) -> Scope | None:
+        """What a view shows that was written in many chunks that are alike, as one expression over loops from 0."""
+        cell, owners = self.cells[view.buffer], self.owners(view)
+        if cell.owners is None or len(owners) <= FEW_PIECES or NOBODY in owners:
+            return None
+        return in_series(view, part(cell.owners, view), {n: (cell.writes[n].view, cell.writes[n].value) for n in owners})
 
     def borders(self, view: View, dimension: int) -> frozenset[int]:
         """Where along a dimension of a view the dimensions begin and end in which it was written: 128 and 384 where 1152 are 3·3·128."""

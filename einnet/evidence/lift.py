@@ -67,6 +67,8 @@ class Lifted:
     output: str
     expression: Scope
     claims: tuple[Claim, ...] = ()
+    series: tuple[Claim, ...] = ()
+    """One claim in place of those where what was written chunk by chunk is one expression: there may be hundreds."""
     reason: str = ""
     place: View | None = None
     last: int = 0
@@ -265,6 +267,8 @@ class _Lift:
             lifted.expression, lifted.inside = self.expression(name)
             lifted.parts = {t: self.parts[t].expression for t in (name, *lifted.inside)}
             lifted.claims = tuple(self.claims(view, lifted.expression))
+            series = self.contents.series(view)
+            lifted.series = () if series is None else (Claim(over(lifted.expression, series)),)
             lifted.aliases = {t: self.aliases[t] for t in tensors(lifted.expression) if t in self.aliases}
             shown = as_scope(self.contents.read(view))
         except NotLifted as reason:

@@ -85,6 +85,10 @@ def verdict(lifted: Lifted, known: Mapping[str, Known]) -> Verdict:
     end, used = ending(lifted.expression, known)
     if lifted.inside and not used:
         end, used = ending_by_parts(lifted.output, lifted.parts, known)
+    if lifted.series:
+        found = claimed(replace(lifted, claims=lifted.series), end, used, lifted.aliases)
+        if not found.problem:
+            return found
     found = claimed(lifted, end, used, lifted.aliases)
     if found.problem and lifted.joined:
         found = claimed(lifted, end, used, {**lifted.joined, **lifted.aliases})
