@@ -19,6 +19,8 @@ from einnet.instantiate.kernels import Value, View, loops_of
 
 Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
+MOST_CHUNKS = 1 << 12
+
 MOST_CONSTANTS = 1 << 12
 """Constants of a chunk's index functions; an expression of more is not looked at."""
 
@@ -30,19 +32,14 @@ def in_series(view: View, owners: np.ndarray[tuple[int, ...], np.dtype[np.int32]
     """
     sizes = box_sizes(owners)
     heads = owners[tuple(slice(None, None, n) for n in sizes)]
-    whole = heads
-    for axis, n in enumerate(sizes):
-        whole = whole.repeat(n, axis)
-    if not np.array_equal(whole, owners):
+    if heads.size > MOST_CHUNKS:
         return None
     loops = loops_of(sizes)
     chunks: list[Scope] = []
     for place in np.ndindex(heads.shape):
         offset = view.offset + sum(p * n * s for p, n, s in zip(place, sizes, view.strides))
         at, (there, value) = address(View(view.buffer, sizes, view.strides, offset), loops), written[int(heads[place])]
-        index, conds = element(there, at, ranges_of(loops))
-        if conds:
-            return None
+        index, _ = element(there, at, ranges_of(loops))  # all that is in the box is an element of what was written
         chunks.append(Scope(loops, (), Read(value, index)))
     return joined(chunks, heads.shape)
 
@@ -125,7 +122,7 @@ class _Filling:
         body = self.body(bare)
         over = tuple(i for i in self.over if i.name in used_names(body))
         at = dict(zip((i.name for i in bare.loops), r.index))
-        inside = {i.name for i in bare.loops if at[i.name].den == 1 and i.lo == 0 and within(bounds(at[i.name], ranges), i.range)}
+        inside = {i.name for i in bare.loops if i.lo == 0 and within(bounds(at[i.name], ranges), i.range)}
         whole = replace(bare, loops=(*over, *bare.loops), body=body)
         for c in over:
             for m in sorted((i for i in whole.loops if i.name in inside), key=lambda i: i.extent == 1):
