@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from einnet.evidence.contents import part
+from einnet.evidence.buffers.contents import part
 from einnet.evidence.error_limits import bounded_at, some_points
 from einnet.evidence.meaning import meaning
 from einnet.evidence.report.told import Tell, each, silent
@@ -23,7 +23,7 @@ from einnet.expr.index import bounds
 from einnet.expr.nodes import Add, Body, Call, Const, Mul, Number, Read, Scope, Select, Tensor, Val, tensors
 from einnet.expr.values.evaluate import evaluate
 from einnet.expr.values.points import work
-from einnet.instantiate.kernels import EOperator, Kernel, NotLifted, OpaqueCall, Plan, Shown, View
+from einnet.instantiate.kernels import LINE, EOperator, Kernel, NotLifted, OpaqueCall, Plan, Shown, VendorKernel, View
 from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
 from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.runtime.arena import storage_dtype
@@ -239,7 +239,8 @@ def alone(plan: Plan, place: int) -> Plan:
 
 
 def distinct(plan: Plan) -> Iterator[int]:
-    """The place of the first kernel of each kind: those that differ by the names of buffers only are alike."""
+    """The place of the first kernel of each kind: those that differ by the names of buffers only are alike, and those of a library where their
+    operands, each in a buffer of its own, start elsewhere, at the same place of a cache line: they are called with pointers."""
     seen: set[object] = set()
     types = {b.name: (b.role == "constant", b.size, b.dtype) for b in plan.buffers}
     for n, kernel in enumerate(plan.kernels):
@@ -251,7 +252,13 @@ def distinct(plan: Plan) -> Iterator[int]:
 
 def alike(kernel: Kernel, types: Mapping[str, object]) -> object:
     """The kernel with its buffers named by occurrence, and what they are."""
-
+    views = (*kernel.operand_views, *kernel.result_views)
+    apart = isinstance(kernel, VendorKernel) and len({v.buffer for v in views}) == len(views)
     names: dict[str, str] = {}
-    moved = kernel.map_views(lambda v: replace(v, buffer=names.setdefault(v.buffer, f"b{len(names)}")))
+
+    def nameless(v: View) -> View:
+        offset = v.offset % LINE if apart else v.offset
+        return replace(v, buffer=names.setdefault(v.buffer, f"b{len(names)}"), offset=offset)
+
+    moved = kernel.map_views(nameless)
     return moved, tuple(types[name] for name in names)

@@ -15,8 +15,8 @@ from math import isinf, prod
 import numpy as np
 
 from einnet.derivation.rules.forced.merge import merge_read
-from einnet.evidence.addresses import digits, element, ranges_of, refined, unfolded
-from einnet.evidence.contents import NOBODY, Contents, part
+from einnet.evidence.buffers.addresses import digits, element, ranges_of, refined, unfolded
+from einnet.evidence.buffers.contents import NOBODY, Contents, part
 from einnet.evidence.meaning import meaning
 from einnet.expr.index import Index, substitute, var
 from einnet.expr.nodes import Body, Const, Iter, Number, Read, Scope, Tensor, children, exchange_in, indices, tensors, walk

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from einnet.errors import ArtifactError
+from einnet.evidence.buffers.contents import part
 from einnet.evidence.constants import bits, near, recomputed
-from einnet.evidence.contents import part
 from einnet.evidence.examine import Proven, known
 from einnet.evidence.lift import Lifting, lift
 from einnet.evidence.numbers import Observed

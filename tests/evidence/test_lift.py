@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from benchmarks.drawn import forced, forms
 from benchmarks.models import MODELS
-from einnet.evidence.addresses import address, digits, element, ranges_of, refined, unfolded
-from einnet.evidence.contents import Contents
+from einnet.evidence.buffers.addresses import address, digits, element, ranges_of, refined, unfolded
+from einnet.evidence.buffers.contents import Contents
 from einnet.evidence.examine import Proven, proven, told_constants, told_lifting
 from einnet.evidence.lift import BEFORE
 from einnet.expr.index import value, var

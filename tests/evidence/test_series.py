@@ -7,10 +7,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from einnet.evidence.contents import MOST_PIECES, Contents
+from einnet.evidence.buffers.contents import MOST_PIECES, Contents
+from einnet.evidence.buffers.series import box_sizes
 from einnet.evidence.normal import flat
 from einnet.evidence.prove import compared
-from einnet.evidence.series import box_sizes
 from einnet.expr.nodes import Scope, tensors, walk
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate

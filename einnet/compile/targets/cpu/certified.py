@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from einnet.evidence.contents import part
+from einnet.evidence.buffers.contents import part
 from einnet.evidence.error_limits import Bounded
 from einnet.evidence.meaning import meaning
 from einnet.expr.nodes import Number, Scope, Tensor

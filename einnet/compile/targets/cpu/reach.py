@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from einnet.evidence.contents import part
+from einnet.evidence.buffers.contents import part
 from einnet.evidence.running import OnProcessor
 from einnet.instantiate.kernels import Plan, View
 from einnet.instantiate.kernels.arithmetics import F32, Arithmetic

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from einnet.compile.targets.cpu.reach import kept
-from einnet.evidence.contents import part
+from einnet.evidence.buffers.contents import part
 from einnet.evidence.error_limits import bounded_at, some_points
 from einnet.evidence.running import OnProcessor
 from einnet.expr.nodes import Tensor

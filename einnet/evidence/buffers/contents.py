@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from einnet.evidence.addresses import address, digits, element, ranges_of
-from einnet.evidence.series import in_series
+from einnet.evidence.buffers.addresses import address, digits, element, ranges_of
+from einnet.evidence.buffers.series import in_series
 from einnet.expr.index import var
 from einnet.expr.nodes import Body, Read, Scope, Select, Tensor
 from einnet.graph.rewrite import is_copy

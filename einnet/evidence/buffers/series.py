@@ -12,7 +12,7 @@ from math import gcd
 
 import numpy as np
 
-from einnet.evidence.addresses import address, element, ranges_of
+from einnet.evidence.buffers.addresses import address, element, ranges_of
 from einnet.expr.index import ZERO, Atom, Floor, Index, Range, as_index, bounds, combine, floor_div, simplify, var
 from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, fresh, index_functions, map_indices, map_reads, substitute_body, used_names, walk
 from einnet.instantiate.kernels import Value, View, loops_of

@@ -1,0 +1,1 @@
+"""What the buffers of a plan hold while it runs."""
