@@ -1,4 +1,4 @@
-"""Probes of pairs of rows, powers of a matrix, and functions that order or shift keeps; of the last, what a softmax stands between."""
+"""Probes of pairs of rows, powers of a matrix, and layers before and behind a softmax, a mean, an enlarged and a mirrored plane."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from benchmarks.reach.planes import conv
 from benchmarks.reach.probes import Array, Probe
 
 APART = "each summand once"
-MONOTONE = "a monotone function after the maximum"
-SQUARES = "squares and products of rows"
 
 
 def kronecker(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -26,19 +24,11 @@ PAIRS = (
         "c = Expand(a, i_48_48_64) d = Expand(b, i_48_48_64) e = Concat<axis=2>(c, d) h = MatMul(e, W) y = Relu(h)",
         product(96, 64, 64) + 2 * 48 * 48 * 64, APART, "W:128x64",
     ),
-    Probe("squared_distances_of_rows", "a:64x1x96 b:1x64x96", "d = Sub(a, b) s = Mul(d, d) y = ReduceSum<keepdims=0>(s, i_2)",
-          product(64, 64, 96), SQUARES),
-    Probe(
-        "gaussian_of_distances", "a:64x1x96 b:1x64x96", "d = Sub(a, b) s = Mul(d, d) r = ReduceSum<keepdims=0>(s, i_2) n = Neg(r) y = Exp(n)",
-        product(64, 64, 96), SQUARES,
-    ),
     Probe(
         "mean_of_the_image_beside_it_then_a_conv", "x:1x64x16x16",
         "g = GlobalAveragePool(x) e = Expand(g, i_1_64_16_16) c = Concat<axis=1>(x, e) h = Conv(c, W) y = Relu(h)", product(256, 64, 64),
         "once for the image", "W:64x128x1x1",
     ),
-    Probe("sigmoid_then_max_pool", "x:1x32x32x32", "s = Sigmoid(x) y = MaxPool<kernel_shape=[2,2],strides=[2,2]>(s)", 32 * 256 * 12, MONOTONE),
-    Probe("max_of_exponentials", "x:256x512", "e = Exp(x) y = ReduceMax<keepdims=0>(e, i_1)", 256 * 512, MONOTONE),
     Probe("powers_of_weights_on_a_vector", "x:128x1", "a = MatMul(W, W) b = MatMul(a, W) y = MatMul(b, x)", product(128, 128), FOLD, "W:128x128"),
     Probe("powers_of_a_matrix_on_a_vector", "A:128x128 x:128x1", "a = MatMul(A, A) b = MatMul(a, A) y = MatMul(b, x)", 3 * product(128, 128), ORDER),
     Probe(
