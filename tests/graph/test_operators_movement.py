@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import product
+from math import ceil
 from typing import Any
 
 import numpy as np
 import pytest
 
-from einnet.expr.nodes import reads
+from einnet.expr.index import Index, value, var
+from einnet.expr.nodes import Read, reads
 from einnet.graph.cuts import levels
 from einnet.graph.onnx.importer import load
+from einnet.graph.operators.interpolation import ceiled
 from einnet.graph.program import Node
 from tests.graph.cases import build, check, ints, node, values
 
@@ -193,6 +197,26 @@ def test_resize_interpolated(coordinate: str, mode: str, extra: dict[str, Any]) 
         attributes = {"mode": mode, "coordinate_transformation_mode": coordinate, **extra}
         held = {"s": ints(1, 2, *size)}
         check([node("Resize", ["x", "", "", "s"], **attributes)], {"x": values((1, 2, 3, 4))}, held, opset=19, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("scale", [2, 3, 4, 7])
+@pytest.mark.parametrize("attributes", [{}, {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}])
+def test_what_is_enlarged_is_read_by_a_quotient(scale: int, attributes: dict[str, str]) -> None:
+    """By the standard's defaults, too: nothing is clamped, and a layer behind it can be done before."""
+    held = {"k": np.array([1, 1, scale, scale], np.float32)}
+    model = build([node("Resize", ["x", "", "k"], mode="nearest", **attributes)], {"x": values((1, 2, 5, 4))}, ("y",), held)
+    (resized,) = load(model).nodes
+    assert isinstance(resized, Node)
+    _, c, h, w = (var(i.name) for i in resized.scope.loops)
+    assert isinstance(resized.scope.body, Read)
+    assert resized.scope.body.index[1:] == (c, h // scale, w // scale)
+
+
+@pytest.mark.parametrize("position", [Index((("i", n),), c, d) for n, c, d in ((1, 0, 1), (2, -3, 4), (3, 1, 2), (-5, 7, 3), (0, -1, 6), (4, 2, 8))])
+def test_a_ceiling_is_a_floor(position: Index) -> None:
+    for i in range(-9, 10):
+        exact = sum((Fraction(k * i, position.den) for _, k in position.terms), Fraction(position.const, position.den))
+        assert value(ceiled(position), {"i": i}) == ceil(exact)
 
 
 @pytest.mark.parametrize(("mode", "scales"), list(product(["nearest", "linear"], [(2.0, 2.0), (1.5, 3.0), (0.5, 2.5), (0.6, 1.0), (1.3, 0.4)])))

@@ -99,13 +99,18 @@ def axes_of(op: Op) -> list[Coordinates]:
 
 
 def nearest_index(position: Index, mode: str) -> Index:
-    """A fractional position to a whole one."""
+    """A fractional position to a whole one: where that is a floor of few terms, nothing has to be clamped, and what is read so is seen to repeat."""
     if mode == "floor":
         return position // 1
     if mode == "ceil":
-        return -(-position // 1)
+        return ceiled(position)
     half = Index((), 1, 2)
-    return -((half - position) // 1) if mode == "round_prefer_floor" else (position + half) // 1
+    return ceiled(position - half) if mode == "round_prefer_floor" else (position + half) // 1
+
+
+def ceiled(position: Index) -> Index:
+    """The least whole number from a fraction on: ceil(n/d) = floor((n + d - 1)/d)."""
+    return (position + Index((), position.den - 1, position.den)) // 1
 
 
 def nearest_float(x: float, mode: str) -> int:
