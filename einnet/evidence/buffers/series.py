@@ -20,6 +20,7 @@ from einnet.instantiate.kernels import Value, View, loops_of
 Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 MOST_CHUNKS = 1 << 12
+"""Chunks of one tensor; one of more is not looked at."""
 
 MOST_CONSTANTS = 1 << 12
 """Constants of a chunk's index functions; an expression of more is not looked at."""
