@@ -325,7 +325,8 @@ class _Search:
         report(Statistics())
         forms, statistics = known or self.deepened(expression, options(self.settings, share * clock.exploring, clock, level.states), report)
         clock.spend(max(statistics.states - visited, 0) / (self.crew.size if known and self.crew else 1))
-        if clock.certain < 0 and statistics.stopped == "states" and level is not LEVELS[-1]:  # what a deeper turn finds has to be measured, too
+        deeper = statistics.stopped == "states" and level is not LEVELS[-1]
+        if clock.certain < 0 and deeper:  # what a deeper turn finds has to be measured, too
             measuring = min(measuring, max(MEASURED_BETWEEN_SHARE * (share - (time.monotonic() - begin)), LEAST_SHARE_S))
         until, least_s = self.measuring(begin, share, measuring)
         promised_s = PROMISED_SHARE * weight * max(share - (time.monotonic() - begin), 0.0)
@@ -340,7 +341,7 @@ class _Search:
             choice = choose(
                 expression, forms, estimates, measured, most=most, until=until, least_s=least_s, known_s=apart, closely=closely, known=known_builds,
                 at_least=at_least, noise=self.noise, within=within, beaten_s=beaten_s, promised_s=promised_s,
-                long_s=inf if level is LEVELS[-1] or statistics.stopped != "states" else LONG_S,
+                long_s=LONG_S if deeper else inf,
             )  # fmt: skip
         choice.seconds, choice.depth = time.monotonic() - begin, options(self.settings, share, clock).max_depth
         self.note(choice, statistics, level)

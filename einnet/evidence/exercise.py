@@ -23,7 +23,7 @@ from einnet.expr.index import bounds
 from einnet.expr.nodes import Add, Body, Call, Const, Mul, Number, Read, Scope, Select, Tensor, Val, tensors
 from einnet.expr.values.evaluate import evaluate
 from einnet.expr.values.points import work
-from einnet.instantiate.kernels import LINE, EOperator, Kernel, NotLifted, OpaqueCall, Plan, Shown, VendorKernel, View
+from einnet.instantiate.kernels import LINE, EOperator, Kernel, NotLifted, OpaqueCall, Plan, Shown, VendorKernel, View, numbered
 from einnet.instantiate.kernels.arithmetics import F32, Arithmetic
 from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.runtime.arena import storage_dtype
@@ -256,9 +256,5 @@ def alike(kernel: Kernel, types: Mapping[str, object]) -> object:
     apart = isinstance(kernel, VendorKernel) and len({v.buffer for v in views}) == len(views)
     names: dict[str, str] = {}
 
-    def nameless(v: View) -> View:
-        offset = v.offset % LINE if apart else v.offset
-        return replace(v, buffer=names.setdefault(v.buffer, f"b{len(names)}"), offset=offset)
-
-    moved = kernel.map_views(nameless)
+    moved = kernel.map_views(lambda v: numbered(v, names, v.offset % LINE if apart else v.offset))
     return moved, tuple(types[name] for name in names)

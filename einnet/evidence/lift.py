@@ -270,7 +270,7 @@ class _Lift:
             series = self.contents.series(view)
             lifted.series = () if series is None else (Claim(over(lifted.expression, series)),)
             lifted.aliases = {t: self.aliases[t] for t in tensors(lifted.expression) if t in self.aliases}
-            shown = as_scope(self.contents.read(view))
+            shown = as_scope(self.contents.read(view)) if series is None else series
         except NotLifted as reason:
             lifted.reason = str(reason)
         unknown = [t for c in lifted.claims for t in tensors(c.plan) if t in self.unlifted]

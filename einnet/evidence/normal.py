@@ -9,9 +9,9 @@ from functools import lru_cache
 from einnet.derivation.rules.band import tidy
 from einnet.derivation.rules.forced.fold import simplify_body
 from einnet.derivation.rules.forced.merge import flatten, merged
-from einnet.derivation.rules.substitute import split
+from einnet.derivation.rules.substitute import split, wrapped
 from einnet.expr.decided import decided
-from einnet.expr.index import Floor, Index, Range, bounds, simplify, var
+from einnet.expr.index import Index, Range, bounds, denominators, simplify
 from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, children, index_functions, map_indices, map_reads, reads, touches
 
 
@@ -98,16 +98,15 @@ def _over_digits(r: Read, ranges: Mapping[str, Range]) -> Body:
     for n, loop in enumerate(r.base.loops):
         d = _digit(r.base, loop)
         if d and r.index[n].den == 1:
-            inside = split(r.base, loop, d).scope.body
-            assert isinstance(inside, Read) and isinstance(inside.base, Scope)
+            inside, _ = wrapped(split(r.base, loop, d).scope)
             at = simplify(r.index[n] // d, ranges), simplify(r.index[n] % d, ranges)
-            return _over_digits(Read(inside.base, (*r.index[:n], *at, *r.index[n + 1 :]), r.fill), ranges)
+            return _over_digits(Read(inside, (*r.index[:n], *at, *r.index[n + 1 :]), r.fill), ranges)
     return r
 
 
 def _digit(scope: Scope, loop: Iter) -> int:
     """By what a body divides a loop, the least where all are multiples of it; 0 where it does not, or the extent is no multiple."""
-    found = {atom.den for ix in index_functions(scope.body) for atom, _ in ix.terms if isinstance(atom, Floor) and atom.num == var(loop.name)}
+    found = {d for ix in index_functions(scope.body) for d in denominators(ix, loop.name)}
     d = min(found, default=0)
     return d if d and loop.lo == 0 and loop.extent % d == 0 and d < loop.extent and all(e % d == 0 for e in found) else 0
 

@@ -255,6 +255,11 @@ def bounds(e: Index, ranges: Mapping[str, Range]) -> tuple[int, int]:
     return lo, hi
 
 
+def denominators(e: Index, name: str) -> list[int]:
+    """By what an iterator that stands alone is divided, in whole numbers, in the terms of an index."""
+    return [atom.den for atom, _ in e.terms if isinstance(atom, Floor) and atom.num == var(name)]
+
+
 def in_range(e: Index, box: Range, ranges: Mapping[str, Range]) -> bool:
     """e is an integer in [lo, hi) over the whole box of iterators."""
     if e.den != 1:

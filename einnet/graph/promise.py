@@ -266,7 +266,7 @@ def at_best(scope: Scope, known: dict[Scope, Mapping[Scope, float]]) -> Mapping[
         found: dict[Scope, float] = {}
         for inner in expansion.closed:
             found |= at_best(inner, known)
-        found[scope] = found.get(scope, 0.0) + together
+        found[scope] = together
         stands = {s: float(_own(s)) for s in walk(scope) if s.sums and not is_weight(s)}
         known[scope] = found if sum(found.values()) < sum(stands.values()) else stands
     return known[scope]

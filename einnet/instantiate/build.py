@@ -11,10 +11,10 @@ from math import prod
 
 from einnet.derivation.moves.rule import Rewrite
 from einnet.derivation.rules.forced.merge import merged
-from einnet.derivation.rules.substitute import split, split_sum_iterator
+from einnet.derivation.rules.substitute import split, split_sum_iterator, wrapped
 from einnet.derivation.rules.transitions import running
 from einnet.expr.functions import named
-from einnet.expr.index import Floor, Index, var
+from einnet.expr.index import Floor, Index, denominators, var
 from einnet.expr.nodes import Body, Call, Read, Scope, Tensor, children, index_functions, is_weight, map_reads, reads, tensors, walk
 from einnet.instantiate.address import is_alias
 from einnet.instantiate.choices import tabled
@@ -308,15 +308,13 @@ def in_digits(scope: Scope, out: View) -> tuple[Scope, View]:
     What computes in residue classes or tiles then writes them where they belong, and needs no copy.
     """
     for n, i in enumerate(scope.loops if not scope.sums else ()):
-        found = {d for r in reads(scope.body) if isinstance(r.base, Scope) for ix in r.index for d in _divisors(ix, i.name)}
+        found = {d for r in reads(scope.body) if isinstance(r.base, Scope) for ix in r.index for d in denominators(ix, i.name)}
         d = found.pop() if len(found) == 1 else 0
         if d and i.lo == 0 and i.extent % d == 0 and d < i.extent:
-            body = split(scope, i, d).scope.body
-            assert isinstance(body, Read)
-            assert isinstance(body.base, Scope)
+            inner, _ = wrapped(split(scope, i, d).scope)
             step = out.strides[n]
             strides = (*out.strides[:n], d * step, step, *out.strides[n + 1 :])
-            return in_digits(body.base, View(out.buffer, body.base.shape, strides, out.offset))
+            return in_digits(inner, View(out.buffer, inner.shape, strides, out.offset))
     return scope, out
 
 
@@ -333,10 +331,6 @@ def over_digits(scope: Scope) -> Scope:
             if isinstance(made, Rewrite):
                 return over_digits(made.scope)
     return scope
-
-
-def _divisors(ix: Index, name: str) -> list[int]:
-    return [atom.den for atom, _ in ix.terms if isinstance(atom, Floor) and atom.num == var(name)]
 
 
 def pointwise(r: Read, reader: Scope) -> bool:

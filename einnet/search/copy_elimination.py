@@ -6,13 +6,14 @@ touches the tensor can use the window or the order instead and is measured to ga
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from einnet.expr.index import Index, var
 from einnet.expr.nodes import Body, Iter, Read, Scope, Select, Tensor
-from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall, Plan, View, dense_view
+from einnet.instantiate.kernels import EOperator, Kernel, OpaqueCall, Plan, View, dense_view, numbered
 from einnet.instantiate.relaid import Relaid, relaid
 from einnet.instantiate.stitch import Window
 
@@ -70,9 +71,9 @@ class _Pass:
         self.free = {b.name for b in plan.buffers if b.role == "temporary"} - given
         self.size = {b.name: b.size for b in plan.buffers}
         self.dtype = {b.name: b.dtype for b in plan.buffers}
-        self.failed: set[tuple[Kernel, ...]] = set()
-        """Readers with the copies that they read, without names and places, that gained nothing as the plan is: a plan in hundreds of chunks has
-        as many readers that are alike, and of a copy that all of them read each would ask for the times of all."""
+        self.failed: set[tuple[tuple[int, ...], tuple[Kernel, ...]]] = set()
+        """Readers with the copies that they read, without names and places, and how often each is read, that gained nothing as the plan is: a plan in
+        hundreds of chunks has as many readers that are alike, and of a copy that all of them read each would ask for the times of all."""
 
     def visit(self, kernel: Kernel) -> None:
         """Leave the copies of one kernel of the plan out, as far as that gains."""
@@ -97,8 +98,11 @@ class _Pass:
         """Leave out all the copies at once that a kernel of the plan reads, where that gains though none of them gains by itself."""
         views = {v.buffer for k in self.kernels if k is reader or k.result_views == reader.result_views for v in k.operand_views}
         copies = [c for k in self.kernels if isinstance(k, EOperator) and k.out.buffer in views for c in self.orders(k) if c.buffer == k.out.buffer]
-        alike = tuple(map(placeless, (reader, *(c.kernel for c in copies))))
-        if len(copies) > 1 and alike not in self.failed and not self.tried(lambda: all(self.moved(copy) for copy in copies)):
+        if len(copies) < 2:
+            return
+        reads = Counter(v.buffer for k in self.kernels for v in k.operand_views)
+        alike = tuple(reads[c.buffer] for c in copies), tuple(map(placeless, (reader, *(c.kernel for c in copies))))
+        if alike not in self.failed and not self.tried(lambda: all(self.moved(copy) for copy in copies)):
             self.failed.add(alike)
 
     def tried(self, change: Callable[[], bool]) -> bool:
@@ -208,8 +212,8 @@ class _Pass:
 
 def placeless(kernel: Kernel) -> Kernel:
     """The kernel with its buffers numbered, at offset 0."""
-    numbers: dict[str, str] = {}
-    return kernel.map_views(lambda v: replace(v, buffer=numbers.setdefault(v.buffer, str(len(numbers))), offset=0))
+    names: dict[str, str] = {}
+    return kernel.map_views(lambda v: numbered(v, names, 0))
 
 
 def other_than(kernels: Sequence[Kernel], those: Sequence[Kernel]) -> list[Kernel]:

@@ -112,18 +112,19 @@ def split_all(e: Scope, loops: list[Iter], d: int) -> Rewrite:
     """The loops split one after the other, as one substitution."""
     first = split(e, loops[0], d, alignment(e, loops[0].name, d))
     parameters = [first.parameters]
-    inner, forward = _inside(first.scope)
+    inner, forward = wrapped(first.scope)
     for i in loops[1:]:
         more = split(inner, i, d, alignment(inner, i.name, d))
         parameters.append(more.parameters)
-        deeper, onward = _inside(more.scope)
+        deeper, onward = wrapped(more.scope)
         mapping = {k.name: ix for k, ix in zip(inner.loops, forward)}
         forward = tuple(index_substitute(ix, mapping) for ix in onward)
         inner = deeper
     return Rewrite(Scope(e.loops, (), Read(inner, forward)), ", ".join(parameters))
 
 
-def _inside(wrapper: Scope) -> tuple[Scope, tuple[Index, ...]]:
+def wrapped(wrapper: Scope) -> tuple[Scope, tuple[Index, ...]]:
+    """What a split of loops wraps: the scope over more loops, and where it is read."""
     assert isinstance(wrapper.body, Read)
     assert isinstance(wrapper.body.base, Scope)
     return wrapper.body.base, wrapper.body.index

@@ -13,7 +13,7 @@ from math import gcd
 import numpy as np
 
 from einnet.evidence.buffers.addresses import address, element, ranges_of
-from einnet.expr.index import ZERO, Atom, Floor, Index, Range, as_index, bounds, combine, floor_div, simplify, var
+from einnet.expr.index import ZERO, Atom, Floor, Index, Range, as_index, combine, floor_div, in_range, simplify, var
 from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, fresh, index_functions, map_indices, map_reads, substitute_body, used_names, walk
 from einnet.instantiate.kernels import Value, View, loops_of
 
@@ -123,17 +123,14 @@ class _Filling:
         body = self.body(bare)
         over = tuple(i for i in self.over if i.name in used_names(body))
         at = dict(zip((i.name for i in bare.loops), r.index))
-        inside = {i.name for i in bare.loops if i.lo == 0 and within(bounds(at[i.name], ranges), i.range)}
+        inside = [i for i in bare.loops if i.lo == 0 and in_range(at[i.name], i.range, ranges)]
         whole = replace(bare, loops=(*over, *bare.loops), body=body)
         for c in over:
-            for m in sorted((i for i in whole.loops if i.name in inside), key=lambda i: i.extent == 1):
-                if m.extent == 1 or stand_together(whole.body, c.name, m):
-                    at[m.name] = simplify(m.extent * chunk[c.name] + at[m.name], ranges)
-                    wide = (Iter(i.name, 0, m.extent * c.extent) if i == m else i for i in whole.loops if i != c)
-                    one = {m.name: ZERO, c.name: var(m.name)} if m.extent == 1 else {c.name: ZERO}
-                    whole = replace(whole, loops=tuple(wide), body=substitute_body(whole.body, one))
-                    inside.discard(m.name)
-                    break
+            m = next((i for i in sorted(inside, key=lambda i: i.extent == 1) if stand_together(whole.body, c.name, i)), None)
+            if m is not None:
+                at[m.name] = simplify(m.extent * chunk[c.name] + at[m.name], ranges)
+                whole = one_loop(whole, c, m)
+                inside.remove(m)
         return Read(whole, tuple(at[i.name] if i.name in at else chunk[i.name] for i in whole.loops), r.fill)
 
     def index(self, ix: Index) -> Index:
@@ -143,14 +140,16 @@ class _Filling:
         return combine(*terms, *growing, (as_index(own.first), 1)) / ix.den
 
 
-def within(found: Range, range_: Range) -> bool:
-    """Both bounds, of which the second is reached, are in a range, of which it is not."""
-    return range_[0] <= found[0] and found[1] < range_[1]
+def one_loop(scope: Scope, c: Iter, m: Iter) -> Scope:
+    """The scope with m in place of (extent of m)*c + m."""
+    loops = tuple(Iter(i.name, 0, m.extent * c.extent) if i == m else i for i in scope.loops if i != c)
+    mapping = {m.name: ZERO, c.name: var(m.name)} if m.extent == 1 else {c.name: ZERO}
+    return replace(scope, loops=loops, body=substitute_body(scope.body, mapping))
 
 
 def stand_together(body: Body, c: str, m: Iter) -> bool:
-    """Wherever an index function names c or m it is as (extent of m)*c + m: they are one loop, as c is with a loop of one place."""
-    return all(_together(ix, c, m) for ix in index_functions(body))
+    """Wherever an index function names c or m it is as (extent of m)*c + m, which they are as well where m has one place."""
+    return m.extent == 1 or all(_together(ix, c, m) for ix in index_functions(body))
 
 
 def _together(ix: Index, c: str, m: Iter) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -134,10 +134,10 @@ def every_use(e: Expr) -> Iterator[Use]:
         yield from every_use(a)
 
 
-def uses_of(e: Expr, bound: Collection[str]) -> Iterator[Use]:
+def uses_of(e: Expr, bound: Set[str]) -> Iterator[Use]:
     """The functions in an expression that depend on bound iterators alone, also those that other functions use."""
     for use in every_use(e):
-        if names(use) <= set(bound):
+        if names(use) <= bound:
             yield use
         else:
             yield from uses_of(expand(use), bound)

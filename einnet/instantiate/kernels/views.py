@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -28,6 +28,11 @@ class View(Hashed):
     def at(self, offset: int) -> View:
         """The view at another offset."""
         return self if offset == self.offset else View(self.buffer, self.shape, self.strides, offset)
+
+
+def numbered(view: View, names: dict[str, str], offset: int) -> View:
+    """The view at an offset, its buffer named by occurrence: `names` are those that were seen before."""
+    return replace(view, buffer=names.setdefault(view.buffer, f"b{len(names)}"), offset=offset)
 
 
 def distinct_elements(view: View) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from einnet.errors import BackendError
 from einnet.expr.nodes import exchange_in, tensors
-from einnet.instantiate.kernels import LINE, EOperator, View
+from einnet.instantiate.kernels import LINE, EOperator, View, numbered
 from einnet.instantiate.kernels.views import Json
 from einnet.runtime.child import Answer, Child, Ended
 from einnet.runtime.cpu.compiler import machine_code, serving
@@ -137,7 +137,7 @@ def _nameless(op: EOperator) -> EOperator:
     buffers: dict[str, str] = {}
 
     def view(v: View) -> View:
-        return replace(v, buffer=buffers.setdefault(v.buffer, f"b{len(buffers)}"), offset=v.offset % LINE)
+        return numbered(v, buffers, v.offset % LINE)
 
     return replace(op, scope=scope, operands=tuple((names[name], view(v)) for name, v in op.operands), out=view(op.out))
 

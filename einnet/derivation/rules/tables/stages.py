@@ -11,7 +11,7 @@ from einnet.derivation.facts import factors, has_values, without, zero_outside
 from einnet.derivation.matrix_steps import has_matrix, matrix_steps
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.forced.merge import merge_read
-from einnet.derivation.rules.substitute import split, split_sum_iterator
+from einnet.derivation.rules.substitute import split, split_sum_iterator, wrapped
 from einnet.derivation.rules.sum_split import split_sum
 from einnet.expr.index import Floor, Index, substitute, var
 from einnet.expr.nodes import Body, Iter, Read, Scope, index_functions, indices, is_weight, make_mul, map_reads, nested, used_names
@@ -100,10 +100,9 @@ def in_digits(merged: Scope, walked: Collection[str]) -> tuple[Scope, tuple[Inde
                 inner = outcome.scope
         for i in inner.loops:
             if i.name in sizes and i.lo == 0:
-                wrapped = split(inner, i, sizes[i.name]).scope.body
-                assert isinstance(wrapped, Read) and isinstance(wrapped.base, Scope)
                 mapping = dict(zip((k.name for k in inner.loops), forward))
-                inner, forward = wrapped.base, tuple(substitute(ix, mapping) for ix in wrapped.index)
+                inner, onward = wrapped(split(inner, i, sizes[i.name]).scope)
+                forward = tuple(substitute(ix, mapping) for ix in onward)
         left = {i.name for i in (*inner.loops, *inner.sums)} - before
     return inner, forward
 
