@@ -22,8 +22,9 @@ SILENCE_S = 2.0
 RETRIES = 3
 """Workers that may die under a task before it is given up."""
 
-BROKEN = (BrokenProcessPool, OSError)
-"""What submitting to a pool raises whose worker died: also that the pipe to it is closed, while the pool is being taken down."""
+BROKEN = (BrokenProcessPool, OSError, ValueError)
+"""What submitting to a pool raises whose worker died. While the pool is being taken down, its pipes are closed: writing to one of them is an OSError,
+and starting another process with them a ValueError. What the work itself raises is not raised by submitting it."""
 
 Found = tuple[list[Form], Statistics]
 
@@ -98,14 +99,10 @@ def solve_all(crew: Crew, tasks: Mapping[str, str], until: float, report: Callab
 
     A task whose worker died and that nobody else took over is missing from the result.
     """
-    futures: dict[Future[str], str] = {}
-    try:
-        futures = {crew.executor.submit(solve, text): key for key, text in tasks.items()}
-        waiting = set(futures)
-        while waiting and time.monotonic() < until and report(len(futures) - len(waiting)):
-            waiting = wait(waiting, timeout=POLL_S).not_done
-    except BROKEN:
-        pass
+    futures = {future: key for key, text in tasks.items() if (future := crew.submit(solve, text)) is not None}
+    waiting = set(futures)
+    while waiting and time.monotonic() < until and report(len(futures) - len(waiting)):
+        waiting = wait(waiting, timeout=POLL_S).not_done
     found = {key: _found(future) for future, key in futures.items() if future.done()}
     for future in futures:
         future.cancel()

@@ -194,7 +194,7 @@ def test_a_budget_of_states_ends_a_shared_search_where_it_ends_one_alone(states:
     assert walked(ONE["strides"], budget, Here(), 2) == walked(ONE["strides"], budget)
 
 
-@pytest.mark.parametrize("told", [BrokenProcessPool(), OSError("handle is closed"), None])
+@pytest.mark.parametrize("told", [BrokenProcessPool(), OSError("handle is closed"), ValueError("bad value(s) in fds_to_keep"), None])
 def test_a_search_whose_workers_die_goes_on_alone(told: Exception | None) -> None:
     crew = Dead(told)
     assert walked(ONE["strides"], executor=crew, size=2) == alone("strides") and crew.asked > 1
