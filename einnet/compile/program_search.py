@@ -30,7 +30,7 @@ from einnet.instantiate.build import Builds
 from einnet.instantiate.kernels import Kernel
 from einnet.instantiate.registry import tables_for
 from einnet.search.choosing.candidate import GAIN, OUT, Candidate, Choice, Estimate
-from einnet.search.choosing.choose import LONG_S, choose, draw
+from einnet.search.choosing.choose import LONG_S, choose, draw, first_tried
 from einnet.search.forms import Form
 from einnet.search.outcome import Outcome, Result, canonical, result, taking
 from einnet.search.remote import task
@@ -58,6 +58,9 @@ RESUMED_STATES = 1 << 13
 
 FORCED_STATES = 40
 """Scopes that are visited for a subprogram whose candidate is drawn: any will do."""
+
+CODE_AT_ONCE = 32
+"""Subprograms whose code is compiled before the first of them is measured: the last ones may have no time left for either."""
 
 INTERRUPTED = "interrupted: what was left to explore runs as the model has it"
 
@@ -211,8 +214,33 @@ class _Search:
         found: dict[str, Choice] = {}
         for n, key in enumerate(order):
             self.schedule.hurry(f"look at {len(order)} distinct subprograms")
-            found[key] = self.one(expressions[key], 0.0, (n, len(order)))
+            if n % CODE_AT_ONCE == 0:
+                self.tell(Progress("search", n, len(order)))
+                plain = self.ahead({k: expressions[k] for k in order[n : n + CODE_AT_ONCE]})
+            found[key] = self.one(expressions[key], 0.0, (n, len(order)), plain.get(key))
         return found
+
+    def ahead(self, expressions: Mapping[str, Scope]) -> dict[str, Found]:
+        """The plain forms of some subprograms, of which the code of what will be measured first is compiled, by all processors where that is much:
+        measuring wants them for itself. None where nothing is compiled."""
+        code, now = self.secure_code, self.schedule.clock.now()
+        if code is None or now >= self.schedule.costed:
+            return {}
+        found: dict[str, Found] = {}
+        wanted: list[Kernel] = []
+        for key, expression in expressions.items():
+            found[key] = self.deepened(expression, options(self.settings, 0.0, self.schedule.clock), lambda statistics: None)
+            builds = self.built.setdefault(expression.key, Builds(OUT))
+            wanted += first_tried(found[key][0], self.cost.estimates, builds, getattr(self.cost, "at_least", None)).kernels
+        with stage("building programs"):
+            code(wanted, lambda: self.schedule.hurry("compile its kernels"))
+        return found
+
+    @property
+    def secure_code(self) -> Callable[[Sequence[Kernel], Callable[[], None]], None] | None:
+        """Compiles generated kernels, where these are compiled one by one; None also where nothing is measured."""
+        code: Callable[[Sequence[Kernel], Callable[[], None]], None] | None = getattr(self.cost, "secure", None)
+        return code if self.settings.force is None and not self.interrupts.requested else None
 
     def secure(self, choices: Sequence[Choice], end: float) -> float:
         """Finish of the model's own operators what takes time before anything is explored, in as far as it is the same whatever is found: their code,
@@ -221,8 +249,8 @@ class _Search:
         The end of the search, which was `end`: later by what is done already of what comes after it. A quick search has the time that it had.
         """
         begin = self.schedule.clock.now()
-        code: Callable[[list[Kernel], Callable[[], None]], None] | None = getattr(self.cost, "secure", None)
-        if not (code and self.settings.derive and self.proven) or self.settings.force is not None or self.interrupts.requested:
+        code = self.secure_code
+        if code is None or not (self.settings.derive and self.proven):
             return end
         with stage("building programs"):
             code([k for c in choices for k in c.original.build.kernels], lambda: self.schedule.hurry("compile its kernels"))

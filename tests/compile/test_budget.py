@@ -31,6 +31,7 @@ from einnet.expr.notation.text import parse
 from einnet.graph.onnx.importer import load
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.program import Program
+from einnet.graph.split import subprograms
 from einnet.instantiate.kernels import EOperator, Kernel, Plan
 from einnet.runtime.costs import CpuCost
 from einnet.runtime.cpu.compile import operator_names
@@ -44,7 +45,7 @@ from einnet.search.choosing.candidate import Choice
 from einnet.search.choosing.choose import choose
 from einnet.search.forms import plain
 from einnet.search.groups import Member
-from einnet.search.outcome import Outcome
+from einnet.search.outcome import Outcome, canonical
 from einnet.search.settings import Settings
 from einnet.search.space import Options, Space, Statistics, deepen
 from einnet.search.time_shares import PROMISED_SHARE
@@ -330,6 +331,34 @@ def test_what_is_certain_is_finished_before_anything_is_explored(tmp_path: Path,
     choices = own_choices(program, late)
     with pytest.raises(OutOfTimeError):
         pipeline._Search(program, Settings(), late, Late(), Mock(requested=False)).secure(choices, 30.0)
+
+
+def test_what_is_measured_first_is_compiled_before_anything_is_measured(tmp_path: Path) -> None:
+    """All processors compile then; measuring wants them for itself. When the time to measure is over, nothing is compiled for it."""
+    done: list[tuple[str, frozenset[Kernel]]] = []
+
+    class Noted(CpuCost):
+        def secure(self, kernels: Sequence[Kernel], hurry: Callable[[], None]) -> None:
+            done.append(("compiled", frozenset(kernels)))
+            super().secure(kernels, hurry)
+
+        def within(self, kernel: Kernel, until: float, limit: float) -> tuple[float | None, bool]:
+            done.append(("measured", frozenset([kernel])))
+            return 1e-3, True
+
+    program, cost = prepare(load(tiny("inception"))), Noted(1, ProfileDatabase(tmp_path / "p.sqlite"), measure=False)
+    found = pipeline._Search(program, Settings(), cost, Schedule(time.monotonic(), 60.0), Mock(requested=False)).costed(
+        {p.key: canonical(p.expression) for p in subprograms(program)}
+    )
+    (first, compiled), *rest = done
+    assert first == "compiled" and all(what == "measured" for what, _ in rest)
+    assert len(compiled) > 2
+    for choice in found.values():
+        tried = [{k for k in c.kernels if isinstance(k, EOperator)} for c in choice.candidates if c.original and c.tried]
+        assert any(kernels <= compiled for kernels in tried)
+    done.clear()
+    late = pipeline._Search(program, Settings(), cost, Schedule(time.monotonic() - 59.0, 60.0), Mock(requested=False))
+    assert late.ahead({k: c.expression for k, c in found.items()}) == {} and not done
 
 
 def own_choices(program: Program, cost: CpuCost) -> list[Choice]:

@@ -6,9 +6,10 @@ import pytest
 from tvm import tirx
 
 from einnet.errors import BackendError
-from einnet.expr.nodes import Scope, tensors
+from einnet.expr.index import var
+from einnet.expr.nodes import Iter, Scope, tensors
 from einnet.expr.notation.text import parse
-from einnet.instantiate.codegen import executed, lower
+from einnet.instantiate.codegen import executed, ir, lower
 from einnet.instantiate.codegen.operation_counts import flops
 from einnet.instantiate.kernels import EOperator, dense_view
 
@@ -98,3 +99,24 @@ def test_rows_of_a_known_matrix_share_their_sums() -> None:
 def test_beside_a_known_matrix_there_is_nothing_to_share(text: str) -> None:
     """Where it is read beside its elements, what stands there is 0 by a condition and no element: it counts as any other operand."""
     assert executed.executed(kernel(SIGNS + text)) > executed.executed(kernel(SIGNS + "L[k<4,m<32] Σ[n<4] H[k,n]*X[n,m]"))
+
+
+def test_steps_are_counted_once_however_they_are_asked_for() -> None:
+    """For a prediction on this processor, and for whether to write the kernel at all."""
+    one = kernel(USUAL["softmax"])
+    executed.executed(one)
+    before = executed._executed.cache_info().misses
+    assert executed.executed(one, executed.LANES) == executed.executed(one, floats=executed.LANES) == executed.executed(one)
+    assert executed._executed.cache_info().misses == before
+
+
+def test_what_is_used_twice_is_looked_into_once() -> None:
+    """A function that is used in each of two functions, and so on, would be walked through twice as often at each level."""
+    e: ir.Expr = ir.Load("a", var("i"))
+    for depth in range(40):
+        function = ir.Function(f"f{depth}", (Iter("i", 0, 8),), e)
+        e = ir.Apply("add", (ir.Use(function, (var("i"),)), ir.Use(function, (var("i"),))))
+    nodes = [x for x, _ in ir.expanded(e, {"i": (0, 8)})]
+    assert len(nodes) == 1 + 40 * 3 and len({x for x in nodes if isinstance(x, ir.Use)}) == 40
+    other = ir.Apply("add", (ir.Use(function, (var("i"),)), ir.Reduce("sum", (Iter("i", 0, 3),), ir.Use(function, (var("i"),)))))
+    assert {ranges["i"] for x, ranges in ir.expanded(other, {"i": (0, 8)}) if isinstance(x, ir.Load)} == {(0, 8), (0, 3)}

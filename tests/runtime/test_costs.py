@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -214,6 +215,14 @@ def test_samples_on_cores_that_are_apart_do_not_count(monkeypatch: pytest.Monkey
     assert isinstance(measure.sample(lambda: 5e-3, 0.001, limit=1e-3), Timing), "what is slow there may be fast elsewhere"
     monkeypatch.setattr(measure, "CORES", Turned(lambda n: False))
     assert isinstance(measure.sample(lambda: 5e-3, 0.001, limit=1e-3), measure.AtLeast)
+
+
+def test_nothing_is_counted_of_a_kernel_that_there_is_no_time_to_run(database: ProfileDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written for a kernel takes long to count, and tells only whether there is time for it."""
+    monkeypatch.setattr(costs.roofline, "counted", lambda *_: pytest.fail("it was counted"))
+    cost = CpuCost(1, database)
+    assert cost.measured([operator("A : f32[8]\nL[i<8] A[i] + 1")], time.monotonic() - 1.0) == [None]
+    assert any("no time was left" in note for note in cost.notes())
 
 
 def test_how_near_cores_get_is_known_to_later_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,14 +35,14 @@ def normalise(nest: Nest) -> Nest:
     """The same assignments over loops without avoidable `//`, `%` and exact division, and with nested strides joined."""
     nest = replace(nest, expr=simplified(nest.expr, nest.ranges))
     nest = replace(nest, expr=inlined(nest.expr, frozenset(i.name for i in nest.loops if i.extent > 1), single_uses(nest.expr)))
-    left = list(nest.loops)
+    left, functions = list(nest.loops), index_functions(nest)
     while left:
         i = left.pop()
-        divisor = split_divisor(i, nest)
+        divisor = split_divisor(i, functions)
         if 1 < divisor < i.extent:
             before = nest.loops
             nest = split(nest, i, divisor)
-            left += [j for j in nest.loops if j not in before]
+            left, functions = [*left, *(j for j in nest.loops if j not in before)], index_functions(nest)
     return collapsed(nest)
 
 
@@ -65,12 +65,8 @@ def inlined(e: Expr, loops: frozenset[str], single: frozenset[Use]) -> Expr:
 
 
 def uses_within(e: Expr) -> Iterator[Use]:
-    """All uses, those inside functions included."""
-    if isinstance(e, Use):
-        yield e
-        yield from uses_within(expand(e))
-    for a in children(e):
-        yield from uses_within(a)
+    """All uses, those inside functions included, equal ones once."""
+    yield from dict.fromkeys(x for x, _ in expanded(e, {}) if isinstance(x, Use))
 
 
 def split(nest: Nest, i: Iter, factor: int, outer: str = ".q", inner: str = ".r") -> Nest:
@@ -103,9 +99,9 @@ def needed_only(e: Expr, rest: Cond, halves: tuple[Iter, Iter]) -> Expr:
     return rebuild(e, tuple(needed_only(a, rest, halves) for a in args)) if args else e
 
 
-def split_divisor(i: Iter, nest: Nest) -> int:
-    """The factor by which i has to be split for it to leave every floor division that it stands in, 1 if none."""
-    found = {m for e in index_functions(nest) for m in divisors(e, i.name)}
+def split_divisor(i: Iter, functions: Iterable[Index]) -> int:
+    """The factor by which i has to be split for it to leave every floor division of these that it stands in, 1 if none."""
+    found = {m for e in functions for m in divisors(e, i.name)}
     together = lcm(*found) if found else 1
     return together if together <= LARGEST_SPLIT else max((m for m in found if m <= LARGEST_SPLIT), default=1)
 
@@ -120,12 +116,10 @@ def divisors(e: Index, name: str) -> Iterator[int]:
             yield from divisors(atom.num, name)
 
 
-def index_functions(nest: Nest) -> Iterator[Index]:
+def index_functions(nest: Nest) -> frozenset[Index]:
     """All index functions of the nest, those of the functions it uses included."""
-    yield nest.address
-    yield from (c.index for c in nest.guards)
-    for e, _ in expanded(nest.expr, nest.ranges):
-        yield from own_index_functions(e)
+    inside = (x for e, _ in expanded(nest.expr, nest.ranges) for x in own_index_functions(e))
+    return frozenset((nest.address, *(c.index for c in nest.guards), *inside))
 
 
 def own_index_functions(e: Expr) -> Iterator[Index]:

@@ -41,13 +41,18 @@ FUNCTION, DIVISION = 16, 6
 """Steps of a function that is computed in vectors, as an exponential, and of a quotient or a root."""
 
 
-@lru_cache(maxsize=1 << 12)
 def executed(op: EOperator, floats: int = LANES) -> float:
     """Steps of one run of the kernel on one thread of a processor with so many floats in a vector: a selection has those of its longer side, as most
     code is written for either side alone.
 
     Raises BackendError for views and types that no code is written for.
     """
+    return _executed(op, floats)
+
+
+@lru_cache(maxsize=1 << 12)
+def _executed(op: EOperator, floats: int) -> float:
+    """The same, remembered however it is asked for."""
     recurrence = running(op.scope) if all(isinstance(r.base, Tensor) for r in reads(op.scope.body)) else None
     if recurrence is not None:
         return flops(op.scope) / max((width(i.extent) for i in op.scope.loops if i.name != recurrence.t.name), default=1)

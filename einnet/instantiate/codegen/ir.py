@@ -18,6 +18,9 @@ from einnet.expr.nodes import Cond, Iter
 
 Ranges = Mapping[str, Range]
 
+Entered = dict["Use", list[Ranges]]
+"""Uses whose functions were looked into, with the ranges that held where they stood."""
+
 FEW = 8
 """Iterators with at most this many values are enumerated where interval arithmetic is too coarse."""
 
@@ -262,14 +265,17 @@ def walk(e: Expr) -> Iterator[Expr]:
         yield from walk(a)
 
 
-def expanded(e: Expr, ranges: Ranges) -> Iterator[tuple[Expr, Ranges]]:
-    """Every node with the ranges that hold there; uses are followed into their functions."""
+def expanded(e: Expr, ranges: Ranges, entered: Entered | None = None) -> Iterator[tuple[Expr, Ranges]]:
+    """Every node with the ranges that hold there; uses are followed into their functions, and equal ones once: how often a function is used is not
+    how often it is computed."""
+    entered = {} if entered is None else entered
     yield e, ranges
-    if isinstance(e, Use):
-        yield from expanded(expand(e), ranges)
+    if isinstance(e, Use) and ranges not in (known := entered.setdefault(e, [])):
+        known.append(ranges)
+        yield from expanded(expand(e), ranges, entered)
     inner = {**ranges, **{i.name: i.range for i in e.sums}} if isinstance(e, Reduce) else ranges
     for a in children(e):
-        yield from expanded(a, inner)
+        yield from expanded(a, inner, entered)
 
 
 def conditions(e: Expr) -> tuple[Cond, ...]:

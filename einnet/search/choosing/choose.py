@@ -88,6 +88,12 @@ def choose(
     return Choice(expression, ordered, original, best, forms=len(forms), hurried=hurried, unmeasured=unmeasured)
 
 
+def first_tried(forms: Sequence[Form], estimate: Estimate, known: Builds, at_least: Estimate | None = None) -> Candidate:
+    """Of the ways to run the original that which is measured first, as far as predictions tell; what is made of forms is noted in `known`."""
+    ranked, *_ = made([f for f in forms if f.unchanged], estimate, None, inf, 0, known, at_least)
+    return min((c for c in ranked if c.original), key=_cautiously)
+
+
 def _decided(best: Candidate, original: Candidate, ranked: Sequence[Candidate], limit: float, noise: float) -> Candidate:
     """The original, or within a limit the one that computes least of those that are as fast as the best."""
     if best is original or best.refused or best.cost > limit:
