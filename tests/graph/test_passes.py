@@ -9,7 +9,9 @@ from math import prod
 
 import numpy as np
 import pytest
+from onnx import parser
 
+from einnet.derivation.steps import KINDS, rules_of
 from einnet.expr.nodes import INF, Const, Iter, Scope, Select, Tensor, is_weight, reads, tensors
 from einnet.expr.notation.text import parse
 from einnet.expr.values.evaluate import evaluate
@@ -22,6 +24,8 @@ from einnet.graph.passes.window_reads import composed
 from einnet.graph.program import Node, Opaque, Program
 from einnet.graph.replace_nodes import Refused, substitute
 from einnet.graph.split import Subprogram, is_contraction, pieces, reduces, subprograms
+from einnet.search.outcome import canonical
+from einnet.search.space import Options, Space
 from tests.graph.cases import build, compare, node, run_opaque, values
 from tests.graph.networks import BN, network
 from tests.models import tiny
@@ -164,6 +168,26 @@ def test_repeated_expressions_and_equal_weights_are_held_once() -> None:
     assert len(simple.nodes) == 3
     assert len(simple.weights) == 1
     same(program, simple, inputs)
+
+
+DISTANCES = '''<ir_version: 8, opset_import: ["": 17]> m (float[9,1,4] x) => (float[9,5] y)
+  <float[5,4] c = {CODES}, float[4] v = {1, 2, 3, 4}, int64[1] last = {-1}> {
+    e = Sub (x, c) d = SCALED q = Mul (d, d) y = ReduceSum <keepdims = 0> (q, last) }'''.replace("CODES", ", ".join(f"{n}.5" for n in range(20)))
+BIASED = '''<ir_version: 8, opset_import: ["": 17]> m (float[9,2] x) => (float[9,2] y) <float[2,2] w = {1, 2, 3, 4}, float[2] b = {1, 2}> {
+  p = MatMul (x, w) d = Sub (p, b) y = Relu (d) }'''
+
+
+@pytest.mark.parametrize("scaled", ["Identity (e)", "Div (e, v)", "Mul (e, v)"])
+def test_what_is_taken_away_is_told_from_what_is_added_but_at_the_end_of_a_product(scaled: str) -> None:
+    """The square of a difference from constants is not opened by default: where they are near, what it is opened to is all rounding."""
+    (part,) = subprograms(simplify(load(parser.parse_model(DISTANCES.replace("SCALED", scaled)))))
+
+    def opened(*kinds: str) -> bool:
+        forms = Space(Options(max_depth=6, kinds=kinds)).forms(canonical(part.expression))
+        return any("distribute" in rules_of(f.steps) for f in forms)
+
+    assert opened(*KINDS) and not opened(*KINDS[:2])
+    assert not [t for t in texts(simplify(load(parser.parse_model(BIASED)))) if "(-1)" in t], "libraries add a weight to a product"
 
 
 def test_interpolation_tables_are_not_multiplied_out() -> None:

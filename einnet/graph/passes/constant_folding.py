@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from hashlib import blake2b
 from math import prod
 
@@ -33,7 +34,9 @@ from einnet.expr.nodes import (
 from einnet.expr.values.evaluate import evaluate
 from einnet.graph.program import Node, Program, ProgramNode
 from einnet.graph.rewrite import Fresh, exchange_tensors
+from einnet.graph.split import is_contraction
 
+MINUS_ONE = Const(Fraction(-1))
 _ELEMENTS = 1 << 26
 """Elements of the largest weight that evaluation may create, unless something that it reads is larger."""
 
@@ -77,13 +80,17 @@ def hoist(program: Program) -> Program:
     """Give parts of bodies that read weights only nodes of their own, where the result is no larger than what they read."""
     fresh = Fresh(program)
     nodes: list[ProgramNode] = []
+    products = {n.output.name: n.output.shape for n in program.expression_nodes() if is_contraction(n.scope)}
     for node in program.nodes:
         if not isinstance(node, Node) or is_weight(node.scope):
             nodes.append(node)
             continue
         made: list[Node] = []
+        ends_product = any(products.get(name) == node.output.shape for name in node.inputs)
 
-        def materialise(part: Body, node: Node = node, made: list[Node] = made) -> Body:
+        def materialise(part: Body, node: Node = node, made: list[Node] = made, ends_product: bool = ends_product) -> Body:
+            if not ends_product and (positive := taken_away(part)) is not None:
+                return make_mul((MINUS_ONE, hoisted(positive, materialise)))
             used = used_names(part)
             loops = tuple(i for i in (*node.scope.loops, *node.scope.sums) if i.name in used)
             sizes = [prod(r.base.shape) for r in reads(part)]
@@ -97,6 +104,19 @@ def hoist(program: Program) -> Program:
         nodes.extend(made)
         nodes.append(node if not made else replace(node, scope=replace(node.scope, body=body)))
     return replace(program, nodes=tuple(nodes))
+
+
+def taken_away(part: Body) -> Body | None:
+    """What a part is the negative of, by the numbers in it; None where it is of none.
+
+    The negative of what is taken away is no weight, but at the end of a product, where libraries add one: that x - w is a difference would be seen no
+    more, and its square, opened, is mostly rounding errors where x is near w (see `expr.values.cancellation`).
+    """
+    factors = part.args if isinstance(part, Mul) else ()
+    numbers = [a.value for a in factors if isinstance(a, Const) and isinstance(a.value, Fraction)]
+    scale = prod(numbers, start=Fraction(1))
+    rest = [a for a in factors if not (isinstance(a, Const) and isinstance(a.value, Fraction))]
+    return make_mul([*([Const(-scale)] if scale != -1 else []), *rest]) if scale < 0 and rest else None
 
 
 def hoisted(body: Body, materialise: Callable[[Body], Body]) -> Body:
