@@ -540,6 +540,11 @@ CASES: dict[str, Cases] = {
                 "L[m<4,n<8] {L[m<4,n<8] Σ[k<6] select(m-k>=0, M[m,k]*N[k,n], 0)}[m,n] + "
                 "{L[m<4,n<8] Σ[k<6] select(m-k>=0, M[m,k]*R[k,n-5], 0)}[m,n]",
             ),
+            (  # a quotient of a sum
+                "L[m<4,n<8] Σ[k<6] M[m,k]*((N[k,n] + R[k,n-5]) / V[k])",
+                "factor=1",
+                "L[m<4,n<8] {L[m<4,n<8] Σ[k<6] M[m,k]*(N[k,n] / V[k])}[m,n] + {L[m<4,n<8] Σ[k<6] M[m,k]*(R[k,n-5] / V[k])}[m,n]",
+            ),
             (  # a concatenation along what is summed
                 "L[m<4,n<5] Σ[k<8] select(k-6>=0, P[m,k-6], M[m,k])*T[k,n]",
                 "factor=0",
@@ -793,6 +798,7 @@ CASES: dict[str, Cases] = {
             ("L[h<6] Σ[r<3] V[h+r-1]|1*w3[r]", "no operand is read at loop + tap"),
             ("L[h<6] Σ[r<3] V[h+r-1]*w3[r]*V[h]", "no operand is read at loop + tap"),
             ("L[h<6] max[r<3] V[h+r-1]*w3[r]", "it is no sum"),
+            ("L[h<6] Σ[r<3] {L[h<9] 1 / D[h,0]}[h+r]*w3[r]", "need not be a number"),
             ("L[h<6] Σ[r<3] V[h+r-1]", "no product"),
             ("L[h<26] Σ[r<19] V[h+r-1]*w19[r]", "no tile"),
         ),
@@ -927,6 +933,11 @@ CASES: dict[str, Cases] = {
                 "L[h<9,c<2] Σ[r<3] relu(D[h+r-1,c])*w3[r]",
                 "all",
                 "L[h<9,c<2] Σ[r<3] {L[h<9,c<2,r<3] relu(D[h+r-1,c])}[h,c,r]*w3[r]",
+            ),
+            (  # weights that use more take those that use less
+                "L[m<3,n<4] Σ[k<4] X3[m,k]*w5[k]*Tc[n,k]",
+                "all",
+                "L[m<3,n<4] Σ[k<4] {L[n<4,k<4] Tc[n,k]*w5[k]}[n,k]*X3[m,k]",
             ),
             ("L[h<7,c<2] Σ[r<3] relu(D[h+r,c] + val(h))*w3[r]", "all", "L[h<7,c<2] Σ[r<3] {L[h<7,c<2,r<3] relu(D[h+r,c] + val(h))}[h,c,r]*w3[r]"),
         ),

@@ -14,6 +14,7 @@ from einnet.derivation.rules.substitute import reflect
 from einnet.expr.algebra import Bilinear, Matrix, growth, toom_cook
 from einnet.expr.index import Index, substitute, var
 from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, fresh, indices, make_mul, tensors, used_names
+from einnet.expr.normal.totals import partial
 
 TILES = (2, 3, 4, 6)
 """Outputs per tile and dimension."""
@@ -34,13 +35,17 @@ class Pair:
     index: Index
 
 
-@rule("bilinear", order=130, guard="h and r occur in d only as a·(h+r), h in no other factor; r is short", kind="precision")
+@rule("bilinear", order=130, guard="h and r occur in d only as a·(h+r), h in no other factor; r is short; all factors are numbers", kind="precision")
 def bilinear(e: Scope) -> Iterator[Outcome]:
     """L[h] Σ[r<R] d[h+r]*g[r] = L[h] Σ[p] A[h%M,p]*{L[p,h'] {Σ[r] G[p,r]*g[r]}*{Σ[a] B[p,a]*d[M*h'+a]}}[p,h//M]
 
     p and a run over M+R-1; A, G, B are the exact Toom-Cook matrices F(M,R). All such pairs of one data operand are taken at once (F(MxM,RxR)).
-    The same for products of matrices: blocks with fewer products (`block_products`).
+    The same for products of matrices: blocks with fewer products (`block_products`). An element is in more sums on the right, with the factor 0 in
+    some: the operands are numbers at every place.
     """
+    if e.reduce == "sum" and partial(factors(e.body)):
+        yield Refused("an operand need not be a number everywhere, and 0 times what is none is not 0")
+        return
     yield from block_products(e)
     e = forwards(e)
     found = correlation(e)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from einnet.derivation.facts import factors, zero_outside
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.forced.tighten import tightened
-from einnet.derivation.rules.transitions import ZERO, masked
+from einnet.derivation.rules.transitions import ONE, ZERO, masked
 from einnet.expr.index import Range, var
-from einnet.expr.nodes import Add, Body, Cond, Iter, Read, Scope, Select, indices, make_add, make_mul, used_names
+from einnet.expr.nodes import Add, Body, Cond, Div, Iter, Read, Scope, Select, indices, is_weight, make_add, make_div, make_mul, used_names
 from einnet.expr.values.cancellation import survives
 
 
@@ -56,14 +56,21 @@ def opened_at(e: Scope, conds: tuple[Cond, ...], parts: Sequence[Body], n: int) 
 
 
 def terms_of(f: Body, ranges: Mapping[str, Range]) -> tuple[Body, ...]:
-    """The terms of a sum, and of a choice by one condition, its sides opened, too; none of anything else."""
+    """The terms of a sum, and of a choice by one condition, its sides opened, too, and of a quotient of either; none of anything else."""
     if isinstance(f, Add):
         return f.args
+    if isinstance(f, Div):
+        return tuple(quotient(term, f.den) for term in terms_of(f.num, ranges))
     if not isinstance(f, Select) or len(f.conds) != 1 or f.conds[0].equal or f.conds[0].index.den != 1 or f.other == ZERO:
         return ()
     (c,) = f.conds
     sides = ((c, f.then), (Cond(-1 * c.index - 1), f.other))
     return tuple(within(holds, term, ranges) for holds, side in sides for term in terms_of(side, ranges) or (side,))
+
+
+def quotient(num: Body, den: Body) -> Body:
+    """num / den; as a product with what is known of weights, so that of two such the weights are multiplied with each other."""
+    return make_mul((num, make_div(ONE, den))) if is_weight(den) else make_div(num, den)
 
 
 def within(c: Cond, body: Body, ranges: Mapping[str, Range]) -> Body:

@@ -22,6 +22,7 @@ from einnet.expr.nodes import (
     fresh,
     indices,
     inside,
+    is_weight,
     make_mul,
     map_reads,
     reads,
@@ -50,13 +51,19 @@ def store(e: Scope) -> Iterator[Outcome]:
 
 
 def _groups(e: Scope, parts: Sequence[Body]) -> list[list[Body]]:
-    """Factors with a summed iterator by the iterators that they use, in order; constants stay outside."""
+    """Factors with a summed iterator by the iterators that they use, in order; constants stay outside. Weights join weights that use more iterators:
+    that product is known before anything runs."""
     summed = {i.name for i in e.sums}
     found: dict[frozenset[str], list[Body]] = {}
     for f in parts:
         used = used_names(f)
         if used & summed:
             found.setdefault(used, []).append(f)
+    known = [used for used, group in found.items() if all(map(is_weight, group))]
+    for used in sorted(known, key=len):
+        larger = next((other for other in known if used < other and other in found), None)
+        if larger is not None:
+            found[larger] += found.pop(used)
     return list(found.values())
 
 
