@@ -54,11 +54,11 @@ class Reached:
 
 def enough(probe: Probe) -> float:
     """Operations that count as those of the best known form."""
-    return TOLERANCE * probe.best + elementwise(probe)
+    return TOLERANCE * probe.best + (elementwise(probe) if probe.left is None else probe.left)
 
 
 def elementwise(probe: Probe) -> int:
-    """Operations of the model's nodes that reduce nothing: they may remain in any form."""
+    """Operations of the model's nodes that reduce nothing: they may remain where the probe does not say what is left of them."""
     return sum(flops(n.scope) for n in load(probe.model()).nodes if isinstance(n, Node) and not n.scope.sums)
 
 

@@ -24,7 +24,8 @@ Make = Callable[[np.random.Generator, tuple[int, ...]], Array]
 class Probe:
     """`inputs` and `weights` are "name:2x3 other:4"; `nodes` is the body of a graph in ONNX's text form, whose last value `y` is the output.
 
-    `made` gives weights that are no random numbers; `best` is a count of operations, `source` says whose form that is.
+    `made` gives weights that are no random numbers; `best` is a count of operations, `source` says whose form that is. Element functions may remain
+    as many as the model has, unless it is told how many operations are `left` of them, which are then counted beside `best`.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Probe:
     weights: str = ""
     made: dict[str, Make] = field(default_factory=dict)
     allow: str = "reassociation"
+    left: int | None = None
 
     def model(self) -> onnx.ModelProto:
         """The probe as an ONNX model, shapes inferred, weights drawn from the probe's and their own name."""

@@ -1,6 +1,6 @@
 """Probes of squares of products and of differences, and of means taken away by a product.
 
-Differences of all pairs are element functions, which are allowed for in any form: of distances the counts tell what is reached.
+Differences of all pairs are element functions, of which none is left where distances are products.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ PAIRS = "|a|^2 + |b|^2 - 2ab"
 
 def centring(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return np.eye(shape[0]) - 1.0 / shape[0]
+
+
+def positive(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return 1.0 + rng.random(shape)
 
 
 def beside(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -48,17 +52,32 @@ SQUARES = (
     Probe(
         "distances", "a:256x64 b:256x64",
         "u = Unsqueeze(a, i_1) v = Unsqueeze(b, i_0) d = Sub(u, v) m = Mul(d, d) y = ReduceSum<keepdims=0>(m, i_2)",
-        product(256, 256, 64) + 3 * 256 * 256, PAIRS, allow="precision",
+        product(256, 256, 64) + 3 * 256 * 256, PAIRS, allow="precision", left=2 * 512 * 64,
     ),
     Probe(
         "distances_to_a_codebook", "x:256x64", "u = Unsqueeze(x, i_1) d = Sub(u, C) m = Mul(d, d) y = ReduceSum<keepdims=0>(m, i_2)",
-        product(256, 128, 64) + 3 * 256 * 128, PAIRS, "C:128x64", allow="precision",
+        product(256, 128, 64) + 3 * 256 * 128, PAIRS, "C:128x64", allow="precision", left=2 * 256 * 64,
+    ),
+    Probe(
+        "scaled_distances_to_a_codebook", "x:256x64",
+        "u = Unsqueeze(x, i_1) d = Sub(u, C) e = Div(d, V) m = Mul(e, e) y = ReduceSum<keepdims=0>(m, i_2)",
+        product(256, 128, 64) + 3 * 256 * 128, PAIRS, "C:128x64 V:64", {"V": positive}, "precision", left=4 * 256 * 64,
+    ),
+    Probe(
+        "likelihoods_of_a_mixture", "x:256x64",
+        "u = Unsqueeze(x, i_1) d = Sub(u, C) e = Div(d, V) m = Mul(e, e) s = ReduceSum<keepdims=0>(m, i_2) n = Neg(s) y = Softmax<axis=1>(n)",
+        2 * product(256, 128, 64) + 8 * 256 * 128, PAIRS, "C:128x64 V:128x64", {"V": positive}, "precision", left=2 * 256 * 64,
+    ),
+    Probe(
+        "nearest_code", "x:256x64",
+        "u = Unsqueeze(x, i_1) d = Sub(u, C) m = Mul(d, d) s = ReduceSum<keepdims=0>(m, i_2) y = ReduceMin<keepdims=0>(s, i_1)",
+        product(256, 128, 64) + 4 * 256 * 128, PAIRS, "C:128x64", allow="precision", left=2 * 256 * 64,
     ),
     Probe(
         "kernel_of_distances", "a:256x16 b:256x16 w:256x1",
         "u = Unsqueeze(a, i_1) v = Unsqueeze(b, i_0) d = Sub(u, v) m = Mul(d, d) s = ReduceSum<keepdims=0>(m, i_2) "
         "n = Neg(s) e = Exp(n) y = MatMul(e, w)",
-        product(256, 256, 16) + product(256, 256), PAIRS, allow="precision",
+        product(256, 256, 16) + product(256, 256), PAIRS, allow="precision", left=6 * 256 * 256,
     ),
     Probe("means_taken_away", "x:64x512", "y = MatMul(x, H)", 3 * 64 * 512, "a mean subtracted", "H:512x512", {"H": centring}),
     Probe(
