@@ -5,37 +5,29 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
-from random import Random
 from typing import Protocol
 
-from einnet.compile.budget import Clock, Schedule
+from einnet.compile.budget import Schedule
 from einnet.compile.bundling import apart, attempt, attempts_of
 from einnet.compile.early_proofs import EarlyProofs
-from einnet.compile.far import FarSights
-from einnet.compile.garbage import collect, collection_on_demand
+from einnet.compile.garbage import collection_on_demand
 from einnet.compile.interrupts import Interrupts, deferred_interrupts
-from einnet.compile.turns import LEVELS, MEASURED, Level, Turns, beginning, keeping, saving, taking_over
+from einnet.compile.subprogram_search import Cost, SubprogramSearch, options
+from einnet.compile.turns import Turns, beginning, keeping, saving, taking_over
 from einnet.compile.workers import Crew, Found, crew, solve_all
-from einnet.derivation.rules import RULES
-from einnet.derivation.steps import rules_of
 from einnet.evidence.comparison.finite import keep_strict
 from einnet.evidence.sound import keep_proven, unproven
 from einnet.expr.nodes import Scope
 from einnet.graph.bundle import Bundle
 from einnet.graph.program import Program
 from einnet.graph.split import subprograms
-from einnet.instantiate.build import Builds
-from einnet.instantiate.kernels import Kernel
-from einnet.instantiate.registry import tables_for
-from einnet.search.choosing.candidate import GAIN, OUT, Candidate, Choice, Estimate
-from einnet.search.choosing.choose import LONG_S, choose, draw, first_tried
-from einnet.search.forms import Form
+from einnet.search.choosing.candidate import Candidate, Choice, Estimate
 from einnet.search.outcome import Outcome, Result, canonical, result, taking
 from einnet.search.remote import task
 from einnet.search.settings import Progress, Settings, explored
-from einnet.search.space import Options, Space, Statistics, deepen
 from einnet.search.time_shares import (
     BUNDLING_SHARE,
     CERTAIN_SHARE_S,
@@ -45,32 +37,15 @@ from einnet.search.time_shares import (
     LEAST_EXPLORING_S,
     LEAST_KEEPING_S,
     LEAST_SHARE_S,
-    MAKING_SHARE,
-    MEASURED_BETWEEN_SHARE,
     MOST_BUNDLE_SHARES,
-    PROMISED_SHARE,
 )
 from einnet.search.work import flops
 from einnet.stages import stage
-
-RESUMED_STATES = 1 << 13
-"""States of searches that are kept for another turn, all together: a search that is not kept begins anew."""
-
-FORCED_STATES = 40
-"""Scopes that are visited for a subprogram whose candidate is drawn: any will do."""
 
 CODE_AT_ONCE = 32
 """Subprograms whose code is compiled before the first of them is measured: the last ones may have no time left for either."""
 
 INTERRUPTED = "interrupted: what was left to explore runs as the model has it"
-
-
-class Cost(Protocol):
-    """What the pipeline asks of a backend: seconds of kernels, estimated without running, and measured (see `search.choosing.candidate.Measure`)."""
-
-    def estimates(self, kernels: Sequence[Kernel]) -> Sequence[float]: ...
-
-    def measured(self, kernels: Sequence[Kernel], until: float) -> Sequence[float | None]: ...
 
 
 class Known(Protocol):
@@ -108,14 +83,11 @@ class _Search:
     known: Known | None = None
     crew: Crew | None = None
     proven: bool = True
-    spaces: dict[str, Space] = field(default_factory=dict)
-    built: dict[str, Builds] = field(default_factory=dict)
-    """What subprograms that wait for another turn have as kernels."""
 
-    @property
-    def noise(self) -> float:
-        """Share by which two measurements of one kernel differ."""
-        return float(getattr(self.cost, "noise", GAIN))
+    @cached_property
+    def single(self) -> SubprogramSearch:
+        """What searches each subprogram."""
+        return SubprogramSearch(self.settings, self.cost, self.schedule, self.interrupts, self.crew)
 
     def outcome(self) -> Outcome:
         begin = time.monotonic()
@@ -184,7 +156,7 @@ class _Search:
             left, key = end - self.schedule.clock.now(), alike[0].joint.key if alike else ""
             if searching and key and key not in choices and left > 0 and not self.interrupts.requested:
                 share = left / min(len(groups) - n, MOST_BUNDLE_SHARES)
-                choices[key] = beginning(self.one(joint[key], share, (n, len(groups)), apart=apart(alike[0], current)), narrower.get(key))
+                choices[key] = beginning(self.single.chosen(joint[key], share, (n, len(groups)), apart=apart(alike[0], current)), narrower.get(key))
                 outcome = replace(outcome, states=outcome.states + choices[key].states)
             if key in choices or key in narrower:
                 outcome = self.together(outcome, alike, choices[key] if key in choices else narrower[key], end)
@@ -215,32 +187,10 @@ class _Search:
         for n, key in enumerate(order):
             self.schedule.hurry(f"look at {len(order)} distinct subprograms")
             if n % CODE_AT_ONCE == 0:
-                self.tell(Progress("search", n, len(order)))
-                plain = self.ahead({k: expressions[k] for k in order[n : n + CODE_AT_ONCE]})
-            found[key] = self.one(expressions[key], 0.0, (n, len(order)), plain.get(key))
+                self.single.tell(Progress("search", n, len(order)))
+                plain = self.single.ahead({k: expressions[k] for k in order[n : n + CODE_AT_ONCE]})
+            found[key] = self.single.chosen(expressions[key], 0.0, (n, len(order)), plain.get(key))
         return found
-
-    def ahead(self, expressions: Mapping[str, Scope]) -> dict[str, Found]:
-        """The plain forms of some subprograms, of which the code of what will be measured first is compiled, by all processors where that is much:
-        measuring wants them for itself. None where nothing is compiled."""
-        code, now = self.secure_code, self.schedule.clock.now()
-        if code is None or now >= self.schedule.costed:
-            return {}
-        found: dict[str, Found] = {}
-        wanted: list[Kernel] = []
-        for key, expression in expressions.items():
-            found[key] = self.deepened(expression, options(self.settings, 0.0, self.schedule.clock), lambda statistics: None)
-            builds = self.built.setdefault(expression.key, Builds(OUT))
-            wanted += first_tried(found[key][0], self.cost.estimates, builds, getattr(self.cost, "at_least", None)).kernels
-        with stage("building programs"):
-            code(wanted, lambda: self.schedule.hurry("compile its kernels"))
-        return found
-
-    @property
-    def secure_code(self) -> Callable[[Sequence[Kernel], Callable[[], None]], None] | None:
-        """Compiles generated kernels, where these are compiled one by one; None also where nothing is measured."""
-        code: Callable[[Sequence[Kernel], Callable[[], None]], None] | None = getattr(self.cost, "secure", None)
-        return code if self.settings.force is None and not self.interrupts.requested else None
 
     def secure(self, choices: Sequence[Choice], end: float) -> float:
         """Finish of the model's own operators what takes time before anything is explored, in as far as it is the same whatever is found: their code,
@@ -249,7 +199,7 @@ class _Search:
         The end of the search, which was `end`: later by what is done already of what comes after it. A quick search has the time that it had.
         """
         begin = self.schedule.clock.now()
-        code = self.secure_code
+        code = self.single.code
         if code is None or not (self.settings.derive and self.proven):
             return end
         with stage("building programs"):
@@ -286,10 +236,9 @@ class _Search:
             early.found(key, chosen[key], earlier)
             turns.took(key, clock.now() - begin, not chosen[key].hurried)
             if not chosen[key].hurried:
-                self.built.pop(key, None)
+                self.single.built.pop(key, None)
                 self.remember(chosen[key])
-        self.spaces.clear()
-        self.built.clear()
+        self.single.let_go()
 
     def savings(self, expressions: Mapping[str, Scope], seconds: Mapping[str, float], uses: Mapping[str, int]) -> Mapping[str, float]:
         """What could be saved of the seconds of equal subprograms: all, where the cost does not tell what the machine can do at best, and where the
@@ -311,10 +260,10 @@ class _Search:
         place, visited = (turns.finished, len(turns.seconds)), 0 if turns.new(key) else earlier.states
         level, beaten_s = turns.level(key), earlier.best.measured
         weight = turns.seconds[key] / max(sum(turns.seconds.values()), 1e-12)
-        found = self.one(
+        found = self.single.chosen(
             expression, share, place, known, level=level, measuring=measuring, visited=visited, beaten_s=beaten_s, weight=weight
         )  # fmt: skip
-        return keeping(found, earlier, self.noise) if self.settings.force is None else taking_over(found, earlier, self.noise)
+        return keeping(found, earlier, self.single.noise) if self.settings.force is None else taking_over(found, earlier, self.single.noise)
 
     def explored(self, expressions: Mapping[str, Scope], turns: Turns, end: float) -> dict[str, Found]:
         """What the others find, all at once and before anything is measured: a busy machine measures badly."""
@@ -327,98 +276,10 @@ class _Search:
             tasks[key] = task(expression, chosen, chosen.deadline - time.monotonic())
 
         def report(done: int) -> bool:
-            self.tell(Progress("search", turns.finished + done, len(turns.seconds)))
+            self.single.tell(Progress("search", turns.finished + done, len(turns.seconds)))
             return not self.interrupts.requested
 
         return solve_all(self.crew, tasks, clock.until(end), report)
-
-    def one(
-        self, expression: Scope, share: float, place: tuple[int, int], known: Found | None = None, apart: float = inf,
-        level: Level = LEVELS[-1], measuring: float = inf, visited: int = 0, beaten_s: float = inf, weight: float = 0.0,
-    ) -> Choice:  # fmt: skip
-        """The choice for one subprogram, made in `share` seconds; with none, only the original is costed. `known`: what was found already.
-
-        For subprograms together that take `apart` seconds one by one: only forms in which they have something in common. A turn goes as far as
-        its `level`, measures for `measuring` seconds what may take less than `beaten_s`, and visits states beyond those `visited` before; `weight` is
-        the subprogram's share of what is promised.
-        """
-        begin, clock = time.monotonic(), self.schedule.clock
-
-        def report(statistics: Statistics) -> None:
-            if self.interrupts.requested:
-                statistics.stopped = "patience (Ctrl-C)"
-            rate = statistics.states / max(time.monotonic() - begin, 1e-9)
-            self.tell(Progress("search", *place, statistics.states, rate))
-
-        report(Statistics())
-        forms, statistics = known or self.deepened(expression, options(self.settings, share * clock.exploring, clock, level.states), report)
-        clock.spend(max(statistics.states - visited, 0) / (self.crew.size if known and self.crew else 1))
-        deeper = statistics.stopped == "states" and level is not LEVELS[-1]
-        if clock.certain < 0 and deeper:  # what a deeper turn finds has to be measured, too
-            measuring = min(measuring, max(MEASURED_BETWEEN_SHARE * (share - (time.monotonic() - begin)), LEAST_SHARE_S))
-        until, least_s = self.measuring(begin, share, measuring)
-        promised_s = PROMISED_SHARE * weight * max(share - (time.monotonic() - begin), 0.0)
-        forms = forms if apart == inf else [f for f in forms if _shares(f)]
-        most = level.kernels if self.settings.derive and share > 0 else 0
-        if self.settings.force is not None and share > 0:
-            choice = self.drawn(expression, forms)
-        else:
-            closely, at_least, within = (getattr(self.cost, name, None) for name in ("closely", "at_least", "within"))
-            estimates, measured = self.cost.estimates, self.cost.measured
-            known_builds = self.built.setdefault(expression.key, Builds(OUT)) if apart == inf else None
-            choice = choose(
-                expression, forms, estimates, measured, most=most, until=until, least_s=least_s, known_s=apart, closely=closely, known=known_builds,
-                at_least=at_least, noise=self.noise, within=within, beaten_s=beaten_s, promised_s=promised_s,
-                long_s=LONG_S if deeper else inf,
-            )  # fmt: skip
-        choice.seconds, choice.depth = time.monotonic() - begin, options(self.settings, share, clock).max_depth
-        self.note(choice, statistics, level)
-        collect()
-        rate = choice.states / max(choice.seconds, 1e-9)
-        self.tell(Progress("search", place[0] + 1, place[1], choice.states, rate, 1e3 * choice.best.cost, 1e3 * choice.original.cost))
-        return choice
-
-    def note(self, choice: Choice, statistics: Statistics, level: Level) -> None:
-        """Say of a choice how far was explored before it, what ended that, and whether a longer search would have gone on."""
-        choice.states, choice.stopped_at = statistics.states, statistics.stopped_at
-        cut = bool(statistics.stopped) and statistics.states < Options.states
-        choice.hurried = self.settings.force is None and (choice.hurried or cut or (choice.unmeasured and level.kernels < MEASURED))
-        if statistics.stopped:
-            reason = self.schedule.clock.stops if cut and statistics.stopped == "states" else statistics.stopped
-            choice.notes.append(f"search stopped by the budget of {reason}")
-
-    def deepened(self, expression: Scope, chosen: Options, report: Callable[[Statistics], None]) -> Found:
-        """What is found within the options, from where the turn before has ended."""
-        sights = FarSights(chosen, self.crew) if self.crew else None
-        space = self.spaces.pop(expression.key, None) or Space(chosen, report, sights=sights)
-        with stage("searching"):
-            forms, statistics = deepen(expression, chosen, report, space)
-        if statistics.stopped in ("states", "time") and sum(s.statistics.states for s in self.spaces.values()) + statistics.states <= RESUMED_STATES:
-            self.spaces[expression.key] = space
-        return forms, statistics
-
-    def measuring(self, begin: float, share: float, most: float) -> tuple[float, float]:
-        """Until when is measured what was found in a share of the time that began then, and how many seconds at least."""
-        if self.interrupts.requested:
-            return time.monotonic(), 0.0
-        if not share:
-            return self.schedule.clock.until(self.schedule.costed), 0.0
-        if most < inf:
-            left = min(begin + share - time.monotonic(), most)
-            return self.schedule.clock.until(time.monotonic() + left), (1 - MAKING_SHARE) * max(left, 0.0)
-        return self.schedule.clock.until(begin + share), share / 3
-
-    def drawn(self, expression: Scope, forms: Sequence[Form]) -> Choice:
-        """A candidate by the seed that forces one: the same for the same expression, whatever stands around it."""
-        rng = Random(f"{self.settings.force} {expression.key}")
-        runs = getattr(self.cost, "runs", None)
-        return draw(expression, forms, self.cost.estimates, runs or (lambda kernel: True), rng)
-
-    def tell(self, progress: Progress) -> None:
-        """Report progress with the time that is left."""
-        if self.settings.progress:
-            self.settings.progress(replace(progress, left=max(self.schedule.end - self.schedule.clock.now(), 0.0)))
-
 
 def repriced(candidate: Candidate, seconds: Sequence[float | None]) -> None:
     """Let a candidate take so many seconds for each of its kernels, where all are known and it is faster so."""
@@ -435,29 +296,3 @@ def _seconds(choices: Mapping[str, Choice], uses: Mapping[str, int]) -> dict[str
 def _by_output(outcome: Outcome) -> dict[str, Result]:
     """What was decided for each subprogram, by the name of its result."""
     return {r.subprogram.output.name: r for r in outcome.results}
-
-
-def _shares(form: Form) -> bool:
-    """The form is the plain one, or a rule that looks at several scopes made it."""
-    return form.unchanged or not rules_of(form.steps).isdisjoint(r.name for r in RULES if r.family == "inter")
-
-
-def options(settings: Settings, share: float, clock: Clock, most: float = inf) -> Options:
-    """Search options for one subprogram with `share` seconds of the clock, and `most` states; with none, only the model's own operators."""
-    explore = settings.derive and share > 0
-    deadline, states = clock.limits(share) if explore else (inf, inf)
-    states = min(states, most)
-    if settings.force is not None:
-        states = min(states, FORCED_STATES)
-    return Options(
-        max_depth=settings.max_depth if explore else 0,
-        rules=(settings.rules or explored(settings.backend)) if explore else (),  # to join operators is to derive something
-        tables=tables_for("onnx" if settings.target == "onnx" else settings.backend, settings.finite),
-        converge=settings.converge and explore,
-        fingerprint=settings.fingerprint,
-        kinds=settings.kinds,
-        deadline=deadline,
-        states=int(min(states, Options.states)),
-        intensity=Options.intensity if settings.force is None else 0.0,
-        certain=clock.certain if explore else -1,
-    )

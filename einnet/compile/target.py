@@ -11,8 +11,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from einnet.compile.inputs import gather_inputs
-from einnet.compile.program_search import Cost, Known
+from einnet.compile.program_search import Known
 from einnet.compile.run import Made, Run, Runnable
+from einnet.compile.subprogram_search import Cost
 from einnet.derivation.steps import Derivation
 from einnet.errors import UsageError
 from einnet.evidence.certificate import Certificate

@@ -17,8 +17,10 @@ import pytest
 
 import einnet
 from einnet.compile import program_search as pipeline
+from einnet.compile import subprogram_search
 from einnet.compile.budget import Clock, CountedClock, Schedule
 from einnet.compile.program_search import search
+from einnet.compile.subprogram_search import SubprogramSearch
 from einnet.compile.targets.cpu import programs
 from einnet.compile.targets.cpu.programs import compiled
 from einnet.compile.targets.whole.target import WholeTarget
@@ -178,7 +180,7 @@ def test_a_search_that_time_has_ended_goes_on_from_there(monkeypatch: pytest.Mon
         expand(self, root, group, member)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Space, "_expand", counted)
-    turns = pipeline._Search(Mock(), Settings(), Mock(), Schedule(0.0, 60.0), Mock())
+    turns = SubprogramSearch(Settings(), Mock(), Schedule(0.0, 60.0), Mock())
     first, statistics = turns.deepened(CONV, Options(max_depth=2, deadline=until), lambda found: None)
     before = len(expanded)
     assert statistics.stopped == "time" and first
@@ -224,7 +226,7 @@ def test_what_making_candidates_takes_is_not_taken_from_measuring_them(
     monkeypatch: pytest.MonkeyPatch, share: float, most: float, left: float, least: float
 ) -> None:  # fmt: skip
     hand = Hand(monkeypatch)
-    turns = pipeline._Search(Mock(), Settings(), Mock(), Schedule(0.0, 60.0), Mock(requested=False))
+    turns = SubprogramSearch(Settings(), Mock(), Schedule(0.0, 60.0), Mock(requested=False))
     assert turns.measuring(hand.now, share, most) == (left, least)
 
 
@@ -236,11 +238,11 @@ def test_each_part_is_promised_its_share_of_the_time_that_is_left(monkeypatch: p
         promised.append(promised_s)
         return choose(CONV, [plain(CONV)], lambda ks: [1.0] * len(ks), lambda ks, _: [1.0] * len(ks))
 
-    monkeypatch.setattr(pipeline, "choose", chosen)
-    monkeypatch.setattr(pipeline._Search, "deepened", lambda *args: ([plain(CONV)], Statistics()))
+    monkeypatch.setattr(subprogram_search, "choose", chosen)
+    monkeypatch.setattr(SubprogramSearch, "deepened", lambda *args: ([plain(CONV)], Statistics()))
     search = pipeline._Search(Mock(), Settings(), Mock(spec=["estimates", "measured"]), Schedule(hand.now, 60.0), Mock(requested=False))
     turns = Turns({CONV.key: 1.0, "other": 2.0}, inf)
-    search.turn(CONV.key, CONV, turns, 30.0, None, search.one(CONV, 0.0, (0, 1)))
+    search.turn(CONV.key, CONV, turns, 30.0, None, search.single.chosen(CONV, 0.0, (0, 1)))
     assert promised == [0.0, pytest.approx(PROMISED_SHARE * 30.0 / 3)]
 
 
@@ -254,7 +256,7 @@ def test_a_search_that_takes_too_long_for_its_own_operators_is_given_up(monkeypa
         hand.now += 3.0
         return choose(CONV, [plain(CONV)], lambda ks: [1.0] * len(ks), lambda ks, _: [1.0] * len(ks))
 
-    monkeypatch.setattr(pipeline._Search, "one", one)
+    monkeypatch.setattr(SubprogramSearch, "chosen", one)
     schedule = Schedule(0.0, 20.0, worked=0.0)
     with pytest.raises(OutOfTimeError):
         search(program, Settings(time_budget=20.0), Mock(spec=["estimates", "measured"]), schedule)
@@ -358,7 +360,7 @@ def test_what_is_measured_first_is_compiled_before_anything_is_measured(tmp_path
         assert any(kernels <= compiled for kernels in tried)
     done.clear()
     late = pipeline._Search(program, Settings(), cost, Schedule(time.monotonic() - 59.0, 60.0), Mock(requested=False))
-    assert late.ahead({k: c.expression for k, c in found.items()}) == {} and not done
+    assert late.single.ahead({k: c.expression for k, c in found.items()}) == {} and not done
 
 
 def own_choices(program: Program, cost: CpuCost) -> list[Choice]:

@@ -9,7 +9,7 @@ from weakref import WeakSet
 import numpy as np
 import pytest
 
-from einnet.compile import program_search as pipeline
+from einnet.compile import subprogram_search as pipeline
 from einnet.compile.budget import Schedule
 from einnet.compile.garbage import LARGE, collection_on_demand, letting_go
 from einnet.compile.program_search import search
@@ -24,19 +24,19 @@ from tests.models import tiny
 def test_no_space_outlives_its_subprogram_and_nothing_is_collected_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[int] = []
     spaces: WeakSet[Space] = WeakSet()
-    begin, original = Space.__init__, pipeline._Search.tell
+    begin, original = Space.__init__, pipeline.SubprogramSearch.tell
 
     def made(self: Space, *given: Any, **named: Any) -> None:
         begin(self, *given, **named)
         spaces.add(self)
 
-    def tell(self: pipeline._Search, progress: pipeline.Progress) -> None:
+    def tell(self: pipeline.SubprogramSearch, progress: pipeline.Progress) -> None:
         assert not gc.isenabled()
         left.append(len(spaces))
         original(self, progress)
 
     monkeypatch.setattr(Space, "__init__", made)
-    monkeypatch.setattr(pipeline._Search, "tell", tell)
+    monkeypatch.setattr(pipeline.SubprogramSearch, "tell", tell)
     settings = Settings(max_depth=1, time_budget=20.0, rules=("sum-split",))
     search(load(tiny("small", size=8)), settings, SlowMachine(monkeypatch, 0.1), Schedule(0.0, 20.0))
     assert gc.isenabled()

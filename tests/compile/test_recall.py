@@ -19,9 +19,10 @@ from hypothesis import settings as settings_of_draws
 from hypothesis import strategies as st
 
 import einnet
-from einnet.compile import program_search as pipeline
+from einnet.compile import subprogram_search as searching
 from einnet.compile.budget import CountedClock, Schedule
 from einnet.compile.history import Memory, Places
+from einnet.compile.program_search import search
 from einnet.compile.turns import beginning
 from einnet.evidence import sound
 from einnet.evidence.comparison.verify import Trial
@@ -85,8 +86,8 @@ def all_of(seconds):
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The expressions that are explored from now on."""
     seen: list[str] = []
-    deepen = pipeline.deepen
-    monkeypatch.setattr(pipeline, "deepen", lambda e, *rest: seen.append(e.text()) or deepen(e, *rest))
+    deepen = searching.deepen
+    monkeypatch.setattr(searching, "deepen", lambda e, *rest: seen.append(e.text()) or deepen(e, *rest))
     return seen
 
 
@@ -107,7 +108,7 @@ def test_a_second_run_searches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_interrupted_run_is_resumed(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """What was explored before is recalled, what was cut short or not reached is searched."""
     explored: list[str] = []
-    deepen = pipeline.deepen
+    deepen = searching.deepen
 
     def breaking(expression, options, *rest):
         if options.max_depth and explored:
@@ -119,7 +120,7 @@ def test_an_interrupted_run_is_resumed(monkeypatch: pytest.MonkeyPatch, how: str
         return deepen(expression, options, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "deepen", breaking)
+        patch.setattr(searching, "deepen", breaking)
         with pytest.raises(SystemExit) if how == "killed" else contextlib.nullcontext():
             einnet.optimize(two_layers(), **(ARGUMENTS | {"time_budget": 60}))
     seen = searched(monkeypatch)
@@ -202,17 +203,17 @@ def test_a_wider_class_begins_with_what_a_narrower_one_found(cache: Path, monkey
     def chosen(database: str, allow: str) -> dict[str, tuple[Kernel, ...]]:
         settings = Settings(max_depth=1, time_budget=600, threads=1, allow=allow)
         memory = Memory(ProfileDatabase(cache / database), settings, "here")
-        outcome = pipeline.search(program, settings, Counting(), Schedule(0.0, 600, clock=CountedClock()), memory)
+        outcome = search(program, settings, Counting(), Schedule(0.0, 600, clock=CountedClock()), memory)
         return {r.key: r.candidate.kernels for r in outcome.results if r.changed}
 
     first = chosen("known.sqlite", "reassociation")
-    deepen = pipeline.deepen
+    deepen = searching.deepen
 
     def nothing(*arguments: Any) -> tuple[list[Form], Statistics]:
         forms, statistics = deepen(*arguments)
         return [form for form in forms if form.unchanged], statistics
 
-    monkeypatch.setattr(pipeline, "deepen", nothing)
+    monkeypatch.setattr(searching, "deepen", nothing)
     assert first and chosen("new.sqlite", "precision") == {}
     assert chosen("known.sqlite", "precision") == first
     monkeypatch.setattr(sound, "unproven", lambda *_: "it is not")
@@ -309,18 +310,18 @@ def test_a_wider_budget_is_never_slower(order: list[int], seed: int) -> None:
     """In whatever order budgets are asked for, and whatever the searches happen to find: what is chosen for a wider one takes no more time by what
     was measured, than what any search before it has chosen for a narrower one."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        luck, deepen = Random(seed), pipeline.deepen
+        luck, deepen = Random(seed), searching.deepen
 
         def some(*arguments: Any) -> tuple[list[Form], Statistics]:
             forms, statistics = deepen(*arguments)
             return [form for form in forms if form.unchanged or luck.random() < 0.3], statistics
 
-        patch.setattr(pipeline, "deepen", some)
+        patch.setattr(searching, "deepen", some)
         database, program, least = ProfileDatabase(Path(folder) / "profile.sqlite"), load(tiny("fsrcnn")), [inf] * len(BUDGETS)
         for n in (*order, 0, 1, 2):
             cost, settings = Rounding(n), Settings(max_depth=1, time_budget=600, threads=1, max_error=BUDGETS[n])
             memory = Memory(database, settings, Places(n, range(n), range(n + 1, len(BUDGETS)), cost.stored))
-            outcome = pipeline.search(program, settings, cost, Schedule(0.0, 600, clock=CountedClock()), memory, proven=False)
+            outcome = search(program, settings, cost, Schedule(0.0, 600, clock=CountedClock()), memory, proven=False)
             found = sum(r.choice.best.measured for r in outcome.results)
             assert found <= min(least[: n + 1]) * (1 + 1e-12)
             least[n] = min(least[n], found)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from einnet.compile.program_search import Cost, Known
+from einnet.compile.program_search import Known
 from einnet.compile.ranges.neighbours import Neighbours
+from einnet.compile.subprogram_search import Cost
 from einnet.compile.turns import MEASURED
 from einnet.derivation.checker.check import Proof
 from einnet.derivation.moves.rule import Refused

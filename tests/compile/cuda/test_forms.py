@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.models.net import Net
 from einnet.compile.budget import CountedClock
-from einnet.compile.program_search import options
+from einnet.compile.subprogram_search import options
 from einnet.compile.targets.cuda.target import optimize_cuda
 from einnet.instantiate.kernels import Conv, Plan
 from einnet.runtime.cuda.fit import filters_last, fitted

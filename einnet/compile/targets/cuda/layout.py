@@ -6,7 +6,8 @@ from dataclasses import replace
 from math import inf
 
 from einnet.compile.budget import CountedClock, Schedule
-from einnet.compile.program_search import Cost, search
+from einnet.compile.program_search import search
+from einnet.compile.subprogram_search import Cost
 from einnet.graph.passes.prepare import prepare
 from einnet.graph.passes.storage_order import channels_last
 from einnet.graph.program import Program

@@ -13,8 +13,9 @@ import numpy as np
 
 from einnet.compile.budget import CountedClock, Schedule
 from einnet.compile.pipeline import optimize
-from einnet.compile.program_search import Cost, search
+from einnet.compile.program_search import search
 from einnet.compile.run import Made, Run
+from einnet.compile.subprogram_search import Cost
 from einnet.compile.target import Optimization
 from einnet.compile.targets.cpu.reach import HEADROOM, leaves, narrow
 from einnet.compile.targets.cuda.cuda_report import build_report, stored_report
