@@ -10,7 +10,7 @@ from einnet.derivation.rules.band import tidy
 from einnet.derivation.rules.forced.fold import simplify_body
 from einnet.derivation.rules.forced.merge import flatten, merged
 from einnet.derivation.rules.substitute import split, wrapped
-from einnet.expr.decided import decided
+from einnet.expr.decided import decided, reads_where
 from einnet.expr.index import Index, Range, bounds, denominators, simplify
 from einnet.expr.nodes import Body, Cond, Const, Iter, Read, Scope, Select, Tensor, children, index_functions, map_indices, map_reads, reads, touches
 
@@ -113,20 +113,21 @@ def _digit(scope: Scope, loop: Iter) -> int:
 
 @lru_cache(maxsize=1 << 10)
 def within_reach(scope: Scope) -> Scope:
-    """The scope with those that it reads, at any depth, over no more of their boxes than is read: what pads a tensor beyond that says nothing.
+    """The scope with those that it reads, at any depth, over no more of their boxes than is read: what pads a tensor beyond that says nothing, nor
+    what is computed where a choice around it takes something else.
 
     Nor does a choice that is made alike everywhere in what is left.
     """
     hulls: dict[Scope, list[Range]] = {}
-    for r in reads(scope.body):
+    for r, where in reads_where(scope.body, scope.ranges):
         if isinstance(r.base, Scope):
-            ends = [bounds(e, scope.ranges) if e.den == 1 else (lo, hi - 1) for e, (lo, hi) in zip(r.index, r.base.box, strict=True)]
+            ends = [bounds(e, where) if e.den == 1 else (lo, hi - 1) for e, (lo, hi) in zip(r.index, r.base.box, strict=True)]
             own = [(max(low, lo), min(high + 1, hi)) for (low, high), (lo, hi) in zip(ends, r.base.box, strict=True)]
             known = hulls.setdefault(r.base, own)
             hulls[r.base] = [(min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(known, own, strict=True)]
     kept = {s: hull if all(lo < hi for lo, hi in hull) else list(s.box) for s, hull in hulls.items()}
     small = {s: within_reach(replace(s, loops=tuple(Iter(i.name, *h) for i, h in zip(s.loops, hull, strict=True)))) for s, hull in kept.items()}
-    body = map_reads(scope.body, lambda r: Read(small[r.base], r.index, r.fill) if isinstance(r.base, Scope) else r)
+    body = map_reads(scope.body, lambda r: Read(small[r.base], r.index, r.fill) if isinstance(r.base, Scope) and r.base in small else r)
     return replace(scope, body=tidy(body, dict(scope.ranges)))
 
 

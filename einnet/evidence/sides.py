@@ -17,7 +17,7 @@ from typing import NamedTuple
 from einnet.derivation.checker.check import Proof, check_exact
 from einnet.derivation.checker.exact import marked
 from einnet.errors import CertificateError
-from einnet.evidence.normal import changes, flat, narrowed, within_reach
+from einnet.evidence.normal import changes, flat, narrowed, with_unit_reads, within_reach
 from einnet.expr.index import Range
 from einnet.expr.nodes import Read, Scope, Tensor, index_functions, map_reads, nested, tensors
 from einnet.expr.normal.inline import inline
@@ -54,7 +54,7 @@ def grouped(one: Scope, other: Scope) -> Proof:
     merged = flat(one), flat(other)
     if merged[0].key == merged[1].key or matched(*merged, marked):
         return Proof("inline", "operations grouped alike, part by part")
-    near = flat(within_reach(merged[0])), flat(within_reach(merged[1]))
+    near = flat(with_unit_reads(within_reach(merged[0]))), flat(with_unit_reads(within_reach(merged[1])))
     if near != merged and matched(*near, marked):
         return Proof("inline", "operations grouped alike, part by part, of what is read")
     if matched_by_cells(one, other, marked):

@@ -1,11 +1,11 @@
-"""Choices whose conditions are known where they stand: by the box, or by a choice around them."""
+"""Choices whose conditions are known where they stand, by the box or by a choice around them; and where what stands in them is read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from einnet.expr.index import Range
-from einnet.expr.nodes import Body, Cond, Select, children, rebuilt
+from einnet.expr.index import Index, Range, bounds
+from einnet.expr.nodes import Body, Cond, Read, Select, children, rebuilt
 from einnet.expr.sets import empty, implied
 
 
@@ -23,3 +23,35 @@ def decided(body: Body, ranges: Mapping[str, Range], known: tuple[Cond, ...] = (
         return decided(body.other, ranges, known)
     contrary = (Cond(-c.index - 1) for c in left if len(left) == 1 and not c.equal and c.index.den == 1)
     return Select(left, decided(body.then, ranges, (*known, *left)), decided(body.other, ranges, (*known, *contrary)))
+
+
+def reads_where(body: Body, ranges: Mapping[str, Range]) -> Iterator[tuple[Read, Mapping[str, Range]]]:
+    """The reads of a body, and the ranges of iterators under the conditions of the choices around each."""
+    match body:
+        case Read():
+            yield body, ranges
+        case Select(conds, then, other):
+            if (where := ranges_where(conds, ranges)) is not None:
+                yield from reads_where(then, where)
+            contrary = [Cond(-c.index - 1) for c in conds if len(conds) == 1 and not c.equal and c.index.den == 1]
+            if (where := ranges_where(contrary, ranges)) is not None:
+                yield from reads_where(other, where)
+        case _:
+            for part in children(body):
+                yield from reads_where(part, ranges)
+
+
+def ranges_where(conds: Iterable[Cond], ranges: Mapping[str, Range]) -> Mapping[str, Range] | None:
+    """The ranges of iterators where conditions hold; None where they hold nowhere."""
+    found = dict(ranges)
+    for ix, equal in conds:
+        for name, c in ((a, c) for a, c in ix.terms if isinstance(a, str)):
+            least, most = bounds(Index(tuple((a, k) for a, k in ix.terms if a != name), ix.const), found)
+            lo, hi = found[name]
+            sides = [(c, most), (-c, -least)] if equal else [(c, most)]  # k * value + rest >= 0
+            for k, rest in sides:
+                lo, hi = (max(lo, -(rest // k)), hi) if k > 0 else (lo, min(hi, rest // -k + 1))
+            if lo >= hi:
+                return None
+            found[name] = lo, hi
+    return found

@@ -67,6 +67,32 @@ def test_another_decay_is_none(old: str, new: str) -> None:
         grouped(parse(HEAD + CHUNKS), parse(HEAD + head + new + tail))
 
 
+HALVES = (  # one of 32, its rows in two halves, each with as many columns as it needs
+    "L[i<8,m<64,n<64] {L[b<32,i<8,m<32,n<64] Σ[k<32] select(m-k>=0, exp(val(k-m))*{L[b<32,i<8,m<32,k<32] Σ[j<64] A[b,m,j]*V[b,j,8*k+i]}[b,i,m,k], 0)"
+    "*A[b,k,n]}[3,i,m,n] + {L[b<32,i<8,32<=m<64,n<64] Σ[k<64] select(m-k>=0, exp(val(k-m))*"
+    "{L[b<32,i<8,32<=m<64,k<64] Σ[j<64] A[b,m,j]*V[b,j,k%8+i]}[b,i,m,k], 0)*A[b,k,n]}[3,i,m,n]"
+)
+ONE_HEAD = (
+    "L[i<8,m<64,n<64] select(-m+31>=0, {L[i<8,q<33,n<64] Σ[k<32] select(-q+31>=0, select(q-k>=0, exp(val(k-q))*"
+    "{L[i<8,q<32,k<32] Σ[j<64] A[3,q,j]*V[3,j,8*k+i]}[i,q,k], 0), U[1056*i+32*q+k])*A[3,k,n]}[i,m,n], 0) + "
+    "select(m-32>=0, {L[i<8,q<33,n<64] Σ[k<64] select(-q+31>=0, select(q-k+32>=0, exp(val(k-q-32))*"
+    "{L[i<8,q<32,k<64] Σ[j<64] A[3,q+32,j]*V[3,j,k%8+i]}[i,q,k], 0), U[2112*i+64*q+k])*A[3,k,n]}[i,m-32,n], 0)"
+)
+
+
+def test_rows_beyond_what_a_choice_takes_are_left_out_and_one_of_many_has_no_dimension() -> None:
+    assert grouped(parse(HEAD + HALVES), parse(HEAD + ONE_HEAD)).method == "inline"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("-m+31>=0", "-m+32>=0"), ("val(k-q-32)", "val(k-q-31)"), ("[i,m-32,n]", "[i,m-31,n]"), ("A[3,q+32", "A[4,q+32")]
+)
+def test_another_row_or_head_is_none(old: str, new: str) -> None:
+    head, _, tail = ONE_HEAD.rpartition(old)
+    with pytest.raises(CertificateError):
+        grouped(parse(HEAD + HALVES), parse(HEAD + head + new + tail))
+
+
 IMAGE = "A : f32[1,2,4,4,32]\nW : f32[64,32,3,3]\nB : f32[64]\n"
 CONVOLVED = "L[f<64] Σ[h<2,w<2] relu({{L[h<2,w<2,f<64] Σ[c<32,r<3,s<3] {}[0,0,h+r-1,w+s-1,c]*W[f,c,r,s]}}[h,w,f] + B[f])"
 POOLED = CONVOLVED.format("{L[n<1,d<1,h<2,w<2,c<32] max[q<2,r<2,s<2] A[0,q,2*h+r,2*w+s,c]|-inf}")

@@ -19,6 +19,7 @@ READ = Read(A, (var("i"), var("j")))
 FILLED = replace(READ, fill=-INF)
 WHERE = (Cond(var("i")),)
 INSIDE = parse("A : f32[9,9]\nL[i<9,j<9] max[k<9] A[i,k]*A[k,j]")
+PLACES = parse("A : f32[9,9]\nL[i<9,j<9] Σ[k<9] exp(val(i-k))*A[k,j]")
 
 
 @pytest.mark.parametrize(
@@ -37,8 +38,9 @@ def test_what_may_be_infinite(body: Body, wanted: bool) -> None:
 @pytest.mark.parametrize(
     ("body", "wanted"),
     [
-        (Val(var("i") + var("j")), True), (Val(2 * var("i")), False), (Val(var("i") + 1), False),
+        (Val(var("i") + var("j")), True), (Val(2 * var("i")), True), (Val(var("i") + 1), True), (Val(var("i")), False),
         (Read(INSIDE, (var("i") + var("j"), var("j"))), True), (Read(INSIDE, (var("i"), var("j"))), False),
+        (Read(INSIDE, (var("i") + 1, var("j"))), False), (Read(PLACES, (var("i") + 1, var("j"))), True), (Read(PLACES, (var("i"), var("j"))), False),
         (Read(A, (var("i") + var("j"), var("j"))), False), (Read(A, (var("i") + var("j"), var("i") + var("j"))), False),
         (Add((READ, Val(var("i") + var("j")))), True), (Add((READ, ONE)), False),
     ],

@@ -84,6 +84,8 @@ def test_one_form_for_all_ways_to_write_a_convolution(other: str) -> None:
         ("L[h<8] A[h] - A[h]", "L[h<8] 0"),
         ("L[h<8] Σ[r<5] A[h]", "L[h<8] 5*A[h]"),
         ("L[h<8] val(2*h+1)*A[h]", "L[h<8] 2*val(h)*A[h] + A[h]"),
+        ("L[h<4] {L[4<=i<8] exp(val(i))*A[i]}[h+4]", "L[h<4] exp(val(h+4))*A[h+4]"),
+        ("L[h<4] {L[4<=i<8] tanh({L[4<=i<8] Σ[r<3] exp(val(i-r))*K[r]}[i])}[h+4]", "L[h<4] tanh({L[h<4] Σ[r<3] exp(val(h-r+4))*K[r]}[h])"),
     ],
 )
 def test_equal_expressions_have_equal_forms(left: str, right: str) -> None:

@@ -5,9 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 
-from einnet.expr.index import var
-from einnet.expr.nodes import INF, Add, Body, Call, Const, Div, Iter, Mul, Read, Scope, Select, Val, children, fresh, indices, used_names
+from einnet.expr.index import Index, var
+from einnet.expr.nodes import (
+    INF,
+    Add,
+    Body,
+    Call,
+    Const,
+    Div,
+    Iter,
+    Mul,
+    Read,
+    Scope,
+    Select,
+    Val,
+    bodies_in,
+    children,
+    fresh,
+    indices,
+    used_names,
+    walk,
+)  # fmt: skip
 from einnet.expr.normal.terms import Term
 from einnet.expr.values.rationals import folded
 
@@ -50,12 +70,26 @@ def infinite(body: Body) -> bool:
 
 
 def joint(body: Body) -> bool:
-    """There is the value of a place that several iterators make, or a reduction read there: normal forms have a sum of values, and no such place."""
+    """There is the value of a place that is more than one iterator, or a reduction read where several make one, or where values of such places would
+    stand in it: normal forms have a sum of values, and no such place."""
     if isinstance(body, Val):
-        return len(body.index.terms) > 1
+        return not _alone(body.index)
     if isinstance(body, Read):
-        return isinstance(body.base, Scope) and any(len(ix.terms) > 1 for ix in body.index)
+        return isinstance(body.base, Scope) and (
+            any(len(ix.terms) > 1 for ix in body.index) or (not all(map(_alone, body.index)) and tells_places(body.base))
+        )
     return any(map(joint, children(body)))
+
+
+def _alone(ix: Index) -> bool:
+    """The index function is one iterator, or a floor division, and nothing more."""
+    return ix.den == 1 and ix.const == 0 and [c for _, c in ix.terms] == [1]
+
+
+@lru_cache(maxsize=1 << 14)
+def tells_places(scope: Scope) -> bool:
+    """A value of a place stands in the scope, or in those that it reads."""
+    return any(isinstance(b, Val) for s in walk(scope) for b in bodies_in(s.body))
 
 
 def mask(term: Term) -> Select | None:

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import gcd, prod
 
-from einnet.expr.decided import decided
+from einnet.expr.decided import decided, reads_where
 from einnet.expr.index import Index, Range, bounds, simplify, substitute, var
-from einnet.expr.nodes import Body, Cond, Iter, Read, Scope, Select, Tensor, children, map_indices, tensors
+from einnet.expr.nodes import Body, Iter, Read, Scope, Tensor, map_indices, tensors
 from einnet.graph.passes.places.scopes import written_anew
 from einnet.graph.program import Node, Opaque, Program, ProgramNode
 
@@ -79,7 +79,7 @@ def _narrowed(scope: Scope) -> Scope:
     asked: dict[Scope, Places] = {}
     for s in readers_first(scope):
         ranges = {**s.ranges, **{i.name: (i.lo + at.start, i.lo + at.stop) for i, at in zip(s.loops, asked.get(s, ()))}}
-        for r, where in _reads(s.body, ranges):
+        for r, where in reads_where(s.body, ranges):
             if isinstance(r.base, Scope):
                 found = tuple(range(at.start, at.stop) for at in _asked(r, where))
                 asked[r.base] = _joined(asked[r.base], found) if r.base in asked else found
@@ -112,39 +112,7 @@ def readers_first(scope: Scope) -> Sequence[Scope]:
 def _places(scope: Scope) -> Iterator[tuple[Tensor, Places]]:
     """The tensors that the scope and those inside read, and where."""
     for s in readers_first(_narrowed(scope)):
-        yield from ((r.base, _asked(r, where)) for r, where in _reads(s.body, s.ranges) if isinstance(r.base, Tensor))
-
-
-def _reads(body: Body, ranges: Mapping[str, Range]) -> Iterator[tuple[Read, Mapping[str, Range]]]:
-    """The reads of a body, and the ranges of iterators under the conditions of the choices around each."""
-    match body:
-        case Read():
-            yield body, ranges
-        case Select(conds, then, other):
-            if (where := _where(conds, ranges)) is not None:
-                yield from _reads(then, where)
-            contrary = [Cond(-c.index - 1) for c in conds if len(conds) == 1 and not c.equal and c.index.den == 1]
-            if (where := _where(contrary, ranges)) is not None:
-                yield from _reads(other, where)
-        case _:
-            for part in children(body):
-                yield from _reads(part, ranges)
-
-
-def _where(conds: Iterable[Cond], ranges: Mapping[str, Range]) -> Mapping[str, Range] | None:
-    """The ranges of iterators where conditions hold; None where they hold nowhere."""
-    found = dict(ranges)
-    for ix, equal in conds:
-        for name, c in ((a, c) for a, c in ix.terms if isinstance(a, str)):
-            least, most = bounds(Index(tuple((a, k) for a, k in ix.terms if a != name), ix.const), found)
-            lo, hi = found[name]
-            sides = [(c, most), (-c, -least)] if equal else [(c, most)]  # k * value + rest >= 0
-            for k, rest in sides:
-                lo, hi = (max(lo, -(rest // k)), hi) if k > 0 else (lo, min(hi, rest // -k + 1))
-            if lo >= hi:
-                return None
-            found[name] = lo, hi
-    return found
+        yield from ((r.base, _asked(r, where)) for r, where in reads_where(s.body, s.ranges) if isinstance(r.base, Tensor))
 
 
 def _asked(r: Read, ranges: Mapping[str, Range]) -> Places:
