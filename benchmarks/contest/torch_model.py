@@ -27,9 +27,20 @@ def _symmetric(pads: list[int]) -> list[int]:
 
 
 def _conv(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
+    """Padding that is not symmetric, as of a causal filter, is torch's own padding before it."""
     x, weight, bias = (*operands, None)[:3]
-    function = (F.conv1d, F.conv2d, F.conv3d)[len(a["strides"]) - 1]
-    return graph.call_function(function, (x, weight, bias, a["strides"], _symmetric(a["pads"]), a["dilations"], a["group"]))
+    rank = len(a.get("kernel_shape") or a.get("strides") or a["pads"][::2])
+    function, ones = (F.conv1d, F.conv2d, F.conv3d)[rank - 1], [1] * rank
+    pads = a.get("pads", [0] * 2 * rank)
+    if pads[:rank] != pads[rank:]:
+        x, pads = graph.call_function(F.pad, (x, _by_axis(pads))), [0] * 2 * rank
+    return graph.call_function(function, (x, weight, bias, a.get("strides", ones), pads[:rank], a.get("dilations", ones), a.get("group", 1)))
+
+
+def _by_axis(pads: list[int]) -> list[int]:
+    """ONNX lists all begins, then all ends, first axis first; torch pairs them, last axis first."""
+    half = len(pads) // 2
+    return [p for pair in reversed(list(zip(pads[:half], pads[half:], strict=True))) for p in pair]
 
 
 def _conv_transpose(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
@@ -92,10 +103,8 @@ def _gather(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
 
 
 def _pad(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
-    """ONNX lists all begins, then all ends, first axis first; torch pairs them, last axis first."""
     x, values = operands
-    begins, ends = values.reshape(2, -1).tolist()
-    return graph.call_function(F.pad, (x, [p for pair in reversed(list(zip(begins, ends, strict=True))) for p in pair]))
+    return graph.call_function(F.pad, (x, _by_axis(values.tolist())))
 
 
 def _resize(graph: fx.Graph, operands: list[Any], a: Attributes) -> fx.Node:
