@@ -67,7 +67,7 @@ class SubprogramSearch:
 
     def ahead(self, expressions: Mapping[str, Scope]) -> dict[str, Found]:
         """The plain forms of some subprograms, of which the code of what will be measured first is compiled, by all processors where that is much:
-        measuring wants them for itself. None where nothing is compiled."""
+        measuring wants them for itself. Empty where nothing is compiled."""
         code, now = self.code, self.schedule.clock.now()
         if code is None or now >= self.schedule.costed:
             return {}
