@@ -281,6 +281,7 @@ class _Search:
 
         return solve_all(self.crew, tasks, clock.until(end), report)
 
+
 def repriced(candidate: Candidate, seconds: Sequence[float | None]) -> None:
     """Let a candidate take so many seconds for each of its kernels, where all are known and it is faster so."""
     known = tuple(s for s in seconds if s is not None)

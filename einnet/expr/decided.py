@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from einnet.expr.index import Index, Range, bounds
 from einnet.expr.nodes import Body, Cond, Read, Select, children, rebuilt
@@ -21,8 +21,12 @@ def decided(body: Body, ranges: Mapping[str, Range], known: tuple[Cond, ...] = (
         return decided(body.then, ranges, known)
     if empty((*known, *left), ranges):
         return decided(body.other, ranges, known)
-    contrary = (Cond(-c.index - 1) for c in left if len(left) == 1 and not c.equal and c.index.den == 1)
-    return Select(left, decided(body.then, ranges, (*known, *left)), decided(body.other, ranges, (*known, *contrary)))
+    return Select(left, decided(body.then, ranges, (*known, *left)), decided(body.other, ranges, (*known, *contrary(left))))
+
+
+def contrary(conds: Sequence[Cond]) -> tuple[Cond, ...]:
+    """What holds where not all of some conditions hold: known of one inequality of an integer only, p >= 0, which is -p - 1 >= 0 then."""
+    return tuple(Cond(-c.index - 1) for c in conds if len(conds) == 1 and not c.equal and c.index.den == 1)
 
 
 def reads_where(body: Body, ranges: Mapping[str, Range]) -> Iterator[tuple[Read, Mapping[str, Range]]]:
@@ -33,8 +37,7 @@ def reads_where(body: Body, ranges: Mapping[str, Range]) -> Iterator[tuple[Read,
         case Select(conds, then, other):
             if (where := ranges_where(conds, ranges)) is not None:
                 yield from reads_where(then, where)
-            contrary = [Cond(-c.index - 1) for c in conds if len(conds) == 1 and not c.equal and c.index.den == 1]
-            if (where := ranges_where(contrary, ranges)) is not None:
+            if (where := ranges_where(contrary(conds), ranges)) is not None:
                 yield from reads_where(other, where)
         case _:
             for part in children(body):

@@ -9,20 +9,23 @@ from einnet.derivation.facts import factors, zero_outside
 from einnet.derivation.moves.rule import Outcome, Refused, Rewrite, rule
 from einnet.derivation.rules.forced.tighten import tightened
 from einnet.derivation.rules.transitions import ONE, ZERO, masked
+from einnet.expr.decided import contrary
 from einnet.expr.index import Range, var
 from einnet.expr.nodes import Add, Body, Cond, Div, Iter, Read, Scope, Select, indices, is_weight, make_add, make_div, make_mul, used_names
 from einnet.expr.values.cancellation import survives
 
 
 @rule(
-    "distribute", order=150, guard="a factor of a sum is a sum of terms or a choice by one condition, or does not depend on what is summed",
+    "distribute", order=150,
+    guard="a factor of a sum is a sum, a choice by one condition, or a quotient of such; or it does not depend on what is summed",
     kind="reassociation",
 )  # fmt: skip
 def distribute(e: Scope) -> Iterator[Outcome]:
     """L[x] Σ[y] u*(f + g) = {L[x] Σ[y] u*f}[x] + {L[x] Σ[y] u*g}[x];  L[x] Σ[y] u(x)*f = L[x] u(x)*{L[x] Σ[y] f}[x]
 
     Terms within one region, select(c, u*(f + g), 0), are terms of which each has it. A choice is a sum, too, of what is 0 on one side and what is 0
-    on the other: select(c, f, g) = select(c, f, 0) + select(not c, g, 0), as a concatenation that is read along what is summed.
+    on the other: select(c, f, g) = select(c, f, 0) + select(not c, g, 0), as a concatenation that is read along what is summed. (f + g)/d
+    is f/d + g/d.
 
     Where u is a difference, and so is f + g, nearly equal numbers cancel on the left and do not on the right: that is of class precision, though no
     more is added up in absolute value.
@@ -61,10 +64,9 @@ def terms_of(f: Body, ranges: Mapping[str, Range]) -> tuple[Body, ...]:
         return f.args
     if isinstance(f, Div):
         return tuple(quotient(term, f.den) for term in terms_of(f.num, ranges))
-    if not isinstance(f, Select) or len(f.conds) != 1 or f.conds[0].equal or f.conds[0].index.den != 1 or f.other == ZERO:
+    if not isinstance(f, Select) or f.other == ZERO or not contrary(f.conds):
         return ()
-    (c,) = f.conds
-    sides = ((c, f.then), (Cond(-1 * c.index - 1), f.other))
+    sides = zip((*f.conds, *contrary(f.conds)), (f.then, f.other), strict=True)
     return tuple(within(holds, term, ranges) for holds, side in sides for term in terms_of(side, ranges) or (side,))
 
 

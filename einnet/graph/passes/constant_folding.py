@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from hashlib import blake2b
 from math import prod
@@ -27,6 +27,7 @@ from einnet.expr.nodes import (
     is_weight,
     make_add,
     make_mul,
+    negate,
     reads,
     rebuild,
     used_names,
@@ -36,7 +37,6 @@ from einnet.graph.program import Node, Program, ProgramNode
 from einnet.graph.rewrite import Fresh, exchange_tensors
 from einnet.graph.split import is_contraction
 
-MINUS_ONE = Const(Fraction(-1))
 _ELEMENTS = 1 << 26
 """Elements of the largest weight that evaluation may create, unless something that it reads is larger."""
 
@@ -85,25 +85,35 @@ def hoist(program: Program) -> Program:
         if not isinstance(node, Node) or is_weight(node.scope):
             nodes.append(node)
             continue
-        made: list[Node] = []
-        ends_product = any(products.get(name) == node.output.shape for name in node.inputs)
-
-        def materialise(part: Body, node: Node = node, made: list[Node] = made, ends_product: bool = ends_product) -> Body:
-            if not ends_product and (positive := taken_away(part)) is not None:
-                return make_mul((MINUS_ONE, hoisted(positive, materialise)))
-            used = used_names(part)
-            loops = tuple(i for i in (*node.scope.loops, *node.scope.sums) if i.name in used)
-            sizes = [prod(r.base.shape) for r in reads(part)]
-            if any(i.lo for i in loops) or not sizes or prod(i.extent for i in loops) > max(sizes):
-                return part
-            tensor = Tensor(fresh(f"{node.output.name}_const"), tuple(i.extent for i in loops), "f32", True)
-            made.append(Node(tensor, Scope(loops, (), part), node.origin))
-            return Read(tensor, indices(loops))
-
-        body = hoisted(node.scope.body, materialise)
-        nodes.extend(made)
-        nodes.append(node if not made else replace(node, scope=replace(node.scope, body=body)))
+        parts = _Parts(node, fresh, any(products.get(name) == node.output.shape for name in node.inputs))
+        body = hoisted(node.scope.body, parts.materialise)
+        nodes.extend(parts.made)
+        nodes.append(node if not parts.made else replace(node, scope=replace(node.scope, body=body)))
     return replace(program, nodes=tuple(nodes))
+
+
+@dataclass
+class _Parts:
+    """Parts of a node's body that become nodes, which are `made`; the node may be the end of a product."""
+
+    node: Node
+    fresh: Fresh
+    ends_product: bool
+    made: list[Node] = field(default_factory=list)
+
+    def materialise(self, part: Body) -> Body:
+        """What stands in place of a part that reads weights only."""
+        positive = None if self.ends_product else taken_away(part)
+        if positive is not None:
+            return negate(hoisted(positive, self.materialise))
+        used, scope = used_names(part), self.node.scope
+        loops = tuple(i for i in (*scope.loops, *scope.sums) if i.name in used)
+        sizes = [prod(r.base.shape) for r in reads(part)]
+        if any(i.lo for i in loops) or not sizes or prod(i.extent for i in loops) > max(sizes):
+            return part
+        tensor = Tensor(self.fresh(f"{self.node.output.name}_const"), tuple(i.extent for i in loops), "f32", True)
+        self.made.append(Node(tensor, Scope(loops, (), part), self.node.origin))
+        return Read(tensor, indices(loops))
 
 
 def taken_away(part: Body) -> Body | None:

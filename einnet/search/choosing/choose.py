@@ -90,7 +90,8 @@ def choose(
 
 def first_tried(forms: Sequence[Form], estimate: Estimate, known: Builds, at_least: Estimate | None = None) -> Candidate:
     """Of the ways to run the original that which is measured first, as far as predictions tell; what is made of forms is noted in `known`."""
-    ranked, *_ = made([f for f in forms if f.unchanged], estimate, None, inf, 0, known, at_least)
+    with stage("making candidates"):
+        ranked, *_ = made([f for f in forms if f.unchanged], estimate, None, inf, 0, known, at_least)
     return min((c for c in ranked if c.original), key=_cautiously)
 
 

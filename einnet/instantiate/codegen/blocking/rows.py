@@ -82,8 +82,7 @@ def row_loop(nest: Nest) -> Iter | None:
 
 def multiplies(use: Use, row: str) -> bool:
     """A function that is used inside is a longer sum of products, of which one factor depends on the row and another does not."""
-    from_here = [use, *(u for u in uses_within(use) if u != use)]
-    return any(isinstance(r, Reduce) and shares(r, u, row) for u in from_here for r in walk(u.function.expr))
+    return any(isinstance(r, Reduce) and shares(r, u, row) for u in uses_within(use) for r in walk(u.function.expr))
 
 
 def shares(r: Reduce, use: Use, row: str) -> bool:
