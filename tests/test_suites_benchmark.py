@@ -55,9 +55,9 @@ def test_a_process_that_ends_badly_or_is_ended_is_told(code: str, seconds: float
 
 
 def row(name: str, right: bool = True, runs: str = "einnet", ms: tuple[float, float] | None = (2.0, 1.0), **found: Any) -> dict[str, Any]:
-    part = {"runs": runs, "why": "", "operators": 1}
+    part = {"part": "part 0", "runs": runs, "why": "", "operators": 1}
     engine = {"right": right, "within": ["suite", "-3", "-2", "-1", "0"] if right else [], "parts": [part], **found}
-    times = {"ms": {"eager": [ms[0] + 1, ms[0]], "einnet": [ms[1] + 1, ms[1]]}} if ms else {}
+    times = {"ms": {"eager": [ms[0], ms[0] - 0.5], "einnet": [ms[1], 0.25]}} if ms else {}
     asked = {"largest": None, "fit": False}
     return {"name": name, "status": "done", "eager_s": 1.0, "asked": asked, "engines": {"einnet": engine}, **times}
 
@@ -66,6 +66,9 @@ def test_kinds_and_fast_p() -> None:
     rows = [row("a"), row("b", runs="eager", ms=(1.0, 1.0)), row("c", right=False), row("d", error="it broke")]
     assert [scores.kind(r, "einnet") for r in rows] == ["right", "eager", "accuracy", "failure"]
     slow = {**row("e"), "status": "ended", "why": "more than 9 s in einnet", "engines": {}}
+    whole = row("f")
+    whole["engines"]["einnet"]["parts"].append({"part": scores.GRAPH, "runs": "eager", "why": "no slower there", "operators": 1})
+    assert scores.kind(whole, "einnet") == "eager"
     assert scores.kind(slow, "einnet") == "ended" and scores.kind({**slow, "why": "exit code 1 in einnet"}, "einnet") == "failure"
     assert [scores.fast(rows, "einnet", "eager", p) for p in (0.0, 1.0, 1.5, 2.0)] == [0.5, 0.25, 0.25, 0.0]
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchmarks.suites.scores import FAST, OURS, PROGRAMS, Row, fast, kind, mean, scored, speedup, usable
+from benchmarks.suites.scores import FAST, GRAPH, OURS, PROGRAMS, Row, fast, kind, mean, scored, speedup, usable
 from benchmarks.suites.sizes import LIMITS
 
 KINDS = {"right": "right", "eager": "right, in eager mode", "accuracy": "wrong", "failure": "failed", "ended": "ended by a limit"}
@@ -63,8 +63,9 @@ def loads(rows: Sequence[Row]) -> Iterator[str]:
     """How busy the machine was while times were taken."""
     found = sorted(row["load"] for row in rows if "load" in row)
     if found:
-        text = f"Least processor time of calls in turns, one process; load of the machine meanwhile: {found[0]:.1f} to {found[-1]:.1f}"
-        yield from (f"{text}, median {found[len(found) // 2]:.1f}. Times on a loaded machine are doubtful.", "")
+        load = f"load of the machine meanwhile: {found[0]:.1f} to {found[-1]:.1f}, median {found[len(found) // 2]:.1f}"
+        yield f"Median times in turns, one process, the threads of the other engines asleep; {load}. Times on a loaded machine are doubtful."
+        yield ""
 
 
 def scores(name: str, rows: Sequence[Row]) -> Iterator[str]:
@@ -119,14 +120,14 @@ def plain(text: str) -> str:
 
 
 def problems(rows: Sequence[Row]) -> Iterator[str]:
-    """Each problem: its sizes, its parts and operators, and the processor time of a call."""
+    """Each problem: its sizes, its parts and operators, and the time of a call."""
     there = ["eager", *(e for e in engines(rows) if e != PROGRAMS)]
     columns = ["problem", "sizes", "parts taken", "parts in eager mode", "breaks", "result", *(f"ms {e}" for e in there)]
     yield from (f"| {' | '.join(columns)} |", "|---" * len(columns) + "|")
     for row in rows:
         engine: dict[str, Any] = next((row["engines"][e] for e in (PROGRAMS, *OURS) if e in row["engines"]), {})
-        taken = Counter(part["runs"] for part in engine.get("parts", ()) if part["why"] != "as a whole it is faster there")
+        taken = Counter(part["runs"] for part in engine.get("parts", ()) if part["part"] != GRAPH)
         worst = [kind(row, e) for e in OURS if e in row["engines"]]
         result = next((KINDS[k] for k in ("accuracy", "failure", "right", "eager") if k in worst), "")
-        ms = " | ".join(f"{row['ms'][e][1]:.3g}" if e in row.get("ms", {}) else "" for e in there)
+        ms = " | ".join(f"{row['ms'][e][0]:.3g}" if e in row.get("ms", {}) else "" for e in there)
         yield f"| {row['name']} | {row.get('form', '')} | {taken['einnet']} | {taken['eager']} | {len(engine.get('breaks', ()))} | {result} | {ms} |"

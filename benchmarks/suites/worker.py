@@ -12,18 +12,20 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from benchmarks.suites.problem import Problem, Task, Unusable, Value, suite
 from benchmarks.suites.scores import OURS, PROGRAMS
+from einnet.evidence.comparison.verify import SETTLE_S
+from einnet.runtime.timing import compare
 
 TRIALS = (1, 2)
 """Seeds of the inputs that are compared; the programs are made for the first."""
 
-MOST = 200
-"""Rounds after which no more are timed."""
+MOST, AWAKE_S, WARM_S, SAMPLE_S = 200, 0.015, 0.01, 0.01
+"""Rounds after which no more are timed; seconds for which torch's threads wait actively at most; seconds of calls before a sample, and of one."""
 
 Call = Callable[[Sequence[Value]], Value]
 
@@ -121,7 +123,7 @@ def told(engine: str) -> dict[str, Any]:
 
     import einnet.api.torch
 
-    names = ("operators", "runs", "why", "eager_ms", "einnet_ms", "error")
+    names = ("part", "operators", "runs", "why", "eager_ms", "einnet_ms", "error")
     breaks = sorted(str(reason).splitlines()[0][:200] for reason in torch._dynamo.utils.counters["graph_break"])
     return {"parts": [{name: getattr(part, name) for name in names} for part in einnet.api.torch.parts()], "breaks": breaks}
 
@@ -141,18 +143,15 @@ def close(found: Value, wanted: Value, atol: float, rtol: float) -> bool:
 
 
 def times(calls: Mapping[str, Call], args: Sequence[Value], seconds: float) -> dict[str, list[float]]:
-    """Median, least and number of times in ms of processor time of every engine, in turns, for at most so many seconds of the clock for each."""
-    samples: dict[str, list[float]] = {name: [] for name in calls}
+    """Median and least ms and number of samples of every engine, in turns, for about so many seconds of the clock for each.
+
+    Before each sample the threads of the engine before it have the time to fall asleep: while they wait actively, another engine has no core of its
+    own, and one whose threads are the same as those before it looks fast.
+    """
     gc.collect()
-    end = time.perf_counter() + seconds * len(calls)
-    while time.perf_counter() < end or any(len(s) < 3 for s in samples.values()):
-        for name, call in calls.items():
-            start = time.process_time()
-            call(args)
-            samples[name].append((time.process_time() - start) * 1e3)
-        if len(next(iter(samples.values()))) >= MOST:
-            break
-    return {name: [median(s), min(s), float(len(s))] for name, s in samples.items()}
+    named = {name: partial(call, args) for name, call in calls.items()}
+    found = compare(named, seconds * len(calls), pause_s=AWAKE_S, warm_s=WARM_S, sample_s=SAMPLE_S, most=MOST, awake_s=dict.fromkeys(OURS, SETTLE_S))
+    return {name: [1e3 * t.median, 1e3 * min(found.samples[name]), float(t.n)] for name, t in found.timings.items()}
 
 
 def timed(call: Callable[[], Value]) -> tuple[float, Value]:

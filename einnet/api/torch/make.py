@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from einnet.api.torch import program_cache
@@ -15,6 +14,9 @@ from einnet.api.torch.options import Options
 from einnet.api.torch.program import Bound
 from einnet.api.torch.waiting import Stop, Turn, within
 from einnet.errors import EinNetError
+from einnet.evidence.comparison.right import is_whole
+from einnet.evidence.comparison.verify import SETTLE_S
+from einnet.runtime.timing import compare
 from einnet.search.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,8 +25,11 @@ if TYPE_CHECKING:
 
 Tensor = Any
 
-ROUNDS, SECONDS = 15, 1.0
-"""Most pairs of runs, and most seconds of them, that decide between a program and eager mode."""
+ROUNDS, SECONDS, WARM_S = 30, 2.0, 0.01
+"""Most rounds, most seconds of them, and seconds of calls before each sample, that decide between a program and eager mode."""
+
+AWAKE_S = 0.015
+"""Longer than the threads of torch's pool wait actively."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +69,9 @@ def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, set
     error = max(map(difference, found, wanted))
     if error > tolerance(settings):
         return Making(Eager(f"the program's result is another one: {error:.2g} of max|y|", warn=True), verdict, eager_ms, None, stored, error)
-    eager_ms, einnet_ms = paired_ms(lambda: module(*args), lambda: bound(args))
-    if einnet_ms > eager_ms and not options.slower:
-        return Making(Eager("it is faster there"), verdict, eager_ms, einnet_ms, stored, error)
+    faster, eager_ms, einnet_ms = in_turns(lambda: module(*args), lambda: bound(args), SETTLE_S if is_whole(executable.plan) else AWAKE_S)
+    if not faster and not options.slower:
+        return Making(Eager("it is no slower there"), verdict, eager_ms, einnet_ms, stored, error)
     return Making(bound, verdict, eager_ms, einnet_ms, stored, error)
 
 
@@ -123,14 +128,13 @@ def least_ms(call: Callable[[], object], enough: float) -> float:
     return found
 
 
-def paired_ms(one: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
-    """Medians of both, in turns."""
-    first: list[float] = []
-    second: list[float] = []
-    end = time.perf_counter() + SECONDS
-    while len(first) < ROUNDS:
-        first.append(timed_ms(one))
-        second.append(timed_ms(other))
-        if time.perf_counter() > end:
-            break
-    return median(first), median(second)
+def in_turns(eager: Callable[[], object], program: Callable[[], object], awake_s: float = AWAKE_S) -> tuple[bool, float, float]:
+    """Whether a program is the faster one for certain, and the medians of eager mode and of it in ms.
+
+    Each is timed with the other's threads asleep, as it runs when it is called again and again: while they wait actively on the same cores, either
+    takes up to three times as long, and the one that comes after its own kind looks fast. The program's do so for `awake_s` seconds.
+    """
+    awake = {"einnet": awake_s}
+    found = compare({"eager": eager, "einnet": program}, SECONDS, least=3, most=ROUNDS, pause_s=AWAKE_S, warm_s=WARM_S, awake_s=awake)
+    times = found.timings
+    return found.faster("einnet", "eager"), 1e3 * times["eager"].median, 1e3 * times["einnet"].median
