@@ -46,7 +46,7 @@ def kind(row: Row, engine: str) -> str:
 def runs_program(found: Mapping[str, Any]) -> bool:
     """Some part runs a program of ours."""
     parts = found.get("parts", [])
-    return any(p["runs"] == "einnet" for p in parts) and not any(p["part"] == GRAPH for p in parts)
+    return any(p["runs"] == "einnet" for p in parts) and not any(p.get("part") == GRAPH for p in parts)
 
 
 def speedup(row: Row, engine: str, over: str) -> float | None:

@@ -126,7 +126,7 @@ def problems(rows: Sequence[Row]) -> Iterator[str]:
     yield from (f"| {' | '.join(columns)} |", "|---" * len(columns) + "|")
     for row in rows:
         engine: dict[str, Any] = next((row["engines"][e] for e in (PROGRAMS, *OURS) if e in row["engines"]), {})
-        taken = Counter(part["runs"] for part in engine.get("parts", ()) if part["part"] != GRAPH)
+        taken = Counter(part["runs"] for part in engine.get("parts", ()) if part.get("part") != GRAPH)
         worst = [kind(row, e) for e in OURS if e in row["engines"]]
         result = next((KINDS[k] for k in ("accuracy", "failure", "right", "eager") if k in worst), "")
         ms = " | ".join(f"{row['ms'][e][0]:.3g}" if e in row.get("ms", {}) else "" for e in there)

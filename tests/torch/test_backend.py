@@ -269,6 +269,33 @@ def test_a_buffer_that_the_model_writes_is_an_input(compile_kept, monkeypatch):
     assert len(ran) > 5 and len(set(ran)) == 1, "one program serves every value"
 
 
+@pytest.mark.parametrize("faster", [True, False])
+def test_what_a_graph_writes_is_written_once_a_call_also_when_it_is_timed(compile_kept, told, monkeypatch, faster):
+    from einnet.api.torch import eager_contest, make
+
+    turns: list[str] = []
+
+    def in_turns(eager: Callable[[], object], program: Callable[[], object], awake_s: float = 0.0) -> tuple[bool, float, float]:
+        for name, call in (("eager", eager), ("einnet", program)):
+            call()
+            turns.append(name)
+        return faster or len(turns) <= 2, 1.0, 1.0
+
+    monkeypatch.setattr(make, "in_turns", in_turns)
+    monkeypatch.setattr(eager_contest, "in_turns", in_turns)
+    model, other = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    other.load_state_dict(model.state_dict())
+    fast = compile_kept(model, slower=False)
+    with torch.no_grad():
+        for _ in range(4):
+            x = torch.randn(8, 4)
+            close(fast(x), other(x))
+            for ours, theirs in zip(model.buffers(), other.buffers(), strict=True):
+                close(ours, theirs)
+    assert turns[-2:] == ["eager", "einnet"] and len(turns) >= 4
+    assert [t.part for t in told() if t.part == "the graph"] == ([] if faster else ["the graph"])
+
+
 def test_statistics_of_a_batch_in_training_mode_are_torchs(compile_kept, told):
     model, other = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
     other.load_state_dict(model.state_dict())

@@ -45,7 +45,7 @@ def compiled(graph: GraphModule, inputs: Sequence[Any], *, options: Mapping[str,
         return graph.forward  # type: ignore[no-any-return]
     taken: list[Part] = []
     allowance = Allowance(own.graph_budget)
-    facts: dict[str, bool] = {}
+    facts: dict[str, Any] = {}
 
     def inference(functional: GraphModule, _: Sequence[Any]) -> Compiled:
         split, names, reasons = partition(functional)
@@ -58,7 +58,7 @@ def compiled(graph: GraphModule, inputs: Sequence[Any], *, options: Mapping[str,
             delattr(split, name)  # a part is no module
             setattr(split, name, part)
         left_out(reasons, own)
-        facts.update(dynamic=symbolic(functional), writes=bool(written_inputs()))
+        facts.update(dynamic=symbolic(functional), writes=written_inputs())
         split.recompile()
         return split.forward  # type: ignore[no-any-return]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -21,16 +21,17 @@ class Whole:
     """A graph of dynamo's, called with its inputs.
 
     `compiled` is the graph in parts, `eager` as torch runs it: its operators are other ones than those that the parts are made of. The two are timed
-    in turns once for each set of sizes, when the parts have been made, unless the graph writes what it is given.
+    in turns once for each set of sizes, when the parts have been made; the inputs at the places that the graph `writes` are copies then.
     """
 
     def __init__(
-        self, compiled: Compiled, eager: Compiled, parts: Sequence[Part], allowance: Allowance, *, dynamic: bool, writes: bool, slower: bool
+        self, compiled: Compiled, eager: Compiled, parts: Sequence[Part], allowance: Allowance, *,
+        dynamic: bool, writes: Collection[int], slower: bool,
     ) -> None:  # fmt: skip
         self.compiled, self.eager, self.parts = compiled, eager, list(parts)
         self.told: list[Told] = []
         self._allowance = allowance
-        self._dynamic, self._fixed = dynamic, writes or slower
+        self._dynamic, self._writes, self._fixed = dynamic, writes, slower
         self._chosen: dict[tuple[Any, ...], Compiled] = {}
         self._choosing = threading.Lock()
         live.add(self)
@@ -57,6 +58,7 @@ class Whole:
     def _faster(self, args: Sequence[Any]) -> Compiled:
         if not any(told.runs == "einnet" for part in self.parts for told in part.told):
             return self.eager
+        args = [a.clone() if n in self._writes else a for n, a in enumerate(args)]
         with torch.random.fork_rng(devices=[]):
             faster, eager_ms, einnet_ms = in_turns(lambda: self.eager(*args), lambda: self.compiled(*args), SETTLE_S)
         if faster:
