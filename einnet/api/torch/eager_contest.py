@@ -12,7 +12,6 @@ import torch
 from einnet.api.torch.make import in_turns
 from einnet.api.torch.part import Part, Told
 from einnet.api.torch.waiting import Allowance
-from einnet.evidence.comparison.verify import SETTLE_S
 
 Compiled = Callable[..., Any]
 
@@ -60,7 +59,7 @@ class Whole:
             return self.eager
         args = [a.clone() if n in self._writes else a for n, a in enumerate(args)]
         with torch.random.fork_rng(devices=[]):
-            faster, eager_ms, einnet_ms = in_turns(lambda: self.eager(*args), lambda: self.compiled(*args), SETTLE_S)
+            faster, eager_ms, einnet_ms = in_turns(lambda: self.eager(*args), lambda: self.compiled(*args), max(p.awake_s for p in self.parts))
         if faster:
             return self.compiled
         operators = sum(part.operators for part in self.parts)

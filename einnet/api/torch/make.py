@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
 Tensor = Any
 
-ROUNDS, SECONDS, WARM_S = 30, 2.0, 0.01
-"""Most rounds, most seconds of them, and seconds of calls before each sample, that decide between a program and eager mode."""
+ROUNDS, WARM_S, SAMPLE_S = 60, 0.01, 0.005
+"""Most rounds that decide between a program and eager mode; seconds of calls before each sample, and of one."""
+
+SECONDS = (1.5, 6.0)
+"""Of rounds; of those that follow where the first are not certain."""
 
 AWAKE_S = 0.015
 """Longer than the threads of torch's pool wait actively."""
@@ -69,7 +72,7 @@ def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, set
     error = max(map(difference, found, wanted))
     if error > tolerance(settings):
         return Making(Eager(f"the program's result is another one: {error:.2g} of max|y|", warn=True), verdict, eager_ms, None, stored, error)
-    faster, eager_ms, einnet_ms = in_turns(lambda: module(*args), lambda: bound(args), SETTLE_S if is_whole(executable.plan) else AWAKE_S)
+    faster, eager_ms, einnet_ms = in_turns(lambda: module(*args), lambda: bound(args), waits_actively_s(executable))
     if not faster and not options.slower:
         return Making(Eager("it is no slower there"), verdict, eager_ms, einnet_ms, stored, error)
     return Making(bound, verdict, eager_ms, einnet_ms, stored, error)
@@ -128,13 +131,24 @@ def least_ms(call: Callable[[], object], enough: float) -> float:
     return found
 
 
+def waits_actively_s(executable: Executable | Whole) -> float:
+    """Seconds for which threads of a program wait actively after a call, at most."""
+    return SETTLE_S if is_whole(executable.plan) else AWAKE_S
+
+
 def in_turns(eager: Callable[[], object], program: Callable[[], object], awake_s: float = AWAKE_S) -> tuple[bool, float, float]:
     """Whether a program is the faster one for certain, and the medians of eager mode and of it in ms.
 
     Each is timed with the other's threads asleep, as it runs when it is called again and again: while they wait actively on the same cores, either
-    takes up to three times as long, and the one that comes after its own kind looks fast. The program's do so for `awake_s` seconds.
+    takes up to three times as long, and the one that comes after its own kind looks fast. The program's do so for `awake_s` seconds. Where it seems
+    to be faster and that is not certain, more rounds are taken.
     """
-    awake = {"einnet": awake_s}
-    found = compare({"eager": eager, "einnet": program}, SECONDS, least=3, most=ROUNDS, pause_s=AWAKE_S, warm_s=WARM_S, awake_s=awake)
-    times = found.timings
-    return found.faster("einnet", "eager"), 1e3 * times["eager"].median, 1e3 * times["einnet"].median
+    for seconds in SECONDS:
+        found = compare(
+            {"eager": eager, "einnet": program}, seconds, least=3, most=ROUNDS, pause_s=AWAKE_S, warm_s=WARM_S, sample_s=SAMPLE_S,
+            awake_s={"einnet": awake_s},
+        )  # fmt: skip
+        times, faster = found.timings, found.faster("einnet", "eager")
+        if faster or times["einnet"].median >= times["eager"].median:
+            break
+    return faster, 1e3 * times["eager"].median, 1e3 * times["einnet"].median

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from einnet.api.torch.frozen import freeze
-from einnet.api.torch.make import Eager, Making, make
+from einnet.api.torch.make import AWAKE_S, Eager, Making, make, waits_actively_s
 from einnet.api.torch.options import Options
 from einnet.api.torch.program import Bound
 from einnet.api.torch.waiting import Allowance, NotReady
@@ -81,6 +81,7 @@ class Part:
         self._sized: dict[tuple[Any, ...], Sized] = {}
         self._tensors = [n for n in range(sum(n.op == "placeholder" for n in module.graph.nodes)) if n not in self.weights]
         self._single = not isinstance(next(n for n in module.graph.nodes if n.op == "output").args[0], (tuple, list))
+        self.awake_s = AWAKE_S
         self._making = threading.Lock()
         self._full = False
 
@@ -148,6 +149,8 @@ class Part:
 
     def _kept(self, runs: Bound | Eager, making: Making | None = None) -> Bound | Eager:
         """Write down what became of the part; a warning where it is what nobody asked for."""
+        if isinstance(runs, Bound):
+            self.awake_s = max(self.awake_s, waits_actively_s(runs.executable))
         where, why = ("eager", runs.why) if isinstance(runs, Eager) else ("einnet", making.verdict if making else "")
         times = (making.eager_ms, making.einnet_ms, making.stored, making.error) if making else (None, None, False, None)
         self.told.append(Told(self.name, self.operators, where, why, *times))
