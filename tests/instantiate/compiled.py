@@ -46,10 +46,10 @@ def window(view: View, memory: np.ndarray) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(memory[view.offset :], view.shape, [memory.itemsize * s for s in view.strides])
 
 
-def memory_for(view: View, fill: float, room: int = 0) -> np.ndarray:
-    """Memory that ends with the view's last element, or so many elements behind it."""
+def memory_for(view: View, fill: float, room: int = 0, at_end: bool = True) -> np.ndarray:
+    """Memory that ends with the view's last element, or so many elements behind it, fenced there or at its start."""
     last = view.offset + sum(s * (n - 1) for s, n in zip(view.strides, view.shape, strict=True))
-    memory = fenced(last + 1 + room, at_end=len(view.shape) % 2 == 1)
+    memory = fenced(last + 1 + room, at_end)
     memory[...] = fill
     return memory
 
@@ -76,18 +76,21 @@ def random_values(op: EOperator, seed: int = 0, positive: bool = False) -> dict[
 
 
 def call(module: object, kernel: LoweredKernel, op: EOperator, values: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The kernel's result; fails if it wrote outside its output."""
-    held = {}
-    for name, view in op.operands:
-        held[name] = memory_for(view, np.nan)
-        window(view, held[name])[...] = values[name]
-    out = memory_for(op.out, GUARD, room=19)
-    addresses = [held[n].ctypes.data for n in kernel.params[:-1]] + [out.ctypes.data]
-    module[kernel.name](*(ctypes.c_void_p(a) for a in addresses))  # type: ignore[index]
-    result = window(op.out, out).copy()
-    window(op.out, out)[...] = GUARD
-    assert (out == GUARD).all(), "elements outside the output were written"
-    return result
+    """The kernel's result; fails if it wrote outside its output. It runs with a fence behind all memory, and with one before."""
+    results = []
+    for at_end in (True, False):
+        held = {}
+        for name, view in op.operands:
+            held[name] = memory_for(view, np.nan, at_end=at_end)
+            window(view, held[name])[...] = values[name]
+        out = memory_for(op.out, GUARD, 19, at_end)
+        addresses = [held[n].ctypes.data for n in kernel.params[:-1]] + [out.ctypes.data]
+        module[kernel.name](*(ctypes.c_void_p(a) for a in addresses))  # type: ignore[index]
+        results.append(window(op.out, out).copy())
+        window(op.out, out)[...] = GUARD
+        assert (out == GUARD).all(), "elements outside the output were written"
+    np.testing.assert_array_equal(*results)
+    return results[0]
 
 
 def check(ops: Sequence[EOperator], threads: int = 1, positive: bool = False, tolerance: float = 2e-5) -> list[LoweredKernel]:

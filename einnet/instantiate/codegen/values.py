@@ -7,14 +7,14 @@ the vector lanes become one transposed block.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from tvm import tirx
 from tvm.tirx import Buffer
 from tvm.tirx import Expr as Tir
 
-from einnet.expr.index import Index, simplify, substitute, var
+from einnet.expr.index import Index, bounds, simplify, substitute, var
 from einnet.expr.nodes import Cond
 from einnet.instantiate.codegen import mathfunctions, vectors
 from einnet.instantiate.codegen.context import Context, Value
@@ -207,13 +207,24 @@ class Evaluating(Context, ABC):
         rows: list[Tir] = []
         for j in range(self.lane.extent):
             mapping = {**{n: Index((), v) for n, v in rest.items()}, self.lane.name: Index((), j), u: var(self.lane.name)}
-            row = simplified(substitute_expr(e, mapping), ranges)
-            assert isinstance(row, (Load, Lit))
+            row = self.within(simplified(substitute_expr(e, mapping), ranges), columns, ranges)
             value = row.value if isinstance(row, Lit) else self.load(row)
             rows.append(self.tir(value, self.lane.extent) if isinstance(value, float) else self.hold(value))
         for n, column in enumerate(vectors.transpose(rows, self.bind)):
             if n in columns:
                 self.memo[-1][columns[n]] = column
+
+    def within(self, row: Expr, columns: Collection[int], ranges: Ranges) -> Load | Lit:
+        """A row of a block whose other columns are not read where they may lie outside of the array: behind its end nobody may read."""
+        assert self.lane is not None and isinstance(row, (Load, Lit))
+        if isinstance(row, Lit):
+            return row
+        name = self.lane.name
+        first, last = bounds(row.address, {**ranges, name: (0, self.lane.extent)})
+        if first >= 0 and last < int(self.arrays[row.array].shape[0]):
+            return row
+        lane = var(name)
+        return Load(row.array, row.address, (*row.guards, Cond(lane - min(columns)), Cond(-lane + max(columns))), row.fill)
 
     def load(self, e: Load) -> Value:
         """One load: scalar, contiguous, shuffled from contiguous pieces, or gathered; masked where guards remain."""
