@@ -176,18 +176,20 @@ def refusing(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize("missing", [None, "nothing is installed"])
 def test_a_program_with_refused_kernels_runs_and_says_so(missing: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from einnet.runtime.cpu import dnnl_kernels, fallback, program
+    from einnet.runtime.cpu import dnnl_kernels, fallback
+    from einnet.runtime.cpu.binding import asked
+    from einnet.runtime.cpu.program import Executable
     from tests.runtime.plans import expected_two_layers, two_layers
 
     def prepare(kernel: Matmul, constants: object = (), reference: bool = False) -> object:
         return dnnl_kernels.prepare(kernel, constants, reference) if reference else refusing()
 
-    monkeypatch.setattr(program, "prepare", prepare)
+    monkeypatch.setattr(asked, "prepare", prepare)
     monkeypatch.setattr(fallback, "missing", lambda kernel: missing)
     plan = two_layers()
     with pytest.raises(Refused):
-        program.Executable(plan, 1, strict=True)
-    bound = program.Executable(plan, 1)
+        Executable(plan, 1, strict=True)
+    bound = Executable(plan, 1)
     assert len(bound.notes) == 2
     assert all(("reference code" if missing else "ONNX Runtime") in note for note in bound.notes)
     x = values(4, 32)
@@ -206,7 +208,7 @@ def test_the_reference_code_does_what_the_fast_code_is_refused_for() -> None:
     kernel = Matmul(x, w, y, posts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("einnet.runtime.cpu.fallback.missing", lambda _: "nothing is installed")
-        patch.setattr("einnet.runtime.cpu.program.prepare", lambda k, c, reference=False: prepare(k, c, reference) if reference else refusing())
+        patch.setattr("einnet.runtime.cpu.binding.asked.prepare", lambda k, c, reference=False: prepare(k, c, reference) if reference else refusing())
         program = Executable(single(kernel, frozenset()), 1)
     given = {name: values(view.shape[0]) for name, view in program.plan.inputs}
     np.testing.assert_allclose(program(given)["y"].reshape(3, 5, 6), compute(kernel, given | {"y": np.zeros(90, np.float32)}), rtol=1e-4, atol=1e-4)

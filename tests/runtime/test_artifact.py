@@ -23,7 +23,8 @@ from einnet.instantiate.kernels import EOperator, Plan, dense_view
 from einnet.records import changed
 from einnet.runtime import artifact, machine
 from einnet.runtime.cpu import compile as codegen
-from einnet.runtime.cpu import fallback, program
+from einnet.runtime.cpu import fallback
+from einnet.runtime.cpu.binding import asked
 from einnet.runtime.cpu.dnnl import Refused
 from einnet.runtime.cpu.program import Code, Executable, build_code
 from einnet.runtime.serial import canonical, kernel_json, plan_from_json, plan_json
@@ -172,7 +173,7 @@ def test_another_library_that_lacks_a_kernel_is_told_of(stored: Path, tmp_path: 
     def refuse(*_: object, **__: object) -> None:
         raise Refused("only its reference code")
 
-    monkeypatch.setattr(program, "prepare", refuse)
+    monkeypatch.setattr(asked, "prepare", refuse)
     with pytest.warns(RuntimeWarning, match=r"made with oneDNN 2\.7\.1; 2 of 2 kernels .*reference code"):
         assert loaded.executable().run(np.zeros((4, 32), np.float32)), "ONNX Runtime does the rest"
     monkeypatch.setattr(fallback, "missing", lambda _: "onnx is not installed")

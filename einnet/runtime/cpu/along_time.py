@@ -11,12 +11,10 @@ from einnet.instantiate.kernels import OpaqueCall
 from einnet.instantiate.recursions.time_schedule import Call, Lane, Schedule, schedule
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu.compiler.machine_code import entry_symbol
-from einnet.runtime.cpu.native.linked import Native
+from einnet.runtime.cpu.native.linked import Native, Step
 
 FLOAT = 4
 """Bytes of an element."""
-
-Step = tuple[int, Sequence[int]]
 
 
 def stepped(call: OpaqueCall) -> Schedule | None:

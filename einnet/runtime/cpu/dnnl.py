@@ -47,7 +47,7 @@ _CONV = (_OUT, _P, _I, _I, _P, _P, _P, _P, _DIMS, _DIMS, _DIMS, _DIMS, _P)
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "engine_create": (_OUT, _I, _N), "stream_create": (_OUT, _P, C.c_uint), "stream_wait": (_P,),
     "memory_desc_create_with_strides": (_OUT, _I, _DIMS, _I, _DIMS), "memory_desc_create_with_tag": (_OUT, _I, _DIMS, _I, _I),
-    "memory_desc_clone": (_OUT, _P), "memory_create": (_OUT, _P, _P, _P),
+    "memory_desc_clone": (_OUT, _P), "memory_create": (_OUT, _P, _P, _P), "memory_set_data_handle": (_P, _P),
     "primitive_attr_create": (_OUT,), "primitive_attr_set_scratchpad_mode": (_P, _I), "primitive_attr_set_post_ops": (_P, _P),
     "post_ops_create": (_OUT,), "post_ops_append_sum": (_P, C.c_float, C.c_int32, _I),
     "post_ops_append_eltwise": (_P, _I, C.c_float, C.c_float), "post_ops_append_binary": (_P, _I, _P),
@@ -381,6 +381,10 @@ class Arguments:
         self._array = (_ExecArg * len(every))(*(_ExecArg(arg, m.pointer) for (arg, _, _), m in zip(every, self._memories, strict=True)))
         self.address, self.count, self.calls = C.addressof(self._array), len(bound), 1 + len(more)
         assert len(every) == self.count * self.calls
+
+    def move(self, n: int, address: int) -> None:
+        """Bind the n-th argument of all to another address."""
+        library().call("memory_set_data_handle", self._memories[n].pointer, address)
 
 
 def execute(primitive: Primitive, stream: Stream, arguments: Arguments) -> None:

@@ -115,6 +115,14 @@ class Prepared:
             bound.append(one)
         return dnnl.Arguments(*bound)
 
+    def reads(self) -> Iterator[tuple[int, View, int]]:
+        """The arguments of `bind` that lie in buffers: their numbers, their views, and the bytes from the buffer's start on."""
+        others, first = len(self.rounded) + bool(self.packed) + bool(self.scratch.nbytes), 0
+        for operands in (self.operands, *self.repeats):
+            for n, (_, desc, view) in enumerate(operands, first):
+                yield n, view, desc.item * view.offset
+            first += len(operands) + others
+
 
 def _aligned(nbytes: int) -> int:
     """The next multiple of a cache line."""

@@ -23,6 +23,7 @@ from einnet.runtime.cpu.affinity import keep_apart
 from einnet.runtime.cpu.along_time import stepped
 from einnet.runtime.cpu.binding.asked import Asked
 from einnet.runtime.cpu.binding.bound import Bound
+from einnet.runtime.cpu.binding.lending import aligned
 from einnet.runtime.cpu.binding.placed import Placed
 from einnet.runtime.cpu.forked import on_live_pool, on_live_threads, unlock_in_children
 from einnet.runtime.cpu.levels import NATIVE
@@ -99,7 +100,7 @@ class Executable:
             bound = Bound(self._asked, self._placed, self.native, self.threads)
         self.notes, self.arena_bytes, self.constant_bytes = self._asked.notes, self._placed.arena_bytes, self._placed.constant_bytes
         self._segments, self._firsts, self._labels, self._keep = bound.segments, bound.firsts, bound.labels, bound.keep
-        self._inputs, self._outputs = bound.inputs, bound.outputs
+        self._inputs, self._outputs, self._lending = bound.inputs, bound.outputs, bound.lending
         self._input_names, self._output_names = tuple(n for n, _ in self.plan.inputs), tuple(n for n, _ in self.plan.outputs)
         self._expected = set(self._input_names)
         self._direct, self._named = bound.only_node(), bound.model_itself()
@@ -130,7 +131,7 @@ class Executable:
         return f"{problem}; the program takes {', '.join(self._input_names) or 'no inputs'}"
 
     def run(self, *arrays: Array) -> list[Array]:
-        """Outputs in order, for inputs in order: copy in, run, copy out. Where one node is the whole program, it reads the arrays themselves."""
+        """Outputs in order, for inputs in order. Large ones are read and written where they are (`Lending`), others are copied."""
         made = self._run(arrays, None)
         assert made is not None
         return made
@@ -154,21 +155,26 @@ class Executable:
             made = node.direct([arrays[n] for n in inputs])
             return [made[n] for n in outputs]
         with self._lock:
-            for (_, target), array in zip(self._inputs, arrays):
-                target[...] = array
+            for (_, target), array, read in zip(self._inputs, arrays, self._lending.take(arrays)):
+                if not read:
+                    target[...] = array
+            made = [aligned(source) if one else source for (_, source), one in zip(self._outputs, self._lending.outputs)] if results is None else []
+            written = self._lending.give(made if results is None else results)
             keep_apart(self.threads)
             for segment in self._segments:
                 segment()
             if results is None:
-                return [source.copy() for _, source in self._outputs]
-            for (_, source), result in zip(self._outputs, results, strict=True):
-                result[...] = source
+                return [one if there else source.copy() for (_, source), one, there in zip(self._outputs, made, written)]
+            for (_, source), result, there in zip(self._outputs, results, written, strict=True):
+                if not there:
+                    result[...] = source
         return None
 
     @on_live_pool
     def execute(self) -> None:
         """Run on what is in memory already, without copies: what timing measures."""
         with self._lock:
+            self._lending.home()
             keep_apart(self.threads)
             for segment in self._segments:
                 segment()
@@ -217,6 +223,7 @@ class Executable:
         """Run on what is in memory; seconds of every kernel."""
         times: list[float] = []
         with self._lock:
+            self._lending.home()
             keep_apart(self.threads)
             for segment in self._segments:
                 if isinstance(segment, Steps):

@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes as C
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from einnet.instantiate.kernels import LINE, EOperator, Kernel, OpaqueCall, VendorKernel
 from einnet.runtime import ort
+from einnet.runtime.arena import ALIGNMENT, sizes
 from einnet.runtime.cpu import compile as codegen
 from einnet.runtime.cpu import fallback
-from einnet.runtime.cpu.along_time import FLOAT, Step, calls
+from einnet.runtime.cpu.along_time import FLOAT, calls
 from einnet.runtime.cpu.binding.asked import Asked
+from einnet.runtime.cpu.binding.lending import Lending, Use
 from einnet.runtime.cpu.binding.placed import Placed, packed_name, scratch_name, settled_name
 from einnet.runtime.cpu.compiler.machine_code import entry_symbol
-from einnet.runtime.cpu.native.linked import Native
+from einnet.runtime.cpu.dnnl import Arguments
+from einnet.runtime.cpu.native.linked import Native, Step
 from einnet.runtime.cpu.native.segments import Segments
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-Words = tuple[int, Sequence[int]]
-"""An entry, and what it is called with."""
 
 
 class Bound:
     """`segments` are called one after the other; `labels` say by place what runs each kernel, and `firsts` which of the steps are its first.
 
-    `inputs` and `outputs` are arrays on the program's memory, by name.
+    `inputs` and `outputs` are arrays on the program's memory, by name; `lending` has those that may lie elsewhere.
     """
 
     def __init__(self, asked: Asked, placed: Placed, native: Native, threads: int) -> None:
         self._asked, self._placed, self._native, self._threads = asked, placed, native, threads
         self.plan = plan = asked.plan
         self.keep: list[object] = []
+        self._given = {b.name for b in plan.buffers if b.role in ("input", "output")}
+        self._uses: dict[str, list[Use]] = {}
+        self._held: set[str] = set()
         self.labels: list[tuple[int, str]] = []
         segments = Segments(native, threads)
         symbols = iter(codegen.operator_names([k for k in plan.kernels if isinstance(k, EOperator)]))
@@ -42,10 +47,14 @@ class Bound:
         self.segments, self.firsts = segments.all(), segments.firsts
         self.inputs = [(name, placed.array(v)) for name, v in plan.inputs]
         self.outputs = [(name, placed.array(v)) for name, v in plan.outputs]
+        places = {name: (placed.address(name), nbytes) for name, nbytes in sizes(plan).items() if name in self._uses}
+        self.lending = Lending(plan, self._uses, self._held, places)
 
     def _add(self, segments: Segments, n: int, kernel: Kernel, symbol: str) -> str:
         """Add a kernel's calls to the segments; the name of what runs it."""
         name = f"kernel {n} ({type(kernel).__name__})"
+        if not isinstance(kernel, EOperator) and n not in self._asked.prepared:
+            self._held.update(v.buffer for v in (*kernel.operand_views, *kernel.result_views))
         match kernel:
             case EOperator():
                 segments.native(name, [self._generated(kernel, symbol)])
@@ -86,13 +95,21 @@ class Bound:
         same = node.takes([(name, target.shape) for name, target in self.inputs]) and outputs == list(range(len(node.outputs)))
         return node if same else None
 
-    def _generated(self, kernel: EOperator, name: str) -> Words:
+    def _generated(self, kernel: EOperator, name: str) -> Step:
         """The entry of a generated kernel and what it is called with: its buffers from the line on in which each view begins."""
         views, types = (*(v for _, v in kernel.operands), kernel.out), self._placed.dtypes
-        words = [self._placed.address(v.buffer) + types[v.buffer].itemsize * (v.offset - v.offset % LINE) for v in views]
+        offsets = [types[v.buffer].itemsize * (v.offset - v.offset % LINE) for v in views]
+        words = (C.c_int64 * len(views))(*(self._placed.address(v.buffer) + at for v, at in zip(views, offsets, strict=True)))
+        for i, (v, at) in enumerate(zip(views, offsets, strict=True)):
+            self._used(v.buffer, partial(_write, words, i, at), ALIGNMENT)
         return self._native.image.address(entry_symbol(name)), words
 
-    def _recursion(self, n: int, kernel: OpaqueCall) -> list[Words]:
+    def _used(self, buffer: str, move: Callable[[int], None], alignment: int) -> None:
+        """Note that a call has a buffer's address."""
+        if buffer in self._given:
+            self._uses.setdefault(buffer, []).append(Use(move, alignment))
+
+    def _recursion(self, n: int, kernel: OpaqueCall) -> list[Step]:
         """The calls of a node that is computed along time. What they read that is made of constants alone is made now."""
         assert kernel.recursion is not None
         placed, once = self._placed, self._asked.once[n]
@@ -119,6 +136,18 @@ class Bound:
         scratch = placed.address(scratch_name(n)) if scratch_name(n) in placed else 0
         primitive, arguments = prepared.create(), prepared.bind(placed.address, packed, scratch)
         before = prepared.roundings(placed.address, scratch)
+        every = [(arguments, i, view, at) for i, view, at in prepared.reads()]
+        every += [(a, 0, p.view, p.source.item * p.view.offset) for (_, a), (_, p) in zip(before, prepared.rounded, strict=True)]
+        for a, i, view, at in every:
+            self._used(view.buffer, partial(_move, a, i, at), placed.dtypes[view.buffer].itemsize)
         self.keep += [*before, (primitive, arguments)]
         words = [(p.pointer, asked.stream.pointer, a.count, a.address, a.calls) for p, a in (*before, (primitive, arguments))]
         return [*((*one, 1) for one in words[:-1]), (*words[-1], prepared.shares)]
+
+
+def _write(words: C.Array[C.c_int64], i: int, offset: int, address: int) -> None:
+    words[i] = address + offset
+
+
+def _move(arguments: Arguments, i: int, offset: int, address: int) -> None:
+    arguments.move(i, address + offset)

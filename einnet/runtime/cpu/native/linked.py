@@ -13,6 +13,9 @@ from einnet.runtime.cpu.native.link import Image
 from einnet.runtime.cpu.native.nearness import asked, sharing
 from einnet.runtime.cpu.threads import find_symbol
 
+Step = tuple[int, Sequence[int] | C.Array[C.c_int64]]
+"""A function's address and its argument words."""
+
 
 def _find(name: str) -> int | None:
     """`find_symbol`, except that a program may be linked without oneDNN: then no step calls it."""
@@ -44,11 +47,11 @@ class Native:
 
 
 class Steps:
-    """A sequence of native steps; each is a function's address and its argument words."""
+    """A sequence of native steps; each is a function's address and its argument words. Words that are an array of C's are read where they are."""
 
-    def __init__(self, native: Native, steps: Sequence[tuple[int, Sequence[int]]], threads: int, names: Sequence[str] = ()) -> None:
+    def __init__(self, native: Native, steps: Sequence[Step], threads: int, names: Sequence[str] = ()) -> None:
         self._native, self._names = native, tuple(names)
-        self._words = [(C.c_int64 * max(len(words), 1))(*words) for _, words in steps]
+        self._words = [words if isinstance(words, C.Array) else (C.c_int64 * max(len(words), 1))(*words) for _, words in steps]
         flat = [word for (function, _), words in zip(steps, self._words, strict=True) for word in (function, C.addressof(words))]
         self._array = (C.c_int64 * max(len(flat), 1))(*flat)
         self._call, self._threads, self._count = native._run, threads, len(steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from einnet.runtime.cpu.native.linked import Native, Steps
+from einnet.runtime.cpu.native.linked import Native, Step, Steps
 
 Segment = Steps | Callable[[], None]
 
@@ -15,13 +15,13 @@ class Segments:
     def __init__(self, native: Native, threads: int) -> None:
         self._native, self._threads = native, threads
         self._done: list[Segment] = []
-        self._pending: list[tuple[int, Sequence[int]]] = []
+        self._pending: list[Step] = []
         self._names: list[str] = []
         self._count = 0
         self.firsts: list[int] = []
         """The number of the first step of each kernel."""
 
-    def native(self, name: str, steps: Sequence[tuple[int, Sequence[int]]]) -> None:
+    def native(self, name: str, steps: Sequence[Step]) -> None:
         """Add a kernel of native steps."""
         self.firsts.append(self._count)
         self._count += len(steps)
