@@ -126,34 +126,6 @@ def test_the_slower_program_is_not_used(compile_kept: Any, told: Any, monkeypatc
     assert [(t.runs, t.why) for t in told()] == [("eager", "it is no slower there")]
 
 
-DIFFERENT = [
-    ([1.0, 2.0], [1.0, 2.0], 0.0),
-    ([1.0, 2.0], [1.0, 4.0], 0.5),
-    ([float("nan"), 1.0], [float("nan"), 1.0], 0.0),
-    ([float("inf"), 1.0], [float("inf"), 1.0], 0.0),
-    ([float("nan"), 1.0], [float("inf"), 1.0], float("inf")),
-    ([float("-inf"), 1.0], [float("inf"), 1.0], float("inf")),
-    ([float("nan"), 1.0], [0.0, 1.0], float("inf")),
-    ([0.0, 1e-30], [0.0, 0.0], float("inf")),
-    ([float("nan")], [float("nan")], 0.0),
-]
-
-
-@pytest.mark.parametrize(("found", "wanted", "error"), DIFFERENT)
-def test_how_results_differ(found: list[float], wanted: list[float], error: float) -> None:
-    from einnet.api.torch.agreement import difference
-
-    assert difference(torch.tensor(found), torch.tensor(wanted)) == error
-
-
-def test_integers_and_types_differ_wholly_or_not_at_all() -> None:
-    from einnet.api.torch.agreement import difference
-
-    assert difference(torch.tensor([1, 2]), torch.tensor([1, 2])) == 0.0
-    assert difference(torch.tensor([1, 2]), torch.tensor([1, 3])) == float("inf")
-    assert difference(torch.tensor([1.0]), torch.tensor([1])) == float("inf")
-
-
 def test_every_single_byte_of_a_small_weight_is_watched_and_the_middle_of_a_large_one() -> None:
     from einnet.api.torch.weights import Watch
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from einnet.api.torch import program_cache
-from einnet.api.torch.agreement import difference, tolerance
+from einnet.api.torch.agreement import differences, tolerance
 from einnet.api.torch.frozen import Frozen
 from einnet.api.torch.options import Options
 from einnet.api.torch.program import Bound
@@ -69,7 +69,7 @@ def make(module: Any, args: Sequence[Any], frozen: Frozen, options: Options, set
     executable, verdict, stored = within(lambda stop: program(frozen, len(wanted), options, settings, turn, stop), turn)
     bound = Bound(executable, frozen.places, wanted)
     found = bound(args)
-    error = max(map(difference, found, wanted))
+    error = differences(module, args, found, wanted, tolerance(settings))
     if error > tolerance(settings):
         return Making(Eager(f"the program's result is another one: {error:.2g} of max|y|", warn=True), verdict, eager_ms, None, stored, error)
     faster, eager_ms, einnet_ms = in_turns(lambda: module(*args), lambda: bound(args), waits_actively_s(executable))
