@@ -8,7 +8,8 @@ from einnet.instantiate.kernels.contractions import arithmetic_of
 from einnet.runtime import arena as memory
 from einnet.runtime.cpu import dnnl, fallback
 from einnet.runtime.cpu.along_time import FLOAT, settled, stepped
-from einnet.runtime.cpu.dnnl_kernels import Packed, Prepared, prepare
+from einnet.runtime.cpu.dnnl_kernels import prepare
+from einnet.runtime.cpu.prepared import Packed, Prepared
 
 
 class Asked:

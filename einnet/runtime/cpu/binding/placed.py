@@ -12,7 +12,7 @@ from einnet.instantiate.kernels import View
 from einnet.runtime import arena as memory
 from einnet.runtime.cpu.along_time import FLOAT
 from einnet.runtime.cpu.binding.asked import Asked
-from einnet.runtime.cpu.dnnl_kernels import Packed
+from einnet.runtime.cpu.prepared import Packed
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
