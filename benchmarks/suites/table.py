@@ -21,7 +21,8 @@ def table(name: str, rows: Sequence[Row], machine: str, total: int) -> str:
         lines += ["", *loads(timed), *scores(name, timed)]
     reasons = stays(rows)
     if reasons:
-        lines += ["", "| stays in eager mode | problems |", "|---|---|", *(f"| {why} | {n} |" for why, n in reasons.most_common())]
+        most = sorted(reasons.items(), key=lambda one: (-one[1], one[0]))
+        lines += ["", "| stays in eager mode | problems |", "|---|---|", *(f"| {why} | {n} |" for why, n in most)]
     left = [row for row in rows if row["status"] != "done"]
     if left:
         lines += ["", "| not run, or not to its end | why |", "|---|---|", *(f"| {row['name']} | {row['why']} |" for row in left)]

@@ -78,6 +78,17 @@ def test_inputs_without_an_axis_are_drawn_as_arrays(tmp_path: Path) -> None:
     assert audit(numbers, einnet.load(result.save(tmp_path / "p.einnet")))["passed"]
 
 
+def test_an_input_without_an_axis_is_an_array_beside_what_depends_on_no_input(tmp_path: Path) -> None:
+    """Where something is settled, the inputs are moved by a rounding each: of an array without an axis numpy makes a number."""
+    nodes = [
+        helper.make_node("Mul", ["x", "t"], ["b"]), helper.make_node("Add", ["x", "x"], ["c"]), helper.make_node("Sub", ["b", "c"], ["y"]),
+        helper.make_node("Mul", ["x", "s"], ["z"]),
+    ]  # fmt: skip
+    settled = model(nodes, [value("x", 4, 8), value("s")], [value("y", 4, 8), value("z", 4, 8)], {"t": np.full((), 2.0, np.float32)})
+    result = einnet.optimize(settled, force=0, **SHORT)
+    assert audit(settled, einnet.load(result.save(tmp_path / "p.einnet")))["passed"]
+
+
 @pytest.mark.parametrize("derive", [False, True])
 def test_an_output_that_is_listed_twice_is_one(derive: bool, tmp_path: Path) -> None:
     """torch's exporter lists what a module returns twice two times."""

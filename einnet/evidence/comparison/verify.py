@@ -115,12 +115,8 @@ def random_values(inputs: Sequence[tuple[str, tuple[int, ...], str]], seed: int)
     found: dict[str, Array] = {}
     for name, shape, kind in inputs:
         dtype = np.dtype(NUMPY[kind])
-        if dtype.kind == "f":
-            found[name] = rng.standard_normal(shape).astype(dtype)
-        elif dtype.kind == "b":
-            found[name] = rng.integers(0, 2, shape).astype(dtype)
-        else:
-            found[name] = rng.integers(0, 4, shape).astype(dtype)
+        drawn = rng.standard_normal(shape) if dtype.kind == "f" else rng.integers(0, 2 if dtype.kind == "b" else 4, shape)
+        found[name] = np.asarray(drawn).astype(dtype)  # of no dimension numpy draws a number, not an array
     return found
 
 
@@ -186,7 +182,7 @@ def compare_outputs(
 def made_of(session: Callable[[dict[str, Array]], Mapping[str, Array]], inputs: Mapping[str, Array], own: Mapping[str, Array]) -> dict[str, float]:
     """How large what the outputs are made of is, by output, as roundings of the inputs tell: where a model subtracts what is equal, its own result is
     what rounding leaves of that."""
-    moved = session({name: np.nextafter(x, np.inf, dtype=x.dtype) if x.dtype.kind == "f" else x for name, x in inputs.items()})
+    moved = session({name: np.asarray(np.nextafter(x, np.inf, dtype=x.dtype)) if x.dtype.kind == "f" else x for name, x in inputs.items()})
     floats = {name: y for name, y in own.items() if y.dtype.kind == "f"}
     noise = {name: e.max_abs / float(np.finfo(own[name].dtype).eps) for name, e in errors(moved, floats).items()}
     return {name: max(magnitude(y), noise[name] if np.isfinite(noise[name]) else 0.0) for name, y in floats.items()}
