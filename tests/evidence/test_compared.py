@@ -89,6 +89,20 @@ def test_an_input_without_an_axis_is_an_array_beside_what_depends_on_no_input(tm
     assert audit(settled, einnet.load(result.save(tmp_path / "p.einnet")))["passed"]
 
 
+def test_places_in_a_table_of_two_rows_are_drawn(tmp_path: Path) -> None:
+    """Models of language take the kind of each token's sentence."""
+    rng = np.random.default_rng(0)
+    tables = {"words": rng.standard_normal((50, 8)).astype(np.float32), "kinds": rng.standard_normal((2, 8)).astype(np.float32)}
+    nodes = [
+        helper.make_node("Gather", ["words", "ids"], ["a"]), helper.make_node("Gather", ["kinds", "types"], ["b"]),
+        helper.make_node("Add", ["a", "b"], ["y"]),
+    ]  # fmt: skip
+    given = [helper.make_tensor_value_info(name, TensorProto.INT64, (1, 16)) for name in ("ids", "types")]
+    language = model(nodes, given, [value("y", 1, 16, 8)], tables)
+    result = einnet.optimize(language, force=0, **SHORT)
+    assert audit(language, einnet.load(result.save(tmp_path / "p.einnet")))["passed"]
+
+
 @pytest.mark.parametrize("derive", [False, True])
 def test_an_output_that_is_listed_twice_is_one(derive: bool, tmp_path: Path) -> None:
     """torch's exporter lists what a module returns twice two times."""

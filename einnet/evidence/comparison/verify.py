@@ -107,7 +107,8 @@ def random_inputs(plan: Plan, seed: int) -> dict[str, Array]:
 def random_values(inputs: Sequence[tuple[str, tuple[int, ...], str]], seed: int) -> dict[str, Array]:
     """Values for inputs of a name, shape and type: standard normal floats, small non-negative integers, coin flips for booleans.
 
-    Raises UsageError for a seed below 0.
+    Wide integers are 0 or 1: they are places in tables more often than not, of which some have two rows, as those of two kinds of sentences do. Raises
+    UsageError for a seed below 0.
     """
     if seed < 0:
         raise UsageError(f"seed must be 0 or more, not {seed}")
@@ -115,7 +116,8 @@ def random_values(inputs: Sequence[tuple[str, tuple[int, ...], str]], seed: int)
     found: dict[str, Array] = {}
     for name, shape, kind in inputs:
         dtype = np.dtype(NUMPY[kind])
-        drawn = rng.standard_normal(shape) if dtype.kind == "f" else rng.integers(0, 2 if dtype.kind == "b" else 4, shape)
+        values = 2 if dtype.kind == "b" or dtype.itemsize >= 4 else 4
+        drawn = rng.standard_normal(shape) if dtype.kind == "f" else rng.integers(0, values, shape)
         found[name] = np.asarray(drawn).astype(dtype)  # of no dimension numpy draws a number, not an array
     return found
 
