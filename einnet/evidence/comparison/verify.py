@@ -107,8 +107,9 @@ def random_inputs(plan: Plan, seed: int) -> dict[str, Array]:
 def random_values(inputs: Sequence[tuple[str, tuple[int, ...], str]], seed: int) -> dict[str, Array]:
     """Values for inputs of a name, shape and type: standard normal floats, small non-negative integers, coin flips for booleans.
 
-    Wide integers are 0 or 1: they are places in tables more often than not, of which some have two rows, as those of two kinds of sentences do. Raises
-    UsageError for a seed below 0.
+    Wide integers are 0 or 1: they are places in tables more often than not, of which some have two rows, as those of two kinds of sentences do.
+
+    Raises UsageError for a seed below 0.
     """
     if seed < 0:
         raise UsageError(f"seed must be 0 or more, not {seed}")
