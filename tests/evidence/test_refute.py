@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from einnet.derivation.checker.draws import Draw
 from einnet.evidence.comparison.refute import MOST_EFFORT, MOST_POINTS, few_points, refuted
 from einnet.evidence.prove import compared
-from einnet.expr.nodes import Scope
+from einnet.expr.nodes import Scope, Tensor
 from einnet.expr.notation.text import parse
 from einnet.expr.values.points import effort
 from tests.derivation.pairs import Pair, false_pairs, proven_pairs, true_pairs
@@ -61,3 +63,21 @@ def test_no_more_is_evaluated_than_is_allowed() -> None:
         scope = parse(f"A : f32[2000,{extent}]\nL[i<2000] Σ[k<{extent}] A[i,k]")
         assert len(few_points(scope, scope)) == points
         assert effort(scope, points) <= MOST_EFFORT
+
+
+def test_of_a_table_the_rows_that_are_read_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum over all rows, of which an integer takes one: 50,000 rows were drawn for each point."""
+    drawn, floats = [0], Draw.floats
+
+    def counted(self: Draw, t: Tensor, address: np.ndarray) -> np.ndarray:
+        drawn[0] += np.size(address)
+        return floats(self, t, address)
+
+    monkeypatch.setattr(Draw, "floats", counted)
+    given = "t : i64[17]\nw : f32[50000,384]\n"
+    taken = "{L[m<17,n<384] Σ[v<50000] choose(equal(t[m], val(v)), w[v,n], 0)}[m,n]"
+    one = parse(f"{given}L[m<17,n<384] 2*{taken}")
+    assert refuted(one, parse(f"{given}L[m<17,n<384] {taken}+{taken}")) is None
+    assert drawn[0] < 1000
+    other = "{L[m<17,n<384] Σ[v<50000] choose(equal(t[m], val(v)), w[v,383-n], 0)}[m,n]"
+    assert "differ" in str(refuted(one, parse(f"{given}L[m<17,n<384] 2*{other}")))

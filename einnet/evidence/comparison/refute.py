@@ -66,7 +66,7 @@ def by_residues(one: Scope, other: Scope, points: Points) -> str | None:
 def by_reals(one: Scope, other: Scope, points: Points) -> str | None:
     """What has an order in it, over the reals: by values that no rounding explains."""
     draw = Draw("generic", Choice(GENERIC, "few points"))
-    left, right = (np.asarray(values_at(s, points, Strict(), draw.floats), dtype=np.float64) for s in (one, other))
+    left, right = (np.asarray(values_at(s, points, Strict(), draw.floats, whole_numbers), dtype=np.float64) for s in (one, other))
     with np.errstate(all="ignore"):
         alike = np.isclose(left, right, rtol=CLOSE, atol=0.0, equal_nan=True)
     for n in np.flatnonzero(~alike)[:SUSPECTS]:
@@ -74,6 +74,12 @@ def by_reals(one: Scope, other: Scope, points: Points) -> str | None:
         if found:
             return differing(one, points[n], str(found))
     return None
+
+
+def whole_numbers(array: NDArray[np.float64]) -> NDArray[np.int64] | None:
+    """The whole numbers that all of these are; None where one is none. What is read at a place is one row of a table then, not all of them."""
+    found = np.asarray(array)
+    return found.astype(np.int64) if bool((np.rint(found) == found).all() and (np.abs(found) < 2.0**62).all()) else None
 
 
 @lru_cache(maxsize=1 << 10)
