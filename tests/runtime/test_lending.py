@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as C
 import mmap
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -144,3 +145,14 @@ def test_what_onnx_runtime_holds_and_what_is_given_twice_is_not_lent() -> None:
     y, z = identity.run(x)
     np.testing.assert_array_equal(y, x)
     assert not np.shares_memory(y, z) and not np.shares_memory(y, x)
+
+
+def test_an_input_that_a_kernel_writes_is_copied() -> None:
+    plan = generated("x : f32[37,61]\nL[i<37,j<61] relu(x[i,j])")
+    (kernel,) = plan.kernels
+    again = replace(kernel, out=dense_view("x", (37, 61)), operands=(("x", dense_view("y", (37, 61))),))
+    program = Executable(replace(plan, kernels=(kernel, again)), 1)
+    x = filled(before_a_guard, (37, 61))
+    before = x.copy()
+    np.testing.assert_array_equal(program.run(x)[0], np.maximum(before, 0))
+    np.testing.assert_array_equal(x, before)

@@ -38,7 +38,8 @@ class Bound:
         self.keep: list[object] = []
         self._given = {b.name for b in plan.buffers if b.role in ("input", "output")}
         self._uses: dict[str, list[Use]] = {}
-        self._held: set[str] = set()
+        given = {v.buffer for _, v in plan.inputs}
+        self._held = {v.buffer for k in plan.kernels for v in k.result_views if v.buffer in given}  # the caller's array is not written
         self.labels: list[tuple[int, str]] = []
         segments = Segments(native, threads)
         symbols = iter(codegen.operator_names([k for k in plan.kernels if isinstance(k, EOperator)]))
