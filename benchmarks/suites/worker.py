@@ -24,8 +24,8 @@ from einnet.runtime.timing import compare
 TRIALS = (1, 2)
 """Seeds of the inputs that are compared; the programs are made for the first."""
 
-MOST, AWAKE_S, WARM_S, SAMPLE_S = 200, 0.015, 0.01, 0.01
-"""Rounds after which no more are timed; seconds for which torch's threads wait actively at most; seconds of calls before a sample, and of one."""
+MOST, WARM_S, SAMPLE_S = 200, 0.01, 0.01
+"""Rounds after which no more are timed; seconds of calls before a sample, and of one."""
 
 Call = Callable[[Sequence[Value]], Value]
 
@@ -148,6 +148,8 @@ def times(calls: Mapping[str, Call], args: Sequence[Value], seconds: float) -> d
     Before each sample the threads of the engine before it have the time to fall asleep: while they wait actively, another engine has no core of its
     own, and one whose threads are the same as those before it looks fast.
     """
+    from einnet.api.torch.make import AWAKE_S
+
     gc.collect()
     named = {name: partial(call, args) for name, call in calls.items()}
     found = compare(named, seconds * len(calls), pause_s=AWAKE_S, warm_s=WARM_S, sample_s=SAMPLE_S, most=MOST, awake_s=dict.fromkeys(OURS, SETTLE_S))

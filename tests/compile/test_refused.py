@@ -15,7 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import einnet
 from einnet.compile.targets.cpu import contest as decide
-from einnet.compile.targets.cpu import programs
+from einnet.compile.targets.cpu import (
+    finishing,  # noqa: F401  (it has its own name of what a test exchanges in `programs`, if it was imported before)
+    programs,
+)
 from einnet.compile.targets.cpu.acceptance import InPlace
 from einnet.errors import BackendError, CertificateError
 from einnet.evidence import sound

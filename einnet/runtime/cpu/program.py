@@ -23,7 +23,6 @@ from einnet.runtime.cpu.affinity import keep_apart
 from einnet.runtime.cpu.along_time import stepped
 from einnet.runtime.cpu.binding.asked import Asked
 from einnet.runtime.cpu.binding.bound import Bound
-from einnet.runtime.cpu.binding.lending import aligned
 from einnet.runtime.cpu.binding.placed import Placed
 from einnet.runtime.cpu.forked import on_live_pool, on_live_threads, unlock_in_children
 from einnet.runtime.cpu.levels import NATIVE
@@ -145,39 +144,46 @@ class Executable:
 
     @on_live_pool
     def _run(self, arrays: Sequence[Array], results: Sequence[Array] | None) -> list[Array] | None:
+        self._check(arrays)
+        if self._direct:
+            node, inputs, outputs = self._direct
+            made = node.direct([arrays[n] for n in inputs])
+            return [made[n] for n in outputs]
+        own = [source for _, source in self._outputs]
+        with self._lock:
+            for (_, target), array, read in zip(self._inputs, arrays, self._lending.take(arrays)):
+                if not read:
+                    target[...] = array
+            places = self._lending.results(own) if results is None else results
+            written = self._lending.give(places)
+            self._call()
+            if results is None:
+                return [place if there else source.copy() for source, place, there in zip(own, places, written)]
+            for source, place, there in zip(own, places, written, strict=True):
+                if not there:
+                    place[...] = source
+        return None
+
+    def _check(self, arrays: Sequence[Array]) -> None:
+        """Raise UsageError for inputs of another number, shape or element type."""
         if len(arrays) != len(self._inputs):
             raise UsageError(f"{len(arrays)} inputs given; the program takes {len(self._inputs)}: {', '.join(self.input_names)}")
         for (name, target), array in zip(self._inputs, arrays):
             if array.shape != target.shape or array.dtype != target.dtype:
                 raise UsageError(f"input {name!r} is {array.dtype}{list(array.shape)}; expected {target.dtype}{list(target.shape)}")
-        if self._direct:
-            node, inputs, outputs = self._direct
-            made = node.direct([arrays[n] for n in inputs])
-            return [made[n] for n in outputs]
-        with self._lock:
-            for (_, target), array, read in zip(self._inputs, arrays, self._lending.take(arrays)):
-                if not read:
-                    target[...] = array
-            made = [aligned(source) if one else source for (_, source), one in zip(self._outputs, self._lending.outputs)] if results is None else []
-            written = self._lending.give(made if results is None else results)
-            keep_apart(self.threads)
-            for segment in self._segments:
-                segment()
-            if results is None:
-                return [one if there else source.copy() for (_, source), one, there in zip(self._outputs, made, written)]
-            for (_, source), result, there in zip(self._outputs, results, written, strict=True):
-                if not there:
-                    result[...] = source
-        return None
+
+    def _call(self) -> None:
+        """All segments, one after the other."""
+        keep_apart(self.threads)
+        for segment in self._segments:
+            segment()
 
     @on_live_pool
     def execute(self) -> None:
         """Run on what is in memory already, without copies: what timing measures."""
         with self._lock:
             self._lending.home()
-            keep_apart(self.threads)
-            for segment in self._segments:
-                segment()
+            self._call()
 
     def randomize(self, seed: int = 0) -> None:
         """Fill float inputs with random values that repeat, so that a timing does not run on zeros; and take all memory now."""

@@ -34,17 +34,20 @@ class Lent:
         self._uses, self.home, self.nbytes, self.at = uses, home, nbytes, home
         self._alignment = max(use.alignment for use in uses)
 
-    def fits(self, array: Array) -> int:
-        """The address of an array that can take its place, 0 for one that cannot."""
-        address: int = array.__array_interface__["data"][0]
-        return address if array.flags.c_contiguous and address % self._alignment == 0 else 0
-
     def move(self, address: int) -> None:
         """Read and write there from now on."""
         if address != self.at:
             for use in self._uses:
                 use.move(address)
             self.at = address
+
+    def take(self, array: Array, others: Sequence[tuple[int, int]] = (), *, written: bool = False) -> bool:
+        """Lie where an array does, which can take its place and has no byte of `others`; else at home. Whether it does."""
+        address: int = array.__array_interface__["data"][0]
+        fits = array.flags.c_contiguous and address % self._alignment == 0 and (array.flags.writeable or not written)
+        apart = not any(address < end and begin < address + self.nbytes for begin, end in others)
+        self.move(address if fits and apart else self.home)
+        return self.at != self.home
 
 
 class Lending:
@@ -80,30 +83,23 @@ class Lending:
         """Read inputs where they are, as far as that can be: the others have to be copied."""
         if not self.every:
             return [False] * len(self.inputs)
-        found = []
-        for one, array in zip(self.inputs, arrays, strict=True):
-            address = one.fits(array) if one else 0
-            if one:
-                one.move(address or one.home)
-            found.append(address != 0)
-        return found
+        return [one is not None and one.take(array) for one, array in zip(self.inputs, arrays, strict=True)]
 
-    def give(self, results: Sequence[Array | None]) -> list[bool]:
+    def give(self, results: Sequence[Array]) -> list[bool]:
         """Write outputs into results, as far as that can be, after `take`: the others have to be copied from where they are."""
         if not self.every:
             return [False] * len(self.outputs)
         taken = [(one.at, one.at + one.nbytes) for one in self.inputs if one and one.at != one.home]
         found = []
         for one, result in zip(self.outputs, results, strict=True):
-            address = one.fits(result) if one and result is not None and result.flags.writeable else 0
-            if one and any(address < end and begin < address + one.nbytes for begin, end in taken):
-                address = 0
-            if one:
-                one.move(address or one.home)
-            if one and address:
-                taken.append((address, address + one.nbytes))
-            found.append(address != 0)
+            found.append(one is not None and one.take(result, taken, written=True))
+            if one and found[-1]:
+                taken.append((one.at, one.at + one.nbytes))
         return found
+
+    def results(self, outputs: Sequence[Array]) -> list[Array]:
+        """New arrays for the outputs that can be written there; for the others these themselves, which have to be copied."""
+        return [aligned(own) if one else own for own, one in zip(outputs, self.outputs, strict=True)]
 
 
 def aligned(like: Array) -> Array:
